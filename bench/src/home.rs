@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, LeaseStore};
+use fencehold_contract::{CallContext, LeaseStore};
 use fencehold_core::Namespace;
 use fencehold_load::{Failed, Target};
 use fencehold_store_file::{FileOptions, FileStore};
 
 /// A store under the load of this program.
 pub(crate) fn target(store: Arc<dyn LeaseStore>) -> Result<Target, Failed> {
-    let call = Call::new(Namespace::default()).with_patience_ms(60_000);
+    let call = CallContext::new(Namespace::default()).with_patience_ms(60_000);
     Ok(Target::new(store, call, "bench", getrandom::u64()?))
 }
 

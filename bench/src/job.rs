@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use fencehold_load::{Failed, Latencies, Lives, Measured, Target, enqueue, run};
 use fencehold_store_file::FileOptions;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -176,7 +176,7 @@ impl Idle {
 /// From the acknowledged enqueue to the start of the handler, while nothing else goes on.
 async fn latency(plan: &Plan, home: &Home, disk: &mut Disk) -> Result<Line, Failed> {
     let target = open(&home.0.join("idle"))?;
-    let queue = Queue::new(QUEUE)?;
+    let queue = QueueName::new(QUEUE)?;
     let mut idle = Idle::start(&target, QUEUE).await?;
     let mut latencies = Latencies::default();
     let began = Instant::now();
@@ -199,7 +199,7 @@ async fn latency(plan: &Plan, home: &Home, disk: &mut Disk) -> Result<Line, Fail
 
 /// Enqueues many, by a thousand.
 async fn enqueue_many(target: &Target, many: usize) -> Result<(), Failed> {
-    let queue = Queue::new(QUEUE)?;
+    let queue = QueueName::new(QUEUE)?;
     for done in (0..many).step_by(BULK) {
         enqueue(target, &queue, BULK.min(many - done), PAYLOAD_BYTES).await?;
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use fencehold_core::limits::BATCH_MAX;
 use fencehold_load::{Client, Failed, Latencies, Measured, Target, Timer, enqueue, renew_all, run};
 use tokio::sync::Notify;
@@ -141,7 +141,7 @@ async fn single(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Re
 /// Enqueues one job at a time.
 struct Enqueuer {
     target: Target,
-    queue: Queue,
+    queue: QueueName,
 }
 
 impl Client for Enqueuer {
@@ -151,7 +151,7 @@ impl Client for Enqueuer {
     }
 }
 
-async fn singles(target: &Target, queue: &Queue, time: Duration) -> Result<Measured, Failed> {
+async fn singles(target: &Target, queue: &QueueName, time: Duration) -> Result<Measured, Failed> {
     let client = |_| Enqueuer { target: target.clone(), queue: queue.clone() };
     run((0..CLIENTS).map(client), time).await
 }
@@ -300,6 +300,6 @@ async fn latency(target: &Target, plan: &Plan) -> Result<Line, Failed> {
 }
 
 /// A queue that no other run has.
-fn fresh_queue(target: &Target, what: &str) -> Result<Queue, Failed> {
-    Ok(Queue::new(format!("bench/{what}/{}/{}", std::process::id(), target.fresh()))?)
+fn fresh_queue(target: &Target, what: &str) -> Result<QueueName, Failed> {
+    Ok(QueueName::new(format!("bench/{what}/{}/{}", std::process::id(), target.fresh()))?)
 }

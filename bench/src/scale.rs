@@ -53,7 +53,7 @@ pub(crate) async fn many_held(
     let status = target.store.status(&target.call).await?;
     let reopened = started.elapsed();
     target.store.close().await;
-    let held = status.held;
+    let held = status.held_count;
     Ok([
         Line::new(format!("memory of one held lease, of {held}: {growth:.0} bytes"), 0)
             .bar("at most 300 bytes", growth <= 300.0),
@@ -76,7 +76,7 @@ pub(crate) async fn mass_expiry(target: &Target, many: usize) -> Result<Line, Fa
     drop(ending);
     let deadline = Instant::now() + Duration::from_millis(ttl_ms);
     tokio::time::sleep(Duration::from_millis(ttl_ms - 500)).await;
-    let held_before = target.store.status(&target.call).await?.held;
+    let held_before = target.store.status(&target.call).await?.held_count;
     let mut latencies = Latencies::default();
     let started = Instant::now();
     while Instant::now() < deadline + Duration::from_millis(2_500) {
@@ -86,7 +86,7 @@ pub(crate) async fn mass_expiry(target: &Target, many: usize) -> Result<Line, Fa
     }
     let done = latencies.len() * keeping.len() as u64;
     let measured = Measured { done, time: started.elapsed(), calls: vec![latencies] };
-    let ended = held_before - target.store.status(&target.call).await?.held;
+    let ended = held_before - target.store.status(&target.call).await?.held_count;
     let p99_us = measured.percentile_us(99.0);
     Ok(Line::new(format!("renewals by 100 while {ended} leases end at one moment"), 1)
         .measured(&measured)

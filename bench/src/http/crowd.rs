@@ -28,7 +28,7 @@ pub(super) async fn weigh(directory: &Path, many: usize) -> Result<Line, Failed>
         waiting.push(raw::post(served.address(), "/v1/leases/acquire", &body).await?);
     }
     let started = Instant::now();
-    while target.store.status(&target.call).await?.waiters < many as u64 {
+    while target.store.status(&target.call).await?.waiter_count < many as u64 {
         if started.elapsed() > Duration::from_secs(30) {
             return Err("not all of them came to wait within 30 s".into());
         }

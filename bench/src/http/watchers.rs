@@ -89,7 +89,7 @@ pub(super) async fn of_prefixes(
     let mut events = 0;
     for _ in 0..TURNS {
         alone.then(grants(target, many, time / TURNS).await?);
-        let newest = target.store.status(&target.call).await?.last_event;
+        let newest = target.store.status(&target.call).await?.newest_event_seq;
         let queries = (0..many).map(|nth| format!("after={newest}&prefix=bench/{nth:04}/"));
         let watchers = Watchers::begin(served, queries).await?;
         watched.then(grants(target, many, time / TURNS).await?);
@@ -105,7 +105,7 @@ pub(super) async fn of_prefixes(
 
 /// What a hundred that watch everything are told, and in how many messages.
 pub(super) async fn of_everything(served: &Served, target: &Target, time: Duration) -> Result<Line, Failed> {
-    let newest = target.store.status(&target.call).await?.last_event;
+    let newest = target.store.status(&target.call).await?.newest_event_seq;
     let queries = (0..EVERYTHING).map(|_| format!("after={newest}"));
     let watchers = Watchers::begin(served, queries).await?;
     let measured = grants(target, 1_000, time).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fencehold::Fencehold;
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, JobStore, LeaseStore, StoreError, StoreUrl};
+use fencehold_contract::{CallContext, JobStore, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::Namespace;
 
 use crate::args::Global;
@@ -113,7 +113,7 @@ impl Context {
     pub(crate) fn open_existing_at(&self, place: &Place) -> Result<Result<Store, String>, Failure> {
         let name = place.url.to_string();
         match fencehold_stores::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
-            Ok(leases) => Ok(Ok(Store { leases, call: Call::new(self.namespace.clone()), name })),
+            Ok(leases) => Ok(Ok(Store { leases, call: CallContext::new(self.namespace.clone()), name })),
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
             Err(error) => Err(Failure::of_store(error, &name)),
         }
@@ -130,7 +130,11 @@ impl Context {
             let options = FileOptions::of_url(url).accepting_rewound();
             let leases = FileStore::open_with(&url.directory, Arc::new(SystemClock), options)
                 .map_err(|error| Failure::of_store(error, &name))?;
-            return Ok(Store { leases: Arc::new(leases), call: Call::new(self.namespace.clone()), name });
+            return Ok(Store {
+                leases: Arc::new(leases),
+                call: CallContext::new(self.namespace.clone()),
+                name,
+            });
         }
         self.open_at(&place)
     }
@@ -140,7 +144,7 @@ impl Context {
         let name = place.url.to_string();
         let leases = fencehold_stores::open(&place.url, Arc::new(SystemClock))
             .map_err(|error| Failure::of_store(error, &name))?;
-        Ok(Store { leases, call: Call::new(self.namespace.clone()), name })
+        Ok(Store { leases, call: CallContext::new(self.namespace.clone()), name })
     }
 }
 
@@ -148,7 +152,7 @@ impl Context {
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) leases: Arc<dyn LeaseStore>,
-    pub(crate) call: Call,
+    pub(crate) call: CallContext,
     /// Its URL, for messages.
     pub(crate) name: String,
 }
@@ -158,7 +162,7 @@ impl Store {
     pub(crate) fn jobs(&self) -> Result<&dyn JobStore, Failure> {
         self.leases.jobs().ok_or_else(|| {
             let store = self.leases.capabilities().store.to_owned();
-            self.explain(StoreError::Unsupported { store, what: "keep jobs".to_owned() })
+            self.explain(StoreError::Unsupported { store, message: "keep jobs".to_owned() })
                 .with_next("Jobs live in file:, postgres: and memory: stores, and in servers on them.")
         })
     }
@@ -176,14 +180,14 @@ impl Store {
     /// Asks the store of jobs something, again if the outcome is unknown: the same request gets the same answer.
     pub(crate) async fn ask<T>(
         &self,
-        request: impl AsyncFn(&dyn JobStore, &Call) -> Result<T, StoreError>,
+        request: impl AsyncFn(&dyn JobStore, &CallContext) -> Result<T, StoreError>,
     ) -> Result<T, Failure> {
         let jobs = self.jobs()?;
         let mut sendings = 1;
         loop {
             match request(jobs, &self.call).await {
                 Ok(answer) => return Ok(answer),
-                Err(StoreError::Unknown { .. }) if sendings < SENDINGS_MAX => sendings += 1,
+                Err(StoreError::OutcomeUnknown { .. }) if sendings < SENDINGS_MAX => sendings += 1,
                 Err(error) => return Err(self.explain(error)),
             }
         }

@@ -31,7 +31,7 @@ pub(crate) fn fresh() -> Result<HoldId, Failure> {
 
 /// The hold that the environment and stdin name.
 pub(crate) fn kept(key: Key, token: Option<u64>) -> Result<HoldRef, Failure> {
-    Ok(HoldRef { key, hold: hold_id()?, token: self::token(token)? })
+    Ok(HoldRef { key, hold_id: hold_id()?, token: self::token(token)? })
 }
 
 /// The attempt at a job that the environment and stdin name.
@@ -40,7 +40,7 @@ pub(crate) fn attempt(job: Option<JobId>, token: Option<u64>) -> Result<AttemptR
         Some(job) => job,
         None => job_id()?,
     };
-    Ok(AttemptRef { job, hold: hold_id()?, token: self::token(token)? })
+    Ok(AttemptRef { job_id: job, hold_id: hold_id()?, token: self::token(token)? })
 }
 
 fn job_id() -> Result<JobId, Failure> {

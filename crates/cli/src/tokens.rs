@@ -2,10 +2,10 @@
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::http::access::{
-    AuditLine, AuditRequest, CreateTokenRequest, RevokeTokenRequest, TokenView,
+    AccessTokenView, AuditEntry, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
 };
 use fencehold_contract::http::{Nothing, Scope, op};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 use fencehold_server::access::{ApiToken, Bearer, Book, BookError, NewToken, Scopes, TokenId};
 use fencehold_server::audit::{AuditFilter, AuditRow};
@@ -22,7 +22,7 @@ const HERE: &str = "this machine";
 /// Where tokens are kept.
 pub(crate) enum Tokens {
     File(Box<Book>),
-    Server { server: Box<RemoteStore>, call: Call, name: String },
+    Server { server: Box<RemoteStore>, call: CallContext, name: String },
 }
 
 /// A token that is to be made.
@@ -80,7 +80,7 @@ impl Tokens {
                 Ok(expires_wall_ms)
             }
             Tokens::Server { server, call, name } => {
-                let request = CreateTokenRequest {
+                let request = CreateAccessTokenRequest {
                     id: bearer.id.to_string(),
                     secret_sha256: bearer.hash().to_hex(),
                     name: wanted.name,
@@ -106,7 +106,7 @@ impl Tokens {
             Tokens::Server { server, call, name } => {
                 let tokens = server.ask_server::<op::ListTokens>(call, Nothing {}).await;
                 let tokens = tokens.map_err(|error| Failure::of_store(error, name))?;
-                Ok(tokens.tokens.into_iter().map(Shown::from).collect())
+                Ok(tokens.access_tokens.into_iter().map(Shown::from).collect())
             }
         }
     }
@@ -134,10 +134,11 @@ impl Tokens {
                     })
             }
             Tokens::Server { server, call, name } => {
-                let request = RevokeTokenRequest { id: id.to_string(), by: Some(by), reason };
+                let request =
+                    RevokeAccessTokenRequest { access_token_id: id.to_string(), by: Some(by), reason };
                 match server.ask_server::<op::RevokeToken>(call, request).await {
                     Ok(answer) => Ok(answer.revoked),
-                    Err(StoreError::Unusable { why, .. }) if why.contains("there is no token") => {
+                    Err(StoreError::Unusable { message: why, .. }) if why.contains("there is no token") => {
                         Err(missing(why, name.clone()))
                     }
                     Err(error) => Err(Failure::of_store(error, name)),
@@ -166,7 +167,7 @@ impl Tokens {
                 let request = AuditRequest { after, within_ms, only_namespace: only.is_some(), limit };
                 let page = server.ask_server::<op::ReadAudit>(call, request).await;
                 let page = page.map_err(|error| Failure::of_store(error, name))?;
-                Ok(page.rows.into_iter().map(Line::from).collect())
+                Ok(page.entries.into_iter().map(Line::from).collect())
             }
         }
     }
@@ -188,8 +189,8 @@ impl From<ApiToken> for Shown {
     }
 }
 
-impl From<TokenView> for Shown {
-    fn from(token: TokenView) -> Self {
+impl From<AccessTokenView> for Shown {
+    fn from(token: AccessTokenView) -> Self {
         Shown {
             id: token.id,
             name: token.name,
@@ -220,15 +221,15 @@ impl From<AuditRow> for Line {
     }
 }
 
-impl From<AuditLine> for Line {
-    fn from(row: AuditLine) -> Self {
+impl From<AuditEntry> for Line {
+    fn from(row: AuditEntry) -> Self {
         Line {
             seq: row.seq,
             at_wall_ms: row.at.wall_ms,
-            who: row.who,
-            from: row.from,
+            who: row.actor,
+            from: row.address,
             namespace: row.namespace,
-            act: row.act,
+            act: row.action,
             target: row.target,
             reason: row.reason,
             outcome: row.outcome,

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 
-use fencehold_core::Fact;
+use fencehold_core::EventData;
 use fencehold_test_servers::postgres::{Cluster, Durable};
 
 use crate::support::{Room, serve};
@@ -127,7 +127,7 @@ fn what_the_schema_of_a_database_has() {
 #[test]
 fn the_kinds_of_events() {
     // serde names all of them when it is asked for one that is not there.
-    let error = serde_json::from_str::<Fact>("\"none of them\"").unwrap_err().to_string();
+    let error = serde_json::from_str::<EventData>("\"none of them\"").unwrap_err().to_string();
     let (_, kinds) = error.split_once("expected one of ").unwrap();
     let kinds: BTreeSet<&str> = kinds.split('`').skip(1).step_by(2).collect();
     assert!(kinds.contains("lease_acquired"), "{error}");

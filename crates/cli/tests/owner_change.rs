@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireRequest, Call, LeaseStore, LeaseView};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, CallContext, LeaseStore, LeaseView};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_file::FileStore;
 use fencehold_test_store::block_on;
@@ -73,14 +73,14 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
     let owner = Bystander::start(&room);
     let gates = Gates::of(&room);
     let store = FileStore::open_or_create(&room.path("leases"), Arc::new(SystemClock)).unwrap();
-    let call = Call::new(Namespace::default()).with_patience_ms(60_000);
+    let call = CallContext::new(Namespace::default()).with_patience_ms(60_000);
     let key = Key::new("k").unwrap();
     let view = || -> LeaseView { block_on(store.get(&call, key.clone())).unwrap().unwrap() };
     assert_eq!(block_on(store.status(&call)).unwrap().owner_pid, Some(owner.0.child.id()));
 
     gates.close("kept");
     let hold = HoldId::from_random([7; 16]);
-    let request = AcquireRequest::new(key.clone(), hold, Owner::new("asker").unwrap(), 60_000);
+    let request = AcquireLeaseRequest::new(key.clone(), hold, Owner::new("asker").unwrap(), 60_000);
     let mut asking = store.acquire(&call, request);
     let mut context = Context::from_waker(Waker::noop());
     let mut is_asking = || assert!(asking.as_mut().poll(&mut context).is_pending());
@@ -103,5 +103,5 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
 
     eventually("it is given back", || view().holder.is_none());
     let ending = view().endings.pop().unwrap();
-    assert_eq!((ending.token.get(), ending.how), (1, How::Abandoned));
+    assert_eq!((ending.token.get(), ending.outcome), (1, LeaseOutcome::Abandoned));
 }

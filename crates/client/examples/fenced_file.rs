@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The second cannot know whether order 1 was written, so it writes it: nothing is doubled.
     let again = file.append(&second, "order-1", "order 1 shipped\n")?;
-    assert_eq!(again, Appended::Before);
+    assert_eq!(again, Appended::Duplicate);
     file.append(&second, "order-2", "order 2 shipped\n")?;
 
     // The first wakes up.

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use fencehold::{Begun, Fencehold};
+use fencehold::{Fencehold, OperationStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -52,7 +52,7 @@ async fn charge(State(shop): State<Shop>, headers: HeaderMap, cents: String) -> 
         return (StatusCode::BAD_REQUEST, "an Idempotency-Key is needed".to_owned());
     };
     match shop.fh.operations().begin::<String>(key, &cents).await {
-        Ok(Begun::New(operation)) => {
+        Ok(OperationStatus::Started(operation)) => {
             let nth = shop.charges.fetch_add(1, Ordering::SeqCst) + 1;
             let answer = format!("charge {nth} of {cents} cents");
             match operation.complete(&answer).await {
@@ -60,9 +60,9 @@ async fn charge(State(shop): State<Shop>, headers: HeaderMap, cents: String) -> 
                 Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             }
         }
-        Ok(Begun::Done(answer)) => (StatusCode::OK, answer),
-        Ok(Begun::InProgress { owner, .. }) => (StatusCode::CONFLICT, format!("{owner} is at it")),
-        Ok(Begun::Conflict { .. }) => {
+        Ok(OperationStatus::Completed(answer)) => (StatusCode::OK, answer),
+        Ok(OperationStatus::InProgress { owner, .. }) => (StatusCode::CONFLICT, format!("{owner} is at it")),
+        Ok(OperationStatus::Conflict { .. }) => {
             (StatusCode::UNPROCESSABLE_ENTITY, "this key was used for another charge".to_owned())
         }
         Ok(other) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{other:?}")),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fencehold::job::Undo;
+use fencehold::job::CompensationState;
 use fencehold::{Error, Fencehold, Job, JobError};
 use tokio::sync::mpsc;
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Error> {
         .start()?;
 
     let trip = fh.queue("trips").job("book", &"Lisbon").enqueue().await?;
-    match fh.jobs().wait::<()>(trip.id, Duration::from_secs(30)).await {
+    match fh.jobs().wait::<()>(trip.job_id, Duration::from_secs(30)).await {
         Err(failed @ Error::JobFailed { .. }) => println!("{failed}"),
         other => panic!("the third booking fails: {other:?}"),
     }
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
     // Each undo job is enqueued when the one before it has completed.
     assert_eq!(undoing.recv().await.as_deref(), Some("hotel in Lisbon"));
     assert_eq!(undoing.recv().await.as_deref(), Some("flight to Lisbon"));
-    while fh.jobs().get(trip.id).await?.job.undo != Undo::Done {
+    while fh.jobs().get(trip.job_id).await?.job.compensation_state != CompensationState::Done {
         tokio::task::yield_now().await;
     }
     worker.drain().await?;

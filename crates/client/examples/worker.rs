@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
         sent.push(job.max_attempts(5).label("report", "42").enqueue().await?);
     }
     for job in sent {
-        let receipt: String = fh.jobs().wait(job.id, Duration::from_secs(30)).await?;
+        let receipt: String = fh.jobs().wait(job.job_id, Duration::from_secs(30)).await?;
         println!("{receipt}");
     }
 

@@ -34,7 +34,7 @@ const MARGIN_MS_MIN: u64 = 500;
 /// pieces of work end in time even if no renewal gets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Advice {
+pub struct TtlAdvice {
     /// The sum, within what the store accepts.
     pub suggested_ttl: Duration,
     /// 99 of 100 leases were held for no longer than this before they were given back.
@@ -114,7 +114,7 @@ impl Advisor {
         );
     }
 
-    pub(crate) fn advise(&self, prefix: &str) -> Option<Advice> {
+    pub(crate) fn advise(&self, prefix: &str) -> Option<TtlAdvice> {
         lock(&self.seen).advise(|key| key.as_str().starts_with(prefix), self.ttl_ms_min)
     }
 }
@@ -134,7 +134,7 @@ impl Seen {
         work
     }
 
-    fn advise(&self, wanted: impl Fn(&Key) -> bool, ttl_ms_min: u64) -> Option<Advice> {
+    fn advise(&self, wanted: impl Fn(&Key) -> bool, ttl_ms_min: u64) -> Option<TtlAdvice> {
         let of_key = || self.by_key.iter().filter(|(key, _)| wanted(key)).map(|(_, work)| work);
         let held_ms: Vec<u64> = of_key().flat_map(|work| work.held_ms.iter().copied()).collect();
         let samples = held_ms.len();
@@ -143,7 +143,7 @@ impl Seen {
         let both_ms = work_ms.saturating_add(trip_ms);
         let margin_ms = (both_ms / 4).max(MARGIN_MS_MIN);
         let ttl_ms = both_ms.saturating_add(margin_ms).clamp(ttl_ms_min, TTL_MS_MAX);
-        Some(Advice {
+        Some(TtlAdvice {
             suggested_ttl: Duration::from_millis(ttl_ms),
             p99_work: Duration::from_millis(work_ms),
             p99_round_trip: Duration::from_millis(trip_ms),

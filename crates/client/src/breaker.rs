@@ -20,7 +20,7 @@ use crate::time::ms;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct BreakerPolicy {
+pub struct CircuitBreakerPolicy {
     /// Opens after this many failures with no success between them. Default 5.
     pub failures_in_a_row: u32,
     /// Opens when this share of the calls of a window failed. Default 50.
@@ -33,9 +33,9 @@ pub struct BreakerPolicy {
     pub open_for: Duration,
 }
 
-impl Default for BreakerPolicy {
+impl Default for CircuitBreakerPolicy {
     fn default() -> Self {
-        BreakerPolicy {
+        CircuitBreakerPolicy {
             failures_in_a_row: 5,
             failures_percent: 50,
             window_calls_min: 20,
@@ -48,7 +48,7 @@ impl Default for BreakerPolicy {
 /// How the breaker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum BreakerState {
+pub enum CircuitBreakerState {
     /// Calls go through.
     Closed,
     /// Acquisitions are held back.
@@ -59,7 +59,7 @@ pub enum BreakerState {
 
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    policy: BreakerPolicy,
+    policy: CircuitBreakerPolicy,
     inner: Mutex<Inner>,
 }
 
@@ -92,7 +92,7 @@ struct Window {
 }
 
 impl Breaker {
-    pub(crate) fn new(policy: BreakerPolicy) -> Self {
+    pub(crate) fn new(policy: CircuitBreakerPolicy) -> Self {
         Breaker { policy, inner: Mutex::default() }
     }
 
@@ -149,11 +149,11 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn state(&self, now_ms: u64) -> BreakerState {
+    pub(crate) fn state(&self, now_ms: u64) -> CircuitBreakerState {
         match lock(&self.inner).standing {
-            Standing::Closed => BreakerState::Closed,
-            Standing::Open { until_ms } if now_ms < until_ms => BreakerState::Open,
-            Standing::Open { .. } | Standing::HalfOpen { .. } => BreakerState::HalfOpen,
+            Standing::Closed => CircuitBreakerState::Closed,
+            Standing::Open { until_ms } if now_ms < until_ms => CircuitBreakerState::Open,
+            Standing::Open { .. } | Standing::HalfOpen { .. } => CircuitBreakerState::HalfOpen,
         }
     }
 }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn breaker() -> Breaker {
-        Breaker::new(BreakerPolicy::default())
+        Breaker::new(CircuitBreakerPolicy::default())
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(breaker.admit(0), Ok(()), "a success between them starts the count anew");
         breaker.failed(0);
         assert_eq!(breaker.admit(0), Err(1_000));
-        assert_eq!(breaker.state(0), BreakerState::Open);
+        assert_eq!(breaker.state(0), CircuitBreakerState::Open);
     }
 
     #[test]
@@ -200,9 +200,9 @@ mod tests {
             breaker.failed(0);
         }
         breaker.succeeded(0);
-        assert_eq!(breaker.state(0), BreakerState::Closed, "19 calls say nothing yet");
+        assert_eq!(breaker.state(0), CircuitBreakerState::Closed, "19 calls say nothing yet");
         breaker.failed(0);
-        assert_eq!(breaker.state(0), BreakerState::Open);
+        assert_eq!(breaker.state(0), CircuitBreakerState::Open);
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         }
         breaker.succeeded(10_000);
         breaker.failed(10_000);
-        assert_eq!(breaker.state(10_000), BreakerState::Closed);
+        assert_eq!(breaker.state(10_000), CircuitBreakerState::Closed);
     }
 
     #[test]
@@ -223,13 +223,13 @@ mod tests {
         (0..5).for_each(|_| breaker.failed(0));
         assert_eq!(breaker.admit(999), Err(1_000));
         assert_eq!(breaker.admit(1_000), Ok(()), "one may try");
-        assert_eq!(breaker.state(1_000), BreakerState::HalfOpen);
+        assert_eq!(breaker.state(1_000), CircuitBreakerState::HalfOpen);
         assert_eq!(breaker.admit(1_000), Err(2_000), "and only one");
         breaker.failed(1_500);
         assert_eq!(breaker.admit(2_000), Err(2_500), "its failure opens anew");
         assert_eq!(breaker.admit(2_500), Ok(()));
         breaker.succeeded(2_600);
-        assert_eq!(breaker.state(2_600), BreakerState::Closed);
+        assert_eq!(breaker.state(2_600), CircuitBreakerState::Closed);
         assert_eq!((breaker.admit(2_600), breaker.admit(2_600)), (Ok(()), Ok(())));
     }
 

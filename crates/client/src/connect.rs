@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::clock::{Clock, SystemClock};
-use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
+use fencehold_contract::{CallContext, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner};
 use futures_channel::oneshot;
 
-use crate::advice::Advice;
-use crate::breaker::{BreakerPolicy, BreakerState};
+use crate::advice::TtlAdvice;
+use crate::breaker::{CircuitBreakerPolicy, CircuitBreakerState};
 use crate::election::Election;
 use crate::error::Error;
 use crate::hub::{Hub, Options};
 use crate::lease::LeaseBuilder;
 use crate::random::jitter;
 use crate::renewal::Handle;
-use crate::retry::RetryPolicy;
+use crate::retry::RetryBudget;
 use crate::time::ms;
 
 /// How long a caller bears with a store that cannot be reached, unless told otherwise.
@@ -51,7 +51,7 @@ pub struct Fencehold {
 impl Fencehold {
     /// Connects to the store that a URL names (`memory:`, `file:DIR`), with everything else as it is by default. Returns once the store
     /// has answered; a database without our schema has it then. A `file:` store must be there, unless the URL ends in `?create=true`:
-    /// see [`Connect::create`].
+    /// see [`FenceholdBuilder::create`].
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Fencehold::builder().url(url).connect().await
     }
@@ -62,8 +62,8 @@ impl Fencehold {
     }
 
     /// Connects with options.
-    pub fn builder() -> Connect {
-        Connect::default()
+    pub fn builder() -> FenceholdBuilder {
+        FenceholdBuilder::default()
     }
 
     /// Asks for a lease on one key.
@@ -99,7 +99,7 @@ impl Fencehold {
     }
 
     /// What ttl would suit the work that was done under this key, or under all keys that start with this text. `None`:
-    /// no lease of them has been given back yet. See [`Advice`] for what it means.
+    /// no lease of them has been given back yet. See [`TtlAdvice`] for what it means.
     ///
     /// ```
     /// use fencehold::Fencehold;
@@ -115,7 +115,7 @@ impl Fencehold {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn advice(&self, key_or_prefix: &str) -> Option<Advice> {
+    pub fn advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
         self.hub().advisor.advise(key_or_prefix)
     }
 
@@ -144,7 +144,7 @@ impl Fencehold {
     }
 
     /// A call in this handle's namespace, with its patience.
-    pub fn call(&self) -> Call {
+    pub fn call(&self) -> CallContext {
         self.hub().call(self.hub().patience_ms)
     }
 
@@ -164,7 +164,7 @@ impl Fencehold {
     }
 
     /// Whether acquisitions are held back because the store keeps failing.
-    pub fn breaker(&self) -> BreakerState {
+    pub fn breaker(&self) -> CircuitBreakerState {
         self.hub().breaker.state(self.hub().now_ms())
     }
 
@@ -214,7 +214,7 @@ impl fmt::Debug for Fencehold {
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens until `connect` is awaited"]
-pub struct Connect {
+pub struct FenceholdBuilder {
     url: Option<String>,
     store: Option<Arc<dyn LeaseStore>>,
     namespace: Option<String>,
@@ -222,11 +222,11 @@ pub struct Connect {
     clock: Option<Arc<dyn Clock>>,
     create: bool,
     patience: Option<Duration>,
-    breaker: BreakerPolicy,
-    retries: RetryPolicy,
+    breaker: CircuitBreakerPolicy,
+    retries: RetryBudget,
 }
 
-impl Connect {
+impl FenceholdBuilder {
     /// The store, by its URL.
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
@@ -287,13 +287,13 @@ impl Connect {
     }
 
     /// When acquisitions are held back because the store keeps failing.
-    pub fn breaker(mut self, policy: BreakerPolicy) -> Self {
+    pub fn breaker(mut self, policy: CircuitBreakerPolicy) -> Self {
         self.breaker = policy;
         self
     }
 
     /// How failed acquisitions are tried again.
-    pub fn retries(mut self, policy: RetryPolicy) -> Self {
+    pub fn retries(mut self, policy: RetryBudget) -> Self {
         self.retries = policy;
         self
     }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use fencehold_contract::{EventsRequest, StoreError};
+use fencehold_contract::{ListEventsRequest, StoreError};
 use fencehold_core::{BadInput, Key, Owner, Task, Token};
 
 use crate::connect::Fencehold;
@@ -126,7 +126,7 @@ impl Deref for Leader {
 /// Who leads, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Leading {
+pub struct LeaderView {
     /// Who.
     pub owner: Owner,
     /// What it says about itself.
@@ -142,20 +142,20 @@ pub struct Leading {
 pub struct Observer {
     fencehold: Fencehold,
     key: Key,
-    leader: Option<Leading>,
+    leader: Option<LeaderView>,
     /// Where to read events from; `None`: this store has none.
     cursor: Option<u64>,
 }
 
 impl Observer {
     /// Who leads, as of the last look.
-    pub fn leader(&self) -> Option<&Leading> {
+    pub fn leader(&self) -> Option<&LeaderView> {
         self.leader.as_ref()
     }
 
     /// Waits until somebody else leads, or nobody does, and says who. Changes that come faster than they are asked for
     /// are folded into one. After an error it can be called again.
-    pub async fn changed(&mut self) -> Result<Option<&Leading>, Error> {
+    pub async fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
         let before = self.leader.clone();
         while self.leader == before {
             self.wait_for_news().await?;
@@ -170,14 +170,14 @@ impl Observer {
             hub.timers.sleep_until(hub.now_ms().saturating_add(LOOK_EVERY_MS)).await;
             return self.look().await;
         };
-        let request = EventsRequest {
-            after: Some(after),
+        let request = ListEventsRequest {
+            cursor: Some(after),
             prefix: Some(self.key.as_str().to_owned()),
             limit: EVENTS,
             wait_ms: LISTEN_MS,
         };
         let call = self.fencehold.call();
-        let patience_ms = LISTEN_MS.saturating_add(call.patience_ms);
+        let patience_ms = LISTEN_MS.saturating_add(call.timeout_ms);
         match hub.answer(patience_ms, hub.store.events(&call, request)).await {
             Ok(page) => {
                 let concerns = page.events.iter().any(|event| event.key == self.key);
@@ -185,7 +185,7 @@ impl Observer {
                     self.look().await?;
                 }
                 // Only now: after an error in the look the same events are read again.
-                self.cursor = Some(page.next);
+                self.cursor = Some(page.next_cursor);
                 Ok(())
             }
             // Events were missed, or are numbered anew: the key itself tells all that matters.
@@ -202,8 +202,8 @@ impl Observer {
     async fn look_afresh(&mut self) -> Result<(), Error> {
         let hub = self.fencehold.hub();
         let call = self.fencehold.call();
-        self.cursor = match hub.answer(call.patience_ms, hub.store.status(&call)).await {
-            Ok(status) => Some(status.last_event),
+        self.cursor = match hub.answer(call.timeout_ms, hub.store.status(&call)).await {
+            Ok(status) => Some(status.newest_event_seq),
             Err(StoreError::Unsupported { .. }) => None,
             Err(error) => return Err(error.into()),
         };
@@ -213,11 +213,11 @@ impl Observer {
     async fn look(&mut self) -> Result<(), Error> {
         let hub = self.fencehold.hub();
         let call = self.fencehold.call();
-        let view = hub.answer(call.patience_ms, hub.store.get(&call, self.key.clone())).await?;
+        let view = hub.answer(call.timeout_ms, hub.store.get(&call, self.key.clone())).await?;
         self.leader = view.and_then(|view| {
             let holder = view.holder?;
-            let since_wall_ms = holder.since_wall_ms;
-            Some(Leading { owner: holder.owner, task: holder.task, token: view.token, since_wall_ms })
+            let since_wall_ms = holder.acquired_at_ms;
+            Some(LeaderView { owner: holder.owner, task: holder.task, token: view.token, since_wall_ms })
         });
         Ok(())
     }

@@ -10,17 +10,17 @@ use fencehold_core::{Key, Owner, Refusal, Task, Token};
 use tracing::Instrument;
 
 use crate::bell::lock;
-use crate::error::{Error, LostReason};
-use crate::fence::Pass;
+use crate::error::{Error, LostCause};
+use crate::fence::KeyToken;
 use crate::holding::Holding;
 use crate::renewal::Handle;
 use crate::time::{First, first};
-use crate::watch::{LeaseWatch, State, YieldNotice};
+use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 
 /// A lease that is held, and renewed until it is released or dropped.
 ///
 /// Renewal runs on a thread of its own, so a blocked executor loses no lease. What can go wrong is told in three
-/// steps: when a renewal fails the lease is [`Draining`](State::Draining), and begins no new work; when it recovers it
+/// steps: when a renewal fails the lease is [`AtRisk`](LeaseState::AtRisk), and begins no new work; when it recovers it
 /// is [`Held`](State::Held) again; and when it does not, it is [`Lost`](State::Lost) at nine tenths of the way to its
 /// deadline, before the store may give the key to anybody else. A store that says that the lease is over, because it
 /// was revoked, is believed at once.
@@ -86,15 +86,15 @@ impl Lease {
     }
 
     /// What this holder shows at a [fence](crate::fence): namespace, key, token and owner.
-    pub fn pass(&self) -> Pass {
+    pub fn pass(&self) -> KeyToken {
         let namespace = self.handle.hub.namespace().clone();
-        Pass::new(self.key().clone(), self.token())
+        KeyToken::new(self.key().clone(), self.token())
             .in_namespace(namespace)
             .shown_by(self.owner().clone())
     }
 
     /// Whether it can be relied on now. Judged by the clock at this moment.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LeaseState {
         self.holding.look().state
     }
 
@@ -110,7 +110,7 @@ impl Lease {
     }
 
     /// Who asks this holder to yield, if somebody does. Learnt with each renewal; withdrawn when the contender leaves.
-    pub fn notice(&self) -> Option<YieldNotice> {
+    pub fn notice(&self) -> Option<YieldRequest> {
         self.holding.look().notice
     }
 
@@ -135,7 +135,7 @@ impl Lease {
     /// # urgent.release().await
     /// # }
     /// ```
-    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldNotice>> + Send + use<> {
+    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldRequest>> + Send + use<> {
         let holding = Arc::clone(&self.holding);
         async move { holding.yield_asked().await }
     }
@@ -144,7 +144,7 @@ impl Lease {
     /// beside the guard.
     ///
     /// Where somebody ended it, the store tells who and why in the same answer.
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+    pub fn lost(&self) -> impl Future<Output = LostCause> + Send + use<> {
         let holding = Arc::clone(&self.holding);
         async move { holding.lost().await }
     }
@@ -176,7 +176,7 @@ impl Lease {
                 return Poll::Ready(None);
             }
             let Poll::Ready(output) = work.as_mut().poll(context) else { return Poll::Pending };
-            Poll::Ready((self.state() != State::Lost).then_some(output))
+            Poll::Ready((self.state() != LeaseState::Lost).then_some(output))
         })
         .await
     }
@@ -214,8 +214,8 @@ impl Lease {
         }
         lock(&hub.book).remove(holding.serial);
         // Lost, or given back by a close, since it was looked at: then the drop of the guard does the rest.
-        if !holding.lose(LostReason::Released) {
-            let why = holding.look().lost.unwrap_or(LostReason::Released);
+        if !holding.lose(LostCause::Released) {
+            let why = holding.look().lost.unwrap_or(LostCause::Released);
             return Err(holding.error(why));
         }
         self.done = true;
@@ -227,11 +227,11 @@ impl Lease {
         let holding = &self.holding;
         // From here on no renewal is sent; one that is under way finds the lease released and changes nothing.
         lock(&hub.book).leave(holding.serial);
-        if self.state() == State::Lost {
+        if self.state() == LeaseState::Lost {
             // What may still be there is given back by the drop of the guard.
             return match holding.lost().await {
                 // The handle was closed, and that gave it back.
-                LostReason::Released => Ok(()),
+                LostCause::Released => Ok(()),
                 why => Err(holding.error(why)),
             };
         }
@@ -250,13 +250,13 @@ impl Lease {
             };
             failures += 1;
             let pause_until_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
-            let again = matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. });
+            let again = matches!(error, StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. });
             if !again || pause_until_ms >= give_up_ms || hub.is_closed() {
                 return Err(error.into());
             }
             if let First::Left(why) = first(holding.lost(), hub.timers.sleep_until(pause_until_ms)).await {
                 // A renewal that was under way may learn before us that the release was carried out.
-                let done = why == LostReason::Released;
+                let done = why == LostCause::Released;
                 return if done { Ok(()) } else { Err(holding.error(why)) };
             }
         }
@@ -265,7 +265,7 @@ impl Lease {
     async fn released(&self, answer: Result<Token, Refusal>) -> Result<(), Error> {
         let (hub, holding) = (&self.handle.hub, &self.holding);
         if let Err(refusal) = answer {
-            hub.refused(holding, LostReason::from_refusal(&refusal));
+            hub.refused(holding, LostCause::from_refusal(&refusal));
             return Err(holding.error(holding.lost().await));
         }
         lock(&hub.book).remove(holding.serial);

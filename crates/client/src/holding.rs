@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::Clock;
 use fencehold_core::job::JobId;
-use fencehold_core::lease::{How, Renewal};
+use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::ttl::{Deadlines, Term};
 use fencehold_core::{HoldId, Key, Owner, Task, Token};
 
 use crate::board::Board;
-use crate::error::{Error, LostReason};
-use crate::watch::{Snapshot, State, YieldNotice};
+use crate::error::{Error, LostCause};
+use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 
 /// How long a handler may go on after its job was cancelled before that is worth a warning. Then after twice that, and so on.
 const IGNORED_MS: u64 = 5_000;
@@ -64,7 +64,7 @@ pub(crate) struct Holding {
 
 #[derive(Debug)]
 struct Standing {
-    snapshot: Snapshot,
+    snapshot: LeaseSnapshot,
     deadlines: Deadlines,
     /// The last answer gave less than a ttl: an end is set for this lease.
     cut_short: bool,
@@ -88,8 +88,8 @@ impl Holding {
             Held::Job(job) => tracing::info_span!("attempt", %job, token = token.get(), %owner),
         };
         let standing = Standing {
-            snapshot: Snapshot {
-                state: State::Held,
+            snapshot: LeaseSnapshot {
+                state: LeaseState::Held,
                 deadline_ms: deadlines.deadline_ms(),
                 lost_at_ms: deadlines.lost_at_ms(),
                 notice: None,
@@ -130,7 +130,7 @@ impl Holding {
     }
 
     /// How it stands now.
-    pub(crate) fn look(&self) -> Snapshot {
+    pub(crate) fn look(&self) -> LeaseSnapshot {
         self.settle();
         self.board.read(|standing, _| standing.snapshot.clone())
     }
@@ -146,26 +146,26 @@ impl Holding {
     }
 
     /// Ends it, unless it has ended already. True: it did.
-    pub(crate) fn lose(&self, why: LostReason) -> bool {
+    pub(crate) fn lose(&self, why: LostCause) -> bool {
         self.lose_if(|_| true, |_| why)
     }
 
     fn lose_if(
         &self,
         when: impl FnOnce(&Standing) -> bool,
-        why: impl FnOnce(&Standing) -> LostReason,
+        why: impl FnOnce(&Standing) -> LostCause,
     ) -> bool {
         let lost = self.board.update(|standing| {
-            if standing.snapshot.state == State::Lost || !when(standing) {
+            if standing.snapshot.state == LeaseState::Lost || !when(standing) {
                 return None;
             }
             let why = why(standing);
-            standing.snapshot.state = State::Lost;
+            standing.snapshot.state = LeaseState::Lost;
             standing.snapshot.lost = Some(why.clone());
             Some(why)
         });
         match lost {
-            Some(LostReason::Released) => true,
+            Some(LostCause::Released) => true,
             Some(why) => {
                 self.warn(format_args!("is lost: {why}"));
                 true
@@ -175,11 +175,11 @@ impl Holding {
     }
 
     /// A renewal came through. Gives what became of it; `None` where it came too late.
-    pub(crate) fn renewed(&self, sent_ms: u64, waited_ms: u64, renewal: &Renewal) -> Option<Renewed> {
+    pub(crate) fn renewed(&self, sent_ms: u64, waited_ms: u64, renewal: &LeaseRenewal) -> Option<Renewed> {
         self.settle();
         let now_ms = self.now_ms();
         let term = Term::new(sent_ms, waited_ms, now_ms, renewal.remaining_ms);
-        let notice = renewal.notice.as_ref().map(|notice| YieldNotice {
+        let notice = renewal.yield_request.as_ref().map(|notice| YieldRequest {
             contender: notice.contender.clone(),
             task: notice.task.clone(),
             priority: notice.priority,
@@ -187,16 +187,16 @@ impl Holding {
         });
         let (renewed, recovered, asked) = self.board.update(|standing| {
             let snapshot = &mut standing.snapshot;
-            if snapshot.state == State::Lost {
+            if snapshot.state == LeaseState::Lost {
                 return None;
             }
             let slack_ms = snapshot.lost_at_ms.saturating_sub(now_ms);
-            let recovered = snapshot.state == State::Draining;
+            let recovered = snapshot.state == LeaseState::AtRisk;
             let asked = notice.is_some() && snapshot.notice.is_none();
             standing.deadlines.renew(term, self.granted.ttl_ms);
             snapshot.deadline_ms = standing.deadlines.deadline_ms();
             snapshot.lost_at_ms = standing.deadlines.lost_at_ms();
-            snapshot.state = State::Held;
+            snapshot.state = LeaseState::Held;
             snapshot.notice = notice;
             standing.cut_short = renewal.remaining_ms < self.granted.ttl_ms;
             standing.failure = None;
@@ -215,8 +215,8 @@ impl Holding {
     pub(crate) fn not_renewed(&self, failure: String) {
         let drained = self.board.update(|standing| {
             standing.failure = Some(failure.clone());
-            let held = standing.snapshot.state == State::Held;
-            held.then(|| standing.snapshot.state = State::Draining)
+            let held = standing.snapshot.state == LeaseState::Held;
+            held.then(|| standing.snapshot.state = LeaseState::AtRisk)
         });
         if drained.is_some() {
             self.warn(format_args!("was not renewed, and is draining: {failure}"));
@@ -270,54 +270,54 @@ impl Holding {
         self.settle();
         let look = |standing: &Standing, _| match standing {
             Standing { called_off_ms: Some(since_ms), .. } => Some(Some(*since_ms)),
-            Standing { snapshot: Snapshot { state: State::Lost, .. }, .. } => Some(None),
+            Standing { snapshot: LeaseSnapshot { state: LeaseState::Lost, .. }, .. } => Some(None),
             _ => None,
         };
         self.board.when(look).await
     }
 
     /// Waits until it is lost.
-    pub(crate) async fn lost(&self) -> LostReason {
+    pub(crate) async fn lost(&self) -> LostCause {
         self.settle();
         self.board.when(|standing, _| standing.snapshot.lost.clone()).await
     }
 
     /// Waits until somebody asks the holder to yield; `None`: the lease ended first.
-    pub(crate) async fn yield_asked(&self) -> Option<YieldNotice> {
+    pub(crate) async fn yield_asked(&self) -> Option<YieldRequest> {
         self.settle();
         let look = |standing: &Standing, _| match &standing.snapshot {
-            Snapshot { state: State::Lost, .. } => Some(None),
+            LeaseSnapshot { state: LeaseState::Lost, .. } => Some(None),
             snapshot => snapshot.notice.clone().map(Some),
         };
         self.board.when(look).await
     }
 
     /// Waits for a version later than `seen`.
-    pub(crate) async fn changed(&self, seen: u64) -> (u64, Snapshot) {
+    pub(crate) async fn changed(&self, seen: u64) -> (u64, LeaseSnapshot) {
         self.settle();
         let news = |standing: &Standing, version| {
-            let over = standing.snapshot.state == State::Lost;
+            let over = standing.snapshot.state == LeaseState::Lost;
             (version > seen || over).then(|| (version, standing.snapshot.clone()))
         };
         self.board.when(news).await
     }
 
-    pub(crate) fn error(&self, why: LostReason) -> Error {
+    pub(crate) fn error(&self, why: LostCause) -> Error {
         Error::lost(&self.granted.held, self.granted.token, why)
     }
 }
 
 impl Standing {
-    fn why_over(&self, max_age_ms: Option<u64>) -> LostReason {
+    fn why_over(&self, max_age_ms: Option<u64>) -> LostCause {
         if self.failure.is_none() && self.cut_short {
             if let Some(notice) = &self.snapshot.notice {
-                return LostReason::ended(How::Yielded, Some(notice.contender.clone()));
+                return LostCause::ended(LeaseOutcome::Yielded, Some(notice.contender.clone()));
             }
             if max_age_ms.is_some() {
-                return LostReason::ended(How::AgedOut, None);
+                return LostCause::ended(LeaseOutcome::AgedOut, None);
             }
         }
-        LostReason::NotRenewed { failure: self.failure.clone() }
+        LostCause::NotRenewed { failure: self.failure.clone() }
     }
 }
 

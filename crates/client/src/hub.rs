@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::job::AttemptRef;
-use fencehold_contract::{Call, HoldChange, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
+use fencehold_contract::{CallContext, HoldChange, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
 use fencehold_core::job::JobId;
 use fencehold_core::{Key, Namespace};
 
 use crate::advice::Advisor;
 use crate::bell::{Bell, lock};
 use crate::board::Board;
-use crate::breaker::{Breaker, BreakerPolicy};
-use crate::error::{Error, LostReason};
+use crate::breaker::{Breaker, CircuitBreakerPolicy};
+use crate::error::{Error, LostCause};
 use crate::holding::{Granted, Held, Holding};
 use crate::random::jitter;
 use crate::renewal::{Background, Book, give_back, hand_back};
 use crate::report::Words;
-use crate::retry::{Retries, RetryPolicy};
+use crate::retry::{Retries, RetryBudget};
 use crate::time::{First, Timers, first};
 
 /// How long past a store's own patience its answer is still waited for.
@@ -65,8 +65,8 @@ pub(crate) struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) namespace: Namespace,
     pub(crate) patience_ms: u64,
-    pub(crate) breaker: BreakerPolicy,
-    pub(crate) retries: RetryPolicy,
+    pub(crate) breaker: CircuitBreakerPolicy,
+    pub(crate) retries: RetryBudget,
 }
 
 impl Hub {
@@ -97,7 +97,7 @@ impl Hub {
             _subscription: subscription,
             breaker: Breaker::new(breaker),
             retries: Retries::new(retries, clock.now().store_ms),
-            advisor: Advisor::new(store.capabilities().ttl_ms_min),
+            advisor: Advisor::new(store.capabilities().min_ttl_ms),
             timers: Timers::new(Arc::clone(&clock), Arc::clone(&bell)),
             book: Mutex::default(),
             background: Background::default(),
@@ -122,8 +122,8 @@ impl Hub {
         &self.namespace
     }
 
-    pub(crate) fn call(&self, patience_ms: u64) -> Call {
-        Call::new(self.namespace.clone()).with_patience_ms(patience_ms)
+    pub(crate) fn call(&self, patience_ms: u64) -> CallContext {
+        CallContext::new(self.namespace.clone()).with_patience_ms(patience_ms)
     }
 
     /// The store's jobs, if it has any.
@@ -157,11 +157,11 @@ impl Hub {
         let answer = match first(call, self.timers.sleep_until(give_up_ms)).await {
             First::Left(answer) => answer,
             First::Right(()) => {
-                Err(StoreError::Unknown { why: format!("no answer came within {limit_ms} ms") })
+                Err(StoreError::OutcomeUnknown { message: format!("no answer came within {limit_ms} ms") })
             }
         };
         let now_ms = self.now_ms();
-        if let Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) = &answer {
+        if let Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) = &answer {
             self.breaker.failed(now_ms);
         } else {
             self.breaker.succeeded(now_ms);
@@ -197,11 +197,11 @@ impl Hub {
             let Granted { held, hold, token, .. } = &holding.granted;
             match held {
                 Held::Key(key) => {
-                    let hold = HoldRef { key: key.clone(), hold: *hold, token: *token };
+                    let hold = HoldRef { key: key.clone(), hold_id: *hold, token: *token };
                     self.spawn(give_back(Arc::clone(self), hold, until_ms));
                 }
                 Held::Job(job) => {
-                    let attempt = AttemptRef { job: *job, hold: *hold, token: *token };
+                    let attempt = AttemptRef { job_id: *job, hold_id: *hold, token: *token };
                     self.spawn(hand_back(Arc::clone(self), attempt, until_ms));
                 }
             }
@@ -209,14 +209,14 @@ impl Hub {
     }
 
     /// The store refuses what is asked under a lease. It is sure: there is no way back.
-    pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, why: LostReason) {
+    pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, why: LostCause) {
         lock(&self.book).remove(holding.serial);
         holding.lose(why);
     }
 
     /// Notes that the holder has done with a lease. True: the store may still keep it for the holder.
     pub(crate) fn finish(&self, holding: &Holding) -> bool {
-        if holding.lose(LostReason::Released) {
+        if holding.lose(LostCause::Released) {
             if let Some(key) = holding.key() {
                 self.advisor.saw_work(key, holding.granted.ttl_ms, holding.age_ms());
             }
@@ -224,8 +224,8 @@ impl Hub {
         }
         match holding.look().lost {
             // Lost by the holder's own reckoning, which is ahead of the store's.
-            Some(LostReason::NotRenewed { .. }) => true,
-            Some(LostReason::Ended { current_token, .. }) => current_token.is_none(),
+            Some(LostCause::NotRenewed { .. }) => true,
+            Some(LostCause::Ended { current_token, .. }) => current_token.is_none(),
             _ => false,
         }
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, Action, Counts, FindingPage, FindingsRequest, JobDetail, JobFilter, JobPage,
-    JobsRequest, QueueView, ResolveRequest, ScheduleView, WaitRequest,
+    ChangeJobBatchResponse, ChangeJobsRequest, EffectPage, JobAction, JobCounts, JobDetail, JobFilter,
+    JobPage, JobSelector, ListEffectsRequest, ListJobsRequest, QueueView, ResolveEffectRequest, ScheduleView,
+    WaitRequest,
 };
 use fencehold_core::Reason;
-use fencehold_core::job::{EffectName, JobId, State};
+use fencehold_core::job::{EffectName, JobId, JobState};
 use fencehold_core::limits::WAIT_MS_MAX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,16 +36,16 @@ impl Jobs {
     /// Everything about one job.
     pub async fn get(&self, id: JobId) -> Result<JobDetail, Error> {
         let found = ask(self.fencehold.hub(), |jobs, call| async move { jobs.job(&call, id).await }).await?;
-        found.ok_or(Error::NoSuchJob { job: id })
+        found.ok_or(Error::JobNotFound { job: id })
     }
 
     /// Waits for a job to come to its end, and gives its result.
     ///
-    /// [`Error::JobFailed`]: it ended without one, or waits for a person. [`Error::NotDone`]: the time was up.
+    /// [`Error::JobFailed`]: it ended without one, or waits for a person. [`Error::JobNotFinished`]: the time was up.
     pub async fn wait<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
         let detail = self.wait_for(id, limit).await?;
         match detail.job.state {
-            State::Completed => {
+            JobState::Completed => {
                 let result = detail.result.as_deref().unwrap_or(json::NOTHING);
                 Ok(json::read("result", result)?)
             }
@@ -52,7 +53,7 @@ impl Jobs {
                 let error = detail.attempts.last().and_then(|attempt| attempt.error.as_deref());
                 Err(Error::JobFailed { job: id, state, error: error.map(str::to_owned) })
             }
-            state => Err(Error::NotDone { job: id, state, waited: limit }),
+            state => Err(Error::JobNotFinished { job: id, state, waited: limit }),
         }
     }
 
@@ -68,7 +69,7 @@ impl Jobs {
                 async move { jobs.wait_for(&call, WaitRequest { id, wait_ms }).await }
             })
             .await?;
-            let detail = found.ok_or(Error::NoSuchJob { job: id })?;
+            let detail = found.ok_or(Error::JobNotFound { job: id })?;
             if detail.job.state.is_settled() || hub.now_ms() >= until_ms {
                 return Ok(detail);
             }
@@ -76,7 +77,7 @@ impl Jobs {
     }
 
     /// Jobs, a page at a time, in the order of their arrival.
-    pub async fn list(&self, request: JobsRequest) -> Result<JobPage, Error> {
+    pub async fn list(&self, request: ListJobsRequest) -> Result<JobPage, Error> {
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
             async move { jobs.jobs(&call, request).await }
@@ -90,11 +91,11 @@ impl Jobs {
     }
 
     /// How many jobs there are in which state, all queues together.
-    pub async fn counts(&self) -> Result<Counts, Error> {
-        let mut sum = Counts::default();
+    pub async fn counts(&self) -> Result<JobCounts, Error> {
+        let mut sum = JobCounts::default();
         for mut view in self.queues().await? {
-            for state in State::ALL {
-                *sum.of(state) += *view.counts.of(state);
+            for state in JobState::ALL {
+                *sum.of(state) += *view.job_counts.of(state);
             }
         }
         Ok(sum)
@@ -102,33 +103,38 @@ impl Jobs {
 
     /// Calls a job off. One that runs is told at once where the store can, else with its next renewal, and is cancelled when its attempt has ended; the
     /// answer is how it stands now.
-    pub async fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<State, Error> {
-        self.act_on(id, Action::Cancel { reason, now: false }).await
+    pub async fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
+        self.act_on(id, JobAction::Cancel { reason, force: false }).await
     }
 
     /// Calls a job off without waiting for whoever works on it: what that still says is refused.
-    pub async fn cancel_now(&self, id: JobId, reason: Option<Reason>) -> Result<State, Error> {
-        self.act_on(id, Action::Cancel { reason, now: true }).await
+    pub async fn cancel_now(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
+        self.act_on(id, JobAction::Cancel { reason, force: true }).await
     }
 
     /// Has a job start over that has failed, was cancelled, quarantined or is scheduled for later.
-    pub async fn retry(&self, id: JobId) -> Result<State, Error> {
-        self.act_on(id, Action::Retry).await
+    pub async fn retry(&self, id: JobId) -> Result<JobState, Error> {
+        self.act_on(id, JobAction::Retry).await
     }
 
     /// Forgets a job; `force`: also while somebody works on it.
-    pub async fn delete(&self, id: JobId, force: bool) -> Result<State, Error> {
-        self.act_on(id, Action::Delete { force }).await
+    pub async fn delete(&self, id: JobId, force: bool) -> Result<JobState, Error> {
+        self.act_on(id, JobAction::Delete { force }).await
     }
 
-    async fn act_on(&self, id: JobId, action: Action) -> Result<State, Error> {
-        let acted = self.act(ActOn::Jobs(vec![id]), action, false).await?;
-        only(acted.items)?.outcome.map_err(|refusal| Error::job_refused(id, refusal))
+    async fn act_on(&self, id: JobId, action: JobAction) -> Result<JobState, Error> {
+        let acted = self.act(JobSelector::Jobs(vec![id]), action, false).await?;
+        only(acted.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
     /// Does something to some jobs, or to a page of all that match; or only says what would be done.
-    pub async fn act(&self, on: ActOn, action: Action, dry_run: bool) -> Result<Acted, Error> {
-        let request = ActRequest { on, action, by: self.fencehold.owner().clone(), dry_run };
+    pub async fn act(
+        &self,
+        on: JobSelector,
+        action: JobAction,
+        dry_run: bool,
+    ) -> Result<ChangeJobBatchResponse, Error> {
+        let request = ChangeJobsRequest { selector: on, action, by: self.fencehold.owner().clone(), dry_run };
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
             async move { jobs.act(&call, request).await }
@@ -137,15 +143,15 @@ impl Jobs {
     }
 
     /// Does something to all jobs that match, however many pages they are. Gives how many it was done to.
-    pub async fn act_on_all(&self, filter: JobFilter, action: Action) -> Result<u64, Error> {
+    pub async fn act_on_all(&self, filter: JobFilter, action: JobAction) -> Result<u64, Error> {
         let (mut cursor, mut done) = (None, 0);
         loop {
             let limit = fencehold_core::limits::PAGE_MAX;
-            let on = ActOn::Matching { filter: filter.clone(), cursor, limit };
+            let on = JobSelector::Matching { filter: filter.clone(), cursor, limit };
             let acted = self.act(on, action.clone(), false).await?;
-            done += u64::try_from(acted.items.iter().filter(|item| item.outcome.is_ok()).count())
+            done += u64::try_from(acted.results.iter().filter(|item| item.result.is_ok()).count())
                 .unwrap_or(u64::MAX);
-            match acted.next {
+            match acted.next_cursor {
                 Some(next) => cursor = Some(next),
                 None => return Ok(done),
             }
@@ -153,7 +159,7 @@ impl Jobs {
     }
 
     /// Effects that people should know of: open intents, effects not (yet) undone, effects of superseded tokens.
-    pub async fn findings(&self, request: FindingsRequest) -> Result<FindingPage, Error> {
+    pub async fn findings(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
             async move { jobs.findings(&call, request).await }
@@ -171,7 +177,8 @@ impl Jobs {
     ) -> Result<(), Error> {
         let happened = happened.map(|value| json::written("value of an effect", value)).transpose()?;
         let effect = EffectName::new(effect.as_ref())?;
-        let request = ResolveRequest { job: id, effect, happened, by: self.fencehold.owner().clone() };
+        let request =
+            ResolveEffectRequest { job_id: id, effect, happened, by: self.fencehold.owner().clone() };
         let resolved = ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
             async move { jobs.resolve(&call, request).await }

@@ -135,7 +135,7 @@ impl LeaseBuilder {
     /// to yield is up, or when the time that it was already promised is, whichever is later.
     pub async fn preempt(self, yield_within: Duration) -> Result<Lease, Error> {
         let can = self.fencehold.store().capabilities();
-        if !can.preempts {
+        if !can.supports_preemption {
             return Err(Error::Unsupported {
                 store: can.store.to_owned(),
                 what: "preempt holders".to_owned(),
@@ -151,7 +151,7 @@ impl LeaseBuilder {
 
     async fn finish(self, line: Line, yield_within_ms: Option<u64>) -> Result<Lease, Error> {
         let handle = self.fencehold.handle();
-        let ttl_ms_min = self.fencehold.store().capabilities().ttl_ms_min;
+        let ttl_ms_min = self.fencehold.store().capabilities().min_ttl_ms;
         let terms = self.terms(yield_within_ms, ttl_ms_min)?;
         let (key, token) = (AnyOf(&terms.keys), tracing::field::Empty);
         let span = tracing::info_span!("acquire", %key, owner = %terms.owner, token);

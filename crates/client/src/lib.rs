@@ -69,40 +69,42 @@ mod wait;
 mod watch;
 mod worker;
 
-pub use advice::Advice;
-pub use breaker::{BreakerPolicy, BreakerState};
-pub use connect::{Connect, Fencehold};
-pub use election::{Election, Leader, Leading, Observer};
-pub use error::{Error, LostReason};
+pub use advice::TtlAdvice;
+pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState};
+pub use connect::{Fencehold, FenceholdBuilder};
+pub use election::{Election, Leader, LeaderView, Observer};
+pub use error::{Error, LostCause};
 pub use guard::Lease;
-pub use job::{IntoOutcome, Job, JobError, JobId, OnDoubt, Outcome, StopReason};
+pub use job::{InDoubtPolicy, IntoOutcome, Job, JobError, JobId, Outcome, StopReason};
 pub use jobs::Jobs;
 pub use lease::LeaseBuilder;
-pub use once::Once;
-pub use operation::{Begun, Operation, Operations};
+pub use once::OnceEffect;
+pub use operation::{Operation, OperationStatus, Operations};
 pub use queue::{JobBuilder, JobQueue};
-pub use retry::RetryPolicy;
+pub use retry::RetryBudget;
 pub use schedule::Schedule;
-pub use watch::{LeaseWatch, Snapshot, State, YieldNotice};
-pub use worker::{AttemptEnd, Drained, RunningWorker, Worker, WorkerEvent};
+pub use watch::{LeaseSnapshot, LeaseState, LeaseWatch, YieldRequest};
+pub use worker::{Drained, EndedAttempt, RunningWorker, Worker, WorkerEvent};
 
-pub use fencehold_core::lease::How;
+pub use fencehold_core::lease::LeaseOutcome;
 pub use fencehold_core::{
-    Attempted, BadInput, Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token, limits,
+    BadInput, BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
+    limits,
 };
 
 /// Where time comes from.
 pub mod clock {
     pub use fencehold_contract::clock::{Clock, ManualClock, SystemClock};
-    pub use fencehold_core::Stamp;
+    pub use fencehold_core::Timestamp;
 }
 
 /// The store beneath: its contract, for what a [`Fencehold`] does not wrap.
 pub mod store {
     pub use fencehold_contract::{
-        AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest,
-        HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest,
-        RevokedLease, StoreError, StoreStatus, StoreUrl, Which,
+        AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
+        HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest,
+        ListLeasesRequest, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+        StoreError, StoreStatus, StoreUrl,
     };
     pub use fencehold_engine::MemoryStore;
     /// A directory on this machine.

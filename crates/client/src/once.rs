@@ -7,10 +7,10 @@
 
 use std::pin::Pin;
 
-use fencehold_contract::job::{LedgerAct, LedgerAnswer, LedgerEntry};
+use fencehold_contract::job::{AttemptLedgerEntry, LedgerEntry, LedgerResponse};
 use fencehold_core::BadInput;
-use fencehold_core::job::{EffectName, Kind, Queue};
-use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith, idempotency_key};
+use fencehold_core::job::{EffectName, JobKind, QueueName};
+use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy, idempotency_key};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,16 +20,16 @@ use crate::job::{Job, JobError, Known};
 use crate::json;
 
 /// Makes the job that undoes an effect from what the effect gave.
-type MakeUndo<'a, T> = Box<dyn FnOnce(&T) -> Result<UndoWith, BadInput> + Send + 'a>;
+type MakeUndo<'a, T> = Box<dyn FnOnce(&T) -> Result<Compensation, BadInput> + Send + 'a>;
 
 /// An effect that is to happen once. Nothing happens until it is awaited.
 #[must_use = "the effect does not happen until this is awaited"]
-pub struct Once<'a, T, F> {
+pub struct OnceEffect<'a, T, F> {
     job: &'a Job,
     name: Result<EffectName, BadInput>,
-    intent: Option<OnDoubt>,
+    intent: Option<InDoubtPolicy>,
     undo: Result<Option<MakeUndo<'a, T>>, BadInput>,
-    undo_queue: Result<Option<Queue>, BadInput>,
+    undo_queue: Result<Option<QueueName>, BadInput>,
     effect: F,
 }
 
@@ -57,13 +57,13 @@ impl Job {
     /// assert!(run.effects_had().is_empty(), "the second attempt charges nothing");
     /// # }
     /// ```
-    pub fn once<T, F, Fut>(&self, name: impl AsRef<str>, effect: F) -> Once<'_, T, F>
+    pub fn once<T, F, Fut>(&self, name: impl AsRef<str>, effect: F) -> OnceEffect<'_, T, F>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce(String) -> Fut,
         Fut: Future<Output = Result<T, JobError>>,
     {
-        Once {
+        OnceEffect {
             job: self,
             name: EffectName::new(name.as_ref()),
             intent: None,
@@ -84,25 +84,25 @@ impl Job {
     pub fn once_with_intent<T, F, Fut>(
         &self,
         name: impl AsRef<str>,
-        policy: OnDoubt,
+        policy: InDoubtPolicy,
         effect: F,
-    ) -> Once<'_, T, F>
+    ) -> OnceEffect<'_, T, F>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce(String) -> Fut,
         Fut: Future<Output = Result<T, JobError>>,
     {
-        Once { intent: Some(policy), ..self.once(name, effect) }
+        OnceEffect { intent: Some(policy), ..self.once(name, effect) }
     }
 }
 
-impl<'a, T, F> Once<'a, T, F> {
+impl<'a, T, F> OnceEffect<'a, T, F> {
     /// The job that undoes the effect: it is enqueued, once, when this job has failed for good or was cancelled, after
     /// those that undo later effects.
     pub fn undo_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
-        let undo = Kind::new(kind.as_ref()).and_then(|kind| undo(kind, payload));
+        let undo = JobKind::new(kind.as_ref()).and_then(|kind| undo(kind, payload));
         let undo = undo.map(|undo| -> Option<MakeUndo<'a, T>> { Some(Box::new(move |_| Ok(undo))) });
-        Once { undo, ..self }
+        OnceEffect { undo, ..self }
     }
 
     /// Likewise, with a payload made from what the effect gave.
@@ -111,23 +111,23 @@ impl<'a, T, F> Once<'a, T, F> {
         kind: impl AsRef<str>,
         payload: impl FnOnce(&T) -> P + Send + 'a,
     ) -> Self {
-        let undo = Kind::new(kind.as_ref()).map(|kind| -> Option<MakeUndo<'a, T>> {
+        let undo = JobKind::new(kind.as_ref()).map(|kind| -> Option<MakeUndo<'a, T>> {
             Some(Box::new(move |value| undo(kind, &payload(value))))
         });
-        Once { undo, ..self }
+        OnceEffect { undo, ..self }
     }
 
     /// The queue of the job that undoes the effect. Default: this job's queue.
     pub fn undo_in(self, queue: impl AsRef<str>) -> Self {
-        Once { undo_queue: Queue::new(queue.as_ref()).map(Some), ..self }
+        OnceEffect { undo_queue: QueueName::new(queue.as_ref()).map(Some), ..self }
     }
 }
 
-fn undo(kind: Kind, payload: &(impl Serialize + ?Sized)) -> Result<UndoWith, BadInput> {
-    Ok(UndoWith { kind, queue: None, payload: json::written("payload of the undo job", payload)? })
+fn undo(kind: JobKind, payload: &(impl Serialize + ?Sized)) -> Result<Compensation, BadInput> {
+    Ok(Compensation { kind, queue: None, payload: json::written("payload of the undo job", payload)? })
 }
 
-impl<'a, T, F, Fut> IntoFuture for Once<'a, T, F>
+impl<'a, T, F, Fut> IntoFuture for OnceEffect<'a, T, F>
 where
     T: Serialize + DeserializeOwned + Send + 'a,
     F: FnOnce(String) -> Fut + Send + 'a,
@@ -141,14 +141,14 @@ where
     }
 }
 
-impl<T, F, Fut> Once<'_, T, F>
+impl<T, F, Fut> OnceEffect<'_, T, F>
 where
     T: Serialize + DeserializeOwned,
     F: FnOnce(String) -> Fut,
     Fut: Future<Output = Result<T, JobError>>,
 {
     async fn have(self) -> Result<T, JobError> {
-        let Once { job, name, intent, undo, undo_queue, effect } = self;
+        let OnceEffect { job, name, intent, undo, undo_queue, effect } = self;
         let (name, undo, undo_queue) = (name?, undo?, undo_queue?);
         let (mut under_way, found) = UnderWay::begin(job, &name)?;
         let announced = match &found {
@@ -158,10 +158,10 @@ where
         };
         // What an earlier attempt announced is asked about, also by one that would not have announced it.
         if let Some(policy) = intent.or(announced) {
-            let act = LedgerAct::Begin { effect: name.clone(), policy };
+            let act = LedgerEntry::Begin { effect: name.clone(), in_doubt_policy: policy };
             match write(job, act).await? {
-                LedgerAnswer::Go => under_way.kept = Some(intended(job, &name, policy)),
-                LedgerAnswer::Recorded(recorded) => {
+                LedgerResponse::Proceed => under_way.kept = Some(intended(job, &name, policy)),
+                LedgerResponse::Recorded(recorded) => {
                     let value = stored(&recorded)?;
                     under_way.keep(recorded);
                     return Ok(value);
@@ -183,19 +183,19 @@ where
             }
         };
         let undo = match undo {
-            Some(make) => Some(UndoWith { queue: undo_queue, ..make(&value)? }),
+            Some(make) => Some(Compensation { queue: undo_queue, ..make(&value)? }),
             None => None,
         };
         let json = json::written("value of an effect", &value)?;
-        let act = LedgerAct::Record { effect: name.clone(), value: json, undo };
+        let act = LedgerEntry::Record { effect: name.clone(), value: json, compensation: undo };
         match write(job, act).await? {
             // The first record stands, also against this one.
-            LedgerAnswer::Recorded(recorded) => {
+            LedgerResponse::Recorded(recorded) => {
                 let value = if recorded.token == job.token() { value } else { stored(&recorded)? };
                 under_way.keep(recorded);
                 Ok(value)
             }
-            answer => Err(Error::Unknown {
+            answer => Err(Error::OutcomeUnknown {
                 why: format!("the store answered the record of effect {name} with {answer:?}"),
             }
             .into()),
@@ -206,30 +206,30 @@ where
 /// Has a job stopped whose effect an earlier attempt announced and said no more of. What its handler is to be told.
 #[cfg(feature = "postgres")]
 pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
-    let act = LedgerAct::Begin { effect: name.clone(), policy: OnDoubt::Ask };
+    let act = LedgerEntry::Begin { effect: name.clone(), in_doubt_policy: InDoubtPolicy::Manual };
     match write(job, act).await {
         Err(error) => error,
         Ok(_) => Error::InDoubt { job: job.id(), effect: name.to_string() },
     }
 }
 
-async fn write(job: &Job, act: LedgerAct) -> Result<LedgerAnswer, Error> {
+async fn write(job: &Job, act: LedgerEntry) -> Result<LedgerResponse, Error> {
     let attempt = job.inner();
-    let entry = LedgerEntry { attempt: job.attempt_ref(), act };
+    let entry = AttemptLedgerEntry { attempt: job.attempt_ref(), entry: act };
     attempt.voice.write(entry, &attempt.holding).await
 }
 
 /// An effect as it stands once this attempt has announced it.
-fn intended(job: &Job, name: &EffectName, policy: OnDoubt) -> Effect {
+fn intended(job: &Job, name: &EffectName, policy: InDoubtPolicy) -> Effect {
     Effect {
         name: name.clone(),
-        nth: 0,
+        position: 0,
         token: job.token(),
-        at_wall_ms: 0,
+        written_at_ms: 0,
         state: EffectState::Intended(policy),
         value: None,
-        undo: None,
-        undo_job: None,
+        compensation: None,
+        compensation_job_id: None,
     }
 }
 
@@ -264,7 +264,7 @@ impl<'a> UnderWay<'a> {
 
     /// The effect did not happen, so nobody needs to know that it was announced.
     async fn withdraw(mut self) {
-        match write(self.job, LedgerAct::Withdraw { effect: self.name.clone() }).await {
+        match write(self.job, LedgerEntry::Withdraw { effect: self.name.clone() }).await {
             Ok(_) => self.kept = None,
             // It stays announced, and the next attempt goes by its policy.
             Err(error) => {

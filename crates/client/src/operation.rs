@@ -7,9 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::job::{BeginRequest, Begun as Found, ClaimedJob, Report, Word};
-use fencehold_core::job::{JobId, State, UniqueKey};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_contract::job::{
+    AttemptReport, BeginOperationRequest, ClaimedJob, OperationStatus as Found, Report,
+};
+use fencehold_core::job::{JobId, JobState, UniqueKey};
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::ttl::Term;
 use fencehold_core::{Owner, Token};
 use serde::Serialize;
@@ -17,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 use crate::bell::lock;
 use crate::connect::Fencehold;
-use crate::error::{Error, LostReason};
+use crate::error::{Error, LostCause};
 use crate::holding::{Granted, Held};
 use crate::job::{Job, Voice, last_try_ms};
 use crate::json;
@@ -56,7 +58,7 @@ impl Fencehold {
             fencehold: self.clone(),
             ttl: TTL_DEFAULT,
             window: WINDOW_DEFAULT,
-            policy: OnDoubt::default(),
+            policy: InDoubtPolicy::default(),
         }
     }
 }
@@ -67,7 +69,7 @@ pub struct Operations {
     fencehold: Fencehold,
     ttl: Duration,
     window: Duration,
-    policy: OnDoubt,
+    policy: InDoubtPolicy,
 }
 
 impl Operations {
@@ -83,7 +85,7 @@ impl Operations {
 
     /// What to do when an earlier holder died half-way: begin anew (the default), or stop as
     /// [`Indeterminate`](Begun::Indeterminate).
-    pub fn on_doubt(self, policy: OnDoubt) -> Self {
+    pub fn on_doubt(self, policy: InDoubtPolicy) -> Self {
         Operations { policy, ..self }
     }
 
@@ -93,19 +95,19 @@ impl Operations {
         &self,
         idempotency_key: impl AsRef<str>,
         payload: &(impl Serialize + ?Sized),
-    ) -> Result<Begun<A>, Error> {
+    ) -> Result<OperationStatus<A>, Error> {
         let hub = self.fencehold.hub();
         let ttl_ms = ms(self.ttl);
-        fencehold_core::ttl::check(ttl_ms, hub.store.capabilities().ttl_ms_min)?;
-        let request = BeginRequest {
-            id: hub.new_job_id()?,
-            key: UniqueKey::new(idempotency_key.as_ref())?,
+        fencehold_core::ttl::check(ttl_ms, hub.store.capabilities().min_ttl_ms)?;
+        let request = BeginOperationRequest {
+            job_id: hub.new_job_id()?,
+            idempotency_key: UniqueKey::new(idempotency_key.as_ref())?,
             payload: json::written("payload", payload)?,
-            hold: hold_id()?,
+            hold_id: hold_id()?,
             owner: self.fencehold.owner().clone(),
             ttl_ms,
-            window_ms: ms(self.window),
-            policy: self.policy,
+            idempotency_window_ms: ms(self.window),
+            in_doubt_policy: self.policy,
         };
         // The same hold id is the same beginning: the answer to a repeat is counted from the first sending.
         let sent_ms = hub.now_ms();
@@ -114,26 +116,37 @@ impl Operations {
             async move { jobs.begin(&call, request).await }
         })
         .await?;
-        Ok(match began.what {
-            Found::New(claimed) => {
+        Ok(match began.operation {
+            Found::Started(claimed) => {
                 let term = Term::new(sent_ms, began.waited_ms, hub.now_ms(), claimed.remaining_ms);
-                Begun::New(self.guard(*claimed, &request, term)?)
+                OperationStatus::Started(self.guard(*claimed, &request, term)?)
             }
-            Found::InProgress { job, owner, token, expires_in_ms } => {
-                Begun::InProgress { job, owner, token, expires_in: Duration::from_millis(expires_in_ms) }
+            Found::InProgress { job_id: job, owner, token, remaining_ms: expires_in_ms } => {
+                OperationStatus::InProgress {
+                    job,
+                    owner,
+                    token,
+                    expires_in: Duration::from_millis(expires_in_ms),
+                }
             }
-            Found::Done { result, .. } => {
-                Begun::Done(json::read("stored answer", result.as_deref().unwrap_or(json::NOTHING))?)
+            Found::Completed { result, .. } => OperationStatus::Completed(json::read(
+                "stored answer",
+                result.as_deref().unwrap_or(json::NOTHING),
+            )?),
+            Found::Failed { job_id: job, state, error } => {
+                OperationStatus::Failed { job, state, error: error.map(String::from) }
             }
-            Found::Failed { job, state, error } => {
-                Begun::Failed { job, state, error: error.map(String::from) }
-            }
-            Found::Conflict { job } => Begun::Conflict { job },
-            Found::Indeterminate { job } => Begun::Indeterminate { job },
+            Found::Conflict { job_id: job } => OperationStatus::Conflict { job },
+            Found::InDoubt { job_id: job } => OperationStatus::InDoubt { job },
         })
     }
 
-    fn guard(&self, claimed: ClaimedJob, request: &BeginRequest, term: Term) -> Result<Operation, Error> {
+    fn guard(
+        &self,
+        claimed: ClaimedJob,
+        request: &BeginOperationRequest,
+        term: Term,
+    ) -> Result<Operation, Error> {
         let handle = self.fencehold.handle();
         let granted = Granted {
             held: Held::Job(claimed.id),
@@ -142,7 +155,7 @@ impl Operations {
             task: None,
             ttl_ms: request.ttl_ms,
             max_age_ms: None,
-            hold: request.hold,
+            hold: request.hold_id,
             term,
         };
         let holding = handle.hub.take_in(granted)?;
@@ -154,9 +167,9 @@ impl Operations {
 /// What has become of an operation.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Begun<A> {
+pub enum OperationStatus<A> {
     /// It is the caller's to carry out.
-    New(Operation),
+    Started(Operation),
     /// Somebody carries it out at the moment.
     InProgress {
         /// Its job.
@@ -169,13 +182,13 @@ pub enum Begun<A> {
         expires_in: Duration,
     },
     /// It was carried out, and gave this.
-    Done(A),
+    Completed(A),
     /// It failed for good, or was called off.
     Failed {
         /// Its job.
         job: JobId,
         /// How it ended.
-        state: State,
+        state: JobState,
         /// What went wrong.
         error: Option<String>,
     },
@@ -185,7 +198,7 @@ pub enum Begun<A> {
         job: JobId,
     },
     /// Whoever carried it out died, and nobody knows how far it came: a person must look.
-    Indeterminate {
+    InDoubt {
         /// Its job.
         job: JobId,
     },
@@ -199,7 +212,7 @@ pub enum Begun<A> {
 pub struct Operation {
     job: Job,
     handle: Arc<Handle>,
-    policy: OnDoubt,
+    policy: InDoubtPolicy,
     done: bool,
 }
 
@@ -207,27 +220,27 @@ impl Operation {
     /// Keeps the answer, for everybody who begins the same operation later.
     pub async fn complete(self, answer: &(impl Serialize + ?Sized)) -> Result<(), Error> {
         let result = Some(json::written("answer", answer)?);
-        self.end(Word::Complete { result }).await
+        self.end(Report::Complete { result }).await
     }
 
     /// The operation has failed for good, and everybody who begins it later is told so.
     pub async fn fail(self, error: impl fmt::Display) -> Result<(), Error> {
-        self.end(Word::Fail { error: error.to_string(), retry_in_ms: None, for_good: true })
+        self.end(Report::Fail { error: error.to_string(), retry_in_ms: None, permanent: true })
             .await
     }
 
     /// Gives it back as if it had never begun. Only where nothing was done.
     pub async fn give_back(self) -> Result<(), Error> {
-        self.end(Word::HandBack).await
+        self.end(Report::Release).await
     }
 
-    async fn end(mut self, word: Word) -> Result<(), Error> {
+    async fn end(mut self, word: Report) -> Result<(), Error> {
         let holding = &self.job.inner().holding;
-        let report = Report { attempt: self.job.attempt_ref(), word };
+        let report = AttemptReport { attempt: self.job.attempt_ref(), report: word };
         let until_ms = last_try_ms(&self.handle, holding);
         self.handle.hub.say_and_hear(report, until_ms).await?;
         lock(&self.handle.hub.book).remove(holding.serial);
-        holding.lose(LostReason::Released);
+        holding.lose(LostCause::Released);
         self.done = true;
         Ok(())
     }
@@ -248,11 +261,11 @@ impl Drop for Operation {
             return;
         }
         let holding = &self.job.inner().holding;
-        if self.policy == OnDoubt::RunAgain {
+        if self.policy == InDoubtPolicy::Retry {
             self.handle.hub.give_back(holding);
         } else {
             lock(&self.handle.hub.book).remove(holding.serial);
-            holding.lose(LostReason::Released);
+            holding.lose(LostCause::Released);
         }
     }
 }

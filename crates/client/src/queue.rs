@@ -4,11 +4,13 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fencehold_contract::job::{Counts, Enqueued, NewJob, QueueMode, QueueOrder, QueueView, Unique, When};
+use fencehold_contract::job::{
+    EnqueuedJob, JobCounts, NewJob, QueueMode, QueueView, SetQueueModeRequest, Unique, When,
+};
 use fencehold_core::BadInput;
-use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
+use fencehold_core::job::{JobId, JobKind, QueueName, UniqueKey};
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
-use fencehold_core::retry::Retry;
+use fencehold_core::retry::RetryPolicy;
 use serde::Serialize;
 
 use crate::connect::Fencehold;
@@ -35,7 +37,7 @@ impl Fencehold {
     /// # }
     /// ```
     pub fn queue(&self, name: impl AsRef<str>) -> JobQueue {
-        JobQueue { fencehold: self.clone(), queue: Queue::new(name.as_ref()) }
+        JobQueue { fencehold: self.clone(), queue: QueueName::new(name.as_ref()) }
     }
 }
 
@@ -43,14 +45,14 @@ impl Fencehold {
 #[derive(Clone, Debug)]
 pub struct JobQueue {
     fencehold: Fencehold,
-    queue: Result<Queue, BadInput>,
+    queue: Result<QueueName, BadInput>,
 }
 
 impl JobQueue {
     /// A job of this kind with this payload. Nothing happens until it is [enqueued](JobBuilder::enqueue).
     pub fn job(&self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> JobBuilder {
         let made = || {
-            let kind = Kind::new(kind.as_ref())?;
+            let kind = JobKind::new(kind.as_ref())?;
             let payload = json::written("payload", payload)?;
             // The id is made when the job is enqueued, unless the caller gives one.
             Ok(NewJob::new(JobId::from_bytes([0; 16]), self.queue.clone()?, kind, payload))
@@ -64,8 +66,8 @@ impl JobQueue {
     pub async fn enqueue_many(
         &self,
         jobs: impl IntoIterator<Item = JobBuilder>,
-    ) -> Result<Vec<Result<Enqueued, Error>>, Error> {
-        let mut answers: Vec<Option<Result<Enqueued, Error>>> = Vec::new();
+    ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
+        let mut answers: Vec<Option<Result<EnqueuedJob, Error>>> = Vec::new();
         let mut batch = Batch::default();
         for builder in jobs {
             match builder.finish() {
@@ -80,7 +82,7 @@ impl JobQueue {
             }
         }
         batch.send(&self.fencehold, &mut answers).await?;
-        let unanswered = || Err(Error::Unknown { why: "the store left a job unanswered".to_owned() });
+        let unanswered = || Err(Error::OutcomeUnknown { why: "the store left a job unanswered".to_owned() });
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect())
     }
 
@@ -99,7 +101,7 @@ impl JobQueue {
         self.set(QueueMode::Draining).await
     }
 
-    /// Removes it. One that has jobs, finished ones included, or schedules is not removed: [`Error::NotEmpty`]. False: there was
+    /// Removes it. One that has jobs, finished ones included, or schedules is not removed: [`Error::QueueNotEmpty`]. False: there was
     /// none. A queue that is empty, open and unused vanishes by itself.
     pub async fn remove(&self) -> Result<bool, Error> {
         let queue = self.queue.clone()?;
@@ -116,16 +118,17 @@ impl JobQueue {
     pub async fn view(&self) -> Result<Option<QueueView>, Error> {
         let queue = self.queue.clone()?;
         let views = self.fencehold.jobs().queues().await?;
-        Ok(views.into_iter().find(|view| view.queue == queue))
+        Ok(views.into_iter().find(|view| view.name == queue))
     }
 
     /// How many jobs it has in which state.
-    pub async fn counts(&self) -> Result<Counts, Error> {
-        Ok(self.view().await?.map(|view| view.counts).unwrap_or_default())
+    pub async fn counts(&self) -> Result<JobCounts, Error> {
+        Ok(self.view().await?.map(|view| view.job_counts).unwrap_or_default())
     }
 
     async fn set(&self, mode: QueueMode) -> Result<QueueView, Error> {
-        let order = QueueOrder { queue: self.queue.clone()?, mode, by: self.fencehold.owner().clone() };
+        let order =
+            SetQueueModeRequest { queue: self.queue.clone()?, mode, by: self.fencehold.owner().clone() };
         ask(self.fencehold.hub(), |jobs, call| {
             let order = order.clone();
             async move { jobs.set_queue(&call, order).await }
@@ -158,7 +161,7 @@ impl Batch {
     async fn send(
         &mut self,
         fencehold: &Fencehold,
-        answers: &mut [Option<Result<Enqueued, Error>>],
+        answers: &mut [Option<Result<EnqueuedJob, Error>>],
     ) -> Result<(), Error> {
         let Batch { places, jobs, .. } = std::mem::take(self);
         if jobs.is_empty() {
@@ -198,7 +201,7 @@ impl JobBuilder {
     /// Its rank: higher is claimed first. Default: 0.
     pub fn priority(self, priority: i16) -> Self {
         self.with(|job| {
-            job.terms.priority = priority;
+            job.options.priority = priority;
             Ok(())
         })
     }
@@ -223,9 +226,9 @@ impl JobBuilder {
     }
 
     /// How long it waits after a failure. Default: exponentially from a second to an hour.
-    pub fn retry(self, retry: Retry) -> Self {
+    pub fn retry(self, retry: RetryPolicy) -> Self {
         self.with(|job| {
-            job.terms.retry = retry;
+            job.options.retry = retry;
             Ok(())
         })
     }
@@ -233,7 +236,7 @@ impl JobBuilder {
     /// After so many failures it has failed for good. Default: 10.
     pub fn max_attempts(self, attempts: u16) -> Self {
         self.with(|job| {
-            job.terms.max_attempts = attempts;
+            job.options.max_failures = attempts;
             Ok(())
         })
     }
@@ -241,7 +244,7 @@ impl JobBuilder {
     /// After so many dead workers it is quarantined. Default: 5.
     pub fn max_crashes(self, crashes: u16) -> Self {
         self.with(|job| {
-            job.terms.max_crashes = crashes;
+            job.options.max_crashes = crashes;
             Ok(())
         })
     }
@@ -254,7 +257,7 @@ impl JobBuilder {
         self.with(|job| {
             let limit_ms = u32::try_from(ms(limit)).unwrap_or(u32::MAX);
             let none = || BadInput::new("time limit of an attempt", "is 0; leave it out for no limit");
-            job.terms.attempt_ms = Some(NonZeroU32::new(limit_ms).ok_or_else(none)?);
+            job.options.attempt_timeout_ms = Some(NonZeroU32::new(limit_ms).ok_or_else(none)?);
             Ok(())
         })
     }
@@ -281,7 +284,7 @@ impl JobBuilder {
         self.with(|job| {
             let trace = traceparent.into();
             crate::trace::check(&trace)?;
-            job.trace = Some(trace);
+            job.traceparent = Some(trace);
             Ok(())
         })
     }
@@ -289,13 +292,13 @@ impl JobBuilder {
     /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
     pub fn yield_within(self, within: Duration) -> Self {
         self.with(|job| {
-            job.yield_within_ms = Some(ms(within));
+            job.preempt_within_ms = Some(ms(within));
             Ok(())
         })
     }
 
     /// Puts it into its queue.
-    pub async fn enqueue(self) -> Result<Enqueued, Error> {
+    pub async fn enqueue(self) -> Result<EnqueuedJob, Error> {
         let fencehold = self.fencehold.clone();
         let job = self.finish()?;
         let id = job.id;
@@ -309,7 +312,7 @@ impl JobBuilder {
 
     fn finish(self) -> Result<NewJob, Error> {
         let mut job = self.job?;
-        job.terms.check()?;
+        job.options.check()?;
         job.id = match self.id {
             Some(id) => id,
             None => self.fencehold.hub().new_job_id()?,

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use fencehold_contract::job::{AttemptRef, Report, Word};
-use fencehold_contract::{Call, StoreError};
-use fencehold_core::job::Reported;
+use fencehold_contract::job::{AttemptRef, AttemptReport, Report};
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::job::ReportedAttempt;
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
 use futures_channel::oneshot;
 
@@ -22,14 +22,14 @@ use crate::tries::may_pass;
 const ITEM_BYTES: usize = 128;
 
 /// Told what became of a word.
-pub(crate) type Told = Box<dyn FnOnce(Result<Reported, Error>) + Send>;
+pub(crate) type Told = Box<dyn FnOnce(Result<ReportedAttempt, Error>) + Send>;
 
 /// Told that a word could not be sent yet.
 pub(crate) type Delayed = Box<dyn FnOnce(&Error) + Send>;
 
 /// A word that waits to be sent.
 pub(crate) struct Spoken {
-    pub(crate) report: Report,
+    pub(crate) report: AttemptReport,
     /// Until when it is tried.
     pub(crate) until_ms: u64,
     /// Called once, if the first try fails.
@@ -54,7 +54,7 @@ impl Hub {
     /// Has a word sent with the next call. Does not wait.
     pub(crate) fn say(self: &Arc<Self>, spoken: Spoken) {
         let mut inbox = lock(&self.words.inbox);
-        let is_progress = |spoken: &Spoken| matches!(spoken.report.word, Word::Progress { .. });
+        let is_progress = |spoken: &Spoken| matches!(spoken.report.report, Report::Progress { .. });
         // Of progress only the newest is of interest, unless something was said in between. Nobody looks through thousands
         // of completions for another one's sake.
         let last_of_attempt = is_progress(&spoken)
@@ -76,9 +76,9 @@ impl Hub {
     /// Has a word sent, and waits for what becomes of it.
     pub(crate) async fn say_and_hear(
         self: &Arc<Self>,
-        report: Report,
+        report: AttemptReport,
         until_ms: u64,
-    ) -> Result<Reported, Error> {
+    ) -> Result<ReportedAttempt, Error> {
         let (sender, receiver) = oneshot::channel();
         // Whoever asked may have gone.
         let told: Told = Box::new(move |answer| drop(sender.send(answer)));
@@ -92,7 +92,7 @@ async fn send_all(hub: Arc<Hub>) {
     let mut sender = Sender { hub: &hub, done: false };
     let mut failures = 0;
     while let Some(batch) = sender.take() {
-        let reports: Vec<Report> = batch.iter().map(|spoken| spoken.report.clone()).collect();
+        let reports: Vec<AttemptReport> = batch.iter().map(|spoken| spoken.report.clone()).collect();
         match report(&hub, reports).await {
             Ok(answers) => {
                 failures = 0;
@@ -100,10 +100,12 @@ async fn send_all(hub: Arc<Hub>) {
                 for Spoken { report, told, .. } in batch {
                     told(match answers.next() {
                         Some(answer) => {
-                            let AttemptRef { job, token, .. } = report.attempt;
+                            let AttemptRef { job_id: job, token, .. } = report.attempt;
                             answer.map_err(|refusal| Error::attempt_refused(job, token, refusal))
                         }
-                        None => Err(Error::Unknown { why: "the store left a word unanswered".to_owned() }),
+                        None => {
+                            Err(Error::OutcomeUnknown { why: "the store left a word unanswered".to_owned() })
+                        }
                     });
                 }
             }
@@ -130,14 +132,14 @@ async fn send_all(hub: Arc<Hub>) {
 
 async fn report(
     hub: &Hub,
-    reports: Vec<Report>,
-) -> Result<Vec<Result<Reported, fencehold_core::job::Refusal>>, StoreError> {
-    let call: Call = hub.call(hub.patience_ms);
+    reports: Vec<AttemptReport>,
+) -> Result<Vec<Result<ReportedAttempt, fencehold_core::job::Refusal>>, StoreError> {
+    let call: CallContext = hub.call(hub.patience_ms);
     match hub.store.jobs() {
         Some(jobs) => hub.answer(hub.patience_ms, jobs.report(&call, reports)).await,
         None => Err(StoreError::Unsupported {
             store: hub.store.capabilities().store.to_owned(),
-            what: "keep jobs".to_owned(),
+            message: "keep jobs".to_owned(),
         }),
     }
 }
@@ -154,7 +156,7 @@ impl Sender<'_> {
         let mut inbox = lock(&self.hub.words.inbox);
         let (mut count, mut bytes) = (0, 0);
         for spoken in inbox.waiting.iter().take(JOBS_PER_CALL_MAX) {
-            bytes += weight(&spoken.report.word);
+            bytes += weight(&spoken.report.report);
             if count > 0 && bytes > CALL_BYTES_MAX {
                 break;
             }
@@ -195,13 +197,13 @@ impl Drop for Sender<'_> {
     }
 }
 
-fn weight(word: &Word) -> usize {
+fn weight(word: &Report) -> usize {
     ITEM_BYTES
         + match word {
-            Word::Complete { result } => result.as_ref().map_or(0, |result| result.len()),
-            Word::Fail { error, .. } => error.len(),
-            Word::Checkpoint { bytes } => bytes.len(),
-            Word::Progress { note } => note.len(),
+            Report::Complete { result } => result.as_ref().map_or(0, |result| result.len()),
+            Report::Fail { error, .. } => error.len(),
+            Report::Checkpoint { checkpoint: bytes } => bytes.len(),
+            Report::Progress { progress: note } => note.len(),
             _ => 0,
         }
 }

@@ -19,7 +19,7 @@ use crate::time::ms;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct RetryPolicy {
+pub struct RetryBudget {
     /// The first pause is anything up to this; each later one up to twice the one before. Default 50 ms.
     pub backoff: Duration,
     /// No pause is longer than this. Default 5 s.
@@ -30,9 +30,9 @@ pub struct RetryPolicy {
     pub budget_per_second: u32,
 }
 
-impl Default for RetryPolicy {
+impl Default for RetryBudget {
     fn default() -> Self {
-        RetryPolicy {
+        RetryBudget {
             backoff: Duration::from_millis(50),
             backoff_max: Duration::from_secs(5),
             budget: 100,
@@ -47,7 +47,7 @@ const TRY: u64 = 1_000;
 /// The tries that all callers of a handle share.
 #[derive(Debug)]
 pub(crate) struct Retries {
-    policy: RetryPolicy,
+    policy: RetryBudget,
     purse: Mutex<Purse>,
 }
 
@@ -58,14 +58,14 @@ struct Purse {
 }
 
 impl Retries {
-    pub(crate) fn new(policy: RetryPolicy, now_ms: u64) -> Self {
+    pub(crate) fn new(policy: RetryBudget, now_ms: u64) -> Self {
         let full = u64::from(policy.budget.max(1)) * TRY;
         Retries { policy, purse: Mutex::new(Purse { left: full, at_ms: now_ms }) }
     }
 
     /// How long to pause before the next try, after so many failures.
     pub(crate) fn backoff_ms(&self, failures: u32) -> u64 {
-        let RetryPolicy { backoff, backoff_max, .. } = self.policy;
+        let RetryBudget { backoff, backoff_max, .. } = self.policy;
         full_jitter_ms(ms(backoff), ms(backoff_max), failures.saturating_sub(1), jitter()).max(1)
     }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn retries(budget: u32, budget_per_second: u32) -> Retries {
-        Retries::new(RetryPolicy { budget, budget_per_second, ..RetryPolicy::default() }, 0)
+        Retries::new(RetryBudget { budget, budget_per_second, ..RetryBudget::default() }, 0)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use fencehold_contract::job::{ScheduleSpec, ScheduleView};
 use fencehold_core::BadInput;
-use fencehold_core::job::{Kind, Queue, ScheduleName, Terms};
+use fencehold_core::job::{JobKind, JobOptions, QueueName, ScheduleName};
 use serde::Serialize;
 
 use crate::connect::Fencehold;
@@ -31,7 +31,7 @@ impl Fencehold {
             cron: String::new(),
             zone: "UTC".to_owned(),
             job: Err(BadInput::new("schedule", "does not say which job to enqueue")),
-            terms: Terms::default(),
+            terms: JobOptions::default(),
             labels: Vec::new(),
         }
     }
@@ -45,8 +45,8 @@ pub struct Schedule {
     name: Result<ScheduleName, BadInput>,
     cron: String,
     zone: String,
-    job: Result<(Queue, Kind, Box<str>), BadInput>,
-    terms: Terms,
+    job: Result<(QueueName, JobKind, Box<str>), BadInput>,
+    terms: JobOptions,
     labels: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -70,13 +70,13 @@ impl Schedule {
     ) -> Self {
         let made = || {
             let payload = json::written("payload", payload)?;
-            Ok((Queue::new(queue.as_ref())?, Kind::new(kind.as_ref())?, payload))
+            Ok((QueueName::new(queue.as_ref())?, JobKind::new(kind.as_ref())?, payload))
         };
         Schedule { job: made(), ..self }
     }
 
     /// On which terms its jobs are tried.
-    pub fn terms(self, terms: Terms) -> Self {
+    pub fn terms(self, terms: JobOptions) -> Self {
         Schedule { terms, ..self }
     }
 
@@ -92,11 +92,11 @@ impl Schedule {
         let spec = ScheduleSpec {
             name: self.name?,
             cron: self.cron,
-            zone: self.zone,
+            time_zone: self.zone,
             queue,
             kind,
             payload,
-            terms: self.terms,
+            options: self.terms,
             labels: self.labels,
             by: self.fencehold.owner().clone(),
         };

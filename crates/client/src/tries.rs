@@ -3,7 +3,7 @@
 //!
 //! Every request to a store may be sent twice, so nobody above needs a rule of its own about when to.
 
-use fencehold_contract::{Call, JobStore, StoreError};
+use fencehold_contract::{CallContext, JobStore, StoreError};
 
 use crate::error::Error;
 use crate::hub::Hub;
@@ -77,13 +77,16 @@ pub(crate) fn left_alone() -> Error {
 
 /// Whether the same request may get through a moment later.
 pub(crate) fn may_pass(error: &StoreError) -> bool {
-    matches!(error, StoreError::Unavailable { .. } | StoreError::Unknown { .. } | StoreError::Full { .. })
+    matches!(
+        error,
+        StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } | StoreError::LimitReached { .. }
+    )
 }
 
 /// Asks the store's jobs for something, and again while it cannot be reached, for as long as patience lasts.
 pub(crate) async fn ask<'a, T, F>(
     hub: &'a Hub,
-    send: impl Fn(&'a dyn JobStore, Call) -> F,
+    send: impl Fn(&'a dyn JobStore, CallContext) -> F,
 ) -> Result<T, Error>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -96,7 +99,7 @@ pub(crate) async fn ask_until<'a, T, F>(
     hub: &'a Hub,
     mut tries: Tries,
     wait_ms: u64,
-    send: impl Fn(&'a dyn JobStore, Call) -> F,
+    send: impl Fn(&'a dyn JobStore, CallContext) -> F,
 ) -> Result<T, Error>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -122,6 +125,6 @@ where
 
 /// The one answer to a request with one item.
 pub(crate) fn only<T>(answers: Vec<T>) -> Result<T, Error> {
-    let none = || Error::Unknown { why: "the store left the request unanswered".to_owned() };
+    let none = || Error::OutcomeUnknown { why: "the store left the request unanswered".to_owned() };
     answers.into_iter().next().ok_or_else(none)
 }

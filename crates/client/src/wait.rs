@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::{AcquireRequest, Acquired, HoldRef, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, StoreError};
 use fencehold_core::limits::{HOLD_AGE_MS_MAX, WAIT_MS_MAX};
 use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Task, Token};
@@ -113,17 +113,17 @@ impl Acquisition<'_> {
     }
 
     /// One sending.
-    async fn ask(&mut self, sent_ms: u64, wait_ms: u64) -> Result<Acquired, StoreError> {
+    async fn ask(&mut self, sent_ms: u64, wait_ms: u64) -> Result<AcquiredLease, StoreError> {
         let patience_ms = match self.limit_ms {
             None | Some(0) => self.hub.patience_ms,
             Some(_) => self.hub.patience_ms.min(wait_ms.max(PATIENCE_MS_MIN)),
         };
         let stood_ms = sent_ms.saturating_sub(self.started_ms);
-        let request = AcquireRequest {
-            hold_age_ms: self.claim.age_ms(sent_ms),
+        let request = AcquireLeaseRequest {
+            hold_id_age_ms: self.claim.age_ms(sent_ms),
             wait_ms,
             waited_before_ms: stood_ms,
-            yield_within_ms: self.terms.yield_within_ms.map(|yield_ms| yield_ms.saturating_sub(stood_ms)),
+            preempt_within_ms: self.terms.yield_within_ms.map(|yield_ms| yield_ms.saturating_sub(stood_ms)),
             ..self.claim.request.clone()
         };
         let call = self.hub.call(patience_ms);
@@ -154,26 +154,26 @@ impl Acquisition<'_> {
     async fn granted(
         &mut self,
         sent_ms: u64,
-        acquired: Acquired,
+        acquired: AcquiredLease,
     ) -> Result<Option<(HoldRef, Granted)>, Error> {
-        let Acquired { key, grant, waited_ms } = acquired;
+        let AcquiredLease { key, grant, waited_ms } = acquired;
         let now_ms = self.hub.now_ms();
         let term = Term::new(sent_ms, waited_ms, now_ms, grant.remaining_ms);
         let trip_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms);
         let late = !self.is_try() && self.until_ms().is_some_and(|until_ms| now_ms > until_ms);
         if late || now_ms >= term.lost_at_ms() {
-            let hold = HoldRef { key: key.clone(), hold: self.claim.request.hold, token: grant.token };
+            let hold = HoldRef { key: key.clone(), hold_id: self.claim.request.hold_id, token: grant.token };
             self.hub.spawn(give_back(Arc::clone(self.hub), hold, term.deadline_ms()));
             self.claim = Claim::new(self.hub, self.terms)?;
             if late {
                 return Err(self.timed_out(now_ms));
             }
             let why = format!("a grant of {key} arrived only when most of its time was over");
-            return self.failed(StoreError::Unavailable { why }).await.map(|()| None);
+            return self.failed(StoreError::Unavailable { message: why }).await.map(|()| None);
         }
         self.hub.advisor.saw_round_trip(trip_ms);
         let Terms { owner, task, ttl_ms, max_age_ms, .. } = self.terms.clone();
-        let hold = HoldRef { key: key.clone(), hold: self.claim.request.hold, token: grant.token };
+        let hold = HoldRef { key: key.clone(), hold_id: self.claim.request.hold_id, token: grant.token };
         let granted = Granted {
             held: Held::Key(key),
             token: hold.token,
@@ -181,7 +181,7 @@ impl Acquisition<'_> {
             task,
             ttl_ms,
             max_age_ms,
-            hold: hold.hold,
+            hold: hold.hold_id,
             term,
         };
         Ok(Some((hold, granted)))
@@ -189,7 +189,7 @@ impl Acquisition<'_> {
 
     fn timed_out(&self, now_ms: u64) -> Error {
         let waited = Duration::from_millis(now_ms.saturating_sub(self.started_ms));
-        Error::TimedOut { keys: self.terms.keys.clone(), waited }
+        Error::WaitTimedOut { keys: self.terms.keys.clone(), waited }
     }
 
     /// Not granted: gives up with an error, or makes ready to ask again.
@@ -213,7 +213,7 @@ impl Acquisition<'_> {
             }
             // This hold id was granted without our seeing it, and is over; or the key's history is too short to tell.
             // Either way it will never be granted again, and a new one is asked for.
-            Refusal::Ended { .. } if self.ended < ENDED_MAX => {
+            Refusal::HoldIdUsed { .. } if self.ended < ENDED_MAX => {
                 self.ended += 1;
                 self.claim = Claim::new(self.hub, self.terms)?;
                 Ok(())
@@ -231,8 +231,8 @@ impl Acquisition<'_> {
         let again = match &error {
             // To leave without knowing would leave a lease behind that nobody knows of: even a caller that does not
             // wait asks again.
-            StoreError::Unknown { .. } => true,
-            StoreError::Unavailable { .. } | StoreError::Full { .. } => !self.is_try(),
+            StoreError::OutcomeUnknown { .. } => true,
+            StoreError::Unavailable { .. } | StoreError::LimitReached { .. } => !self.is_try(),
             _ => false,
         };
         if !again {
@@ -259,7 +259,7 @@ impl Acquisition<'_> {
 /// One hold id, and whether anything may have been granted to it that nobody has seen.
 struct Claim<'a> {
     hub: &'a Arc<Hub>,
-    request: AcquireRequest,
+    request: AcquireLeaseRequest,
     /// When it was sent for the first time.
     sent_ms: Option<u64>,
     /// Until when a sending whose outcome is not known may stand in line.
@@ -270,10 +270,10 @@ struct Claim<'a> {
 impl<'a> Claim<'a> {
     fn new(hub: &'a Arc<Hub>, terms: &Terms) -> Result<Self, Error> {
         let hold: HoldId = hold_id()?;
-        let request = AcquireRequest {
-            keys: terms.keys.clone(),
-            hold,
-            hold_age_ms: 0,
+        let request = AcquireLeaseRequest {
+            any_of: terms.keys.clone(),
+            hold_id: hold,
+            hold_id_age_ms: 0,
             owner: terms.owner.clone(),
             task: terms.task.clone(),
             ttl_ms: terms.ttl_ms,
@@ -281,7 +281,7 @@ impl<'a> Claim<'a> {
             wait_ms: 0,
             waited_before_ms: 0,
             priority: terms.priority,
-            yield_within_ms: None,
+            preempt_within_ms: None,
             seen_token: terms.seen_token,
         };
         Ok(Claim { hub, request, sent_ms: None, unsure_until_ms: None, line_until_ms: 0 })
@@ -297,11 +297,11 @@ impl<'a> Claim<'a> {
         self.line_until_ms = line_until_ms;
     }
 
-    fn answered(&mut self, answer: &Result<Acquired, StoreError>) {
+    fn answered(&mut self, answer: &Result<AcquiredLease, StoreError>) {
         match answer {
             // Nothing came of this sending; an earlier one may still have been carried out.
-            Err(StoreError::Unavailable { .. } | StoreError::Full { .. }) => {}
-            Err(StoreError::Unknown { .. }) => {
+            Err(StoreError::Unavailable { .. } | StoreError::LimitReached { .. }) => {}
+            Err(StoreError::OutcomeUnknown { .. }) => {
                 self.unsure_until_ms = self.unsure_until_ms.max(Some(self.line_until_ms));
             }
             // A definite answer about this hold id settles every sending before it.

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use fencehold_core::{Key, Owner, Task, Token};
 
-use crate::error::LostReason;
+use crate::error::LostCause;
 use crate::holding::Holding;
 
 /// Whether a lease can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum State {
+pub enum LeaseState {
     /// It is held, and renewals come through.
     Held,
     /// It is held, but the last renewal failed: begin no new work. It may still recover.
-    Draining,
+    AtRisk,
     /// It is over: stop. It stays so.
     Lost,
 }
@@ -23,25 +23,25 @@ pub enum State {
 /// ([`Fencehold::clock`](crate::Fencehold::clock)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Snapshot {
+pub struct LeaseSnapshot {
     /// Whether it can be relied on.
-    pub state: State,
+    pub state: LeaseState,
     /// When it ends at the latest unless it is renewed. The store keeps it for the holder at least until then, unless
     /// somebody revokes it.
     pub deadline_ms: u64,
     /// When its holder takes it for lost unless it is renewed: at nine tenths of the term.
     pub lost_at_ms: u64,
     /// Who asks it to yield.
-    pub notice: Option<YieldNotice>,
+    pub notice: Option<YieldRequest>,
     /// Why it is lost, if it is.
-    pub lost: Option<LostReason>,
+    pub lost: Option<LostCause>,
 }
 
 /// A contender of higher priority asks the holder to yield. Finish what can be finished by then, keep what must be
 /// kept, and release; who stays to the end is not renewed beyond it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct YieldNotice {
+pub struct YieldRequest {
     /// Who asks.
     pub contender: Owner,
     /// What for.
@@ -100,26 +100,26 @@ impl LeaseWatch {
     }
 
     /// How it stands now.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> LeaseSnapshot {
         self.holding.look()
     }
 
     /// Whether it can be relied on now.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LeaseState {
         self.snapshot().state
     }
 
     /// Waits for something new: a renewal's new deadline, another state, a notice. The first call answers at once,
     /// with how it stands; changes that come faster than they are asked for are folded into one. Of a lease that is
     /// lost there is nothing new, and every call answers at once: leave the loop there.
-    pub async fn changed(&mut self) -> Snapshot {
+    pub async fn changed(&mut self) -> LeaseSnapshot {
         let (version, snapshot) = self.holding.changed(self.seen).await;
         self.seen = version;
         snapshot
     }
 
     /// Waits until the lease is lost, and says why. Can be awaited many times.
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+    pub fn lost(&self) -> impl Future<Output = LostCause> + Send + use<> {
         let holding = Arc::clone(&self.holding);
         async move { holding.lost().await }
     }

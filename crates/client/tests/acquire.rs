@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencehold::store::{LeaseStore, StoreError};
-use fencehold::{Error, Fencehold, How, Lease, Refusal, State, Token, limits};
+use fencehold::{Error, Fencehold, Lease, LeaseOutcome, LeaseState, Refusal, Token, limits};
 use tokio::task::JoinHandle;
 
 use crate::gate::{Fate, Verb, World, secs, within};
@@ -16,7 +16,7 @@ fn spawn(world: &World, key: &str, wait: Option<Duration>) -> JoinHandle<Result<
 
 /// Waits until so many stand in line.
 async fn in_line(world: &World, key: &str, waiters: u64) {
-    world.until(key, |view| view.waiters == waiters).await;
+    world.until(key, |view| view.waiter_count == waiters).await;
 }
 
 #[tokio::test]
@@ -30,8 +30,8 @@ async fn a_lost_answer_is_asked_for_again_and_gets_the_same_lease_with_the_time_
     let lease = within(asking).await.expect("the asker").expect("the lease");
     let asked = world.gate.acquires();
     assert_eq!(asked.len(), 2);
-    assert_eq!(asked[0].hold, asked[1].hold, "one acquisition, one hold id");
-    assert_eq!((asked[0].hold_age_ms, asked[1].hold_age_ms), (0, world.now_ms() - began_ms));
+    assert_eq!(asked[0].hold_id, asked[1].hold_id, "one acquisition, one hold id");
+    assert_eq!((asked[0].hold_id_age_ms, asked[1].hold_id_age_ms), (0, world.now_ms() - began_ms));
     assert!(world.now_ms() > began_ms);
     assert_eq!(lease.token(), Token::new(1));
     assert_eq!(lease.deadline_ms(), began_ms + 10_000, "not a full ttl from the second answer");
@@ -70,11 +70,14 @@ async fn who_leaves_while_the_outcome_is_open_leaves_no_lease_behind() {
     asking.abort();
     assert!(within(asking).await.is_err_and(|error| error.is_cancelled()));
     let view = world.until("k", |view| view.holder.is_none()).await;
-    assert_eq!(view.endings.iter().map(|ending| ending.how).collect::<Vec<_>>(), [How::Released]);
-    let asked = world.gate.acquires();
-    assert_eq!((asked[1].hold, asked[1].wait_ms), (asked[0].hold, 0), "learnt by the same hold id");
     assert_eq!(
-        (asked[0].hold_age_ms, asked[1].hold_age_ms),
+        view.endings.iter().map(|ending| ending.outcome).collect::<Vec<_>>(),
+        [LeaseOutcome::Released]
+    );
+    let asked = world.gate.acquires();
+    assert_eq!((asked[1].hold_id, asked[1].wait_ms), (asked[0].hold_id, 0), "learnt by the same hold id");
+    assert_eq!(
+        (asked[0].hold_id_age_ms, asked[1].hold_id_age_ms),
         (0, 1),
         "which is not told as new, though no time passed"
     );
@@ -85,7 +88,7 @@ async fn who_gives_up_with_the_outcome_open_leaves_no_lease_behind() {
     let world = World::with(|connect| connect.patience(Duration::from_millis(1))).await;
     world.gate.next(Verb::Acquire, Fate::LoseAnswer);
     let error = within(world.fh.lease("k").try_acquire()).await.unwrap_err();
-    assert!(matches!(error, Error::Unknown { .. }) && error.is_retryable());
+    assert!(matches!(error, Error::OutcomeUnknown { .. }) && error.is_retryable());
     world.until("k", |view| view.holder.is_none()).await;
 }
 
@@ -129,11 +132,11 @@ async fn a_grant_that_arrives_when_the_time_is_up_is_given_back_and_not_told() {
     go.send(()).expect("the answer waits");
     let error = within(asking).await.expect("the waiter").unwrap_err();
     assert!(
-        matches!(&error, Error::TimedOut { waited, .. } if *waited == Duration::from_millis(5_001)),
+        matches!(&error, Error::WaitTimedOut { waited, .. } if *waited == Duration::from_millis(5_001)),
         "{error}"
     );
     world.until("k", |view| view.holder.is_none()).await;
-    assert_eq!(world.view("k").await.endings[0].how, How::Released);
+    assert_eq!(world.view("k").await.endings[0].outcome, LeaseOutcome::Released);
 }
 
 #[tokio::test]
@@ -205,21 +208,21 @@ async fn a_wait_may_be_longer_than_a_store_lets_anybody_stand_in_line() {
     world.gate.arrived(Verb::Acquire, 3).await;
     in_line(&world, "k", 1).await;
     let asked = world.gate.acquires();
-    assert_ne!(asked[1].hold, asked[2].hold, "the first was told 'held': that hold id is done");
-    assert_eq!((asked[2].hold_age_ms, asked[2].wait_ms), (0, limits::WAIT_MS_MAX));
+    assert_ne!(asked[1].hold_id, asked[2].hold_id, "the first was told 'held': that hold id is done");
+    assert_eq!((asked[2].hold_id_age_ms, asked[2].wait_ms), (0, limits::WAIT_MS_MAX));
     assert_eq!(asked[2].waited_before_ms, limits::WAIT_MS_MAX, "and it keeps its place");
     holder.release().await.expect("held");
     let lease = within(asking).await.expect("the waiter").expect("its turn");
-    assert_eq!(lease.state(), State::Held);
+    assert_eq!(lease.state(), LeaseState::Held);
 }
 
 #[tokio::test]
 async fn a_store_that_cannot_be_reached_is_asked_again_by_the_same_hold_id() {
     let world = World::new().await;
-    let full = StoreError::Full { what: "too many".to_owned(), limit: 1 };
+    let full = StoreError::LimitReached { message: "too many".to_owned(), limit: 1 };
     world
         .gate
-        .next(Verb::Acquire, Fate::Refuse(StoreError::Unavailable { why: "away".to_owned() }));
+        .next(Verb::Acquire, Fate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
     world.gate.next(Verb::Acquire, Fate::Refuse(full));
     let asking = spawn(&world, "k", Some(secs(60)));
     world.gate.arrived(Verb::Acquire, 1).await;
@@ -229,9 +232,9 @@ async fn a_store_that_cannot_be_reached_is_asked_again_by_the_same_hold_id() {
     let lease = within(asking).await.expect("the asker").expect("the lease");
     assert_eq!(lease.token(), Token::new(1));
     let asked = world.gate.acquires();
-    assert!(asked.iter().all(|request| request.hold == asked[0].hold));
+    assert!(asked.iter().all(|request| request.hold_id == asked[0].hold_id));
     assert!(asked[2].waited_before_ms > asked[1].waited_before_ms && asked[1].waited_before_ms > 0);
-    assert_eq!(asked[2].hold_age_ms, asked[2].waited_before_ms, "its age counts from the first sending");
+    assert_eq!(asked[2].hold_id_age_ms, asked[2].waited_before_ms, "its age counts from the first sending");
 }
 
 #[tokio::test]
@@ -267,8 +270,8 @@ async fn a_hold_id_that_ended_unseen_is_replaced() {
     world.pass_to_next(50).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
     let asked = world.gate.acquires();
-    assert_eq!(asked[0].hold, asked[1].hold);
-    assert_ne!(asked[1].hold, asked[2].hold);
+    assert_eq!(asked[0].hold_id, asked[1].hold_id);
+    assert_ne!(asked[1].hold_id, asked[2].hold_id);
     assert_eq!(lease.token(), Token::new(3), "after the revoked one and the token that force consumed");
 }
 
@@ -358,7 +361,7 @@ async fn a_refusal_that_fits_no_other_kind_is_handed_through() {
     world.gate.next(Verb::Acquire, Fate::Refuse(exhausted));
     let error = within(world.fh.lease("k").acquire()).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }) && !error.is_retryable());
-    assert!(world.gate.capabilities().fair);
+    assert!(world.gate.capabilities().supports_fair_waiting);
 }
 
 #[tokio::test]
@@ -369,7 +372,7 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
         refusal: Refusal::Held {
             owner: fencehold::Owner::new("somebody").expect("an owner"),
             task: None,
-            expires_in_ms: 1,
+            remaining_ms: 1,
             token: Token::new(1),
         },
     };
@@ -379,7 +382,7 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
     world.pass_to_next(1_600).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
     let asked = world.gate.acquires();
-    assert_ne!(asked[0].hold, asked[1].hold);
+    assert_ne!(asked[0].hold_id, asked[1].hold_id);
     drop(lease);
 
     world.gate.next(Verb::Acquire, Fate::Refuse(held()));
@@ -394,13 +397,13 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
 async fn a_store_that_calls_every_hold_id_ended_is_not_asked_for_ever() {
     let world = World::new().await;
     for _ in 0..100 {
-        let refusal = Refusal::Ended { token: None, how: None };
+        let refusal = Refusal::HoldIdUsed { token: None, outcome: None };
         let key = fencehold::Key::new("k").expect("a key");
         world
             .gate
             .next(Verb::Acquire, Fate::Refuse(StoreError::Refused { key, refusal }));
     }
     let error = within(world.fh.lease("k").acquire()).await.unwrap_err();
-    assert!(matches!(error, Error::Ended { .. }) && !error.is_retryable());
+    assert!(matches!(error, Error::HoldIdUsed { .. }) && !error.is_retryable());
     assert!(world.gate.calls(Verb::Acquire) < 20);
 }

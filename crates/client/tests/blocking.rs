@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fencehold::blocking::Fencehold;
-use fencehold::{Error, LostReason, State, Token};
+use fencehold::{Error, LeaseState, LostCause, Token};
 
 #[test]
 fn a_lease_is_acquired_worked_under_and_released_without_a_runtime() {
@@ -15,7 +15,7 @@ fn a_lease_is_acquired_worked_under_and_released_without_a_runtime() {
         .ttl(Duration::from_secs(5))
         .acquire()
         .expect("a lease");
-    assert_eq!((lease.key().as_str(), lease.token(), lease.state()), ("k", Token::new(1), State::Held));
+    assert_eq!((lease.key().as_str(), lease.token(), lease.state()), ("k", Token::new(1), LeaseState::Held));
     assert_eq!(lease.run(|lease| lease.token().get() + 1), Ok(2));
     assert!(matches!(fh.lease("k").try_acquire(), Err(Error::Held { .. })));
     let refused = fh.lease("k").wait(Duration::from_millis(10)).acquire();
@@ -37,13 +37,13 @@ fn a_thread_in_line_gets_its_turn() {
         sender.send(lease.token()).expect("the test");
         last_sender.send(lease.lost()).expect("the test");
     });
-    while fh.wait(fh.store().status(&fh.call())).expect("a status").waiters == 0 {
+    while fh.wait(fh.store().status(&fh.call())).expect("a status").waiter_count == 0 {
         std::thread::yield_now();
     }
     lease.release().expect("held");
     assert_eq!(turn.recv_timeout(Duration::from_secs(30)), Ok(Token::new(2)));
     fh.close();
-    assert_eq!(last.recv_timeout(Duration::from_secs(30)), Ok(LostReason::Released));
+    assert_eq!(last.recv_timeout(Duration::from_secs(30)), Ok(LostCause::Released));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_short_lease_is_renewed_in_real_time() {
     let mut deadline_ms = watch.changed().deadline_ms;
     for _ in 0..2 {
         let next = watch.changed();
-        assert!(next.deadline_ms > deadline_ms && next.state == State::Held, "{next:?}");
+        assert!(next.deadline_ms > deadline_ms && next.state == LeaseState::Held, "{next:?}");
         deadline_ms = next.deadline_ms;
     }
     lease.release().expect("held");

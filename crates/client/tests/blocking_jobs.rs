@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fencehold::blocking::{Fencehold, Job};
-use fencehold::job::{JobState, OnDoubt};
-use fencehold::testing::Trial;
-use fencehold::{Begun, JobError};
+use fencehold::job::{InDoubtPolicy, JobState};
+use fencehold::testing::TestJob;
+use fencehold::{JobError, OperationStatus};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -31,7 +31,13 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
         .start()
         .unwrap();
     let orders = fh.queue("orders");
-    let id = orders.job("pay", &990_u64).priority(3).label("shop", "a").enqueue().unwrap().id;
+    let id = orders
+        .job("pay", &990_u64)
+        .priority(3)
+        .label("shop", "a")
+        .enqueue()
+        .unwrap()
+        .job_id;
     let receipt: String = fh.jobs().wait(id, LIMIT).unwrap();
     assert_eq!(receipt, format!("990 under {id}/charge"));
     let detail = fh.jobs().get(id).unwrap();
@@ -39,7 +45,7 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
     assert_eq!(detail.attempts[0].owner.as_str(), "till-7");
     let many = orders.enqueue_many((0..3_u64).map(|cents| orders.job("pay", &cents))).unwrap();
     for enqueued in many {
-        fh.jobs().wait::<String>(enqueued.unwrap().id, LIMIT).unwrap();
+        fh.jobs().wait::<String>(enqueued.unwrap().job_id, LIMIT).unwrap();
     }
     assert_eq!((orders.counts().unwrap().completed, fh.jobs().counts().unwrap().completed), (4, 4));
     assert_eq!(worker.drain().unwrap().finished, 4);
@@ -50,16 +56,16 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
 fn an_operation_is_carried_out_once() {
     let fh = Fencehold::connect("memory:").unwrap();
     match fh.operations().begin::<u8>("key", &1).unwrap() {
-        Begun::New(operation) => fh.wait(operation.complete(&7)).unwrap(),
+        OperationStatus::Started(operation) => fh.wait(operation.complete(&7)).unwrap(),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(fh.operations().begin("key", &1).unwrap(), Begun::Done(7)));
+    assert!(matches!(fh.operations().begin("key", &1).unwrap(), OperationStatus::Completed(7)));
     fh.close();
 }
 
 #[test]
 fn a_handler_is_tried_without_a_store() {
-    let run = Trial::new("pay", &990_u64).run_blocking(pay);
+    let run = TestJob::new("pay", &990_u64).run_blocking(pay);
     assert!(run.result::<String>().unwrap().starts_with("990 under "));
     assert_eq!((run.effects_had(), run.checkpoint()), (vec!["charge"], Some(b"charged".as_slice())));
     assert_eq!(run.progress(), [r#""charged""#.into()]);
@@ -71,20 +77,21 @@ fn a_handler_is_tried_without_a_store() {
     let again = run.next_attempt().run_blocking(pay);
     assert!(again.effects_had().is_empty(), "what is recorded does not happen again");
 
-    let lost = Trial::new("pay", &990_u64).lost().run_blocking(pay);
+    let lost = TestJob::new("pay", &990_u64).lost().run_blocking(pay);
     assert!(lost.over().unwrap().contains("is lost") && lost.effects_had().is_empty(), "{lost:?}");
 
-    let misfit = Trial::new("pay", "much").run_blocking(pay);
+    let misfit = TestJob::new("pay", "much").run_blocking(pay);
     assert!(misfit.failure().unwrap().starts_with("payload does not fit"), "{misfit:?}");
 
-    let asking = |job: Job, (): ()| job.once_with_intent("charge", OnDoubt::Ask, |_key| Ok(())).run();
-    let doubtful = Trial::new("pay", &())
+    let asking =
+        |job: Job, (): ()| job.once_with_intent("charge", InDoubtPolicy::Manual, |_key| Ok(())).run();
+    let doubtful = TestJob::new("pay", &())
         .attempt(2)
-        .intended("charge", OnDoubt::Ask)
+        .intended("charge", InDoubtPolicy::Manual)
         .run_blocking(asking);
     assert!(doubtful.over().unwrap().contains("nobody knows"), "{doubtful:?}");
 
     let stopping = |job: Job, (): ()| Ok((job.is_cancelled(), job.notice().map(|notice| notice.priority)));
-    let trial = Trial::new("stop", &()).cancelled().asked_to_yield("urgent", 5);
+    let trial = TestJob::new("stop", &()).cancelled().asked_to_yield("urgent", 5);
     assert_eq!(trial.run_blocking(stopping).result(), Some((true, Some(5_i16))));
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use fencehold::{BreakerPolicy, BreakerState, Error, RetryPolicy, State};
+use fencehold::{CircuitBreakerPolicy, CircuitBreakerState, Error, LeaseState, RetryBudget};
 
 use crate::gate::{Verb, World, secs, until, within};
 
-fn breaker(failures_in_a_row: u32, open_for: Duration) -> BreakerPolicy {
-    let mut policy = BreakerPolicy::default();
+fn breaker(failures_in_a_row: u32, open_for: Duration) -> CircuitBreakerPolicy {
+    let mut policy = CircuitBreakerPolicy::default();
     policy.failures_in_a_row = failures_in_a_row;
     policy.open_for = open_for;
     policy
@@ -16,10 +16,10 @@ fn breaker(failures_in_a_row: u32, open_for: Duration) -> BreakerPolicy {
 async fn opened(world: &World) {
     world.gate.close(Verb::Acquire);
     for _ in 0..3 {
-        assert_eq!(world.fh.breaker(), BreakerState::Closed);
+        assert_eq!(world.fh.breaker(), CircuitBreakerState::Closed);
         assert!(matches!(within(world.fh.lease("x").try_acquire()).await, Err(Error::Unavailable { .. })));
     }
-    assert_eq!(world.fh.breaker(), BreakerState::Open);
+    assert_eq!(world.fh.breaker(), CircuitBreakerState::Open);
     world.gate.open(Verb::Acquire);
 }
 
@@ -37,7 +37,7 @@ async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
     let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
     opened(&world).await;
     world.pass(60_000);
-    assert_eq!(world.fh.breaker(), BreakerState::HalfOpen);
+    assert_eq!(world.fh.breaker(), CircuitBreakerState::HalfOpen);
     let go = world.gate.delay_answer(Verb::Acquire);
     let builder = world.fh.lease("x");
     let trial = tokio::spawn(async move { builder.try_acquire().await });
@@ -49,7 +49,7 @@ async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
     assert_eq!(world.gate.calls(Verb::Acquire), 4);
     go.send(()).expect("the answer waits");
     let _lease = within(trial).await.expect("the trial").expect("a lease");
-    assert_eq!(world.fh.breaker(), BreakerState::Closed);
+    assert_eq!(world.fh.breaker(), CircuitBreakerState::Closed);
     within(world.fh.lease("y").try_acquire())
         .await
         .expect("everybody may ask again")
@@ -68,7 +68,7 @@ async fn who_waits_waits_for_the_breaker_too() {
     let waiting = tokio::spawn(async move { builder.acquire().await });
     world.pass_to_next(60_000).await;
     let lease = within(waiting).await.expect("the waiter").expect("a lease");
-    assert_eq!((lease.state(), world.gate.calls(Verb::Acquire)), (State::Held, 4));
+    assert_eq!((lease.state(), world.gate.calls(Verb::Acquire)), (LeaseState::Held, 4));
 }
 
 #[tokio::test]
@@ -80,12 +80,12 @@ async fn an_open_breaker_never_holds_up_a_renewal() {
     world.pass(3_834);
     let deadline_ms = world.now_ms() + 10_000;
     until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
-    assert_eq!(world.fh.breaker(), BreakerState::Closed, "and its success is news of the store");
+    assert_eq!(world.fh.breaker(), CircuitBreakerState::Closed, "and its success is news of the store");
 }
 
 #[tokio::test]
 async fn retries_stay_within_their_budget() {
-    let mut policy = RetryPolicy::default();
+    let mut policy = RetryBudget::default();
     policy.budget = 2;
     policy.budget_per_second = 0;
     let world = World::with(|connect| connect.retries(policy).breaker(breaker(1_000, secs(1)))).await;

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use fencehold::job::{Ended, JobState};
+use fencehold::job::{AttemptOutcome, JobState};
 use fencehold::{Error, Job, JobError, StopReason};
 use tokio::sync::{mpsc, oneshot};
 
@@ -40,13 +40,13 @@ async fn what_runs_may_end_and_nothing_new_is_begun() {
     let second = world.enqueue("wait").await;
     stop.send(()).unwrap();
     // It has left the line when nobody claims from the queue any more.
-    world.until_queue(|view| view.claimers == 0).await;
+    world.until_queue(|view| view.waiting_claim_count == 0).await;
     go.send(()).unwrap();
     let drained = within(run).await.unwrap().unwrap();
     assert_eq!((drained.finished, drained.handed_back, drained.left_running), (1, 0, 0));
     assert_eq!(world.job(first).await.job.state, JobState::Completed);
     let second = world.job(second).await;
-    assert_eq!((second.job.state, second.job.attempts), (JobState::Queued, 0));
+    assert_eq!((second.job.state, second.job.attempt_count), (JobState::Queued, 0));
 }
 
 #[tokio::test]
@@ -69,8 +69,11 @@ async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_noth
     let drained = drained.unwrap();
     assert_eq!((drained.finished, drained.handed_back, drained.left_running), (0, 1, 0));
     let detail = world.job(id).await;
-    assert_eq!((detail.job.state, detail.job.failures, detail.job.crashes), (JobState::Queued, 0, 0));
-    assert_eq!(detail.attempts[0].how, Ended::HandedBack);
+    assert_eq!(
+        (detail.job.state, detail.job.failure_count, detail.job.crash_count),
+        (JobState::Queued, 0, 0)
+    );
+    assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
 }
 
 #[tokio::test]
@@ -157,7 +160,7 @@ async fn jobs_of_a_claim_whose_answer_was_lost_are_handed_back_by_a_worker_that_
     world.sleeps(FIRST_BACKOFF_MS).await;
     within(worker.drain()).await.unwrap();
     let detail = world.until_job(id, |detail| detail.job.state == JobState::Queued).await;
-    assert_eq!(detail.attempts[0].how, Ended::HandedBack);
+    assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
 }
 
 #[tokio::test]
@@ -196,7 +199,7 @@ async fn a_job_that_no_slot_comes_free_for_is_handed_back() {
     let detail = world
         .pass_until_job(shelved, &[waits], |detail| detail.job.state == JobState::Queued)
         .await;
-    assert_eq!(detail.attempts[0].how, Ended::HandedBack);
+    assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
     go.send(()).unwrap();
     world.until_job(shelved, |detail| detail.job.state == JobState::Completed).await;
     within(worker.drain()).await.unwrap();

@@ -1,10 +1,10 @@
 //! One leads, the others see who, and the next takes over at once.
 
-use fencehold::{Leading, State};
+use fencehold::{LeaderView, LeaseState};
 
 use crate::gate::{World, is_ready, secs, within};
 
-fn name(leading: Option<&Leading>) -> Option<&str> {
+fn name(leading: Option<&LeaderView>) -> Option<&str> {
     leading.map(|leading| leading.owner.as_str())
 }
 
@@ -17,7 +17,7 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
         .expect("elected");
     let campaigning = election.clone().owner("second");
     let second = tokio::spawn(async move { campaigning.campaign().await });
-    world.until("leader", |view| view.waiters == 1).await;
+    world.until("leader", |view| view.waiter_count == 1).await;
     let mut observer = within(election.observe()).await.expect("a look");
     let leading = observer.leader().expect("somebody leads");
     assert_eq!((leading.owner.as_str(), leading.token), ("first", first.token()));
@@ -28,7 +28,7 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
     let second = within(second).await.expect("the second").expect("elected");
     assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("second"));
     assert_eq!(observer.leader().map(|leading| leading.token), Some(second.token()));
-    assert_eq!((second.token().get(), second.lease().state()), (2, State::Held));
+    assert_eq!((second.token().get(), second.lease().state()), (2, LeaseState::Held));
 }
 
 #[tokio::test]
@@ -70,6 +70,6 @@ async fn a_leader_that_loses_its_lease_knows_it_leads_no_more() {
     world.revoke("leader").await;
     world.pass(3_834);
     within(leader.lost()).await;
-    assert_eq!(leader.state(), State::Lost);
+    assert_eq!(leader.state(), LeaseState::Lost);
     assert!(!within(leader.resign()).await.unwrap_err().is_retryable());
 }

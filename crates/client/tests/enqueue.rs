@@ -3,14 +3,14 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use fencehold::Error;
-use fencehold::job::{Action, Backoff, JobFilter, JobState, QueueMode, Retry};
+use fencehold::job::{Backoff, JobAction, JobFilter, JobState, QueueMode, RetryPolicy};
 
 use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 #[tokio::test]
 async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
     let world = World::new().await;
-    let retry = Retry::new(Backoff::Linear, 500, 9_000);
+    let retry = RetryPolicy::new(Backoff::Linear, 500, 9_000);
     let job = world
         .fh
         .queue("emails")
@@ -26,22 +26,22 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
         .trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     let enqueued = within(job.clone().enqueue()).await.unwrap();
     assert!(!enqueued.existed);
-    let detail = within(world.fh.jobs().get(enqueued.id)).await.unwrap();
+    let detail = within(world.fh.jobs().get(enqueued.job_id)).await.unwrap();
     assert_eq!((detail.job.queue.as_str(), detail.job.kind.as_str()), ("emails", "send"));
     assert_eq!(&*detail.payload, r#"["anna",7]"#);
-    let terms = detail.job.terms;
-    assert_eq!((terms.priority, terms.max_attempts, terms.max_crashes), (-3, 2, 3));
-    assert_eq!((terms.attempt_ms.unwrap().get(), terms.retry), (50_000, retry));
+    let terms = detail.job.options;
+    assert_eq!((terms.priority, terms.max_failures, terms.max_crashes), (-3, 2, 3));
+    assert_eq!((terms.attempt_timeout_ms.unwrap().get(), terms.retry), (50_000, retry));
     assert_eq!((detail.job.state, detail.job.due_in_ms), (JobState::Scheduled, Some(40_000)));
-    assert_eq!(detail.job.unique.unwrap().as_str(), "mail-7");
+    assert_eq!(detail.job.unique_key.unwrap().as_str(), "mail-7");
     assert_eq!(detail.job.labels, [("team".into(), "a".into())]);
-    assert!(detail.trace.unwrap().starts_with("00-0af7"));
+    assert!(detail.traceparent.unwrap().starts_with("00-0af7"));
 
     let again = within(job.enqueue()).await.unwrap();
-    assert_eq!((again.id, again.existed), (enqueued.id, true), "the same key is the same job");
+    assert_eq!((again.job_id, again.existed), (enqueued.job_id, true), "the same key is the same job");
     let other = world.fh.queue("emails").job("send", &("ben", 8)).unique("mail-7", secs(600));
     let conflict = within(other.enqueue()).await.unwrap_err();
-    assert!(matches!(&conflict, Error::Conflict { first, .. } if *first == enqueued.id), "{conflict}");
+    assert!(matches!(&conflict, Error::Conflict { first, .. } if *first == enqueued.job_id), "{conflict}");
     assert!(!conflict.is_retryable());
 }
 
@@ -50,7 +50,10 @@ async fn a_moment_is_kept_as_it_was_given() {
     let world = World::new().await;
     let wall_ms = world.fh.clock().now().wall_ms;
     let at = UNIX_EPOCH + Duration::from_millis(wall_ms + 5_000);
-    let id = within(world.fh.queue("q").job("k", &()).run_at(at).enqueue()).await.unwrap().id;
+    let id = within(world.fh.queue("q").job("k", &()).run_at(at).enqueue())
+        .await
+        .unwrap()
+        .job_id;
     assert_eq!(world.job(id).await.job.due_in_ms, Some(5_000));
     let early = world.fh.queue("q").job("k", &()).run_at(UNIX_EPOCH - secs(1)).enqueue();
     assert_eq!(within(early).await.unwrap_err().to_string(), "run_at is before 1970");
@@ -139,7 +142,7 @@ async fn a_queue_is_paused_resumed_and_drained() {
     assert_eq!(within(world.fh.jobs().wait::<u8>(id, secs(60))).await, Ok(7));
     assert_eq!(within(queue.drain()).await.unwrap().mode, QueueMode::Draining);
     let refused = within(queue.job("k", &()).enqueue()).await.unwrap_err();
-    assert!(matches!(&refused, Error::Draining { queue } if queue.as_str() == "q"), "{refused}");
+    assert!(matches!(&refused, Error::QueueDraining { queue } if queue.as_str() == "q"), "{refused}");
     within(worker.drain()).await.unwrap();
 }
 
@@ -155,10 +158,10 @@ async fn waiting_for_a_job_ends_when_the_time_is_up() {
         time.pass(5_000);
     });
     let waited = waited.unwrap_err();
-    assert!(matches!(waited, Error::NotDone { state: JobState::Queued, .. }), "{waited}");
+    assert!(matches!(waited, Error::JobNotFinished { state: JobState::Queued, .. }), "{waited}");
     let nobody = fencehold::JobId::from_random(7, [7; 10]);
-    assert_eq!(within(jobs.wait::<()>(nobody, secs(5))).await, Err(Error::NoSuchJob { job: nobody }));
-    assert_eq!(within(jobs.get(nobody)).await.unwrap_err(), Error::NoSuchJob { job: nobody });
+    assert_eq!(within(jobs.wait::<()>(nobody, secs(5))).await, Err(Error::JobNotFound { job: nobody }));
+    assert_eq!(within(jobs.get(nobody)).await.unwrap_err(), Error::JobNotFound { job: nobody });
 }
 
 #[tokio::test]
@@ -171,12 +174,12 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
     assert_eq!(within(jobs.retry(id)).await, Ok(JobState::Queued));
     within(jobs.delete(id, false)).await.unwrap();
-    assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::NoSuchJob { job: id }));
+    assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job: id }));
     for _ in 0..5 {
         world.enqueue("k").await;
     }
     let filter = JobFilter { states: vec![JobState::Queued], ..JobFilter::default() };
-    let cancelled = within(jobs.act_on_all(filter, Action::Cancel { reason: None, now: false })).await;
+    let cancelled = within(jobs.act_on_all(filter, JobAction::Cancel { reason: None, force: false })).await;
     assert_eq!(cancelled, Ok(5));
     assert_eq!(within(jobs.counts()).await.unwrap().cancelled, 5);
 }
@@ -191,7 +194,7 @@ async fn a_schedule_is_made_seen_and_removed() {
         .zone("Europe/Berlin")
         .job("q", "k", &7);
     let view = within(nightly.clone().set()).await.unwrap();
-    assert!(view.next_wall_ms.unwrap() > world.fh.clock().now().wall_ms);
+    assert!(view.next_run_at_ms.unwrap() > world.fh.clock().now().wall_ms);
     assert_eq!(within(world.fh.jobs().schedules()).await.unwrap(), [view]);
     let bad = within(nightly.clone().cron("61 * * * *").set()).await.unwrap_err();
     assert!(matches!(bad, Error::BadInput(_)), "{bad}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fencehold::blocking::{FencedFile, Fencehold};
 use fencehold::fence::file::Appended;
-use fencehold::fence::{FenceError, Pass};
+use fencehold::fence::{FenceError, KeyToken};
 use fencehold::{Job, JobError, Key, Namespace, Owner, Token, limits};
 use tempfile::TempDir;
 
@@ -17,8 +17,8 @@ fn room() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn pass(key: &str, token: u64) -> Pass {
-    Pass::new(Key::new(key).unwrap(), Token::new(token))
+fn pass(key: &str, token: u64) -> KeyToken {
+    KeyToken::new(Key::new(key).unwrap(), Token::new(token))
 }
 
 fn read(path: &Path) -> String {
@@ -62,7 +62,7 @@ fn a_fence_knows_only_what_it_was_shown() {
     let file = FencedFile::open(&path).unwrap();
     file.append(pass("k", 33), "a", "33\n").unwrap();
     // Token 34 was granted meanwhile, and not shown.
-    assert_eq!(file.append(pass("k", 33), "b", "33 again\n"), Ok(Appended::Now));
+    assert_eq!(file.append(pass("k", 33), "b", "33 again\n"), Ok(Appended::New));
     file.append(pass("k", 34), "c", "34\n").unwrap();
     assert!(is_stale(file.append(pass("k", 33), "d", "33 once more\n")));
     assert_eq!(read(&path), "33\n33 again\n34\n");
@@ -84,11 +84,11 @@ fn every_key_has_its_own_highest_token_in_one_file() {
 fn an_append_is_made_once_by_whomever_and_the_first_stands() {
     let (_folder, path) = room();
     let file = FencedFile::open(&path).unwrap();
-    assert_eq!(file.append(pass("k", 1), "line-1", "first\n"), Ok(Appended::Now));
-    assert_eq!(file.append(pass("k", 2), "line-1", "second\n"), Ok(Appended::Before));
+    assert_eq!(file.append(pass("k", 1), "line-1", "first\n"), Ok(Appended::New));
+    assert_eq!(file.append(pass("k", 2), "line-1", "second\n"), Ok(Appended::Duplicate));
     drop(file);
     let file = FencedFile::open(&path).unwrap();
-    assert_eq!(file.append(pass("k", 3), "line-1", "third\n"), Ok(Appended::Before));
+    assert_eq!(file.append(pass("k", 3), "line-1", "third\n"), Ok(Appended::Duplicate));
     assert!(
         is_stale(file.append(pass("k", 2), "line-1", "second\n")),
         "a repeat is judged by its token first"
@@ -107,7 +107,7 @@ fn what_was_replaced_is_whole_keeps_its_permissions_and_is_appended_to() {
     file.replace(pass("k", 2), "replaced\n").unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     file.append(pass("k", 2), "b", "and more\n").unwrap();
-    assert_eq!(file.append(pass("k", 2), "a", "appended\n"), Ok(Appended::Before));
+    assert_eq!(file.append(pass("k", 2), "a", "appended\n"), Ok(Appended::Duplicate));
     assert!(is_stale(file.replace(pass("k", 1), "late\n")));
     assert_eq!(read(&path), "replaced\nand more\n");
     file.replace(pass("k", 2), "").unwrap();
@@ -274,9 +274,9 @@ fn the_fence_stays_small_and_its_appends_fast_to_look_up() {
     }
     let journal = fs::metadata(folder.path().join("out.log.fence/journal")).unwrap().len();
     assert!(journal < 2 * 1024 * 1024, "of 6 MiB that were appended, the journal keeps {journal} bytes");
-    assert_eq!(file.append(pass("k", 1), "0", "again"), Ok(Appended::Before));
+    assert_eq!(file.append(pass("k", 1), "0", "again"), Ok(Appended::Duplicate));
     file.append(pass("k", 1), "one more", "x").unwrap();
-    assert_eq!(file.append(pass("k", 1), "0", "again"), Ok(Appended::Now), "a hundred and one appends ago");
+    assert_eq!(file.append(pass("k", 1), "0", "again"), Ok(Appended::New), "a hundred and one appends ago");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn an_append_that_meets_a_file_changed_from_outside_destroys_nothing() {
     fs::write(&path, "by hand\n").unwrap();
     file.append(pass("k", 1), "c", "three\n").unwrap();
     assert_eq!(read(&path), "by hand\ntwo\nthree\n");
-    assert_eq!(file.append(pass("k", 1), "b", "two\n"), Ok(Appended::Before));
+    assert_eq!(file.append(pass("k", 1), "b", "two\n"), Ok(Appended::Duplicate));
 }
 
 #[test]
@@ -323,14 +323,14 @@ async fn async_callers_share_the_steps_and_a_dropped_future_does_no_harm() {
         )
     });
     for line in lines.collect::<Vec<_>>() {
-        assert_eq!(line.await.unwrap(), Ok(Appended::Now));
+        assert_eq!(line.await.unwrap(), Ok(Appended::New));
     }
     {
         let mut asked = Box::pin(file.append(pass("k", 1), "left", "left\n"));
         let waker = std::task::Waker::noop();
         let _ = asked.as_mut().poll(&mut std::task::Context::from_waker(waker));
     }
-    assert_eq!(file.append(pass("k", 1), "left", "left\n").await, Ok(Appended::Before));
+    assert_eq!(file.append(pass("k", 1), "left", "left\n").await, Ok(Appended::Duplicate));
     assert_eq!(read(&path).lines().count(), 51);
 }
 
@@ -353,14 +353,14 @@ async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_
         }
     };
     let worker = fh.worker().queue("orders", 1).handle("ship", handler).start().unwrap();
-    let soon = fencehold::job::Retry::new(fencehold::job::Backoff::Fixed, 10, 10);
+    let soon = fencehold::job::RetryPolicy::new(fencehold::job::Backoff::Fixed, 10, 10);
     let job = fh.queue("orders").job("ship", &17_u64).retry(soon).enqueue().await.unwrap();
-    fh.jobs().wait::<()>(job.id, Duration::from_secs(30)).await.unwrap();
+    fh.jobs().wait::<()>(job.job_id, Duration::from_secs(30)).await.unwrap();
     worker.drain().await.unwrap();
     assert_eq!(read(&path), "17 shipped\n");
     let passes = passes.lock().unwrap().clone();
     assert_eq!(passes.len(), 2);
-    assert_eq!(passes[0].key().as_str(), format!("job/{}", job.id));
+    assert_eq!(passes[0].key().as_str(), format!("job/{}", job.job_id));
     assert!(passes[0].token() < passes[1].token());
     assert!(is_stale(file.append(&passes[0], "more", "too late\n").await));
 }

@@ -9,8 +9,8 @@ use axum::http::{Method, Request, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Router, serve};
-use fencehold::fence::http::{FenceLayer, PassLayer, Problem, RaiseService, Register, show};
-use fencehold::fence::{FencedFile, Pass};
+use fencehold::fence::http::{FenceClientLayer, FenceLayer, FenceMarks, FenceProblem, RaiseService, show};
+use fencehold::fence::{FencedFile, KeyToken};
 use fencehold::{Fencehold, Key, Namespace, Owner, Token};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
@@ -20,8 +20,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use tower::{Layer, ServiceExt};
 
-fn pass(token: u64) -> Pass {
-    Pass::new(Key::new("orders").unwrap(), Token::new(token))
+fn pass(token: u64) -> KeyToken {
+    KeyToken::new(Key::new("orders").unwrap(), Token::new(token))
 }
 
 async fn start(router: Router) -> String {
@@ -38,11 +38,11 @@ fn client() -> Client<HttpConnector, Body> {
 /// An answer: its status, and its body as a problem if it is one.
 struct Answer {
     status: StatusCode,
-    problem: Option<Problem>,
+    problem: Option<FenceProblem>,
     body: String,
 }
 
-async fn send(method: Method, url: String, pass: Option<Pass>) -> Answer {
+async fn send(method: Method, url: String, pass: Option<KeyToken>) -> Answer {
     let mut request = Request::builder().method(method).uri(url).body(Body::empty()).unwrap();
     if let Some(pass) = pass {
         show(&pass, request.headers_mut());
@@ -58,12 +58,12 @@ async fn ask(request: Request<Body>) -> Answer {
         .get("content-type")
         .is_some_and(|value| value == "application/problem+json");
     let body = answer.into_body().collect().await.unwrap().to_bytes();
-    let problem = is_problem.then(|| Problem::parse(&body).unwrap());
+    let problem = is_problem.then(|| FenceProblem::parse(&body).unwrap());
     Answer { status, problem, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
 /// A service that counts how often its handler ran.
-async fn counting(register: Register) -> (String, Arc<AtomicUsize>) {
+async fn counting(register: FenceMarks) -> (String, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&ran);
     let handler = move || async move { counter.fetch_add(1, Ordering::SeqCst).to_string() };
@@ -76,7 +76,7 @@ async fn counting(register: Register) -> (String, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_stale_holder_is_refused_before_the_handler_runs() {
-    let (address, ran) = counting(Register::in_memory()).await;
+    let (address, ran) = counting(FenceMarks::in_memory()).await;
     let orders = format!("{address}/orders");
     let newer = pass(34).shown_by(Owner::new("host/7/next").unwrap());
     assert_eq!(send(Method::POST, orders.clone(), Some(pass(33))).await.status, StatusCode::OK);
@@ -100,7 +100,7 @@ async fn a_stale_holder_is_refused_before_the_handler_runs() {
 /// R18: the new holder has raised the fence by a request of its own, and written nothing yet.
 #[tokio::test]
 async fn a_raise_refuses_the_holder_before_though_nothing_was_written() {
-    let (address, ran) = counting(Register::in_memory()).await;
+    let (address, ran) = counting(FenceMarks::in_memory()).await;
     assert_eq!(send(Method::POST, format!("{address}/orders"), Some(pass(33))).await.status, StatusCode::OK);
     let raised = send(Method::PUT, format!("{address}/fence"), Some(pass(34))).await;
     assert_eq!(raised.status, StatusCode::NO_CONTENT);
@@ -113,7 +113,7 @@ async fn a_raise_refuses_the_holder_before_though_nothing_was_written() {
 
 #[tokio::test]
 async fn what_shows_no_token_or_nonsense_is_told_what_is_missing() {
-    let (address, ran) = counting(Register::in_memory()).await;
+    let (address, ran) = counting(FenceMarks::in_memory()).await;
     let orders = format!("{address}/orders");
     let missing = send(Method::POST, orders.clone(), None).await;
     assert_eq!(missing.status, StatusCode::PRECONDITION_REQUIRED);
@@ -151,11 +151,12 @@ struct Log {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_and_raise_are_one_step_and_handlers_of_two_tokens_never_overlap() {
     let folder = tempfile::tempdir().unwrap();
-    for register in [Register::in_memory(), Register::in_file(folder.path().join("register")).await.unwrap()]
+    for register in
+        [FenceMarks::in_memory(), FenceMarks::in_file(folder.path().join("register")).await.unwrap()]
     {
         let log = Arc::new(Mutex::new(Log::default()));
         let seen = Arc::clone(&log);
-        let handler = move |Extension(pass): Extension<Pass>| async move {
+        let handler = move |Extension(pass): Extension<KeyToken>| async move {
             let token = pass.token().get();
             {
                 let mut log = seen.lock().unwrap();
@@ -194,7 +195,7 @@ async fn check_and_raise_are_one_step_and_handlers_of_two_tokens_never_overlap()
 }
 
 /// A service whose handler waits until it is let go.
-async fn held(register: Register) -> (String, Arc<Notify>, Arc<Semaphore>) {
+async fn held(register: FenceMarks) -> (String, Arc<Notify>, Arc<Semaphore>) {
     let (entered, let_go) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
     let (notify, gate) = (Arc::clone(&entered), Arc::clone(&let_go));
     let handler = move || async move {
@@ -211,7 +212,7 @@ async fn held(register: Register) -> (String, Arc<Notify>, Arc<Semaphore>) {
 
 #[tokio::test]
 async fn a_raise_is_answered_only_when_nothing_older_is_at_work() {
-    let register = Register::in_memory();
+    let register = FenceMarks::in_memory();
     let (address, entered, let_go) = held(register.clone()).await;
     let old = tokio::spawn(send(Method::POST, format!("{address}/orders"), Some(pass(33))));
     entered.notified().await;
@@ -228,7 +229,7 @@ async fn a_raise_is_answered_only_when_nothing_older_is_at_work() {
 
 #[tokio::test]
 async fn one_who_waited_until_it_was_stale_is_refused() {
-    let register = Register::in_memory();
+    let register = FenceMarks::in_memory();
     let (address, entered, let_go) = held(register.clone()).await;
     let orders = format!("{address}/orders");
     let oldest = tokio::spawn(send(Method::POST, orders.clone(), Some(pass(33))));
@@ -244,7 +245,7 @@ async fn one_who_waited_until_it_was_stale_is_refused() {
     assert_eq!(newest.await.unwrap().status, StatusCode::OK);
 }
 
-async fn until_raised(register: &Register, to: u64) {
+async fn until_raised(register: &FenceMarks, to: u64) {
     let (namespace, key) = (Namespace::default(), Key::new("orders").unwrap());
     while register
         .mark(&namespace, &key)
@@ -258,7 +259,7 @@ async fn until_raised(register: &Register, to: u64) {
 
 #[tokio::test]
 async fn a_client_that_goes_away_keeps_nobody_waiting() {
-    let register = Register::in_memory();
+    let register = FenceMarks::in_memory();
     let (address, entered, _let_go) = held(register.clone()).await;
     let gone = tokio::spawn(send(Method::POST, format!("{address}/orders"), Some(pass(33))));
     entered.notified().await;
@@ -271,8 +272,8 @@ async fn a_client_that_goes_away_keeps_nobody_waiting() {
 async fn a_register_in_a_file_outlives_its_server_and_is_shared() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("register");
-    let (one, _) = counting(Register::in_file(&path).await.unwrap()).await;
-    let (two, _) = counting(Register::in_file(&path).await.unwrap()).await;
+    let (one, _) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
+    let (two, _) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
     assert_eq!(
         send(Method::PUT, format!("{one}/fence"), Some(pass(34))).await.status,
         StatusCode::NO_CONTENT
@@ -285,7 +286,7 @@ async fn a_register_in_a_file_outlives_its_server_and_is_shared() {
 async fn a_register_that_cannot_be_used_lets_nothing_through_and_tells_no_paths() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("register");
-    let (address, ran) = counting(Register::in_file(&path).await.unwrap()).await;
+    let (address, ran) = counting(FenceMarks::in_file(&path).await.unwrap()).await;
     std::fs::write(folder.path().join("register.fence/journal"), "dear diary").unwrap();
     let refused = send(Method::POST, format!("{address}/orders"), Some(pass(1))).await;
     assert_eq!(refused.status, StatusCode::INTERNAL_SERVER_ERROR);
@@ -304,7 +305,7 @@ async fn the_clients_layer_shows_the_lease_and_what_a_request_brings_goes_before
     let address = start(Router::new().route("/", get(echo))).await;
     let fh = Fencehold::connect("memory:").await.unwrap();
     let lease = fh.lease("orders/täglich").acquire().await.unwrap();
-    let fenced = PassLayer::new(&lease).layer(client());
+    let fenced = FenceClientLayer::new(&lease).layer(client());
     let say = |request: Request<Body>| async {
         let answer = fenced.clone().oneshot(request).await.unwrap();
         String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
@@ -327,7 +328,7 @@ async fn a_handler_that_takes_the_pass_to_its_write_closes_the_window() {
     for slow in [true, false] {
         let file = FencedFile::open(&path).await.unwrap();
         let (entered, let_go) = (Arc::clone(&entered), Arc::clone(&let_go));
-        let handler = move |Extension(pass): Extension<Pass>| async move {
+        let handler = move |Extension(pass): Extension<KeyToken>| async move {
             if slow {
                 entered.notify_one();
                 let_go.acquire().await.unwrap().forget();
@@ -341,7 +342,7 @@ async fn a_handler_that_takes_the_pass_to_its_write_closes_the_window() {
         };
         let router = Router::new()
             .route("/orders", post(handler))
-            .layer(FenceLayer::new(Register::in_memory()));
+            .layer(FenceLayer::new(FenceMarks::in_memory()));
         addresses.push(format!("{}/orders", start(router).await));
     }
     let old = tokio::spawn(send(Method::POST, addresses[0].clone(), Some(pass(33))));

@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold::clock::{Clock as _, ManualClock, SystemClock};
-use fencehold::fence::{FenceError, FencedObject, Pass};
+use fencehold::fence::{FenceError, FencedObject, KeyToken};
 use fencehold::store::LeaseStore;
 use fencehold::{Fencehold, Key, Owner, Token};
-use fencehold_contract::ObjectPlace;
+use fencehold_contract::ObjectUrl;
 use fencehold_store_object::{Cas as _, ObjectStore, Seed, Storage, over_after_ms};
 use fencehold_test_servers::object::{CLOUDS, Server};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// An object beside the leases of a test.
-fn beside(place: &ObjectPlace) -> ObjectPlace {
+fn beside(place: &ObjectUrl) -> ObjectUrl {
     let mut object = place.clone();
     object.prefix = format!("{}/report", place.prefix);
     object
 }
 
-fn pass(token: u64, owner: &str) -> Pass {
-    Pass::new(Key::new("reports/daily").unwrap(), Token::new(token)).shown_by(Owner::new(owner).unwrap())
+fn pass(token: u64, owner: &str) -> KeyToken {
+    KeyToken::new(Key::new("reports/daily").unwrap(), Token::new(token)).shown_by(Owner::new(owner).unwrap())
 }
 
 fn assert_stale(answer: Result<(), FenceError>, shown_token: u64, highest_token: u64, by: &str) {
@@ -96,7 +96,7 @@ async fn another_key_and_an_unfenced_object_are_refused_untouched() {
     let object = FencedObject::open_place(beside(&place)).await.unwrap();
     object.write(pass(5, "A"), "x").await.unwrap();
     let other = object
-        .write(Pass::new(Key::new("other").unwrap(), Token::new(9)), "y")
+        .write(KeyToken::new(Key::new("other").unwrap(), Token::new(9)), "y")
         .await
         .unwrap_err();
     assert!(other.to_string().contains("fenced for the key reports/daily, not for other"), "{other}");

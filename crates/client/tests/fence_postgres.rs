@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencehold::fence::{self, FenceError, Pass};
+use fencehold::fence::{self, FenceError, KeyToken};
 use fencehold::{Error, Fencehold, Key, Token};
 use fencehold_test_servers::postgres::{Cluster, Durable};
 use tokio_postgres::NoTls;
@@ -25,7 +25,7 @@ async fn a_stale_holder_writes_nothing() {
     transaction.commit().await.unwrap();
     first.release().await.unwrap();
 
-    let pass = |token: Token| Pass::new(Key::new("reports/daily").unwrap(), token);
+    let pass = |token: Token| KeyToken::new(Key::new("reports/daily").unwrap(), token);
     let mut transaction = client.transaction().await.unwrap();
     match fence::postgres(&mut transaction, pass(old)).await {
         Err(refused @ FenceError::Ended { .. }) => {

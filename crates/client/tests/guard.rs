@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fencehold::store::{LeaseStore, MemoryStore, StoreError};
-use fencehold::{Error, Fencehold, How, Lease, LeaseBuilder, LeaseWatch, LostReason, State};
+use fencehold::{Error, Fencehold, Lease, LeaseBuilder, LeaseOutcome, LeaseState, LeaseWatch, LostCause};
 
 use crate::gate::{Fate, Verb, World, is_ready, until, within};
 
@@ -32,10 +32,10 @@ async fn a_dropped_guard_gives_its_lease_back() {
     let lease = world.acquire("k", 10_000).await;
     let watch = lease.watch();
     drop(lease);
-    assert_eq!(watch.state(), State::Lost, "to its watchers it is over at once");
-    assert_eq!(within(watch.lost()).await, LostReason::Released);
+    assert_eq!(watch.state(), LeaseState::Lost, "to its watchers it is over at once");
+    assert_eq!(within(watch.lost()).await, LostCause::Released);
     let view = world.until("k", |view| view.holder.is_none()).await;
-    assert_eq!(view.endings[0].how, How::Released);
+    assert_eq!(view.endings[0].outcome, LeaseOutcome::Released);
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn a_dropped_guard_keeps_trying_to_give_its_lease_back_and_outlives_its_ha
     let lease = world.acquire("k", 10_000).await;
     world
         .gate
-        .next(Verb::Release, Fate::Refuse(StoreError::Unavailable { why: "away".to_owned() }));
+        .next(Verb::Release, Fate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
     let World { fh, gate, time } = world;
     let call = fh.call();
     drop((fh, lease));
@@ -77,7 +77,7 @@ async fn the_thread_ends_with_its_last_handle_and_lets_the_store_go() {
         .expect("a handle");
     let lease = within(fh.lease("k").acquire()).await.expect("a lease");
     drop(fh);
-    assert_eq!(lease.state(), State::Held, "a lease keeps its handle going");
+    assert_eq!(lease.state(), LeaseState::Held, "a lease keeps its handle going");
     within(lease.release()).await.expect("held");
     within(async {
         while Arc::strong_count(&store) > 1 {
@@ -100,9 +100,9 @@ async fn a_release_that_meets_a_renewal_stays_a_release() {
     let other = world.acquire("other", 10_000).await;
     world.pass(RENEWED_BY_MS);
     until(&mut other.watch(), |snapshot| snapshot.deadline_ms == world.now_ms() + 10_000).await;
-    assert_eq!(watch.snapshot().lost, Some(LostReason::Released));
+    assert_eq!(watch.snapshot().lost, Some(LostCause::Released));
     let view = world.view("k").await;
-    assert_eq!((view.holder, view.endings[0].how), (None, How::Released));
+    assert_eq!((view.holder, view.endings[0].outcome), (None, LeaseOutcome::Released));
     assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "nobody renews it any more");
 }
 
@@ -155,7 +155,7 @@ async fn work_is_dropped_the_moment_its_lease_is_lost() {
     assert!(!dropped.load(Ordering::SeqCst) && !running.is_finished());
     world.pass(1);
     let error = within(running).await.expect("the runner").unwrap_err();
-    assert!(matches!(error, Error::Lost { why: LostReason::NotRenewed { .. }, .. }), "{error}");
+    assert!(matches!(error, Error::Lost { why: LostCause::NotRenewed { .. }, .. }), "{error}");
     assert!(dropped.load(Ordering::SeqCst));
 }
 
@@ -178,7 +178,7 @@ async fn a_watch_follows_every_new_deadline_to_the_end() {
     let first = within(watch.changed()).await;
     assert_eq!(
         (first.deadline_ms, first.state),
-        (lease.deadline_ms(), State::Held),
+        (lease.deadline_ms(), LeaseState::Held),
         "the first call tells what is"
     );
     assert!(!is_ready(watch.changed()), "and then there is nothing new");
@@ -187,7 +187,7 @@ async fn a_watch_follows_every_new_deadline_to_the_end() {
     assert_eq!(second.deadline_ms, world.now_ms() + 10_000);
     lease.release().await.expect("held");
     let last = within(watch.changed()).await;
-    assert_eq!((last.state, last.lost), (State::Lost, Some(LostReason::Released)));
+    assert_eq!((last.state, last.lost), (LeaseState::Lost, Some(LostCause::Released)));
     assert!(is_ready(watch.changed()), "of a lease that is over there is nothing to wait for");
 }
 
@@ -200,11 +200,11 @@ async fn closing_gives_everything_back_and_ends_every_wait() {
     let held = world.acquire("a", 10_000).await;
     let builder = world.fh.lease("b");
     let waiting = tokio::spawn(async move { builder.acquire().await });
-    world.until("b", |view| view.waiters == 1).await;
+    world.until("b", |view| view.waiter_count == 1).await;
     within(world.fh.close()).await;
     assert!(matches!(within(waiting).await.expect("the waiter"), Err(Error::Unavailable { .. })));
-    world.until("b", |view| view.waiters == 0).await;
-    assert_eq!(held.state(), State::Lost);
+    world.until("b", |view| view.waiter_count == 0).await;
+    assert_eq!(held.state(), LeaseState::Lost);
     assert!(world.view("a").await.holder.is_none());
     within(held.release()).await.expect("it was given back");
     let refused = within(world.fh.lease("a").try_acquire()).await.unwrap_err();
@@ -225,7 +225,7 @@ async fn a_renewal_that_finds_its_lease_released_is_no_loss() {
     let releasing = tokio::spawn(lease.release());
     world.until("k", |view| view.holder.is_none()).await;
     go.send(()).expect("the renewal waits");
-    assert_eq!(within(watch.lost()).await, LostReason::Released);
+    assert_eq!(within(watch.lost()).await, LostCause::Released);
     within(releasing).await.expect("the releaser").expect("it was given back");
 }
 
@@ -236,11 +236,11 @@ async fn a_detached_lease_is_neither_renewed_nor_given_back() {
     let mut watch = lease.watch();
     let hold = lease.detach().expect("held");
     assert_eq!((hold.key.as_str(), hold.token.get()), ("k", 1));
-    assert_eq!(within(watch.changed()).await.state, State::Lost, "for the guard it is over");
+    assert_eq!(within(watch.changed()).await.state, LeaseState::Lost, "for the guard it is over");
     world.pass(RENEWED_BY_MS);
     let other = world.acquire("other", 10_000).await;
     within(world.fh.close()).await;
-    assert_eq!(other.state(), State::Lost);
+    assert_eq!(other.state(), LeaseState::Lost);
     assert!(world.view("other").await.holder.is_none(), "what is held is given back, and this is not");
     assert!(world.view("k").await.holder.is_some());
     assert!(world.gate.renewals().is_empty());
@@ -248,7 +248,7 @@ async fn a_detached_lease_is_neither_renewed_nor_given_back() {
     let renewed = within(world.gate.renew(&world.fh.call(), vec![hold.clone()]))
         .await
         .expect("an answer");
-    assert_eq!(renewed.answers[0].as_ref().expect("held").token, hold.token);
+    assert_eq!(renewed.results[0].as_ref().expect("held").token, hold.token);
 }
 
 #[tokio::test]

@@ -9,9 +9,13 @@ use std::fs;
 use std::io::Write;
 use std::sync::{Arc, mpsc};
 
-use fencehold::job::{EffectState, Ended, FindingKind, FindingsRequest, JobState, Undo};
-use fencehold::store::EventsRequest;
-use fencehold::{Attempted, Error, Event, Fact, Fencehold, Job, JobError, JobId, OnDoubt, blocking};
+use fencehold::job::{
+    AttemptOutcome, CompensationState, EffectState, FindingKind, JobState, ListEffectsRequest,
+};
+use fencehold::store::ListEventsRequest;
+use fencehold::{
+    BlockedAction, Error, Event, EventData, Fencehold, InDoubtPolicy, Job, JobError, JobId, blocking,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -75,7 +79,7 @@ async fn line(job: Job, held: Step, post: Arc<Post>) -> Result<u64, JobError> {
 }
 
 /// Calls somebody who writes down every call and its key, and is killed before it can record that it did.
-async fn charge(job: Job, policy: Option<OnDoubt>, post: Arc<Post>) -> Result<(), JobError> {
+async fn charge(job: Job, policy: Option<InDoubtPolicy>, post: Arc<Post>) -> Result<(), JobError> {
     let _work = post.begin(&job).await?;
     let call = async |key: String| {
         let mut calls = fs::OpenOptions::new().append(true).create(true).open(post.room.file())?;
@@ -139,7 +143,7 @@ impl Ground {
 
     async fn enqueue(&self, kind: &str, payload: &impl Serialize) -> JobId {
         let job = self.fh.queue(QUEUE).job(kind, payload).max_crashes(CRASHES);
-        job.enqueue().await.unwrap().id
+        job.enqueue().await.unwrap().job_id
     }
 
     fn start(&self, name: &str) -> (Process, mpsc::Receiver<Said>) {
@@ -152,10 +156,11 @@ impl Ground {
     /// The next thing that the store tells and that is of interest.
     async fn next<T>(&mut self, interest: impl Fn(&Event) -> Option<T>) -> T {
         loop {
-            let request = EventsRequest { after: Some(self.seen), prefix: None, limit: 1, wait_ms: 60_000 };
+            let request =
+                ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1, wait_ms: 60_000 };
             let page = self.fh.store().events(&self.fh.call(), request).await.unwrap();
             assert!(!page.events.is_empty(), "the store has nothing more to tell");
-            self.seen = page.next;
+            self.seen = page.next_cursor;
             if let Some(found) = page.events.first().and_then(&interest) {
                 return found;
             }
@@ -164,8 +169,8 @@ impl Ground {
 
     /// The next claim, as a line of a trace.
     async fn acquired(&mut self) -> Value {
-        self.next(|Event { key, fact, .. }| match fact {
-            Fact::JobClaimed { token, owner, .. } => {
+        self.next(|Event { key, data: fact, .. }| match fact {
+            EventData::JobClaimed { token, owner, .. } => {
                 Some(json!({"event": "lease_acquired", "key": key, "token": token, "owner": owner}))
             }
             _ => None,
@@ -175,8 +180,8 @@ impl Ground {
 
     /// The next claim that runs out, as a line of a trace.
     async fn expired(&mut self) -> Value {
-        self.next(|Event { key, fact, .. }| match fact {
-            Fact::JobAttemptEnded { token, how: Ended::Crashed, .. } => {
+        self.next(|Event { key, data: fact, .. }| match fact {
+            EventData::JobAttemptEnded { token, outcome: AttemptOutcome::Crashed, .. } => {
                 Some(json!({"event": "lease_expired", "key": key, "token": token, "forced": true}))
             }
             _ => None,
@@ -185,11 +190,11 @@ impl Ground {
     }
 
     /// The next write that is refused to this attempt, which is late, as a line of a trace.
-    async fn blocked(&mut self, late: &Attempt) -> (Attempted, Value) {
-        self.next(|Event { key, fact, .. }| match fact {
+    async fn blocked(&mut self, late: &Attempt) -> (BlockedAction, Value) {
+        self.next(|Event { key, data: fact, .. }| match fact {
             // Renewals are refused, too, while the late one still works.
-            Fact::StaleWriteBlocked { attempted: Attempted::Renew, .. } => None,
-            Fact::StaleWriteBlocked { stale_token, current_token, attempted, .. }
+            EventData::StaleWriteBlocked { action: BlockedAction::Renew, .. } => None,
+            EventData::StaleWriteBlocked { token: stale_token, current_token, action: attempted, .. }
                 if stale_token.get() == late.1 =>
             {
                 assert!(current_token > stale_token, "{current_token}");
@@ -245,7 +250,7 @@ async fn assert_done_once_after(ground: &Ground, id: JobId, late: &Attempt) -> b
 }
 
 /// R06: A stalls before `held`, its claim runs out, B has the job and completes it; then A goes on.
-async fn complete_after_takeover(held: Step, refused: Attempted) {
+async fn complete_after_takeover(held: Step, refused: BlockedAction) {
     let mut ground = Ground::new().await;
     let id = ground.enqueue("line", &held).await;
     let (mut a, a_told) = ground.start("A");
@@ -284,17 +289,17 @@ async fn complete_after_takeover(held: Step, refused: Attempted) {
 
 #[tokio::test]
 async fn r06_one_who_slept_before_its_append_is_refused_by_the_fence_and_its_word_by_the_store() {
-    complete_after_takeover(Step::Append, Attempted::Fail).await;
+    complete_after_takeover(Step::Append, BlockedAction::Fail).await;
 }
 
 #[tokio::test]
 async fn r06_one_who_slept_before_its_record_records_nothing() {
-    complete_after_takeover(Step::Record, Attempted::Outcome).await;
+    complete_after_takeover(Step::Record, BlockedAction::RecordEffect).await;
 }
 
 #[tokio::test]
 async fn r06_one_who_slept_before_its_completion_completes_nothing() {
-    complete_after_takeover(Step::Completion, Attempted::Complete).await;
+    complete_after_takeover(Step::Completion, BlockedAction::Complete).await;
 }
 
 #[tokio::test]
@@ -317,7 +322,7 @@ async fn r09_of_one_worker_with_two_attempts_the_first_is_stale() {
 
     w.let_go(&first);
     let (attempted, blocked) = ground.blocked(&first).await;
-    assert_eq!(attempted, Attempted::Complete);
+    assert_eq!(attempted, BlockedAction::Complete);
     trace.push(blocked);
     w.finish();
     trace.push(left("W", "success"));
@@ -338,7 +343,7 @@ fn kill_where_it_holds(ground: &Ground) -> (Process, mpsc::Receiver<Said>) {
 #[tokio::test]
 async fn killed_between_effect_and_record_the_second_attempt_calls_under_the_same_key() {
     let ground = Ground::new().await;
-    for policy in [None, Some(OnDoubt::RunAgain)] {
+    for policy in [None, Some(InDoubtPolicy::Retry)] {
         let id = ground.enqueue("charge", &policy).await;
         let (second, _told) = kill_where_it_holds(&ground);
         ground.fh.jobs().wait::<()>(id, PATIENCE).await.unwrap();
@@ -355,19 +360,20 @@ async fn killed_between_effect_and_record_the_second_attempt_calls_under_the_sam
 #[tokio::test]
 async fn killed_after_an_intent_that_asks_the_job_stops_for_a_person() {
     let mut ground = Ground::new().await;
-    let id = ground.enqueue("charge", &Some(OnDoubt::Ask)).await;
+    let id = ground.enqueue("charge", &Some(InDoubtPolicy::Manual)).await;
     let (second, _told) = kill_where_it_holds(&ground);
     let stopped = |event: &Event| {
-        matches!(&event.fact, Fact::JobAttemptEnded { how: Ended::Indeterminate, .. }).then_some(())
+        matches!(&event.data, EventData::JobAttemptEnded { outcome: AttemptOutcome::InDoubt, .. })
+            .then_some(())
     };
     ground.next(stopped).await;
     second.finish();
     assert_eq!(ground.room.lines().len(), 1, "nobody calls again");
-    let request = FindingsRequest { cursor: None, limit: 10 };
-    let findings = ground.fh.jobs().findings(request).await.unwrap().findings;
+    let request = ListEffectsRequest { cursor: None, limit: 10 };
+    let findings = ground.fh.jobs().findings(request).await.unwrap().effects;
     let [finding] = &findings[..] else { panic!("{findings:?}") };
-    assert_eq!(finding.job, id);
-    assert_eq!((finding.what, finding.state), (FindingKind::OpenIntent, JobState::Indeterminate));
+    assert_eq!(finding.job_id, id);
+    assert_eq!((finding.finding, finding.job_state), (FindingKind::InDoubt, JobState::InDoubt));
 }
 
 /// The process that is killed owns the directory, too: nobody else is there.
@@ -388,14 +394,15 @@ async fn however_often_it_is_killed_a_failed_job_is_undone_backwards_and_once() 
     assert!(matches!(failed, Err(Error::JobFailed { state: JobState::Failed, .. })), "{failed:?}");
     ground
         .next(|event| {
-            matches!(&event.fact, Fact::EffectUndone { effect, .. } if effect == "flight").then_some(())
+            matches!(&event.data, EventData::EffectCompensationEnded { effect, .. } if effect == "flight")
+                .then_some(())
         })
         .await;
     last.finish();
     let detail = ground.fh.jobs().get(id).await.unwrap();
-    assert_eq!(detail.job.undo, Undo::Done);
+    assert_eq!(detail.job.compensation_state, CompensationState::Done);
     for effect in &detail.effects {
-        assert_eq!(effect.state, EffectState::Undone, "{}", effect.name);
+        assert_eq!(effect.state, EffectState::Compensated, "{}", effect.name);
     }
     let story = ["book flight", "book hotel", "book car", "undo car", "undo hotel", "undo flight"];
     assert_eq!(ground.room.lines(), story);

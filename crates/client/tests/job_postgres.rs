@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use fencehold::job::{Backoff, EffectState, JobState, OnDoubt, Retry};
+use fencehold::job::{Backoff, EffectState, InDoubtPolicy, JobState, RetryPolicy};
 use fencehold::{Fencehold, Job, JobError, JobId};
 use fencehold_test_servers::postgres::{Cluster, Durable, fresh_schema};
 use tokio::runtime::Handle;
@@ -72,8 +72,8 @@ impl Shop {
 
     /// A job that is tried again at once.
     async fn enqueue(&self, kind: &str) -> JobId {
-        let again = Retry::new(Backoff::Fixed, 1, 1);
-        self.fh.queue(QUEUE).job(kind, &()).retry(again).enqueue().await.unwrap().id
+        let again = RetryPolicy::new(Backoff::Fixed, 1, 1);
+        self.fh.queue(QUEUE).job(kind, &()).retry(again).enqueue().await.unwrap().job_id
     }
 }
 
@@ -136,7 +136,7 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
     assert_eq!(shop.fh.jobs().wait::<u32>(id, PATIENCE).await, Ok(3));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 3"]);
-    assert_eq!(shop.fh.jobs().get(id).await.unwrap().job.failures, 2);
+    assert_eq!(shop.fh.jobs().get(id).await.unwrap().job.failure_count, 2);
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
         async move {
             if job.attempt() == 1 {
                 let announced = async |_| Err::<(), _>(JobError::new("no route to host").indeterminate());
-                job.once_with_intent("sell", OnDoubt::Ask, announced).await?;
+                job.once_with_intent("sell", InDoubtPolicy::Manual, announced).await?;
             }
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await?;
@@ -240,6 +240,6 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
     assert!(refused.contains("sell"), "{refused}");
     worker.drain().await.unwrap();
     let detail = shop.fh.jobs().get(id).await.unwrap();
-    assert_eq!((detail.job.state, detail.attempts.len()), (JobState::Indeterminate, 2));
+    assert_eq!((detail.job.state, detail.attempts.len()), (JobState::InDoubt, 2));
     assert!(shop.sold().await.is_empty());
 }

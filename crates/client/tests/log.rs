@@ -66,7 +66,7 @@ async fn a_hold_id_is_never_printed() {
     assert!(logged.contains("token=1") && logged.contains("owner=me"));
     let text = format!("{held} {snapshot:?} {lost:?} {lost} {lost:#?} {logged}").to_lowercase();
     for request in world.gate.acquires() {
-        let secret = request.hold.reveal();
+        let secret = request.hold_id.reveal();
         let byte = |nth: usize| u8::from_str_radix(&secret[2 * nth..2 * nth + 2], 16).expect("a digit pair");
         let bytes = format!("{}, {}, {}, {}", byte(0), byte(1), byte(2), byte(3));
         assert!(!text.contains(&secret[..12]) && !text.contains(&bytes), "{text}");
@@ -133,7 +133,7 @@ async fn what_goes_wrong_is_told_with_its_job_or_key() {
         .start()
         .expect("a worker");
     let id = world.enqueue("break").await;
-    world.until_job(id, |detail| detail.job.failures == 1).await;
+    world.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert!(
         line(&log, &["an attempt failed", &format!("job={id}"), "kind=break", "no disk"]),
         "{}",

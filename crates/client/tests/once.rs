@@ -1,8 +1,10 @@
 //! An effect is recorded once, whatever the number of attempts; and what is to be undone is, in reverse order.
 
-use fencehold::job::{Backoff, EffectState, Ended, FindingsRequest, JobState, Retry, Undo};
+use fencehold::job::{
+    AttemptOutcome, Backoff, CompensationState, EffectState, JobState, ListEffectsRequest, RetryPolicy,
+};
 use fencehold::store::StoreError;
-use fencehold::{Job, JobError, OnDoubt, Worker};
+use fencehold::{InDoubtPolicy, Job, JobError, Worker};
 use tokio::sync::mpsc;
 
 use crate::gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, within};
@@ -10,12 +12,12 @@ use crate::gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, with
 /// The retry comes after exactly this.
 const RETRY_MS: u64 = 1_000;
 
-fn soon() -> Retry {
-    Retry::new(Backoff::Fixed, 1_000, 1_000).jitter_percent(0)
+fn soon() -> RetryPolicy {
+    RetryPolicy::new(Backoff::Fixed, 1_000, 1_000).jitter_percent(0)
 }
 
 /// A handler that has one effect, tells under which key, and fails its first attempt afterwards.
-fn charging(world: &World, told: mpsc::UnboundedSender<String>, policy: Option<OnDoubt>) -> Worker {
+fn charging(world: &World, told: mpsc::UnboundedSender<String>, policy: Option<InDoubtPolicy>) -> Worker {
     world.worker().handle("charge", move |job: Job, cents: u64| {
         let told = told.clone();
         async move {
@@ -41,8 +43,8 @@ async fn a_recorded_effect_gives_its_value_and_does_not_happen_again() {
     let (told, mut telling) = mpsc::unbounded_channel();
     let worker = charging(&world, told, None).start().unwrap();
     let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
-    let id = within(job).await.unwrap().id;
-    let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+    let id = within(job).await.unwrap().job_id;
+    let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!((failed.effects.len(), failed.effects[0].state), (1, EffectState::Done));
     world.pass(RETRY_MS);
     let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
@@ -60,11 +62,11 @@ async fn an_effect_that_could_not_be_recorded_happens_again_under_the_same_key()
     let world = World::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
     let worker = charging(&world, told, None).start().unwrap();
-    let fails = StoreError::Unusable { place: "here".to_owned(), why: "the test says so".to_owned() };
+    let fails = StoreError::Unusable { store: "here".to_owned(), message: "the test says so".to_owned() };
     world.gate.next(Verb::Ledger, Fate::Refuse(fails));
     let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
-    let id = within(job).await.unwrap().id;
-    world.until_job(id, |detail| detail.job.failures == 1).await;
+    let id = within(job).await.unwrap().job_id;
+    world.until_job(id, |detail| detail.job.failure_count == 1).await;
     world.pass(RETRY_MS);
     let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
     assert_eq!(receipt, "receipt for 990");
@@ -78,12 +80,12 @@ async fn an_effect_that_could_not_be_recorded_happens_again_under_the_same_key()
 async fn a_lost_answer_of_the_ledger_is_asked_for_again() {
     let world = World::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = charging(&world, told, Some(OnDoubt::Ask)).start().unwrap();
+    let worker = charging(&world, told, Some(InDoubtPolicy::Manual)).start().unwrap();
     world.gate.next(Verb::Ledger, Fate::LoseAnswer);
     world.gate.next(Verb::Ledger, Fate::Pass);
     world.gate.next(Verb::Ledger, Fate::LoseAnswer);
     let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
-    let id = within(job).await.unwrap().id;
+    let id = within(job).await.unwrap().job_id;
     // The announcement, twice; then the effect; then its record, twice.
     world.gate.arrived(Verb::Ledger, 1).await;
     world.pass_to_next(FIRST_BACKOFF_MS).await;
@@ -92,14 +94,14 @@ async fn a_lost_answer_of_the_ledger_is_asked_for_again() {
     world.gate.arrived(Verb::Ledger, 3).await;
     world.pass_to_next(FIRST_BACKOFF_MS).await;
     world.gate.arrived(Verb::Ledger, 4).await;
-    let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+    let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!(failed.effects[0].state, EffectState::Done);
     within(worker.drain()).await.unwrap();
     assert_eq!(telling.recv().await, None, "the effect happened once");
 }
 
 /// A handler whose effect is begun and never comes to its end in the first attempt.
-fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: OnDoubt) -> Worker {
+fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: InDoubtPolicy) -> Worker {
     world.worker().handle("charge", move |job: Job, (): ()| {
         let told = told.clone();
         async move {
@@ -117,20 +119,20 @@ fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: OnDoubt) ->
 async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
     let world = World::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = doubtful(&world, told, OnDoubt::Ask).start().unwrap();
+    let worker = doubtful(&world, told, InDoubtPolicy::Manual).start().unwrap();
     let job = world.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
-    let id = within(job).await.unwrap().id;
+    let id = within(job).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await, Some(1));
-    let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
-    assert_eq!(failed.effects[0].state, EffectState::Intended(OnDoubt::Ask));
+    let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+    assert_eq!(failed.effects[0].state, EffectState::Intended(InDoubtPolicy::Manual));
     world.pass(RETRY_MS);
-    let stopped = world.until_job(id, |detail| detail.job.state == JobState::Indeterminate).await;
-    assert_eq!(stopped.attempts[1].how, Ended::Indeterminate);
-    assert_eq!(stopped.job.failures, 1, "to stop is no failure");
-    let findings = within(world.fh.jobs().findings(FindingsRequest { cursor: None, limit: 10 }))
+    let stopped = world.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
+    assert_eq!(stopped.attempts[1].outcome, AttemptOutcome::InDoubt);
+    assert_eq!(stopped.job.failure_count, 1, "to stop is no failure");
+    let findings = within(world.fh.jobs().findings(ListEffectsRequest { cursor: None, limit: 10 }))
         .await
         .unwrap();
-    assert_eq!((findings.findings.len(), findings.findings[0].job), (1, id));
+    assert_eq!((findings.effects.len(), findings.effects[0].job_id), (1, id));
 
     within(world.fh.jobs().resolve(id, "charge", Some(&77_u32))).await.unwrap();
     let value: u32 = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
@@ -143,11 +145,11 @@ async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
 async fn an_effect_that_may_be_repeated_is() {
     let world = World::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = doubtful(&world, told, OnDoubt::RunAgain).start().unwrap();
+    let worker = doubtful(&world, told, InDoubtPolicy::Retry).start().unwrap();
     let job = world.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
-    let id = within(job).await.unwrap().id;
+    let id = within(job).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await, Some(1));
-    world.until_job(id, |detail| detail.job.failures == 1).await;
+    world.until_job(id, |detail| detail.job.failure_count == 1).await;
     world.pass(RETRY_MS);
     assert_eq!(within(telling.recv()).await, Some(2));
     assert_eq!(within(world.fh.jobs().wait::<u32>(id, secs(60))).await, Ok(2));
@@ -234,7 +236,7 @@ async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
             let told = told.clone();
             async move {
                 let of = job.undo_of().expect("it undoes an effect");
-                Ok(told.send((of.job, of.effect.to_string(), what))?)
+                Ok(told.send((of.job_id, of.effect.to_string(), what))?)
             }
         })
         .start()
@@ -243,10 +245,12 @@ async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
     let undone = |effect: &str, what: &str| (id, effect.to_owned(), what.to_owned());
     assert_eq!(within(telling.recv()).await.unwrap(), undone("hotel", "hotel 13"));
     assert_eq!(within(telling.recv()).await.unwrap(), undone("flight", "the flight"));
-    let detail = world.until_job(id, |detail| detail.job.undo == Undo::Done).await;
+    let detail = world
+        .until_job(id, |detail| detail.job.compensation_state == CompensationState::Done)
+        .await;
     assert_eq!(detail.job.state, JobState::Failed);
     let states: Vec<_> = detail.effects.iter().map(|effect| effect.state).collect();
-    assert_eq!(states, [EffectState::Undone, EffectState::Done, EffectState::Undone]);
+    assert_eq!(states, [EffectState::Compensated, EffectState::Done, EffectState::Compensated]);
     within(worker.drain()).await.unwrap();
     assert_eq!(telling.recv().await, None, "once each");
 }
@@ -287,7 +291,7 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
 fn refused(world: &World, error: fn() -> JobError) -> Worker {
     world.worker().handle("charge", move |job: Job, _cents: u64| async move {
         let attempt = job.attempt();
-        job.once_with_intent("charge", OnDoubt::Ask, async move |_key| {
+        job.once_with_intent("charge", InDoubtPolicy::Manual, async move |_key| {
             if attempt == 1 { Err(error()) } else { Ok("receipt".to_owned()) }
         })
         .await
@@ -301,8 +305,8 @@ async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
         let world = World::new().await;
         let worker = refused(&world, error).start().unwrap();
         let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
-        let id = within(job).await.unwrap().id;
-        let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+        let id = within(job).await.unwrap().job_id;
+        let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
         assert!(failed.effects.is_empty(), "the intent is closed: {:?}", failed.effects);
         world.pass(RETRY_MS);
         let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
@@ -318,10 +322,10 @@ async fn an_error_that_may_come_after_the_effect_leaves_it_in_doubt() {
         let world = World::new().await;
         let worker = refused(&world, error).start().unwrap();
         let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
-        let id = within(job).await.unwrap().id;
-        world.until_job(id, |detail| detail.job.failures == 1).await;
+        let id = within(job).await.unwrap().job_id;
+        world.until_job(id, |detail| detail.job.failure_count == 1).await;
         world.pass(RETRY_MS);
-        world.until_job(id, |detail| detail.job.state == JobState::Indeterminate).await;
+        world.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
         within(worker.drain()).await.unwrap();
     }
 }

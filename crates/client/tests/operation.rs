@@ -1,18 +1,18 @@
 //! What a request handler does is done once for one idempotency key.
 
 use fencehold::job::JobState;
-use fencehold::{Begun, Error, OnDoubt, Operation};
+use fencehold::{Error, InDoubtPolicy, Operation, OperationStatus};
 
 use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
-async fn begin(world: &World, policy: OnDoubt, payload: &str) -> Begun<String> {
+async fn begin(world: &World, policy: InDoubtPolicy, payload: &str) -> OperationStatus<String> {
     let operations = world.fh.operations().ttl(secs(10)).on_doubt(policy);
     within(operations.begin("order-42", payload)).await.unwrap()
 }
 
-fn new(begun: Begun<String>) -> Operation {
+fn new(begun: OperationStatus<String>) -> Operation {
     match begun {
-        Begun::New(operation) => operation,
+        OperationStatus::Started(operation) => operation,
         other => panic!("not new: {other:?}"),
     }
 }
@@ -20,10 +20,10 @@ fn new(begun: Begun<String>) -> Operation {
 #[tokio::test]
 async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     assert!(operation.is_live());
-    match begin(&world, OnDoubt::RunAgain, "990").await {
-        Begun::InProgress { owner, token, expires_in, job } => {
+    match begin(&world, InDoubtPolicy::Retry, "990").await {
+        OperationStatus::InProgress { owner, token, expires_in, job } => {
             assert_eq!((owner.as_str(), token, job), ("me", operation.token(), operation.id()));
             assert_eq!(expires_in, secs(10));
         }
@@ -31,20 +31,20 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
     }
     within(operation.complete("receipt")).await.unwrap();
     for _ in 0..2 {
-        let again = begin(&world, OnDoubt::RunAgain, "990").await;
-        assert!(matches!(&again, Begun::Done(answer) if answer == "receipt"), "{again:?}");
+        let again = begin(&world, InDoubtPolicy::Retry, "990").await;
+        assert!(matches!(&again, OperationStatus::Completed(answer) if answer == "receipt"), "{again:?}");
     }
-    let other = begin(&world, OnDoubt::RunAgain, "1").await;
-    assert!(matches!(other, Begun::Conflict { .. }), "{other:?}");
+    let other = begin(&world, InDoubtPolicy::Retry, "1").await;
+    assert!(matches!(other, OperationStatus::Conflict { .. }), "{other:?}");
 }
 
 #[tokio::test]
 async fn a_failed_operation_stays_failed() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     within(operation.fail("the card is refused")).await.unwrap();
-    match begin(&world, OnDoubt::RunAgain, "990").await {
-        Begun::Failed { state, error, .. } => {
+    match begin(&world, InDoubtPolicy::Retry, "990").await {
+        OperationStatus::Failed { state, error, .. } => {
             assert_eq!((state, error.as_deref()), (JobState::Failed, Some("the card is refused")));
         }
         other => panic!("{other:?}"),
@@ -54,7 +54,7 @@ async fn a_failed_operation_stays_failed() {
 #[tokio::test]
 async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::Ask, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Manual, "990").await);
     for _ in 0..10 {
         world.pass_renewal(&operation, 10_000).await;
     }
@@ -65,49 +65,49 @@ async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
 #[tokio::test]
 async fn one_that_is_dropped_can_be_begun_anew_where_it_may_be_repeated() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     let (id, token) = (operation.id(), operation.token());
     drop(operation);
     let again = loop {
-        match begin(&world, OnDoubt::RunAgain, "990").await {
-            Begun::New(operation) => break operation,
-            Begun::InProgress { .. } => tokio::task::yield_now().await,
+        match begin(&world, InDoubtPolicy::Retry, "990").await {
+            OperationStatus::Started(operation) => break operation,
+            OperationStatus::InProgress { .. } => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(again.id(), id);
     assert!(again.token() > token);
     within(again.give_back()).await.unwrap();
-    let third = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let third = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     within(third.complete("receipt")).await.unwrap();
 }
 
 #[tokio::test]
 async fn one_that_is_dropped_is_indeterminate_where_somebody_must_be_asked() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::Ask, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Manual, "990").await);
     drop(operation);
-    let at_once = begin(&world, OnDoubt::Ask, "990").await;
-    assert!(matches!(at_once, Begun::InProgress { .. }), "{at_once:?}");
+    let at_once = begin(&world, InDoubtPolicy::Manual, "990").await;
+    assert!(matches!(at_once, OperationStatus::InProgress { .. }), "{at_once:?}");
     world.pass(11_000);
-    let later = begin(&world, OnDoubt::Ask, "990").await;
-    assert!(matches!(later, Begun::Indeterminate { .. }), "{later:?}");
+    let later = begin(&world, InDoubtPolicy::Manual, "990").await;
+    assert!(matches!(later, OperationStatus::InDoubt { .. }), "{later:?}");
 }
 
 #[tokio::test]
 async fn a_holder_that_died_gives_way_to_the_next_and_can_say_nothing_more() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     world.gate.close(Verb::RenewClaims);
     world.pass(11_000);
     assert!(!operation.is_live());
-    let next = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let next = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     assert!(next.token() > operation.token());
     let late = within(operation.complete("too late")).await.unwrap_err();
     assert!(matches!(late, Error::ClaimLost { .. }) && !late.is_retryable(), "{late}");
     within(next.complete("in time")).await.unwrap();
-    let done = begin(&world, OnDoubt::RunAgain, "990").await;
-    assert!(matches!(&done, Begun::Done(answer) if answer == "in time"), "{done:?}");
+    let done = begin(&world, InDoubtPolicy::Retry, "990").await;
+    assert!(matches!(&done, OperationStatus::Completed(answer) if answer == "in time"), "{done:?}");
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
     let world = World::new().await;
     world.gate.next(Verb::Begin, Fate::LoseAnswer);
     let time = world.time.clone();
-    let (begun, ()) = tokio::join!(begin(&world, OnDoubt::Ask, "990"), async {
+    let (begun, ()) = tokio::join!(begin(&world, InDoubtPolicy::Manual, "990"), async {
         world.gate.arrived(Verb::Begin, 1).await;
         time.pass_to_next(FIRST_BACKOFF_MS).await;
     });
@@ -127,13 +127,13 @@ async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
 #[tokio::test]
 async fn effects_of_an_operation_are_recorded_once_as_a_jobs_are() {
     let world = World::new().await;
-    let operation = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     let receipt = within(operation.once("charge", async |key| Ok(key)).into_future())
         .await
         .unwrap();
     assert_eq!(receipt, format!("{}/charge", operation.id()));
     within(operation.give_back()).await.unwrap();
-    let again = new(begin(&world, OnDoubt::RunAgain, "990").await);
+    let again = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     let stored: String = within(again.once("charge", async |_| panic!("recorded")).into_future())
         .await
         .unwrap();

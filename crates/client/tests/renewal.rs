@@ -1,6 +1,6 @@
 //! A lease lives by its renewals, and its holder knows when it does not.
 
-use fencehold::{How, LostReason, State};
+use fencehold::{LeaseOutcome, LeaseState, LostCause};
 
 use crate::gate::{Fate, RENEWED_BY_MS, Verb, World, is_ready, secs, until, within};
 
@@ -16,7 +16,7 @@ async fn renewals_keep_a_lease_across_ten_ttls() {
         until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
     }
     let view = world.view("k").await;
-    assert_eq!((view.token, lease.token(), lease.state()), (token, token, State::Held));
+    assert_eq!((view.token, lease.token(), lease.state()), (token, token, LeaseState::Held));
     assert!(view.holder.is_some_and(|holder| holder.age_ms >= 100_000));
     lease.release().await.expect("held to the end");
 }
@@ -45,7 +45,7 @@ fn a_blocked_executor_loses_no_lease() {
         });
         // This thread is the only one of its executor, and does nothing else until then.
         elsewhere.join().expect("renewed all the while");
-        assert_eq!(lease.state(), State::Held);
+        assert_eq!(lease.state(), LeaseState::Held);
         assert!(world.view("k").await.holder.is_some());
     });
 }
@@ -74,11 +74,11 @@ async fn a_lease_that_drains_can_recover() {
     let mut watch = lease.watch();
     world.gate.next(Verb::Renew, Fate::LoseAnswer);
     world.pass(RENEWED_BY_MS);
-    let drained = until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
-    assert_eq!(lease.state(), State::Draining);
+    let drained = until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
+    assert_eq!(lease.state(), LeaseState::AtRisk);
     assert!(!is_ready(lease.lost()));
     world.pass_to_next(10_000 / 12).await;
-    let held = until(&mut watch, |snapshot| snapshot.state == State::Held).await;
+    let held = until(&mut watch, |snapshot| snapshot.state == LeaseState::Held).await;
     assert!(held.deadline_ms > drained.deadline_ms);
     lease.release().await.expect("held to the end");
 }
@@ -92,21 +92,21 @@ async fn a_lease_that_does_not_recover_is_lost_exactly_at_nine_tenths() {
     let mut watch = lease.watch();
     world.gate.close(Verb::Renew);
     world.pass(RENEWED_BY_MS);
-    until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
     // One more try that is seen to be made at this very moment: the thread has looked at the clock.
     let tried = world.gate.calls(Verb::Renew);
     world.pass_to(began_ms + 8_999);
     world.gate.arrived(Verb::Renew, tried + 1).await;
     assert!(!is_ready(lease.lost()));
-    assert_eq!(lease.state(), State::Draining);
+    assert_eq!(lease.state(), LeaseState::AtRisk);
     world.pass(1);
     let why = within(lease.lost()).await;
     assert_eq!(world.now_ms(), began_ms + 9_000);
     assert!(
-        matches!(&why, LostReason::NotRenewed { failure: Some(failure) } if failure.contains("the gate is closed"))
+        matches!(&why, LostCause::NotRenewed { failure: Some(failure) } if failure.contains("the gate is closed"))
     );
     assert_eq!(within(lease.lost()).await, why, "it can be asked many times");
-    assert_eq!(lease.state(), State::Lost);
+    assert_eq!(lease.state(), LeaseState::Lost);
     assert!(world.view("k").await.holder.is_some(), "the store has not given it to anybody yet");
 }
 
@@ -116,7 +116,7 @@ async fn a_lease_is_lost_to_whoever_looks_even_if_its_thread_is_late() {
     let lease = world.acquire("k", 10_000).await;
     world.gate.close(Verb::Renew);
     world.pass(9_000);
-    assert_eq!(lease.state(), State::Lost);
+    assert_eq!(lease.state(), LeaseState::Lost);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_lost_lease_stays_lost_whatever_arrives_later() {
     let lease = world.acquire("k", 10_000).await;
     world.gate.close(Verb::Renew);
     world.pass(RENEWED_BY_MS);
-    until(&mut lease.watch(), |snapshot| snapshot.state == State::Draining).await;
+    until(&mut lease.watch(), |snapshot| snapshot.state == LeaseState::AtRisk).await;
     // The last try is carried out in time, and its answer arrives a moment too late.
     let tried = world.gate.calls(Verb::Renew);
     let go = world.gate.delay_answer(Verb::Renew);
@@ -143,7 +143,7 @@ async fn a_lost_lease_stays_lost_whatever_arrives_later() {
     go.send(()).expect("the answer waits");
     world.pass(RENEWED_BY_MS);
     until(&mut watch, |snapshot| snapshot.deadline_ms == world.now_ms() + 10_000).await;
-    assert_eq!(lease.state(), State::Lost);
+    assert_eq!(lease.state(), LeaseState::Lost);
     assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "and is renewed no more");
 }
 
@@ -154,7 +154,7 @@ async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
     world.revoke("k").await;
     world.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
-    assert!(matches!(why, LostReason::Ended { how: Some(How::Revoked), .. }));
+    assert!(matches!(why, LostCause::Ended { how: Some(LeaseOutcome::Revoked), .. }));
     assert_eq!(why.current_token().map(fencehold::Token::get), Some(lease.token().get() + 1));
     assert!(world.now_ms() < lease.lost_at_ms(), "long before its time");
     assert_eq!(why.to_string(), "it was revoked by alice (it ran away)");
@@ -177,14 +177,14 @@ async fn a_call_that_hangs_holds_up_no_other_lease() {
     world.pass(1_150);
     let deadline_ms = world.now_ms() + 3_000;
     until(&mut quick.watch(), |snapshot| snapshot.deadline_ms == deadline_ms).await;
-    assert_eq!(slow.state(), State::Held);
+    assert_eq!(slow.state(), LeaseState::Held);
     // A sixth of the ttl is the store's time to answer, and half of that again is ours.
     let mut watch = slow.watch();
     watch.changed().await;
     world.pass(10_000 / 6 * 3 / 2 - 1_150);
-    until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
     world.pass(10_000 / 12);
-    until(&mut watch, |snapshot| snapshot.state == State::Held).await;
+    until(&mut watch, |snapshot| snapshot.state == LeaseState::Held).await;
 }
 
 #[tokio::test]
@@ -194,9 +194,9 @@ async fn a_store_that_panics_takes_no_lease_with_it() {
     let mut watch = lease.watch();
     world.gate.next(Verb::Renew, Fate::Panic);
     world.pass(RENEWED_BY_MS);
-    until(&mut watch, |snapshot| snapshot.state == State::Draining).await;
+    until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
     world.pass_to_next(10_000 / 12).await;
-    until(&mut watch, |snapshot| snapshot.state == State::Held).await;
+    until(&mut watch, |snapshot| snapshot.state == LeaseState::Held).await;
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_hold_ends_by_itself_at_its_max_age() {
     assert_eq!(lease.lost_at_ms(), began_ms + 24_000, "the time to stop in is a tenth of a whole ttl");
     world.pass_to(began_ms + 24_000);
     let why = within(lease.lost()).await;
-    assert!(matches!(why, LostReason::Ended { how: Some(How::AgedOut), .. }), "{why:?}");
+    assert!(matches!(why, LostCause::Ended { how: Some(LeaseOutcome::AgedOut), .. }), "{why:?}");
 }
 
 #[tokio::test]
@@ -245,7 +245,7 @@ async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
     let urgent = world.fh.lease("k").owner("urgent").task("run-9").priority(5);
     let contender = tokio::spawn(async move { urgent.preempt(secs(60)).await });
     world
-        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.notice.is_some()))
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
         .await;
     let asked_ms = world.now_ms();
     world.pass(RENEWED_BY_MS);
@@ -256,7 +256,7 @@ async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
     assert_eq!(lease.notice(), Some(notice));
     contender.abort();
     world
-        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.notice.is_none()))
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_none()))
         .await;
     world.pass(RENEWED_BY_MS);
     until(&mut watch, |snapshot| snapshot.notice.is_none() && snapshot.deadline_ms > asked_ms + 14_000).await;
@@ -271,7 +271,7 @@ async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renew
     let urgent = world.fh.lease("k").priority(5);
     let contender = tokio::spawn(async move { urgent.preempt(secs(12)).await });
     world
-        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.notice.is_some()))
+        .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
         .await;
     world.pass(RENEWED_BY_MS);
     within(lease.yield_asked()).await.expect("still held");
@@ -285,17 +285,17 @@ async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renew
 async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
     let world = World::new().await;
     let lease = world.acquire("k", 10_000).await;
-    let renewed = fencehold::store::Renewed {
-        answers: vec![Err(fencehold::Refusal::StoreRewound {
-            shown: lease.token(),
-            current: fencehold::Token::NONE,
+    let renewed = fencehold::store::RenewLeaseBatchResponse {
+        results: vec![Err(fencehold::Refusal::StoreRewound {
+            token: lease.token(),
+            current_token: fencehold::Token::NONE,
         })],
         waited_ms: 0,
     };
     world.gate.next(Verb::Renew, Fate::Renewed(renewed));
     world.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
-    assert_eq!(why, LostReason::StoreRewound { current_token: fencehold::Token::NONE });
+    assert_eq!(why, LostCause::StoreRewound { current_token: fencehold::Token::NONE });
     assert!(why.to_string().contains("have the store advanced"));
 }
 
@@ -305,7 +305,7 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     use std::sync::Arc;
 
     use fencehold::clock::ManualClock;
-    use fencehold::store::{RevokeRequest, Which};
+    use fencehold::store::{RevokeLeasesRequest, RevokeTarget};
     use fencehold::{Fencehold, Key, Owner, Reason};
     use fencehold_contract::LeaseStore;
     use fencehold_store_file::FileStore;
@@ -328,14 +328,14 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     {
         let fh = connect(holder).await.expect("it answers");
         let lease = fh.lease(how).acquire().await.expect("free");
-        let request = RevokeRequest {
-            which: Which::Key { key: Key::new(how).expect("a key"), only_token: None },
+        let request = RevokeLeasesRequest {
+            target: RevokeTarget::Key { key: Key::new(how).expect("a key"), only_token: None },
             by: Owner::new("alice").expect("a name"),
             reason: Reason::new("it ran away").expect("a reason"),
         };
         assert_eq!(other.revoke(&fh.call(), request).await.expect("revoked").len(), 1, "{how}");
         let why = within(lease.lost()).await;
-        assert!(matches!(why, LostReason::Ended { how: Some(How::Revoked), .. }), "{how}: {why}");
+        assert!(matches!(why, LostCause::Ended { how: Some(LeaseOutcome::Revoked), .. }), "{how}: {why}");
         fh.close().await;
     }
     served.close().await;

@@ -47,7 +47,7 @@ async fn signalled(signal: i32, heeds: bool) -> (Fencehold, fencehold::JobId, Dr
             }
         },
     );
-    let id = fh.queue("q").job("wait", &()).enqueue().await.unwrap().id;
+    let id = fh.queue("q").job("wait", &()).enqueue().await.unwrap().job_id;
     let run = tokio::spawn(worker.run());
     assert_eq!(beginnings.recv().await, Some("begun"));
     raise(signal).unwrap();

@@ -5,13 +5,14 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EndingView, EventPage, EventsRequest, HoldChange,
-    HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, Limits, LimitsRequest, LimitsView, ListRequest,
-    RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
+    HoldChange, HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
+    Quota, QuotaRequest, QuotaView, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
+    Subscription,
 };
-use fencehold_core::lease::{How, Renewal};
+use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
-use fencehold_core::{Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
+use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 use fencehold_test_store::{Arena, Power, drive};
 
 use super::drive::{ANSWER_WITHIN, Pending};
@@ -23,7 +24,7 @@ const LOOKS_MAX: usize = 200_000;
 /// An arena, seen from one namespace.
 pub(super) struct Ground {
     pub(super) arena: Arc<dyn Arena>,
-    pub(super) call: Call,
+    pub(super) call: CallContext,
 }
 
 /// What a handle hears of what others do to the holds of its callers.
@@ -54,7 +55,7 @@ impl Heard {
 /// A lease that was granted, as its holder knows it.
 #[derive(Clone)]
 pub(super) struct Held {
-    pub(super) request: AcquireRequest,
+    pub(super) request: AcquireLeaseRequest,
     pub(super) key: Key,
     pub(super) token: Token,
     pub(super) remaining_ms: u64,
@@ -63,13 +64,13 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn as_ref(&self) -> HoldRef {
-        HoldRef { key: self.key.clone(), hold: self.request.hold, token: self.token }
+        HoldRef { key: self.key.clone(), hold_id: self.request.hold_id, token: self.token }
     }
 }
 
 /// With as much patience as a slow machine needs: no case waits for it to end.
-fn call_in(namespace: Namespace) -> Call {
-    Call::new(namespace).with_patience_ms(60_000)
+fn call_in(namespace: Namespace) -> CallContext {
+    CallContext::new(namespace).with_patience_ms(60_000)
 }
 
 impl Ground {
@@ -98,19 +99,27 @@ impl Ground {
 
     /// Goes on only where the store has a line to wait in.
     pub(super) fn needs_a_line(&self) -> Verdict {
-        if self.capabilities().waits { Ok(()) } else { Err(NotApplicable("waiting there is polling")) }
+        if self.capabilities().supports_waiting {
+            Ok(())
+        } else {
+            Err(NotApplicable("waiting there is polling"))
+        }
     }
 
     /// Goes on only where the line is fair.
     pub(super) fn needs_a_fair_line(&self) -> Verdict {
         self.needs_a_line()?;
-        if self.capabilities().fair { Ok(()) } else { Err(NotApplicable("its line is not fair")) }
+        if self.capabilities().supports_fair_waiting {
+            Ok(())
+        } else {
+            Err(NotApplicable("its line is not fair"))
+        }
     }
 
     /// Goes on only where holders can be asked to yield.
     pub(super) fn needs_preemption(&self) -> Verdict {
         self.needs_a_fair_line()?;
-        if self.capabilities().preempts { Ok(()) } else { Err(NotApplicable("it cannot preempt")) }
+        if self.capabilities().supports_preemption { Ok(()) } else { Err(NotApplicable("it cannot preempt")) }
     }
 
     pub(super) fn ttl_ms(&self) -> u64 {
@@ -176,16 +185,19 @@ impl Ground {
     }
 
     /// The terms of an ordinary try: a fresh hold id, the arena's ttl, no waiting.
-    pub(super) fn ask(&self, key_name: &str, owner_name: &str) -> AcquireRequest {
-        AcquireRequest::new(key(key_name), fresh_hold(), owner(owner_name), self.ttl_ms())
+    pub(super) fn ask(&self, key_name: &str, owner_name: &str) -> AcquireLeaseRequest {
+        AcquireLeaseRequest::new(key(key_name), fresh_hold(), owner(owner_name), self.ttl_ms())
     }
 
     /// The terms of one who waits for longer than any case lasts.
-    pub(super) fn ask_to_wait(&self, key_name: &str, owner_name: &str) -> AcquireRequest {
-        AcquireRequest { wait_ms: (self.ttl_ms() * 20).min(WAIT_MS_MAX), ..self.ask(key_name, owner_name) }
+    pub(super) fn ask_to_wait(&self, key_name: &str, owner_name: &str) -> AcquireLeaseRequest {
+        AcquireLeaseRequest {
+            wait_ms: (self.ttl_ms() * 20).min(WAIT_MS_MAX),
+            ..self.ask(key_name, owner_name)
+        }
     }
 
-    pub(super) fn acquire(&self, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    pub(super) fn acquire(&self, request: AcquireLeaseRequest) -> Result<AcquiredLease, StoreError> {
         if request.wait_ms > 0 {
             // On a thread of its own, so that one who waits for ever fails the case instead of stopping it.
             return self.start_raw(request).answer();
@@ -194,7 +206,7 @@ impl Ground {
     }
 
     /// The lease, or the rules' refusal. Anything else fails the case.
-    pub(super) fn try_with(&self, request: AcquireRequest) -> Result<Held, Refusal> {
+    pub(super) fn try_with(&self, request: AcquireLeaseRequest) -> Result<Held, Refusal> {
         held(request.clone(), self.acquire(request))
     }
 
@@ -202,7 +214,7 @@ impl Ground {
         self.try_with(self.ask(key_name, owner_name))
     }
 
-    pub(super) fn take_with(&self, request: AcquireRequest) -> Held {
+    pub(super) fn take_with(&self, request: AcquireLeaseRequest) -> Held {
         self.try_with(request).expect("a key that can be had")
     }
 
@@ -229,9 +241,9 @@ impl Ground {
     }
 
     /// Stands in line, and returns when the store shows it there.
-    pub(super) fn stand_in_line(&self, request: AcquireRequest) -> Pending<Result<Held, Refusal>> {
-        let keys: Vec<Key> = request.keys.clone();
-        let waiters = |key: &Key| self.view(key.as_str()).map_or(0, |view| view.waiters);
+    pub(super) fn stand_in_line(&self, request: AcquireLeaseRequest) -> Pending<Result<Held, Refusal>> {
+        let keys: Vec<Key> = request.any_of.clone();
+        let waiters = |key: &Key| self.view(key.as_str()).map_or(0, |view| view.waiter_count);
         let before: Vec<u64> = keys.iter().map(waiters).collect();
         let pending = self.start(request);
         for (key, before) in keys.iter().zip(before) {
@@ -241,7 +253,7 @@ impl Ground {
     }
 
     /// Sends a request on a thread of its own, and does not wait for anything.
-    pub(super) fn start(&self, request: AcquireRequest) -> Pending<Result<Held, Refusal>> {
+    pub(super) fn start(&self, request: AcquireLeaseRequest) -> Pending<Result<Held, Refusal>> {
         let (store, call) = (self.handle(&request.owner), self.call.clone());
         Pending::start(self.arena.clone(), async move {
             let answer = store.acquire(&call, request.clone()).await;
@@ -250,25 +262,31 @@ impl Ground {
     }
 
     /// The same, with whatever error the store gives.
-    pub(super) fn start_raw(&self, request: AcquireRequest) -> Pending<Result<Acquired, StoreError>> {
+    pub(super) fn start_raw(
+        &self,
+        request: AcquireLeaseRequest,
+    ) -> Pending<Result<AcquiredLease, StoreError>> {
         let (store, call) = (self.handle(&request.owner), self.call.clone());
         Pending::start(self.arena.clone(), async move { store.acquire(&call, request).await })
     }
 
-    pub(super) fn renew(&self, held: &Held) -> Result<Renewal, Refusal> {
+    pub(super) fn renew(&self, held: &Held) -> Result<LeaseRenewal, Refusal> {
         let mut answers = self.renew_many(&[held]);
         assert_eq!(answers.len(), 1, "one answer for one hold");
         answers.remove(0)
     }
 
-    pub(super) fn renew_many(&self, holds: &[&Held]) -> Vec<Result<Renewal, Refusal>> {
+    pub(super) fn renew_many(&self, holds: &[&Held]) -> Vec<Result<LeaseRenewal, Refusal>> {
         let refs = holds.iter().map(|held| held.as_ref()).collect();
         self.renew_refs(refs).expect("renewals that are answered")
     }
 
-    pub(super) fn renew_refs(&self, refs: Vec<HoldRef>) -> Result<Vec<Result<Renewal, Refusal>>, StoreError> {
+    pub(super) fn renew_refs(
+        &self,
+        refs: Vec<HoldRef>,
+    ) -> Result<Vec<Result<LeaseRenewal, Refusal>>, StoreError> {
         self.drive(self.arena.store().renew(&self.call, refs))
-            .map(|renewed| renewed.answers)
+            .map(|renewed| renewed.results)
     }
 
     pub(super) fn release(&self, held: &Held) -> Result<Token, Refusal> {
@@ -281,15 +299,15 @@ impl Ground {
         self.drive(self.arena.store().release(&self.call, refs))
     }
 
-    pub(super) fn revoke(&self, which: Which) -> Result<Vec<RevokedLease>, StoreError> {
+    pub(super) fn revoke(&self, which: RevokeTarget) -> Result<Vec<RevokedLease>, StoreError> {
         let reason = Reason::new("it was stuck").expect("a reason");
-        let request = RevokeRequest { which, by: owner("P"), reason };
+        let request = RevokeLeasesRequest { target: which, by: owner("P"), reason };
         self.drive(self.arena.other().revoke(&self.call, request))
     }
 
     /// Ends the hold on one key by force; it must be held.
     pub(super) fn revoke_key(&self, key_name: &str) -> RevokedLease {
-        let revoked = self.revoke(Which::Key { key: key(key_name), only_token: None });
+        let revoked = self.revoke(RevokeTarget::Key { key: key(key_name), only_token: None });
         let mut revoked = revoked.expect("a hold that can be revoked");
         assert_eq!(revoked.len(), 1, "one key, one hold");
         revoked.remove(0)
@@ -311,7 +329,7 @@ impl Ground {
 
     /// How many stand in line for a key.
     pub(super) fn waiters(&self, key_name: &str) -> u64 {
-        self.view(key_name).map_or(0, |view| view.waiters)
+        self.view(key_name).map_or(0, |view| view.waiter_count)
     }
 
     /// How the hold under this token ended, once that is on record.
@@ -320,22 +338,22 @@ impl Ground {
         view.endings.into_iter().find(|ending| ending.token == held.token)
     }
 
-    pub(super) fn list(&self, request: ListRequest) -> Result<LeasePage, StoreError> {
+    pub(super) fn list(&self, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         self.drive(self.arena.store().list(&self.call, request))
     }
 
-    pub(super) fn events_page(&self, request: EventsRequest) -> Result<EventPage, StoreError> {
+    pub(super) fn events_page(&self, request: ListEventsRequest) -> Result<EventPage, StoreError> {
         self.drive(self.arena.store().events(&self.call, request))
     }
 
-    pub(super) fn start_events(&self, request: EventsRequest) -> Pending<Result<EventPage, StoreError>> {
+    pub(super) fn start_events(&self, request: ListEventsRequest) -> Pending<Result<EventPage, StoreError>> {
         let (store, call) = (self.arena.store(), self.call.clone());
         Pending::start(self.arena.clone(), async move { store.events(&call, request).await })
     }
 
     /// All events of this namespace that are kept.
     pub(super) fn events(&self) -> Vec<Event> {
-        let mut request = EventsRequest { limit: 1_000, ..EventsRequest::default() };
+        let mut request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
         let mut events = Vec::new();
         for _ in 0..EVENTS_KEPT {
             let page = self.events_page(request.clone()).expect("events that can be read");
@@ -343,29 +361,29 @@ impl Ground {
                 return events;
             }
             events.extend(page.events);
-            request.after = Some(page.next);
+            request.cursor = Some(page.next_cursor);
         }
         panic!("events without an end");
     }
 
     /// What is on record about a key, oldest first.
-    pub(super) fn facts(&self, key_name: &str) -> Vec<Fact> {
+    pub(super) fn facts(&self, key_name: &str) -> Vec<EventData> {
         let of_key = |event: &Event| event.key.as_str() == key_name;
-        self.events().into_iter().filter(of_key).map(|event| event.fact).collect()
+        self.events().into_iter().filter(of_key).map(|event| event.data).collect()
     }
 
     /// Sets limits of this namespace.
-    pub(super) fn set_limits(&self, limits: Limits) -> Result<LimitsView, NotApplicable> {
+    pub(super) fn set_limits(&self, limits: Quota) -> Result<QuotaView, NotApplicable> {
         self.look_at_limits(Some(limits), false)
     }
 
     /// Looks at the limits, and sets them, of this namespace or of every one. Until they count everywhere, time passes.
     pub(super) fn look_at_limits(
         &self,
-        set: Option<Limits>,
+        set: Option<Quota>,
         every_namespace: bool,
-    ) -> Result<LimitsView, NotApplicable> {
-        let request = LimitsRequest { set, every_namespace, by: owner("P") };
+    ) -> Result<QuotaView, NotApplicable> {
+        let request = QuotaRequest { quota: set, all_namespaces: every_namespace, by: owner("P") };
         let view = match self.drive(self.arena.other().limits(&self.call, request)) {
             Err(StoreError::Unsupported { .. }) => return Err(NotApplicable("it limits no namespace")),
             answer => answer.expect("limits"),
@@ -381,7 +399,7 @@ impl Ground {
         self.drive(self.arena.store().open_now(&self.call, owner("P")))
     }
 
-    pub(super) fn advance(&self, lift: u64) -> Result<Advanced, StoreError> {
+    pub(super) fn advance(&self, lift: u64) -> Result<AdvancedStore, StoreError> {
         self.drive(self.arena.store().advance(&self.call, owner("P"), lift))
     }
 
@@ -410,9 +428,9 @@ pub(super) fn until(what: &str, so: impl Fn() -> bool) {
     panic!("it never came to this: {what}");
 }
 
-fn held(request: AcquireRequest, answer: Result<Acquired, StoreError>) -> Result<Held, Refusal> {
+fn held(request: AcquireLeaseRequest, answer: Result<AcquiredLease, StoreError>) -> Result<Held, Refusal> {
     match answer {
-        Ok(Acquired { key, grant, .. }) => {
+        Ok(AcquiredLease { key, grant, .. }) => {
             let (token, remaining_ms, resumed) = (grant.token, grant.remaining_ms, grant.resumed);
             Ok(Held { request, key, token, remaining_ms, resumed })
         }
@@ -430,14 +448,16 @@ pub(super) fn refusal(error: StoreError) -> Refusal {
 
 /// Whether a refusal says that a hold is over, how, and, where somebody ended it, by whom and why.
 #[track_caller]
-pub(super) fn assert_lost<T: std::fmt::Debug>(answer: Result<T, Refusal>, held: &Held, ended: How) {
+pub(super) fn assert_lost<T: std::fmt::Debug>(answer: Result<T, Refusal>, held: &Held, ended: LeaseOutcome) {
     match answer {
-        Err(Refusal::Lost { token, how, by, reason, current }) => {
+        Err(Refusal::Lost { token, outcome: how, by, reason, current_token: current }) => {
             assert_eq!((token, how), (held.token, Some(ended)));
             let told = (by.as_ref().map(Owner::as_str), reason.as_ref().map(Reason::as_str));
             match ended {
-                How::Revoked => assert_eq!(told, (Some("P"), Some("it was stuck"))),
-                How::Advanced | How::Yielded => assert!(matches!(told, (Some(_), None)), "{told:?}"),
+                LeaseOutcome::Revoked => assert_eq!(told, (Some("P"), Some("it was stuck"))),
+                LeaseOutcome::Advanced | LeaseOutcome::Yielded => {
+                    assert!(matches!(told, (Some(_), None)), "{told:?}")
+                }
                 _ => assert_eq!(told, (None, None), "nobody ended it"),
             }
             assert!(current >= token, "the current token is not below a token that was given");
@@ -460,9 +480,11 @@ pub(super) fn assert_held_by(answer: Result<Held, Refusal>, holder: &Held) {
 
 /// Whether a hold id is turned away because its lease is over.
 #[track_caller]
-pub(super) fn assert_ended(answer: Result<Held, Refusal>, held: &Held, ended: How) {
+pub(super) fn assert_ended(answer: Result<Held, Refusal>, held: &Held, ended: LeaseOutcome) {
     match answer {
-        Err(refusal) => assert_eq!(refusal, Refusal::Ended { token: Some(held.token), how: Some(ended) }),
+        Err(refusal) => {
+            assert_eq!(refusal, Refusal::HoldIdUsed { token: Some(held.token), outcome: Some(ended) })
+        }
         Ok(again) => panic!("an ended hold id was granted again, under token {}", again.token),
     }
 }

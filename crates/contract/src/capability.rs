@@ -7,15 +7,15 @@ pub struct Capabilities {
     /// The store's name, as in its URL.
     pub store: &'static str,
     /// Waiters are served first come, first served.
-    pub fair: bool,
+    pub supports_fair_waiting: bool,
     /// Waiting costs no polling.
-    pub waits: bool,
+    pub supports_waiting: bool,
     /// Contenders of higher priority can ask a holder to yield.
-    pub preempts: bool,
+    pub supports_preemption: bool,
     /// Jobs live here too.
-    pub jobs: bool,
+    pub supports_jobs: bool,
     /// What is acknowledged survives the process.
     pub durable: bool,
     /// The shortest ttl.
-    pub ttl_ms_min: u64,
+    pub min_ttl_ms: u64,
 }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 
 /// Where time comes from.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// The moment it is.
-    fn now(&self) -> Stamp;
+    fn now(&self) -> Timestamp;
 
     /// How long a thread may wait, in real time, before store time reaches `until_ms`. `None`: until it is
     /// nudged, because this clock moves only by hand.
@@ -35,8 +35,8 @@ pub trait Clock: fmt::Debug + Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn now(&self) -> Stamp {
-        Stamp { store_ms: boot_ms(), wall_ms: wall_ms() }
+    fn now(&self) -> Timestamp {
+        Timestamp { store_ms: boot_ms(), wall_ms: wall_ms() }
     }
 
     fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
@@ -96,9 +96,9 @@ pub struct Ahead {
 }
 
 impl Clock for Ahead {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         let now = self.clock.now();
-        Stamp { store_ms: now.store_ms.saturating_add(self.ahead_ms), ..now }
+        Timestamp { store_ms: now.store_ms.saturating_add(self.ahead_ms), ..now }
     }
 
     fn real_time_until(&self, until_ms: u64) -> Option<Duration> {
@@ -159,8 +159,8 @@ impl ManualClock {
 }
 
 impl Clock for ManualClock {
-    fn now(&self) -> Stamp {
-        Stamp {
+    fn now(&self) -> Timestamp {
+        Timestamp {
             store_ms: self.0.store_ms.load(Ordering::SeqCst),
             wall_ms: self.0.wall_ms.load(Ordering::SeqCst),
         }

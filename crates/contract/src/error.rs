@@ -1,6 +1,6 @@
 //! What a store can answer instead of doing what was asked. Rich; the library folds it into what to do next.
 
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use fencehold_core::{BadInput, Key, Refusal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -21,73 +21,73 @@ pub enum StoreError {
         refusal: Refusal,
     },
     /// A bound of the store is reached. Trying again later may work.
-    #[error("{what}: the limit of {limit} is reached")]
-    Full {
+    #[error("{message}: the limit of {limit} is reached")]
+    LimitReached {
         /// What there is too much of.
-        what: String,
+        message: String,
         /// The limit.
         limit: u64,
     },
     /// The queue still has jobs or schedules.
     #[error(
-        "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first; finished jobs are \
+        "queue {queue} is not empty: {message}; delete its jobs and remove its schedules first; finished jobs are \
          forgotten after their time, and an empty queue vanishes by itself"
     )]
-    NotEmpty {
+    QueueNotEmpty {
         /// Which queue.
-        queue: Queue,
+        queue: QueueName,
         /// What is in it.
-        holds: String,
+        message: String,
     },
     /// This store cannot do that.
-    #[error("the store {store} cannot {what}")]
+    #[error("the store {store} cannot {message}")]
     Unsupported {
         /// Which store.
         store: String,
         /// What it cannot do.
-        what: String,
+        message: String,
     },
     /// Events between the cursor and the oldest one kept are gone.
     #[error(
-        "the cursor {cursor} is too old: the oldest event kept is {oldest}; list what is held and start from there"
+        "the cursor {cursor} is too old: the oldest event kept is {oldest_cursor}; list what is held and start from there"
     )]
     CursorTooOld {
         /// The cursor that was given.
         cursor: u64,
         /// The oldest event that is still kept.
-        oldest: u64,
+        oldest_cursor: u64,
     },
     /// The store could not be reached in time, and nothing was done.
-    #[error("the store is unavailable: {why}")]
+    #[error("the store is unavailable: {message}")]
     Unavailable {
         /// What stands in the way.
-        why: String,
+        message: String,
     },
     /// The request was sent and no answer came: it may have been carried out. Sending it again is safe.
-    #[error("the outcome is unknown: {why}; the same request can safely be sent again")]
-    Unknown {
+    #[error("the outcome is unknown: {message}; the same request can safely be sent again")]
+    OutcomeUnknown {
         /// What happened to the answer.
-        why: String,
+        message: String,
     },
     /// What is there cannot be used as a store, and was left untouched.
-    #[error("{place} cannot be used as a store: {why}")]
+    #[error("{store} cannot be used as a store: {message}")]
     Unusable {
         /// Where.
-        place: String,
+        store: String,
         /// Why not.
-        why: String,
+        message: String,
     },
     /// Whoever asks may not do this, or is not known. Asking again in the same way will not help.
-    #[error("not allowed: {why}")]
+    #[error("not allowed: {message}")]
     Denied {
         /// What is missing, and how to get it.
-        why: String,
+        message: String,
     },
     /// There is no store at this place, and none was to be created.
-    #[error("there is no store in {place}; create one with `create=true` in its URL, if the path is right")]
+    #[error("there is no store in {store}; create one with `create=true` in its URL, if the path is right")]
     NoStore {
         /// Where.
-        place: String,
+        store: String,
     },
 }
 
@@ -101,9 +101,11 @@ impl StoreError {
     #[must_use]
     pub fn or_unknown(self) -> Self {
         match self {
-            StoreError::Unavailable { why } => StoreError::Unknown { why },
+            StoreError::Unavailable { message: why } => StoreError::OutcomeUnknown { message: why },
             // It could be used then.
-            StoreError::Unusable { place, why } => StoreError::Unknown { why: format!("{place}: {why}") },
+            StoreError::Unusable { store: place, message: why } => {
+                StoreError::OutcomeUnknown { message: format!("{place}: {why}") }
+            }
             error => error,
         }
     }

@@ -21,10 +21,10 @@ impl<E: Borrow<Event>> Serialize for FlatEvent<E> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let event = self.0.borrow();
         // A fact is written as its kind with its fields in it.
-        let fact = serde_json::to_value(&event.fact).map_err(serde::ser::Error::custom)?;
+        let fact = serde_json::to_value(&event.data).map_err(serde::ser::Error::custom)?;
         let mut line = serializer.serialize_map(None)?;
         line.serialize_entry("seq", &event.seq)?;
-        line.serialize_entry("at", &Moment { wall_ms: event.at_wall_ms })?;
+        line.serialize_entry("at", &Moment { wall_ms: event.at_ms })?;
         line.serialize_entry("key", &event.key)?;
         for (kind, fields) in fact.as_object().into_iter().flatten() {
             line.serialize_entry("event", kind)?;
@@ -107,25 +107,25 @@ fencehold_core::schema_as! { AsEvents = Vec<FlatEvent<Event>> }
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::lease::How;
-    use fencehold_core::{Fact, Key, Owner, Token};
+    use fencehold_core::lease::LeaseOutcome;
+    use fencehold_core::{EventData, Key, Owner, Token};
 
     use super::*;
 
     #[test]
     fn an_event_is_one_flat_line_and_reads_back() {
         let facts = [
-            Fact::LeaseEnded {
+            EventData::LeaseEnded {
                 token: Token::new(33),
                 owner: Owner::new("a").unwrap(),
                 task: None,
-                how: How::Expired,
+                outcome: LeaseOutcome::Expired,
                 by: None,
                 reason: None,
             },
-            Fact::ScheduleFired {
+            EventData::ScheduleFired {
                 schedule: fencehold_core::job::ScheduleName::new("nightly").unwrap(),
-                due_wall_ms: 1_794_626_583_120,
+                due_at_ms: 1_794_626_583_120,
             },
         ];
         for fact in facts {

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fencehold_core::lease::How;
-use fencehold_core::{Fact, Key, Namespace};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{EventData, Key, Namespace};
 
 /// What a listener is called with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +104,15 @@ pub fn spread(rest: Duration) -> Duration {
 }
 
 /// Whether a holder would learn of this fact only by its next renewal. What it did itself, and what its own clock tells, is no news.
-pub fn concerns_holder(fact: &Fact) -> bool {
+pub fn concerns_holder(fact: &EventData) -> bool {
     match fact {
-        Fact::LeaseEnded { how, .. } => matches!(how, How::Revoked | How::Advanced),
-        Fact::YieldAsked { .. } | Fact::JobCancelRequested { .. } | Fact::JobCancelled { .. } => true,
-        Fact::JobDeleted { forced, .. } => *forced,
+        EventData::LeaseEnded { outcome: how, .. } => {
+            matches!(how, LeaseOutcome::Revoked | LeaseOutcome::Advanced)
+        }
+        EventData::YieldRequested { .. }
+        | EventData::JobCancelRequested { .. }
+        | EventData::JobCancelled { .. } => true,
+        EventData::JobDeleted { forced, .. } => *forced,
         _ => false,
     }
 }

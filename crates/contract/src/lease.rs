@@ -5,7 +5,7 @@
 //! so that the holder can count from before it asked.
 
 use async_trait::async_trait;
-use fencehold_core::lease::{Ending, Grant, How, Notice, Renewal, Revoked};
+use fencehold_core::lease::{Ending, Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
 use fencehold_core::wire::AsMoment;
 use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
@@ -13,7 +13,7 @@ use crate::event::AsEvents;
 use crate::job::JobStore;
 use crate::json::{AsResults, is_false, is_zero, page};
 use crate::measure::Measures;
-use crate::{Capabilities, HoldListener, LimitsRequest, LimitsView, StoreError, Subscription};
+use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
 
 /// A place where leases live.
 ///
@@ -34,63 +34,75 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     }
 
     /// Takes one of the keys, waiting in line for up to `wait_ms`.
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError>;
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError>;
 
     /// Renews many holds in one call; one answer for each, in order.
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError>;
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError>;
 
     /// Gives many holds back in one call; one answer for each, in order.
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError>;
 
     /// Ends holds by force.
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError>;
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError>;
 
     /// How one key stands. `None`: nothing is kept of it.
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError>;
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError>;
 
     /// Keys and how they stand, a page at a time, in no particular order.
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError>;
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError>;
 
     /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
-    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError>;
+    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError>;
 
     /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
     /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError>;
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError>;
 
     /// Looks at the limits of the caller's namespace, or sets them.
-    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         let _ = (call, request);
         Err(StoreError::Unsupported {
             store: self.capabilities().store.to_owned(),
-            what: "limit what a namespace has".to_owned(),
+            message: "limit what a namespace has".to_owned(),
         })
     }
 
     /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
     /// be two until its ttl is over: only what checks tokens keeps the old one out.
-    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+    async fn open_now(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
         let _ = (call, by);
         Err(StoreError::Unsupported {
             store: self.capabilities().store.to_owned(),
-            what: "be opened before its time: each client counts that by itself".to_owned(),
+            message: "be opened before its time: each client counts that by itself".to_owned(),
         })
     }
 
     /// Who serves, and how much there is.
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError>;
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError>;
 
     /// For how long nothing is granted after `advance`; 0: the store grants. It is asked often, so it counts nothing.
-    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
         Ok(self.status(call).await?.closed_for_ms)
     }
 
     /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
-    async fn answers(&self, _call: &Call) -> Result<(), StoreError> {
+    async fn answers(&self, _call: &CallContext) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -112,45 +124,45 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
 
 /// What every call carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct CallContext {
     /// Whose world.
     pub namespace: Namespace,
     /// How long the caller bears with a store that cannot be reached, on top of any waiting in line.
-    pub patience_ms: u64,
+    pub timeout_ms: u64,
     /// Whether the request came from another process, which may have sent it before and been answered.
     pub relayed: bool,
 }
 
-impl Call {
+impl CallContext {
     /// A call in a namespace, with ten seconds' patience.
     pub fn new(namespace: Namespace) -> Self {
-        Call { namespace, patience_ms: 10_000, relayed: false }
+        CallContext { namespace, timeout_ms: 10_000, relayed: false }
     }
 
     /// The same call, on behalf of another process.
     pub fn relayed(self) -> Self {
-        Call { relayed: true, ..self }
+        CallContext { relayed: true, ..self }
     }
 
     /// The same call with another patience.
     pub fn with_patience_ms(self, patience_ms: u64) -> Self {
-        Call { patience_ms, ..self }
+        CallContext { timeout_ms: patience_ms, ..self }
     }
 }
 
 wire! {
     /// The terms on which keys are asked for.
     #[serde(deny_unknown_fields)]
-    pub struct AcquireRequest {
+    pub struct AcquireLeaseRequest {
         /// Any one of these; the first that is free.
         #[schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX))]
-        pub keys: Vec<Key>,
+        pub any_of: Vec<Key>,
         /// The hold id: 128 random bits, made for this acquisition alone. A secret.
-        pub hold: HoldId,
+        pub hold_id: HoldId,
         /// How long ago the hold id was made. 0: just now, and it was never sent before; a repeat carries at least 1.
         #[serde(default)]
         #[schemars(range(max = fencehold_core::limits::HOLD_AGE_MS_MAX))]
-        pub hold_age_ms: u64,
+        pub hold_id_age_ms: u64,
         /// Who asks.
         pub owner: Owner,
         /// What for.
@@ -175,20 +187,20 @@ wire! {
         pub priority: i16,
         /// Ask holders of lower priority to yield within this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_within_ms: Option<u64>,
+        pub preempt_within_ms: Option<u64>,
         /// The largest token that the asker has ever seen for the first key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub seen_token: Option<Token>,
     }
 }
 
-impl AcquireRequest {
+impl AcquireLeaseRequest {
     /// An acquisition of one key that does not wait, by a hold id that was made just now.
     pub fn new(key: Key, hold: HoldId, owner: Owner, ttl_ms: u64) -> Self {
-        AcquireRequest {
-            keys: vec![key],
-            hold,
-            hold_age_ms: 0,
+        AcquireLeaseRequest {
+            any_of: vec![key],
+            hold_id: hold,
+            hold_id_age_ms: 0,
             owner,
             task: None,
             ttl_ms,
@@ -196,7 +208,7 @@ impl AcquireRequest {
             wait_ms: 0,
             waited_before_ms: 0,
             priority: 0,
-            yield_within_ms: None,
+            preempt_within_ms: None,
             seen_token: None,
         }
     }
@@ -204,7 +216,7 @@ impl AcquireRequest {
 
 wire! {
     /// A granted lease.
-    pub struct Acquired {
+    pub struct AcquiredLease {
         /// Which of the keys.
         pub key: Key,
         /// The grant: its fields stand beside the others.
@@ -220,26 +232,26 @@ wire! {
         /// The key.
         pub key: Key,
         /// The proof.
-        pub hold: HoldId,
+        pub hold_id: HoldId,
         /// The token that was granted.
         pub token: Token,
     }
 
     /// The answers to many renewals, in order.
-    pub struct Renewed {
+    pub struct RenewLeaseBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[schemars(with = "Vec<crate::json::Outcome<Renewal>>")]
-        pub answers: Vec<Result<Renewal, Refusal>>,
+        #[schemars(with = "Vec<crate::json::Outcome<LeaseRenewal>>")]
+        pub results: Vec<Result<LeaseRenewal, Refusal>>,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
     }
 
     /// Whose holds to end by force: exactly one of `key`, `task`, `owner` and `prefix`.
     #[serde(deny_unknown_fields)]
-    pub struct RevokeRequest {
+    pub struct RevokeLeasesRequest {
         /// Which ones.
-        pub which: Which,
+        pub target: RevokeTarget,
         /// Who uses force.
         pub by: Owner,
         /// Why.
@@ -248,7 +260,7 @@ wire! {
 
     /// A choice of holds.
     #[serde(deny_unknown_fields)]
-    pub enum Which {
+    pub enum RevokeTarget {
         /// The hold on one key.
         Key {
             /// The key.
@@ -284,7 +296,7 @@ wire! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub holder: Option<HolderView>,
         /// How many stand in line.
-        pub waiters: u64,
+        pub waiter_count: u64,
         /// How the last holds ended, oldest first.
         pub endings: Vec<EndingView>,
     }
@@ -307,15 +319,15 @@ wire! {
         pub age_ms: u64,
         /// Since when.
         #[serde(rename = "since", with = "AsMoment")]
-        pub since_wall_ms: u64,
+        pub acquired_at_ms: u64,
         /// How long it has left unless it renews.
         pub remaining_ms: u64,
         /// How long ago it was granted or last renewed; missing where the store cannot tell.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub renewed_ms_ago: Option<u64>,
+        pub renewed_ago_ms: Option<u64>,
         /// Who asks it to yield.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub notice: Option<Notice>,
+        pub yield_request: Option<YieldRequest>,
         /// In how many milliseconds it should be gone, where somebody asks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_in_ms: Option<u64>,
@@ -331,10 +343,10 @@ wire! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub task: Option<Task>,
         /// How it ended.
-        pub how: How,
+        pub outcome: LeaseOutcome,
         /// When.
         #[serde(rename = "at", with = "AsMoment")]
-        pub at_wall_ms: u64,
+        pub ended_at_ms: u64,
         /// Who ended it, where somebody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Owner>,
@@ -351,8 +363,8 @@ impl EndingView {
             token: ending.token,
             owner: ending.owner.clone(),
             task: ending.task.clone(),
-            how: ending.how,
-            at_wall_ms: ending.at.wall_ms,
+            outcome: ending.outcome,
+            ended_at_ms: ending.at.wall_ms,
             by: ending.by.clone(),
             reason: ending.reason.clone(),
         }
@@ -363,7 +375,7 @@ wire! {
     /// Which keys to list.
     #[derive(Default)]
     #[serde(deny_unknown_fields)]
-    pub struct ListRequest {
+    pub struct ListLeasesRequest {
         /// Only keys that start with this text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub prefix: Option<String>,
@@ -391,16 +403,16 @@ wire! {
         pub leases: Vec<LeaseView>,
         /// Where the next page starts; missing: this was the last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub next: Option<u64>,
+        pub next_cursor: Option<u64>,
     }
 
     /// Which events to read.
     #[derive(Default)]
     #[serde(deny_unknown_fields)]
-    pub struct EventsRequest {
+    pub struct ListEventsRequest {
         /// Those after this one; missing: from the oldest that is kept.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub after: Option<u64>,
+        pub cursor: Option<u64>,
         /// Only of keys that start with this text; a job's is `job/ID`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub prefix: Option<String>,
@@ -419,25 +431,25 @@ wire! {
         #[serde(with = "AsEvents")]
         pub events: Vec<Event>,
         /// The cursor to go on from.
-        pub next: u64,
+        pub next_cursor: u64,
     }
 
     /// What an advance did.
     #[derive(Default)]
-    pub struct Advanced {
+    pub struct AdvancedStore {
         /// How many keys were lifted.
-        pub keys: u64,
+        pub key_count: u64,
         /// How many leases were ended.
-        pub ended: u64,
+        pub ended_count: u64,
         /// For how long nobody is granted anything: in a namespace that is not among those below.
         pub closed_for_ms: u64,
         /// Namespaces that open by themselves, each after the longest ttl that was ever granted in it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        pub namespaces: Vec<NamespaceClosed>,
+        pub namespaces: Vec<ClosedNamespace>,
     }
 
     /// For how long a namespace is closed after an advance.
-    pub struct NamespaceClosed {
+    pub struct ClosedNamespace {
         /// Which.
         pub namespace: Namespace,
         /// For how long nothing is granted in it.
@@ -456,20 +468,20 @@ wire! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub epoch: Option<u64>,
         /// How many keys are kept.
-        pub keys: u64,
+        pub key_count: u64,
         /// How many of them are held.
-        pub held: u64,
+        pub held_count: u64,
         /// How many requests stand in line.
-        pub waiters: u64,
+        pub waiter_count: u64,
         /// How many jobs have not come to their end.
-        pub jobs: u64,
+        pub job_count: u64,
         /// The newest event.
-        pub last_event: u64,
+        pub newest_event_seq: u64,
         /// Rows that could not be read and were set aside.
-        pub set_aside: u64,
+        pub unreadable_row_count: u64,
         /// Parts of the maintenance that fail at present, and why.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        pub maintenance: Vec<String>,
+        pub maintenance_errors: Vec<String>,
         /// For how long nobody is granted anything, after an advance.
         #[serde(default, skip_serializing_if = "is_zero")]
         pub closed_for_ms: u64,

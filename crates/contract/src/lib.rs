@@ -38,15 +38,15 @@ pub use event::FlatEvent;
 pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
-    AcquireRequest, Acquired, Advanced, Call, EndingView, EventPage, EventsRequest, HoldRef, HolderView,
-    LeasePage, LeaseStore, LeaseView, ListRequest, NamespaceClosed, Renewed, RevokeRequest, RevokedLease,
-    StoreStatus, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, ClosedNamespace, EndingView, EventPage,
+    HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 pub use locality::{memory_file_system, network_file_system};
 pub use prefixes::Prefixes;
-pub use quota::{Limits, LimitsRequest, LimitsView, Used};
+pub use quota::{Quota, QuotaRequest, QuotaUsage, QuotaView};
 pub use retention::KeepFinished;
 pub use url::{
-    CompletedJobs, EtcdTls, EtcdUrl, FileUrl, MigrateSchema, ObjectOptions, ObjectPlace, PostgresTls,
+    CompletedJobs, EtcdTls, EtcdUrl, FileUrl, MigrateSchema, ObjectOptions, ObjectUrl, PostgresTls,
     PostgresUrl, RemoteUrl, Scheme, StoreUrl,
 };

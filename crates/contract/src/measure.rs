@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencehold_core::job::{Ended, State};
-use fencehold_core::lease::How;
-use fencehold_core::{Event, Fact};
+use fencehold_core::job::{AttemptOutcome, JobState};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{Event, EventData};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -131,8 +131,8 @@ fn slack(of: &Histogram, left_ms: u64, ttl_ms: u64) {
 pub struct Facts {
     /// Leases were granted.
     pub granted: Counter,
-    /// Leases ended, by how: in the order of [`How::ALL`].
-    pub ended: [Counter; How::ALL.len()],
+    /// Leases ended, by how: in the order of [`LeaseOutcome::ALL`].
+    pub ended: [Counter; LeaseOutcome::ALL.len()],
     /// A holder whose hold was over tried to act.
     pub stale_writes_blocked: Counter,
     /// A token was shown that the store never gave.
@@ -141,8 +141,8 @@ pub struct Facts {
     pub enqueued: Counter,
     /// Attempts began.
     pub claimed: Counter,
-    /// Attempts ended, by how: in the order of [`Ended::ALL`].
-    pub attempts: [Counter; Ended::ALL.len()],
+    /// Attempts ended, by how: in the order of [`AttemptOutcome::ALL`].
+    pub attempts: [Counter; AttemptOutcome::ALL.len()],
     /// Jobs were set aside because they killed too many holders.
     pub quarantined: Counter,
     /// Schedules fired.
@@ -152,25 +152,27 @@ pub struct Facts {
 impl Facts {
     /// Counts an event.
     pub fn note(&self, event: &Event) {
-        self.count(&event.fact);
+        self.count(&event.data);
     }
 
     /// Counts what an event says.
-    pub fn count(&self, fact: &Fact) {
+    pub fn count(&self, fact: &EventData) {
         match fact {
-            Fact::LeaseAcquired { .. } => self.granted.add_one(),
-            Fact::LeaseEnded { how, .. } => add_at(&self.ended, How::ALL.iter().position(|one| one == how)),
-            Fact::StaleWriteBlocked { .. } => self.stale_writes_blocked.add_one(),
-            Fact::StoreRewound { .. } => self.rewound.add_one(),
-            Fact::JobEnqueued { .. } => self.enqueued.add_one(),
-            Fact::JobClaimed { .. } => self.claimed.add_one(),
-            Fact::JobAttemptEnded { how, state, .. } => {
-                add_at(&self.attempts, Ended::ALL.iter().position(|one| one == how));
-                if *state == State::Quarantined {
+            EventData::LeaseAcquired { .. } => self.granted.add_one(),
+            EventData::LeaseEnded { outcome: how, .. } => {
+                add_at(&self.ended, LeaseOutcome::ALL.iter().position(|one| one == how))
+            }
+            EventData::StaleWriteBlocked { .. } => self.stale_writes_blocked.add_one(),
+            EventData::StoreRewound { .. } => self.rewound.add_one(),
+            EventData::JobEnqueued { .. } => self.enqueued.add_one(),
+            EventData::JobClaimed { .. } => self.claimed.add_one(),
+            EventData::JobAttemptEnded { outcome: how, state, .. } => {
+                add_at(&self.attempts, AttemptOutcome::ALL.iter().position(|one| one == how));
+                if *state == JobState::Quarantined {
                     self.quarantined.add_one();
                 }
             }
-            Fact::ScheduleFired { .. } => self.fired.add_one(),
+            EventData::ScheduleFired { .. } => self.fired.add_one(),
             _ => {}
         }
     }

@@ -15,61 +15,61 @@ wire! {
     /// What a namespace may have at most.
     #[derive(Copy, Default)]
     #[serde(deny_unknown_fields)]
-    pub struct Limits {
+    pub struct Quota {
         /// How many queues.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub queues: Option<u64>,
+        pub max_queues: Option<u64>,
         /// How many lease keys.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub keys: Option<u64>,
+        pub max_keys: Option<u64>,
         /// How many jobs that have not come to their end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub jobs: Option<u64>,
+        pub max_jobs: Option<u64>,
         /// How many bytes the payloads of those jobs have together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub bytes: Option<u64>,
+        pub max_bytes: Option<u64>,
         /// How many schedules.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub schedules: Option<u64>,
+        pub max_schedules: Option<u64>,
         /// The longest ttl of a lease or a claim.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 100, max = 86_400_000))]
-        pub ttl_ms: Option<u64>,
+        pub max_ttl_ms: Option<u64>,
     }
 }
 
-impl Limits {
+impl Quota {
     /// Those that count where nothing was set.
-    pub const USUAL: Limits = Limits {
-        queues: Some(QUEUES_PER_NAMESPACE),
-        keys: Some(KEYS_PER_NAMESPACE),
-        jobs: Some(JOBS_PER_NAMESPACE),
-        bytes: Some(BYTES_PER_NAMESPACE),
-        schedules: Some(SCHEDULES_PER_NAMESPACE),
-        ttl_ms: Some(TTL_MS_MAX),
+    pub const USUAL: Quota = Quota {
+        max_queues: Some(QUEUES_PER_NAMESPACE),
+        max_keys: Some(KEYS_PER_NAMESPACE),
+        max_jobs: Some(JOBS_PER_NAMESPACE),
+        max_bytes: Some(BYTES_PER_NAMESPACE),
+        max_schedules: Some(SCHEDULES_PER_NAMESPACE),
+        max_ttl_ms: Some(TTL_MS_MAX),
     };
 
     /// These, and the others' where these say nothing.
     #[must_use]
-    pub fn or(self, others: Limits) -> Limits {
-        Limits {
-            queues: self.queues.or(others.queues),
-            keys: self.keys.or(others.keys),
-            jobs: self.jobs.or(others.jobs),
-            bytes: self.bytes.or(others.bytes),
-            schedules: self.schedules.or(others.schedules),
-            ttl_ms: self.ttl_ms.or(others.ttl_ms),
+    pub fn or(self, others: Quota) -> Quota {
+        Quota {
+            max_queues: self.max_queues.or(others.max_queues),
+            max_keys: self.max_keys.or(others.max_keys),
+            max_jobs: self.max_jobs.or(others.max_jobs),
+            max_bytes: self.max_bytes.or(others.max_bytes),
+            max_schedules: self.max_schedules.or(others.max_schedules),
+            max_ttl_ms: self.max_ttl_ms.or(others.max_ttl_ms),
         }
     }
 
     /// Whether they can be set.
     pub fn check(&self) -> Result<(), BadInput> {
-        match self.ttl_ms {
+        match self.max_ttl_ms {
             Some(ms) if !(TTL_MS_MIN..=TTL_MS_MAX).contains(&ms) => {
                 let problem = format!("is {ms} ms; it takes {TTL_MS_MIN} to {TTL_MS_MAX} ms");
                 Err(BadInput::new("longest ttl", problem))
@@ -81,13 +81,13 @@ impl Limits {
     /// Whether a store that has only leases can keep these.
     pub fn check_of_leases(&self, store: &str, ttl_ms_min: u64) -> Result<(), StoreError> {
         self.check()?;
-        let of_jobs = [self.queues, self.jobs, self.bytes, self.schedules];
+        let of_jobs = [self.max_queues, self.max_jobs, self.max_bytes, self.max_schedules];
         if of_jobs.iter().any(Option::is_some) {
             let what =
                 "limit queues, jobs, bytes or schedules: it has only leases, so set --max-keys and --max-ttl";
-            return Err(StoreError::Unsupported { store: store.to_owned(), what: what.to_owned() });
+            return Err(StoreError::Unsupported { store: store.to_owned(), message: what.to_owned() });
         }
-        match self.ttl_ms {
+        match self.max_ttl_ms {
             Some(ms) if ms < ttl_ms_min => {
                 let problem = format!("is {ms} ms; the shortest ttl of {store} is {ttl_ms_min} ms");
                 Err(BadInput::new("longest ttl", problem).into())
@@ -98,7 +98,7 @@ impl Limits {
 
     /// Whether a lease or a claim in a namespace may have this ttl.
     pub fn check_ttl(&self, namespace: &Namespace, ttl_ms: u64) -> Result<(), BadInput> {
-        match self.ttl_ms {
+        match self.max_ttl_ms {
             Some(most_ms) if ttl_ms > most_ms => {
                 let problem = format!(
                     "is {ttl_ms} ms; the longest in namespace {namespace} is {most_ms} ms: renew a shorter one, or ask an \
@@ -114,17 +114,17 @@ impl Limits {
 wire! {
     /// What a namespace has.
     #[derive(Copy, Default)]
-    pub struct Used {
+    pub struct QuotaUsage {
         /// How many queues.
-        pub queues: u64,
+        pub queue_count: u64,
         /// How many lease keys.
-        pub keys: u64,
+        pub key_count: u64,
         /// How many jobs that have not come to their end.
-        pub jobs: u64,
+        pub job_count: u64,
         /// How many bytes their payloads have.
-        pub bytes: u64,
+        pub payload_bytes: u64,
         /// How many schedules.
-        pub schedules: u64,
+        pub schedule_count: u64,
     }
 }
 
@@ -178,34 +178,34 @@ impl fmt::Display for Limited {
 wire! {
     /// Looks at the limits of the caller's namespace, or sets them.
     #[serde(deny_unknown_fields)]
-    pub struct LimitsRequest {
+    pub struct QuotaRequest {
         /// What to set. Missing: only look.
         #[serde(default, deserialize_with = "crate::json::from_object_if_any", skip_serializing_if = "Option::is_none")]
-        pub set: Option<Limits>,
+        pub quota: Option<Quota>,
         /// Set them for every namespace that has none of its own.
         #[serde(default, skip_serializing_if = "is_false")]
-        pub every_namespace: bool,
+        pub all_namespaces: bool,
         /// Who.
         pub by: Owner,
     }
 
     /// The limits of a namespace that are in force, and what it has.
     #[derive(Copy)]
-    pub struct LimitsView {
+    pub struct QuotaView {
         /// Each is there.
-        pub limits: Limits,
+        pub quota: Quota,
         /// What it has.
-        pub used: Used,
+        pub usage: QuotaUsage,
     }
 }
 
 /// The same for lease keys, in a store that keeps each key for good.
 pub fn full_of_kept_keys(namespace: &Namespace, limit: u64) -> StoreError {
     let next = "use the same keys again: each key that was ever held counts";
-    StoreError::Full { what: Limited::Keys.of_with(namespace, next, "max-keys"), limit }
+    StoreError::LimitReached { message: Limited::Keys.of_with(namespace, next, "max-keys"), limit }
 }
 
 /// The error for a namespace at its limit.
 pub fn full(limited: Limited, namespace: &Namespace, limit: u64) -> StoreError {
-    StoreError::Full { what: limited.of(namespace), limit }
+    StoreError::LimitReached { message: limited.of(namespace), limit }
 }

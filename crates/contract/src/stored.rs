@@ -6,11 +6,11 @@ use std::borrow::Cow;
 pub use fencehold_core::stored::*;
 
 use fencehold_core::Owner;
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName};
+use fencehold_core::job::{EffectName, JobId, JobKind, QueueName, ScheduleName};
 use serde::{Deserialize, Serialize};
 
-use crate::Limits;
-use crate::job::{QueueMode, ScheduleSpec, UndoOf};
+use crate::Quota;
+use crate::job::{CompensatedEffect, QueueMode, ScheduleSpec};
 
 /// A schedule. Borrowed while it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +18,8 @@ pub struct ScheduleV1<'a> {
     pub name: ScheduleName,
     pub cron: Cow<'a, str>,
     pub zone: Cow<'a, str>,
-    pub queue: Queue,
-    pub kind: Kind,
+    pub queue: QueueName,
+    pub kind: JobKind,
     pub payload: Cow<'a, str>,
     pub terms: TermsV1,
     pub labels: Cow<'a, [(Box<str>, Box<str>)]>,
@@ -65,7 +65,8 @@ pub const fn queue_mode_numbered(number: u8) -> Option<QueueMode> {
 
 impl<'a> From<&'a ScheduleSpec> for ScheduleV1<'a> {
     fn from(spec: &'a ScheduleSpec) -> Self {
-        let ScheduleSpec { name, cron, zone, queue, kind, payload, terms, labels, by } = spec;
+        let ScheduleSpec { name, cron, time_zone: zone, queue, kind, payload, options: terms, labels, by } =
+            spec;
         ScheduleV1 {
             name: name.clone(),
             cron: Cow::Borrowed(cron),
@@ -85,31 +86,47 @@ impl From<ScheduleV1<'_>> for ScheduleSpec {
         let ScheduleV1 { name, cron, zone, queue, kind, payload, terms, labels, by } = stored;
         let (cron, zone, payload) = (cron.into_owned(), zone.into_owned(), payload.into());
         let (terms, labels) = (terms.into(), labels.into_owned());
-        ScheduleSpec { name, cron, zone, queue, kind, payload, terms, labels, by }
+        ScheduleSpec { name, cron, time_zone: zone, queue, kind, payload, options: terms, labels, by }
     }
 }
 
-impl From<UndoOf> for UndoOfV1 {
-    fn from(UndoOf { job, effect }: UndoOf) -> Self {
+impl From<CompensatedEffect> for UndoOfV1 {
+    fn from(CompensatedEffect { job_id: job, effect }: CompensatedEffect) -> Self {
         UndoOfV1 { job, effect }
     }
 }
 
-impl From<UndoOfV1> for UndoOf {
+impl From<UndoOfV1> for CompensatedEffect {
     fn from(UndoOfV1 { job, effect }: UndoOfV1) -> Self {
-        UndoOf { job, effect }
+        CompensatedEffect { job_id: job, effect }
     }
 }
 
-impl From<Limits> for LimitsV1 {
-    fn from(Limits { queues, keys, jobs, bytes, schedules, ttl_ms }: Limits) -> Self {
+impl From<Quota> for LimitsV1 {
+    fn from(
+        Quota {
+            max_queues: queues,
+            max_keys: keys,
+            max_jobs: jobs,
+            max_bytes: bytes,
+            max_schedules: schedules,
+            max_ttl_ms: ttl_ms,
+        }: Quota,
+    ) -> Self {
         LimitsV1 { queues, keys, jobs, bytes, schedules, ttl_ms }
     }
 }
 
-impl From<LimitsV1> for Limits {
+impl From<LimitsV1> for Quota {
     fn from(LimitsV1 { queues, keys, jobs, bytes, schedules, ttl_ms }: LimitsV1) -> Self {
-        Limits { queues, keys, jobs, bytes, schedules, ttl_ms }
+        Quota {
+            max_queues: queues,
+            max_keys: keys,
+            max_jobs: jobs,
+            max_bytes: bytes,
+            max_schedules: schedules,
+            max_ttl_ms: ttl_ms,
+        }
     }
 }
 

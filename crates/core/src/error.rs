@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::key::{Owner, Reason, Task};
-use crate::lease::How;
+use crate::lease::LeaseOutcome;
 use crate::token::Token;
 
 /// A request that can never succeed as it stands: which field, and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-#[error("{field} {problem}")]
+#[error("{field} {message}")]
 pub struct BadInput {
     /// The field at fault, in the words of the documentation.
     pub field: Cow<'static, str>,
     /// What is wrong with it, with the limit where there is one.
-    pub problem: String,
+    pub message: String,
 }
 
 impl BadInput {
     /// Names a field and its problem.
-    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        BadInput { field: Cow::Borrowed(field), problem: problem.into() }
+    pub fn new(field: &'static str, message: impl Into<String>) -> Self {
+        BadInput { field: Cow::Borrowed(field), message: message.into() }
     }
 }
 
@@ -34,42 +34,42 @@ impl BadInput {
 #[non_exhaustive]
 pub enum Refusal {
     /// Somebody else holds the key.
-    #[error("held by {owner} under token {token} for another {expires_in_ms} ms")]
+    #[error("held by {owner} under token {token} for another {remaining_ms} ms")]
     Held {
         /// Who holds it.
         owner: Owner,
         /// What for.
         task: Option<Task>,
         /// How long the holder has left unless it renews.
-        expires_in_ms: u64,
+        remaining_ms: u64,
         /// The holder's token.
         token: Token,
     },
     /// This hold id has had its lease, and that lease is over. It is never granted again.
-    #[error("this hold has ended{}", ended_how(*.token, *.how))]
-    Ended {
+    #[error("this hold has ended{}", ended_how(*.token, *.outcome))]
+    HoldIdUsed {
         /// The token that it had; `None` where the record no longer remembers.
         token: Option<Token>,
         /// How it ended; `None` where the record no longer remembers.
-        how: Option<How>,
+        outcome: Option<LeaseOutcome>,
     },
     /// The hold that this command speaks for is over, or somebody else's.
-    #[error("the hold under token {token} is over{}; the key's current token is {current}", lost_how(*.how, .by.as_ref(), .reason.as_ref()))]
+    #[error("the hold under token {token} is over{}; the key's current token is {current_token}", lost_how(*.outcome, .by.as_ref(), .reason.as_ref()))]
     Lost {
         /// The token that the command showed.
         token: Token,
         /// How that hold ended; `None` where the record no longer remembers, or never knew it.
-        how: Option<How>,
+        outcome: Option<LeaseOutcome>,
         /// Who ended it, or asked for it, where somebody did and the record remembers.
         by: Option<Owner>,
         /// Why, where somebody ended it and the record remembers.
         reason: Option<Reason>,
         /// The key's newest token.
-        current: Token,
+        current_token: Token,
     },
     /// The key's current token came with a hold id that is not its holder's.
     #[error("the hold id is not the one that token {token} was granted to")]
-    WrongHold {
+    WrongHoldId {
         /// The token that the command showed.
         token: Token,
     },
@@ -78,36 +78,36 @@ pub enum Refusal {
     NotHeld,
     /// The lease is still live, so it cannot be expired.
     #[error("the lease is live for another {remaining_ms} ms")]
-    StillLive {
+    NotExpired {
         /// How long it has left.
         remaining_ms: u64,
     },
     /// Only a contender of higher priority may ask a holder to yield.
-    #[error("the holder has priority {held}; a contender needs more")]
-    NotHigher {
+    #[error("the holder has priority {priority}; a contender needs more")]
+    PriorityTooLow {
         /// The holder's priority.
-        held: i16,
+        priority: i16,
     },
     /// A request showed a token that this store has never given: the store was rewound.
-    #[error("token {shown} was shown, but this store has only given {current}: it was rewound")]
+    #[error("token {token} was shown, but this store has only given {current_token}: it was rewound")]
     StoreRewound {
         /// The token that was shown.
-        shown: Token,
+        token: Token,
         /// The largest that the store knows of for this key.
-        current: Token,
+        current_token: Token,
     },
     /// The key's counter is at the cap: no token is left to give.
     #[error("the key's tokens are used up")]
     TokensExhausted,
 }
 
-fn ended_how(token: Option<Token>, how: Option<How>) -> String {
+fn ended_how(token: Option<Token>, how: Option<LeaseOutcome>) -> String {
     match (token, how) {
         (Some(token), Some(how)) => format!(": token {token} was {how}"),
         _ => ", or may have: the key's history no longer reaches back that far".to_owned(),
     }
 }
 
-fn lost_how(how: Option<How>, by: Option<&Owner>, reason: Option<&Reason>) -> String {
+fn lost_how(how: Option<LeaseOutcome>, by: Option<&Owner>, reason: Option<&Reason>) -> String {
     how.map(|how| format!(": {}", how.told(by, reason))).unwrap_or_default()
 }

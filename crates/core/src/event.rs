@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Ended, Kind, Queue, ScheduleName, State};
+use crate::job::{AttemptOutcome, JobKind, JobState, QueueName, ScheduleName};
 use crate::key::{Key, Namespace, Owner, Reason, Task};
-use crate::lease::How;
+use crate::lease::LeaseOutcome;
 use crate::token::Token;
 
 /// One fact about one key, as the rules state it. The store adds where and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Fact {
+pub enum EventData {
     /// The key was granted.
     LeaseAcquired {
         /// The new token.
@@ -32,7 +32,7 @@ pub enum Fact {
         /// What for.
         task: Option<Task>,
         /// How it ended.
-        how: How,
+        outcome: LeaseOutcome,
         /// Who ended it, where somebody did.
         by: Option<Owner>,
         /// Why, where somebody did.
@@ -41,16 +41,16 @@ pub enum Fact {
     /// A holder whose hold is over tried to act, and was refused.
     StaleWriteBlocked {
         /// The token that it showed.
-        stale_token: Token,
+        token: Token,
         /// The key's newest token.
         current_token: Token,
         /// What it tried.
-        attempted: Attempted,
+        action: BlockedAction,
         /// How its hold had ended, as far as is known.
-        how: Option<How>,
+        outcome: Option<LeaseOutcome>,
     },
     /// A contender asked the holder to yield.
-    YieldAsked {
+    YieldRequested {
         /// The holder's token.
         token: Token,
         /// Who asks.
@@ -70,7 +70,7 @@ pub enum Fact {
     /// Somebody showed a token that this store never gave. An alarm: see `fencehold store advance`.
     StoreRewound {
         /// The token that was shown.
-        shown_token: Token,
+        token: Token,
         /// The largest that the store knows of for this key.
         current_token: Token,
     },
@@ -80,18 +80,18 @@ pub enum Fact {
         token: Token,
     },
     /// A kept row could not be read; it was set aside and the rest is served.
-    RowSetAside {
+    RowUnreadable {
         /// What was wrong with it.
-        problem: String,
+        message: String,
     },
     /// A job was enqueued.
     JobEnqueued {
         /// Where.
-        queue: Queue,
+        queue: QueueName,
         /// What it is.
-        kind: Kind,
+        kind: JobKind,
         /// How it stands.
-        state: State,
+        state: JobState,
     },
     /// An attempt at a job began.
     JobClaimed {
@@ -109,11 +109,11 @@ pub enum Fact {
         /// Who made it.
         owner: Owner,
         /// How it ended.
-        how: Ended,
+        outcome: AttemptOutcome,
         /// How the job stands now.
-        state: State,
+        state: JobState,
         /// In how many milliseconds it is tried again, where it is.
-        again_in_ms: Option<u64>,
+        retry_in_ms: Option<u64>,
     },
     /// Somebody called a running job off; its holder learns at its next renewal.
     JobCancelRequested {
@@ -136,28 +136,28 @@ pub enum Fact {
         /// Who.
         by: Owner,
         /// How it stood.
-        state: State,
+        state: JobState,
     },
     /// A job was deleted by hand.
     JobDeleted {
         /// Who.
         by: Owner,
         /// How it stood.
-        state: State,
+        state: JobState,
         /// Whether somebody worked on it.
         forced: bool,
     },
     /// The undoing of a job's effects went a step further.
-    EffectUndone {
+    EffectCompensationEnded {
         /// Which effect.
         effect: String,
         /// Whether it could be undone.
-        undone: bool,
+        compensated: bool,
     },
     /// A queue was paused, resumed or is being drained.
     QueueChanged {
         /// Which queue.
-        queue: Queue,
+        queue: QueueName,
         /// What it does from now on: `open`, `paused`, `draining`.
         mode: String,
         /// Who.
@@ -168,7 +168,7 @@ pub enum Fact {
         /// Which schedule.
         schedule: ScheduleName,
         /// For which moment, in wall time.
-        due_wall_ms: u64,
+        due_at_ms: u64,
     },
 }
 
@@ -176,7 +176,7 @@ pub enum Fact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Attempted {
+pub enum BlockedAction {
     /// To renew.
     Renew,
     /// To release.
@@ -188,15 +188,15 @@ pub enum Attempted {
     /// To put its job off.
     Snooze,
     /// To hand its job back.
-    HandBack,
+    ReleaseJob,
     /// To write a checkpoint.
     Checkpoint,
     /// To write how far it has come.
     Progress,
     /// To begin an effect.
-    Intent,
+    BeginEffect,
     /// To record an effect.
-    Outcome,
+    RecordEffect,
 }
 
 /// A fact with its place in the store's story.
@@ -206,18 +206,18 @@ pub struct Event {
     /// Its number: grows by one, for ever; also the cursor for watching.
     pub seq: u64,
     /// When, in wall time, for people.
-    pub at_wall_ms: u64,
+    pub at_ms: u64,
     /// Whose world it happened in.
     pub namespace: Namespace,
     /// Which key.
     pub key: Key,
     /// What happened.
-    pub fact: Fact,
+    pub data: EventData,
 }
 
 impl Event {
     /// Places a fact.
-    pub fn new(seq: u64, at_wall_ms: u64, namespace: Namespace, key: Key, fact: Fact) -> Self {
-        Event { seq, at_wall_ms, namespace, key, fact }
+    pub fn new(seq: u64, at_ms: u64, namespace: Namespace, key: Key, data: EventData) -> Self {
+        Event { seq, at_ms, namespace, key, data }
     }
 }

@@ -125,8 +125,8 @@ pub fn check(
             must(unchanged, Violation::RenewalChangedTheRecord)?;
         }
         Ok(Outcome::Revoked(revoked)) => {
-            must(revoked.consumed > revoked.token, Violation::ForceWithoutToken)?;
-            must(after.counter >= revoked.consumed, Violation::ForceWithoutToken)?;
+            must(revoked.consumed_token > revoked.token, Violation::ForceWithoutToken)?;
+            must(after.counter >= revoked.consumed_token, Violation::ForceWithoutToken)?;
         }
         Ok(Outcome::Expired { .. }) => must(live_ms.is_none(), Violation::LiveLeaseExpired)?,
         Err(Refusal::StoreRewound { .. }) => must(decision.record.is_none(), Violation::EndingNotRecorded)?,

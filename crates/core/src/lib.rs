@@ -33,7 +33,7 @@ mod token;
 pub mod ttl;
 
 pub use error::{BadInput, Refusal};
-pub use event::{Attempted, Event, Fact};
+pub use event::{BlockedAction, Event, EventData};
 pub use hold::{HoldHash, HoldId};
 pub use invariant::{Violation, check};
 pub use key::{Key, Namespace, Owner, Reason, Task};
@@ -43,5 +43,5 @@ pub use seeded::bugs;
 #[cfg(not(feature = "bugs"))]
 #[doc(hidden)]
 pub use seeded::never;
-pub use time::Stamp;
+pub use time::Timestamp;
 pub use token::Token;

@@ -1,6 +1,6 @@
 //! How long to wait before trying again. Randomness is an argument.
 //!
-//! [`full_jitter_ms`] is for a client that asks a store again; a [`Retry`] is what a job carries, and says when
+//! [`full_jitter_ms`] is for a client that asks a store again; a [`RetryPolicy`] is what a job carries, and says when
 //! its next attempt may start after a failure. How many attempts there are is not its business.
 
 use std::fmt;
@@ -41,28 +41,33 @@ pub enum Backoff {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
-pub struct Retry {
+pub struct RetryPolicy {
     /// How the delay grows.
     pub backoff: Backoff,
     /// The delay after the first failure.
-    pub base_ms: u32,
+    pub base_delay_ms: u32,
     /// The longest delay. Of a fixed one: the base itself.
-    pub cap_ms: u32,
+    pub max_delay_ms: u32,
     /// How much of each delay chance may take off, so that jobs that failed together do not come back together.
     pub jitter_percent: u8,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     /// `exponential:1s..1h~20%`: soon enough for a hiccup, patient with an outage.
     fn default() -> Self {
-        Retry { backoff: Backoff::Exponential, base_ms: 1_000, cap_ms: 3_600_000, jitter_percent: 20 }
+        RetryPolicy {
+            backoff: Backoff::Exponential,
+            base_delay_ms: 1_000,
+            max_delay_ms: 3_600_000,
+            jitter_percent: 20,
+        }
     }
 }
 
-impl Retry {
-    /// A policy without jitter. Not judged yet: see [`Retry::check`].
+impl RetryPolicy {
+    /// A policy without jitter. Not judged yet: see [`RetryPolicy::check`].
     pub fn new(backoff: Backoff, base_ms: u32, cap_ms: u32) -> Self {
-        Retry { backoff, base_ms, cap_ms, jitter_percent: 0 }
+        RetryPolicy { backoff, base_delay_ms: base_ms, max_delay_ms: cap_ms, jitter_percent: 0 }
     }
 
     /// The same with jitter.
@@ -75,30 +80,30 @@ impl Retry {
     /// 64 random bits.
     pub fn delay_ms(&self, failures: u32, random: u64) -> u64 {
         let failures = failures.max(1);
-        let base = u64::from(self.base_ms);
+        let base = u64::from(self.base_delay_ms);
         let grown = match self.backoff {
             Backoff::Fixed => base,
             Backoff::Linear => base * u64::from(failures),
             Backoff::Exponential => base.saturating_mul(1_u64.checked_shl(failures - 1).unwrap_or(u64::MAX)),
         };
-        let delay = grown.min(u64::from(self.cap_ms));
+        let delay = grown.min(u64::from(self.max_delay_ms));
         let jitter = delay * u64::from(self.jitter_percent.min(100)) / 100;
         delay - random % (jitter + 1)
     }
 
     /// Whether the policy makes sense; the error says what does not, and what would.
     pub fn check(&self) -> Result<(), BadInput> {
-        let (base, cap) = (show_exact_ms(self.base_ms.into()), show_exact_ms(self.cap_ms.into()));
-        if self.base_ms == 0 {
+        let (base, cap) = (show_exact_ms(self.base_delay_ms.into()), show_exact_ms(self.max_delay_ms.into()));
+        if self.base_delay_ms == 0 {
             return Err(BadInput::new("retry", "has a base of 0s; the least is 1ms"));
         }
-        if self.cap_ms < self.base_ms {
+        if self.max_delay_ms < self.base_delay_ms {
             return Err(BadInput::new(
                 "retry",
                 format!("has a cap of {cap}, below its base of {base}: the base comes first, as in 1s..1h"),
             ));
         }
-        if self.backoff == Backoff::Fixed && self.cap_ms != self.base_ms {
+        if self.backoff == Backoff::Fixed && self.max_delay_ms != self.base_delay_ms {
             return Err(BadInput::new(
                 "retry",
                 format!("is fixed at {base} and has a cap of {cap}: a fixed delay has none"),
@@ -136,7 +141,12 @@ impl Retry {
             (_, None) => return Err(bad(format!("{text:?} needs a cap: write it as {name}:{delays}..1h"))),
         };
         let jitter_percent = jitter.map(parse_percent).transpose()?.unwrap_or(0);
-        let retry = Retry { backoff, base_ms: parse_delay(base)?, cap_ms: parse_delay(cap)?, jitter_percent };
+        let retry = RetryPolicy {
+            backoff,
+            base_delay_ms: parse_delay(base)?,
+            max_delay_ms: parse_delay(cap)?,
+            jitter_percent,
+        };
         retry.check()?;
         Ok(retry)
     }
@@ -182,11 +192,11 @@ impl fmt::Display for Backoff {
     }
 }
 
-impl fmt::Display for Retry {
+impl fmt::Display for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.backoff, show_exact_ms(self.base_ms.into()))?;
+        write!(f, "{}:{}", self.backoff, show_exact_ms(self.base_delay_ms.into()))?;
         if self.backoff != Backoff::Fixed {
-            write!(f, "..{}", show_exact_ms(self.cap_ms.into()))?;
+            write!(f, "..{}", show_exact_ms(self.max_delay_ms.into()))?;
         }
         if self.jitter_percent > 0 {
             write!(f, "~{}%", self.jitter_percent)?;
@@ -195,7 +205,7 @@ impl fmt::Display for Retry {
     }
 }
 
-impl FromStr for Retry {
+impl FromStr for RetryPolicy {
     type Err = BadInput;
     fn from_str(text: &str) -> Result<Self, BadInput> {
         Self::parse(text)
@@ -221,7 +231,7 @@ mod tests {
     }
 
     fn delays_s(policy: &str) -> Vec<u64> {
-        let retry = Retry::parse(policy).unwrap();
+        let retry = RetryPolicy::parse(policy).unwrap();
         [1, 2, 3, 4, 5, 1_000, u32::MAX]
             .map(|failures| retry.delay_ms(failures, 0) / 1_000)
             .to_vec()
@@ -232,15 +242,15 @@ mod tests {
         assert_eq!(delays_s("fixed:10s"), [10, 10, 10, 10, 10, 10, 10]);
         assert_eq!(delays_s("linear:5s..10m"), [5, 10, 15, 20, 25, 600, 600]);
         assert_eq!(delays_s("exponential:1s..1h"), [1, 2, 4, 8, 16, 3_600, 3_600]);
-        assert_eq!(Retry::default().delay_ms(0, 0), 1_000, "no failure yet counts as the first");
+        assert_eq!(RetryPolicy::default().delay_ms(0, 0), 1_000, "no failure yet counts as the first");
     }
 
     #[test]
     fn a_policy_is_read_as_it_is_shown() {
         for (retry, shown) in [
-            (Retry::new(Backoff::Linear, 5_000, 600_000), "linear:5s..10m"),
-            (Retry::new(Backoff::Linear, 5_000, 600_000).jitter_percent(7), "linear:5s..10m~7%"),
-            (Retry::default(), "exponential:1s..1h~20%"),
+            (RetryPolicy::new(Backoff::Linear, 5_000, 600_000), "linear:5s..10m"),
+            (RetryPolicy::new(Backoff::Linear, 5_000, 600_000).jitter_percent(7), "linear:5s..10m~7%"),
+            (RetryPolicy::default(), "exponential:1s..1h~20%"),
         ] {
             assert_eq!(retry.to_string(), shown);
             assert_eq!(shown.parse(), Ok(retry));
@@ -249,11 +259,11 @@ mod tests {
 
     #[test]
     fn jitter_takes_off_its_percentage_at_most() {
-        let retry = Retry::parse("fixed:10s~20%").unwrap();
+        let retry = RetryPolicy::parse("fixed:10s~20%").unwrap();
         assert_eq!(retry.delay_ms(1, 0), 10_000);
         assert_eq!(retry.delay_ms(1, 2_000), 8_000, "all of it");
         assert_eq!(retry.delay_ms(1, 2_001), 10_000, "and never more");
-        assert_eq!(Retry::parse("fixed:10s~100%").unwrap().delay_ms(1, 10_000), 0);
+        assert_eq!(RetryPolicy::parse("fixed:10s~100%").unwrap().delay_ms(1, 10_000), 0);
     }
 
     #[test]
@@ -279,34 +289,34 @@ mod tests {
             ("fixed:90", "retry delay \"90\": a number needs a unit"),
             ("fixed:50d", "retry delay \"50d\": the longest is 49d17h2m47s295ms"),
         ] {
-            let error = Retry::parse(text).unwrap_err().to_string();
+            let error = RetryPolicy::parse(text).unwrap_err().to_string();
             assert!(error.starts_with(says), "{text}: {error}");
         }
-        let uneven = Retry::new(Backoff::Fixed, 1_000, 2_000).check().unwrap_err().to_string();
+        let uneven = RetryPolicy::new(Backoff::Fixed, 1_000, 2_000).check().unwrap_err().to_string();
         assert_eq!(uneven, "retry is fixed at 1s and has a cap of 2s: a fixed delay has none");
     }
 
     #[test]
     fn a_policy_is_kept_by_the_names_of_its_fields() {
         let kept = r#"{"backoff":"exponential","base_ms":1000,"cap_ms":3600000,"jitter_percent":20}"#;
-        assert_eq!(serde_json::to_string(&Retry::default()).unwrap(), kept);
-        assert_eq!(serde_json::from_str::<Retry>(kept).unwrap(), Retry::default());
-        assert!(size_of::<Retry>() <= 12, "a million jobs carry one each");
+        assert_eq!(serde_json::to_string(&RetryPolicy::default()).unwrap(), kept);
+        assert_eq!(serde_json::from_str::<RetryPolicy>(kept).unwrap(), RetryPolicy::default());
+        assert!(size_of::<RetryPolicy>() <= 12, "a million jobs carry one each");
     }
 
     prop_compose! {
         fn any_retry()(
             backoff in prop_oneof![Just(Backoff::Fixed), Just(Backoff::Linear), Just(Backoff::Exponential)],
             base_ms: u32, cap_ms: u32, jitter_percent: u8,
-        ) -> Retry {
-            Retry { backoff, base_ms, cap_ms, jitter_percent }
+        ) -> RetryPolicy {
+            RetryPolicy { backoff, base_delay_ms: base_ms, max_delay_ms: cap_ms, jitter_percent }
         }
     }
 
     proptest! {
         #[test]
         fn no_policy_overflows_or_passes_its_cap(retry in any_retry(), failures: u32, random: u64) {
-            prop_assert!(retry.delay_ms(failures, random) <= u64::from(retry.cap_ms));
+            prop_assert!(retry.delay_ms(failures, random) <= u64::from(retry.max_delay_ms));
         }
 
         #[test]
@@ -318,17 +328,17 @@ mod tests {
         #[test]
         fn a_sound_policy_reads_back_as_it_is_written(retry in any_retry()) {
             let mut retry = retry.jitter_percent(retry.jitter_percent % 101);
-            retry.base_ms = retry.base_ms.max(1);
-            retry.cap_ms = retry.cap_ms.max(retry.base_ms);
+            retry.base_delay_ms = retry.base_delay_ms.max(1);
+            retry.max_delay_ms = retry.max_delay_ms.max(retry.base_delay_ms);
             if retry.backoff == Backoff::Fixed {
-                retry.cap_ms = retry.base_ms;
+                retry.max_delay_ms = retry.base_delay_ms;
             }
-            prop_assert_eq!(Retry::parse(&retry.to_string()), Ok(retry));
+            prop_assert_eq!(RetryPolicy::parse(&retry.to_string()), Ok(retry));
         }
 
         #[test]
         fn no_text_makes_reading_a_policy_panic(text in ".*", tail in "(fixed|linear|exponential):[0-9a-z.~%]{0,12}") {
-            let _ = (Retry::parse(&text), Retry::parse(&tail));
+            let _ = (RetryPolicy::parse(&text), RetryPolicy::parse(&tail));
         }
     }
 }

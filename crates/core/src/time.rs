@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One moment on the two clocks that a store has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct Timestamp {
     /// Store time in milliseconds: the clock that decides. It never runs backwards; its zero means nothing.
     pub store_ms: u64,
     /// Wall time in milliseconds since 1970: for people, and for what waits for a moment of the calendar (schedules, `run_at`).
@@ -12,9 +12,9 @@ pub struct Stamp {
     pub wall_ms: u64,
 }
 
-impl Stamp {
+impl Timestamp {
     /// The moment `ms` earlier, on both clocks.
     pub(crate) fn earlier(self, ms: u64) -> Self {
-        Stamp { store_ms: self.store_ms.saturating_sub(ms), wall_ms: self.wall_ms.saturating_sub(ms) }
+        Timestamp { store_ms: self.store_ms.saturating_sub(ms), wall_ms: self.wall_ms.saturating_sub(ms) }
     }
 }

@@ -1,7 +1,8 @@
 //! Every invariant bites: for each there is a wrong decision, made by hand, that it refuses by name.
 
 use fencehold_core::lease::{
-    Acquire, Change, Command, Decision, Ending, Grant, History, Hold, How, Outcome, Record, Renewal, Revoked,
+    Acquire, Change, Command, Decision, Ending, Grant, History, Hold, LeaseOutcome, LeaseRenewal, Outcome,
+    Record, Revoked,
 };
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
 use fencehold_core::{Token, Violation, check};
@@ -43,7 +44,7 @@ fn granted(token: Token, resumed: bool) -> Outcome {
 }
 
 fn renewed(token: Token) -> Outcome {
-    Outcome::Renewed(Renewal { token, remaining_ms: TTL_MS, notice: None, yield_in_ms: None })
+    Outcome::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None, yield_in_ms: None })
 }
 
 /// What the check says of the right decision made wrong. Untouched it must pass.
@@ -64,14 +65,14 @@ fn record<'a>(key: &OneKey, decision: &'a mut Decision) -> &'a mut Record {
 /// Ends the hold as the rules would, so that a decision is wrong in one thing only.
 fn end_by_hand(key: &OneKey, record: &mut Record) {
     let Hold { hash, owner, task, .. } = record.hold.take().expect("something is held");
-    let (token, how, at) = (record.counter, How::Expired, key.now);
-    let ending = Ending { token, hash, owner, task, how, at, by: None, reason: None };
+    let (token, how, at) = (record.counter, LeaseOutcome::Expired, key.now);
+    let ending = Ending { token, hash, owner, task, outcome: how, at, by: None, reason: None };
     record.history.get_or_insert_default().endings.push(ending);
 }
 
 fn new_hold(key: &OneKey, id: u8) -> Hold {
     let Acquire { hash, owner, task, ttl_ms, max_age_ms, priority, .. } = ask("b", id);
-    Hold { hash, owner, task, ttl_ms, max_age_ms, since: key.now, priority, notice: None }
+    Hold { hash, owner, task, ttl_ms, max_age_ms, since: key.now, priority, yield_request: None }
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn a_sweep_that_ends_a_live_lease_expired_it() {
             wrong.reply = Ok(outcome);
         })
     };
-    assert_eq!(spoilt(Outcome::Expired { token, how: How::Expired }), Violation::LiveLeaseExpired);
+    assert_eq!(spoilt(Outcome::Expired { token, how: LeaseOutcome::Expired }), Violation::LiveLeaseExpired);
     assert_eq!(spoilt(Outcome::Nothing), Violation::LiveLeaseExpired, "also when it does not say so");
 }
 
@@ -222,7 +223,7 @@ fn a_sweep_that_ends_a_live_lease_expired_it() {
 fn a_live_lease_is_not_even_said_to_have_expired() {
     let (key, token) = held();
     let violation = bites(&key, &Command::Abandon { hash: hold(2) }, |wrong| {
-        wrong.reply = Ok(Outcome::Expired { token, how: How::Expired });
+        wrong.reply = Ok(Outcome::Expired { token, how: LeaseOutcome::Expired });
     });
     assert_eq!(violation, Violation::LiveLeaseExpired);
 }
@@ -237,10 +238,10 @@ fn a_holder_that_is_told_of_more_than_was_set_was_told_another_deadline() {
 
     let (key, token) = held();
     let violation = bites(&key, &renewal(1, token), |wrong| {
-        wrong.reply = Ok(Outcome::Renewed(Renewal {
+        wrong.reply = Ok(Outcome::Renewed(LeaseRenewal {
             token,
             remaining_ms: TTL_MS + 1,
-            notice: None,
+            yield_request: None,
             yield_in_ms: None,
         }));
     });
@@ -287,7 +288,7 @@ fn a_hold_that_ran_out_and_is_resumed_is_revived() {
 fn force_that_consumes_nothing_is_force_without_token() {
     let (key, token) = held();
     let command = revocation(None);
-    let nothing = Revoked { token, consumed: token, owner: owner("a"), task: None };
+    let nothing = Revoked { token, consumed_token: token, owner: owner("a"), task: None };
     let violation = bites(&key, &command, |wrong| wrong.reply = Ok(Outcome::Revoked(nothing)));
     assert_eq!(violation, Violation::ForceWithoutToken);
 

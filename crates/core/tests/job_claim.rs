@@ -2,16 +2,16 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{By, Due, Ended, Outcome, Record, Refusal, State, Terms};
+use fencehold_core::job::{AttemptOutcome, By, Due, JobOptions, JobState, Outcome, Record, Refusal};
 use fencehold_core::limits::TOKEN_MAX;
-use fencehold_core::{Fact, Stamp, Token};
+use fencehold_core::{EventData, Timestamp, Token};
 
 use crate::support::job::{OneJob, claiming, terms};
 use crate::support::{TTL_MS, hold, owner};
 
-fn not_now(job: &mut OneJob) -> State {
+fn not_now(job: &mut OneJob) -> JobState {
     match job.claim(9) {
-        Err(Refusal::NotNow { state, .. }) => state,
+        Err(Refusal::WrongState { state, .. }) => state,
         other => panic!("{other:?}"),
     }
 }
@@ -22,8 +22,8 @@ fn a_claim_takes_the_next_token_of_the_store() {
     let claimed = job.ask(&claiming("a", 1));
     let token = Token::new(101);
     assert_eq!(claimed, Ok(Outcome::Claimed { token, remaining_ms: TTL_MS, attempt: 1 }));
-    assert_eq!(job.facts, [Fact::JobClaimed { token, owner: owner("a"), attempt: 1 }]);
-    assert_eq!((job.state(), job.record.token), (State::Running, token));
+    assert_eq!(job.facts, [EventData::JobClaimed { token, owner: owner("a"), attempt: 1 }]);
+    assert_eq!((job.state(), job.record.token), (JobState::Running, token));
     assert_eq!(job.deadline_ms, Some(job.now.store_ms + TTL_MS));
 }
 
@@ -43,7 +43,7 @@ fn a_job_that_somebody_works_on_names_its_holder() {
     job.pass(10_000);
     let before = job.kept();
     let running =
-        Refusal::Running { owner: owner("worker"), token: holder.token, expires_in_ms: TTL_MS - 10_000 };
+        Refusal::JobRunning { owner: owner("worker"), token: holder.token, remaining_ms: TTL_MS - 10_000 };
     assert_eq!(job.claim(2), Err(running));
     assert_eq!(job.kept(), before);
 }
@@ -53,32 +53,32 @@ fn only_what_is_ready_can_be_claimed() {
     let mut completed = OneJob::new();
     let by = completed.claimed(1);
     completed.complete(by).unwrap();
-    assert_eq!(not_now(&mut completed), State::Completed);
+    assert_eq!(not_now(&mut completed), JobState::Completed);
 
     let mut failed = OneJob::new();
     let by = failed.claimed(1);
     failed.fail_for_good(by).unwrap();
-    assert_eq!(not_now(&mut failed), State::Failed);
+    assert_eq!(not_now(&mut failed), JobState::Failed);
 
     let mut cancelled = OneJob::new();
     cancelled.cancel(false).unwrap();
-    assert_eq!(not_now(&mut cancelled), State::Cancelled);
+    assert_eq!(not_now(&mut cancelled), JobState::Cancelled);
 
     let mut quarantined = OneJob::new();
     quarantined.quarantined();
-    assert_eq!(not_now(&mut quarantined), State::Quarantined);
+    assert_eq!(not_now(&mut quarantined), JobState::Quarantined);
 
     let mut indeterminate = OneJob::new();
     let by = indeterminate.claimed(1);
     indeterminate.stop_at_intent(by).unwrap();
-    assert_eq!(not_now(&mut indeterminate), State::Indeterminate);
+    assert_eq!(not_now(&mut indeterminate), JobState::InDoubt);
 }
 
 #[test]
 fn a_claim_that_ran_out_unnoted_is_noted_before_the_job_is_given_away() {
     let mut job = OneJob::new();
     job.run_out(1);
-    assert_eq!(not_now(&mut job), State::Running, "a crash would go uncounted");
+    assert_eq!(not_now(&mut job), JobState::Running, "a crash would go uncounted");
 }
 
 #[test]
@@ -86,20 +86,20 @@ fn a_job_is_ready_when_its_wall_time_has_come_and_not_before() {
     let mut job = OneJob::new();
     let at_ms = job.now.wall_ms + 5_000;
     job.record = Record::new(terms(), Some(at_ms), job.now);
-    assert_eq!((job.record.state, job.record.due), (State::Scheduled, Due::Wall(at_ms)));
+    assert_eq!((job.record.state, job.record.due), (JobState::Scheduled, Due::Wall(at_ms)));
     job.pass(4_999);
-    assert_eq!(not_now(&mut job), State::Scheduled);
+    assert_eq!(not_now(&mut job), JobState::Scheduled);
     job.pass(1);
-    assert_eq!(job.state(), State::Queued, "whether or not anybody has noticed");
+    assert_eq!(job.state(), JobState::Queued, "whether or not anybody has noticed");
     job.claimed(1);
     assert_eq!(job.record.due, Due::Now);
 }
 
 #[test]
 fn a_job_for_the_past_is_ready_at_once() {
-    let now = Stamp { store_ms: 5, wall_ms: 1_000 };
+    let now = Timestamp { store_ms: 5, wall_ms: 1_000 };
     for past_ms in [0, 999, 1_000] {
-        assert_eq!(Record::new(terms(), Some(past_ms), now).state, State::Queued);
+        assert_eq!(Record::new(terms(), Some(past_ms), now).state, JobState::Queued);
     }
 }
 
@@ -110,7 +110,11 @@ fn a_retry_waits_in_store_time_whatever_the_wall_clock_does() {
     let by = job.claimed(1);
     job.fail(by).unwrap();
     job.now.wall_ms += 3_600_000;
-    assert_eq!(not_now(&mut job), State::Scheduled, "a wall clock that jumped ahead brings nothing forward");
+    assert_eq!(
+        not_now(&mut job),
+        JobState::Scheduled,
+        "a wall clock that jumped ahead brings nothing forward"
+    );
     job.now.wall_ms -= 7_200_000;
     job.now.store_ms += crate::support::job::RETRY_MS;
     job.claimed(2);
@@ -137,13 +141,13 @@ fn at_the_cap_a_claim_is_refused_and_the_last_holder_can_still_be_fenced_out() {
     job.newest = Token::new(TOKEN_MAX - 2);
     let last = job.claimed(1);
     assert_eq!(last.token.get(), TOKEN_MAX - 1);
-    assert_eq!(job.cancel(true), Ok(State::Cancelled));
+    assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
     assert_eq!(job.record.token.get(), TOKEN_MAX);
 
     let mut other = OneJob::new();
     other.newest = Token::new(TOKEN_MAX);
     assert_eq!(other.claim(2), Err(Refusal::TokensExhausted));
-    assert_eq!(other.state(), State::Queued);
+    assert_eq!(other.state(), JobState::Queued);
 }
 
 #[test]
@@ -155,7 +159,9 @@ fn a_renewal_gives_another_ttl_and_changes_nothing_else() {
         job.pass(TTL_MS - 1);
         let renewal = job.renew(by).unwrap();
         assert_eq!((renewal.token, renewal.remaining_ms), (by.token, TTL_MS));
-        assert!(!renewal.cancel_requested && renewal.notice.is_none() && renewal.yield_in_ms.is_none());
+        assert!(
+            !renewal.cancel_requested && renewal.yield_request.is_none() && renewal.yield_in_ms.is_none()
+        );
     }
     assert_eq!(job.record, before);
 }
@@ -164,7 +170,7 @@ fn a_renewal_gives_another_ttl_and_changes_nothing_else() {
 fn a_claim_that_ran_out_is_not_renewed_whether_or_not_anybody_noted_it() {
     let mut job = OneJob::new();
     let by = job.run_out(1);
-    let over = Refusal::Over { token: by.token, how: Ended::Crashed };
+    let over = Refusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
     assert_eq!(job.renew(by), Err(over.clone()));
     job.expire(0).unwrap();
     assert_eq!(job.renew(by), Err(over));
@@ -172,7 +178,7 @@ fn a_claim_that_ran_out_is_not_renewed_whether_or_not_anybody_noted_it() {
 }
 
 fn with_limit(limit_ms: u32) -> OneJob {
-    OneJob::with(Terms { attempt_ms: NonZeroU32::new(limit_ms), ..terms() })
+    OneJob::with(JobOptions { attempt_timeout_ms: NonZeroU32::new(limit_ms), ..terms() })
 }
 
 #[test]
@@ -186,7 +192,7 @@ fn the_time_limit_of_an_attempt_ends_its_renewals() {
     job.pass(19_999);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 1);
     job.pass(1);
-    assert_eq!(job.renew(by), Err(Refusal::Over { token: by.token, how: Ended::TimedOut }));
+    assert_eq!(job.renew(by), Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }));
 }
 
 #[test]
@@ -201,6 +207,6 @@ fn a_time_limit_below_the_ttl_shortens_the_claim_itself() {
 fn a_holder_that_dies_before_its_time_limit_crashed_and_did_not_time_out() {
     let mut job = with_limit(70_000);
     job.run_out(1);
-    assert_eq!(job.expire(0), Ok(Outcome::Expired { how: Ended::Crashed }));
+    assert_eq!(job.expire(0), Ok(Outcome::Expired { how: AttemptOutcome::Crashed }));
     assert_eq!(job.counts(), (0, 1));
 }

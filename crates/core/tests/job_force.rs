@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{Command, Ended, Outcome, Refusal, State, Terms, Undo, Written};
-use fencehold_core::{Fact, Token};
+use fencehold_core::job::{
+    AttemptOutcome, Command, CompensationState, JobOptions, JobState, Outcome, Refusal, Written,
+};
+use fencehold_core::{EventData, Token};
 
 use crate::support::job::{OneJob, RETRY_MS, late, operator, reason, reported, terms};
 use crate::support::{TTL_MS, owner, task};
@@ -11,10 +13,10 @@ use crate::support::{TTL_MS, owner, task};
 #[test]
 fn a_job_that_nobody_holds_is_called_off_at_once() {
     let mut job = OneJob::new();
-    assert_eq!(job.cancel(false), Ok(State::Cancelled));
-    assert_eq!(job.facts, [Fact::JobCancelled { by: operator(), reason: Some(reason()) }]);
+    assert_eq!(job.cancel(false), Ok(JobState::Cancelled));
+    assert_eq!(job.facts, [EventData::JobCancelled { by: operator(), reason: Some(reason()) }]);
     let before = job.kept();
-    assert_eq!(job.cancel(false), Ok(State::Cancelled), "said again");
+    assert_eq!(job.cancel(false), Ok(JobState::Cancelled), "said again");
     assert_eq!((job.kept(), job.facts.len()), (before, 1));
 }
 
@@ -23,10 +25,10 @@ fn the_holder_of_a_cancelled_job_learns_at_its_next_renewal_and_keeps_its_claim(
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.news();
-    assert_eq!(job.cancel(false), Ok(State::Running), "called off, not ended");
-    assert_eq!(job.cancel(false), Ok(State::Running), "said again");
+    assert_eq!(job.cancel(false), Ok(JobState::Running), "called off, not ended");
+    assert_eq!(job.cancel(false), Ok(JobState::Running), "said again");
     let (by_whom, reason) = (operator(), Some(reason()));
-    assert_eq!(job.news(), [Fact::JobCancelRequested { token: by.token, by: by_whom, reason }]);
+    assert_eq!(job.news(), [EventData::JobCancelRequested { token: by.token, by: by_whom, reason }]);
     let renewal = job.renew(by).unwrap();
     assert!(renewal.cancel_requested);
     assert_eq!(renewal.remaining_ms, TTL_MS);
@@ -38,29 +40,29 @@ fn the_holder_of_a_cancelled_job_learns_at_its_next_renewal_and_keeps_its_claim(
 #[test]
 fn a_cancelled_job_is_cancelled_however_its_attempt_ends() {
     // R40: and not before.
-    let cancelled = reported(State::Cancelled, None);
+    let cancelled = reported(JobState::Cancelled, None);
     let snooze = |job: &mut OneJob, by| job.snooze(by, 5);
     for end in [OneJob::fail, OneJob::fail_for_good, OneJob::hand_back, OneJob::stop_at_intent, snooze] {
         let mut job = OneJob::new();
         let by = job.claimed(1);
         job.cancel(false).unwrap();
-        assert_eq!(job.state(), State::Running);
+        assert_eq!(job.state(), JobState::Running);
         assert_eq!(end(&mut job, by), Ok(cancelled));
-        assert_eq!(job.state(), State::Cancelled);
+        assert_eq!(job.state(), JobState::Cancelled);
         assert_eq!(end(&mut job, by), Ok(cancelled), "said again");
     }
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.cancel(false).unwrap();
     job.ask(&Command::Abandon(by)).unwrap();
-    assert_eq!(job.state(), State::Cancelled);
+    assert_eq!(job.state(), JobState::Cancelled);
     for limit_ms in [None, NonZeroU32::new(1_000)] {
-        let mut job = OneJob::with(Terms { attempt_ms: limit_ms, ..terms() });
+        let mut job = OneJob::with(JobOptions { attempt_timeout_ms: limit_ms, ..terms() });
         job.claimed(1);
         job.cancel(false).unwrap();
         job.pass(TTL_MS);
         job.expire(0).unwrap();
-        assert_eq!(job.state(), State::Cancelled);
+        assert_eq!(job.state(), JobState::Cancelled);
         assert_eq!(job.counts(), (u16::from(limit_ms.is_some()), u16::from(limit_ms.is_none())));
     }
     let mut job = OneJob::new();
@@ -68,7 +70,7 @@ fn a_cancelled_job_is_cancelled_however_its_attempt_ends() {
     job.cancel(false).unwrap();
     job.others_take(50);
     job.ask(&Command::Advance).unwrap();
-    assert_eq!(job.state(), State::Cancelled);
+    assert_eq!(job.state(), JobState::Cancelled);
 }
 
 #[test]
@@ -78,7 +80,7 @@ fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
     let by = job.claimed(1);
     job.complete(by).unwrap();
     for now in [false, true] {
-        assert_eq!(job.cancel(now), Err(Refusal::Finished { state: State::Completed }));
+        assert_eq!(job.cancel(now), Err(Refusal::Finished { state: JobState::Completed }));
     }
 
     let mut job = OneJob::new();
@@ -86,17 +88,21 @@ fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
     job.cancel(false).unwrap();
     assert_eq!(
         job.complete(by),
-        Ok(reported(State::Completed, None)),
+        Ok(reported(JobState::Completed, None)),
         "the work was done before it was told"
     );
-    assert_eq!(job.cancel(false), Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(job.cancel(false), Err(Refusal::Finished { state: JobState::Completed }));
 
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    assert_eq!(job.cancel(true), Ok(State::Cancelled));
-    let stale = Refusal::Stale { token: by.token, how: Some(Ended::Revoked), current: job.record.token };
+    assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
+    let stale = Refusal::Stale {
+        token: by.token,
+        outcome: Some(AttemptOutcome::Revoked),
+        current_token: job.record.token,
+    };
     assert_eq!(job.complete(by), Err(stale));
-    assert_eq!(job.state(), State::Cancelled);
+    assert_eq!(job.state(), JobState::Cancelled);
 }
 
 #[test]
@@ -104,7 +110,7 @@ fn a_job_that_failed_for_good_cannot_be_called_off() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.fail_for_good(by).unwrap();
-    assert_eq!(job.cancel(true), Err(Refusal::Finished { state: State::Failed }));
+    assert_eq!(job.cancel(true), Err(Refusal::Finished { state: JobState::Failed }));
 }
 
 #[test]
@@ -114,35 +120,41 @@ fn cancelling_now_raises_the_token_first() {
         let by = if ran_out { job.run_out(1) } else { job.claimed(1) };
         job.others_take(7);
         let newest = job.newest;
-        assert_eq!(job.cancel(true), Ok(State::Cancelled));
+        assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
         assert!(job.record.token > newest, "a token that nobody gets");
-        assert_eq!(job.how(), Ended::Revoked);
+        assert_eq!(job.how(), AttemptOutcome::Revoked);
         let why = job.record.attempts()[0].error.as_deref().unwrap();
         assert!(why.contains("operator") && why.contains("the customer left"), "{why}");
         for what in [Written::Intent, Written::Outcome, Written::Checkpoint] {
             assert!(matches!(job.write(by, what), Err(Refusal::Stale { .. })), "{what:?}");
         }
-        assert!(matches!(job.renew(by), Err(Refusal::Stale { how: Some(Ended::Revoked), .. })));
+        assert!(matches!(job.renew(by), Err(Refusal::Stale { outcome: Some(AttemptOutcome::Revoked), .. })));
     }
 }
 
 #[test]
 fn a_claim_that_ran_out_unnoted_is_counted_before_its_job_is_called_off() {
-    for (limit_ms, how) in [(None, Ended::Crashed), (NonZeroU32::new(1_000), Ended::TimedOut)] {
-        let mut job = OneJob::with(Terms { attempt_ms: limit_ms, ..terms() });
+    for (limit_ms, how) in
+        [(None, AttemptOutcome::Crashed), (NonZeroU32::new(1_000), AttemptOutcome::TimedOut)]
+    {
+        let mut job = OneJob::with(JobOptions { attempt_timeout_ms: limit_ms, ..terms() });
         let by = job.run_out(1);
         job.news();
-        assert_eq!(job.cancel(false), Ok(State::Cancelled));
+        assert_eq!(job.cancel(false), Ok(JobState::Cancelled));
         assert_eq!(job.how(), how);
-        assert_eq!(job.counts(), (u16::from(how == Ended::TimedOut), u16::from(how == Ended::Crashed)));
-        let told = matches!(job.facts[..], [Fact::JobAttemptEnded { .. }, Fact::JobCancelled { .. }]);
+        assert_eq!(
+            job.counts(),
+            (u16::from(how == AttemptOutcome::TimedOut), u16::from(how == AttemptOutcome::Crashed))
+        );
+        let told =
+            matches!(job.facts[..], [EventData::JobAttemptEnded { .. }, EventData::JobCancelled { .. }]);
         assert!(told, "{:?}", job.facts);
-        assert_eq!(job.complete(by), Err(Refusal::Finished { state: State::Cancelled }));
+        assert_eq!(job.complete(by), Err(Refusal::Finished { state: JobState::Cancelled }));
     }
 }
 
 /// What happens to a job, and how it stands then.
-type Way = (fn(&mut OneJob), State);
+type Way = (fn(&mut OneJob), JobState);
 
 #[test]
 fn an_operators_retry_starts_over_from_every_end_but_completion() {
@@ -165,11 +177,11 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
         job.fail(by).unwrap();
     };
     let ways: [Way; 5] = [
-        (failed, State::Failed),
-        (cancelled, State::Cancelled),
-        (quarantined, State::Quarantined),
-        (indeterminate, State::Indeterminate),
-        (scheduled, State::Scheduled),
+        (failed, JobState::Failed),
+        (cancelled, JobState::Cancelled),
+        (quarantined, JobState::Quarantined),
+        (indeterminate, JobState::InDoubt),
+        (scheduled, JobState::Scheduled),
     ];
     for (way, state) in ways {
         let mut job = OneJob::new();
@@ -179,8 +191,8 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
         let newest = job.newest;
         job.news();
         assert_eq!(job.retry(), Ok(Outcome::Retried));
-        assert_eq!(job.facts, [Fact::JobRetried { by: operator(), state }]);
-        assert_eq!((job.state(), job.counts()), (State::Queued, (0, 0)));
+        assert_eq!(job.facts, [EventData::JobRetried { by: operator(), state }]);
+        assert_eq!((job.state(), job.counts()), (JobState::Queued, (0, 0)));
         assert!(job.record.token > newest, "whoever had it before does not complete it afterwards");
         let before = job.kept();
         assert_eq!(job.retry(), Ok(Outcome::Retried), "said again");
@@ -193,19 +205,22 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
 fn what_is_done_stays_done_and_what_is_under_way_is_not_retried() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    assert!(matches!(job.retry(), Err(Refusal::NotNow { state: State::Running, .. })));
+    assert!(matches!(job.retry(), Err(Refusal::WrongState { state: JobState::Running, .. })));
     job.complete(by).unwrap();
-    assert_eq!(job.retry(), Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(job.retry(), Err(Refusal::Finished { state: JobState::Completed }));
 }
 
 #[test]
 fn a_job_whose_effects_were_undone_is_not_retried() {
-    for undo in [Undo::UnderWay, Undo::Done, Undo::Stopped] {
+    for undo in [CompensationState::Running, CompensationState::Done, CompensationState::Stopped] {
         let mut job = OneJob::new();
         job.cancel(false).unwrap();
-        job.record.undo = undo;
+        job.record.compensation_state = undo;
         let before = job.kept();
-        assert!(matches!(job.retry(), Err(Refusal::NotNow { state: State::Cancelled, .. })), "{undo:?}");
+        assert!(
+            matches!(job.retry(), Err(Refusal::WrongState { state: JobState::Cancelled, .. })),
+            "{undo:?}"
+        );
         assert_eq!(job.kept(), before);
     }
 }
@@ -214,7 +229,7 @@ fn a_job_whose_effects_were_undone_is_not_retried() {
 fn a_running_job_is_deleted_only_by_force() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    let running = Refusal::Running { owner: owner("worker"), token: by.token, expires_in_ms: TTL_MS };
+    let running = Refusal::JobRunning { owner: owner("worker"), token: by.token, remaining_ms: TTL_MS };
     assert_eq!(job.delete(false), Err(running));
     assert_eq!(job.delete(true), Ok(Outcome::Deleted));
     job.pass(TTL_MS);
@@ -225,10 +240,10 @@ fn a_running_job_is_deleted_only_by_force() {
 fn a_job_whose_effects_are_being_undone_is_deleted_only_by_force() {
     let mut job = OneJob::new();
     job.cancel(false).unwrap();
-    job.record.undo = Undo::UnderWay;
-    assert!(matches!(job.delete(false), Err(Refusal::NotNow { .. })));
+    job.record.compensation_state = CompensationState::Running;
+    assert!(matches!(job.delete(false), Err(Refusal::WrongState { .. })));
     assert_eq!(job.delete(true), Ok(Outcome::Deleted));
-    job.record.undo = Undo::Done;
+    job.record.compensation_state = CompensationState::Done;
     assert_eq!(job.delete(false), Ok(Outcome::Deleted));
 }
 
@@ -236,10 +251,10 @@ fn a_job_whose_effects_are_being_undone_is_deleted_only_by_force() {
 fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    assert_eq!(job.preempt(0, 50_000), Err(Refusal::NotHigher { held: 0 }));
+    assert_eq!(job.preempt(0, 50_000), Err(Refusal::PriorityTooLow { priority: 0 }));
     job.news();
     job.preempt(5, 50_000).unwrap();
-    let asked = Fact::YieldAsked {
+    let asked = EventData::YieldRequested {
         token: by.token,
         contender: owner("contender"),
         task: Some(task("urgent")),
@@ -249,16 +264,16 @@ fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     assert_eq!(job.news(), [asked]);
     job.pass(10_000);
     let renewal = job.renew(by).unwrap();
-    let notice = renewal.notice.unwrap();
+    let notice = renewal.yield_request.unwrap();
     assert_eq!((notice.contender, notice.priority), (owner("contender"), 5));
     assert_eq!((renewal.remaining_ms, renewal.yield_in_ms), (TTL_MS, Some(40_000)));
     job.pass(25_000);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 15_000, "only the remainder");
     job.pass(15_000);
-    assert_eq!(job.expire(0), Ok(Outcome::Expired { how: Ended::Yielded }));
+    assert_eq!(job.expire(0), Ok(Outcome::Expired { how: AttemptOutcome::Yielded }));
     assert_eq!(
         (job.state(), job.counts()),
-        (State::Queued, (0, 0)),
+        (JobState::Queued, (0, 0)),
         "back in its place, and nothing counted"
     );
 }
@@ -281,7 +296,7 @@ fn only_a_higher_priority_takes_a_notice_over_and_never_to_a_later_time() {
     assert_eq!(job.renew(by).unwrap().yield_in_ms, Some(10_000));
     job.preempt(6, 90_000).unwrap();
     let renewal = job.renew(by).unwrap();
-    assert_eq!((renewal.yield_in_ms, renewal.notice.unwrap().priority), (Some(10_000), 6));
+    assert_eq!((renewal.yield_in_ms, renewal.yield_request.unwrap().priority), (Some(10_000), 6));
 }
 
 #[test]
@@ -291,7 +306,7 @@ fn a_notice_that_is_withdrawn_is_forgotten() {
     job.preempt(5, 1_000).unwrap();
     job.news();
     job.ask(&Command::Withdraw).unwrap();
-    assert_eq!(job.news(), [Fact::YieldWithdrawn { token: by.token }]);
+    assert_eq!(job.news(), [EventData::YieldWithdrawn { token: by.token }]);
     assert_eq!(job.ask(&Command::Withdraw), Ok(Outcome::Nothing));
     assert!(job.facts.is_empty());
     job.pass(TTL_MS - 1);
@@ -301,9 +316,9 @@ fn a_notice_that_is_withdrawn_is_forgotten() {
 #[test]
 fn nobody_is_asked_to_yield_a_job_that_nobody_holds() {
     let mut job = OneJob::new();
-    assert!(matches!(job.preempt(9, 0), Err(Refusal::NotNow { state: State::Queued, .. })));
+    assert!(matches!(job.preempt(9, 0), Err(Refusal::WrongState { state: JobState::Queued, .. })));
     job.run_out(1);
-    assert!(matches!(job.preempt(9, 0), Err(Refusal::NotNow { .. })));
+    assert!(matches!(job.preempt(9, 0), Err(Refusal::WrongState { .. })));
 }
 
 #[test]
@@ -313,15 +328,21 @@ fn after_an_advance_nothing_from_before_speaks_for_a_job() {
     let by = live.claimed(1);
     live.newest = Token::new(1 << 32);
     live.ask(&Command::Advance).unwrap();
-    assert_eq!((live.state(), live.how(), live.counts()), (State::Queued, Ended::Advanced, (0, 0)));
-    assert!(matches!(live.complete(by), Err(Refusal::Stale { how: Some(Ended::Advanced), .. })));
+    assert_eq!(
+        (live.state(), live.how(), live.counts()),
+        (JobState::Queued, AttemptOutcome::Advanced, (0, 0))
+    );
+    assert!(matches!(live.complete(by), Err(Refusal::Stale { outcome: Some(AttemptOutcome::Advanced), .. })));
 
     let mut crashed = OneJob::new();
     let by = crashed.crashed(1);
     crashed.newest = Token::new(1 << 32);
     crashed.ask(&Command::Advance).unwrap();
-    assert!(matches!(crashed.complete(by), Err(Refusal::Stale { how: Some(Ended::Crashed), .. })));
-    assert_eq!((crashed.state(), crashed.counts()), (State::Queued, (0, 1)));
+    assert!(matches!(
+        crashed.complete(by),
+        Err(Refusal::Stale { outcome: Some(AttemptOutcome::Crashed), .. })
+    ));
+    assert_eq!((crashed.state(), crashed.counts()), (JobState::Queued, (0, 1)));
 
     let mut fresh = OneJob::new();
     let before = fresh.kept();
@@ -333,8 +354,8 @@ fn after_an_advance_nothing_from_before_speaks_for_a_job() {
 fn force_is_not_undone_by_time() {
     let mut job = OneJob::new();
     let by = job.run_out(1);
-    assert_eq!(job.complete(by), Ok(late(State::Completed, None)));
+    assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
     job.pass(RETRY_MS * 1_000);
     assert_eq!(job.expire(0), Ok(Outcome::Nothing));
-    assert_eq!(job.state(), State::Completed);
+    assert_eq!(job.state(), JobState::Completed);
 }

@@ -2,8 +2,8 @@
 
 use fencehold_core::Token;
 use fencehold_core::job::{
-    Attempt, By, Command, Decision, Due, Ended, JobRenewal, Outcome, Record, Reported, State, Violation,
-    check,
+    Attempt, AttemptOutcome, AttemptRenewal, By, Command, Decision, Due, JobState, Outcome, Record,
+    ReportedAttempt, Violation, check,
 };
 use fencehold_core::lease::Change;
 use fencehold_core::limits::{TOKEN_MAX, TRAIL_MAX};
@@ -46,7 +46,8 @@ fn last_attempt(record: &mut Record) -> &mut Attempt {
     trail.attempts.last_mut().expect("an attempt has ended")
 }
 
-const REPORTED: Reported = Reported { state: State::Completed, again_in_ms: None, late: false };
+const REPORTED: ReportedAttempt =
+    ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late: false };
 
 #[test]
 fn a_live_claim_that_is_overwritten_makes_two_holders() {
@@ -100,7 +101,8 @@ fn a_renewal_that_changes_revives_shortens_or_lies_is_caught() {
     let violation = bites(&job, &Command::Renew(by), |wrong| {
         let (token, remaining_ms) = (by.token, TTL_MS);
         let (cancel_requested, notice, yield_in_ms) = (false, None, None);
-        let renewal = JobRenewal { token, remaining_ms, cancel_requested, notice, yield_in_ms };
+        let renewal =
+            AttemptRenewal { token, remaining_ms, cancel_requested, yield_request: notice, yield_in_ms };
         wrong.reply = Ok(Outcome::Renewed(renewal));
         wrong.deadline = Change::LastsMs(TTL_MS);
     });
@@ -112,7 +114,7 @@ fn a_sweep_that_ends_a_live_claim_is_caught() {
     let (job, _) = held();
     let expire = Command::Expire { random: 0 };
     let violation = bites(&job, &expire, |wrong| {
-        wrong.reply = Ok(Outcome::Expired { how: Ended::Crashed });
+        wrong.reply = Ok(Outcome::Expired { how: AttemptOutcome::Crashed });
     });
     assert_eq!(violation, Violation::LiveClaimExpired);
     let violation = bites(&job, &expire, |wrong| {
@@ -157,14 +159,14 @@ fn an_end_that_does_not_stand_is_caught() {
     for command in [failing(by), Command::Retry { by: operator() }] {
         let violation = bites(&job, &command, |wrong| {
             let record = record(&job, wrong);
-            record.state = State::Queued;
+            record.state = JobState::Queued;
             record.token = Token::new(200);
             wrong.reply = Ok(Outcome::Reported(REPORTED));
         });
         assert_eq!(violation, Violation::EndDidNotStand, "{command:?}");
     }
     let violation = bites(&OneJob::new(), &cancelling(false), |wrong| {
-        wrong.reply = Ok(Outcome::Cancelled { state: State::Running });
+        wrong.reply = Ok(Outcome::Cancelled { state: JobState::Running });
     });
     assert_eq!(violation, Violation::EndDidNotStand, "somebody was told another state");
 }
@@ -236,9 +238,10 @@ fn deadlines_and_claims_that_do_not_fit_are_caught() {
         let violation = bites(&ready, &claiming("b", 2), |wrong| wrong.deadline = deadline);
         assert_eq!(violation, Violation::DeadlineWithoutClaim, "claimed, but {deadline:?}");
     }
-    let violation = bites(&ready, &claiming("b", 2), |wrong| record(&ready, wrong).state = State::Queued);
+    let violation = bites(&ready, &claiming("b", 2), |wrong| record(&ready, wrong).state = JobState::Queued);
     assert_eq!(violation, Violation::RunningWithoutClaim);
-    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).state = State::Running);
+    let violation =
+        bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).state = JobState::Running);
     assert_eq!(violation, Violation::RunningWithoutClaim);
 }
 
@@ -256,31 +259,32 @@ fn a_job_that_waits_for_nothing_is_caught() {
 fn failures_and_crashes_that_are_not_counted_as_said_are_caught() {
     let expire = Command::Expire { random: 0 };
     let (job, by) = held();
-    let violation = bites(&job, &failing(by), |wrong| record(&job, wrong).failures = 0);
+    let violation = bites(&job, &failing(by), |wrong| record(&job, wrong).failure_count = 0);
     assert_eq!(violation, Violation::Miscounted, "a failure");
-    let violation = bites(&job, &Command::HandBack(by), |wrong| record(&job, wrong).failures = 1);
+    let violation = bites(&job, &Command::HandBack(by), |wrong| record(&job, wrong).failure_count = 1);
     assert_eq!(violation, Violation::Miscounted, "a hand back");
     let (mut job, by) = over();
-    let violation = bites(&job, &expire, |wrong| record(&job, wrong).crashes = 0);
+    let violation = bites(&job, &expire, |wrong| record(&job, wrong).crash_count = 0);
     assert_eq!(violation, Violation::Miscounted, "a crash");
-    let violation = bites(&job, &expire, |wrong| record(&job, wrong).failures = 1);
+    let violation = bites(&job, &expire, |wrong| record(&job, wrong).failure_count = 1);
     assert_eq!(violation, Violation::Miscounted, "a crash is not a failure");
     job.expire(0).unwrap();
-    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).crashes = 1);
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).crash_count = 1);
     assert_eq!(violation, Violation::Miscounted, "not given back");
-    let violation = bites(&job, &Command::Retry { by: operator() }, |wrong| record(&job, wrong).crashes = 1);
+    let violation =
+        bites(&job, &Command::Retry { by: operator() }, |wrong| record(&job, wrong).crash_count = 1);
     assert_eq!(violation, Violation::Miscounted, "not started over");
 }
 
 #[test]
 fn a_job_that_is_tried_too_often_is_caught() {
     let (mut job, by) = held();
-    job.record.failures = 2;
-    let again = |record: &mut Record| (record.state, record.due) = (State::Scheduled, Due::Store(5));
+    job.record.failure_count = 2;
+    let again = |record: &mut Record| (record.state, record.due) = (JobState::Scheduled, Due::Store(5));
     let violation = bites(&job, &failing(by), |wrong| again(record(&job, wrong)));
     assert_eq!(violation, Violation::TriedTooOften, "a third failure of three");
     let (mut job, _) = over();
-    job.record.crashes = 1;
+    job.record.crash_count = 1;
     let violation = bites(&job, &Command::Expire { random: 0 }, |wrong| again(record(&job, wrong)));
     assert_eq!(violation, Violation::TriedTooOften, "a second crash of two");
 }
@@ -289,13 +293,13 @@ fn a_job_that_is_tried_too_often_is_caught() {
 fn a_cancellation_that_is_forgotten_is_caught() {
     let (mut job, by) = held();
     job.cancel(false).unwrap();
-    let violation = bites(&job, &Command::HandBack(by), |wrong| record(&job, wrong).state = State::Queued);
+    let violation = bites(&job, &Command::HandBack(by), |wrong| record(&job, wrong).state = JobState::Queued);
     assert_eq!(violation, Violation::CancelForgotten);
 }
 
 #[test]
 fn terms_that_change_are_caught() {
     let (job, by) = held();
-    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).terms.max_crashes += 1);
+    let violation = bites(&job, &Command::Complete(by), |wrong| record(&job, wrong).options.max_crashes += 1);
     assert_eq!(violation, Violation::TermsChanged);
 }

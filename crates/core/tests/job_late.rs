@@ -2,18 +2,24 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{By, Command, Due, Ended, Outcome, Refusal, State, Terms, Written};
-use fencehold_core::lease::How;
+use fencehold_core::job::{
+    AttemptOutcome, By, Command, Due, JobOptions, JobState, Outcome, Refusal, Written,
+};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS};
-use fencehold_core::{Attempted, Fact};
+use fencehold_core::{BlockedAction, EventData};
 
 use crate::support::job::{OneJob, RETRY_MS, late, reported, terms};
 use crate::support::{TTL_MS, hold};
 
-const TIMED_OUT: Outcome = Outcome::Expired { how: Ended::TimedOut };
+const TIMED_OUT: Outcome = Outcome::Expired { how: AttemptOutcome::TimedOut };
 
 fn with_limit(limit_ms: u32, max_attempts: u16) -> OneJob {
-    OneJob::with(Terms { attempt_ms: NonZeroU32::new(limit_ms), max_attempts, ..terms() })
+    OneJob::with(JobOptions {
+        attempt_timeout_ms: NonZeroU32::new(limit_ms),
+        max_failures: max_attempts,
+        ..terms()
+    })
 }
 
 #[test]
@@ -23,11 +29,11 @@ fn a_sweep_that_comes_too_early_does_nothing() {
     let by = job.claimed(1);
     job.pass(TTL_MS - 1);
     let before = job.kept();
-    assert_eq!(job.expire(0), Err(Refusal::StillLive { remaining_ms: 1 }));
+    assert_eq!(job.expire(0), Err(Refusal::NotExpired { remaining_ms: 1 }));
     assert_eq!(job.kept(), before);
     job.renew(by).unwrap();
     job.pass(TTL_MS - 1);
-    assert_eq!(job.expire(0), Err(Refusal::StillLive { remaining_ms: 1 }));
+    assert_eq!(job.expire(0), Err(Refusal::NotExpired { remaining_ms: 1 }));
 }
 
 #[test]
@@ -49,14 +55,16 @@ fn a_crash_is_counted_and_the_job_comes_back_within_the_spread() {
         let mut job = OneJob::new();
         let by = job.run_out(1);
         job.news();
-        assert_eq!(job.expire(random), Ok(Outcome::Expired { how: Ended::Crashed }));
+        assert_eq!(job.expire(random), Ok(Outcome::Expired { how: AttemptOutcome::Crashed }));
         let due_ms = job.now.store_ms + delay_ms;
-        assert_eq!((job.record.state, job.record.due), (State::Scheduled, Due::Store(due_ms)));
+        assert_eq!((job.record.state, job.record.due), (JobState::Scheduled, Due::Store(due_ms)));
         assert_eq!(job.counts(), (0, 1));
-        let [Fact::JobAttemptEnded { token, how, again_in_ms, .. }] = &job.facts[..] else {
+        let [EventData::JobAttemptEnded { token, outcome: how, retry_in_ms: again_in_ms, .. }] =
+            &job.facts[..]
+        else {
             panic!("{:?}", job.facts)
         };
-        assert_eq!((*token, *how, *again_in_ms), (by.token, Ended::Crashed, Some(delay_ms)));
+        assert_eq!((*token, *how, *again_in_ms), (by.token, AttemptOutcome::Crashed, Some(delay_ms)));
     }
 }
 
@@ -88,9 +96,9 @@ fn a_job_that_kills_every_holder_is_quarantined() {
     // R31
     let mut job = OneJob::new();
     job.crashed(1);
-    assert_eq!(job.state(), State::Queued);
+    assert_eq!(job.state(), JobState::Queued);
     job.crashed(2);
-    assert_eq!((job.state(), job.counts()), (State::Quarantined, (0, 2)));
+    assert_eq!((job.state(), job.counts()), (JobState::Quarantined, (0, 2)));
     job.pass(1 << 40);
     assert!(job.claim(3).is_err(), "no time lets it loose");
 }
@@ -104,7 +112,7 @@ fn crashes_are_not_failures_and_failures_are_not_crashes() {
         job.fail(by).unwrap();
         job.pass(RETRY_MS);
     }
-    assert_eq!((job.counts(), job.state()), ((2, 1), State::Queued), "one below each limit");
+    assert_eq!((job.counts(), job.state()), ((2, 1), JobState::Queued), "one below each limit");
 }
 
 #[test]
@@ -112,13 +120,13 @@ fn an_attempt_over_its_time_limit_is_a_failure() {
     let mut job = with_limit(10_000, 2);
     job.run_out(1);
     assert_eq!(job.expire(9), Ok(TIMED_OUT));
-    assert_eq!((job.counts(), job.record.state), ((1, 0), State::Scheduled));
+    assert_eq!((job.counts(), job.record.state), ((1, 0), JobState::Scheduled));
     assert_eq!(job.record.due.in_ms(job.now), RETRY_MS, "after the delay of a failure, not of a crash");
     assert!(job.record.attempts()[0].error.is_some(), "people can read why");
     job.pass(RETRY_MS);
     job.run_out(2);
     assert_eq!(job.expire(9), Ok(TIMED_OUT));
-    assert_eq!((job.counts(), job.state()), ((2, 0), State::Failed));
+    assert_eq!((job.counts(), job.state()), ((2, 0), JobState::Failed));
 }
 
 #[test]
@@ -128,7 +136,7 @@ fn a_completion_after_expiry_is_accepted_while_nobody_else_had_the_job() {
     let scheduled = |job: &mut OneJob| {
         let by = job.run_out(1);
         job.expire(5_000).unwrap();
-        assert_eq!(job.state(), State::Scheduled);
+        assert_eq!(job.state(), JobState::Scheduled);
         by
     };
     let queued = |job: &mut OneJob| job.crashed(1);
@@ -138,13 +146,16 @@ fn a_completion_after_expiry_is_accepted_while_nobody_else_had_the_job() {
         let mut job = OneJob::new();
         let by = way(&mut job);
         job.news();
-        assert_eq!(job.complete(by), Ok(late(State::Completed, None)));
-        assert_eq!((job.state(), job.how()), (State::Completed, Ended::CompletedLate));
+        assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
+        assert_eq!((job.state(), job.how()), (JobState::Completed, AttemptOutcome::CompletedLate));
         assert_eq!(job.counts(), (0, crashes_left), "its own crash is given back, no other");
         assert_eq!(job.record.attempts().last().unwrap().ended, job.now);
-        let told = matches!(job.facts[..], [Fact::JobAttemptEnded { how: Ended::CompletedLate, .. }]);
+        let told = matches!(
+            job.facts[..],
+            [EventData::JobAttemptEnded { outcome: AttemptOutcome::CompletedLate, .. }]
+        );
         assert!(told, "{:?}", job.facts);
-        assert_eq!(job.complete(by), Ok(late(State::Completed, None)), "said again");
+        assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)), "said again");
     }
 }
 
@@ -156,13 +167,17 @@ fn a_completion_after_takeover_is_stale_and_harms_nobody() {
     let second = job.claimed(2);
     job.news();
     let before = job.kept();
-    let stale = Refusal::Stale { token: first.token, how: Some(Ended::Crashed), current: second.token };
-    assert_eq!(job.complete(first), Err(stale.clone()));
-    let blocked = Fact::StaleWriteBlocked {
-        stale_token: first.token,
+    let stale = Refusal::Stale {
+        token: first.token,
+        outcome: Some(AttemptOutcome::Crashed),
         current_token: second.token,
-        attempted: Attempted::Complete,
-        how: Some(How::Expired),
+    };
+    assert_eq!(job.complete(first), Err(stale.clone()));
+    let blocked = EventData::StaleWriteBlocked {
+        token: first.token,
+        current_token: second.token,
+        action: BlockedAction::Complete,
+        outcome: Some(LeaseOutcome::Expired),
     };
     assert_eq!(job.news(), [blocked]);
     assert_eq!(job.renew(first), Err(stale.clone()), "a delayed renewal steals nothing back");
@@ -171,7 +186,7 @@ fn a_completion_after_takeover_is_stale_and_harms_nobody() {
         assert_eq!(job.write(first, what), Err(stale.clone()), "{what:?}");
     }
     assert_eq!(job.kept(), before);
-    assert_eq!(job.complete(second), Ok(reported(State::Completed, None)));
+    assert_eq!(job.complete(second), Ok(reported(JobState::Completed, None)));
     assert_eq!(job.complete(first), Err(stale), "also afterwards");
 }
 
@@ -181,12 +196,12 @@ fn one_that_speaks_for_a_job_that_has_ended_is_seen() {
     let by = job.claimed(1);
     job.complete(by).unwrap();
     job.news();
-    assert_eq!(job.fail(by), Err(Refusal::Finished { state: State::Completed }));
-    let blocked = Fact::StaleWriteBlocked {
-        stale_token: by.token,
+    assert_eq!(job.fail(by), Err(Refusal::Finished { state: JobState::Completed }));
+    let blocked = EventData::StaleWriteBlocked {
+        token: by.token,
         current_token: by.token,
-        attempted: Attempted::Fail,
-        how: Some(How::Released),
+        action: BlockedAction::Fail,
+        outcome: Some(LeaseOutcome::Released),
     };
     assert_eq!(job.news(), [blocked]);
 }
@@ -205,19 +220,19 @@ fn the_same_worker_is_stale_under_its_older_token_even_with_the_same_hold_id() {
 fn a_failure_after_expiry_counts_as_a_failure_instead_of_a_crash() {
     let mut job = OneJob::new();
     let by = job.crashed(1);
-    assert_eq!(job.fail(by), Ok(late(State::Scheduled, Some(RETRY_MS))));
-    assert_eq!((job.counts(), job.how()), ((1, 0), Ended::FailedLate));
-    assert_eq!(job.fail(by), Ok(late(State::Scheduled, Some(RETRY_MS))), "said again");
+    assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))));
+    assert_eq!((job.counts(), job.how()), ((1, 0), AttemptOutcome::FailedLate));
+    assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))), "said again");
     assert_eq!(job.counts(), (1, 0));
 
     let mut quarantined = OneJob::new();
     let by = quarantined.quarantined();
-    assert_eq!(quarantined.fail(by).unwrap().state, State::Scheduled);
+    assert_eq!(quarantined.fail(by).unwrap().state, JobState::Scheduled);
     assert_eq!(quarantined.counts(), (1, 1));
 
     let mut unnoted = OneJob::new();
     let by = unnoted.run_out(1);
-    assert_eq!(unnoted.fail(by), Ok(late(State::Scheduled, Some(RETRY_MS))));
+    assert_eq!(unnoted.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))));
     assert_eq!(unnoted.counts(), (1, 0));
 }
 
@@ -226,7 +241,7 @@ fn what_a_holder_says_of_an_attempt_that_timed_out_counts_once_and_is_heard() {
     let mut job = with_limit(10_000, 3);
     let by = job.run_out(1);
     job.expire(0).unwrap();
-    assert_eq!(job.fail(by), Ok(late(State::Scheduled, Some(RETRY_MS))));
+    assert_eq!(job.fail(by), Ok(late(JobState::Scheduled, Some(RETRY_MS))));
     assert_eq!(job.counts(), (1, 0), "the time limit and the holder speak of one failure");
     assert_eq!(job.record.attempts()[0].error.as_deref(), Some("no route to host"));
 
@@ -235,14 +250,14 @@ fn what_a_holder_says_of_an_attempt_that_timed_out_counts_once_and_is_heard() {
     job.expire(0).unwrap();
     assert_eq!(
         job.fail_for_good(by),
-        Ok(late(State::Failed, None)),
+        Ok(late(JobState::Failed, None)),
         "its holder knows better than to try again"
     );
 
     let mut job = with_limit(10_000, 3);
     let by = job.run_out(1);
     job.expire(0).unwrap();
-    assert_eq!(job.complete(by), Ok(late(State::Completed, None)));
+    assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
     assert_eq!(job.counts(), (0, 0), "its failure is given back");
 }
 
@@ -254,7 +269,7 @@ fn who_is_late_may_leave_a_checkpoint_and_an_outcome_but_begin_nothing() {
         if noted {
             job.expire(0).unwrap();
         }
-        let over = Refusal::Over { token: by.token, how: Ended::Crashed };
+        let over = Refusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
         assert_eq!(job.write(by, Written::Checkpoint), Ok(Outcome::MayWrite));
         assert_eq!(job.write(by, Written::Outcome), Ok(Outcome::MayWrite));
         assert_eq!(job.write(by, Written::Intent), Err(over.clone()));
@@ -272,11 +287,11 @@ fn nobody_is_late_after_the_job_has_failed_or_was_called_off() {
     let by = failed.run_out(1);
     failed.expire(0).unwrap();
     for say in [OneJob::complete, OneJob::fail] {
-        assert_eq!(say(&mut failed, by), Err(Refusal::Finished { state: State::Failed }));
+        assert_eq!(say(&mut failed, by), Err(Refusal::Finished { state: JobState::Failed }));
     }
     assert_eq!(
         failed.renew(by),
-        Err(Refusal::Over { token: by.token, how: Ended::TimedOut }),
+        Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }),
         "it is told why"
     );
 
@@ -285,10 +300,10 @@ fn nobody_is_late_after_the_job_has_failed_or_was_called_off() {
     cancelled.cancel(false).unwrap();
     let before = cancelled.kept();
     for say in [OneJob::complete, OneJob::fail] {
-        assert_eq!(say(&mut cancelled, by), Err(Refusal::Finished { state: State::Cancelled }));
+        assert_eq!(say(&mut cancelled, by), Err(Refusal::Finished { state: JobState::Cancelled }));
     }
     for what in [Written::Checkpoint, Written::Outcome] {
-        assert_eq!(cancelled.write(by, what), Err(Refusal::Finished { state: State::Cancelled }));
+        assert_eq!(cancelled.write(by, what), Err(Refusal::Finished { state: JobState::Cancelled }));
     }
     assert_eq!(cancelled.kept(), before);
 }
@@ -299,8 +314,11 @@ fn nobody_is_late_after_an_operators_retry() {
         let mut job = OneJob::new();
         let by = if quarantined { job.quarantined() } else { job.crashed(1) };
         assert_eq!(job.retry(), Ok(Outcome::Retried));
-        assert!(matches!(job.complete(by), Err(Refusal::Stale { how: Some(Ended::Crashed), .. })));
-        assert_eq!((job.state(), job.counts()), (State::Queued, (0, 0)));
+        assert!(matches!(
+            job.complete(by),
+            Err(Refusal::Stale { outcome: Some(AttemptOutcome::Crashed), .. })
+        ));
+        assert_eq!((job.state(), job.counts()), (JobState::Queued, (0, 0)));
     }
 }
 
@@ -311,8 +329,8 @@ fn who_had_to_yield_may_be_late_too() {
     job.preempt(1, 0).unwrap();
     job.pass(TTL_MS);
     job.expire(0).unwrap();
-    assert_eq!((job.how(), job.state(), job.counts()), (Ended::Yielded, State::Queued, (0, 0)));
-    assert_eq!(job.complete(by), Ok(late(State::Completed, None)));
+    assert_eq!((job.how(), job.state(), job.counts()), (AttemptOutcome::Yielded, JobState::Queued, (0, 0)));
+    assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
 }
 
 #[test]
@@ -321,7 +339,7 @@ fn a_wrong_hold_id_is_not_late() {
     let by = job.crashed(1);
     let before = job.kept();
     let thief = By { hash: hold(2), ..by };
-    assert_eq!(job.complete(thief), Err(Refusal::WrongHold { token: by.token }));
+    assert_eq!(job.complete(thief), Err(Refusal::WrongHoldId { token: by.token }));
     assert_eq!(job.ask(&Command::Abandon(thief)), Ok(Outcome::Nothing));
     assert_eq!(job.kept(), before);
 }
@@ -334,6 +352,8 @@ fn a_crashed_job_stays_away_from_the_end_of_its_claim_when_the_sweep_is_late() {
     job.pass(TTL_MS + 1_000);
     job.expire(3_000).unwrap();
     assert_eq!(job.record.due, Due::Store(deadline_ms + 3_000));
-    let [.., Fact::JobAttemptEnded { again_in_ms, .. }] = &job.facts[..] else { panic!("{:?}", job.facts) };
+    let [.., EventData::JobAttemptEnded { retry_in_ms: again_in_ms, .. }] = &job.facts[..] else {
+        panic!("{:?}", job.facts)
+    };
     assert_eq!(*again_in_ms, Some(2_000));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fencehold_core::Token;
-use fencehold_core::job::{By, Command, Outcome, Refusal, Terms, Written};
+use fencehold_core::job::{By, Command, JobOptions, Outcome, Refusal, Written};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -129,12 +129,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The terms of a job, and what then happens.
-fn story() -> impl Strategy<Value = (Terms, Vec<Step>)> {
+fn story() -> impl Strategy<Value = (JobOptions, Vec<Step>)> {
     let limit_ms = prop_oneof![2 => Just(None), 1 => (1..60_000_u32).prop_map(NonZeroU32::new)];
     let terms = (limit_ms, 1..5_u16, 1..5_u16, 0..2_i16).prop_map(
-        |(attempt_ms, max_attempts, max_crashes, priority)| Terms {
-            attempt_ms,
-            max_attempts,
+        |(attempt_ms, max_attempts, max_crashes, priority)| JobOptions {
+            attempt_timeout_ms: attempt_ms,
+            max_failures: max_attempts,
             max_crashes,
             priority,
             ..terms()
@@ -161,7 +161,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(terms: Terms) -> Self {
+    fn new(terms: JobOptions) -> Self {
         let job = OneJob::with(terms);
         let model = Model::new(terms, job.newest, job.now.store_ms);
         Run { job, model, replies: Vec::new() }
@@ -281,10 +281,10 @@ fn kind(reply: &Result<Outcome, Refusal>) -> String {
     let name = text.split([' ', '(']).next().unwrap_or_default();
     match reply {
         Ok(Outcome::Expired { how })
-        | Err(Refusal::Over { how, .. } | Refusal::Stale { how: Some(how), .. }) => {
+        | Err(Refusal::Over { outcome: how, .. } | Refusal::Stale { outcome: Some(how), .. }) => {
             format!("{name}: {how}")
         }
-        Err(Refusal::Stale { how: None, .. }) => format!("{name}: forgotten"),
+        Err(Refusal::Stale { outcome: None, .. }) => format!("{name}: forgotten"),
         Ok(Outcome::Reported(reported)) => {
             format!("{name}: {}{}", reported.state, if reported.late { " late" } else { "" })
         }

@@ -1,7 +1,7 @@
 //! What a holder says of its job while its claim is live: the first word stands.
 
-use fencehold_core::Fact;
-use fencehold_core::job::{By, Command, Ended, Outcome, Refusal, State, Written};
+use fencehold_core::EventData;
+use fencehold_core::job::{AttemptOutcome, By, Command, JobState, Outcome, Refusal, Written};
 use fencehold_core::limits::{ERROR_BYTES_KEPT, TRAIL_MAX};
 
 use crate::support::job::{OneJob, RETRY_MS, failing, late, reported};
@@ -17,13 +17,13 @@ fn held() -> (OneJob, By) {
 #[test]
 fn a_completion_ends_the_job_and_says_so() {
     let (mut job, by) = held();
-    assert_eq!(job.complete(by), Ok(reported(State::Completed, None)));
-    let fact = Fact::JobAttemptEnded {
+    assert_eq!(job.complete(by), Ok(reported(JobState::Completed, None)));
+    let fact = EventData::JobAttemptEnded {
         token: by.token,
         owner: owner("worker"),
-        how: Ended::Completed,
-        state: State::Completed,
-        again_in_ms: None,
+        outcome: AttemptOutcome::Completed,
+        state: JobState::Completed,
+        retry_in_ms: None,
     };
     assert_eq!(job.facts, [fact]);
     assert_eq!((job.deadline_ms, job.counts()), (None, (0, 0)));
@@ -46,9 +46,9 @@ fn a_failure_after_a_completion_changes_nothing() {
     let (mut job, by) = held();
     job.complete(by).unwrap();
     let before = job.kept();
-    assert_eq!(job.fail(by), Err(Refusal::Finished { state: State::Completed }));
-    assert_eq!(job.snooze(by, 1), Err(Refusal::Finished { state: State::Completed }));
-    assert_eq!(job.hand_back(by), Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(job.fail(by), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.snooze(by, 1), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.hand_back(by), Err(Refusal::Finished { state: JobState::Completed }));
     assert_eq!(job.kept(), before);
 }
 
@@ -68,25 +68,25 @@ fn a_renewal_that_arrives_after_the_end_of_its_attempt_revives_nothing() {
 fn a_completion_after_a_failure_is_refused() {
     let (mut job, by) = held();
     job.fail(by).unwrap();
-    assert_eq!(job.complete(by), Err(Refusal::Over { token: by.token, how: Ended::Failed }));
-    assert_eq!(job.record.state, State::Scheduled);
+    assert_eq!(job.complete(by), Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::Failed }));
+    assert_eq!(job.record.state, JobState::Scheduled);
 }
 
 #[test]
 fn a_failure_counts_once_and_is_tried_again_after_its_delay() {
     let (mut job, by) = held();
-    assert_eq!(job.fail(by), Ok(reported(State::Scheduled, Some(RETRY_MS))));
+    assert_eq!(job.fail(by), Ok(reported(JobState::Scheduled, Some(RETRY_MS))));
     assert_eq!(job.counts(), (1, 0));
     job.pass(20_000);
     assert_eq!(
         job.fail(by),
-        Ok(reported(State::Scheduled, Some(RETRY_MS - 20_000))),
+        Ok(reported(JobState::Scheduled, Some(RETRY_MS - 20_000))),
         "the time that remains"
     );
     assert_eq!(job.counts(), (1, 0));
     assert_eq!(job.record.attempts()[0].error.as_deref(), Some("no route to host"));
     job.pass(RETRY_MS - 20_000);
-    assert_eq!(job.state(), State::Queued);
+    assert_eq!(job.state(), JobState::Queued);
 }
 
 #[test]
@@ -95,19 +95,19 @@ fn after_max_attempts_failures_the_job_has_failed_for_good() {
     for failures in 1..=3 {
         let by = job.claimed(failures);
         let answer = job.fail(by).unwrap();
-        let state = if failures == 3 { State::Failed } else { State::Scheduled };
-        assert_eq!((answer.state, job.record.failures), (state, u16::from(failures)));
+        let state = if failures == 3 { JobState::Failed } else { JobState::Scheduled };
+        assert_eq!((answer.state, job.record.failure_count), (state, u16::from(failures)));
         assert_eq!(job.fail(by).map(|answer| answer.state), Ok(state), "said again");
         job.pass(RETRY_MS);
     }
-    assert_eq!(job.state(), State::Failed, "no time brings it back");
+    assert_eq!(job.state(), JobState::Failed, "no time brings it back");
 }
 
 #[test]
 fn a_failure_for_good_does_not_wait_for_max_attempts() {
     let (mut job, by) = held();
-    assert_eq!(job.fail_for_good(by), Ok(reported(State::Failed, None)));
-    assert_eq!(job.fail_for_good(by), Ok(reported(State::Failed, None)));
+    assert_eq!(job.fail_for_good(by), Ok(reported(JobState::Failed, None)));
+    assert_eq!(job.fail_for_good(by), Ok(reported(JobState::Failed, None)));
     assert_eq!(job.counts(), (1, 0));
 }
 
@@ -116,7 +116,7 @@ fn a_holder_can_name_the_delay_itself() {
     let (mut job, by) = held();
     let Command::Fail { error, random, .. } = failing(by) else { unreachable!() };
     let fail = Command::Fail { by, error, retry_in_ms: Some(7), for_good: false, random };
-    assert_eq!(job.ask(&fail), Ok(Outcome::Reported(reported(State::Scheduled, Some(7)))));
+    assert_eq!(job.ask(&fail), Ok(Outcome::Reported(reported(JobState::Scheduled, Some(7)))));
 }
 
 #[test]
@@ -132,15 +132,19 @@ fn an_error_is_cut_off_at_a_character_and_never_refused() {
 #[test]
 fn a_snooze_and_a_hand_back_count_as_nothing() {
     let (mut job, by) = held();
-    assert_eq!(job.snooze(by, 5_000), Ok(reported(State::Scheduled, Some(5_000))));
-    assert_eq!(job.snooze(by, 9_000), Ok(reported(State::Scheduled, Some(5_000))), "the first word stands");
+    assert_eq!(job.snooze(by, 5_000), Ok(reported(JobState::Scheduled, Some(5_000))));
+    assert_eq!(
+        job.snooze(by, 9_000),
+        Ok(reported(JobState::Scheduled, Some(5_000))),
+        "the first word stands"
+    );
     job.pass(5_000);
     let by = job.claimed(2);
-    assert_eq!(job.hand_back(by), Ok(reported(State::Queued, Some(0))));
-    assert_eq!(job.hand_back(by), Ok(reported(State::Queued, Some(0))));
+    assert_eq!(job.hand_back(by), Ok(reported(JobState::Queued, Some(0))));
+    assert_eq!(job.hand_back(by), Ok(reported(JobState::Queued, Some(0))));
     assert_eq!(job.counts(), (0, 0));
-    let hows: Vec<Ended> = job.record.attempts().iter().map(|attempt| attempt.how).collect();
-    assert_eq!(hows, [Ended::Snoozed, Ended::HandedBack]);
+    let hows: Vec<AttemptOutcome> = job.record.attempts().iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(hows, [AttemptOutcome::Snoozed, AttemptOutcome::Released]);
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn a_snooze_beyond_the_end_of_time_waits_for_ever_and_breaks_nothing() {
     let (mut job, by) = held();
     job.snooze(by, u64::MAX).unwrap();
     job.pass(1 << 40);
-    assert_eq!(job.state(), State::Scheduled);
+    assert_eq!(job.state(), JobState::Scheduled);
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn a_job_handed_to_somebody_who_had_gone_is_free_at_once() {
     // R14
     let (mut job, by) = held();
     assert!(job.ask(&Command::Abandon(by)).is_ok());
-    assert_eq!((job.state(), job.how(), job.counts()), (State::Queued, Ended::Abandoned, (0, 0)));
+    assert_eq!((job.state(), job.how(), job.counts()), (JobState::Queued, AttemptOutcome::Abandoned, (0, 0)));
     let next = job.claimed(2);
     let before = job.kept();
     assert_eq!(job.ask(&Command::Abandon(by)), Ok(Outcome::Nothing), "a late freeing frees nobody else's");
@@ -167,10 +171,10 @@ fn a_job_handed_to_somebody_who_had_gone_is_free_at_once() {
 #[test]
 fn an_attempt_in_doubt_stops_for_a_person() {
     let (mut job, by) = held();
-    assert_eq!(job.stop_at_intent(by), Ok(reported(State::Indeterminate, None)));
-    assert_eq!(job.stop_at_intent(by), Ok(reported(State::Indeterminate, None)));
+    assert_eq!(job.stop_at_intent(by), Ok(reported(JobState::InDoubt, None)));
+    assert_eq!(job.stop_at_intent(by), Ok(reported(JobState::InDoubt, None)));
     assert!(job.record.attempts()[0].error.as_deref().unwrap().contains("charge"));
-    assert_eq!(job.complete(by), Err(Refusal::Over { token: by.token, how: Ended::Indeterminate }));
+    assert_eq!(job.complete(by), Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::InDoubt }));
     assert_eq!(job.counts(), (0, 0));
 }
 
@@ -183,12 +187,12 @@ fn a_live_holder_may_write_everything_and_one_that_is_over_nothing() {
     }
     job.complete(by).unwrap();
     for what in all {
-        assert_eq!(job.write(by, what), Err(Refusal::Finished { state: State::Completed }), "{what:?}");
+        assert_eq!(job.write(by, what), Err(Refusal::Finished { state: JobState::Completed }), "{what:?}");
     }
     let (mut job, by) = held();
     job.hand_back(by).unwrap();
     for what in all {
-        let over = Refusal::Over { token: by.token, how: Ended::HandedBack };
+        let over = Refusal::Over { token: by.token, outcome: AttemptOutcome::Released };
         assert_eq!(job.write(by, what), Err(over), "{what:?}");
     }
 }
@@ -204,22 +208,26 @@ fn every_wrong_speaker_has_its_own_error() {
     let token = by.token;
 
     let wrong_hold = By { hash: hold(3), token };
-    assert_eq!(job.complete(wrong_hold), Err(Refusal::WrongHold { token }));
-    assert_eq!(job.complete(By { hash: hold(3), ..first }), Err(Refusal::WrongHold { token: first.token }));
+    assert_eq!(job.complete(wrong_hold), Err(Refusal::WrongHoldId { token }));
+    assert_eq!(job.complete(By { hash: hold(3), ..first }), Err(Refusal::WrongHoldId { token: first.token }));
     let other = fencehold_core::Token::new(first.token.get() + 2);
     assert_eq!(
         job.complete(By { token: other, ..by }),
-        Err(Refusal::OtherJob { token: other, job: None }),
+        Err(Refusal::WrongJob { token: other, job_id: None }),
         "a token between this job's own"
     );
     let above = fencehold_core::Token::new(token.get() + 1);
     assert_eq!(
         job.complete(By { token: above, ..by }),
-        Err(Refusal::StoreRewound { shown: above, current: token })
+        Err(Refusal::StoreRewound { token: above, current_token: token })
     );
     assert_eq!(
         job.complete(first),
-        Err(Refusal::Stale { token: first.token, how: Some(Ended::HandedBack), current: token })
+        Err(Refusal::Stale {
+            token: first.token,
+            outcome: Some(AttemptOutcome::Released),
+            current_token: token
+        })
     );
     assert_eq!(job.kept(), before);
     job.renew(by).unwrap();
@@ -230,7 +238,7 @@ fn a_rewound_store_is_an_alarm() {
     let (mut job, by) = held();
     let shown = fencehold_core::Token::new(by.token.get() + 9);
     job.renew(By { token: shown, ..by }).unwrap_err();
-    assert_eq!(job.facts, [Fact::StoreRewound { shown_token: shown, current_token: by.token }]);
+    assert_eq!(job.facts, [EventData::StoreRewound { token: shown, current_token: by.token }]);
 }
 
 #[test]
@@ -246,10 +254,10 @@ fn of_many_attempts_the_last_ones_are_remembered_and_an_old_one_is_still_stale()
         .collect();
     assert_eq!(job.record.attempts().len(), TRAIL_MAX);
     let current = job.record.token;
-    let stale = Refusal::Stale { token: attempts[0].token, how: None, current };
+    let stale = Refusal::Stale { token: attempts[0].token, outcome: None, current_token: current };
     assert_eq!(job.complete(attempts[0]), Err(stale));
     let between = fencehold_core::Token::new(attempts[39].token.get() - 1);
-    let other = Refusal::OtherJob { token: between, job: None };
+    let other = Refusal::WrongJob { token: between, job_id: None };
     assert_eq!(job.complete(By { token: between, ..attempts[39] }), Err(other));
 }
 
@@ -257,7 +265,7 @@ fn of_many_attempts_the_last_ones_are_remembered_and_an_old_one_is_still_stale()
 fn a_late_answer_is_still_called_late_when_it_is_asked_for_again() {
     let mut job = OneJob::new();
     let by = job.run_out(1);
-    assert_eq!(job.complete(by), Ok(late(State::Completed, None)));
+    assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
     job.pass(TTL_MS);
-    assert_eq!(job.complete(by), Ok(late(State::Completed, None)));
+    assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
 }

@@ -1,8 +1,8 @@
 //! Taking a key: who gets it, under which token, for how long, and who is refused.
 
-use fencehold_core::lease::{Acquire, Change, Command, Grant, Hold, How};
+use fencehold_core::lease::{Acquire, Change, Command, Grant, Hold, LeaseOutcome};
 use fencehold_core::limits::TOKEN_MAX;
-use fencehold_core::{Fact, Refusal, Token};
+use fencehold_core::{EventData, Refusal, Token};
 
 use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, hold, owner, task};
 
@@ -23,10 +23,10 @@ fn a_key_that_was_never_held_is_granted_under_token_one() {
         max_age_ms: None,
         since: key.now,
         priority: 7,
-        notice: None,
+        yield_request: None,
     };
     assert_eq!(key.record.hold, Some(recorded));
-    let acquired = Fact::LeaseAcquired {
+    let acquired = EventData::LeaseAcquired {
         token: Token::new(1),
         owner: owner("a"),
         task: Some(task("run-42")),
@@ -44,12 +44,8 @@ fn a_held_key_is_refused_with_holder_task_time_left_and_token() {
 
     let refused = key.acquire(ask("b", 2));
 
-    let held = Refusal::Held {
-        owner: owner("a"),
-        task: Some(task("run-42")),
-        expires_in_ms: TTL_MS - 10_000,
-        token,
-    };
+    let held =
+        Refusal::Held { owner: owner("a"), task: Some(task("run-42")), remaining_ms: TTL_MS - 10_000, token };
     assert_eq!(refused, Err(held));
     assert_eq!(key.state(), before);
     assert_eq!(key.facts, [], "being refused is no event");
@@ -61,7 +57,7 @@ fn a_lease_is_live_to_its_last_millisecond_and_not_longer() {
     key.granted(ask("a", 1));
 
     key.pass(TTL_MS - 1);
-    assert!(matches!(key.acquire(ask("b", 2)), Err(Refusal::Held { expires_in_ms: 1, .. })));
+    assert!(matches!(key.acquire(ask("b", 2)), Err(Refusal::Held { remaining_ms: 1, .. })));
 
     key.pass(1);
     assert_eq!(key.granted(ask("b", 2)), Token::new(2));
@@ -79,13 +75,13 @@ fn a_lease_that_ran_out_unnoticed_is_noted_by_whoever_takes_the_key() {
     let second = key.granted(ask("b", 2));
 
     let ending = key.last_ending();
-    assert_eq!((ending.token, ending.how, ending.at), (first, How::Expired, ran_out_at));
+    assert_eq!((ending.token, ending.outcome, ending.at), (first, LeaseOutcome::Expired, ran_out_at));
     assert_eq!((ending.owner.as_str(), ending.hash), ("a", hold(1)));
     let told = key.news();
     assert!(
-        matches!(&told[0], Fact::LeaseEnded { token, how: How::Expired, by: None, .. } if *token == first)
+        matches!(&told[0], EventData::LeaseEnded { token, outcome: LeaseOutcome::Expired, by: None, .. } if *token == first)
     );
-    assert!(matches!(&told[1], Fact::LeaseAcquired { token, .. } if *token == second));
+    assert!(matches!(&told[1], EventData::LeaseAcquired { token, .. } if *token == second));
     assert_eq!(told.len(), 2);
 }
 
@@ -101,7 +97,7 @@ fn of_two_that_reclaim_one_wins_and_the_loser_sees_the_winner() {
 
     let token = Token::new(2);
     assert_eq!(won, Ok(Grant { token, remaining_ms: TTL_MS, resumed: false }));
-    assert_eq!(lost, Err(Refusal::Held { owner: owner("a"), task: None, expires_in_ms: TTL_MS, token }));
+    assert_eq!(lost, Err(Refusal::Held { owner: owner("a"), task: None, remaining_ms: TTL_MS, token }));
 }
 
 #[test]
@@ -113,7 +109,7 @@ fn the_recorded_ttl_counts_whatever_a_contender_has_configured() {
 
     let refused = key.acquire(Acquire { ttl_ms: 100, ..ask("b", 2) });
 
-    assert!(matches!(refused, Err(Refusal::Held { expires_in_ms: 29_000, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Refusal::Held { remaining_ms: 29_000, .. })), "{refused:?}");
     assert_eq!(key.renew(1, token).unwrap().remaining_ms, TTL_MS);
 }
 
@@ -126,7 +122,7 @@ fn an_owner_that_comes_back_under_its_old_name_adopts_nothing() {
     let refused = key.acquire(ask("worker-1", 2));
 
     assert!(matches!(refused, Err(Refusal::Held { .. })), "{refused:?}");
-    assert_eq!(key.renew(2, token), Err(Refusal::WrongHold { token }));
+    assert_eq!(key.renew(2, token), Err(Refusal::WrongHoldId { token }));
 }
 
 #[test]
@@ -199,7 +195,7 @@ fn a_lease_that_ran_out_is_noted_even_when_no_token_is_left() {
 
     assert_eq!(key.acquire(ask("b", 2)), Err(Refusal::TokensExhausted));
 
-    assert_eq!((key.last_ending().token, key.last_ending().how), (token, How::Expired));
+    assert_eq!((key.last_ending().token, key.last_ending().outcome), (token, LeaseOutcome::Expired));
     assert!(key.is_free());
 }
 
@@ -223,8 +219,8 @@ fn a_seen_token_above_the_counter_stops_an_acquire() {
     let refused = key.acquire(Acquire { seen_token: Some(Token::new(8)), ..ask("a", 1) });
 
     let (shown, current) = (Token::new(8), Token::new(7));
-    assert_eq!(refused, Err(Refusal::StoreRewound { shown, current }));
-    assert_eq!(key.facts, [Fact::StoreRewound { shown_token: shown, current_token: current }]);
+    assert_eq!(refused, Err(Refusal::StoreRewound { token: shown, current_token: current }));
+    assert_eq!(key.facts, [EventData::StoreRewound { token: shown, current_token: current }]);
     assert_eq!(key.state(), before);
 }
 
@@ -248,6 +244,6 @@ fn a_rewound_store_grants_nothing_and_notes_nothing() {
 
     let decision = key.decision(&Command::Acquire(Acquire { seen_token, ..ask("b", 2) }));
 
-    assert_eq!(decision.reply, Err(Refusal::StoreRewound { shown: Token::new(9), current: token }));
+    assert_eq!(decision.reply, Err(Refusal::StoreRewound { token: Token::new(9), current_token: token }));
     assert_eq!((decision.record, decision.deadline), (None, Change::Keep));
 }

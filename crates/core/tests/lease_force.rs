@@ -1,8 +1,8 @@
 //! Ending a lease from outside: revocation, the sweep, and the cure for a rewound store.
 
-use fencehold_core::lease::{Acquire, How, Outcome, Revoked};
+use fencehold_core::lease::{Acquire, LeaseOutcome, Outcome, Revoked};
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
-use fencehold_core::{Fact, Reason, Refusal, Token};
+use fencehold_core::{EventData, Reason, Refusal, Token};
 
 use crate::support::{OneKey, TTL_MS, ask, hold, lost, owner, task};
 
@@ -19,7 +19,10 @@ fn a_revocation_consumes_a_token_that_nobody_gets() {
     let revoked = key.revoke(None).unwrap();
 
     let consumed = Token::new(2);
-    assert_eq!(revoked, Revoked { token, consumed, owner: owner("a"), task: Some(task("run-42")) });
+    assert_eq!(
+        revoked,
+        Revoked { token, consumed_token: consumed, owner: owner("a"), task: Some(task("run-42")) }
+    );
     assert_eq!(key.record.counter, consumed);
     assert!(key.is_free());
     assert_eq!(key.granted(ask("b", 2)), Token::new(3));
@@ -34,13 +37,13 @@ fn force_leaves_a_trace_with_a_name_and_a_reason() {
 
     let (by, reason) = (Some(owner("operator")), Some(Reason::new("stuck since noon").unwrap()));
     let ending = key.last_ending();
-    assert_eq!((ending.token, ending.how, ending.at), (token, How::Revoked, key.now));
+    assert_eq!((ending.token, ending.outcome, ending.at), (token, LeaseOutcome::Revoked, key.now));
     assert_eq!((&ending.by, &ending.reason, ending.hash), (&by, &reason, hold(1)));
-    let fact = Fact::LeaseEnded {
+    let fact = EventData::LeaseEnded {
         token,
         owner: owner("a"),
         task: Some(task("run-42")),
-        how: How::Revoked,
+        outcome: LeaseOutcome::Revoked,
         by,
         reason,
     };
@@ -51,21 +54,21 @@ fn force_leaves_a_trace_with_a_name_and_a_reason() {
 fn a_renewal_that_lands_after_a_revocation_is_refused() {
     // R04 and R11: wherever the renewal was when the revocation came, it is decided after it.
     let (mut key, token) = held();
-    let consumed = key.revoke(None).unwrap().consumed;
+    let consumed = key.revoke(None).unwrap().consumed_token;
     let before = key.state();
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Revoked, consumed)));
-    assert_eq!(key.release(1, token), Err(lost(token, How::Revoked, consumed)));
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Revoked, consumed)));
+    assert_eq!(key.release(1, token), Err(lost(token, LeaseOutcome::Revoked, consumed)));
     assert_eq!(key.state(), before);
 
     let current = key.granted(ask("b", 2));
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Revoked, current)));
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Revoked, current)));
 }
 
 #[test]
 fn the_consumed_token_is_nobodys_proof() {
     let (mut key, _) = held();
-    let consumed = key.revoke(None).unwrap().consumed;
-    assert_eq!(key.renew(1, consumed), Err(Refusal::WrongHold { token: consumed }));
+    let consumed = key.revoke(None).unwrap().consumed_token;
+    assert_eq!(key.renew(1, consumed), Err(Refusal::WrongHoldId { token: consumed }));
     assert!(key.is_free());
 }
 
@@ -75,8 +78,8 @@ fn a_lease_that_ran_out_unnoticed_can_still_be_fenced_out() {
     let (mut key, token) = held();
     key.pass(TTL_MS + 1);
     let revoked = key.revoke(Some(token)).unwrap();
-    assert_eq!((revoked.token, revoked.consumed), (token, Token::new(2)));
-    assert_eq!(key.last_ending().how, How::Revoked);
+    assert_eq!((revoked.token, revoked.consumed_token), (token, Token::new(2)));
+    assert_eq!(key.last_ending().outcome, LeaseOutcome::Revoked);
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn even_the_last_holder_can_be_fenced_out() {
     let mut key = OneKey::with_counter(TOKEN_MAX - 2);
     let token = key.granted(ask("a", 1));
     let revoked = key.revoke(None).unwrap();
-    assert_eq!((token, revoked.consumed), (Token::new(TOKEN_MAX - 1), Token::new(TOKEN_MAX)));
+    assert_eq!((token, revoked.consumed_token), (Token::new(TOKEN_MAX - 1), Token::new(TOKEN_MAX)));
     assert_eq!(key.acquire(ask("b", 2)), Err(Refusal::TokensExhausted));
 }
 
@@ -94,7 +97,7 @@ fn a_revocation_meant_for_one_token_spares_the_next() {
     key.pass(TTL_MS);
     let current = key.granted(ask("b", 2));
     let before = key.state();
-    assert_eq!(key.revoke(Some(meant)), Err(lost(meant, How::Expired, current)));
+    assert_eq!(key.revoke(Some(meant)), Err(lost(meant, LeaseOutcome::Expired, current)));
     assert_eq!(key.state(), before);
 
     assert_eq!(key.revoke(Some(current)).unwrap().token, current);
@@ -103,14 +106,14 @@ fn a_revocation_meant_for_one_token_spares_the_next() {
 #[test]
 fn a_revocation_sent_twice_ends_one_lease() {
     let (mut key, meant) = held();
-    let consumed = key.revoke(Some(meant)).unwrap().consumed;
+    let consumed = key.revoke(Some(meant)).unwrap().consumed_token;
     let before = key.state();
     assert_eq!(key.revoke(Some(meant)), Err(Refusal::NotHeld));
     assert_eq!(key.state(), before, "no second token is consumed");
 
     let current = key.granted(ask("b", 2));
     assert!(current > consumed);
-    assert_eq!(key.revoke(Some(meant)), Err(lost(meant, How::Revoked, current)));
+    assert_eq!(key.revoke(Some(meant)), Err(lost(meant, LeaseOutcome::Revoked, current)));
     assert!(key.renew(2, current).is_ok());
 }
 
@@ -127,9 +130,9 @@ fn a_revocation_that_shows_a_token_above_the_counter_proves_a_rewound_store() {
     let (mut key, current) = held();
     let shown = Token::new(2);
     let before = key.state();
-    assert_eq!(key.revoke(Some(shown)), Err(Refusal::StoreRewound { shown, current }));
+    assert_eq!(key.revoke(Some(shown)), Err(Refusal::StoreRewound { token: shown, current_token: current }));
     assert_eq!(key.state(), before);
-    let alarm = Fact::StoreRewound { shown_token: shown, current_token: current };
+    let alarm = EventData::StoreRewound { token: shown, current_token: current };
     assert_eq!(key.facts.last(), Some(&alarm));
 }
 
@@ -142,7 +145,7 @@ fn a_sweep_cannot_expire_a_renewed_lease() {
     key.pass(1);
     let (before, _) = (key.state(), key.news());
 
-    assert_eq!(key.expire(), Err(Refusal::StillLive { remaining_ms: TTL_MS - 1 }));
+    assert_eq!(key.expire(), Err(Refusal::NotExpired { remaining_ms: TTL_MS - 1 }));
 
     assert_eq!((key.state(), key.news()), (before, vec![]));
 }
@@ -155,7 +158,7 @@ fn a_stale_sweep_leaves_the_next_holder_alone() {
     key.expire().unwrap();
     let current = key.granted(ask("b", 2));
     let before = key.state();
-    assert_eq!(key.expire(), Err(Refusal::StillLive { remaining_ms: TTL_MS }));
+    assert_eq!(key.expire(), Err(Refusal::NotExpired { remaining_ms: TTL_MS }));
     assert_eq!(key.state(), before);
     assert!(key.renew(2, current).is_ok());
 }
@@ -168,11 +171,14 @@ fn a_sweep_notes_when_the_time_was_up_and_not_when_it_came_by() {
     key.pass(900);
     key.news();
 
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: How::Expired }));
+    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }));
 
     assert_eq!(key.last_ending().at, ran_out_at);
     assert!(key.is_free());
-    assert!(matches!(key.facts[..], [Fact::LeaseEnded { how: How::Expired, by: None, reason: None, .. }]));
+    assert!(matches!(
+        key.facts[..],
+        [EventData::LeaseEnded { outcome: LeaseOutcome::Expired, by: None, reason: None, .. }]
+    ));
 }
 
 #[test]
@@ -193,8 +199,11 @@ fn an_advance_ends_the_lease_and_lifts_the_counter() {
     assert_eq!(key.record.counter, Token::new(1 + ADVANCE_BY));
     assert!(key.is_free());
     let ending = key.last_ending();
-    assert_eq!((ending.token, ending.how, &ending.by), (token, How::Advanced, &Some(owner("operator"))));
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Advanced, Token::new(1 + ADVANCE_BY))));
+    assert_eq!(
+        (ending.token, ending.outcome, &ending.by),
+        (token, LeaseOutcome::Advanced, &Some(owner("operator")))
+    );
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Advanced, Token::new(1 + ADVANCE_BY))));
 }
 
 #[test]
@@ -227,7 +236,7 @@ fn after_a_rewind_and_an_advance_no_token_comes_twice() {
     let mut key = backup;
     let seen_token = Some(newest);
     let refused = key.acquire(Acquire { seen_token, ..ask("b", 9) });
-    assert_eq!(refused, Err(Refusal::StoreRewound { shown: newest, current: token }));
+    assert_eq!(refused, Err(Refusal::StoreRewound { token: newest, current_token: token }));
 
     key.advance(ADVANCE_BY).unwrap();
     let next = key.granted(Acquire { seen_token, ..ask("b", 9) });

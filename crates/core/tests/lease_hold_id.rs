@@ -1,53 +1,53 @@
 //! A hold id is used once: what has ended is never granted again, not even when its ending is forgotten.
 
-use fencehold_core::lease::{Acquire, How, Outcome};
+use fencehold_core::lease::{Acquire, LeaseOutcome, Outcome};
 use fencehold_core::limits::HISTORY_MAX;
-use fencehold_core::{Fact, Refusal, Token};
+use fencehold_core::{EventData, Refusal, Token};
 
 use crate::support::{OneKey, ROUNDING_MS, TTL_MS, ask, ask_with_max_age, hold};
 
-const ENDED_LONG_AGO: Refusal = Refusal::Ended { token: None, how: None };
+const ENDED_LONG_AGO: Refusal = Refusal::HoldIdUsed { token: None, outcome: None };
 
-fn ended(token: Token, how: How) -> Refusal {
-    Refusal::Ended { token: Some(token), how: Some(how) }
+fn ended(token: Token, how: LeaseOutcome) -> Refusal {
+    Refusal::HoldIdUsed { token: Some(token), outcome: Some(how) }
 }
 
 /// A key whose hold 1 has ended in this way, and the token that it had.
-fn ended_as(how: How) -> (OneKey, Token) {
+fn ended_as(how: LeaseOutcome) -> (OneKey, Token) {
     let mut key = OneKey::new();
     let token = key.granted(ask_with_max_age("a", 1, 100_000));
     let ending = match how {
-        How::Released => key.release(1, token),
-        How::Expired => {
+        LeaseOutcome::Released => key.release(1, token),
+        LeaseOutcome::Expired => {
             key.pass(TTL_MS);
             key.expire()
         }
-        How::Revoked => key.revoke(None).map(Outcome::Revoked),
-        How::AgedOut => {
+        LeaseOutcome::Revoked => key.revoke(None).map(Outcome::Revoked),
+        LeaseOutcome::AgedOut => {
             for _ in 0..5 {
                 key.pass(20_000);
                 let _ = key.renew(1, token);
             }
             key.expire()
         }
-        How::Yielded => {
+        LeaseOutcome::Yielded => {
             key.preempt("urgent", 1, 1_000).expect("a higher priority");
             key.pass(TTL_MS);
             key.expire()
         }
-        How::Abandoned => key.abandon(1),
-        How::Advanced => key.advance(1),
+        LeaseOutcome::Abandoned => key.abandon(1),
+        LeaseOutcome::Advanced => key.advance(1),
         other => panic!("a new way to end, {other:?}, wants a line here"),
     };
     assert!(ending.is_ok(), "{how}: {ending:?}");
-    assert_eq!(key.last_ending().how, how);
+    assert_eq!(key.last_ending().outcome, how);
     (key, token)
 }
 
 #[test]
 fn a_hold_id_that_ended_is_never_granted_again() {
     // R13, after the end: however it ended, the key is free, and only for another hold id.
-    for how in How::ALL {
+    for how in LeaseOutcome::ALL {
         let (mut key, token) = ended_as(how);
         let before = key.state();
         assert_eq!(key.acquire(ask("a", 1)), Err(ended(token, how)));
@@ -58,7 +58,7 @@ fn a_hold_id_that_ended_is_never_granted_again() {
 
 #[test]
 fn a_hold_id_that_ended_is_told_so_even_while_another_holds_the_key() {
-    for how in How::ALL {
+    for how in LeaseOutcome::ALL {
         let (mut key, token) = ended_as(how);
         key.granted(ask("b", 2));
         let before = key.state();
@@ -78,16 +78,16 @@ fn a_hold_id_that_ran_out_unnoticed_is_answered_ended_and_noted() {
     key.pass(TTL_MS);
     key.news();
 
-    assert_eq!(key.acquire(ask("a", 1)), Err(ended(token, How::Expired)));
+    assert_eq!(key.acquire(ask("a", 1)), Err(ended(token, LeaseOutcome::Expired)));
 
     assert!(key.is_free());
     assert_eq!(key.last_ending().token, token);
-    assert!(matches!(key.facts[..], [Fact::LeaseEnded { how: How::Expired, .. }]));
+    assert!(matches!(key.facts[..], [EventData::LeaseEnded { outcome: LeaseOutcome::Expired, .. }]));
 }
 
 #[test]
 fn every_acquisition_takes_a_larger_token_however_the_last_one_ended() {
-    for how in How::ALL {
+    for how in LeaseOutcome::ALL {
         let (mut key, token) = ended_as(how);
         let counter = key.record.counter;
         let next = key.granted(ask("b", 2));
@@ -97,7 +97,7 @@ fn every_acquisition_takes_a_larger_token_however_the_last_one_ended() {
 
 #[test]
 fn a_record_knows_the_hold_ids_that_it_shows_and_no_others() {
-    let (mut key, _) = ended_as(How::Released);
+    let (mut key, _) = ended_as(LeaseOutcome::Released);
     key.granted(ask("b", 2));
     assert_eq!([1, 2, 3].map(|id| key.record.knows(hold(id))), [true, true, false]);
 }
@@ -225,8 +225,14 @@ fn every_kind_of_end_counts_in_the_history() {
     key.granted(ask("e", 5));
     key.advance(10).unwrap();
 
-    let told: Vec<(u64, How)> = key.record.endings().iter().map(|e| (e.token.get(), e.how)).collect();
-    let expected =
-        [(1, How::Released), (2, How::Expired), (3, How::Revoked), (5, How::Abandoned), (6, How::Advanced)];
+    let told: Vec<(u64, LeaseOutcome)> =
+        key.record.endings().iter().map(|e| (e.token.get(), e.outcome)).collect();
+    let expected = [
+        (1, LeaseOutcome::Released),
+        (2, LeaseOutcome::Expired),
+        (3, LeaseOutcome::Revoked),
+        (5, LeaseOutcome::Abandoned),
+        (6, LeaseOutcome::Advanced),
+    ];
     assert_eq!(told, expected);
 }

@@ -1,7 +1,7 @@
 //! Asking a holder to yield: it learns of it when it renews, and loses nothing that it was promised.
 
-use fencehold_core::lease::{Acquire, How, Notice, Outcome};
-use fencehold_core::{Fact, Refusal, Token};
+use fencehold_core::lease::{Acquire, LeaseOutcome, Outcome, YieldRequest};
+use fencehold_core::{EventData, Refusal, Token};
 
 use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, owner, task};
 
@@ -14,17 +14,17 @@ fn held() -> (OneKey, Token) {
 #[test]
 fn the_holder_learns_at_its_next_renewal_for_whom_and_by_when() {
     let (mut key, token) = held();
-    assert_eq!(key.renew(1, token).unwrap().notice, None);
+    assert_eq!(key.renew(1, token).unwrap().yield_request, None);
     key.news();
 
     assert_eq!(key.preempt("urgent", 5, 60_000), Ok(60_000));
-    let notice = Notice {
+    let notice = YieldRequest {
         contender: owner("urgent"),
         task: Some(task("urgent")),
         priority: 5,
         yield_at_ms: key.now.store_ms + 60_000,
     };
-    let asked = Fact::YieldAsked {
+    let asked = EventData::YieldRequested {
         token,
         contender: owner("urgent"),
         task: Some(task("urgent")),
@@ -35,7 +35,7 @@ fn the_holder_learns_at_its_next_renewal_for_whom_and_by_when() {
 
     key.pass(10_000);
     let renewal = key.renew(1, token).unwrap();
-    assert_eq!((renewal.notice, renewal.yield_in_ms), (Some(notice), Some(50_000)));
+    assert_eq!((renewal.yield_request, renewal.yield_in_ms), (Some(notice), Some(50_000)));
     assert_eq!(renewal.remaining_ms, TTL_MS, "there is time yet");
 }
 
@@ -63,10 +63,10 @@ fn renewals_get_only_the_remainder() {
     assert_eq!(key.renew(1, token).unwrap().remaining_ms, 5_000);
     key.pass(5_000);
 
-    let (how, by) = (Some(How::Yielded), Some(owner("urgent")));
-    let yielded = Refusal::Lost { token, how, by, reason: None, current: token };
+    let (how, by) = (Some(LeaseOutcome::Yielded), Some(owner("urgent")));
+    let yielded = Refusal::Lost { token, outcome: how, by, reason: None, current_token: token };
     assert_eq!(key.renew(1, token), Err(yielded));
-    assert_eq!(key.last_ending().how, How::Yielded);
+    assert_eq!(key.last_ending().outcome, LeaseOutcome::Yielded);
     assert!(key.granted(ask("urgent", 2)) > token);
 }
 
@@ -91,7 +91,11 @@ fn a_holder_that_dies_before_its_yield_time_has_expired() {
     let (mut key, token) = held();
     key.preempt("urgent", 5, 60_000).unwrap();
     key.pass(80_000);
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: How::Expired }), "a crash is a crash");
+    assert_eq!(
+        key.expire(),
+        Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }),
+        "a crash is a crash"
+    );
 }
 
 #[test]
@@ -100,7 +104,7 @@ fn a_holder_at_the_end_of_its_age_has_aged_out_whoever_asked() {
     let token = key.granted(ask_with_max_age("a", 1, 20_000));
     key.preempt("urgent", 5, 1_000).unwrap();
     key.pass(20_000);
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: How::AgedOut }));
+    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::AgedOut }));
 }
 
 #[test]
@@ -108,9 +112,9 @@ fn a_holder_that_hands_back_early_frees_the_key_at_once() {
     let (mut key, token) = held();
     key.preempt("urgent", 5, 60_000).unwrap();
     key.release(1, token).unwrap();
-    assert_eq!(key.last_ending().how, How::Released);
+    assert_eq!(key.last_ending().outcome, LeaseOutcome::Released);
     key.granted(ask("urgent", 2));
-    assert_eq!(key.record.hold.as_ref().unwrap().notice, None, "the notice was the old holder's");
+    assert_eq!(key.record.hold.as_ref().unwrap().yield_request, None, "the notice was the old holder's");
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn only_a_contender_of_higher_priority_may_ask() {
     key.granted(Acquire { priority: 3, ..ask("a", 1) });
     let (before, _) = (key.state(), key.news());
     for priority in [i16::MIN, 0, 2, 3] {
-        assert_eq!(key.preempt("other", priority, 1_000), Err(Refusal::NotHigher { held: 3 }));
+        assert_eq!(key.preempt("other", priority, 1_000), Err(Refusal::PriorityTooLow { priority: 3 }));
     }
     assert_eq!((key.state(), key.news()), (before, vec![]));
     assert!(key.preempt("other", 4, 1_000).is_ok());
@@ -149,7 +153,7 @@ fn the_first_to_ask_stands_against_the_same_rank_or_a_lower_one() {
     assert_eq!(key.preempt("first", 5, 60_000), Ok(50_000), "sent again, the time does not start anew");
 
     assert_eq!((key.state(), key.news()), (before, vec![]));
-    assert_eq!(key.renew(1, token).unwrap().notice.unwrap().contender, owner("first"));
+    assert_eq!(key.renew(1, token).unwrap().yield_request.unwrap().contender, owner("first"));
 }
 
 #[test]
@@ -159,7 +163,7 @@ fn a_higher_contender_takes_the_place_of_a_lower_one() {
     assert_eq!(key.preempt("higher", 6, 40_000), Ok(40_000));
 
     let renewal = key.renew(1, token).unwrap();
-    assert_eq!(renewal.notice.unwrap().contender, owner("higher"));
+    assert_eq!(renewal.yield_request.unwrap().contender, owner("higher"));
     assert_eq!(renewal.yield_in_ms, Some(40_000));
 }
 
@@ -173,11 +177,11 @@ fn a_notice_that_is_withdrawn_leaves_the_holder_its_full_ttl() {
 
     assert_eq!(key.withdraw(), Ok(Outcome::Nothing));
 
-    assert_eq!(key.facts, [Fact::YieldWithdrawn { token }]);
+    assert_eq!(key.facts, [EventData::YieldWithdrawn { token }]);
     let renewal = key.renew(1, token).unwrap();
-    assert_eq!((renewal.remaining_ms, renewal.notice, renewal.yield_in_ms), (TTL_MS, None, None));
+    assert_eq!((renewal.remaining_ms, renewal.yield_request, renewal.yield_in_ms), (TTL_MS, None, None));
     key.pass(TTL_MS);
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: How::Expired }));
+    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }));
 }
 
 #[test]
@@ -197,5 +201,5 @@ fn a_withdrawal_after_the_end_does_not_rewrite_how_it_ended() {
     key.preempt("urgent", 5, 10_000).unwrap();
     key.pass(TTL_MS);
     key.withdraw().unwrap();
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: How::Yielded }));
+    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Yielded }));
 }

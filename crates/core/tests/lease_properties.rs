@@ -307,7 +307,7 @@ fn kind(reply: &Result<Outcome, Refusal>) -> String {
     let name = text.split([' ', '(']).next().unwrap_or_default();
     match reply {
         Ok(Outcome::Expired { how, .. }) => format!("{name}: {how}"),
-        Err(Refusal::Ended { how, .. } | Refusal::Lost { how, .. }) => {
+        Err(Refusal::HoldIdUsed { outcome: how, .. } | Refusal::Lost { outcome: how, .. }) => {
             format!("{name}: {}", how.map_or_else(|| "forgotten".to_owned(), |how| how.to_string()))
         }
         Ok(Outcome::Granted(grant)) if grant.resumed => format!("{name} again"),

@@ -1,8 +1,8 @@
 //! Keeping a lease and giving it back: only its holder can, only while it is live, and who cannot is told why.
 
-use fencehold_core::lease::{Acquire, Change, Command, How, Outcome, Renewal};
+use fencehold_core::lease::{Acquire, Change, Command, LeaseOutcome, LeaseRenewal, Outcome};
 use fencehold_core::limits::HISTORY_MAX;
-use fencehold_core::{Fact, Refusal, Token};
+use fencehold_core::{EventData, Refusal, Token};
 
 use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, forgotten, hold, lost, task};
 
@@ -15,7 +15,7 @@ fn held() -> (OneKey, Token) {
 /// What the last fact says a stale holder tried.
 fn attempted(key: &OneKey) -> String {
     match key.facts.last() {
-        Some(Fact::StaleWriteBlocked { attempted, .. }) => format!("{attempted:?}"),
+        Some(EventData::StaleWriteBlocked { action: attempted, .. }) => format!("{attempted:?}"),
         other => panic!("a blocked write is an event, not {other:?}"),
     }
 }
@@ -25,7 +25,7 @@ fn a_renewal_lasts_a_full_ttl_from_the_deciding_moment() {
     let (mut key, token) = held();
     key.pass(20_000);
     let renewal = key.renew(1, token);
-    let expected = Renewal { token, remaining_ms: TTL_MS, notice: None, yield_in_ms: None };
+    let expected = LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None, yield_in_ms: None };
     assert_eq!(renewal, Ok(expected));
     assert_eq!(key.remaining_ms(), Some(TTL_MS));
 }
@@ -64,11 +64,14 @@ fn renewal_never_revives_a_released_lease() {
     key.release(1, token).unwrap();
     let (before, _) = (key.state(), key.news());
 
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Released, token)));
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Released, token)));
 
     assert_eq!(key.state(), before);
     let blocked = &key.facts[0];
-    assert!(matches!(blocked, Fact::StaleWriteBlocked { how: Some(How::Released), .. }), "{blocked:?}");
+    assert!(
+        matches!(blocked, EventData::StaleWriteBlocked { outcome: Some(LeaseOutcome::Released), .. }),
+        "{blocked:?}"
+    );
 }
 
 #[test]
@@ -79,24 +82,28 @@ fn renewal_never_revives_a_lease_that_ran_out_and_notes_its_end() {
     key.pass(1);
     key.news();
 
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Expired, token)));
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Expired, token)));
 
     assert!(key.is_free());
-    assert_eq!((key.last_ending().how, key.last_ending().at), (How::Expired, ran_out_at));
-    assert!(matches!(key.facts[0], Fact::LeaseEnded { how: How::Expired, .. }));
+    assert_eq!((key.last_ending().outcome, key.last_ending().at), (LeaseOutcome::Expired, ran_out_at));
+    assert!(matches!(key.facts[0], EventData::LeaseEnded { outcome: LeaseOutcome::Expired, .. }));
     assert_eq!(attempted(&key), "Renew");
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Expired, token)), "asked again, told the same");
+    assert_eq!(
+        key.renew(1, token),
+        Err(lost(token, LeaseOutcome::Expired, token)),
+        "asked again, told the same"
+    );
 }
 
 #[test]
 fn renewal_never_revives_an_abandoned_or_advanced_lease() {
     let (mut key, token) = held();
     key.abandon(1).unwrap();
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Abandoned, token)));
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Abandoned, token)));
 
     let (mut key, token) = held();
     key.advance(10).unwrap();
-    assert_eq!(key.renew(1, token), Err(lost(token, How::Advanced, Token::new(11))));
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::Advanced, Token::new(11))));
 }
 
 #[test]
@@ -107,10 +114,10 @@ fn a_delayed_renewal_cannot_steal_the_key_back() {
     let current = key.granted(ask("b", 2));
     let (before, _) = (key.state(), key.news());
 
-    assert_eq!(key.renew(1, stale), Err(lost(stale, How::Expired, current)));
+    assert_eq!(key.renew(1, stale), Err(lost(stale, LeaseOutcome::Expired, current)));
 
     assert_eq!(key.state(), before, "B's lease is untouched");
-    let Fact::StaleWriteBlocked { stale_token, current_token, .. } = &key.facts[0] else {
+    let EventData::StaleWriteBlocked { token: stale_token, current_token, .. } = &key.facts[0] else {
         panic!("{:?}", key.facts)
     };
     assert_eq!((*stale_token, *current_token), (stale, current));
@@ -124,8 +131,8 @@ fn a_second_hold_of_the_same_owner_does_not_carry_the_first() {
     key.pass(TTL_MS);
     let second = key.granted(ask("a", 2));
 
-    assert_eq!(key.renew(1, first), Err(lost(first, How::Expired, second)));
-    assert_eq!(key.release(1, first), Err(lost(first, How::Expired, second)));
+    assert_eq!(key.renew(1, first), Err(lost(first, LeaseOutcome::Expired, second)));
+    assert_eq!(key.release(1, first), Err(lost(first, LeaseOutcome::Expired, second)));
     assert!(key.renew(2, second).is_ok());
 }
 
@@ -134,8 +141,8 @@ fn the_right_token_with_a_wrong_hold_id_is_refused() {
     let (mut key, token) = held();
     key.pass(10_000);
     let before = key.state();
-    assert_eq!(key.renew(2, token), Err(Refusal::WrongHold { token }));
-    assert_eq!(key.release(2, token), Err(Refusal::WrongHold { token }));
+    assert_eq!(key.renew(2, token), Err(Refusal::WrongHoldId { token }));
+    assert_eq!(key.release(2, token), Err(Refusal::WrongHoldId { token }));
     assert_eq!(key.state(), before);
 }
 
@@ -144,7 +151,7 @@ fn a_wrong_hold_id_is_called_wrong_even_when_the_floor_has_risen_above_the_holde
     // Another key of the namespace was collected, at 50. The lease under 1 is live all the same.
     let (mut key, token) = held();
     key.floor = Token::new(50);
-    assert_eq!(key.renew(2, token), Err(Refusal::WrongHold { token }));
+    assert_eq!(key.renew(2, token), Err(Refusal::WrongHoldId { token }));
     assert!(key.renew(1, token).is_ok());
     assert_eq!(key.remaining_ms(), Some(TTL_MS));
 }
@@ -179,10 +186,10 @@ fn a_holder_that_wakes_after_its_key_was_collected_is_lost() {
     for floor in [5, 9] {
         let mut key = OneKey { floor: Token::new(floor), ..OneKey::new() };
         let refused = key.renew(1, Token::new(5));
-        assert!(matches!(refused, Err(Refusal::Lost { how: None, .. })), "floor {floor}: {refused:?}");
+        assert!(matches!(refused, Err(Refusal::Lost { outcome: None, .. })), "floor {floor}: {refused:?}");
         assert_eq!(attempted(&key), "Renew");
         let refused = key.release(1, Token::new(5));
-        assert!(matches!(refused, Err(Refusal::Lost { how: None, .. })), "floor {floor}: {refused:?}");
+        assert!(matches!(refused, Err(Refusal::Lost { outcome: None, .. })), "floor {floor}: {refused:?}");
         assert_eq!(attempted(&key), "Release");
     }
 }
@@ -192,11 +199,14 @@ fn a_token_above_the_counter_proves_a_rewound_store() {
     let (mut key, current) = held();
     let shown = Token::new(2);
     let before = key.state();
-    let alarm = Fact::StoreRewound { shown_token: shown, current_token: current };
+    let alarm = EventData::StoreRewound { token: shown, current_token: current };
 
     for id in [1, 2] {
-        assert_eq!(key.renew(id, shown), Err(Refusal::StoreRewound { shown, current }));
-        assert_eq!(key.release(id, shown), Err(Refusal::StoreRewound { shown, current }));
+        assert_eq!(key.renew(id, shown), Err(Refusal::StoreRewound { token: shown, current_token: current }));
+        assert_eq!(
+            key.release(id, shown),
+            Err(Refusal::StoreRewound { token: shown, current_token: current })
+        );
         assert_eq!(key.news().last(), Some(&alarm));
     }
     assert_eq!(key.state(), before, "the holder that the backup shows is left alone");
@@ -214,8 +224,8 @@ fn max_age_caps_a_hold_that_is_renewed_for_ever() {
     assert_eq!(key.renew(1, token).unwrap().remaining_ms, 1);
     key.pass(1);
 
-    assert_eq!(key.renew(1, token), Err(lost(token, How::AgedOut, token)));
-    assert_eq!(key.last_ending().how, How::AgedOut);
+    assert_eq!(key.renew(1, token), Err(lost(token, LeaseOutcome::AgedOut, token)));
+    assert_eq!(key.last_ending().outcome, LeaseOutcome::AgedOut);
 }
 
 #[test]
@@ -225,7 +235,7 @@ fn a_hold_with_a_max_age_that_dies_before_it_has_expired() {
     key.pass(500_000);
     assert_eq!(
         key.expire(),
-        Ok(Outcome::Expired { token, how: How::Expired }),
+        Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }),
         "noted late, but not aged out"
     );
 }
@@ -242,10 +252,10 @@ fn a_released_key_is_free_at_once_and_its_end_is_on_record() {
     assert!(key.is_free());
     assert_eq!(key.record.counter, token, "the counter stays");
     let ending = key.last_ending().clone();
-    assert_eq!((ending.token, ending.hash, ending.how), (token, hold(1), How::Released));
+    assert_eq!((ending.token, ending.hash, ending.outcome), (token, hold(1), LeaseOutcome::Released));
     assert_eq!((ending.at, ending.by, ending.reason), (key.now, None, None));
     assert_eq!((ending.owner.as_str(), ending.task), ("a", Some(task("run-42"))));
-    assert!(matches!(key.facts[..], [Fact::LeaseEnded { how: How::Released, .. }]));
+    assert!(matches!(key.facts[..], [EventData::LeaseEnded { outcome: LeaseOutcome::Released, .. }]));
     assert_eq!(key.granted(ask("b", 2)), Token::new(2));
 }
 
@@ -273,7 +283,7 @@ fn a_late_release_leaves_the_new_holder_alone() {
     let current = key.granted(ask("b", 2));
     let before = key.state();
 
-    assert_eq!(key.release(1, stale), Err(lost(stale, How::Expired, current)));
+    assert_eq!(key.release(1, stale), Err(lost(stale, LeaseOutcome::Expired, current)));
 
     assert_eq!(key.state(), before);
     assert_eq!(attempted(&key), "Release");
@@ -283,9 +293,9 @@ fn a_late_release_leaves_the_new_holder_alone() {
 fn a_release_after_the_end_is_told_that_the_lease_expired() {
     let (mut key, token) = held();
     key.pass(TTL_MS);
-    assert_eq!(key.release(1, token), Err(lost(token, How::Expired, token)));
-    assert_eq!(key.last_ending().how, How::Expired, "it is not counted as given back in time");
-    assert_eq!(key.release(1, token), Err(lost(token, How::Expired, token)));
+    assert_eq!(key.release(1, token), Err(lost(token, LeaseOutcome::Expired, token)));
+    assert_eq!(key.last_ending().outcome, LeaseOutcome::Expired, "it is not counted as given back in time");
+    assert_eq!(key.release(1, token), Err(lost(token, LeaseOutcome::Expired, token)));
 }
 
 #[test]
@@ -294,8 +304,11 @@ fn a_grant_to_a_waiter_that_has_gone_is_freed_at_once() {
     let (mut key, token) = held();
     key.news();
     assert_eq!(key.abandon(1), Ok(Outcome::Nothing));
-    assert_eq!((key.last_ending().token, key.last_ending().how), (token, How::Abandoned));
-    assert!(matches!(key.facts[..], [Fact::LeaseEnded { how: How::Abandoned, .. }]), "and visible as such");
+    assert_eq!((key.last_ending().token, key.last_ending().outcome), (token, LeaseOutcome::Abandoned));
+    assert!(
+        matches!(key.facts[..], [EventData::LeaseEnded { outcome: LeaseOutcome::Abandoned, .. }]),
+        "and visible as such"
+    );
     assert!(key.granted(ask("b", 2)) > token);
 }
 
@@ -317,5 +330,5 @@ fn abandoning_does_not_rename_an_expiry() {
     let (mut key, token) = held();
     key.pass(TTL_MS);
     assert_eq!(key.abandon(1), Ok(Outcome::Nothing));
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: How::Expired }));
+    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }));
 }

@@ -1,10 +1,10 @@
 //! The ledger of a job: effects at most once, doubts by their policy, undoing in reverse.
 
 use fencehold_core::Token;
-use fencehold_core::job::{EffectName, JobId, Kind};
+use fencehold_core::job::{EffectName, JobId, JobKind};
 use fencehold_core::ledger::{
-    Begun, Effect, EffectState, OnDoubt, Outcome, UndoWith, begin, idempotency_key, next_to_undo, record,
-    stands_undone,
+    Begun, Compensation, Effect, EffectState, InDoubtPolicy, Outcome, begin, idempotency_key, next_to_undo,
+    record, stands_undone,
 };
 use proptest::prelude::*;
 
@@ -14,16 +14,16 @@ fn name(text: &str) -> EffectName {
     EffectName::new(text).expect("a good name")
 }
 
-fn undo_with(kind: &str) -> UndoWith {
-    UndoWith { kind: Kind::new(kind).expect("a good kind"), queue: None, payload: "{}".into() }
+fn undo_with(kind: &str) -> Compensation {
+    Compensation { kind: JobKind::new(kind).expect("a good kind"), queue: None, payload: "{}".into() }
 }
 
 fn outcome(effect: &str, value: &str) -> Outcome {
-    Outcome { name: name(effect), value: value.into(), undo: None }
+    Outcome { name: name(effect), value: value.into(), compensation: None }
 }
 
 /// An announced effect.
-fn intent(policy: OnDoubt, token: u64) -> Effect {
+fn intent(policy: InDoubtPolicy, token: u64) -> Effect {
     match begin(None, &name("charge"), policy, Token::new(token), 0, WALL_MS) {
         Begun::Go(effect) => effect,
         other => panic!("{other:?}"),
@@ -32,33 +32,33 @@ fn intent(policy: OnDoubt, token: u64) -> Effect {
 
 #[test]
 fn an_effect_that_was_never_heard_of_may_go_ahead_and_is_announced() {
-    let effect = intent(OnDoubt::Ask, 7);
-    assert_eq!(effect.state, EffectState::Intended(OnDoubt::Ask));
-    assert_eq!((effect.nth, effect.token, effect.at_wall_ms), (0, Token::new(7), WALL_MS));
-    assert_eq!((effect.value, effect.undo, effect.undo_job), (None, None, None));
+    let effect = intent(InDoubtPolicy::Manual, 7);
+    assert_eq!(effect.state, EffectState::Intended(InDoubtPolicy::Manual));
+    assert_eq!((effect.position, effect.token, effect.written_at_ms), (0, Token::new(7), WALL_MS));
+    assert_eq!((effect.value, effect.compensation, effect.compensation_job_id), (None, None, None));
 }
 
 #[test]
 fn the_first_record_stands() {
     let first = record(None, &outcome("charge", "1"), Token::new(7), 3, WALL_MS).unwrap();
-    assert_eq!((first.state, first.value.as_deref(), first.nth), (EffectState::Done, Some("1"), 3));
+    assert_eq!((first.state, first.value.as_deref(), first.position), (EffectState::Done, Some("1"), 3));
     let again = record(Some(&first), &outcome("charge", "2"), Token::new(8), 4, WALL_MS + 1);
     assert_eq!(again, Err(first.clone()), "not its value, not its token, not its place");
-    let begun = begin(Some(&first), &name("charge"), OnDoubt::Ask, Token::new(8), 4, WALL_MS + 1);
+    let begun = begin(Some(&first), &name("charge"), InDoubtPolicy::Manual, Token::new(8), 4, WALL_MS + 1);
     assert_eq!(begun, Begun::Recorded(first), "and it does not run again");
 }
 
 #[test]
 fn an_outcome_keeps_the_place_of_its_intent() {
-    let announced = intent(OnDoubt::Ask, 7);
+    let announced = intent(InDoubtPolicy::Manual, 7);
     let done = record(Some(&announced), &outcome("charge", "1"), Token::new(7), 9, WALL_MS + 1).unwrap();
-    assert_eq!((done.nth, done.state), (0, EffectState::Done));
+    assert_eq!((done.position, done.state), (0, EffectState::Done));
 }
 
 #[test]
 fn the_attempt_that_announced_may_ask_again() {
     // Its first answer was lost, so it has not gone ahead.
-    for policy in [OnDoubt::Ask, OnDoubt::RunAgain] {
+    for policy in [InDoubtPolicy::Manual, InDoubtPolicy::Retry] {
         let announced = intent(policy, 7);
         let again = begin(Some(&announced), &name("charge"), policy, Token::new(7), 5, WALL_MS + 9);
         assert_eq!(again, Begun::Go(announced));
@@ -68,18 +68,22 @@ fn the_attempt_that_announced_may_ask_again() {
 #[test]
 fn a_later_attempt_goes_by_the_policy_that_the_intent_was_written_with() {
     // R17
-    let asks = intent(OnDoubt::Ask, 7);
-    for policy in [OnDoubt::Ask, OnDoubt::RunAgain] {
+    let asks = intent(InDoubtPolicy::Manual, 7);
+    for policy in [InDoubtPolicy::Manual, InDoubtPolicy::Retry] {
         let begun = begin(Some(&asks), &name("charge"), policy, Token::new(8), 1, WALL_MS);
         assert_eq!(begun, Begun::InDoubt, "{policy:?}");
     }
-    let runs = intent(OnDoubt::RunAgain, 7);
-    for policy in [OnDoubt::Ask, OnDoubt::RunAgain] {
+    let runs = intent(InDoubtPolicy::Retry, 7);
+    for policy in [InDoubtPolicy::Manual, InDoubtPolicy::Retry] {
         let begun = begin(Some(&runs), &name("charge"), policy, Token::new(8), 1, WALL_MS + 5);
         // The same effect, announced anew: by whom, when, and what is to be done should this one die as well.
         let (token, at_wall_ms) = (Token::new(8), WALL_MS + 5);
         let state = EffectState::Intended(policy);
-        assert_eq!(begun, Begun::Go(Effect { token, at_wall_ms, state, ..runs.clone() }), "{policy:?}");
+        assert_eq!(
+            begun,
+            Begun::Go(Effect { token, written_at_ms: at_wall_ms, state, ..runs.clone() }),
+            "{policy:?}"
+        );
     }
 }
 
@@ -96,9 +100,14 @@ fn every_attempt_has_an_effect_under_one_idempotency_key() {
 
 #[test]
 fn what_was_undone_or_is_being_undone_counts_as_having_happened() {
-    for state in [EffectState::Done, EffectState::Undoing, EffectState::Undone, EffectState::UndoFailed] {
-        let effect = Effect { state, ..intent(OnDoubt::RunAgain, 7) };
-        let begun = begin(Some(&effect), &name("charge"), OnDoubt::RunAgain, Token::new(8), 1, WALL_MS);
+    for state in [
+        EffectState::Done,
+        EffectState::Compensating,
+        EffectState::Compensated,
+        EffectState::CompensationFailed,
+    ] {
+        let effect = Effect { state, ..intent(InDoubtPolicy::Retry, 7) };
+        let begun = begin(Some(&effect), &name("charge"), InDoubtPolicy::Retry, Token::new(8), 1, WALL_MS);
         assert_eq!(begun, Begun::Recorded(effect.clone()), "{state}");
         let again = record(Some(&effect), &outcome("charge", "2"), Token::new(8), 1, WALL_MS);
         assert_eq!(again, Err(effect), "{state}");
@@ -109,18 +118,19 @@ fn what_was_undone_or_is_being_undone_counts_as_having_happened() {
 fn effects(list: &[(EffectState, bool)]) -> Vec<Effect> {
     let of = |(nth, (state, can)): (usize, &(EffectState, bool))| Effect {
         name: name(&format!("effect-{nth}")),
-        nth: u16::try_from(nth).expect("few effects"),
+        position: u16::try_from(nth).expect("few effects"),
         state: *state,
-        undo: can.then(|| Box::new(undo_with("undo"))),
-        ..intent(OnDoubt::Ask, 7)
+        compensation: can.then(|| Box::new(undo_with("undo"))),
+        ..intent(InDoubtPolicy::Manual, 7)
     };
     list.iter().enumerate().map(of).collect()
 }
 
 #[test]
 fn an_undo_that_failed_or_is_under_way_holds_the_others_back() {
-    for blocking in [EffectState::Undoing, EffectState::UndoFailed] {
-        let effects = effects(&[(EffectState::Done, true), (blocking, true), (EffectState::Undone, true)]);
+    for blocking in [EffectState::Compensating, EffectState::CompensationFailed] {
+        let effects =
+            effects(&[(EffectState::Done, true), (blocking, true), (EffectState::Compensated, true)]);
         assert_eq!(next_to_undo(&effects), None, "{blocking}");
         assert!(!stands_undone(&effects), "{blocking}");
     }
@@ -128,9 +138,9 @@ fn an_undo_that_failed_or_is_under_way_holds_the_others_back() {
 
 #[test]
 fn what_cannot_be_undone_or_never_surely_happened_is_left_out() {
-    let intended = EffectState::Intended(OnDoubt::Ask);
+    let intended = EffectState::Intended(InDoubtPolicy::Manual);
     let effects = effects(&[(EffectState::Done, true), (EffectState::Done, false), (intended, true)]);
-    assert_eq!(next_to_undo(&effects).map(|effect| effect.nth), Some(0));
+    assert_eq!(next_to_undo(&effects).map(|effect| effect.position), Some(0));
     assert!(!stands_undone(&effects));
     assert!(stands_undone(&effects[1..]));
     assert!(stands_undone(&[]));
@@ -141,14 +151,14 @@ fn what_cannot_be_undone_or_never_surely_happened_is_left_out() {
 enum Deed {
     /// A newer attempt takes the job.
     NextAttempt,
-    Begin(OnDoubt),
+    Begin(InDoubtPolicy),
     Record(u8),
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
     prop_oneof![
         2 => Just(Deed::NextAttempt),
-        3 => prop_oneof![Just(OnDoubt::RunAgain), Just(OnDoubt::Ask)].prop_map(Deed::Begin),
+        3 => prop_oneof![Just(InDoubtPolicy::Retry), Just(InDoubtPolicy::Manual)].prop_map(Deed::Begin),
         2 => any::<u8>().prop_map(Deed::Record),
     ]
 }
@@ -163,14 +173,14 @@ proptest! {
         // P8. The model remembers the first value, and who announced it last with which policy.
         let mut found: Option<Effect> = None;
         let mut first_value: Option<String> = None;
-        let mut announced: Option<(u64, OnDoubt)> = None;
+        let mut announced: Option<(u64, InDoubtPolicy)> = None;
         let mut token = 1;
         for deed in deeds {
             match deed {
                 Deed::NextAttempt => token += 1,
                 Deed::Begin(policy) => {
                     let begun = begin(found.as_ref(), &name("charge"), policy, Token::new(token), 0, WALL_MS);
-                    let in_doubt = announced.is_some_and(|(by, policy)| by != token && policy == OnDoubt::Ask);
+                    let in_doubt = announced.is_some_and(|(by, policy)| by != token && policy == InDoubtPolicy::Manual);
                     match begun {
                         Begun::Recorded(effect) => {
                             prop_assert_eq!(effect.value.as_deref(), first_value.as_deref());
@@ -206,18 +216,18 @@ proptest! {
         list in prop::collection::vec((any::<bool>(), any::<bool>()), 0..12),
         fails_at in prop::option::of(0..12_usize),
     ) {
-        let state = |done| if done { EffectState::Done } else { EffectState::Intended(OnDoubt::Ask) };
+        let state = |done| if done { EffectState::Done } else { EffectState::Intended(InDoubtPolicy::Manual) };
         let list: Vec<_> = list.into_iter().map(|(done, can)| (state(done), can)).collect();
         let mut effects = effects(&list);
-        let can_be = effects.iter().filter(|effect| effect.state == EffectState::Done && effect.undo.is_some());
-        let expected: Vec<u16> = can_be.map(|effect| effect.nth).rev().collect();
+        let can_be = effects.iter().filter(|effect| effect.state == EffectState::Done && effect.compensation.is_some());
+        let expected: Vec<u16> = can_be.map(|effect| effect.position).rev().collect();
         let mut undone = Vec::new();
-        while let Some(nth) = next_to_undo(&effects).map(|effect| effect.nth) {
+        while let Some(nth) = next_to_undo(&effects).map(|effect| effect.position) {
             let at = usize::from(nth);
-            effects[at].state = EffectState::Undoing;
+            effects[at].state = EffectState::Compensating;
             prop_assert!(next_to_undo(&effects).is_none(), "one at a time");
             let failed = fails_at == Some(undone.len());
-            effects[at].state = if failed { EffectState::UndoFailed } else { EffectState::Undone };
+            effects[at].state = if failed { EffectState::CompensationFailed } else { EffectState::Compensated };
             undone.push(nth);
         }
         let reached = fails_at.map_or(expected.len(), |at| expected.len().min(at + 1));

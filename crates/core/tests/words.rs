@@ -2,40 +2,40 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{self, Ended, JobId, Queue, State, Terms};
-use fencehold_core::lease::How;
-use fencehold_core::ledger::{EffectState, OnDoubt};
+use fencehold_core::job::{self, AttemptOutcome, JobId, JobOptions, JobState, QueueName};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::ledger::{EffectState, InDoubtPolicy};
 use fencehold_core::limits::{ATTEMPT_MS_MAX, TRIES_MAX};
 use fencehold_core::{Owner, Reason, Refusal, Token, Violation};
 
-fn lost(how: Option<How>, by: Option<&str>, reason: Option<&str>) -> Refusal {
+fn lost(how: Option<LeaseOutcome>, by: Option<&str>, reason: Option<&str>) -> Refusal {
     let by = by.map(|by| Owner::new(by).expect("a good name"));
     let reason = reason.map(|reason| Reason::new(reason).expect("a good reason"));
-    Refusal::Lost { token: Token::new(7), how, by, reason, current: Token::new(9) }
+    Refusal::Lost { token: Token::new(7), outcome: how, by, reason, current_token: Token::new(9) }
 }
 
 #[test]
 fn a_refusal_says_how_the_hold_ended_and_through_whom() {
-    let released = Refusal::Ended { token: Some(Token::new(7)), how: Some(How::Released) };
+    let released = Refusal::HoldIdUsed { token: Some(Token::new(7)), outcome: Some(LeaseOutcome::Released) };
     assert_eq!(released.to_string(), "this hold has ended: token 7 was released");
-    let forgotten = Refusal::Ended { token: None, how: None };
+    let forgotten = Refusal::HoldIdUsed { token: None, outcome: None };
     assert_eq!(
         forgotten.to_string(),
         "this hold has ended, or may have: the key's history no longer reaches back that far"
     );
     for (refusal, words) in [
         (lost(None, None, None), ""),
-        (lost(Some(How::Expired), None, None), ": it expired: it was not renewed in time"),
-        (lost(Some(How::AgedOut), None, None), ": it was held for its whole max age"),
+        (lost(Some(LeaseOutcome::Expired), None, None), ": it expired: it was not renewed in time"),
+        (lost(Some(LeaseOutcome::AgedOut), None, None), ": it was held for its whole max age"),
         (
-            lost(Some(How::Yielded), Some("nightly"), None),
+            lost(Some(LeaseOutcome::Yielded), Some("nightly"), None),
             ": it was asked to yield by nightly, and its time was up",
         ),
         (
-            lost(Some(How::Revoked), Some("ops"), Some("it was stuck")),
+            lost(Some(LeaseOutcome::Revoked), Some("ops"), Some("it was stuck")),
             ": it was revoked by ops (it was stuck)",
         ),
-        (lost(Some(How::Released), None, None), ": it was released"),
+        (lost(Some(LeaseOutcome::Released), None, None), ": it was released"),
     ] {
         let all = format!("the hold under token 7 is over{words}; the key's current token is 9");
         assert_eq!(refusal.to_string(), all);
@@ -45,13 +45,13 @@ fn a_refusal_says_how_the_hold_ended_and_through_whom() {
 #[test]
 fn a_refusal_says_how_an_attempt_ended_and_whose_the_token_is() {
     let (token, current) = (Token::new(7), Token::new(9));
-    let stale = |how| job::Refusal::Stale { token, how, current }.to_string();
+    let stale = |how| job::Refusal::Stale { token, outcome: how, current_token: current }.to_string();
     assert_eq!(stale(None), "token 7 is stale: the job went on under token 9");
     assert_eq!(
-        stale(Some(Ended::Crashed)),
+        stale(Some(AttemptOutcome::Crashed)),
         "token 7 is stale: the job went on under token 9 after this attempt ran out"
     );
-    for (how, words) in Ended::ALL.iter().zip([
+    for (how, words) in AttemptOutcome::ALL.iter().zip([
         "was completed",
         "was completed late",
         "failed",
@@ -66,10 +66,10 @@ fn a_refusal_says_how_an_attempt_ended_and_whose_the_token_is() {
         "was ended by force",
         "was ended by `store advance`",
     ]) {
-        let over = job::Refusal::Over { token, how: *how };
+        let over = job::Refusal::Over { token, outcome: *how };
         assert_eq!(over.to_string(), format!("the attempt under token 7 is over: it {words}"));
     }
-    let others = |job| job::Refusal::OtherJob { token, job }.to_string();
+    let others = |job| job::Refusal::WrongJob { token, job_id: job }.to_string();
     assert_eq!(others(None), "token 7 was never given for this job");
     let job: JobId = "019a7afd-1e00-7000-8000-000000000001".parse().expect("a good id");
     assert_eq!(
@@ -80,19 +80,19 @@ fn a_refusal_says_how_an_attempt_ended_and_whose_the_token_is() {
 
 #[test]
 fn states_are_read_as_they_are_written() {
-    for state in State::ALL {
+    for state in JobState::ALL {
         assert_eq!(state.to_string().parse(), Ok(state));
-        let settled = !matches!(state, State::Queued | State::Scheduled | State::Running);
+        let settled = !matches!(state, JobState::Queued | JobState::Scheduled | JobState::Running);
         assert_eq!(state.is_settled(), settled, "{state}");
     }
-    let wrong = "done".parse::<State>().expect_err("no such state").to_string();
+    let wrong = "done".parse::<JobState>().expect_err("no such state").to_string();
     assert!(wrong.starts_with("state \"done\" is not one of queued, scheduled, running,"), "{wrong}");
     for (state, word) in [
-        (EffectState::Intended(OnDoubt::RunAgain), "intended"),
+        (EffectState::Intended(InDoubtPolicy::Retry), "intended"),
         (EffectState::Done, "done"),
-        (EffectState::Undoing, "undoing"),
-        (EffectState::Undone, "undone"),
-        (EffectState::UndoFailed, "undo failed"),
+        (EffectState::Compensating, "undoing"),
+        (EffectState::Compensated, "undone"),
+        (EffectState::CompensationFailed, "undo failed"),
     ] {
         assert_eq!(state.to_string(), word);
     }
@@ -100,21 +100,24 @@ fn states_are_read_as_they_are_written() {
 
 #[test]
 fn terms_on_which_nothing_can_be_tried_are_refused_at_their_bounds() {
-    let problem = |terms: Terms| terms.check().err().map(|error| error.to_string());
-    assert_eq!(problem(Terms::default()), None);
+    let problem = |terms: JobOptions| terms.check().err().map(|error| error.to_string());
+    assert_eq!(problem(JobOptions::default()), None);
     for tries in [1, TRIES_MAX] {
-        assert_eq!(problem(Terms { max_attempts: tries, max_crashes: tries, ..Terms::default() }), None);
+        assert_eq!(
+            problem(JobOptions { max_failures: tries, max_crashes: tries, ..JobOptions::default() }),
+            None
+        );
     }
     for tries in [0, TRIES_MAX + 1] {
         let said = format!("is {tries}; it takes 1 to {TRIES_MAX}");
-        let attempts = problem(Terms { max_attempts: tries, ..Terms::default() });
+        let attempts = problem(JobOptions { max_failures: tries, ..JobOptions::default() });
         assert_eq!(attempts, Some(format!("max_attempts {said}")));
-        let crashes = problem(Terms { max_crashes: tries, ..Terms::default() });
+        let crashes = problem(JobOptions { max_crashes: tries, ..JobOptions::default() });
         assert_eq!(crashes, Some(format!("max_crashes {said}")));
     }
     let limited = |ms: u64| {
         let attempt_ms = u32::try_from(ms).ok().and_then(NonZeroU32::new);
-        problem(Terms { attempt_ms, ..Terms::default() })
+        problem(JobOptions { attempt_timeout_ms: attempt_ms, ..JobOptions::default() })
     };
     assert_eq!(limited(ATTEMPT_MS_MAX), None);
     let said = limited(ATTEMPT_MS_MAX + 1).expect("it is too long");
@@ -123,9 +126,9 @@ fn terms_on_which_nothing_can_be_tried_are_refused_at_their_bounds() {
 
 #[test]
 fn queues_of_our_own_are_nobody_elses() {
-    let said = Queue::operations().check_open().expect_err("it is ours").to_string();
+    let said = QueueName::operations().check_open().expect_err("it is ours").to_string();
     assert!(said.starts_with("queue fencehold/operations is reserved"), "{said}");
-    assert_eq!(Queue::new("mail").expect("a good name").check_open(), Ok(()));
+    assert_eq!(QueueName::new("mail").expect("a good name").check_open(), Ok(()));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use fencehold_contract::operation::Answer;
-use fencehold_contract::{EventPage, EventsRequest, StoreError};
+use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
-use fencehold_core::{BadInput, Event, Fact, Key, Namespace, Stamp};
+use fencehold_core::{BadInput, Event, EventData, Key, Namespace, Timestamp};
 
 use super::keep::{KeptEvents, OldEvents};
 use super::state::Engine;
@@ -81,7 +81,7 @@ impl Events {
         events
     }
 
-    pub(super) fn add(&mut self, at_wall_ms: u64, namespace: Namespace, key: Key, fact: Fact) {
+    pub(super) fn add(&mut self, at_wall_ms: u64, namespace: Namespace, key: Key, fact: EventData) {
         self.last_seq += 1;
         let event = Arc::new(Event::new(self.last_seq, at_wall_ms, namespace, key, fact));
         let lost_until = self.lost_until;
@@ -167,18 +167,18 @@ impl Events {
         self.last_seq - self.new as u64
     }
 
-    fn page(&self, namespace: &Namespace, request: &EventsRequest) -> Result<EventPage, StoreError> {
+    fn page(&self, namespace: &Namespace, request: &ListEventsRequest) -> Result<EventPage, StoreError> {
         let story = self.by_namespace.get(namespace);
         let lost_until = story.map_or(self.lost_until, |story| story.lost_until);
-        let after = request.after.unwrap_or(lost_until);
+        let after = request.cursor.unwrap_or(lost_until);
         if after < lost_until {
-            return Err(StoreError::CursorTooOld { cursor: after, oldest: lost_until + 1 });
+            return Err(StoreError::CursorTooOld { cursor: after, oldest_cursor: lost_until + 1 });
         }
         if after > self.last_seq {
             let problem = format!("{after} is ahead of this store, whose last event is {}", self.last_seq);
             return Err(BadInput::new("cursor", problem).into());
         }
-        let mut page = EventPage { events: Vec::new(), next: self.last_seq };
+        let mut page = EventPage { events: Vec::new(), next_cursor: self.last_seq };
         let Some(story) = story else { return Ok(page) };
         let first = story.events.partition_point(|event| event.seq <= after);
         for event in story.events.iter().skip(first) {
@@ -186,7 +186,7 @@ impl Events {
             if prefix.is_none_or(|prefix| event.key.as_str().starts_with(prefix.as_str())) {
                 page.events.push(Event::clone(event));
                 if page.events.len() == request.limit {
-                    page.next = event.seq;
+                    page.next_cursor = event.seq;
                     break;
                 }
             }
@@ -198,15 +198,15 @@ impl Events {
 impl Engine {
     pub(super) fn watch(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         namespace: &Namespace,
-        request: EventsRequest,
+        request: ListEventsRequest,
     ) {
         match self.events.page(namespace, &request) {
             Ok(page) if page.events.is_empty() && request.wait_ms > 0 => {
                 let until_ms = now.store_ms + request.wait_ms.min(WAIT_MS_MAX);
-                let request = EventsRequest { after: Some(page.next), ..request };
+                let request = ListEventsRequest { cursor: Some(page.next_cursor), ..request };
                 let namespace = namespace.clone();
                 self.watchers.add(ticket, Watcher { namespace, request, until_ms });
             }
@@ -227,7 +227,7 @@ impl Engine {
         let before = Some(self.events.seen_by_all());
         for ticket in concerned {
             let Some(mut watcher) = self.watchers.remove(ticket) else { continue };
-            watcher.request.after = watcher.request.after.max(before);
+            watcher.request.cursor = watcher.request.cursor.max(before);
             match self.events.page(&watcher.namespace, &watcher.request) {
                 // It came after what concerns it.
                 Ok(page) if page.events.is_empty() => self.watchers.add(ticket, watcher),
@@ -237,11 +237,11 @@ impl Engine {
     }
 
     /// Answers those who have watched for long enough, with what there is: nothing.
-    pub(super) fn dismiss_watchers(&mut self, now: Stamp) {
+    pub(super) fn dismiss_watchers(&mut self, now: Timestamp) {
         while let Some(ticket) = self.watchers.first_overdue(now.store_ms) {
             let Some(watcher) = self.watchers.remove(ticket) else { return };
-            let next = self.events.seen_by_all().max(watcher.request.after.unwrap_or(0));
-            self.answer(ticket, Ok(Answer::Events(EventPage { events: Vec::new(), next })));
+            let next = self.events.seen_by_all().max(watcher.request.cursor.unwrap_or(0));
+            self.answer(ticket, Ok(Answer::Events(EventPage { events: Vec::new(), next_cursor: next })));
         }
     }
 }

@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 
 use fencehold_contract::operation::Answer;
 use fencehold_contract::quota::Limited;
-use fencehold_contract::{AcquireRequest, Acquired, StoreError, closed};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError, closed};
 use fencehold_core::lease::{Acquire, Command, Outcome, Preempt};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
-use fencehold_core::{HoldHash, Key, Refusal, Stamp};
+use fencehold_core::{HoldHash, Key, Refusal, Timestamp};
 
 use super::jobs::Archive;
 use super::keep::Change;
@@ -15,32 +15,38 @@ use super::state::{Answered, Engine, Granted, Reply};
 use super::waiters::{Ticket, Waiter};
 
 impl Engine {
-    pub(super) fn acquire(&mut self, now: Stamp, ticket: Ticket, space: u32, mut request: AcquireRequest) {
+    pub(super) fn acquire(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        space: u32,
+        mut request: AcquireLeaseRequest,
+    ) {
         if let Some(closed) = self.closed(now, space) {
             return self.answer(ticket, Err(closed));
         }
-        let hash = request.hold.hash();
+        let hash = request.hold_id.hash();
         // What has run out goes to those who stand in line already, this one's own earlier sending among them.
-        for key in &request.keys {
+        for key in &request.any_of {
             if let Some(at) = self.table.find(space, key) {
                 self.settle_unless_own(now, at, hash);
             }
         }
         // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
-        let own = request.keys.iter().position(|key| {
+        let own = request.any_of.iter().position(|key| {
             let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
             slot.is_some_and(|slot| slot.record.knows(hash))
         });
         if let Some(own) = own {
             // What was seen of the first key says nothing of another.
             request.seen_token = request.seen_token.filter(|_| own == 0);
-            request.keys = vec![request.keys.swap_remove(own)];
+            request.any_of = vec![request.any_of.swap_remove(own)];
         }
         if own.is_none()
             && self.waiters.with_hash(space, hash).is_none()
             && let Some(key) = self.key_that_may_have_forgotten(now, space, &request)
         {
-            let refusal = Refusal::Ended { token: None, how: None };
+            let refusal = Refusal::HoldIdUsed { token: None, outcome: None };
             return self.answer(ticket, Err(StoreError::refused(&key, refusal)));
         }
         if own.is_none()
@@ -56,9 +62,9 @@ impl Engine {
             let stood_ms = stood_ms.saturating_add(waiter.request.waited_before_ms);
             request.waited_before_ms = request.waited_before_ms.max(stood_ms);
             // Whoever stands in line was never granted anything, whatever has been forgotten since.
-            request.hold_age_ms = 0;
+            request.hold_id_age_ms = 0;
             let why = "the same request was sent again, and the later one stands in line".to_owned();
-            self.answer(*ticket, Err(StoreError::Unavailable { why }));
+            self.answer(*ticket, Err(StoreError::Unavailable { message: why }));
         }
         self.take_or_stand_in_line(now, ticket, space, hash, request);
         if let Some((_, waiter)) = earlier {
@@ -68,15 +74,15 @@ impl Engine {
     }
 
     /// For how long nothing is granted in a namespace. One of which nothing is known is closed for as long as any.
-    pub(super) fn closed_for_ms(&self, now: Stamp, space: u32) -> u64 {
+    pub(super) fn closed_for_ms(&self, now: Timestamp, space: u32) -> u64 {
         let own = self.table.space_at(space).and_then(|space| space.closed_until_ms);
         own.unwrap_or(self.closed_until_ms).saturating_sub(now.store_ms)
     }
 
     /// Why nothing is granted in a namespace at the moment.
-    pub(super) fn closed(&self, now: Stamp, space: u32) -> Option<StoreError> {
+    pub(super) fn closed(&self, now: Timestamp, space: u32) -> Option<StoreError> {
         let left_ms = self.closed_for_ms(now, space);
-        (left_ms > 0).then(|| StoreError::Unavailable { why: closed::because(left_ms) })
+        (left_ms > 0).then(|| StoreError::Unavailable { message: closed::because(left_ms) })
     }
 
     /// Notes the longest ttl that was ever granted, in the store and in a namespace.
@@ -93,32 +99,37 @@ impl Engine {
     }
 
     /// A key of the request on which its hold id may have ended long ago: then it must not be granted another either.
-    fn key_that_may_have_forgotten(&self, now: Stamp, space: u32, request: &AcquireRequest) -> Option<Key> {
+    fn key_that_may_have_forgotten(
+        &self,
+        now: Timestamp,
+        space: u32,
+        request: &AcquireLeaseRequest,
+    ) -> Option<Key> {
         let forgets = |key: &&Key| {
             let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
-            slot.is_some_and(|slot| slot.record.may_have_forgotten(now.store_ms, request.hold_age_ms))
+            slot.is_some_and(|slot| slot.record.may_have_forgotten(now.store_ms, request.hold_id_age_ms))
         };
-        request.keys.iter().find(forgets).cloned()
+        request.any_of.iter().find(forgets).cloned()
     }
 
     fn take_or_stand_in_line(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         space: u32,
         hash: HoldHash,
-        request: AcquireRequest,
+        request: AcquireLeaseRequest,
     ) {
         let mut waiter = Waiter {
             space,
-            slots: Vec::with_capacity(request.keys.len()),
+            slots: Vec::with_capacity(request.any_of.len()),
             hash,
             arrived_ms: now.store_ms,
             until_ms: now.store_ms.saturating_add(request.wait_ms),
             request,
         };
-        for nth in 0..waiter.request.keys.len() {
-            let key = &waiter.request.keys[nth];
+        for nth in 0..waiter.request.any_of.len() {
+            let key = &waiter.request.any_of[nth];
             if self.table.find(space, key).is_none()
                 && let Err(full) = self.check_quota(space, Limited::Keys, 1)
             {
@@ -144,11 +155,14 @@ impl Engine {
         {
             let key = self.table.at(*at).map(|slot| slot.key.to_string()).unwrap_or_default();
             let what = format!("{key}: requests in line for this key");
-            return self.answer(ticket, Err(StoreError::Full { what, limit: WAITERS_PER_KEY_MAX as u64 }));
+            return self.answer(
+                ticket,
+                Err(StoreError::LimitReached { message: what, limit: WAITERS_PER_KEY_MAX as u64 }),
+            );
         }
         let slots = waiter.slots.clone();
         // Its age was looked at; from now on it is known not to have been granted.
-        waiter.request.hold_age_ms = 0;
+        waiter.request.hold_id_age_ms = 0;
         self.waiters.add(ticket, waiter);
         for at in slots {
             self.refresh_notice(now, at);
@@ -156,25 +170,25 @@ impl Engine {
     }
 
     /// Tries to give a key to somebody, and answers unless it is held.
-    fn try_grant(&mut self, now: Stamp, at: u32, ticket: Ticket, waiter: &Waiter) -> Tried {
+    fn try_grant(&mut self, now: Timestamp, at: u32, ticket: Ticket, waiter: &Waiter) -> Tried {
         let request = &waiter.request;
         let waited_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
         let Some(key) = self.table.at(at).map(|slot| slot.key.clone()) else { return Tried::Held };
         let command = Command::Acquire(Acquire {
             hash: waiter.hash,
-            hold_age_ms: request.hold_age_ms,
+            hold_age_ms: request.hold_id_age_ms,
             owner: request.owner.clone(),
             task: request.task.clone(),
             ttl_ms: request.ttl_ms,
             max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
             priority: request.priority,
-            seen_token: request.seen_token.filter(|_| request.keys.first() == Some(&key)),
+            seen_token: request.seen_token.filter(|_| request.any_of.first() == Some(&key)),
         });
         match self.apply(now, at, &command) {
             Ok(Outcome::Granted(grant)) => {
                 self.note_ttl(waiter.space, request.ttl_ms);
                 let granted = Some(Granted::Lease { slot: at, hash: waiter.hash, fresh: !grant.resumed });
-                let result = Reply::Said(Ok(Answer::Acquired(Acquired { key, grant, waited_ms })));
+                let result = Reply::Said(Ok(Answer::Acquired(AcquiredLease { key, grant, waited_ms })));
                 self.batch.answers.push(Answered { ticket, result, granted });
             }
             Err(Refusal::Held { .. }) => return Tried::Held,
@@ -194,7 +208,7 @@ impl Engine {
     }
 
     /// Notes a hold that has run out and passes the key on.
-    pub(super) fn settle(&mut self, now: Stamp, at: u32) {
+    pub(super) fn settle(&mut self, now: Timestamp, at: u32) {
         // A live one is left alone: the rules refuse to expire it.
         let _ = self.apply(now, at, &Command::Expire);
         self.pass_on(now, at);
@@ -202,7 +216,7 @@ impl Engine {
 
     /// A key that has run out goes to those who stand in line before anybody who just came, except that a hold
     /// id that comes back to its own key must be judged by the rules first.
-    fn settle_unless_own(&mut self, now: Stamp, at: u32, hash: HoldHash) {
+    fn settle_unless_own(&mut self, now: Timestamp, at: u32, hash: HoldHash) {
         let own = self.table.at(at).is_some_and(|slot| slot.record.knows(hash));
         if !own {
             self.settle(now, at);
@@ -210,7 +224,7 @@ impl Engine {
     }
 
     /// Gives a free key to the first in line who can still take it.
-    pub(super) fn pass_on(&mut self, now: Stamp, at: u32) {
+    pub(super) fn pass_on(&mut self, now: Timestamp, at: u32) {
         let passes = !seeded!(LineForgotten);
         while passes && self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
             let Some((ticket, _)) = self.waiters.first(at) else { return };
@@ -227,7 +241,7 @@ impl Engine {
 
     /// Turns away everybody whose time in line is up. First of all in every step: whoever is found in line after
     /// this may be granted.
-    pub(super) fn time_outs(&mut self, now: Stamp) {
+    pub(super) fn time_outs(&mut self, now: Timestamp) {
         if seeded!(WaiterGrantedLate) {
             return;
         }
@@ -240,7 +254,7 @@ impl Engine {
     }
 
     /// The caller has gone: it no longer stands in line. False: it stood in none.
-    pub fn cancel(&mut self, now: Stamp, ticket: Ticket) -> bool {
+    pub fn cancel(&mut self, now: Timestamp, ticket: Ticket) -> bool {
         if self.watchers.remove(ticket).is_some() || self.cancel_job_ask(ticket) {
             return true;
         }
@@ -250,7 +264,7 @@ impl Engine {
     }
 
     /// A grant found nobody to take it: the key is free again at once.
-    pub fn abandon(&mut self, now: Stamp, granted: Granted, archive: &mut dyn Archive) {
+    pub fn abandon(&mut self, now: Timestamp, granted: Granted, archive: &mut dyn Archive) {
         match granted {
             Granted::Lease { .. } if seeded!(AbandonedGrantKept) => {}
             Granted::Lease { slot, hash, .. } => {
@@ -265,19 +279,19 @@ impl Engine {
     pub(super) fn send_everybody_home(&mut self, why: &str) {
         while let Some(ticket) = self.waiters.first_overdue(u64::MAX) {
             self.waiters.remove(ticket);
-            self.answer(ticket, Err(StoreError::Unavailable { why: why.to_owned() }));
+            self.answer(ticket, Err(StoreError::Unavailable { message: why.to_owned() }));
         }
         self.send_claimers_home(why);
     }
 
-    fn refresh_notices(&mut self, now: Stamp, waiter: &Waiter) {
+    fn refresh_notices(&mut self, now: Timestamp, waiter: &Waiter) {
         for at in &waiter.slots {
             self.refresh_notice(now, *at);
         }
     }
 
     /// Makes the notice on a hold say what the line says: the highest that asks it to yield, or nobody.
-    fn refresh_notice(&mut self, now: Stamp, at: u32) {
+    fn refresh_notice(&mut self, now: Timestamp, at: u32) {
         let Some(slot) = self.table.at(at).filter(|slot| slot.is_live(now.store_ms)) else { return };
         let Some(hold) = &slot.record.hold else { return };
         // The line is in order of priority: the first that asks is the highest, and the many of no higher rank are
@@ -285,7 +299,7 @@ impl Engine {
         let higher = |waiter: &Waiter| waiter.request.priority > hold.priority;
         let line = self.waiters.in_line(at).map(|(_, waiter)| waiter);
         let asking = line.take_while(|waiter| higher(waiter)).find_map(|waiter| {
-            let yield_in_ms = waiter.request.yield_within_ms?;
+            let yield_in_ms = waiter.request.preempt_within_ms?;
             let stood_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
             Some(Preempt {
                 contender: waiter.request.owner.clone(),
@@ -294,7 +308,7 @@ impl Engine {
                 yield_in_ms: yield_in_ms.saturating_sub(stood_ms),
             })
         });
-        let stands = match (&hold.notice, &asking) {
+        let stands = match (&hold.yield_request, &asking) {
             (Some(notice), Some(ask)) => {
                 notice.contender == ask.contender
                     && notice.task == ask.task
@@ -308,7 +322,7 @@ impl Engine {
         }
         // One that outranks the notice takes it over with the time that was promised; anybody else starts anew.
         let outranks =
-            |ask: &Preempt| hold.notice.as_ref().is_some_and(|notice| ask.priority > notice.priority);
+            |ask: &Preempt| hold.yield_request.as_ref().is_some_and(|notice| ask.priority > notice.priority);
         if !asking.as_ref().is_some_and(outranks) {
             let _ = self.apply(now, at, &Command::Withdraw);
         }
@@ -318,7 +332,7 @@ impl Engine {
     }
 
     /// The refusal for somebody who cannot have any of its keys: the one that comes free first.
-    fn held(&self, now: Stamp, waiter: &Waiter) -> StoreError {
+    fn held(&self, now: Timestamp, waiter: &Waiter) -> StoreError {
         let holds = waiter.slots.iter().filter_map(|at| {
             let slot = self.table.at(*at)?;
             let hold = slot.record.hold.as_ref()?;
@@ -330,13 +344,13 @@ impl Engine {
                 Refusal::Held {
                     owner: hold.owner.clone(),
                     task: hold.task.clone(),
-                    expires_in_ms,
+                    remaining_ms: expires_in_ms,
                     token: slot.record.counter,
                 },
             ),
-            None => {
-                StoreError::Unavailable { why: "the time to wait was up before the key was free".to_owned() }
-            }
+            None => StoreError::Unavailable {
+                message: "the time to wait was up before the key was free".to_owned(),
+            },
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencehold_contract::Limits;
+use fencehold_contract::Quota;
 use fencehold_core::lease::Record;
-use fencehold_core::{Event, Key, Namespace, Stamp, Token};
+use fencehold_core::{Event, Key, Namespace, Timestamp, Token};
 
 use super::jobs::{Archive, JobChange, KeptJobs, MemoryArchive};
 
@@ -27,11 +27,11 @@ pub enum Change {
     /// What is kept of one namespace.
     Namespace(KeptNamespace),
     /// What a namespace may have; `None`: every one that has no limits of its own.
-    Limits { namespace: Option<Namespace>, limits: Limits },
+    Limits { namespace: Option<Namespace>, limits: Quota },
     /// For how long finished jobs are kept.
     KeepFinished { ms: u64 },
     /// The moment it is, on both clocks: store time goes on from it in another boot.
-    Seen { now: Stamp },
+    Seen { now: Timestamp },
 }
 
 /// The changes of one batch.
@@ -84,7 +84,7 @@ pub struct Kept {
     pub leases: Vec<KeptLease>,
     pub floors: Vec<(Namespace, Token)>,
     pub namespaces: Vec<KeptNamespace>,
-    pub limits: Vec<(Option<Namespace>, Limits)>,
+    pub limits: Vec<(Option<Namespace>, Quota)>,
     pub events: KeptEvents,
     pub last_seq: u64,
     pub closed_until_ms: u64,

@@ -6,7 +6,7 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::measure::Measures;
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
-use fencehold_contract::{Call, Capabilities, KeepFinished, StoreError};
+use fencehold_contract::{CallContext, Capabilities, KeepFinished, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 
 use crate::{Engine, KeepInMemory, Writer};
@@ -35,7 +35,7 @@ impl MemoryStore {
         let writer =
             Writer::start("fencehold-memory", clock, engine, KeepInMemory::default(), false, |_, _, _| {})
                 .map_err(|error| StoreError::Unavailable {
-                    why: format!("no thread could be started: {error}"),
+                    message: format!("no thread could be started: {error}"),
                 })?;
         let handle = writer.handle.clone();
         Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle, measures, hold_changes })
@@ -43,10 +43,10 @@ impl MemoryStore {
 }
 
 impl Route for MemoryStore {
-    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
         let claim = Claim::of(call, &ask).map(|claim| claim.after_sending(false));
         let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
-        answer.unwrap_or_else(|| Err(StoreError::Unavailable { why: "this store was closed".to_owned() }))
+        answer.unwrap_or_else(|| Err(StoreError::Unavailable { message: "this store was closed".to_owned() }))
     }
 
     fn measured(&self) -> Option<&Measures> {
@@ -60,12 +60,12 @@ impl Route for MemoryStore {
     fn can(&self) -> Capabilities {
         Capabilities {
             store: "memory:",
-            fair: true,
-            waits: true,
-            preempts: true,
-            jobs: true,
+            supports_fair_waiting: true,
+            supports_waiting: true,
+            supports_preemption: true,
+            supports_jobs: true,
             durable: false,
-            ttl_ms_min: TTL_MS_MIN,
+            min_ttl_ms: TTL_MS_MIN,
         }
     }
 

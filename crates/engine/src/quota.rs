@@ -2,7 +2,7 @@
 
 use fencehold_contract::operation::Answer;
 use fencehold_contract::quota::{Limited, full};
-use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
+use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError};
 use fencehold_core::{BadInput, Namespace};
 use hashbrown::HashMap;
 
@@ -13,12 +13,12 @@ use super::table::NOWHERE;
 /// What was set.
 #[derive(Debug, Default)]
 pub(super) struct LimitsSet {
-    every: Limits,
-    own: HashMap<Namespace, Limits>,
+    every: Quota,
+    own: HashMap<Namespace, Quota>,
 }
 
 impl LimitsSet {
-    pub(super) fn put(&mut self, namespace: Option<Namespace>, limits: Limits) {
+    pub(super) fn put(&mut self, namespace: Option<Namespace>, limits: Quota) {
         match namespace {
             Some(namespace) => drop(self.own.insert(namespace, limits)),
             None => self.every = limits,
@@ -26,17 +26,17 @@ impl LimitsSet {
     }
 
     /// Those that are in force in a namespace.
-    fn of(&self, namespace: &Namespace) -> Limits {
+    fn of(&self, namespace: &Namespace) -> Quota {
         let own = self.own.get(namespace).copied().unwrap_or_default();
-        own.or(self.every).or(Limits::USUAL)
+        own.or(self.every).or(Quota::USUAL)
     }
 }
 
 impl Engine {
     /// Sets limits, if that is asked for, and tells those that are in force.
-    pub(super) fn look_at_limits(&mut self, namespace: &Namespace, request: &LimitsRequest) -> Answer {
-        if let Some(set) = request.set {
-            let whose = (!request.every_namespace).then(|| namespace.clone());
+    pub(super) fn look_at_limits(&mut self, namespace: &Namespace, request: &QuotaRequest) -> Answer {
+        if let Some(set) = request.quota {
+            let whose = (!request.all_namespaces).then(|| namespace.clone());
             let before = match &whose {
                 Some(namespace) => self.limits.own.get(namespace).copied().unwrap_or_default(),
                 None => self.limits.every,
@@ -48,8 +48,8 @@ impl Engine {
         }
         let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
         let used = self.table.space_at(space).map(|space| space.used).unwrap_or_default();
-        let used = Used { schedules: self.jobs.schedules_in(space), ..used };
-        Answer::Limits(LimitsView { limits: self.limits.of(namespace), used })
+        let used = QuotaUsage { schedule_count: self.jobs.schedules_in(space), ..used };
+        Answer::Limits(QuotaView { quota: self.limits.of(namespace), usage: used })
     }
 
     /// Whether a lease or a claim in a namespace may have this ttl.
@@ -63,11 +63,11 @@ impl Engine {
         let Some(at) = self.table.space_at(space) else { return Ok(()) };
         let limits = self.limits.of(&at.name);
         let (has, limit) = match limited {
-            Limited::Queues => (at.used.queues, limits.queues),
-            Limited::Keys => (at.used.keys, limits.keys),
-            Limited::Jobs => (at.used.jobs, limits.jobs),
-            Limited::Bytes => (at.used.bytes, limits.bytes),
-            Limited::Schedules => (self.jobs.schedules_in(space), limits.schedules),
+            Limited::Queues => (at.used.queue_count, limits.max_queues),
+            Limited::Keys => (at.used.key_count, limits.max_keys),
+            Limited::Jobs => (at.used.job_count, limits.max_jobs),
+            Limited::Bytes => (at.used.payload_bytes, limits.max_bytes),
+            Limited::Schedules => (self.jobs.schedules_in(space), limits.max_schedules),
         };
         match limit {
             Some(limit) if has.saturating_add(more) > limit => Err(full(limited, &at.name, limit)),

@@ -10,7 +10,7 @@ use fencehold_contract::operation::Answer;
 use fencehold_core::job::By;
 use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Refusal, Stamp, Token};
+use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Refusal, Timestamp, Token};
 
 use super::events::Events;
 use super::jobs::{Jobs, Look};
@@ -46,8 +46,8 @@ pub struct Engine {
     to_tell: Vec<Arc<Event>>,
     pub(super) batch: Batch,
     /// The last moment that the engine was told, and the last one that was kept, in store time.
-    pub(super) seen: Stamp,
-    seen_kept: Stamp,
+    pub(super) seen: Timestamp,
+    seen_kept: Timestamp,
 }
 
 /// How often the moment is kept, while there is something else to keep.
@@ -143,14 +143,14 @@ impl Engine {
             hold_changes: Arc::default(),
             to_tell: Vec::new(),
             batch: Batch::default(),
-            seen: Stamp::default(),
-            seen_kept: Stamp::default(),
+            seen: Timestamp::default(),
+            seen_kept: Timestamp::default(),
         }
     }
 
     /// The moment it is.
-    pub(super) fn sees(&mut self, now: Stamp) {
-        if self.seen_kept == Stamp::default() {
+    pub(super) fn sees(&mut self, now: Timestamp) {
+        if self.seen_kept == Timestamp::default() {
             self.seen_kept = now;
         }
         self.seen = now;
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
-    pub fn from_kept(now: Stamp, kept: super::keep::Kept) -> Self {
+    pub fn from_kept(now: Timestamp, kept: super::keep::Kept) -> Self {
         let mut engine = Engine::new();
         for (namespace, floor) in kept.floors {
             let space = engine.table.space(&namespace);
@@ -179,7 +179,7 @@ impl Engine {
             let space = engine.table.space(&lease.namespace);
             if let Some(hold) = &mut lease.record.hold {
                 // The line starts empty: whoever still wants the holder to yield comes back and asks again.
-                hold.notice = None;
+                hold.yield_request = None;
             }
             engine.held += u64::from(lease.record.hold.is_some());
             engine
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// Decides one command on one key and carries it out. A key that is free afterwards is passed on at once.
-    pub(super) fn apply(&mut self, now: Stamp, at: u32, command: &Command) -> Result<Outcome, Refusal> {
+    pub(super) fn apply(&mut self, now: Timestamp, at: u32, command: &Command) -> Result<Outcome, Refusal> {
         let Some(slot) = self.table.at(at) else { return Err(Refusal::NotHeld) };
         let standing = Standing { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
         let decision = decide(&standing, &slot.record, command);
@@ -219,7 +219,7 @@ impl Engine {
     /// Decides a command on a key of which nothing is kept. Nothing comes of it but an answer and facts.
     pub(super) fn apply_to_nothing(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         namespace: &Namespace,
         floor: Token,
         key: &Key,
@@ -233,7 +233,7 @@ impl Engine {
 
     fn carry_out(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         at: u32,
         decision: Decision,
         promises: bool,
@@ -275,13 +275,13 @@ impl Engine {
     }
 
     /// Records facts as events.
-    pub(super) fn note(&mut self, now: Stamp, space: u32, key: &Key, facts: Vec<Fact>) {
+    pub(super) fn note(&mut self, now: Timestamp, space: u32, key: &Key, facts: Vec<EventData>) {
         let namespace = self.table.name_of(space).clone();
         self.note_in(now, &namespace, key, facts);
     }
 
     /// Records facts as events of a namespace that need not exist.
-    fn note_in(&mut self, now: Stamp, namespace: &Namespace, key: &Key, facts: Vec<Fact>) {
+    fn note_in(&mut self, now: Timestamp, namespace: &Namespace, key: &Key, facts: Vec<EventData>) {
         for fact in facts {
             self.measures.facts.count(&fact);
             self.events.add(now.wall_ms, namespace.clone(), key.clone(), fact);
@@ -315,7 +315,7 @@ impl Engine {
         let (events, old_events) = self.events.take_new();
         // Engines that decide for others have no listeners, and nobody who would take this away.
         if !events.is_empty() && self.hold_changes.has_listeners() {
-            let concerned = events.iter().filter(|event| concerns_holder(&event.fact));
+            let concerned = events.iter().filter(|event| concerns_holder(&event.data));
             self.to_tell.extend(concerned.cloned());
         }
         let mut jobs = Vec::new();

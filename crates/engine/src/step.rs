@@ -2,12 +2,12 @@
 
 use fencehold_contract::operation::{Answer, Ask};
 use fencehold_contract::{
-    Advanced, HoldRef, KeepFinished, NamespaceClosed, Renewed, RevokeRequest, RevokedLease, StoreError,
-    StoreStatus, Which,
+    AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, RenewLeaseBatchResponse, RevokeLeasesRequest,
+    RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
-use fencehold_core::lease::{Command, Outcome, Renewal};
+use fencehold_core::lease::{Command, LeaseRenewal, Outcome};
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{Fact, Key, Namespace, Owner, Refusal, Stamp, Token};
+use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp, Token};
 
 use super::jobs::Archive;
 use super::keep::Change;
@@ -20,7 +20,7 @@ impl Engine {
     /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
     pub fn ask(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         namespace: &Namespace,
         ask: Ask,
@@ -73,26 +73,36 @@ impl Engine {
         self.answer(ticket, result);
     }
 
-    fn renew(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+    fn renew(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
         let answers = holds.iter().map(|hold| self.renew_one(now, namespace, hold)).collect();
-        Answer::Renewed(Renewed { answers, waited_ms: 0 })
+        Answer::Renewed(RenewLeaseBatchResponse { results: answers, waited_ms: 0 })
     }
 
-    fn renew_one(&mut self, now: Stamp, namespace: &Namespace, hold: &HoldRef) -> Result<Renewal, Refusal> {
-        let command = Command::Renew { hash: hold.hold.hash(), token: hold.token };
+    fn renew_one(
+        &mut self,
+        now: Timestamp,
+        namespace: &Namespace,
+        hold: &HoldRef,
+    ) -> Result<LeaseRenewal, Refusal> {
+        let command = Command::Renew { hash: hold.hold_id.hash(), token: hold.token };
         match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
             Outcome::Renewed(renewal) => Ok(renewal),
             _ => Err(Refusal::NotHeld),
         }
     }
 
-    fn release(&mut self, now: Stamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+    fn release(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
         let answers = holds.iter().map(|hold| self.release_one(now, namespace, hold)).collect();
         Answer::Released(answers)
     }
 
-    fn release_one(&mut self, now: Stamp, namespace: &Namespace, hold: &HoldRef) -> Result<Token, Refusal> {
-        let command = Command::Release { hash: hold.hold.hash(), token: hold.token };
+    fn release_one(
+        &mut self,
+        now: Timestamp,
+        namespace: &Namespace,
+        hold: &HoldRef,
+    ) -> Result<Token, Refusal> {
+        let command = Command::Release { hash: hold.hold_id.hash(), token: hold.token };
         match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
             Outcome::Released { token } => Ok(token),
             _ => Err(Refusal::NotHeld),
@@ -102,9 +112,9 @@ impl Engine {
     /// Ends the one that is meant, or a page of the many, from a slot on.
     fn revoke(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         namespace: &Namespace,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
         from: u32,
     ) -> Result<Answer, StoreError> {
         let revoke = |only_token| Command::Revoke {
@@ -112,7 +122,7 @@ impl Engine {
             reason: request.reason.clone(),
             only_token,
         };
-        if let Which::Key { key, only_token } = &request.which {
+        if let RevokeTarget::Key { key, only_token } = &request.target {
             let outcome = self.apply_and_pass_on(now, namespace, key, &revoke(*only_token));
             let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
             let ended = revoked(key.clone(), outcome).into_iter().collect();
@@ -122,11 +132,11 @@ impl Engine {
             return Ok(Answer::Revoked { ended: Vec::new(), next: None });
         };
         let meant = |slot: &Slot| {
-            slot.record.hold.as_ref().is_some_and(|hold| match &request.which {
-                Which::Task(task) => hold.task.as_ref() == Some(task),
-                Which::Owner(owner) => hold.owner == *owner,
-                Which::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
-                Which::Key { .. } => false,
+            slot.record.hold.as_ref().is_some_and(|hold| match &request.target {
+                RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
+                RevokeTarget::Owner(owner) => hold.owner == *owner,
+                RevokeTarget::Prefix(prefix) => slot.key.as_str().starts_with(prefix),
+                RevokeTarget::Key { .. } => false,
             })
         };
         let mut ended = Vec::new();
@@ -153,7 +163,7 @@ impl Engine {
     /// not made for it: there is nothing in it to renew or to end.
     fn apply_and_pass_on(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         namespace: &Namespace,
         key: &Key,
         command: &Command,
@@ -171,7 +181,7 @@ impl Engine {
 
     fn advance(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         by: &Owner,
         lift: u64,
         archive: &mut dyn Archive,
@@ -203,7 +213,7 @@ impl Engine {
                 space.closed_until_ms = Some(now.store_ms.saturating_add(space.longest_ttl_ms));
                 self.batch.others.push(space.change());
                 let closed_for_ms = space.longest_ttl_ms;
-                namespaces.push(NamespaceClosed { namespace: space.name.clone(), closed_for_ms });
+                namespaces.push(ClosedNamespace { namespace: space.name.clone(), closed_for_ms });
             }
         }
         namespaces.sort_by(|a, b| b.closed_for_ms.cmp(&a.closed_for_ms).then(a.namespace.cmp(&b.namespace)));
@@ -215,7 +225,7 @@ impl Engine {
             self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
         }
         self.batch.durable = true;
-        Ok(Answer::Advanced(Advanced { keys, ended, closed_for_ms, namespaces }))
+        Ok(Answer::Advanced(AdvancedStore { key_count: keys, ended_count: ended, closed_for_ms, namespaces }))
     }
 
     /// Opens every namespace that an advance has closed. What was granted before it may still be believed in.
@@ -235,31 +245,31 @@ impl Engine {
         }
     }
 
-    fn status(&self, now: Stamp, namespace: &Namespace) -> StoreStatus {
+    fn status(&self, now: Timestamp, namespace: &Namespace) -> StoreStatus {
         let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
         StoreStatus {
             owner_pid: self.served_by.map(|(pid, _)| pid),
             epoch: self.served_by.map(|(_, epoch)| epoch),
-            keys: self.table.keys(),
-            held: self.held,
-            waiters: self.waiters.len(),
-            jobs: self.jobs.live(),
-            last_event: self.events.last_seq(),
-            set_aside: self.set_aside,
+            key_count: self.table.keys(),
+            held_count: self.held,
+            waiter_count: self.waiters.len(),
+            job_count: self.jobs.live(),
+            newest_event_seq: self.events.last_seq(),
+            unreadable_row_count: self.set_aside,
             closed_for_ms: self.closed_for_ms(now, space),
             ..StoreStatus::default()
         }
     }
 
     /// Notes what has run out, at most `budget` slots of it. True: there is more.
-    pub fn sweep(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
+    pub fn sweep(&mut self, now: Timestamp, budget: usize, archive: &mut dyn Archive) -> bool {
         self.sees(now);
         self.load_jobs_in_time(now, archive);
         let jobs = self.sweep_jobs(now, budget, archive);
         self.sweep_leases(now, budget) || jobs
     }
 
-    fn sweep_leases(&mut self, now: Stamp, budget: usize) -> bool {
+    fn sweep_leases(&mut self, now: Timestamp, budget: usize) -> bool {
         self.time_outs(now);
         self.dismiss_watchers(now);
         if self.closed_until_ms > 0 && self.closed_until_ms <= now.store_ms {
@@ -286,7 +296,7 @@ impl Engine {
     }
 
     /// Removes a key that has been free for long, and raises the floor in the same step.
-    fn collect(&mut self, now: Stamp, at: u32) {
+    fn collect(&mut self, now: Timestamp, at: u32) {
         let Some(slot) = self.table.remove(at) else { return };
         let space = self.table.space_mut(slot.space);
         let token = slot.record.counter;
@@ -297,7 +307,7 @@ impl Engine {
                 .push(Change::Floor { namespace: space.name.clone(), floor: token });
         }
         self.batch.touched.insert(at, Touch::Drop);
-        self.note(now, slot.space, &slot.key, vec![Fact::KeyCollected { token }]);
+        self.note(now, slot.space, &slot.key, vec![EventData::KeyCollected { token }]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use fencehold_contract::Used;
+use fencehold_contract::QuotaUsage;
 use fencehold_core::lease::{Record, Term};
 use fencehold_core::{Key, Namespace, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -54,7 +54,7 @@ pub(super) struct Space {
     /// Nothing is granted in it before this moment, after an advance. `None`: that of the whole store counts.
     pub(super) closed_until_ms: Option<u64>,
     /// What is in it, of what is limited. Its schedules are counted where they are.
-    pub(super) used: Used,
+    pub(super) used: QuotaUsage,
     /// Whether something is in it, or was. One that was only asked about goes with the last who asks.
     is_kept: bool,
     /// How many are asking about it, or stand in line in it.
@@ -141,7 +141,7 @@ impl Table {
     }
 
     /// What is in a namespace. What damage has put nowhere is counted nowhere.
-    pub(super) fn used_mut(&mut self, space: u32) -> Option<&mut Used> {
+    pub(super) fn used_mut(&mut self, space: u32) -> Option<&mut QuotaUsage> {
         self.spaces.get_mut(space as usize).map(|space| &mut space.used)
     }
 
@@ -167,7 +167,7 @@ impl Table {
             floor,
             longest_ttl_ms: 0,
             closed_until_ms: None,
-            used: Used::default(),
+            used: QuotaUsage::default(),
             is_kept: false,
             visitors: 0,
         };
@@ -221,10 +221,10 @@ impl Table {
         let whole = record
             .hold
             .as_ref()
-            .filter(|hold| hold.max_age_ms.is_none() && hold.notice.is_none());
+            .filter(|hold| hold.max_age_ms.is_none() && hold.yield_request.is_none());
         let lasts_ms = whole.and_then(|hold| u32::try_from(hold.ttl_ms).ok()).unwrap_or(0);
         self.slots[at as usize] = Some(Slot { key, space, lasts_ms, record, deadline_ms });
-        self.spaces[space as usize].used.keys += 1;
+        self.spaces[space as usize].used.key_count += 1;
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, at, |at| {
             slots[*at as usize]
@@ -250,7 +250,7 @@ impl Table {
     /// Removes a key and gives its slot back.
     pub(super) fn remove(&mut self, at: u32) -> Option<Slot> {
         let slot = self.slots[at as usize].take()?;
-        let keys = &mut self.spaces[slot.space as usize].used.keys;
+        let keys = &mut self.spaces[slot.space as usize].used.key_count;
         *keys = keys.saturating_sub(1);
         let hash = self.hasher.hash_one((slot.space, &slot.key));
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == at) {

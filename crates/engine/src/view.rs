@@ -1,8 +1,8 @@
 //! What people may see of a key: everything but the proof of a hold.
 
 use fencehold_contract::operation::Answer;
-use fencehold_contract::{EndingView, HolderView, LeasePage, LeaseView, ListRequest};
-use fencehold_core::{Key, Namespace, Stamp};
+use fencehold_contract::{EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest};
+use fencehold_core::{Key, Namespace, Timestamp};
 
 use super::state::Engine;
 use super::table::Slot;
@@ -11,27 +11,27 @@ use super::table::Slot;
 pub(super) const LOOK_AT_MAX: u32 = 10_000;
 
 impl Engine {
-    pub(super) fn view(&self, now: Stamp, namespace: &Namespace, key: &Key) -> Option<LeaseView> {
+    pub(super) fn view(&self, now: Timestamp, namespace: &Namespace, key: &Key) -> Option<LeaseView> {
         let at = self.table.find(self.table.find_space(namespace)?, key)?;
         self.table.at(at).map(|slot| self.view_slot(now, at, slot))
     }
 
-    pub(super) fn list(&self, now: Stamp, namespace: &Namespace, request: &ListRequest) -> Answer {
+    pub(super) fn list(&self, now: Timestamp, namespace: &Namespace, request: &ListLeasesRequest) -> Answer {
         let Some(space) = self.table.find_space(namespace) else {
-            return Answer::Leases(LeasePage { leases: Vec::new(), next: None });
+            return Answer::Leases(LeasePage { leases: Vec::new(), next_cursor: None });
         };
         // The cursor is a slot: a key keeps its slot for as long as it is kept, so nothing is skipped or seen twice.
         let from = u32::try_from(request.cursor.unwrap_or(0)).unwrap_or(u32::MAX);
         let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
         let mut page =
-            LeasePage { leases: Vec::new(), next: (to < self.table.len()).then_some(u64::from(to)) };
+            LeasePage { leases: Vec::new(), next_cursor: (to < self.table.len()).then_some(u64::from(to)) };
         for at in from..to {
             let Some(slot) = self.table.at(at).filter(|slot| slot.space == space) else { continue };
             if !matches(slot, now, request) {
                 continue;
             }
             if page.leases.len() == request.limit {
-                page.next = Some(u64::from(at));
+                page.next_cursor = Some(u64::from(at));
                 break;
             }
             page.leases.push(self.view_slot(now, at, slot));
@@ -39,7 +39,7 @@ impl Engine {
         Answer::Leases(page)
     }
 
-    fn view_slot(&self, now: Stamp, at: u32, slot: &Slot) -> LeaseView {
+    fn view_slot(&self, now: Timestamp, at: u32, slot: &Slot) -> LeaseView {
         let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
         let holder = hold.map(|hold| HolderView {
             owner: hold.owner.clone(),
@@ -48,12 +48,12 @@ impl Engine {
             max_age_ms: hold.max_age_ms.map(std::num::NonZeroU64::get),
             priority: hold.priority,
             age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
-            since_wall_ms: hold.since.wall_ms,
+            acquired_at_ms: hold.since.wall_ms,
             remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
-            renewed_ms_ago: slot.renewed_ms_ago(now.store_ms),
-            notice: hold.notice.as_deref().cloned(),
+            renewed_ago_ms: slot.renewed_ms_ago(now.store_ms),
+            yield_request: hold.yield_request.as_deref().cloned(),
             yield_in_ms: hold
-                .notice
+                .yield_request
                 .as_ref()
                 .map(|notice| notice.yield_at_ms.saturating_sub(now.store_ms)),
         });
@@ -61,13 +61,13 @@ impl Engine {
             key: slot.key.clone(),
             token: slot.record.counter,
             holder,
-            waiters: self.waiters.in_line_count(at) as u64,
+            waiter_count: self.waiters.in_line_count(at) as u64,
             endings: slot.record.endings().iter().map(EndingView::of).collect(),
         }
     }
 }
 
-fn matches(slot: &Slot, now: Stamp, request: &ListRequest) -> bool {
+fn matches(slot: &Slot, now: Timestamp, request: &ListLeasesRequest) -> bool {
     let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
     let owner = request
         .owner

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use fencehold_contract::{AcquireRequest, EventsRequest, Prefixes};
+use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, Prefixes};
 use fencehold_core::{HoldHash, Namespace};
 use hashbrown::HashMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Waiter {
     pub(super) space: u32,
     pub(super) slots: Vec<u32>,
     pub(super) hash: HoldHash,
-    pub(super) request: AcquireRequest,
+    pub(super) request: AcquireLeaseRequest,
     /// When it came here.
     pub(super) arrived_ms: u64,
     /// When its time is up. From then on it is never granted anything.
@@ -116,7 +116,7 @@ pub(super) struct Watchers {
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) namespace: Namespace,
-    pub(super) request: EventsRequest,
+    pub(super) request: ListEventsRequest,
     pub(super) until_ms: u64,
 }
 

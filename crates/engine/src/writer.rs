@@ -9,7 +9,7 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::operation::Answer;
-use fencehold_core::{Stamp, Token};
+use fencehold_core::{Timestamp, Token};
 use hashbrown::{HashMap, HashSet};
 
 use super::handle::{Caller, Handle, Message, Pong, Taker};
@@ -185,7 +185,7 @@ impl<K: Keep> Work<K> {
         gathered
     }
 
-    fn take(&mut self, now: Stamp, message: Message, gathered: &mut Gathered) {
+    fn take(&mut self, now: Timestamp, message: Message, gathered: &mut Gathered) {
         match message {
             Message::Ask { caller: Caller { gives_back: Some((ticket, hash)), .. }, .. }
                 if self.retold.to_another_than(ticket, hash) => {}
@@ -209,7 +209,7 @@ impl<K: Keep> Work<K> {
     }
 
     /// Keeps what the engine changed, then lets the answers go. Grants that find nobody are given back at once.
-    fn settle(&mut self, mut now: Stamp, mut confirm: bool) -> Ended {
+    fn settle(&mut self, mut now: Timestamp, mut confirm: bool) -> Ended {
         loop {
             self.engine.serve_claims(now, self.keep.archive());
             if let Some(why) = self.engine.broken() {
@@ -276,14 +276,14 @@ impl<K: Keep> Work<K> {
         let now_ms = fencehold_contract::clock::SystemClock.now().store_ms;
         // Those that were asked already may be carried out yet.
         for (ticket, caller) in self.callers.extract_if(|_, caller| caller.give_up_ms <= now_ms) {
-            (caller.reply)(Err(StoreError::Unknown { why: why.to_owned() }));
+            (caller.reply)(Err(StoreError::OutcomeUnknown { message: why.to_owned() }));
             self.backlog.push_back(Message::Cancel(ticket));
         }
         self.taker.inbox().take(usize::MAX, &mut self.backlog);
         for message in std::mem::take(&mut self.backlog) {
             match message {
                 Message::Ask { caller, .. } if caller.give_up_ms <= now_ms => {
-                    (caller.reply)(Err(StoreError::Unavailable { why: why.to_owned() }));
+                    (caller.reply)(Err(StoreError::Unavailable { message: why.to_owned() }));
                 }
                 message => self.backlog.push_back(message),
             }
@@ -292,7 +292,7 @@ impl<K: Keep> Work<K> {
     }
 
     /// Lets the answers go. What was granted to somebody who is not there any more comes back.
-    fn deliver(&mut self, now: Stamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
+    fn deliver(&mut self, now: Timestamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
         let mut abandoned = Vec::new();
         let mut delivered = HashSet::new();
         // All are read before the first one goes: whoever it wakes has company, and one call of the scheduler wakes many.
@@ -337,7 +337,7 @@ impl<K: Keep> Work<K> {
     /// What an answer says, read from the archive where it stands there; and the tokens of jobs that it has no room for.
     fn said(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         reply: state::Reply,
     ) -> Result<(Result<Answer, StoreError>, Vec<Token>), KeepError> {
         match reply {

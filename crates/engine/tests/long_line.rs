@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, StoreError};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_engine::MemoryStore;
 use fencehold_test_store::block_on;
 
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<Acquired, StoreError>> + Send + 'a>>;
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send + 'a>>;
 
 struct Line {
     store: MemoryStore,
     clock: ManualClock,
-    call: Call,
+    call: CallContext,
     key: Key,
 }
 
@@ -24,15 +24,15 @@ impl Line {
     fn new() -> Self {
         let clock = ManualClock::new();
         let store = MemoryStore::open(Arc::new(clock.clone())).unwrap();
-        Line { store, clock, call: Call::new(Namespace::default()), key: Key::new("k").unwrap() }
+        Line { store, clock, call: CallContext::new(Namespace::default()), key: Key::new("k").unwrap() }
     }
 
-    fn request(&self, nth: usize) -> AcquireRequest {
+    fn request(&self, nth: usize) -> AcquireLeaseRequest {
         let mut bits = [1; 16];
         bits[..8].copy_from_slice(&nth.to_be_bytes());
         let owner = Owner::new(format!("waiter-{nth}")).unwrap();
-        let request = AcquireRequest::new(self.key.clone(), HoldId::from_random(bits), owner, 30_000);
-        AcquireRequest { wait_ms: 3_000_000, ..request }
+        let request = AcquireLeaseRequest::new(self.key.clone(), HoldId::from_random(bits), owner, 30_000);
+        AcquireLeaseRequest { wait_ms: 3_000_000, ..request }
     }
 
     /// Sends the request: looking once at the future is what sends it, and the engine takes requests in order.
@@ -44,7 +44,10 @@ impl Line {
     }
 
     fn waiters(&self) -> u64 {
-        block_on(self.store.get(&self.call, self.key.clone())).unwrap().unwrap().waiters
+        block_on(self.store.get(&self.call, self.key.clone()))
+            .unwrap()
+            .unwrap()
+            .waiter_count
     }
 
     fn holder(&self) -> Option<String> {
@@ -52,15 +55,15 @@ impl Line {
         view.holder.map(|holder| holder.owner.to_string())
     }
 
-    fn release(&self, nth: usize, acquired: &Acquired) {
-        let hold = self.request(nth).hold;
-        let hold = HoldRef { key: self.key.clone(), hold, token: acquired.grant.token };
+    fn release(&self, nth: usize, acquired: &AcquiredLease) {
+        let hold = self.request(nth).hold_id;
+        let hold = HoldRef { key: self.key.clone(), hold_id: hold, token: acquired.grant.token };
         let answers = block_on(self.store.release(&self.call, vec![hold])).unwrap();
         assert_eq!(answers, [Ok(acquired.grant.token)]);
     }
 }
 
-fn look(answer: &mut Answer<'_>) -> Option<Result<Acquired, StoreError>> {
+fn look(answer: &mut Answer<'_>) -> Option<Result<AcquiredLease, StoreError>> {
     match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
@@ -68,7 +71,7 @@ fn look(answer: &mut Answer<'_>) -> Option<Result<Acquired, StoreError>> {
 }
 
 /// The first holder, and all that stand in line behind it.
-fn fill(line: &Line, waiters: usize) -> (Acquired, Vec<Answer<'_>>) {
+fn fill(line: &Line, waiters: usize) -> (AcquiredLease, Vec<Answer<'_>>) {
     let first = block_on(line.store.acquire(&line.call, line.request(0))).unwrap();
     let answers = (1..=waiters).map(|nth| line.enter(nth)).collect();
     assert_eq!(line.waiters(), waiters as u64);
@@ -115,7 +118,7 @@ fn a_line_has_an_end_and_the_refusal_names_it() {
         look(&mut one_too_many)
     });
     match refused.expect("an answer at once") {
-        Err(StoreError::Full { what, limit }) => {
+        Err(StoreError::LimitReached { message: what, limit }) => {
             assert_eq!(limit, 16_384);
             assert!(what.contains('k') && what.contains("in line"), "{what}");
         }

@@ -1,8 +1,8 @@
 //! The load of jobs.
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
 use fencehold_core::Owner;
-use fencehold_core::job::{Kind, Queue, Refusal};
+use fencehold_core::job::{JobKind, QueueName, Refusal};
 
 use crate::{Client, Failed, Target, Timer};
 
@@ -14,14 +14,14 @@ const PAYLOAD_BYTES: usize = 300;
 #[derive(Debug)]
 pub struct Lives {
     target: Target,
-    queue: Queue,
+    queue: QueueName,
     batch: usize,
 }
 
 impl Lives {
     /// So many clients on one queue.
     pub fn clients(target: &Target, clients: usize, queue: &str, batch: usize) -> Result<Vec<Self>, Failed> {
-        let queue = Queue::new(queue)?;
+        let queue = QueueName::new(queue)?;
         let client = |_| Lives { target: target.clone(), queue: queue.clone(), batch };
         Ok((0..clients).map(client).collect())
     }
@@ -33,21 +33,21 @@ impl Client for Lives {
         let (jobs, call) = (target.jobs()?, &target.call);
         timer.time(0, enqueue(target, queue, *batch, PAYLOAD_BYTES)).await?;
         let hold = target.hold_id();
-        let request = ClaimRequest {
+        let request = ClaimJobsRequest {
             queues: vec![(queue.clone(), 1)],
             limit: *batch,
-            hold,
+            hold_id: hold,
             owner: Owner::new("bench-owner-of-20-by")?,
             ttl_ms: TTL_MS,
             wait_ms: TTL_MS,
             waited_before_ms: 0,
         };
         let claimed = timer.time(1, jobs.claim(call, request)).await?;
-        let complete = |job: fencehold_contract::job::ClaimedJob| Report {
-            attempt: AttemptRef { job: job.id, hold, token: job.token },
-            word: Word::Complete { result: None },
+        let complete = |job: fencehold_contract::job::ClaimedJob| AttemptReport {
+            attempt: AttemptRef { job_id: job.id, hold_id: hold, token: job.token },
+            report: Report::Complete { result: None },
         };
-        let reports: Vec<Report> = claimed.jobs.into_iter().map(complete).collect();
+        let reports: Vec<AttemptReport> = claimed.jobs.into_iter().map(complete).collect();
         let done = reports.len() as u64;
         for answer in timer.time(2, jobs.report(call, reports)).await? {
             answer.map_err(refused)?;
@@ -59,11 +59,11 @@ impl Client for Lives {
 /// Enqueues so many jobs in one call, each with a payload of so many bytes.
 pub async fn enqueue(
     target: &Target,
-    queue: &Queue,
+    queue: &QueueName,
     many: usize,
     payload_bytes: usize,
 ) -> Result<(), Failed> {
-    let kind = Kind::new("bench")?;
+    let kind = JobKind::new("bench")?;
     let job = |_| {
         let (id, nth) = target.job_id();
         let payload = format!("{{\"nth\":\"{nth:0width$}\"}}", width = payload_bytes - 10);

@@ -83,7 +83,7 @@ pub async fn hold_many(target: &Target, many: usize, ttl_ms: u64) -> Result<Vec<
 /// Renews leases that must all be live.
 pub async fn renew_all(target: &Target, holds: &[HoldRef]) -> Result<(), Failed> {
     let renewed = target.store.renew(&target.call, holds.to_vec()).await?;
-    let mut answers = renewed.answers.into_iter().zip(holds);
+    let mut answers = renewed.results.into_iter().zip(holds);
     match answers.find_map(|(answer, hold)| Some((answer.err()?, hold))) {
         Some((refusal, hold)) => Err(StoreError::Refused { key: hold.key.clone(), refusal }.into()),
         None => Ok(()),
@@ -95,7 +95,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use fencehold_contract::Call;
+    use fencehold_contract::CallContext;
     use fencehold_contract::clock::SystemClock;
     use fencehold_core::Namespace;
     use fencehold_engine::MemoryStore;
@@ -105,7 +105,7 @@ mod tests {
 
     fn target() -> Target {
         let store = Arc::new(MemoryStore::open(Arc::new(SystemClock)).unwrap());
-        Target::new(store, Call::new(Namespace::default()), "load", 7)
+        Target::new(store, CallContext::new(Namespace::default()), "load", 7)
     }
 
     #[tokio::test]
@@ -120,7 +120,7 @@ mod tests {
             .unwrap();
         assert_eq!((lives.done, lives.calls.len()), (8, 3));
         let status = target.store.status(&target.call).await.unwrap();
-        assert_eq!(status.held, 0, "{status:?}");
+        assert_eq!(status.held_count, 0, "{status:?}");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, Call, HoldRef, JobStore, LeaseStore, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, JobStore, LeaseStore, StoreError};
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Owner, Task};
 
@@ -16,7 +16,7 @@ pub struct Target {
     /// The store.
     pub store: Arc<dyn LeaseStore>,
     /// How it is called.
-    pub call: Call,
+    pub call: CallContext,
     /// What every key begins with.
     prefix: String,
     /// Makes ids that no other run makes.
@@ -27,7 +27,7 @@ pub struct Target {
 
 impl Target {
     /// A store whose keys begin with `prefix`. The seed is random: it tells the ids of this run from those of others.
-    pub fn new(store: Arc<dyn LeaseStore>, call: Call, prefix: impl Into<String>, seed: u64) -> Self {
+    pub fn new(store: Arc<dyn LeaseStore>, call: CallContext, prefix: impl Into<String>, seed: u64) -> Self {
         Target { store, call, prefix: prefix.into(), seed, next: Arc::default(), next_key: Arc::default() }
     }
 
@@ -67,13 +67,13 @@ impl Target {
     /// Acquires a key for an owner and a task of 20 bytes each, waiting for it for up to `wait_ms`.
     pub async fn acquire(&self, key: &Key, ttl_ms: u64, wait_ms: u64) -> Result<HoldRef, Failed> {
         let (hold, owner) = (self.hold_id(), Owner::new("bench-owner-of-20-by")?);
-        let request = AcquireRequest {
+        let request = AcquireLeaseRequest {
             task: Some(Task::new("bench-task-of-20-byt")?),
             wait_ms,
-            ..AcquireRequest::new(key.clone(), hold, owner, ttl_ms)
+            ..AcquireLeaseRequest::new(key.clone(), hold, owner, ttl_ms)
         };
         let token = self.store.acquire(&self.call, request).await?.grant.token;
-        Ok(HoldRef { key: key.clone(), hold, token })
+        Ok(HoldRef { key: key.clone(), hold_id: hold, token })
     }
 
     /// Releases a lease.
@@ -88,7 +88,7 @@ impl Target {
     /// The jobs of the store.
     pub fn jobs(&self) -> Result<&dyn JobStore, Failed> {
         let store = self.store.capabilities().store.to_owned();
-        let unsupported = || StoreError::Unsupported { store, what: "keep jobs".to_owned() };
+        let unsupported = || StoreError::Unsupported { store, message: "keep jobs".to_owned() };
         Ok(self.store.jobs().ok_or_else(unsupported)?)
     }
 }

@@ -45,7 +45,7 @@ impl<S: Clone + 'static> Actor<S> {
         make: impl FnOnce(Closing) -> Result<S, StoreError> + Send + 'static,
     ) -> Result<Self, StoreError> {
         let unavailable = |error: std::io::Error| StoreError::Unavailable {
-            why: format!("the thread {name} could not be started: {error}"),
+            message: format!("the thread {name} could not be started: {error}"),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -333,11 +333,11 @@ where
 }
 
 fn closed() -> StoreError {
-    StoreError::Unavailable { why: "this store was closed".to_owned() }
+    StoreError::Unavailable { message: "this store was closed".to_owned() }
 }
 
 fn interrupted() -> StoreError {
-    StoreError::Unknown { why: "this store was closed before the response came".to_owned() }
+    StoreError::OutcomeUnknown { message: "this store was closed before the response came".to_owned() }
 }
 
 #[cfg(test)]
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn the_error_of_opening_is_the_error_of_starting() {
-        let error = StoreError::Denied { why: "no".to_owned() };
+        let error = StoreError::Denied { message: "no".to_owned() };
         let said = error.clone();
         let started: Result<Actor<()>, _> = Actor::start("test", |_| Err(said));
         assert_eq!(started.map(drop), Err(error));

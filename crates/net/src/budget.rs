@@ -126,7 +126,7 @@ impl CallBudget {
             }
             Failure::Unusable(why) => {
                 let place = self.place.to_string();
-                return Err(self.unknown_if_sent(StoreError::Unusable { place, why }));
+                return Err(self.unknown_if_sent(StoreError::Unusable { store: place, message: why }));
             }
             Failure::Refused(error) => return Err(self.unknown_if_sent(error)),
         };
@@ -144,7 +144,7 @@ impl CallBudget {
 
     /// The error of a call that ends without a response.
     pub fn unanswered(&self, why: &str) -> StoreError {
-        self.unknown_if_sent(StoreError::Unavailable { why: format!("{}: {why}", self.place) })
+        self.unknown_if_sent(StoreError::Unavailable { message: format!("{}: {why}", self.place) })
     }
 
     /// 'Nothing was done' is true of the last attempt; an earlier one may have been carried out.
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (1, 1_499));
         clock.pass(1);
         let why = "place: down".to_owned();
-        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::Unavailable { why }));
+        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::Unavailable { message: why }));
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         clock.pass(1_500);
         // The last attempt was not carried out; the one before may have been.
         let why = "place: down".to_owned();
-        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::Unknown { why }));
+        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::OutcomeUnknown { message: why }));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         let mut budget = budget(&clock);
         assert_eq!(budget.check(Repeat::Never, not_done()), Ok(()));
         let why = "place: lost".to_owned();
-        assert_eq!(budget.check(Repeat::Never, unknown()), Err(StoreError::Unknown { why }));
+        assert_eq!(budget.check(Repeat::Never, unknown()), Err(StoreError::OutcomeUnknown { message: why }));
     }
 
     #[test]
@@ -210,12 +210,15 @@ mod tests {
         let mut budget = budget(&clock);
         let unusable = || Failure::Unusable("no rights".to_owned());
         let (place, why) = ("place".to_owned(), "no rights".to_owned());
-        assert_eq!(budget.check(Repeat::Safe, unusable()), Err(StoreError::Unusable { place, why }));
-        let denied = StoreError::Denied { why: "no".to_owned() };
+        assert_eq!(
+            budget.check(Repeat::Safe, unusable()),
+            Err(StoreError::Unusable { store: place, message: why })
+        );
+        let denied = StoreError::Denied { message: "no".to_owned() };
         assert_eq!(budget.check(Repeat::Safe, Failure::Refused(denied.clone())), Err(denied.clone()));
         budget.outcome_unknown = true;
         let said = budget.check(Repeat::Safe, unusable());
-        assert!(matches!(said, Err(StoreError::Unknown { .. })), "{said:?}");
+        assert!(matches!(said, Err(StoreError::OutcomeUnknown { .. })), "{said:?}");
         // The request itself was refused: the caller has to know why.
         assert_eq!(budget.check(Repeat::Safe, Failure::Refused(denied.clone())), Err(denied));
     }
@@ -227,7 +230,7 @@ mod tests {
         assert_eq!(budget.check(Repeat::Safe, unknown()), Ok(()));
         clock.pass(1_500);
         let why = "place: lost".to_owned();
-        assert_eq!(budget.check(Repeat::Safe, unknown()), Err(StoreError::Unavailable { why }));
+        assert_eq!(budget.check(Repeat::Safe, unknown()), Err(StoreError::Unavailable { message: why }));
     }
 
     /// With no time left there is nothing to sleep for, and so no runtime is needed.

@@ -117,7 +117,7 @@ impl Actor<'_> {
     /// Stands in line, and returns when it can be seen there.
     pub(crate) fn waits(&self, wish: Wish) -> Result<UnderWay<Told>, Stop> {
         let stage = self.stage;
-        if stage.ours().is_ok() && !stage.arena.store().capabilities().waits {
+        if stage.ours().is_ok() && !stage.arena.store().capabilities().supports_waiting {
             return Err(Stop::NotApplicable("waiting there is polling".to_owned()));
         }
         let protocol = stage.protocol();

@@ -1,7 +1,7 @@
 //! What a race calls the things that it makes. In a store that somebody uses, nothing of theirs has such a name.
 
 use fencehold_core::Key;
-use fencehold_core::job::{JobId, Queue};
+use fencehold_core::job::{JobId, QueueName};
 
 use crate::world::World;
 
@@ -11,8 +11,8 @@ pub(crate) const JOB_ID_MS: u64 = 1_763_000_000_000;
 pub(crate) struct Names {
     pub(crate) key: Key,
     pub(crate) job: JobId,
-    pub(crate) queue: Queue,
-    pub(crate) undo_queue: Queue,
+    pub(crate) queue: QueueName,
+    pub(crate) undo_queue: QueueName,
 }
 
 impl Names {
@@ -25,8 +25,8 @@ impl Names {
         Names {
             key: Key::new(format!("{prefix}job/7")).expect(plain),
             job: JobId::from_random(JOB_ID_MS, bits),
-            queue: Queue::new(format!("{prefix}work")).expect(plain),
-            undo_queue: Queue::new(format!("{prefix}undo")).expect(plain),
+            queue: QueueName::new(format!("{prefix}work")).expect(plain),
+            undo_queue: QueueName::new(format!("{prefix}undo")).expect(plain),
         }
     }
 }

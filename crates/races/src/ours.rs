@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencehold_contract::{
-    AcquireRequest, Advanced, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which,
+    AcquireLeaseRequest, AdvancedStore, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget,
+    StoreError,
 };
 use fencehold_core::limits::ADVANCE_BY;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
@@ -22,7 +23,7 @@ pub(crate) const LOOK: &str = "look at it";
 /// Actors that use a real store.
 pub(crate) struct Ours {
     pub(crate) arena: Arc<dyn Arena>,
-    pub(crate) call: Call,
+    pub(crate) call: CallContext,
     pub(crate) gate: Arc<Gate>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) shelf: Arc<Shelf>,
@@ -35,19 +36,19 @@ impl Ours {
     }
 
     /// The same actors in another namespace.
-    pub(crate) fn call_in(&self, namespace: Namespace) -> Call {
-        Call { namespace, ..self.call.clone() }
+    pub(crate) fn call_in(&self, namespace: Namespace) -> CallContext {
+        CallContext { namespace, ..self.call.clone() }
     }
 
     /// Renews as somebody would who has the right hold id in the wrong namespace.
     pub(crate) async fn renew_in(&self, namespace: Namespace, who: &str, lease: &Lease) -> Told {
         let call = self.call_in(namespace);
         let answer = self.store(who).renew(&call, vec![hold_ref(lease)]).await;
-        answer.map_or_else(failed, |renewed| first(renewed.answers, renewed_as))
+        answer.map_or_else(failed, |renewed| first(renewed.results, renewed_as))
     }
 
     /// Lifts every token, as an operator does after a backup was put back.
-    pub(crate) async fn advance(&self, who: &str) -> Result<Advanced, StoreError> {
+    pub(crate) async fn advance(&self, who: &str) -> Result<AdvancedStore, StoreError> {
         let by = Owner::new(who)?;
         self.store(who).advance(&self.call, by, ADVANCE_BY).await
     }
@@ -55,18 +56,18 @@ impl Ours {
     /// How many leases the store counts as held.
     pub(crate) async fn held(&self) -> Option<u64> {
         let status = self.arena.other().status(&self.call).await;
-        status.ok().map(|status| status.held)
+        status.ok().map(|status| status.held_count)
     }
 }
 
 fn hold_ref(lease: &Lease) -> HoldRef {
-    HoldRef { key: lease.key.clone(), hold: lease.hold, token: Token::new(lease.token) }
+    HoldRef { key: lease.key.clone(), hold_id: lease.hold, token: Token::new(lease.token) }
 }
 
 fn failed(error: StoreError) -> Told {
     match error {
         StoreError::Refused { refusal, .. } => refused(refusal),
-        StoreError::Unknown { .. } => Told::Unheard,
+        StoreError::OutcomeUnknown { .. } => Told::Unheard,
         other => Told::Other(other.to_string()),
     }
 }
@@ -74,9 +75,11 @@ fn failed(error: StoreError) -> Told {
 fn refused(refusal: Refusal) -> Told {
     match refusal {
         Refusal::Held { owner, .. } => Told::Held { owner: owner.to_string() },
-        Refusal::Lost { how, current, .. } => Told::Lost { how, current: current.get() },
-        Refusal::Ended { how, .. } => Told::Ended { how },
-        Refusal::StoreRewound { current, .. } => Told::Rewound { current: current.get() },
+        Refusal::Lost { outcome: how, current_token: current, .. } => {
+            Told::Lost { how, current: current.get() }
+        }
+        Refusal::HoldIdUsed { outcome: how, .. } => Told::Ended { how },
+        Refusal::StoreRewound { current_token: current, .. } => Told::Rewound { current: current.get() },
         other => Told::Other(other.to_string()),
     }
 }
@@ -89,17 +92,17 @@ fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> Told) -> T
     }
 }
 
-fn renewed_as(renewal: fencehold_core::lease::Renewal) -> Told {
+fn renewed_as(renewal: fencehold_core::lease::LeaseRenewal) -> Told {
     Told::Renewed { remaining_ms: renewal.remaining_ms }
 }
 
 #[async_trait]
 impl Protocol for Ours {
     async fn acquire(&self, who: &str, wish: &Wish) -> Told {
-        let request = AcquireRequest {
+        let request = AcquireLeaseRequest {
             wait_ms: wish.wait_ms,
-            hold_age_ms: wish.hold_age_ms,
-            ..AcquireRequest::new(wish.key.clone(), wish.hold, wish.owner.clone(), wish.ttl_ms)
+            hold_id_age_ms: wish.hold_age_ms,
+            ..AcquireLeaseRequest::new(wish.key.clone(), wish.hold, wish.owner.clone(), wish.ttl_ms)
         };
         let store = self.store(who);
         let carried = self
@@ -126,7 +129,7 @@ impl Protocol for Ours {
             .carry(&self.trace, who, "renew", async || store.renew(&self.call, vec![hold_ref(lease)]).await);
         match carried.await {
             None => Told::Unheard,
-            Some(answer) => answer.map_or_else(failed, |renewed| first(renewed.answers, renewed_as)),
+            Some(answer) => answer.map_or_else(failed, |renewed| first(renewed.results, renewed_as)),
         }
     }
 
@@ -145,8 +148,8 @@ impl Protocol for Ours {
         let (Ok(by), Ok(reason)) = (Owner::new(who), Reason::new("arranged by a race")) else {
             return Told::Other("an actor without a name".to_owned());
         };
-        let which = Which::Key { key: key.clone(), only_token: None };
-        let request = RevokeRequest { which, by, reason };
+        let which = RevokeTarget::Key { key: key.clone(), only_token: None };
+        let request = RevokeLeasesRequest { target: which, by, reason };
         let store = self.store(who);
         let carried = self
             .gate
@@ -155,7 +158,7 @@ impl Protocol for Ours {
             None => Told::Unheard,
             Some(Err(error)) => failed(error),
             Some(Ok(revoked)) => match revoked.first() {
-                Some(lease) => Told::Revoked { consumed: lease.revoked.consumed.get() },
+                Some(lease) => Told::Revoked { consumed: lease.revoked.consumed_token.get() },
                 None => Told::Other("nothing was revoked".to_owned()),
             },
         }
@@ -190,6 +193,6 @@ impl Protocol for Ours {
 
     async fn in_line(&self, key: &Key) -> u64 {
         let view = self.arena.other().get(&self.call, key.clone()).await;
-        view.ok().flatten().map_or(0, |view| view.waiters)
+        view.ok().flatten().map_or(0, |view| view.waiter_count)
     }
 }

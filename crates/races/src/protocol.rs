@@ -1,7 +1,7 @@
 //! What actors can do, and what they are told. Ours and its naive twin both speak it, so that one script runs either.
 
 use async_trait::async_trait;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{HoldId, Key, Owner};
 
 /// A lease as its holder knows it.
@@ -46,12 +46,12 @@ pub(crate) enum Told {
     },
     /// The hold is over.
     Lost {
-        how: Option<How>,
+        how: Option<LeaseOutcome>,
         current: u64,
     },
     /// This hold id has had its lease.
     Ended {
-        how: Option<How>,
+        how: Option<LeaseOutcome>,
     },
     /// The fence knows a larger token.
     Stale {
@@ -72,7 +72,7 @@ pub(crate) enum Told {
 }
 
 impl Told {
-    pub(crate) fn is_lost(&self, as_how: How) -> bool {
+    pub(crate) fn is_lost(&self, as_how: LeaseOutcome) -> bool {
         matches!(self, Told::Lost { how, .. } if *how == Some(as_how))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
+use fencehold_contract::{CallContext, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::Key;
 use fencehold_stores::open;
 use fencehold_test_store::{Arena, Power, block_on};
@@ -30,7 +30,7 @@ impl RealArena {
     }
 
     /// Whether nobody holds the key as far as this handle can tell.
-    fn is_free(handle: &Arc<dyn LeaseStore>, call: &Call, key: &Key) -> bool {
+    fn is_free(handle: &Arc<dyn LeaseStore>, call: &CallContext, key: &Key) -> bool {
         let view = block_on(handle.get(call, key.clone()));
         view.is_ok_and(|view| view.is_none_or(|view| view.holder.is_none()))
     }
@@ -62,7 +62,7 @@ impl Arena for RealArena {
         clippy::disallowed_methods,
         reason = "the store's time passes by itself, so somebody has to wait for it; the order is made by what is seen"
     )]
-    fn run_out(&self, call: &Call, key: &Key) {
+    fn run_out(&self, call: &CallContext, key: &Key) {
         for _ in 0..LOOKS_MAX {
             let free = self.handles.each_ref().map(|handle| Self::is_free(handle, call, key));
             if free == [true, true] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fencehold_contract::Call;
+use fencehold_contract::CallContext;
 use fencehold_contract::clock::ManualClock;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Namespace};
@@ -77,7 +77,7 @@ impl Stage {
         let holds = AtomicU64::new(0);
         let (cast, jobs): (_, Arc<dyn JobProtocol>) = match side {
             Side::Ours => {
-                let call = Call::new(Namespace::default());
+                let call = CallContext::new(Namespace::default());
                 let ours = Ours {
                     arena: Arc::clone(&arena),
                     call: call.clone(),
@@ -239,7 +239,8 @@ impl Stage {
         };
         let closed_for_ms = advanced.closed_for_ms;
         let says = format!("advances: closed for {}", seconds(closed_for_ms));
-        let fields = fields!(keys: advanced.keys, ended: advanced.ended, closed_for_ms: closed_for_ms);
+        let fields =
+            fields!(keys: advanced.key_count, ended: advanced.ended_count, closed_for_ms: closed_for_ms);
         self.trace.event("operator", says, "store_advanced", fields);
         self.arena.open_again(closed_for_ms);
         self.trace.note("clock", format!("{} pass", seconds(closed_for_ms)));

@@ -104,8 +104,8 @@ impl World {
         let room = std::fs::create_dir_all(directory)
             .and_then(|()| tempfile::Builder::new().prefix("race-").tempdir_in(directory))
             .map_err(|error| StoreError::Unusable {
-                place: directory.display().to_string(),
-                why: format!("no directory can be made in it: {error}"),
+                store: directory.display().to_string(),
+                message: format!("no directory can be made in it: {error}"),
             })?;
         // What cannot be opened is found here, where it can still be told.
         drop(FileStore::open_or_create(room.path(), Arc::new(ManualClock::new()))?);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::http::PROBLEM_TYPE;
-use fencehold_contract::problem::{Problem, ProblemKind};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -217,7 +217,7 @@ impl Visit {
 /// reset the connection, and take the answer with it.
 async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
     let mut problem =
-        Problem::new(ProblemKind::Unavailable, "the server has as many connections as it takes; try again");
+        Problem::new(ErrorKind::Unavailable, "the server has as many connections as it takes; try again");
     problem.retry_after_ms = Some(1_000);
     let body = serde_json::to_string(&problem).unwrap_or_default();
     let head = format!(

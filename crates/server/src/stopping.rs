@@ -1,6 +1,6 @@
 //! The end of a server, known to all who stand in line.
 
-use fencehold_contract::problem::{Problem, ProblemKind};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use tokio::sync::watch;
 
 /// After how long another server, or this one's successor, may be there.
@@ -42,7 +42,7 @@ impl Stopping {
 }
 
 pub(crate) fn problem() -> Problem {
-    let mut problem = Problem::new(ProblemKind::Stopping, "the server is stopping; ask again");
+    let mut problem = Problem::new(ErrorKind::Stopping, "the server is stopping; ask again");
     problem.why = Some("the server is stopping".to_owned());
     problem.retry_after_ms = Some(RETRY_AFTER_MS);
     problem

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fencehold_contract::clock::{ManualClock, SystemClock};
-use fencehold_contract::job::{ClaimRequest, NewJob};
+use fencehold_contract::job::{ClaimJobsRequest, NewJob};
 use fencehold_contract::{
-    AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore, RevokeRequest, StoreError, StoreUrl, Which,
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest, RevokeLeasesRequest,
+    RevokeTarget, StoreError, StoreUrl,
 };
-use fencehold_core::job::{JobId, Kind, Queue};
-use fencehold_core::{Fact, HoldId, Key, Namespace, Owner, Reason};
+use fencehold_core::job::{JobId, JobKind, QueueName};
+use fencehold_core::{EventData, HoldId, Key, Namespace, Owner, Reason};
 use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
@@ -70,10 +71,10 @@ impl Way {
     }
 
     /// How often something of this kind happened.
-    fn count(&self, of_kind: impl Fn(&Fact) -> bool) -> usize {
-        let request = EventsRequest { limit: 1_000, ..EventsRequest::default() };
+    fn count(&self, of_kind: impl Fn(&EventData) -> bool) -> usize {
+        let request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
         let page = block_on(self.store.events(&call(), request)).unwrap();
-        page.events.iter().filter(|event| of_kind(&event.fact)).count()
+        page.events.iter().filter(|event| of_kind(&event.data)).count()
     }
 }
 
@@ -103,7 +104,7 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, to_lose: Arc<AtomicU
 /// What a server says whose store cannot be reached: nothing was done.
 async fn without_store(mut client: TcpStream) {
     let problem = fencehold_contract::problem::Problem::new(
-        fencehold_contract::problem::ProblemKind::Unavailable,
+        fencehold_contract::problem::ErrorKind::Unavailable,
         "the store is away",
     );
     let body = serde_json::to_string(&problem).unwrap();
@@ -114,8 +115,8 @@ async fn without_store(mut client: TcpStream) {
     let _ = client.write_all(answer.as_bytes()).await;
 }
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 fn hold(nth: u8) -> HoldId {
@@ -126,8 +127,8 @@ fn owner() -> Owner {
     Owner::new("ada").unwrap()
 }
 
-fn request() -> AcquireRequest {
-    AcquireRequest::new(Key::new("k").unwrap(), hold(1), owner(), 30_000)
+fn request() -> AcquireLeaseRequest {
+    AcquireLeaseRequest::new(Key::new("k").unwrap(), hold(1), owner(), 30_000)
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn a_lost_grant_is_found_again_by_its_hold_id() {
     way.lose(2);
     let acquired = block_on(way.remote.acquire(&call(), request())).unwrap();
     assert_eq!((acquired.grant.token.get(), acquired.grant.resumed), (1, true));
-    assert_eq!(way.count(|fact| matches!(fact, Fact::LeaseAcquired { .. })), 1, "granted once");
+    assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseAcquired { .. })), 1, "granted once");
 }
 
 #[test]
@@ -144,9 +145,9 @@ fn a_lost_release_is_told_as_done() {
     let way = Way::open();
     let token = block_on(way.remote.acquire(&call(), request())).unwrap().grant.token;
     way.lose(1);
-    let held = HoldRef { key: Key::new("k").unwrap(), hold: hold(1), token };
+    let held = HoldRef { key: Key::new("k").unwrap(), hold_id: hold(1), token };
     assert_eq!(block_on(way.remote.release(&call(), vec![held])).unwrap(), [Ok(token)]);
-    assert_eq!(way.count(|fact| matches!(fact, Fact::LeaseEnded { .. })), 1, "ended once");
+    assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseEnded { .. })), 1, "ended once");
 }
 
 #[test]
@@ -154,28 +155,28 @@ fn force_is_never_repeated_and_says_that_it_does_not_know() {
     let way = Way::open();
     block_on(way.remote.acquire(&call(), request())).unwrap();
     way.lose(1);
-    let which = Which::Key { key: Key::new("k").unwrap(), only_token: None };
-    let revoke = RevokeRequest { which, by: owner(), reason: Reason::new("stuck").unwrap() };
+    let which = RevokeTarget::Key { key: Key::new("k").unwrap(), only_token: None };
+    let revoke = RevokeLeasesRequest { target: which, by: owner(), reason: Reason::new("stuck").unwrap() };
     let answer = block_on(way.remote.revoke(&call(), revoke));
-    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
     assert_eq!(way.to_lose.load(Ordering::SeqCst), 0, "it was carried out, and its answer lost");
-    assert_eq!(way.count(|fact| matches!(fact, Fact::LeaseEnded { .. })), 1);
+    assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseEnded { .. })), 1);
 }
 
 #[test]
 fn the_same_claim_gets_the_jobs_that_it_has_and_the_same_enqueue_makes_one_job() {
     let way = Way::open();
     let jobs = LeaseStore::jobs(&way.remote).unwrap();
-    let queue = Queue::new("q").unwrap();
-    let job = NewJob::new(JobId::from_random(1, [7; 10]), queue.clone(), Kind::new("a").unwrap(), "1");
+    let queue = QueueName::new("q").unwrap();
+    let job = NewJob::new(JobId::from_random(1, [7; 10]), queue.clone(), JobKind::new("a").unwrap(), "1");
     way.lose(1);
     let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()])).unwrap();
-    assert_eq!(enqueued[0].as_ref().unwrap().id, job.id);
+    assert_eq!(enqueued[0].as_ref().unwrap().job_id, job.id);
     way.lose(1);
-    let claim = ClaimRequest {
+    let claim = ClaimJobsRequest {
         queues: vec![(queue, 1)],
         limit: 5,
-        hold: hold(2),
+        hold_id: hold(2),
         owner: owner(),
         ttl_ms: 30_000,
         wait_ms: 0,
@@ -183,8 +184,8 @@ fn the_same_claim_gets_the_jobs_that_it_has_and_the_same_enqueue_makes_one_job()
     };
     let claimed = block_on(jobs.claim(&call(), claim)).unwrap();
     assert_eq!(claimed.jobs.iter().map(|job| (job.id, job.attempt)).collect::<Vec<_>>(), [(job.id, 1)]);
-    assert_eq!(way.count(|fact| matches!(fact, Fact::JobEnqueued { .. })), 1);
-    assert_eq!(way.count(|fact| matches!(fact, Fact::JobClaimed { .. })), 1);
+    assert_eq!(way.count(|fact| matches!(fact, EventData::JobEnqueued { .. })), 1);
+    assert_eq!(way.count(|fact| matches!(fact, EventData::JobClaimed { .. })), 1);
 }
 
 #[test]
@@ -193,14 +194,14 @@ fn when_patience_ends_it_is_said_whether_something_may_have_been_done() {
     let impatient = call().with_patience_ms(300);
     way.lose(usize::MAX);
     let written = block_on(way.remote.acquire(&impatient, request()));
-    assert!(matches!(written, Err(StoreError::Unknown { .. })), "{written:?}");
+    assert!(matches!(written, Err(StoreError::OutcomeUnknown { .. })), "{written:?}");
     let looked = block_on(way.remote.get(&impatient, Key::new("k").unwrap()));
     assert!(
         matches!(looked, Err(StoreError::Unavailable { .. })),
         "what only looks does nothing: {looked:?}"
     );
     way.lose(0);
-    let again = AcquireRequest { hold_age_ms: 1_000, ..request() };
+    let again = AcquireLeaseRequest { hold_id_age_ms: 1_000, ..request() };
     let acquired = block_on(way.remote.acquire(&call(), again)).unwrap();
     assert!(acquired.grant.resumed, "the caller's own repeat finds it too");
 }
@@ -211,8 +212,8 @@ fn nothing_was_done_is_not_said_of_what_was_sent_before() {
     way.then_without_store.store(true, Ordering::SeqCst);
     way.lose(1);
     let acquired = block_on(way.remote.acquire(&call(), request()));
-    assert!(matches!(acquired, Err(StoreError::Unknown { .. })), "{acquired:?}");
-    assert_eq!(way.count(|fact| matches!(fact, Fact::LeaseAcquired { .. })), 1, "it was carried out");
+    assert!(matches!(acquired, Err(StoreError::OutcomeUnknown { .. })), "{acquired:?}");
+    assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseAcquired { .. })), 1, "it was carried out");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A grant is one transaction: it finds the record, the held key, the mark and the line as they were seen, or does
 //! nothing. A waiter's place must still be there by its own etcd lease, so one whose own time is up is never granted (R19).
 
-use fencehold_contract::{AcquireRequest, Acquired, StoreError, closed};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError, closed};
 use fencehold_core::lease::{Decision, Grant, Outcome};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use fencehold_net::{CallBudget, Caller};
@@ -26,7 +26,7 @@ pub(super) struct Taking<'a> {
     pub(super) core: &'a Core,
     pub(super) budget: CallBudget,
     pub(super) namespace: Namespace,
-    pub(super) request: AcquireRequest,
+    pub(super) request: AcquireLeaseRequest,
     pub(super) hash: HoldHash,
     /// Its place in line, once it has one.
     pub(super) stand: Option<Stand>,
@@ -39,14 +39,14 @@ pub(super) struct Taking<'a> {
 /// An acquisition that was given up while nobody knew what became of a grant.
 pub(super) struct Unsettled {
     namespace: Namespace,
-    request: AcquireRequest,
+    request: AcquireLeaseRequest,
     unclear: Vec<Fresh>,
 }
 
 impl Unsettled {
     /// What it asked for, to be told.
     pub(super) fn keys(&self) -> String {
-        self.request.keys.iter().map(Key::as_str).collect::<Vec<_>>().join(", ")
+        self.request.any_of.iter().map(Key::as_str).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -64,9 +64,9 @@ impl<'a> Taking<'a> {
         core: &'a Core,
         budget: CallBudget,
         namespace: Namespace,
-        request: AcquireRequest,
+        request: AcquireLeaseRequest,
     ) -> Self {
-        let hash = request.hold.hash();
+        let hash = request.hold_id.hash();
         let (stand, fresh, unclear) = (None, None, Vec::new());
         Taking { core, budget, namespace, request, hash, stand, fresh, unclear }
     }
@@ -74,7 +74,7 @@ impl<'a> Taking<'a> {
     /// Goes on with an acquisition that nobody waits for, to find out what became of its grant.
     pub(super) fn settle(core: &'a Core, budget: CallBudget, unsettled: Unsettled) -> Self {
         let Unsettled { namespace, request, unclear } = unsettled;
-        let request = AcquireRequest { wait_ms: 0, ..request };
+        let request = AcquireLeaseRequest { wait_ms: 0, ..request };
         Taking { unclear, ..Taking::new(core, budget, namespace, request) }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Taking<'a> {
         Taken { answer, left }
     }
 
-    fn unheard(&self, acquired: &Acquired) -> Unheard {
+    fn unheard(&self, acquired: &AcquiredLease) -> Unheard {
         let (namespace, key) = (self.namespace.clone(), acquired.key.clone());
         Unheard { namespace, key, hash: self.hash, token: acquired.grant.token }
     }
@@ -108,7 +108,7 @@ impl<'a> Taking<'a> {
         !self.unclear.is_empty() || self.fresh.is_some_and(|fresh| fresh.unclear)
     }
 
-    async fn take(&mut self, caller: Option<&Caller>) -> Result<Acquired, StoreError> {
+    async fn take(&mut self, caller: Option<&Caller>) -> Result<AcquiredLease, StoreError> {
         let mut seen: Option<Sight> = None;
         loop {
             // What may have been granted has to be found all the same.
@@ -122,7 +122,7 @@ impl<'a> Taking<'a> {
             if let Some(lease) = sight.closing.by {
                 // It was there a moment ago: what is left may be less than etcd can say.
                 let left_ms = self.core.left_ms(&mut self.budget, lease).await?.max(1);
-                return Err(StoreError::Unavailable { why: closed::because(left_ms) });
+                return Err(StoreError::Unavailable { message: closed::because(left_ms) });
             }
             if self.adopt_or_yield(&sight).await? {
                 continue;
@@ -148,9 +148,9 @@ impl<'a> Taking<'a> {
                         Err(fault) => self.budget.retry_or_fail(fault).await?,
                     }
                 }
-                Verdict::InTheWay if self.request.yield_within_ms.is_some() => {
+                Verdict::InTheWay if self.request.preempt_within_ms.is_some() => {
                     let what = "ask a holder to yield".to_owned();
-                    return Err(StoreError::Unsupported { store: STORE.to_owned(), what });
+                    return Err(StoreError::Unsupported { store: STORE.to_owned(), message: what });
                 }
                 Verdict::InTheWay => {
                     self.check_ttl(&sight)?;
@@ -167,7 +167,7 @@ impl<'a> Taking<'a> {
     /// Looks at all of its keys. With more keys than one look takes in, each grant is still guarded by what was seen
     /// of that key.
     async fn see(&mut self) -> Result<Sight, StoreError> {
-        let keys = self.request.keys.clone();
+        let keys = self.request.any_of.clone();
         let mut all: Option<Sight> = None;
         for some in 0..keys.len().div_ceil(KEYS_PER_LOOK) {
             let gaze = self.gaze(some);
@@ -187,7 +187,7 @@ impl<'a> Taking<'a> {
     /// The look at one part of the keys.
     pub(super) fn gaze(&self, part: usize) -> Gaze {
         let from = part * KEYS_PER_LOOK;
-        let keys: Vec<Key> = self.request.keys.iter().skip(from).take(KEYS_PER_LOOK).cloned().collect();
+        let keys: Vec<Key> = self.request.any_of.iter().skip(from).take(KEYS_PER_LOOK).cloned().collect();
         let from = self.stand.as_ref().map(|stand| {
             let since = keys.iter().map(|key| stand.since(key)).collect();
             (stand.place.clone(), since)
@@ -196,7 +196,7 @@ impl<'a> Taking<'a> {
     }
 
     /// The lease that this hold id has. `None`: it changed while it was looked at.
-    async fn resumed(&mut self, sight: &Sight, nth: usize) -> Result<Option<Acquired>, StoreError> {
+    async fn resumed(&mut self, sight: &Sight, nth: usize) -> Result<Option<AcquiredLease>, StoreError> {
         let at = &sight.keys[nth];
         let (Some(on), Some(hold)) = (at.live(), &at.record.hold) else { return Ok(None) };
         let lasts_ms = hold
@@ -207,7 +207,7 @@ impl<'a> Taking<'a> {
             // This call's own write, whose answer was lost: it counts from when its etcd lease was asked for.
             let grant = Grant { token, remaining_ms: lasts_ms, resumed: false };
             let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
-            return Ok(Some(Acquired { key: at.key.clone(), grant, waited_ms }));
+            return Ok(Some(AcquiredLease { key: at.key.clone(), grant, waited_ms }));
         }
         let waited_ms = self.budget.elapsed_ms();
         let mut remaining_ms = self.core.left_ms(&mut self.budget, on.lease).await?.min(lasts_ms);
@@ -217,7 +217,7 @@ impl<'a> Taking<'a> {
         // Any member may have said that, also one that was cut off: it holds if the same hold is still there after it.
         let grant = Grant { token, remaining_ms, resumed: true };
         match self.core.take_up(&self.namespace, at, on).await {
-            Ok(taken_up) => Ok(taken_up.then(|| Acquired { key: at.key.clone(), grant, waited_ms })),
+            Ok(taken_up) => Ok(taken_up.then(|| AcquiredLease { key: at.key.clone(), grant, waited_ms })),
             Err(fault) => {
                 self.budget.retry_or_fail(fault).await?;
                 Ok(None)
@@ -285,7 +285,7 @@ impl<'a> Taking<'a> {
             }
         }
         // More keys than one look takes in are looked at anew.
-        let alone = self.request.keys.len() <= KEYS_PER_LOOK;
+        let alone = self.request.any_of.len() <= KEYS_PER_LOOK;
         let gaze = self.gaze(0);
         let failure = if alone { gaze.ops(names) } else { Vec::new() };
         let response = self.core.wire.txn(TxnRequest { compare, success, failure }).await;
@@ -313,7 +313,7 @@ impl<'a> Taking<'a> {
         self.core
             .remember(&self.namespace, Known { hash: self.hash, held: on(fresh.lease), sight });
         let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
-        let acquired = Acquired { key: at.key.clone(), grant: *grant, waited_ms };
+        let acquired = AcquiredLease { key: at.key.clone(), grant: *grant, waited_ms };
         Ok(Granted::Yes(Box::new(acquired)))
     }
 
@@ -350,7 +350,7 @@ impl<'a> Taking<'a> {
     }
 
     /// R19: a waiter whose time was up before it could be told is not granted anything.
-    async fn in_time(&mut self, acquired: Acquired, sight: &Sight) -> Result<Acquired, StoreError> {
+    async fn in_time(&mut self, acquired: AcquiredLease, sight: &Sight) -> Result<AcquiredLease, StoreError> {
         if self.stand.is_none() || !self.time_is_up() {
             return Ok(acquired);
         }
@@ -375,21 +375,22 @@ impl<'a> Taking<'a> {
             let hold = at.record.hold.as_ref()?;
             let (owner, task) = (hold.owner.clone(), hold.task.clone());
             let expires_in_ms = left_ms.min(hold.ttl_ms);
-            let refusal = Refusal::Held { owner, task, expires_in_ms, token: at.record.counter };
+            let refusal =
+                Refusal::Held { owner, task, remaining_ms: expires_in_ms, token: at.record.counter };
             Some(StoreError::refused(&at.key, refusal))
         });
         Ok(refusal.unwrap_or_else(|| StoreError::Unavailable {
-            why: "the time to wait was up before the key was free".to_owned(),
+            message: "the time to wait was up before the key was free".to_owned(),
         }))
     }
 }
 
 fn caller_gone() -> StoreError {
-    StoreError::Unavailable { why: "the caller has gone".to_owned() }
+    StoreError::Unavailable { message: "the caller has gone".to_owned() }
 }
 
 enum Granted {
-    Yes(Box<Acquired>),
+    Yes(Box<AcquiredLease>),
     /// Something has changed; how it is now, if that is known.
     No(Option<Box<Sight>>),
 }

@@ -8,10 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use fencehold_contract::{Advanced, NamespaceClosed, StoreError};
+use fencehold_contract::{AdvancedStore, ClosedNamespace, StoreError};
 use fencehold_core::lease::Record;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{BadInput, Namespace, Owner, Refusal, Stamp};
+use fencehold_core::{BadInput, Namespace, Owner, Refusal, Timestamp};
 use fencehold_net::CallBudget;
 
 use super::Core;
@@ -34,7 +34,7 @@ impl Core {
         budget: &mut CallBudget,
         by: &Owner,
         lift: u64,
-    ) -> Result<Advanced, StoreError> {
+    ) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
         }
@@ -52,7 +52,7 @@ impl Core {
                 floor: census.floor,
                 generation: sight.mark.generation + 1,
                 advanced_by: Some(by.clone()),
-                advanced_at: Stamp { store_ms: now_ms, wall_ms: now_ms },
+                advanced_at: Timestamp { store_ms: now_ms, wall_ms: now_ms },
                 ..sight.mark.clone()
             };
             let closed_for_ms = mark.longest_ttl_ms;
@@ -76,7 +76,12 @@ impl Core {
                             Vec::new()
                         });
                     }
-                    return Ok(Advanced { keys, ended, closed_for_ms, namespaces });
+                    return Ok(AdvancedStore {
+                        key_count: keys,
+                        ended_count: ended,
+                        closed_for_ms,
+                        namespaces,
+                    });
                 }
                 Ok(_) => {}
                 Err(fault) => budget.retry_or_fail(fault).await?,
@@ -107,7 +112,7 @@ impl Core {
         budget: &mut CallBudget,
         mark: &Mark,
         closed_by: i64,
-    ) -> Result<Vec<NamespaceClosed>, StoreError> {
+    ) -> Result<Vec<ClosedNamespace>, StoreError> {
         let longest = self.longest_ttls(budget, mark).await?;
         let mut lasts: Vec<u64> = longest.values().map(|ms| ms.div_ceil(1_000) * 1_000).collect();
         lasts.sort_unstable_by(|a, b| b.cmp(a));
@@ -131,7 +136,7 @@ impl Core {
                 };
                 success.push(put(self.names.closed_apart(namespace), Vec::new(), for_all));
                 success.push(put(self.names.closed_namespace(namespace), Vec::new(), *lease));
-                closed.push(NamespaceClosed { namespace: namespace.clone(), closed_for_ms: *closed_for_ms });
+                closed.push(ClosedNamespace { namespace: namespace.clone(), closed_for_ms: *closed_for_ms });
             }
             let compare = vec![kept_by(self.names.closed(), guard)];
             match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {

@@ -1,10 +1,10 @@
 //! What is kept in etcd, as JSON that a person can read with `etcdctl get`. `names` says under which keys. Never rename or remove a field:
 //! add one, or raise the format.
 
-use fencehold_contract::Limits;
+use fencehold_contract::Quota;
 use fencehold_contract::stored::{LeaseV1, LimitsV1};
 use fencehold_core::lease::Record;
-use fencehold_core::{Owner, Stamp, Token};
+use fencehold_core::{Owner, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 
 use super::names::Place;
@@ -22,7 +22,7 @@ pub(super) struct Mark {
     pub(super) generation: u64,
     /// Who advanced it last, and when.
     pub(super) advanced_by: Option<Owner>,
-    pub(super) advanced_at: Stamp,
+    pub(super) advanced_at: Timestamp,
     /// The longest ttl there ever was.
     pub(super) longest_ttl_ms: u64,
 }
@@ -81,12 +81,12 @@ pub(super) fn decode_record(bytes: &[u8]) -> Result<(Record, u64, Option<u64>), 
     Ok((lease.into_record(token), generation, longest_ttl_ms))
 }
 
-pub(super) fn encode_limits(limits: Limits) -> Vec<u8> {
+pub(super) fn encode_limits(limits: Quota) -> Vec<u8> {
     encode(&LimitsV1::from(limits))
 }
 
-pub(super) fn decode_limits(bytes: &[u8]) -> Result<Limits, String> {
-    read::<LimitsV1>(bytes).map(Limits::from)
+pub(super) fn decode_limits(bytes: &[u8]) -> Result<Quota, String> {
+    read::<LimitsV1>(bytes).map(Quota::from)
 }
 
 #[cfg(test)]

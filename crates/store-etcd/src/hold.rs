@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::{HoldRef, Renewed, RevokeRequest, RevokedLease, StoreError, Which};
+use fencehold_contract::{
+    HoldRef, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+};
 use fencehold_core::lease::{Command, Outcome, Revoked, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
 use fencehold_net::CallBudget;
@@ -28,7 +30,7 @@ impl Core {
         budget: &mut CallBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
-    ) -> Result<Renewed, StoreError> {
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         let mut keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -43,7 +45,7 @@ impl Core {
         let mut answers = Vec::with_capacity(holds.len());
         for hold in holds {
             let Some(Kept { sight, at, .. }) = kept.get(&hold.key) else { continue };
-            let command = Command::Renew { hash: hold.hold.hash(), token: hold.token };
+            let command = Command::Renew { hash: hold.hold_id.hash(), token: hold.token };
             let standing = at.standing(&sight.mark, self.wall_ms(), 1);
             let decision = decide(&standing, &at.record, &command);
             answers.push(match decision.reply {
@@ -58,7 +60,10 @@ impl Core {
         for Kept { sight, nth, .. } in kept.values() {
             self.note_expiry(budget, namespace, sight, *nth).await;
         }
-        Ok(Renewed { answers, waited_ms: if waited_ms == u64::MAX { 0 } else { waited_ms } })
+        Ok(RenewLeaseBatchResponse {
+            results: answers,
+            waited_ms: if waited_ms == u64::MAX { 0 } else { waited_ms },
+        })
     }
 
     /// Keep-alives for the live holds among a few keys, again until they counted.
@@ -73,7 +78,7 @@ impl Core {
         let proofs: Vec<(&Key, HoldHash, Token)> = holds
             .iter()
             .filter(|hold| keys.contains(&hold.key))
-            .map(|hold| (&hold.key, hold.hold.hash(), hold.token))
+            .map(|hold| (&hold.key, hold.hold_id.hash(), hold.token))
             .collect();
         // What this handle granted it knows without looking.
         let mut leases: HashMap<Key, i64> = HashMap::new();
@@ -191,7 +196,7 @@ impl Core {
         key: &Key,
         hold: &HoldRef,
     ) -> Result<Result<Token, Refusal>, StoreError> {
-        let hash = hold.hold.hash();
+        let hash = hold.hold_id.hash();
         let seen = self.known(namespace, key, hash, hold.token).map(|known| known.sight);
         self.forget(namespace, key);
         let command = Command::Release { hash, token: hold.token };
@@ -218,23 +223,23 @@ impl Core {
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
-        if let Which::Key { key, only_token } = &request.which {
+        if let RevokeTarget::Key { key, only_token } = &request.target {
             let revoked = self.revoke_one(budget, namespace, key, request, *only_token, |_| true).await?;
             let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
         }
         let meant = |at: &KeySight| {
             let hold = at.record.hold.as_ref();
-            hold.is_some_and(|hold| match &request.which {
-                Which::Key { key, .. } => *key == at.key,
-                Which::Task(task) => hold.task.as_ref() == Some(task),
-                Which::Owner(owner) => hold.owner == *owner,
-                Which::Prefix(prefix) => at.key.as_str().starts_with(prefix.as_str()),
+            hold.is_some_and(|hold| match &request.target {
+                RevokeTarget::Key { key, .. } => *key == at.key,
+                RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
+                RevokeTarget::Owner(owner) => hold.owner == *owner,
+                RevokeTarget::Prefix(prefix) => at.key.as_str().starts_with(prefix.as_str()),
             })
         };
-        let prefix = if let Which::Prefix(prefix) = &request.which { prefix.as_str() } else { "" };
+        let prefix = if let RevokeTarget::Prefix(prefix) = &request.target { prefix.as_str() } else { "" };
         let mut ended = Vec::new();
         for at in self.all_of(budget, namespace, prefix).await? {
             if !meant(&at) || at.live().is_none() {
@@ -254,7 +259,7 @@ impl Core {
         budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
         only_token: Option<Token>,
         meant: impl Fn(&KeySight) -> bool,
     ) -> Result<Result<Revoked, Refusal>, StoreError> {
@@ -303,8 +308,8 @@ impl Core {
 /// 'Nothing was done' is true of one key; of those before it, it is not.
 fn or_some_were_ended(error: StoreError, ended: usize) -> StoreError {
     match error {
-        StoreError::Unavailable { why } if ended > 0 => {
-            StoreError::Unknown { why: format!("{ended} were ended before this: {why}") }
+        StoreError::Unavailable { message: why } if ended > 0 => {
+            StoreError::OutcomeUnknown { message: format!("{ended} were ended before this: {why}") }
         }
         error => error,
     }

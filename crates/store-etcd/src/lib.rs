@@ -54,9 +54,10 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::operation::{check_acquire, check_batch, check_limit, check_prefix};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EtcdUrl, EventPage, EventsRequest, HoldListener,
-    HoldRef, LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed,
-    RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EtcdUrl, EventPage,
+    HoldListener, HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
+    QuotaRequest, QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+    StoreError, StoreStatus, Subscription,
 };
 use fencehold_net::{Actor, CallBudget, Caller, Closing, HoldFeeds};
 
@@ -128,10 +129,10 @@ impl EtcdStore {
     /// Carries out a call on the thread of this handle.
     async fn ask<T: Send + 'static>(
         &self,
-        call: &Call,
+        call: &CallContext,
         work: impl AsyncFnOnce(&Core, &mut CallBudget) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let patience_ms = call.patience_ms;
+        let patience_ms = call.timeout_ms;
         self.actor
             .call(async move |core| work(core, &mut core.budget(patience_ms, 0)).await)
             .await
@@ -153,19 +154,23 @@ impl LeaseStore for EtcdStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: STORE,
-            fair: true,
-            waits: true,
-            preempts: false,
-            jobs: false,
+            supports_fair_waiting: true,
+            supports_waiting: true,
+            supports_preemption: false,
+            supports_jobs: false,
             durable: true,
-            ttl_ms_min: TTL_MS_MIN,
+            min_ttl_ms: TTL_MS_MIN,
         }
     }
 
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
         ttl::check(request.ttl_ms, TTL_MS_MIN)?;
         check_acquire(&request)?;
-        let (namespace, patience_ms) = (call.namespace.clone(), call.patience_ms);
+        let (namespace, patience_ms) = (call.namespace.clone(), call.timeout_ms);
         let take = async move |core: &Rc<Core>, caller: &Caller| {
             core.acquire(namespace, patience_ms, request, caller).await
         };
@@ -173,7 +178,11 @@ impl LeaseStore for EtcdStore {
         self.actor.call_or_undo(take, undo).await?.answer
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         check_batch("renewals", &holds)?;
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.renew(budget, &space, &holds).await)
@@ -182,7 +191,7 @@ impl LeaseStore for EtcdStore {
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
@@ -191,8 +200,12 @@ impl LeaseStore for EtcdStore {
             .await
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
-        if let Which::Prefix(prefix) = &request.which {
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        if let RevokeTarget::Prefix(prefix) = &request.target {
             check_prefix(Some(prefix))?;
         }
         let space = call.namespace.clone();
@@ -207,13 +220,13 @@ impl LeaseStore for EtcdStore {
         Some(self.hold_changes.subscribe(listener))
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.get(budget, &space, &key).await)
             .await
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
         let space = call.namespace.clone();
@@ -221,38 +234,38 @@ impl LeaseStore for EtcdStore {
             .await
     }
 
-    async fn events(&self, _: &Call, _: EventsRequest) -> Result<EventPage, StoreError> {
-        Err(StoreError::Unsupported { store: STORE.to_owned(), what: "tell events".to_owned() })
+    async fn events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
+        Err(StoreError::Unsupported { store: STORE.to_owned(), message: "tell events".to_owned() })
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         self.ask(call, async move |core, budget| core.advance(budget, &by, lift).await)
             .await
     }
 
-    async fn open_now(&self, call: &Call, _: Owner) -> Result<(), StoreError> {
+    async fn open_now(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
         self.ask(call, async move |core, budget| core.open_now(budget).await).await
     }
 
-    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
             .await
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.status(budget, &space).await)
             .await
     }
 
-    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.closed_for_ms(budget, &space).await)
             .await
     }
 
-    async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+    async fn answers(&self, call: &CallContext) -> Result<(), StoreError> {
         self.status(call).await.map(drop)
     }
 
@@ -316,7 +329,7 @@ impl Core {
         self: &Rc<Self>,
         namespace: Namespace,
         patience_ms: u64,
-        request: AcquireRequest,
+        request: AcquireLeaseRequest,
         caller: &Caller,
     ) -> Taken {
         let budget = self.budget(patience_ms, request.wait_ms);

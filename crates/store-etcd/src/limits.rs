@@ -5,7 +5,7 @@
 //! was when it counted: so the count is exact, however many ask at the same time.
 
 use fencehold_contract::quota::full_of_kept_keys;
-use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
+use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::CallBudget;
 
@@ -21,25 +21,28 @@ impl Core {
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
-        request: &LimitsRequest,
-    ) -> Result<LimitsView, StoreError> {
-        if let Some(set) = &request.set {
+        request: &QuotaRequest,
+    ) -> Result<QuotaView, StoreError> {
+        if let Some(set) = &request.quota {
             set.check_of_leases(STORE, TTL_MS_MIN)?;
-            let whose = (!request.every_namespace).then_some(namespace);
+            let whose = (!request.all_namespaces).then_some(namespace);
             while !self.set_limits(budget, self.names.limits(whose), set).await? {}
         }
         let mut ops = [Some(namespace), None].map(|whose| get(self.names.limits(whose))).to_vec();
         ops.push(count(self.names.records(namespace, "")));
         let mut read = self.read(budget, ops).await?;
         let keys = read.pop().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
-        let mut limits = Limits::default();
+        let mut limits = Quota::default();
         for range in read {
             match limits_of(first(range)) {
                 Ok((set, _)) => limits = limits.or(set),
                 Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
-        Ok(LimitsView { limits: limits.or(Limits::USUAL), used: Used { keys, ..Used::default() } })
+        Ok(QuotaView {
+            quota: limits.or(Quota::USUAL),
+            usage: QuotaUsage { key_count: keys, ..QuotaUsage::default() },
+        })
     }
 
     /// Sets what is set, and leaves the rest. False: another caller came first, or it is not known.
@@ -47,7 +50,7 @@ impl Core {
         &self,
         budget: &mut CallBudget,
         name: Vec<u8>,
-        set: &Limits,
+        set: &Quota,
     ) -> Result<bool, StoreError> {
         let before = self.read(budget, vec![get(name.clone())]).await?.into_iter().find_map(first);
         let (before, revision) = match limits_of(before) {
@@ -80,7 +83,7 @@ impl Taking<'_> {
     /// revision wrote the newest.
     pub(super) async fn check_keys(&mut self, sight: &Sight, nth: usize) -> Result<Option<i64>, StoreError> {
         let is_new = sight.keys.get(nth).is_some_and(|at| at.record_revision == 0);
-        let Some(limit) = sight.limits.keys.filter(|_| is_new) else { return Ok(None) };
+        let Some(limit) = sight.limits.max_keys.filter(|_| is_new) else { return Ok(None) };
         let names = &self.core.names;
         let ops = vec![get(names.newest_key(&self.namespace)), count(names.records(&self.namespace, ""))];
         let mut read = self.core.read(&mut self.budget, ops).await?.into_iter();

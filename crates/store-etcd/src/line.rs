@@ -68,7 +68,7 @@ impl Taking<'_> {
             (Some(stood), Some(stand)) if stood.lease == stand.lease => Ok(false),
             (Some(_), Some(_)) => {
                 let why = "the same request was sent again, and the later one stands in line".to_owned();
-                Err(StoreError::Unavailable { why })
+                Err(StoreError::Unavailable { message: why })
             }
             // Its etcd lease ended while it was cut off: the place is lost, and only a new one can be had.
             (None, Some(_)) => {
@@ -157,7 +157,7 @@ impl Taking<'_> {
             _ = tokio::time::timeout(lasts, watch.changed()) => Ok(Waited::LookAgain),
             () = gone => Ok(Waited::Gone),
             () = self.core.closing.wait() => {
-                Err(StoreError::Unavailable { why: "this store was closed".to_owned() })
+                Err(StoreError::Unavailable { message: "this store was closed".to_owned() })
             }
         }
     }
@@ -166,12 +166,12 @@ impl Taking<'_> {
     async fn come_to_stand(&mut self, sight: &Sight) -> Result<(), StoreError> {
         if let Some(at) = sight.keys.iter().find(|at| at.in_line >= WAITERS_PER_KEY_MAX as u64) {
             let what = format!("{}: requests in line for this key", at.key);
-            return Err(StoreError::Full { what, limit: WAITERS_PER_KEY_MAX as u64 });
+            return Err(StoreError::LimitReached { message: what, limit: WAITERS_PER_KEY_MAX as u64 });
         }
         let waiting = Waiting {
             place: Place::new(self.request.priority, self.request.waited_before_ms),
             owner: self.request.owner.clone(),
-            keys: self.request.keys.clone(),
+            keys: self.request.any_of.clone(),
         };
         let nobody_yet = changed_at(self.core.names.waiting(&self.namespace, self.hash), 0);
         self.stand_in_line(waiting, nobody_yet).await?;

@@ -3,9 +3,9 @@
 //! Nouns: a [`Sight`] is what one look showed; a [`KeySight`] is its part about one key, with the revisions that a write
 //! built on it must still find. Whether a hold is live is for etcd to say: the key that means 'held' is there or not.
 
-use fencehold_contract::Limits;
+use fencehold_contract::Quota;
 use fencehold_core::lease::{Command, Record, Standing, Term, decide};
-use fencehold_core::{HoldHash, Key, Namespace, Stamp, Token};
+use fencehold_core::{HoldHash, Key, Namespace, Timestamp, Token};
 
 use super::codec::{self, Mark, Waiting};
 use super::messages::{
@@ -38,7 +38,7 @@ pub(super) struct Sight {
     pub(super) mark_revision: i64,
     pub(super) closing: Closing,
     /// What was set for the namespace, or for every one; looked at by those who want a key.
-    pub(super) limits: Limits,
+    pub(super) limits: Quota,
     /// The revisions that set it: for the namespace, and for every one.
     pub(super) limits_revisions: [i64; 2],
     /// The waiter that has this hold id already, and the etcd lease and revision that it is there by.
@@ -180,7 +180,7 @@ impl Gaze {
             Some(kv) => (Mark::decode(&kv.value).map_err(|why| damaged(&kv, &why))?, kv.mod_revision),
             None => (Mark::fresh(), 0),
         };
-        let (mut closing, mut limits, mut limits_revisions) = (Closing::default(), Limits::default(), [0; 2]);
+        let (mut closing, mut limits, mut limits_revisions) = (Closing::default(), Quota::default(), [0; 2]);
         let mut waiting = None;
         if self.who.is_some() {
             closing = Closing::new(first(next()), first(next()), first(next()));
@@ -245,7 +245,7 @@ impl KeySight {
 
     /// Store time is the asker's wall clock, but never before anything on record; and a hold is within its `max_age`
     /// exactly while etcd says so.
-    fn now(&self, wall_ms: u64) -> Stamp {
+    fn now(&self, wall_ms: u64) -> Timestamp {
         let endings = self.record.endings().iter().map(|ending| ending.at.store_ms);
         let since = self.record.hold.as_ref().map(|hold| hold.since.store_ms);
         let mut store_ms = endings.chain(since).fold(wall_ms, u64::max);
@@ -264,7 +264,7 @@ impl KeySight {
                 _ => {}
             }
         }
-        Stamp { store_ms, wall_ms }
+        Timestamp { store_ms, wall_ms }
     }
 
     /// What a write built on this sight must still find.
@@ -293,8 +293,8 @@ pub(super) fn longest_ttl_ms(kv: KeyValue, mark: &Mark) -> Result<u64, Fault> {
 }
 
 /// The limits that were set, and the revision that set them.
-pub(super) fn limits_of(kv: Option<KeyValue>) -> Result<(Limits, i64), Fault> {
-    let Some(kv) = kv else { return Ok((Limits::default(), 0)) };
+pub(super) fn limits_of(kv: Option<KeyValue>) -> Result<(Quota, i64), Fault> {
+    let Some(kv) = kv else { return Ok((Quota::default(), 0)) };
     let limits = codec::decode_limits(&kv.value).map_err(|why| damaged(&kv, &why))?;
     Ok((limits, kv.mod_revision))
 }

@@ -1,6 +1,6 @@
 //! What a test does instead of waiting: it has etcd leases end before their time. Compiled only with the feature `gates`.
 
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::{Key, Namespace, Owner};
 use fencehold_net::CallBudget;
 
@@ -19,21 +19,21 @@ enum Target {
 
 impl EtcdStore {
     /// Does to the hold on a key what etcd does when its time is up.
-    pub async fn run_out(&self, call: &Call, key: Key) -> Result<(), StoreError> {
+    pub async fn run_out(&self, call: &CallContext, key: Key) -> Result<(), StoreError> {
         self.end(call, Target::Hold(key)).await
     }
 
     /// Does to everybody of this name who stands in line what etcd does to one who has died.
-    pub async fn end_waiting(&self, call: &Call, owner: Owner) -> Result<(), StoreError> {
+    pub async fn end_waiting(&self, call: &CallContext, owner: Owner) -> Result<(), StoreError> {
         self.end(call, Target::Waiter(owner)).await
     }
 
     /// Does to what `advance` has closed what etcd does when so much time has passed.
-    pub async fn reopen(&self, call: &Call, passed_ms: u64) -> Result<(), StoreError> {
+    pub async fn reopen(&self, call: &CallContext, passed_ms: u64) -> Result<(), StoreError> {
         self.end(call, Target::Closed { passed_ms }).await
     }
 
-    async fn end(&self, call: &Call, target: Target) -> Result<(), StoreError> {
+    async fn end(&self, call: &CallContext, target: Target) -> Result<(), StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.end(budget, &space, target).await)
             .await

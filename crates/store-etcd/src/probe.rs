@@ -1,6 +1,6 @@
 //! Whether the cluster keeps what leases rely on: shown on a scratch key, never believed.
 
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub enum EtcdVerdict {
 impl EtcdStore {
     /// Checks that the cluster keeps its conditions and its leases, and that its versions are sound. An error says that
     /// it could not be reached, and nothing about what it keeps.
-    pub async fn probe(&self, call: &Call) -> Result<Vec<EtcdFinding>, StoreError> {
+    pub async fn probe(&self, call: &CallContext) -> Result<Vec<EtcdFinding>, StoreError> {
         let mut findings = self.ask(call, async |core, budget| core.probe(budget).await).await?;
         findings.extend(self.members(call).await?.into_iter().map(|member| EtcdFinding {
             check: format!("{} is etcd {}", member.name, member.version),

@@ -8,7 +8,7 @@
 //! Taking up writes the held key once more, on the same etcd lease. A grant writes record and held key together, so the
 //! held key of one that was taken up is the younger of the two.
 
-use fencehold_contract::{Acquired, StoreError};
+use fencehold_contract::{AcquiredLease, StoreError};
 use fencehold_core::lease::{Command, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Token};
 use fencehold_net::CallBudget;
@@ -25,7 +25,7 @@ const PATIENCE_MS: u64 = 10_000;
 
 /// What came of an acquisition.
 pub(super) struct Taken {
-    pub(super) answer: Result<Acquired, StoreError>,
+    pub(super) answer: Result<AcquiredLease, StoreError>,
     /// What stays behind if nobody hears it.
     pub(super) left: Option<Left>,
 }
@@ -62,7 +62,7 @@ impl Core {
             let mut budget = self.budget(PATIENCE_MS, 0);
             budget.outcome_unknown = true;
             let settled = Taking::settle(self, budget, *unsettled).run(None).await;
-            if let Err(error @ StoreError::Unknown { .. }) = &settled.answer {
+            if let Err(error @ StoreError::OutcomeUnknown { .. }) = &settled.answer {
                 tracing::warn!(keys, %error, "a lease that nobody asks for any more may have been granted: its ttl ends it");
             }
             left = settled.left;

@@ -27,7 +27,7 @@ impl Taking<'_> {
             hash: self.hash,
             // Whoever stands in line was never granted anything, whatever has been forgotten since. And what this call
             // itself has sent is told apart by its etcd lease.
-            hold_age_ms: if self.stand.is_some() { 0 } else { request.hold_age_ms },
+            hold_age_ms: if self.stand.is_some() { 0 } else { request.hold_id_age_ms },
             owner: request.owner.clone(),
             task: request.task.clone(),
             ttl_ms: request.ttl_ms,
@@ -51,17 +51,17 @@ impl Taking<'_> {
                 Ok(Outcome::Granted(Grant { resumed: true, .. })) => Verdict::Has(own),
                 Err(refusal) => Verdict::Refused(own, refusal),
                 // A hold id that is on record is never granted afresh.
-                Ok(_) => Verdict::Refused(own, Refusal::Ended { token: None, how: None }),
+                Ok(_) => Verdict::Refused(own, Refusal::HoldIdUsed { token: None, outcome: None }),
             };
         }
         // Where a key's history no longer reaches back so far, it may have ended there: then it gets no other either.
-        let age_ms = if self.stand.is_some() { 0 } else { self.request.hold_age_ms };
+        let age_ms = if self.stand.is_some() { 0 } else { self.request.hold_id_age_ms };
         let forgets = |at: &KeySight| {
             at.record
                 .may_have_forgotten(at.standing(&sight.mark, wall_ms, 1).now.store_ms, age_ms)
         };
         if let Some(nth) = sight.keys.iter().position(forgets) {
-            return Verdict::Refused(nth, Refusal::Ended { token: None, how: None });
+            return Verdict::Refused(nth, Refusal::HoldIdUsed { token: None, outcome: None });
         }
         for (nth, at) in sight.keys.iter().enumerate() {
             let decision = decided(at);

@@ -1,6 +1,6 @@
 //! Which etcd it is, and what is wrong with that.
 
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::CallBudget;
 
 use super::{Core, EtcdStore};
@@ -19,7 +19,7 @@ pub struct EtcdMember {
 
 impl EtcdStore {
     /// The members that answer, with a warning for each whose version has a fault that touches leases.
-    pub async fn members(&self, call: &Call) -> Result<Vec<EtcdMember>, StoreError> {
+    pub async fn members(&self, call: &CallContext) -> Result<Vec<EtcdMember>, StoreError> {
         self.ask(call, async |core, budget| core.members(budget).await).await
     }
 }

@@ -1,7 +1,7 @@
 //! Looking around: one key, pages of keys, and how much there is.
 
 use fencehold_contract::{
-    EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreError, StoreStatus,
+    EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
 };
 use fencehold_core::{Key, Namespace};
 use fencehold_net::CallBudget;
@@ -33,7 +33,7 @@ impl Core {
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
-        request: &ListRequest,
+        request: &ListLeasesRequest,
     ) -> Result<LeasePage, StoreError> {
         let prefix = request.prefix.as_deref().unwrap_or("");
         let span = self.names.records(namespace, prefix);
@@ -45,7 +45,7 @@ impl Core {
             async move { self.view(&mut budget, at).await }
         });
         let leases = join_all(views).await.into_iter().collect::<Result<_, _>>()?;
-        Ok(LeasePage { leases, next })
+        Ok(LeasePage { leases, next_cursor: next })
     }
 
     /// One page of the keys that have a record, in the order in which they were first held: that order never changes, and
@@ -141,10 +141,10 @@ impl Core {
                 max_age_ms: hold.max_age_ms.map(std::num::NonZeroU64::get),
                 priority: hold.priority,
                 age_ms,
-                since_wall_ms: hold.since.wall_ms,
+                acquired_at_ms: hold.since.wall_ms,
                 remaining_ms: left_ms.min(hold.ttl_ms),
-                renewed_ms_ago: None,
-                notice: None,
+                renewed_ago_ms: None,
+                yield_request: None,
                 yield_in_ms: None,
             });
         }
@@ -152,7 +152,7 @@ impl Core {
             key: at.key.clone(),
             token: at.record.counter,
             holder,
-            waiters: at.in_line,
+            waiter_count: at.in_line,
             endings: at.record.endings().iter().map(EndingView::of).collect(),
         })
     }
@@ -173,9 +173,9 @@ impl Core {
         let closed_for_ms = self.closed_for_ms(budget, namespace).await?;
         Ok(StoreStatus {
             store,
-            keys: nth(0),
-            held: nth(1),
-            waiters: nth(2),
+            key_count: nth(0),
+            held_count: nth(1),
+            waiter_count: nth(2),
             closed_for_ms,
             ..StoreStatus::default()
         })
@@ -219,7 +219,7 @@ impl Core {
     }
 }
 
-fn is_asked_for(at: &KeySight, request: &ListRequest) -> bool {
+fn is_asked_for(at: &KeySight, request: &ListLeasesRequest) -> bool {
     let hold = at.record.hold.as_ref().filter(|_| at.live().is_some());
     let owner = request.owner.as_ref();
     let task = request.task.as_ref();

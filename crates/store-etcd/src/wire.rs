@@ -91,7 +91,7 @@ impl Wire {
         sent: Arc<AtomicU64>,
         #[cfg(feature = "gates")] gate: Option<Arc<dyn Gate>>,
     ) -> Result<Self, StoreError> {
-        let unusable = |why: String| StoreError::Unusable { place: url.to_string(), why };
+        let unusable = |why: String| StoreError::Unusable { store: url.to_string(), message: why };
         let tls = url.tls.as_ref().map(tls_config).transpose().map_err(unusable)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let member = |name: &String| {

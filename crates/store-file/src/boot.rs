@@ -5,7 +5,7 @@
 //! as much as the wall clock says has passed since, and never backwards.
 
 use fencehold_contract::clock;
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 
 /// The boot id, and the time namespace, where the offset of its boot-time clock is unknown.
 pub(crate) fn identity() -> String {
@@ -25,7 +25,7 @@ pub struct Noted {
     /// How far store time is ahead of the boot-time clock of that boot.
     pub ahead_ms: u64,
     /// The last moment that was noted.
-    pub seen: Stamp,
+    pub seen: Timestamp,
 }
 
 /// How the clock of now follows on what was noted.
@@ -50,12 +50,12 @@ impl Noted {
         let (identity, numbers) = text.split_once('\n')?;
         let fields: Vec<&str> = numbers.split(' ').collect();
         let ["ahead", ahead_ms, "store", store_ms, "wall", wall_ms] = fields[..] else { return None };
-        let seen = Stamp { store_ms: store_ms.parse().ok()?, wall_ms: wall_ms.parse().ok()? };
+        let seen = Timestamp { store_ms: store_ms.parse().ok()?, wall_ms: wall_ms.parse().ok()? };
         Some(Noted { identity: identity.to_owned(), ahead_ms: ahead_ms.parse().ok()?, seen })
     }
 
     /// What to note now. `now` is on the boot-time clock.
-    pub fn followed(text: &str, identity: String, now: Stamp) -> (Noted, Follows) {
+    pub fn followed(text: &str, identity: String, now: Timestamp) -> (Noted, Follows) {
         let (ahead_ms, follows) = match Noted::parse(text) {
             Some(noted) if noted.identity == identity => (noted.ahead_ms, Follows::SameBoot),
             Some(noted) => {
@@ -65,7 +65,7 @@ impl Noted {
             }
             None => (now.wall_ms.saturating_sub(now.store_ms), Follows::Unknown),
         };
-        let seen = Stamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now };
+        let seen = Timestamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now };
         (Noted { identity, ahead_ms, seen }, follows)
     }
 }
@@ -74,8 +74,8 @@ impl Noted {
 mod tests {
     use super::*;
 
-    fn at(store_ms: u64, wall_ms: u64) -> Stamp {
-        Stamp { store_ms, wall_ms }
+    fn at(store_ms: u64, wall_ms: u64) -> Timestamp {
+        Timestamp { store_ms, wall_ms }
     }
 
     #[test]

@@ -170,7 +170,7 @@ mod tests {
     async fn an_answer_that_is_longer_than_a_frame_arrives_whole_and_in_its_place() {
         let long = "0123456789abcdef".repeat(FRAME_BYTES_MAX / 10);
         let answer = |id, why: &str| {
-            let result = Box::new(Err(StoreError::Unavailable { why: why.to_owned() }));
+            let result = Box::new(Err(StoreError::Unavailable { message: why.to_owned() }));
             FromOwner::Answer { id, result }
         };
         let mut buffer = Vec::new();
@@ -181,7 +181,9 @@ mod tests {
         for expected in [Some((1, "short")), Some((2, long.as_str())), None, Some((3, long.as_str()))] {
             match (frames.next().await.unwrap(), expected) {
                 (Some(FromOwner::Answer { id, result }), Some((nth, said))) => {
-                    let Err(StoreError::Unavailable { why }) = *result else { panic!("another answer") };
+                    let Err(StoreError::Unavailable { message: why }) = *result else {
+                        panic!("another answer")
+                    };
                     assert!(id == nth && why == said, "the answer {id} has {} bytes", why.len());
                 }
                 (Some(FromOwner::Pong), None) => {}

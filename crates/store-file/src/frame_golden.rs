@@ -4,25 +4,27 @@
 use std::fmt::Write as _;
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, ActedItem, Action, AttemptRef, AttemptView, Began, BeginRequest, Begun,
-    ClaimRequest, Claimed, ClaimedJob, Counts, Enqueued, Finding, FindingKind, FindingPage, FindingsRequest,
-    JobDetail, JobFilter, JobPage, JobView, JobsRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob,
-    QueueMode, QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, RunnerView, ScheduleSpec,
-    ScheduleView, UndoOf, Unique, WaitRequest, When, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, AttemptView, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
+    CompensatedEffect, EffectPage, EffectView, EnqueuedJob, FindingKind, JobAction, JobCounts, JobDetail,
+    JobFilter, JobPage, JobSelector, JobView, LedgerEntry, LedgerResponse, ListEffectsRequest,
+    ListJobsRequest, NewJob, OperationStatus, QueueMode, QueueView, RenewAttemptBatchResponse, Report,
+    ResolveEffectRequest, RunnerView, ScheduleSpec, ScheduleView, SetQueueModeRequest, Unique, WaitRequest,
+    When,
 };
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, EndingView, EventPage, EventsRequest, HoldRef, HolderView, LeasePage,
-    LeaseView, Limits, LimitsRequest, LimitsView, ListRequest, NamespaceClosed, Renewed, RevokeRequest,
-    RevokedLease, StoreStatus, Used, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, ClosedNamespace, EndingView, EventPage, HoldRef,
+    HolderView, LeasePage, LeaseView, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
+    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 use fencehold_core::job::{
-    EffectName, Ended, JobId, JobRenewal, Kind, Queue, Refusal as JobRefusal, Reported, ScheduleName, State,
-    Terms, Undo, UniqueKey,
+    AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobState,
+    QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName, UniqueKey,
 };
-use fencehold_core::lease::{Grant, How, Notice, Renewal, Revoked};
-use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith};
-use fencehold_core::{Event, Fact, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
+use fencehold_core::lease::{Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
+use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
+use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
 const GOLDEN: &str = include_str!("../golden/frames.v6.hex");
 
@@ -46,12 +48,12 @@ fn id() -> JobId {
     JobId::from_random(1_800_000_000_000, [3; 10])
 }
 
-fn queue() -> Queue {
-    Queue::new("emails").unwrap()
+fn queue() -> QueueName {
+    QueueName::new("emails").unwrap()
 }
 
-fn kind() -> Kind {
-    Kind::new("send").unwrap()
+fn kind() -> JobKind {
+    JobKind::new("send").unwrap()
 }
 
 fn effect_name() -> EffectName {
@@ -63,31 +65,31 @@ fn labels() -> Vec<(Box<str>, Box<str>)> {
 }
 
 fn hold_ref() -> HoldRef {
-    HoldRef { key: key(), hold: hold(), token: Token::new(33) }
+    HoldRef { key: key(), hold_id: hold(), token: Token::new(33) }
 }
 
 fn attempt() -> AttemptRef {
-    AttemptRef { job: id(), hold: hold(), token: Token::new(34) }
+    AttemptRef { job_id: id(), hold_id: hold(), token: Token::new(34) }
 }
 
-fn notice() -> Notice {
-    Notice { contender: owner(), task: task(), priority: 2, yield_at_ms: 70 }
+fn notice() -> YieldRequest {
+    YieldRequest { contender: owner(), task: task(), priority: 2, yield_at_ms: 70 }
 }
 
-fn undo() -> UndoWith {
-    UndoWith { kind: kind(), queue: Some(queue()), payload: "{}".into() }
+fn undo() -> Compensation {
+    Compensation { kind: kind(), queue: Some(queue()), payload: "{}".into() }
 }
 
 fn effect() -> Effect {
     Effect {
         name: effect_name(),
-        nth: 1,
+        position: 1,
         token: Token::new(34),
-        at_wall_ms: 1_800_000_000_001,
-        state: EffectState::Intended(OnDoubt::Ask),
+        written_at_ms: 1_800_000_000_001,
+        state: EffectState::Intended(InDoubtPolicy::Manual),
         value: Some("[1]".into()),
-        undo: Some(Box::new(undo())),
-        undo_job: Some(id()),
+        compensation: Some(Box::new(undo())),
+        compensation_job_id: Some(id()),
     }
 }
 
@@ -100,14 +102,14 @@ fn claimed() -> ClaimedJob {
         token: Token::new(34),
         attempt: 2,
         remaining_ms: 30_000,
-        terms: Terms::default(),
-        failures: 1,
-        crashes: 1,
+        options: JobOptions::default(),
+        failure_count: 1,
+        crash_count: 1,
         labels: labels(),
-        trace: Some("00-1-2-01".into()),
+        traceparent: Some("00-1-2-01".into()),
         checkpoint: Some(vec![1, 2, 3]),
         effects: vec![effect()],
-        undo_of: Some(UndoOf { job: id(), effect: effect_name() }),
+        compensates: Some(CompensatedEffect { job_id: id(), effect: effect_name() }),
     }
 }
 
@@ -116,37 +118,37 @@ fn detail() -> JobDetail {
         owner: owner(),
         ttl_ms: 30_000,
         remaining_ms: 20_000,
-        since_wall_ms: 5,
+        claimed_at_ms: 5,
         age_ms: 6,
-        cancel_by: Some(owner()),
-        notice: Some(notice()),
+        cancel_requested_by: Some(owner()),
+        yield_request: Some(notice()),
     };
     let attempt = AttemptView {
         token: Token::new(33),
         owner: owner(),
-        since_wall_ms: 1,
-        ended_wall_ms: 2,
-        how: Ended::Crashed,
+        started_at_ms: 1,
+        ended_at_ms: 2,
+        outcome: AttemptOutcome::Crashed,
         error: Some("gone".into()),
     };
     let job = JobView {
         id: id(),
         queue: queue(),
         kind: kind(),
-        state: State::Running,
+        state: JobState::Running,
         token: Token::new(34),
-        terms: Terms::default(),
-        attempts: 2,
-        failures: 1,
-        crashes: 1,
-        enqueued_wall_ms: 3,
-        since_wall_ms: 4,
+        options: JobOptions::default(),
+        attempt_count: 2,
+        failure_count: 1,
+        crash_count: 1,
+        enqueued_at_ms: 3,
+        state_changed_at_ms: 4,
         due_in_ms: Some(5),
         runner: Some(runner),
         labels: labels(),
-        unique: UniqueKey::new("order-7").ok(),
-        undo: Undo::default(),
-        undo_of: None,
+        unique_key: UniqueKey::new("order-7").ok(),
+        compensation_state: CompensationState::default(),
+        compensates: None,
     };
     JobDetail {
         job,
@@ -154,7 +156,7 @@ fn detail() -> JobDetail {
         result: Some("1".into()),
         progress: Some("2".into()),
         checkpoint: Some(vec![9]),
-        trace: None,
+        traceparent: None,
         attempts: vec![attempt],
         effects: vec![effect()],
     }
@@ -164,11 +166,11 @@ fn spec() -> ScheduleSpec {
     ScheduleSpec {
         name: ScheduleName::new("nightly").unwrap(),
         cron: "0 3 * * *".to_owned(),
-        zone: "UTC".to_owned(),
+        time_zone: "UTC".to_owned(),
         queue: queue(),
         kind: kind(),
         payload: "null".into(),
-        terms: Terms::default(),
+        options: JobOptions::default(),
         labels: labels(),
         by: owner(),
     }
@@ -179,25 +181,25 @@ fn new_job(when: When) -> NewJob {
         when,
         unique: Some(Unique { key: UniqueKey::new("order-7").unwrap(), window_ms: 60_000 }),
         labels: labels(),
-        yield_within_ms: Some(500),
+        preempt_within_ms: Some(500),
         ..NewJob::new(id(), queue(), kind(), "null")
     }
 }
 
 fn lease_asks() -> Vec<Ask> {
-    let acquire = AcquireRequest {
+    let acquire = AcquireLeaseRequest {
         task: task(),
         max_age_ms: Some(90_000),
         wait_ms: 5_000,
         seen_token: Some(Token::new(32)),
-        yield_within_ms: Some(700),
-        ..AcquireRequest::new(key(), hold(), owner(), 30_000)
+        preempt_within_ms: Some(700),
+        ..AcquireLeaseRequest::new(key(), hold(), owner(), 30_000)
     };
     let revoke = |which| Ask::Revoke {
-        request: RevokeRequest { which, by: owner(), reason: Reason::new("stuck").unwrap() },
+        request: RevokeLeasesRequest { target: which, by: owner(), reason: Reason::new("stuck").unwrap() },
         from: 3,
     };
-    let list = ListRequest {
+    let list = ListLeasesRequest {
         prefix: Some("reports/".to_owned()),
         owner: Some(owner()),
         task: task(),
@@ -205,72 +207,73 @@ fn lease_asks() -> Vec<Ask> {
         cursor: Some(7),
         limit: 100,
     };
-    let events = EventsRequest { after: Some(7), prefix: Some("job/".to_owned()), limit: 9, wait_ms: 8 };
-    let limits = Limits { queues: Some(1), ttl_ms: Some(60_000), ..Limits::default() };
+    let events = ListEventsRequest { cursor: Some(7), prefix: Some("job/".to_owned()), limit: 9, wait_ms: 8 };
+    let limits = Quota { max_queues: Some(1), max_ttl_ms: Some(60_000), ..Quota::default() };
     vec![
         Ask::Acquire(acquire),
         Ask::Renew(vec![hold_ref()]),
         Ask::Release(vec![hold_ref(), hold_ref()]),
-        revoke(Which::Key { key: key(), only_token: Some(Token::new(33)) }),
-        revoke(Which::Task(task().unwrap())),
-        revoke(Which::Owner(owner())),
-        revoke(Which::Prefix("reports/".to_owned())),
+        revoke(RevokeTarget::Key { key: key(), only_token: Some(Token::new(33)) }),
+        revoke(RevokeTarget::Task(task().unwrap())),
+        revoke(RevokeTarget::Owner(owner())),
+        revoke(RevokeTarget::Prefix("reports/".to_owned())),
         Ask::Get(key()),
         Ask::List(list),
         Ask::Events(events),
         Ask::Advance { by: owner(), lift: 1_000 },
         Ask::Status,
         Ask::KeepFinished { ms: 5 },
-        Ask::Limits(LimitsRequest { set: Some(limits), every_namespace: true, by: owner() }),
+        Ask::Limits(QuotaRequest { quota: Some(limits), all_namespaces: true, by: owner() }),
         Ask::OpenNow { by: owner() },
     ]
 }
 
 fn job_asks() -> Vec<JobAsk> {
-    let report = |word| Report { attempt: attempt(), word };
-    let entry = |act| LedgerEntry { attempt: attempt(), act };
+    let report = |word| AttemptReport { attempt: attempt(), report: word };
+    let entry = |act| AttemptLedgerEntry { attempt: attempt(), entry: act };
     let filter = JobFilter {
         queue: Some(queue()),
         kind: Some(kind()),
-        states: vec![State::Failed],
+        states: vec![JobState::Failed],
         labels: labels(),
         owner: Some(owner()),
         payload_contains: Some("x".to_owned()),
     };
-    let act = |on, action| JobAsk::Act(ActRequest { on, action, by: owner(), dry_run: true });
-    let claim = ClaimRequest {
+    let act =
+        |on, action| JobAsk::Act(ChangeJobsRequest { selector: on, action, by: owner(), dry_run: true });
+    let claim = ClaimJobsRequest {
         queues: vec![(queue(), 2)],
         limit: 10,
-        hold: hold(),
+        hold_id: hold(),
         owner: owner(),
         ttl_ms: 30_000,
         wait_ms: 1_000,
         waited_before_ms: 1,
     };
-    let begin = BeginRequest {
-        id: id(),
-        key: UniqueKey::new("order-7").unwrap(),
+    let begin = BeginOperationRequest {
+        job_id: id(),
+        idempotency_key: UniqueKey::new("order-7").unwrap(),
         payload: "{}".into(),
-        hold: hold(),
+        hold_id: hold(),
         owner: owner(),
         ttl_ms: 30_000,
-        window_ms: 60_000,
-        policy: OnDoubt::Ask,
+        idempotency_window_ms: 60_000,
+        in_doubt_policy: InDoubtPolicy::Manual,
     };
     let words = vec![
-        Word::Complete { result: Some("1".into()) },
-        Word::Fail { error: "no".to_owned(), retry_in_ms: Some(5), for_good: true },
-        Word::Snooze { for_ms: 9 },
-        Word::HandBack,
-        Word::Checkpoint { bytes: vec![1] },
-        Word::Progress { note: "2".into() },
+        Report::Complete { result: Some("1".into()) },
+        Report::Fail { error: "no".to_owned(), retry_in_ms: Some(5), permanent: true },
+        Report::Snooze { delay_ms: 9 },
+        Report::Release,
+        Report::Checkpoint { checkpoint: vec![1] },
+        Report::Progress { progress: "2".into() },
     ];
     let acts = vec![
-        LedgerAct::Begin { effect: effect_name(), policy: OnDoubt::RunAgain },
-        LedgerAct::Record { effect: effect_name(), value: "1".into(), undo: Some(undo()) },
-        LedgerAct::Withdraw { effect: effect_name() },
+        LedgerEntry::Begin { effect: effect_name(), in_doubt_policy: InDoubtPolicy::Retry },
+        LedgerEntry::Record { effect: effect_name(), value: "1".into(), compensation: Some(undo()) },
+        LedgerEntry::Withdraw { effect: effect_name() },
     ];
-    let matching = ActOn::Matching { filter: filter.clone(), cursor: Some(1), limit: 5 };
+    let matching = JobSelector::Matching { filter: filter.clone(), cursor: Some(1), limit: 5 };
     vec![
         JobAsk::Enqueue(vec![
             new_job(When::Now),
@@ -283,19 +286,22 @@ fn job_asks() -> Vec<JobAsk> {
         JobAsk::Ledger(acts.into_iter().map(entry).collect()),
         JobAsk::Get(id()),
         JobAsk::WaitFor(WaitRequest { id: id(), wait_ms: 5 }),
-        JobAsk::List(JobsRequest { filter, cursor: Some(3), limit: 100 }),
-        act(ActOn::Jobs(vec![id()]), Action::Cancel { reason: Reason::new("stuck").ok(), now: true }),
-        act(matching, Action::Retry),
-        act(ActOn::Jobs(Vec::new()), Action::Delete { force: true }),
+        JobAsk::List(ListJobsRequest { filter, cursor: Some(3), limit: 100 }),
+        act(
+            JobSelector::Jobs(vec![id()]),
+            JobAction::Cancel { reason: Reason::new("stuck").ok(), force: true },
+        ),
+        act(matching, JobAction::Retry),
+        act(JobSelector::Jobs(Vec::new()), JobAction::Delete { force: true }),
         JobAsk::Queues,
-        JobAsk::SetQueue(QueueOrder { queue: queue(), mode: QueueMode::Draining, by: owner() }),
+        JobAsk::SetQueue(SetQueueModeRequest { queue: queue(), mode: QueueMode::Draining, by: owner() }),
         JobAsk::Schedules,
         JobAsk::SetSchedule(Box::new(spec())),
         JobAsk::RemoveSchedule { name: ScheduleName::new("nightly").unwrap(), by: owner() },
         JobAsk::Begin(begin),
-        JobAsk::Findings(FindingsRequest { cursor: Some(1), limit: 2 }),
-        JobAsk::Resolve(ResolveRequest {
-            job: id(),
+        JobAsk::Findings(ListEffectsRequest { cursor: Some(1), limit: 2 }),
+        JobAsk::Resolve(ResolveEffectRequest {
+            job_id: id(),
             effect: effect_name(),
             happened: Some("1".into()),
             by: owner(),
@@ -305,16 +311,21 @@ fn job_asks() -> Vec<JobAsk> {
 }
 
 fn lease_answers() -> Vec<Answer> {
-    let renewal =
-        Renewal { token: Token::new(33), remaining_ms: 30_000, notice: Some(notice()), yield_in_ms: Some(5) };
+    let renewal = LeaseRenewal {
+        token: Token::new(33),
+        remaining_ms: 30_000,
+        yield_request: Some(notice()),
+        yield_in_ms: Some(5),
+    };
     let lost = Refusal::Lost {
         token: Token::new(33),
-        how: Some(How::Expired),
+        outcome: Some(LeaseOutcome::Expired),
         by: Some(owner()),
         reason: Reason::new("stuck").ok(),
-        current: Token::new(34),
+        current_token: Token::new(34),
     };
-    let revoked = Revoked { token: Token::new(33), consumed: Token::new(34), owner: owner(), task: task() };
+    let revoked =
+        Revoked { token: Token::new(33), consumed_token: Token::new(34), owner: owner(), task: task() };
     let view = LeaseView {
         key: key(),
         token: Token::new(33),
@@ -325,28 +336,28 @@ fn lease_answers() -> Vec<Answer> {
             max_age_ms: Some(90_000),
             priority: 1,
             age_ms: 5,
-            since_wall_ms: 1_800_000_000_000,
+            acquired_at_ms: 1_800_000_000_000,
             remaining_ms: 20_000,
-            renewed_ms_ago: Some(7),
-            notice: Some(notice()),
+            renewed_ago_ms: Some(7),
+            yield_request: Some(notice()),
             yield_in_ms: Some(8),
         }),
-        waiters: 2,
+        waiter_count: 2,
         endings: vec![EndingView {
             token: Token::new(32),
             owner: owner(),
             task: task(),
-            how: How::Revoked,
-            at_wall_ms: 9,
+            outcome: LeaseOutcome::Revoked,
+            ended_at_ms: 9,
             by: Some(owner()),
             reason: Reason::new("stuck").ok(),
         }],
     };
-    let fact = Fact::LeaseEnded {
+    let fact = EventData::LeaseEnded {
         token: Token::new(33),
         owner: owner(),
         task: task(),
-        how: How::Expired,
+        outcome: LeaseOutcome::Expired,
         by: None,
         reason: None,
     };
@@ -354,108 +365,127 @@ fn lease_answers() -> Vec<Answer> {
         store: "file:".to_owned(),
         owner_pid: Some(7),
         epoch: Some(3),
-        keys: 1,
-        held: 2,
-        waiters: 3,
-        jobs: 4,
-        last_event: 5,
-        set_aside: 6,
-        maintenance: vec!["prune".to_owned()],
+        key_count: 1,
+        held_count: 2,
+        waiter_count: 3,
+        job_count: 4,
+        newest_event_seq: 5,
+        unreadable_row_count: 6,
+        maintenance_errors: vec!["prune".to_owned()],
         closed_for_ms: 8,
         counts_hidden: true,
     };
-    let closed = NamespaceClosed { namespace: Namespace::default(), closed_for_ms: 9 };
-    let used = Used { queues: 1, keys: 2, jobs: 3, bytes: 4, schedules: 5 };
+    let closed = ClosedNamespace { namespace: Namespace::default(), closed_for_ms: 9 };
+    let used = QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
     vec![
-        Answer::Acquired(Acquired {
+        Answer::Acquired(AcquiredLease {
             key: key(),
             grant: Grant { token: Token::new(33), remaining_ms: 30_000, resumed: true },
             waited_ms: 5,
         }),
-        Answer::Renewed(Renewed { answers: vec![Ok(renewal), Err(lost.clone())], waited_ms: 1 }),
+        Answer::Renewed(RenewLeaseBatchResponse {
+            results: vec![Ok(renewal), Err(lost.clone())],
+            waited_ms: 1,
+        }),
         Answer::Released(vec![Ok(Token::new(33)), Err(lost)]),
         Answer::Revoked { ended: vec![RevokedLease { key: key(), revoked }], next: Some(5) },
         Answer::Lease(Some(view.clone())),
         Answer::Lease(None),
-        Answer::Leases(LeasePage { leases: vec![view], next: Some(3) }),
+        Answer::Leases(LeasePage { leases: vec![view], next_cursor: Some(3) }),
         Answer::Events(EventPage {
             events: vec![Event::new(7, 8, Namespace::default(), key(), fact)],
-            next: 8,
+            next_cursor: 8,
         }),
-        Answer::Advanced(Advanced { keys: 1, ended: 2, closed_for_ms: 3, namespaces: vec![closed] }),
+        Answer::Advanced(AdvancedStore {
+            key_count: 1,
+            ended_count: 2,
+            closed_for_ms: 3,
+            namespaces: vec![closed],
+        }),
         Answer::Status(status),
         Answer::KeepsFinished,
         Answer::Opened,
-        Answer::Limits(LimitsView { limits: Limits::USUAL, used }),
+        Answer::Limits(QuotaView { quota: Quota::USUAL, usage: used }),
     ]
 }
 
 fn job_answers() -> Vec<JobAnswer> {
-    let stale =
-        JobRefusal::Stale { token: Token::new(33), how: Some(Ended::Crashed), current: Token::new(34) };
-    let renewal = JobRenewal {
+    let stale = JobRefusal::Stale {
+        token: Token::new(33),
+        outcome: Some(AttemptOutcome::Crashed),
+        current_token: Token::new(34),
+    };
+    let renewal = AttemptRenewal {
         token: Token::new(34),
         remaining_ms: 5,
         cancel_requested: true,
-        notice: Some(notice()),
+        yield_request: Some(notice()),
         yield_in_ms: Some(7),
     };
-    let finding = Finding {
-        what: FindingKind::UndoFailed,
-        job: id(),
+    let finding = EffectView {
+        finding: FindingKind::CompensationFailed,
+        job_id: id(),
         queue: queue(),
         kind: kind(),
-        state: State::Failed,
+        job_state: JobState::Failed,
         effect: effect_name(),
-        effect_state: EffectState::UndoFailed,
+        effect_state: EffectState::CompensationFailed,
         token: Token::new(34),
-        at_wall_ms: 5,
-        undo_job: Some(id()),
+        written_at_ms: 5,
+        compensation_job_id: Some(id()),
     };
     let view = || QueueView {
-        queue: queue(),
+        name: queue(),
         mode: QueueMode::Paused,
-        counts: Counts { queued: 1, running: 2, ..Counts::default() },
-        claimers: 3,
+        job_counts: JobCounts { queued: 1, running: 2, ..JobCounts::default() },
+        waiting_claim_count: 3,
     };
-    let schedule = || ScheduleView { spec: spec(), next_wall_ms: Some(5), last_wall_ms: None };
-    let began = |what| JobAnswer::Began(Began { what, waited_ms: 1, resumed: false });
+    let schedule = || ScheduleView { spec: spec(), next_run_at_ms: Some(5), last_run_at_ms: None };
+    let began = |what| JobAnswer::Began(BegunOperation { operation: what, waited_ms: 1, resumed: false });
     vec![
-        JobAnswer::Enqueued(vec![Ok(Enqueued { id: id(), existed: true }), Err(stale.clone())]),
-        JobAnswer::Claimed(Claimed { jobs: vec![claimed()], waited_ms: 5, resumed: true }),
-        JobAnswer::Renewed(RenewedJobs { answers: vec![Ok(renewal), Err(stale.clone())], waited_ms: 1 }),
+        JobAnswer::Enqueued(vec![Ok(EnqueuedJob { job_id: id(), existed: true }), Err(stale.clone())]),
+        JobAnswer::Claimed(ClaimedJobs { jobs: vec![claimed()], waited_ms: 5, resumed: true }),
+        JobAnswer::Renewed(RenewAttemptBatchResponse {
+            results: vec![Ok(renewal), Err(stale.clone())],
+            waited_ms: 1,
+        }),
         JobAnswer::Reported(vec![
-            Ok(Reported { state: State::Scheduled, again_in_ms: Some(9), late: true }),
+            Ok(ReportedAttempt { state: JobState::Scheduled, retry_in_ms: Some(9), late: true }),
             Err(stale.clone()),
         ]),
         JobAnswer::Ledger(vec![
-            Ok(LedgerAnswer::Go),
-            Ok(LedgerAnswer::Recorded(effect())),
-            Ok(LedgerAnswer::InDoubt),
-            Ok(LedgerAnswer::Withdrawn),
+            Ok(LedgerResponse::Proceed),
+            Ok(LedgerResponse::Recorded(effect())),
+            Ok(LedgerResponse::InDoubt),
+            Ok(LedgerResponse::Withdrawn),
             Err(stale.clone()),
         ]),
         JobAnswer::Job(Some(Box::new(detail()))),
-        JobAnswer::Jobs(JobPage { jobs: vec![detail().job], next: Some(4) }),
-        JobAnswer::Acted(Acted {
-            items: vec![
-                ActedItem { id: id(), outcome: Ok(State::Cancelled) },
-                ActedItem { id: id(), outcome: Err(stale.clone()) },
+        JobAnswer::Jobs(JobPage { jobs: vec![detail().job], next_cursor: Some(4) }),
+        JobAnswer::Acted(ChangeJobBatchResponse {
+            results: vec![
+                ChangedJob { job_id: id(), result: Ok(JobState::Cancelled) },
+                ChangedJob { job_id: id(), result: Err(stale.clone()) },
             ],
-            next: Some(3),
+            next_cursor: Some(3),
         }),
         JobAnswer::Queues(vec![view()]),
         JobAnswer::Queue(view()),
         JobAnswer::Schedules(vec![schedule()]),
         JobAnswer::Schedule(Box::new(schedule())),
         JobAnswer::Removed(true),
-        began(Begun::New(Box::new(claimed()))),
-        began(Begun::InProgress { job: id(), owner: owner(), token: Token::new(34), expires_in_ms: 5 }),
-        began(Begun::Done { job: id(), result: Some("1".into()) }),
-        began(Begun::Failed { job: id(), state: State::Failed, error: Some("no".into()) }),
-        began(Begun::Conflict { job: id() }),
-        began(Begun::Indeterminate { job: id() }),
-        JobAnswer::Findings(FindingPage { findings: vec![finding], next: Some(1) }),
+        began(OperationStatus::Started(Box::new(claimed()))),
+        began(OperationStatus::InProgress {
+            job_id: id(),
+            owner: owner(),
+            token: Token::new(34),
+            remaining_ms: 5,
+        }),
+        began(OperationStatus::Completed { job_id: id(), result: Some("1".into()) }),
+        began(OperationStatus::Failed { job_id: id(), state: JobState::Failed, error: Some("no".into()) }),
+        began(OperationStatus::Conflict { job_id: id() }),
+        began(OperationStatus::InDoubt { job_id: id() }),
+        JobAnswer::Findings(EffectPage { effects: vec![finding], next_cursor: Some(1) }),
         JobAnswer::Resolved(Err(stale)),
     ]
 }

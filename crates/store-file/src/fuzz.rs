@@ -1,8 +1,8 @@
 //! Whatever lies in the database or comes through the socket is read or refused, and nothing panics.
 
 use fencehold_contract::operation::Ask;
-use fencehold_core::lease::{Hold, Notice, Record};
-use fencehold_core::{HoldId, Key, Namespace, Owner, Stamp, Token};
+use fencehold_core::lease::{Hold, Record, YieldRequest};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Timestamp, Token};
 use fencehold_test_servers::{Edit, edited};
 use fencehold_test_store::block_on;
 
@@ -12,16 +12,16 @@ use super::frame::{Frames, FromOwner, ToOwner, bytes_of};
 /// Records as they are kept: of a free key, and of one that is held.
 fn records() -> [Vec<u8>; 2] {
     let owner = |name: &str| Owner::new(name).unwrap();
-    let notice = Notice { contender: owner("eve"), task: None, priority: 2, yield_at_ms: 70 };
+    let notice = YieldRequest { contender: owner("eve"), task: None, priority: 2, yield_at_ms: 70 };
     let hold = Hold {
         hash: HoldId::from_random([7; 16]).hash(),
         owner: owner("ada"),
         task: None,
         ttl_ms: 30_000,
         max_age_ms: None,
-        since: Stamp { store_ms: 5, wall_ms: 1_800_000_000_000 },
+        since: Timestamp { store_ms: 5, wall_ms: 1_800_000_000_000 },
         priority: 1,
-        notice: Some(Box::new(notice)),
+        yield_request: Some(Box::new(notice)),
     };
     let taken = Record { counter: Token::new(3), hold: Some(hold), history: None };
     [Record::default(), taken].map(|record| {

@@ -54,7 +54,7 @@ use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::measure::Measures;
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
-use fencehold_contract::{Call, Capabilities, FileUrl, KeepFinished, StoreError};
+use fencehold_contract::{CallContext, Capabilities, FileUrl, KeepFinished, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Namespace};
 use fencehold_engine::{PendingResponse, response_channel};
@@ -190,7 +190,7 @@ impl FileStore {
         let shared = Arc::new(Shared::default());
         let (orders, inbox) = mpsc::unbounded_channel();
         let unavailable = |error: std::io::Error| StoreError::Unavailable {
-            why: format!("the thread of {} could not be started: {error}", directory.display()),
+            message: format!("the thread of {} could not be started: {error}", directory.display()),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -251,11 +251,11 @@ impl Drop for FileStore {
 }
 
 impl Route for FileStore {
-    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
         // Here, not only where it is decided: on the way it grows older, and what is too long cannot travel.
         ask.check()?;
         let asked_at_ms = SystemClock.now().store_ms;
-        let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.patience_ms);
+        let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.timeout_ms);
         let claim = Claim::of(call, &ask);
         let mut uncertain = false;
         loop {
@@ -263,7 +263,7 @@ impl Route for FileStore {
             if uncertain && !ask.may_be_repeated() {
                 let why = "the owner of the directory went before it answered; look before you try again"
                     .to_owned();
-                return Err(StoreError::Unknown { why });
+                return Err(StoreError::OutcomeUnknown { message: why });
             }
             if let Some(engine) = self.shared.here() {
                 let sent_at_ms = SystemClock.now().store_ms;
@@ -293,15 +293,15 @@ impl Route for FileStore {
                 }
                 Some(Told::AskHere { uncertain: sent }) => uncertain |= sent,
                 None if uncertain && !ask.only_reads() => {
-                    return Err(StoreError::Unknown { why: "this store was closed".to_owned() });
+                    return Err(StoreError::OutcomeUnknown { message: "this store was closed".to_owned() });
                 }
-                None => return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }),
+                None => return Err(StoreError::Unavailable { message: "this store was closed".to_owned() }),
             }
         }
     }
 
     /// Opening only looks at the directory. The first answer shows that the store is there, and was created if it had to be.
-    async fn proven(&self, call: &Call) -> Result<(), StoreError> {
+    async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
         // A question about leases: it makes no owner read the jobs.
         let any = Key::new("fencehold").map_err(StoreError::from)?;
         self.route(call, Ask::Get(any)).await.map(drop)
@@ -318,12 +318,12 @@ impl Route for FileStore {
     fn can(&self) -> Capabilities {
         Capabilities {
             store: "file:",
-            fair: true,
-            waits: true,
-            preempts: true,
-            jobs: true,
+            supports_fair_waiting: true,
+            supports_waiting: true,
+            supports_preemption: true,
+            supports_jobs: true,
             durable: true,
-            ttl_ms_min: TTL_MS_MIN,
+            min_ttl_ms: TTL_MS_MIN,
         }
     }
 

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use fencehold_core::lease::{History, Hold, Record};
 use fencehold_core::limits::{ADVANCE_BY, COLLECT_AFTER_FREE_MS, TTL_MS_MAX};
-use fencehold_core::{Event, Fact, HoldHash, Key, Namespace, Owner, Stamp, Task, Token};
+use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Owner, Task, Timestamp, Token};
 use fencehold_engine::{Kept, KeptLease};
 use rusqlite::{Connection, Row};
 
@@ -35,7 +35,7 @@ impl Trust {
 }
 
 /// Reads everything, inside the transaction that raised the epoch. Jobs only where they have to be written anew.
-pub(super) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlite::Result<Kept> {
+pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rusqlite::Result<Kept> {
     let mut kept = Kept::default();
     let (closed_until_ms, longest_ttl_ms) = rows::closed_until_and_longest_ttl_ms(connection)?;
     kept.longest_ttl_ms = longest_ttl_ms;
@@ -97,7 +97,12 @@ fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()>
     Ok(())
 }
 
-fn load_leases(connection: &Connection, now: Stamp, trust: Trust, kept: &mut Kept) -> rusqlite::Result<()> {
+fn load_leases(
+    connection: &Connection,
+    now: Timestamp,
+    trust: Trust,
+    kept: &mut Kept,
+) -> rusqlite::Result<()> {
     let mut broken: Vec<(i64, String)> = Vec::new();
     let noted_after = kept.last_seq;
     let mut nameless: BTreeSet<Option<Namespace>> = BTreeSet::new();
@@ -162,7 +167,7 @@ fn stand_in(
     row: &Row<'_>,
     slot: i64,
     renewed_ms: Option<u64>,
-    now: Stamp,
+    now: Timestamp,
     trust: Trust,
 ) -> Option<KeptLease> {
     let namespace = namespace_of(row)?;
@@ -182,7 +187,7 @@ fn stand_in(
         max_age_ms: NonZeroU64::new(1),
         since: now,
         priority: i16::MAX,
-        notice: None,
+        yield_request: None,
     };
     Some(KeptLease {
         slot: u32::try_from(slot).ok()?,
@@ -229,7 +234,7 @@ fn namespace_of(row: &Row<'_>) -> Option<Namespace> {
     Namespace::new(row.get::<_, String>(1).ok()?).ok()
 }
 
-fn note(kept: &mut Kept, now: Stamp, lease: &KeptLease, problem: String) {
+fn note(kept: &mut Kept, now: Timestamp, lease: &KeptLease, problem: String) {
     kept.last_seq += 1;
     let (namespace, key) = (lease.namespace.clone(), lease.key.clone());
     kept.events.recent.push(Event::new(
@@ -237,12 +242,12 @@ fn note(kept: &mut Kept, now: Stamp, lease: &KeptLease, problem: String) {
         now.wall_ms,
         namespace,
         key,
-        Fact::RowSetAside { problem },
+        EventData::RowUnreadable { message: problem },
     ));
 }
 
 /// Makes a lease's moments mean something on the clock of now.
-pub fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
+pub fn rebase(lease: &mut KeptLease, now: Timestamp, trust: Trust) {
     if trust == Trust::Exact {
         return;
     }
@@ -257,7 +262,7 @@ pub fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
             if trust == Trust::NewBoot {
                 hold.since.store_ms = began_ms(hold.since, now);
             }
-            hold.notice = None;
+            hold.yield_request = None;
         }
     }
     let believed = (seeded!(RebootTrustsDeadlines) && trust.is_of_another_boot())
@@ -274,7 +279,7 @@ pub fn rebase(lease: &mut KeptLease, now: Stamp, trust: Trust) {
 }
 
 /// When something began, on the clock of now: wall time says how long ago.
-pub(super) fn began_ms(since: Stamp, now: Stamp) -> u64 {
+pub(super) fn began_ms(since: Timestamp, now: Timestamp) -> u64 {
     now.store_ms.saturating_sub(now.wall_ms.saturating_sub(since.wall_ms))
 }
 

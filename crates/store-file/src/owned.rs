@@ -36,9 +36,9 @@ impl Owned {
                 Ok((engine, Owned { ahead_ms, keep, _lock: lock }))
             }
             Attempt::OwnerLives(epoch) => {
-                Err(StoreError::Unavailable { why: format!("the owner of epoch {epoch} lives") })
+                Err(StoreError::Unavailable { message: format!("the owner of epoch {epoch} lives") })
             }
-            Attempt::Blocked(why) => Err(StoreError::Unavailable { why }),
+            Attempt::Blocked(why) => Err(StoreError::Unavailable { message: why }),
             Attempt::Unusable(error) => Err(error),
         }
     }

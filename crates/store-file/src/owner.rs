@@ -226,7 +226,7 @@ impl Desk {
                 }
             }
             Offer::Refusing { why, .. } => {
-                reply(Err(StoreError::Unavailable { why: why.to_string() }));
+                reply(Err(StoreError::Unavailable { message: why.to_string() }));
             }
             Offer::Starting => {}
         }
@@ -278,7 +278,7 @@ fn put_or_say_so(frame: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
     match (frame::put_answer(frame, buffer), frame) {
         (Err(error), FromOwner::Answer { id, .. }) if error.kind() == io::ErrorKind::InvalidData => {
             let why = format!("the answer cannot be sent: {error}");
-            let result = Box::new(Err(StoreError::Unknown { why }));
+            let result = Box::new(Err(StoreError::OutcomeUnknown { message: why }));
             frame::put(&FromOwner::Answer { id: *id, result }, buffer)
         }
         (put, _) => put,
@@ -291,13 +291,13 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_long_is_answered_all_the_same() {
-        let too_long = Err(StoreError::Unavailable { why: "x".repeat(100 << 20) });
+        let too_long = Err(StoreError::Unavailable { message: "x".repeat(100 << 20) });
         let mut buffer = Vec::new();
         put_or_say_so(&FromOwner::Answer { id: 7, result: Box::new(too_long) }, &mut buffer).unwrap();
         let Ok(FromOwner::Answer { id: 7, result }) = postcard::from_bytes(&buffer[4..]) else {
             panic!("not an answer to the same question: {buffer:?}");
         };
-        let Err(StoreError::Unknown { why }) = *result else { panic!("{result:?}") };
+        let Err(StoreError::OutcomeUnknown { message: why }) = *result else { panic!("{result:?}") };
         assert!(why.contains("cannot be sent: it has 104857"), "{why}");
     }
 }

@@ -444,7 +444,7 @@ impl Place {
     }
 
     pub(super) fn unavailable(&self, error: &io::Error) -> StoreError {
-        StoreError::Unavailable { why: format!("{}: {}", self.path.display(), self.why(error)) }
+        StoreError::Unavailable { message: format!("{}: {}", self.path.display(), self.why(error)) }
     }
 
     pub(super) fn lost(&self) -> StoreError {
@@ -546,11 +546,11 @@ pub(super) fn socket_name(epoch: u64) -> String {
 }
 
 pub(super) fn no_store(place: &Path) -> StoreError {
-    StoreError::NoStore { place: place.display().to_string() }
+    StoreError::NoStore { store: place.display().to_string() }
 }
 
 pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
-    StoreError::Unusable { place: place.display().to_string(), why: why.to_owned() }
+    StoreError::Unusable { store: place.display().to_string(), message: why.to_owned() }
 }
 
 fn write_again(path: &Path) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Leases in tables: every statement about them. What the rows mean is for others: `sqlite` keeps batches, `load` starts
 //! from what was kept.
 
-use fencehold_contract::Limits;
+use fencehold_contract::Quota;
 use fencehold_contract::stored::LimitsV1;
 use fencehold_core::lease::Record;
 use fencehold_core::{Event, Key, Namespace, Token};
@@ -102,7 +102,7 @@ pub(super) fn namespaces(connection: &Connection) -> rusqlite::Result<Vec<KeptNa
 fn put_limits(
     connection: &Connection,
     namespace: Option<&Namespace>,
-    limits: &Limits,
+    limits: &Quota,
 ) -> rusqlite::Result<()> {
     let name = namespace.map_or("", Namespace::as_str);
     let text = serde_json::to_string(&LimitsV1::from(*limits)).unwrap_or_default();
@@ -110,7 +110,7 @@ fn put_limits(
 }
 
 /// What namespaces may have. A row that cannot be read is as good as none: then the usual limits count.
-pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<(Option<Namespace>, Limits)>> {
+pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<(Option<Namespace>, Quota)>> {
     let mut statement = connection.prepare("SELECT namespace, limits FROM limits")?;
     let mut rows = statement.query([])?;
     let mut all = Vec::new();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_text_of_limits_is_known() {
-        let text = |limits: &Limits| {
+        let text = |limits: &Quota| {
             let connection = with_limits();
             put_limits(&connection, None, limits).unwrap();
             let text: String =
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn a_row_with_a_damaged_name_limits_no_namespace() {
         let connection = with_limits();
-        let usual = Limits::default();
+        let usual = Quota::default();
         put_limits(&connection, Some(&Namespace::new("a").unwrap()), &usual).unwrap();
         put_limits(&connection, None, &usual).unwrap();
         for damaged in ["not/a name", "\u{7}"] {

@@ -190,7 +190,7 @@ pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::CannotOpen) if !may_be_opened(&path) => {
             unusable(&path, &format!("this user may not read and write it: {error}"))
         }
-        _ => StoreError::Unavailable { why: format!("{}: {}", path.display(), place.why(error)) },
+        _ => StoreError::Unavailable { message: format!("{}: {}", path.display(), place.why(error)) },
     }
 }
 

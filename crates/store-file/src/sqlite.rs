@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
-use fencehold_core::{Event, Stamp};
+use fencehold_core::{Event, Timestamp};
 use fencehold_engine::{Archive, Change, Changes, Keep, KeepError, KeptJobs};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -155,7 +155,7 @@ impl SqliteKeep {
     }
 
     /// Reads the jobs, in one transaction. No one else writes: what this owner has not kept yet is about leases.
-    pub(super) fn load_jobs(&mut self, now: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+    pub(super) fn load_jobs(&mut self, now: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
         let written = |connection: &Connection| {
             connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0))
         };
@@ -177,7 +177,7 @@ impl SqliteKeep {
         }
     }
 
-    fn load_damaged_jobs(&mut self, now: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+    fn load_damaged_jobs(&mut self, now: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
         let mut loaded = None;
         let outcome = self.in_turn(|keep| {
             keep.set_syncs(true)?;
@@ -193,8 +193,10 @@ impl SqliteKeep {
         let path = self.place.path().display();
         match (outcome, loaded) {
             (Ok(()), Some(loaded)) => Ok(loaded),
-            (Err(KeepError::Busy(why) | KeepError::Failed(why)), _) => Err(StoreError::Unavailable { why }),
-            _ => Err(StoreError::Unavailable { why: format!("{path}: another process took it over") }),
+            (Err(KeepError::Busy(why) | KeepError::Failed(why)), _) => {
+                Err(StoreError::Unavailable { message: why })
+            }
+            _ => Err(StoreError::Unavailable { message: format!("{path}: another process took it over") }),
         }
     }
 

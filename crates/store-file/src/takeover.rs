@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::{KeepFinished, StoreError};
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 use fencehold_engine::{Engine, Kept};
 use rusqlite::Connection;
 
@@ -161,7 +161,7 @@ fn try_attempt(
     let ahead_ms = clock_note.ahead_ms;
     let now = || {
         let now = clock.now();
-        Stamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now }
+        Timestamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now }
     };
     if !seeded!(LogTrustedAtTakeover) {
         sync(place, &turn, waits_for, || place.write_log_again())?;
@@ -202,7 +202,7 @@ fn try_attempt(
     if place.files() != files {
         let why =
             format!("{}: its files were removed or replaced while it was opened", place.path().display());
-        return Err(StoreError::Unavailable { why }.into());
+        return Err(StoreError::Unavailable { message: why }.into());
     }
     let came = Came { epoch: next, batch, longest_ttl_ms, note, oldest_seq, clock: clock_note };
     let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, came);
@@ -234,7 +234,7 @@ fn sync<T>(
 }
 
 /// A store that was rewound has forgotten tokens that it gave, and leases that others may believe in.
-fn lift(connection: &Connection, now: Stamp, noted_ttl_ms: u64, kept: &mut Kept) -> rusqlite::Result<()> {
+fn lift(connection: &Connection, now: Timestamp, noted_ttl_ms: u64, kept: &mut Kept) -> rusqlite::Result<()> {
     if noted_ttl_ms > kept.longest_ttl_ms {
         // It was granted in the time that was lost: in which namespace is not known.
         kept.longest_ttl_ms = noted_ttl_ms;
@@ -275,7 +275,7 @@ fn copy_back_all(
         if turn.take() {
             if epoch()? != own {
                 let why = "somebody else took over while this process waited to".to_owned();
-                return Err(StoreError::Unavailable { why }.into());
+                return Err(StoreError::Unavailable { message: why }.into());
             }
             let copied = sync(place, turn, waits_for, || {
                 gate::fail(place, "copy")?;
@@ -294,7 +294,7 @@ fn copy_back_all(
             turn.end();
         }
         if !waits_for(blocked.to_owned()) {
-            return Err(StoreError::Unavailable { why: "this store was closed".to_owned() }.into());
+            return Err(StoreError::Unavailable { message: "this store was closed".to_owned() }.into());
         }
         pause();
     }

@@ -1,14 +1,16 @@
 //! What a directory may contain: torn, foreign, newer or damaged files.
 
 use fencehold_contract::job::{
-    AttemptRef, ClaimRequest, ClaimedJob, FindingsRequest, JobFilter, JobsRequest, LedgerAct, LedgerEntry,
-    NewJob, Report, ScheduleSpec, Unique, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, JobFilter, LedgerEntry,
+    ListEffectsRequest, ListJobsRequest, NewJob, Report, ScheduleSpec, Unique,
 };
-use fencehold_contract::{Call, EventsRequest, JobStore, KeepFinished, LeaseStore, StoreError};
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, State, Terms, UniqueKey};
-use fencehold_core::lease::How;
+use fencehold_contract::{CallContext, JobStore, KeepFinished, LeaseStore, ListEventsRequest, StoreError};
+use fencehold_core::job::{
+    EffectName, JobId, JobKind, JobOptions, JobState, QueueName, ScheduleName, UniqueKey,
+};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{FINISHED_KEPT_MS_MAX, TTL_MS_MAX};
-use fencehold_core::{Fact, HoldId, Owner};
+use fencehold_core::{EventData, HoldId, Owner};
 use fencehold_store_file::{FileOptions, FileStore, backup, check, restore};
 
 use crate::support::{
@@ -280,17 +282,17 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
     assert_eq!(renew(&store, "good", 1, good), TTL_MS);
     let held = acquire(&store, "bad", 3).unwrap_err().to_string();
     assert!(held.contains("unreadable"), "its holder may still be at work: {held}");
-    let events = EventsRequest { limit: 100, ..EventsRequest::default() };
+    let events = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
     let page = block_on(store.events(&call(), events)).unwrap();
     let told = page
         .events
         .iter()
-        .any(|e| e.key == key("bad") && matches!(e.fact, Fact::RowSetAside { .. }));
+        .any(|e| e.key == key("bad") && matches!(e.data, EventData::RowUnreadable { .. }));
     assert!(told, "{page:?}");
     ground.clock.pass(TTL_MS);
     assert!(take(&store, "bad", 3) > bad, "its tokens go on growing");
     let status = block_on(store.status(&call())).unwrap();
-    assert_eq!(status.set_aside, 1);
+    assert_eq!(status.unreadable_row_count, 1);
     drop(store);
     assert_eq!(check(ground.path()).unwrap().set_aside, 1);
     assert_eq!(view(&ground.open(), "bad").token.get(), bad.get() + 1, "it is kept like any other again");
@@ -361,11 +363,11 @@ fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
     );
     let store = restored.open();
     let alarm = block_on(store.renew(&call(), vec![hold("k", 2, later)])).unwrap();
-    let alarm = alarm.answers[0].as_ref().unwrap_err().to_string();
+    let alarm = alarm.results[0].as_ref().unwrap_err().to_string();
     assert!(alarm.contains("rewound"), "{alarm}");
     let by = fencehold_core::Owner::new("operator").unwrap();
     let advanced = block_on(store.advance(&call(), by, 1_000)).unwrap();
-    assert_eq!((advanced.ended, advanced.closed_for_ms), (1, TTL_MS));
+    assert_eq!((advanced.ended_count, advanced.closed_for_ms), (1, TTL_MS));
     assert!(acquire(&store, "k", 3).unwrap_err().to_string().contains("store advance"));
     drop(store);
     let store = restored.open();
@@ -415,15 +417,18 @@ fn a_database_of_schema_1_is_read() {
     restore(&kept, ground.path()).unwrap();
     let store = ground.open();
     let daily = view(&store, "reports/daily");
-    assert_eq!((daily.token.get(), daily.endings[0].how), (2, How::Released));
+    assert_eq!((daily.token.get(), daily.endings[0].outcome), (2, LeaseOutcome::Released));
     let holder = daily.holder.unwrap();
     assert_eq!((holder.owner.as_str(), holder.ttl_ms), ("host-a/2", 600_000));
     let gpu = view(&store, "gpu/3");
     assert_eq!((gpu.token.get(), gpu.holder), (2, None), "the revocation consumed a token");
     let revoked = &gpu.endings[0];
-    assert_eq!((revoked.how, revoked.reason.as_ref().unwrap().as_str()), (How::Revoked, "wrong branch"));
+    assert_eq!(
+        (revoked.outcome, revoked.reason.as_ref().unwrap().as_str()),
+        (LeaseOutcome::Revoked, "wrong branch")
+    );
     let status = block_on(store.status(&call())).unwrap();
-    assert_eq!((status.keys, status.held, status.set_aside), (3, 2, 0));
+    assert_eq!((status.key_count, status.held_count, status.unreadable_row_count), (3, 2, 0));
 }
 
 /// This one was made by version 2: a job that waits, one that is done with its result, and nothing said about how long
@@ -440,15 +445,15 @@ fn a_database_of_schema_2_is_read() {
     assert_eq!(view(&store, "reports/daily").token.get(), 1);
     let jobs = |state| {
         let filter = JobFilter { states: vec![state], ..JobFilter::default() };
-        let request = JobsRequest { filter, limit: 10, ..JobsRequest::default() };
+        let request = ListJobsRequest { filter, limit: 10, ..ListJobsRequest::default() };
         block_on(JobStore::jobs(&store, &call(), request)).unwrap().jobs
     };
-    assert_eq!(jobs(State::Queued).len(), 1);
-    let done = jobs(State::Completed);
+    assert_eq!(jobs(JobState::Queued).len(), 1);
+    let done = jobs(JobState::Completed);
     let detail = block_on(store.job(&call(), done[0].id)).unwrap().unwrap();
     assert_eq!(detail.result.as_deref(), Some("{\"sent\":true}"));
     let status = block_on(store.status(&call())).unwrap();
-    assert_eq!((status.jobs, status.set_aside), (1, 0));
+    assert_eq!((status.job_count, status.unreadable_row_count), (1, 0));
 }
 
 #[test]
@@ -505,7 +510,7 @@ fn job_id(nth: u8) -> JobId {
 }
 
 fn new_job(queue: &str, nth: u8) -> NewJob {
-    NewJob::new(job_id(nth), Queue::new(queue).unwrap(), Kind::new("work").unwrap(), "{}")
+    NewJob::new(job_id(nth), QueueName::new(queue).unwrap(), JobKind::new("work").unwrap(), "{}")
 }
 
 fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
@@ -513,10 +518,10 @@ fn put(store: &FileStore, job: NewJob) -> Result<(), StoreError> {
 }
 
 fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, StoreError> {
-    let request = ClaimRequest {
-        queues: vec![(Queue::new(queue).unwrap(), 1)],
+    let request = ClaimJobsRequest {
+        queues: vec![(QueueName::new(queue).unwrap(), 1)],
         limit: 1,
-        hold: HoldId::from_random([nth; 16]),
+        hold_id: HoldId::from_random([nth; 16]),
         owner: Owner::new("worker").unwrap(),
         ttl_ms: 60_000,
         wait_ms: 0,
@@ -525,14 +530,14 @@ fn claim(store: &FileStore, queue: &str, nth: u8) -> Result<Option<ClaimedJob>, 
     block_on(store.claim(&patient(), request)).map(|claimed| claimed.jobs.into_iter().next())
 }
 
-fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Word) {
-    let attempt = AttemptRef { job: job.id, hold: HoldId::from_random([nth; 16]), token: job.token };
-    let answers = block_on(store.report(&patient(), vec![Report { attempt, word }])).unwrap();
+fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Report) {
+    let attempt = AttemptRef { job_id: job.id, hold_id: HoldId::from_random([nth; 16]), token: job.token };
+    let answers = block_on(store.report(&patient(), vec![AttemptReport { attempt, report: word }])).unwrap();
     assert!(answers[0].is_ok(), "{answers:?}");
 }
 
 /// With as much patience as a slow machine needs.
-fn patient() -> Call {
+fn patient() -> CallContext {
     call().with_patience_ms(60_000)
 }
 
@@ -548,22 +553,24 @@ fn a_store_with_jobs(ground: &Ground) {
     }
     put(&store, new_job("other", 5)).unwrap();
     let done = claim(&store, "q", 1).unwrap().unwrap();
-    report(&store, &done, 1, Word::Complete { result: Some("1".into()) });
+    report(&store, &done, 1, Report::Complete { result: Some("1".into()) });
     let running = claim(&store, "q", 2).unwrap().unwrap();
-    report(&store, &running, 2, Word::Checkpoint { bytes: vec![7] });
-    let attempt = AttemptRef { job: running.id, hold: HoldId::from_random([2; 16]), token: running.token };
+    report(&store, &running, 2, Report::Checkpoint { checkpoint: vec![7] });
+    let attempt =
+        AttemptRef { job_id: running.id, hold_id: HoldId::from_random([2; 16]), token: running.token };
     let effect = EffectName::new("charge").unwrap();
-    let act = LedgerAct::Record { effect, value: "1".into(), undo: None };
-    block_on(store.ledger(&call(), vec![LedgerEntry { attempt: attempt.clone(), act }])).unwrap();
+    let act = LedgerEntry::Record { effect, value: "1".into(), compensation: None };
+    block_on(store.ledger(&call(), vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }]))
+        .unwrap();
     block_on(store.renew_claims(&call(), vec![attempt])).unwrap();
     let spec = ScheduleSpec {
         name: ScheduleName::new("nightly").unwrap(),
         cron: "0 3 * * *".to_owned(),
-        zone: "UTC".to_owned(),
-        queue: Queue::new("q").unwrap(),
-        kind: Kind::new("report").unwrap(),
+        time_zone: "UTC".to_owned(),
+        queue: QueueName::new("q").unwrap(),
+        kind: JobKind::new("report").unwrap(),
         payload: "{}".into(),
-        terms: Terms::default(),
+        options: JobOptions::default(),
         labels: Vec::new(),
         by: Owner::new("person").unwrap(),
     };
@@ -588,14 +595,14 @@ fn a_damaged_queue_costs_no_job_and_is_reported() {
         assert!(!check(ground.path()).unwrap().problems.is_empty(), "{damage}: no damage is found");
         let store = ground.open();
         let status = block_on(store.status(&patient())).unwrap();
-        assert_eq!(status.jobs, 4, "{damage}");
-        assert!(status.set_aside > 0, "{damage}: nothing is told of it");
+        assert_eq!(status.job_count, 4, "{damage}");
+        assert!(status.unreadable_row_count > 0, "{damage}: nothing is told of it");
         assert_eq!(claim(&store, "q", 11).unwrap().map(|job| job.id), Some(job_id(3)), "{damage}");
         assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
         drop(store);
         assert!(check(ground.path()).unwrap().set_aside > 0, "{damage}");
         assert_eq!(
-            block_on(ground.open().status(&patient())).unwrap().jobs,
+            block_on(ground.open().status(&patient())).unwrap().job_count,
             4,
             "{damage}: on the next start"
         );
@@ -658,20 +665,23 @@ fn use_it(ground: &Ground, what: &str, is_reported: bool) {
         Err(StoreError::Unusable { .. }) => return,
         Err(other) => panic!("{what}: {other}"),
     };
-    let lost = status.jobs < 4;
-    assert!(!lost || is_reported || status.set_aside > 0, "{what}: a job is missing, and nothing says so");
+    let lost = status.job_count < 4;
+    assert!(
+        !lost || is_reported || status.unreadable_row_count > 0,
+        "{what}: a job is missing, and nothing says so"
+    );
     let answered = |answer: Result<(), StoreError>| assert!(answer.is_ok(), "{what}: {answer:?}");
-    let all = JobsRequest { limit: 100, ..JobsRequest::default() };
+    let all = ListJobsRequest { limit: 100, ..ListJobsRequest::default() };
     answered(block_on(JobStore::jobs(&store, &patient(), all)).map(drop));
     answered(block_on(store.queues(&patient())).map(drop));
     answered(block_on(store.schedules(&patient())).map(drop));
-    answered(block_on(store.findings(&patient(), FindingsRequest { cursor: None, limit: 100 })).map(drop));
+    answered(block_on(store.findings(&patient(), ListEffectsRequest { cursor: None, limit: 100 })).map(drop));
     for nth in 1..=5 {
         answered(block_on(store.job(&patient(), job_id(nth))).map(drop));
     }
     put(&store, new_job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let fresh = claim(&store, "fresh", 21).unwrap_or_else(|error| panic!("{what}: {error}"));
-    report(&store, &fresh.unwrap_or_else(|| panic!("{what}: no job")), 21, Word::Complete { result: None });
+    report(&store, &fresh.unwrap_or_else(|| panic!("{what}: no job")), 21, Report::Complete { result: None });
     answered(claim(&store, "q", 22).map(drop));
     answered(claim(&store, "other", 23).map(drop));
 }

@@ -1,14 +1,14 @@
 //! A disk that fails (R26): nothing is acknowledged that may be gone, and whoever serves next has been told.
 
-use fencehold_contract::{Call, LeaseStore, StoreError};
+use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Namespace;
 
 use crate::support::{
     Ground, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view,
 };
 
-fn impatient() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(300)
+fn impatient() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(300)
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() 
     ground.set_gate("commit.fails");
     // The disk fails under this one, and goes on failing until the caller's patience is at an end.
     let error = block_on(store.acquire(&impatient(), request("new", 1))).unwrap_err();
-    assert!(matches!(error, StoreError::Unknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::OutcomeUnknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
     ground.lift_gate("commit.fails");
     assert_eq!(remaining_ms(&store, "k"), TTL_MS, "a renewal may have been lost: a full ttl anew");
     assert!(!ground.path().join("uncertain").exists(), "the mark has been heeded");
@@ -76,7 +76,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
         let refused = block_on(other.get(&patient, key("k")));
         ground.lift_gate("mark.closed");
         assert!(asking.join().unwrap().is_err(), "it was not kept");
-        let Err(StoreError::Unavailable { why }) = refused else { panic!("served: {refused:?}") };
+        let Err(StoreError::Unavailable { message: why }) = refused else { panic!("served: {refused:?}") };
         assert!(why.contains(&format!("pid {}", std::process::id())), "{why}");
     });
     assert_eq!(remaining_ms(&other, "k"), TTL_MS, "whoever serves now has been told");

@@ -2,9 +2,10 @@
 
 use fencehold_contract::job::NewJob;
 use fencehold_contract::{
-    Call, EventsRequest, JobStore as _, LeaseStore as _, ListRequest, RevokeRequest, StoreError, Which,
+    CallContext, JobStore as _, LeaseStore as _, ListEventsRequest, ListLeasesRequest, RevokeLeasesRequest,
+    RevokeTarget, StoreError,
 };
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::{Namespace, Owner, Reason};
 use fencehold_store_file::FileStore;
 
@@ -29,7 +30,7 @@ const TABLES: [&str; 10] = [
 fn with_jobs() -> Ground {
     let ground = Ground::new();
     let job = |nth| {
-        let (queue, kind) = (Queue::new("q").unwrap(), Kind::new("work").unwrap());
+        let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("work").unwrap());
         NewJob::new(JobId::from_bytes([nth; 16]), queue, kind, "{}")
     };
     let answers = block_on(ground.open().enqueue(&call(), (1..=JOBS).map(job).collect())).unwrap();
@@ -51,10 +52,14 @@ fn ask_about_leases(store: &FileStore, nth: u8) {
     renew(store, "k", nth, token);
     assert!(view(store, "k").holder.is_some());
     release(store, "k", nth, token);
-    block_on(store.list(&call(), ListRequest { limit: 10, ..ListRequest::default() })).unwrap();
+    block_on(store.list(&call(), ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() })).unwrap();
     take(store, "k", nth + 1);
-    let which = Which::Key { key: key("k"), only_token: None };
-    let revoke = RevokeRequest { which, by: Owner::new("op").unwrap(), reason: Reason::new("why").unwrap() };
+    let which = RevokeTarget::Key { key: key("k"), only_token: None };
+    let revoke = RevokeLeasesRequest {
+        target: which,
+        by: Owner::new("op").unwrap(),
+        reason: Reason::new("why").unwrap(),
+    };
     block_on(store.revoke(&call(), revoke)).unwrap();
 }
 
@@ -82,8 +87,8 @@ fn questions_about_leases_read_no_row_of_a_job() {
     let store = ground.open();
     ask_about_leases(&store, 5);
     let queues = block_on(store.queues(&call())).unwrap();
-    assert_eq!(queues[0].counts.queued, u64::from(JOBS), "{queues:?}");
-    assert_eq!(block_on(store.status(&call())).unwrap().jobs, u64::from(JOBS));
+    assert_eq!(queues[0].job_counts.queued, u64::from(JOBS), "{queues:?}");
+    assert_eq!(block_on(store.status(&call())).unwrap().job_count, u64::from(JOBS));
 }
 
 /// Rows that cannot be read are set aside as they are read: so it shows when that is.
@@ -93,7 +98,8 @@ fn jobs_are_read_before_the_first_question_that_needs_them_is_answered() {
     let questions: [(&str, Question); 4] = [
         ("status", |store| block_on(store.status(&call())).map(drop)),
         ("events", |store| {
-            block_on(store.events(&call(), EventsRequest { limit: 10, ..EventsRequest::default() })).map(drop)
+            block_on(store.events(&call(), ListEventsRequest { limit: 10, ..ListEventsRequest::default() }))
+                .map(drop)
         }),
         ("queues", |store| block_on(store.queues(&call())).map(drop)),
         ("advance", |store| block_on(store.advance(&call(), Owner::new("op").unwrap(), 1)).map(drop)),
@@ -106,7 +112,7 @@ fn jobs_are_read_before_the_first_question_that_needs_them_is_answered() {
         assert_eq!(set_aside(&ground), 0, "{name}");
         question(&store).unwrap();
         assert_eq!(set_aside(&ground), JOBS, "{name}");
-        assert_eq!(block_on(store.status(&call())).unwrap().set_aside, u64::from(JOBS), "{name}");
+        assert_eq!(block_on(store.status(&call())).unwrap().unreadable_row_count, u64::from(JOBS), "{name}");
     }
 }
 
@@ -129,8 +135,8 @@ fn an_owner_that_stays_reads_jobs_that_no_one_asks_about() {
 #[test]
 fn counters_go_on_over_owners_that_read_no_jobs() {
     let ground = with_jobs();
-    let other = Call::new(Namespace::new("other").unwrap());
-    let last_event = |store: &FileStore| block_on(store.status(&call())).unwrap().last_event;
+    let other = CallContext::new(Namespace::new("other").unwrap());
+    let last_event = |store: &FileStore| block_on(store.status(&call())).unwrap().newest_event_seq;
     let before = last_event(&ground.open());
     for nth in 1..=3 {
         let store = ground.open();
@@ -140,9 +146,9 @@ fn counters_go_on_over_owners_that_read_no_jobs() {
     }
     let store = ground.open();
     assert_eq!(last_event(&store), before + 6, "a grant and a release each");
-    let (queue, kind) = (Queue::new("q").unwrap(), Kind::new("work").unwrap());
+    let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("work").unwrap());
     let job = NewJob::new(JobId::from_bytes([99; 16]), queue, kind, "{}");
     let answers = block_on(store.enqueue(&other, vec![job])).unwrap();
     assert!(answers[0].is_ok(), "{answers:?}");
-    assert_eq!(block_on(store.status(&call())).unwrap().jobs, u64::from(JOBS) + 1);
+    assert_eq!(block_on(store.status(&call())).unwrap().job_count, u64::from(JOBS) + 1);
 }

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, StoreUrl};
+use fencehold_contract::{CallContext, StoreUrl};
 use fencehold_core::Namespace;
 use fencehold_store_file::{Knocked, knock, questions};
 use fencehold_test_servers::page;
@@ -204,8 +204,9 @@ fn plays_its_role() {
         ("serve", url) => {
             let url: StoreUrl = url.parse().unwrap();
             let opened = fencehold_stores::open(&url, Arc::new(SystemClock));
-            let served = opened
-                .and_then(|store| block_on(store.status(&Call::new(Namespace::default()))).map(|_| store));
+            let served = opened.and_then(|store| {
+                block_on(store.status(&CallContext::new(Namespace::default()))).map(|_| store)
+            });
             match &served {
                 Ok(_) => println!("seen: serves"),
                 Err(error) => println!("seen: refuses {error}"),
@@ -213,7 +214,7 @@ fn plays_its_role() {
             // Until the test goes. For each line: which process is the owner.
             while std::io::stdin().read_line(&mut String::new()).is_ok_and(|read| read > 0) {
                 let Ok(store) = &served else { continue };
-                let status = block_on(store.status(&Call::new(Namespace::default())));
+                let status = block_on(store.status(&CallContext::new(Namespace::default())));
                 println!("seen: owner {:?}", status.map(|status| (status.owner_pid, status.epoch)));
             }
         }
@@ -282,7 +283,7 @@ fn the_matrix_of_the_socket_is_what_was_seen() {
             .parse()
             .unwrap();
         let store = fencehold_stores::open(&url, Arc::new(SystemClock)).unwrap();
-        block_on(store.status(&Call::new(Namespace::default()))).unwrap();
+        block_on(store.status(&CallContext::new(Namespace::default()))).unwrap();
         let seen = knock(&socket_in(&directory.path().join("store"))).unwrap();
         assert!(seen.iter().all(|(_, knocked)| *knocked == Knocked::Answered), "{seen:?}");
         return;

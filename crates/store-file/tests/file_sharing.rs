@@ -1,7 +1,7 @@
 //! One directory, several handles: whoever opens it first serves the others, and a later one goes on where it ended.
 
-use fencehold_contract::{LeaseStore, ListRequest, RevokeRequest, StoreError, Which};
-use fencehold_core::lease::How;
+use fencehold_contract::{LeaseStore, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
 use fencehold_core::{Owner, Reason, Refusal};
 
@@ -19,16 +19,20 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
     let refused = acquire(&second, "k", 2).unwrap_err();
     assert!(matches!(refused, StoreError::Refused { refusal: Refusal::Held { .. }, .. }), "{refused:?}");
     let status = block_on(second.status(&call())).unwrap();
-    assert_eq!((status.epoch, status.held), (Some(1), 1));
+    assert_eq!((status.epoch, status.held_count), (Some(1), 1));
 
     drop(first);
     let status = block_on(second.status(&call())).unwrap();
-    assert_eq!((status.epoch, status.held), (Some(2), 1), "the second serves now, and nothing was lost");
+    assert_eq!(
+        (status.epoch, status.held_count),
+        (Some(2), 1),
+        "the second serves now, and nothing was lost"
+    );
     ground.clock.pass(TTL_MS - 1);
     assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
     ground.clock.pass(1);
     assert_eq!(take(&second, "k", 2).get(), 2);
-    assert_eq!(view(&second, "k").endings[0].how, How::Expired);
+    assert_eq!(view(&second, "k").endings[0].outcome, LeaseOutcome::Expired);
 }
 
 #[test]
@@ -70,13 +74,13 @@ fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
         let granted = block_on(second.acquire(&call(), waiting)).unwrap();
         (granted, second)
     });
-    while view(&first, "k").waiters == 0 {
+    while view(&first, "k").waiter_count == 0 {
         std::thread::yield_now();
     }
     // The owner goes; the one who waits takes over and stands in its own line.
     drop(first);
     let third = ground.open();
-    while view(&third, "k").waiters == 0 {
+    while view(&third, "k").waiter_count == 0 {
         std::thread::yield_now();
     }
     ground.clock.pass(TTL_MS);
@@ -112,9 +116,9 @@ fn an_owner_that_was_superseded_commits_nothing() {
     release(&first, "k", 1, token);
     // It was carried out once, by the next epoch.
     let status = block_on(first.status(&call())).unwrap();
-    assert_eq!((status.epoch, status.held), (Some(3), 0));
+    assert_eq!((status.epoch, status.held_count), (Some(3), 0));
     let ended = view(&first, "k").endings;
-    assert_eq!(ended.iter().map(|ending| ending.how).collect::<Vec<_>>(), [How::Released]);
+    assert_eq!(ended.iter().map(|ending| ending.outcome).collect::<Vec<_>>(), [LeaseOutcome::Released]);
 }
 
 /// What an owner knows may be old. A commit that does not look at the epoch would write it over what its successor kept.
@@ -126,7 +130,10 @@ fn an_owner_that_was_superseded_writes_over_nothing() {
     // Somebody took over, and the key has passed through many hands since.
     ground.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
     let answers = block_on(first.release(&call(), vec![hold("k", 1, token)])).unwrap();
-    assert!(matches!(&answers[0], Err(Refusal::Lost { current, .. }) if current.get() == 100), "{answers:?}");
+    assert!(
+        matches!(&answers[0], Err(Refusal::Lost { current_token: current, .. }) if current.get() == 100),
+        "{answers:?}"
+    );
     assert_eq!(view(&first, "k").token.get(), 100);
 }
 
@@ -193,8 +200,8 @@ fn force_is_never_sent_twice() {
     // The owner goes in the middle of the revocation, without an answer; whoever takes over is held until the disk works.
     ground.set_gate("commit.fails");
     ground.set_gate("takeover.closed");
-    let revoke = RevokeRequest {
-        which: Which::Key { key: key("k"), only_token: None },
+    let revoke = RevokeLeasesRequest {
+        target: RevokeTarget::Key { key: key("k"), only_token: None },
         by: Owner::new("operator").unwrap(),
         reason: Reason::new("stuck").unwrap(),
     };
@@ -205,7 +212,7 @@ fn force_is_never_sent_twice() {
     ground.lift_gate("commit.fails");
     ground.lift_gate("takeover.closed");
     let (answer, second) = asking.join().unwrap();
-    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
     assert_eq!(
         view(&second, "k").holder.unwrap().owner.as_str(),
         "owner-1",
@@ -223,14 +230,14 @@ fn a_revocation_of_more_than_a_page_ends_them_all() {
     }
     take(&owner, "cpu/1", 1);
     let other = ground.open();
-    let revoke = RevokeRequest {
-        which: Which::Prefix("gpu/".to_owned()),
+    let revoke = RevokeLeasesRequest {
+        target: RevokeTarget::Prefix("gpu/".to_owned()),
         by: Owner::new("operator").unwrap(),
         reason: Reason::new("stuck").unwrap(),
     };
     let ended = block_on(other.revoke(&call(), revoke)).unwrap();
     assert_eq!(ended.len(), PAGE_MAX + 1);
-    assert_eq!(block_on(other.status(&call())).unwrap().held, 1, "and nothing else");
+    assert_eq!(block_on(other.status(&call())).unwrap().held_count, 1, "and nothing else");
 }
 
 #[test]
@@ -243,16 +250,20 @@ fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
         let mut waiter = request("k", 2);
         waiter.wait_ms = 60_000;
         let waiting = scope.spawn(|| block_on(other.acquire(&call(), waiter)));
-        while view(&owner, "k").waiters == 0 {
+        while view(&owner, "k").waiter_count == 0 {
             std::thread::yield_now();
         }
         let too_many = vec![hold("k", 1, token); BATCH_MAX + 1];
         let refused = block_on(other.renew(&call(), too_many)).unwrap_err();
         assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
-        let too_long = ListRequest { prefix: Some("x".repeat(40 << 20)), limit: 1, ..ListRequest::default() };
+        let too_long = ListLeasesRequest {
+            prefix: Some("x".repeat(40 << 20)),
+            limit: 1,
+            ..ListLeasesRequest::default()
+        };
         let refused = block_on(other.list(&call(), too_long)).unwrap_err();
         assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
-        assert_eq!(view(&other, "k").waiters, 1, "whoever stands in line still does");
+        assert_eq!(view(&other, "k").waiter_count, 1, "whoever stands in line still does");
         release(&owner, "k", 1, token);
         waiting.join().unwrap()
     });
@@ -270,7 +281,7 @@ fn killed() -> Ground {
     left
 }
 
-fn impatient() -> fencehold_contract::Call {
+fn impatient() -> fencehold_contract::CallContext {
     call().with_patience_ms(300)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fencehold_contract::{Call, LeaseStore};
+use fencehold_contract::{CallContext, LeaseStore};
 use fencehold_core::Namespace;
 use fencehold_store_file::FileStore;
 use fencehold_test_store::{ClockArena, block_on};
@@ -13,7 +13,7 @@ fencehold_conformance::lease_conformance!(|| {
     let join = move |clock: Arc<dyn fencehold_contract::clock::Clock>| {
         owner.get_or_init(|| {
             let owner = FileStore::open_or_create(directory.path(), Arc::clone(&clock)).expect("an owner");
-            block_on(owner.status(&Call::new(Namespace::default()))).expect("an owner that serves");
+            block_on(owner.status(&CallContext::new(Namespace::default()))).expect("an owner that serves");
             owner
         });
         FileStore::open_or_create(directory.path(), clock)

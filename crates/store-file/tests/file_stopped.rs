@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_file::FileStore;
 
 use crate::support::{Ground, TTL_MS, block_on, call, hold, renew, request, take, view};
@@ -58,11 +58,13 @@ fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in(
         ground.lift_gate(ANSWER);
         looking.join().unwrap();
         let renewed = block_on(renewals).unwrap();
-        match &renewed.answers[0] {
-            Err(Refusal::Lost { token, how: Some(How::Expired), .. }) => assert_eq!(*token, short),
+        match &renewed.results[0] {
+            Err(Refusal::Lost { token, outcome: Some(LeaseOutcome::Expired), .. }) => {
+                assert_eq!(*token, short)
+            }
             other => panic!("not told: {other:?}"),
         }
-        assert_eq!(renewed.answers[1].as_ref().unwrap().remaining_ms, 3 * TTL_MS, "its time was not over");
+        assert_eq!(renewed.results[1].as_ref().unwrap().remaining_ms, 3 * TTL_MS, "its time was not over");
         let refused = block_on(contender);
         let held = matches!(refused, Err(StoreError::Refused { refusal: Refusal::Held { .. }, .. }));
         assert!(held, "granted although it lives: {refused:?}");
@@ -90,8 +92,13 @@ fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
         let seen = looking.join().unwrap();
         assert_eq!((seen.token, seen.holder.unwrap().owner.as_str()), (second, "owner-2"));
         let late = block_on(old.renew(&call(), vec![hold("k", 1, first)])).unwrap();
-        match &late.answers[0] {
-            Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
+        match &late.results[0] {
+            Err(Refusal::Lost {
+                token,
+                outcome: Some(LeaseOutcome::Expired),
+                current_token: current,
+                ..
+            }) => {
                 assert_eq!((*token, *current), (first, second));
             }
             answer => panic!("not told: {answer:?}"),

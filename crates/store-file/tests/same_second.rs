@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fencehold_contract::clock::{Clock as _, ManualClock};
-use fencehold_contract::job::{AttemptRef, ClaimRequest, Claimed, NewJob, When};
-use fencehold_contract::{Call, JobStore};
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_contract::job::{AttemptRef, ClaimJobsRequest, ClaimedJobs, NewJob, When};
+use fencehold_contract::{CallContext, JobStore};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::{HoldId, Namespace, Owner};
 use fencehold_store_file::FileStore;
@@ -27,7 +27,7 @@ const RENEWAL_MAX: Duration = Duration::from_secs(1);
 
 struct Desk {
     store: FileStore,
-    call: Call,
+    call: CallContext,
 }
 
 impl Desk {
@@ -41,14 +41,14 @@ impl Desk {
         }
     }
 
-    fn claim(&self, queue: &str, nth: u64, limit: usize) -> (HoldId, Claimed) {
+    fn claim(&self, queue: &str, nth: u64, limit: usize) -> (HoldId, ClaimedJobs) {
         let mut bits = [7; 16];
         bits[..8].copy_from_slice(&nth.to_be_bytes());
         let hold = HoldId::from_random(bits);
-        let request = ClaimRequest {
-            queues: vec![(Queue::new(queue).unwrap(), 1)],
+        let request = ClaimJobsRequest {
+            queues: vec![(QueueName::new(queue).unwrap(), 1)],
             limit,
-            hold,
+            hold_id: hold,
             owner: Owner::new("w").unwrap(),
             ttl_ms: 3_600_000,
             wait_ms: 0,
@@ -61,8 +61,8 @@ impl Desk {
         let queues = block_on(self.jobs().queues(&self.call)).unwrap();
         queues
             .iter()
-            .find(|view| view.queue.as_str() == queue)
-            .map_or(0, |view| view.counts.queued)
+            .find(|view| view.name.as_str() == queue)
+            .map_or(0, |view| view.job_counts.queued)
     }
 }
 
@@ -71,7 +71,7 @@ fn job(queue: &str, nth: u64, when: When) -> NewJob {
     bits[2..].copy_from_slice(&nth.to_be_bytes());
     let id = JobId::from_random(1_800_000_000_000, bits);
     let payload = format!("{{\"nth\":{nth}}}");
-    NewJob { when, ..NewJob::new(id, Queue::new(queue).unwrap(), Kind::new("k").unwrap(), payload) }
+    NewJob { when, ..NewJob::new(id, QueueName::new(queue).unwrap(), JobKind::new("k").unwrap(), payload) }
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::new();
     let store = FileStore::open_or_create(directory.path(), Arc::new(clock.clone())).unwrap();
-    let desk = Desk { store, call: Call::new(Namespace::default()).with_patience_ms(600_000) };
+    let desk = Desk { store, call: CallContext::new(Namespace::default()).with_patience_ms(600_000) };
     let many = many();
     desk.enqueue(vec![job("work", 0, When::Now)]);
     let (hold, claimed) = desk.claim("work", 0, 1);
-    let at_work = AttemptRef { job: claimed.jobs[0].id, hold, token: claimed.jobs[0].token };
+    let at_work = AttemptRef { job_id: claimed.jobs[0].id, hold_id: hold, token: claimed.jobs[0].token };
 
     let began = Instant::now();
     let wall_ms = clock.now().wall_ms + 60_000;
@@ -101,7 +101,7 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     while desk.ready("q") < many {
         let before = Instant::now();
         let renewed = block_on(desk.jobs().renew_claims(&desk.call, vec![at_work.clone()])).unwrap();
-        renewed.answers[0].as_ref().unwrap();
+        renewed.results[0].as_ref().unwrap();
         slowest = slowest.max(before.elapsed());
         renewals += 1;
     }

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use fencehold_contract::Limits;
+use fencehold_contract::Quota;
 use fencehold_contract::stored::{EndingV1, HoldV1, HowV1, LeaseV1, LimitsV1};
 use fencehold_core::lease::Record;
-use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Stamp, Task, Token};
+use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Task, Timestamp, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ struct KeptEnding {
 
 /// What a write adds to the record itself.
 pub(super) struct Writing {
-    pub(super) now: Stamp,
+    pub(super) now: Timestamp,
     /// How long the hold lasts from now, if there is one.
     pub(super) lasts_ms: u64,
     /// Whether its holder is known to know of it.
@@ -182,13 +182,13 @@ impl KeptHold {
     fn read(self, base_ms: u64) -> Result<HoldV1, String> {
         let hash = from_hex(&self.hash)?;
         let KeptHold { owner, task, ttl_ms, max_age_ms, priority, age_ms, since_wall_ms, .. } = self;
-        let since = Stamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: since_wall_ms };
+        let since = Timestamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: since_wall_ms };
         Ok(HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice: None })
     }
 }
 
 impl KeptEnding {
-    fn new(ending: EndingV1, now: Stamp) -> Self {
+    fn new(ending: EndingV1, now: Timestamp) -> Self {
         let EndingV1 { token, hash, owner, task, how, at, by, reason } = ending;
         let (hash, age_ms) = (to_hex(hash), now.store_ms.saturating_sub(at.store_ms));
         KeptEnding { token, hash, owner, task, how, age_ms, at_wall_ms: at.wall_ms, by, reason }
@@ -196,7 +196,7 @@ impl KeptEnding {
 
     fn read(self, base_ms: u64) -> Result<EndingV1, String> {
         let KeptEnding { token, hash, owner, task, how, age_ms, at_wall_ms, by, reason } = self;
-        let at = Stamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: at_wall_ms };
+        let at = Timestamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: at_wall_ms };
         Ok(EndingV1 { token, hash: from_hex(&hash)?, owner, task, how, at, by, reason })
     }
 }
@@ -282,13 +282,13 @@ impl Default for KeptLimits {
 
 impl KeptLimits {
     /// What was set for a namespace, or for every one.
-    pub(super) fn of(&self, namespace: &Namespace) -> Limits {
+    pub(super) fn of(&self, namespace: &Namespace) -> Quota {
         let own = self.namespaces.get(namespace).copied().unwrap_or_default();
-        Limits::from(own).or(self.every_namespace.into())
+        Quota::from(own).or(self.every_namespace.into())
     }
 
     /// Sets what is set, and leaves the rest: of a namespace, or of every one.
-    pub(super) fn set(&mut self, whose: Option<&Namespace>, set: &Limits) {
+    pub(super) fn set(&mut self, whose: Option<&Namespace>, set: &Quota) {
         let limits = match whose {
             Some(namespace) => self.namespaces.entry(namespace.clone()).or_default(),
             None => &mut self.every_namespace,
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_every_version_are_known() {
-        let now = Stamp { store_ms: 1_000_010, wall_ms: 5_000 };
+        let now = Timestamp { store_ms: 1_000_010, wall_ms: 5_000 };
         let (namespace, key) = (Namespace::default(), Key::new("gpu/3").unwrap());
         let mut before: Option<Body> = None;
         let bodies = samples::leases_without_notice().map(|record| {
@@ -394,7 +394,7 @@ mod tests {
 
     fn full() -> (Record, Body) {
         let [.., record] = samples::leases_without_notice();
-        let now = Stamp { store_ms: 1_000_010, wall_ms: 5_000 };
+        let now = Timestamp { store_ms: 1_000_010, wall_ms: 5_000 };
         let writing =
             Writing { now, lasts_ms: 29_000, taken_up: true, closed_ms: None, nonce: "n-1".to_owned() };
         let body = Body::next(None, &Namespace::default(), &Key::new("k").unwrap(), &record, writing);

@@ -64,8 +64,8 @@ impl CasError {
     /// What it means for a store at this place.
     pub fn into_store_error(self, place: &str) -> StoreError {
         match self {
-            CasError::Unavailable { why } => StoreError::Unavailable { why },
-            CasError::Refused { why } => StoreError::Unusable { place: place.to_owned(), why },
+            CasError::Unavailable { why } => StoreError::Unavailable { message: why },
+            CasError::Refused { why } => StoreError::Unusable { store: place.to_owned(), message: why },
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
-use fencehold_core::{Fact, Key, Namespace, Refusal, Stamp, Token};
+use fencehold_core::{EventData, Key, Namespace, Refusal, Timestamp, Token};
 use fencehold_net::{Backoff, sleep};
 
 use super::body::{Body, Writing};
@@ -280,7 +280,7 @@ impl Inner {
         record: &Record,
         command: &Command,
         decision: &Decision,
-        now: Stamp,
+        now: Timestamp,
     ) -> Body {
         let before = seen.map(|seen| &seen.body);
         let lasts_ms = match (&decision.reply, decision.deadline) {
@@ -314,11 +314,11 @@ impl Inner {
     fn alarm(&self, key: &Key, decision: &Decision) {
         for fact in &decision.facts {
             match fact {
-                Fact::StoreRewound { shown_token, current_token } => tracing::error!(
+                EventData::StoreRewound { token: shown_token, current_token } => tracing::error!(
                     store = self.place, %key, shown = shown_token.get(), current = current_token.get(),
                     "a token was shown that this store never gave: it was rewound; see `fencehold store advance`"
                 ),
-                Fact::StaleWriteBlocked { stale_token, current_token, .. } => tracing::info!(
+                EventData::StaleWriteBlocked { token: stale_token, current_token, .. } => tracing::info!(
                     store = self.place, %key, stale = stale_token.get(), current = current_token.get(),
                     "a holder whose hold is over was refused"
                 ),
@@ -353,14 +353,14 @@ impl Inner {
 /// What a change says that came to no end: that nothing was done, if no write was left without an outcome.
 fn gave_up(spot: &Spot<'_>, sure: bool, last_why: &str) -> StoreError {
     if !sure {
-        return StoreError::Unknown { why: format!("{}: {last_why}", spot.key) };
+        return StoreError::OutcomeUnknown { message: format!("{}: {last_why}", spot.key) };
     }
     let why = format!(
         "{}: each of {ROUNDS_MAX} writes found that another one had come first; `fencehold store probe` shows \
          whether the storage keeps its conditions",
         spot.key
     );
-    StoreError::Unavailable { why }
+    StoreError::Unavailable { message: why }
 }
 
 /// Whether a hold id was told of the lease that it has already.
@@ -369,7 +369,7 @@ fn is_resumed(reply: &Result<Outcome, Refusal>) -> bool {
 }
 
 /// What `max_age` leaves to the hold on record.
-fn age_left_ms(record: &Record, now: Stamp) -> u64 {
+fn age_left_ms(record: &Record, now: Timestamp) -> u64 {
     let hold = record.hold.as_ref();
     let ends_at_ms = hold.and_then(|hold| Some(hold.since.store_ms.saturating_add(hold.max_age_ms?.get())));
     ends_at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_sub(now.store_ms).max(1))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{env, fmt};
 
 use async_trait::async_trait;
-use fencehold_contract::{ObjectPlace, Scheme, StoreError};
+use fencehold_contract::{ObjectUrl, Scheme, StoreError};
 use opendal::options::WriteOptions;
 use opendal::{
     Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter, OperationContext, Operator, services,
@@ -37,20 +37,20 @@ pub struct Cloud {
 
 impl Cloud {
     /// Makes ready to speak with a place. Nothing is sent yet.
-    pub fn open(place: &ObjectPlace) -> Result<Self, StoreError> {
+    pub fn open(place: &ObjectUrl) -> Result<Self, StoreError> {
         Self::with_transport(place, transport().map_err(|why| unusable(place, why))?)
     }
 
     /// The same with a gate in front of every request.
     #[cfg(feature = "gates")]
-    pub fn behind(place: &ObjectPlace, gate: std::sync::Arc<dyn super::Gate>) -> Result<Self, StoreError> {
+    pub fn behind(place: &ObjectUrl, gate: std::sync::Arc<dyn super::Gate>) -> Result<Self, StoreError> {
         Self::with_transport(
             place,
             super::gate::guard(transport().map_err(|why| unusable(place, why))?, gate),
         )
     }
 
-    fn with_transport(place: &ObjectPlace, transport: HttpTransporter) -> Result<Self, StoreError> {
+    fn with_transport(place: &ObjectUrl, transport: HttpTransporter) -> Result<Self, StoreError> {
         let operator = match place.scheme {
             Scheme::S3 => Operator::new(s3(place)),
             Scheme::Gs => Operator::new(gcs(place)),
@@ -348,8 +348,8 @@ fn transport() -> Result<HttpTransporter, String> {
     Ok(HttpTransporter::new(ReqwestTransport::new(client)))
 }
 
-fn unusable(place: &ObjectPlace, why: String) -> StoreError {
-    StoreError::Unusable { place: place.to_string(), why }
+fn unusable(place: &ObjectUrl, why: String) -> StoreError {
+    StoreError::Unusable { store: place.to_string(), message: why }
 }
 
 /// A variable of the environment that is set to something.
@@ -358,7 +358,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Credentials as AWS tools find them: `AWS_*`, profiles, roles, and the machine's own.
-fn s3(place: &ObjectPlace) -> services::S3 {
+fn s3(place: &ObjectUrl) -> services::S3 {
     let mut builder = services::S3::default().bucket(&place.bucket).root(&place.prefix);
     if let Some(region) = &place.region {
         builder = builder.region(region);
@@ -385,7 +385,7 @@ fn s3(place: &ObjectPlace) -> services::S3 {
 
 /// Credentials as Google's tools find them: `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's own; and
 /// `STORAGE_EMULATOR_HOST`, with or without `http://`.
-fn gcs(place: &ObjectPlace) -> services::Gcs {
+fn gcs(place: &ObjectUrl) -> services::Gcs {
     let mut builder = services::Gcs::default().bucket(&place.bucket).root(&place.prefix);
     let emulator = || {
         let host = variable("STORAGE_EMULATOR_HOST")?;
@@ -403,7 +403,7 @@ fn gcs(place: &ObjectPlace) -> services::Gcs {
 
 /// Credentials as Azure's tools find them: `AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT` with
 /// `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`, or whatever `AZURE_*` says of an identity.
-fn azblob(place: &ObjectPlace) -> Result<services::Azblob, StoreError> {
+fn azblob(place: &ObjectUrl) -> Result<services::Azblob, StoreError> {
     let variable = |name: &str| variable(name).filter(|_| place.keys().is_none());
     let mut builder = match variable("AZURE_STORAGE_CONNECTION_STRING") {
         Some(text) => services::Azblob::from_connection_string(&text).map_err(|_| {

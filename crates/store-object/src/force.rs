@@ -4,8 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fencehold_contract::{Advanced, NamespaceClosed, RevokeRequest, RevokedLease, StoreError, Which};
-use fencehold_core::lease::{Command, How, Outcome, Record, Revoked};
+use fencehold_contract::{
+    AdvancedStore, ClosedNamespace, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+};
+use fencehold_core::lease::{Command, LeaseOutcome, Outcome, Record, Revoked};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
@@ -23,10 +25,10 @@ impl Inner {
     pub(super) async fn revoke(
         self: &Arc<Self>,
         namespace: &Namespace,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
         doubt: &Doubt,
     ) -> Result<Vec<RevokedLease>, StoreError> {
-        if let Which::Key { key, only_token } = &request.which {
+        if let RevokeTarget::Key { key, only_token } = &request.target {
             let revoked = self.revoke_one(namespace, key, *only_token, request, doubt).await?;
             let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
@@ -38,11 +40,11 @@ impl Inner {
             let record = self.record_of(key, Some(&seen))?;
             let view = self.view(&seen, &record);
             let Some(holder) = view.holder else { continue };
-            let meant = match &request.which {
-                Which::Task(task) => holder.task.as_ref() == Some(task),
-                Which::Owner(owner) => holder.owner == *owner,
-                Which::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
-                Which::Key { .. } => false,
+            let meant = match &request.target {
+                RevokeTarget::Task(task) => holder.task.as_ref() == Some(task),
+                RevokeTarget::Owner(owner) => holder.owner == *owner,
+                RevokeTarget::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
+                RevokeTarget::Key { .. } => false,
             };
             if !meant {
                 continue;
@@ -60,7 +62,7 @@ impl Inner {
         namespace: &Namespace,
         key: &Key,
         mut only_token: Option<Token>,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
         doubt: &Doubt,
     ) -> Result<Result<Revoked, Refusal>, StoreError> {
         let spot = Spot::new(namespace, key, LIMIT, doubt)?;
@@ -74,7 +76,7 @@ impl Inner {
                 if let Some(hold) = &record.hold {
                     let (token, owner, task) = (record.counter, hold.owner.clone(), hold.task.clone());
                     let consumed = token.lifted(1).unwrap_or(token);
-                    tried = Some(Revoked { token, consumed, owner, task });
+                    tried = Some(Revoked { token, consumed_token: consumed, owner, task });
                     // Sent again, it is meant for the hold that it was meant for at first.
                     only_token.get_or_insert(token);
                 }
@@ -94,7 +96,7 @@ impl Inner {
         by: &Owner,
         lift: u64,
         doubt: &Doubt,
-    ) -> Result<Advanced, StoreError> {
+    ) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
         }
@@ -112,8 +114,8 @@ impl Inner {
             let own_ms = spaces.entry(seen.body.namespace.clone()).or_default();
             *own_ms = noted_ms.max(*own_ms);
         }
-        let lifted = floor.lifted(lift).ok_or_else(|| StoreError::Full {
-            what: "the tokens of new keys".to_owned(),
+        let lifted = floor.lifted(lift).ok_or_else(|| StoreError::LimitReached {
+            message: "the tokens of new keys".to_owned(),
             limit: fencehold_core::limits::TOKEN_MAX,
         })?;
         // New keys first: one that is made while the others are lifted starts above the floor.
@@ -121,10 +123,10 @@ impl Inner {
         let wanted = Floor::new(lifted, self.longest_ttl_ms(), apart);
         let raised = self.raise_floor(before, wanted, doubt).await?;
         let closed =
-            |(namespace, own_ms)| NamespaceClosed { namespace, closed_for_ms: over_after_ms(own_ms) };
-        let mut advanced = Advanced {
-            keys: all.len() as u64,
-            ended: 0,
+            |(namespace, own_ms)| ClosedNamespace { namespace, closed_for_ms: over_after_ms(own_ms) };
+        let mut advanced = AdvancedStore {
+            key_count: all.len() as u64,
+            ended_count: 0,
             closed_for_ms: over_after_ms(raised.closed_ms),
             namespaces: raised.namespaces.clone().into_iter().map(closed).collect(),
         };
@@ -140,7 +142,7 @@ impl Inner {
                 Next::Ask(Command::Advance { lift, by: by.clone() })
             })
             .await?;
-            advanced.ended += u64::from(held);
+            advanced.ended_count += u64::from(held);
         }
         Ok(advanced)
     }
@@ -190,15 +192,15 @@ impl Inner {
             }
         }
         let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::FLOOR);
-        Err(StoreError::Unavailable { why })
+        Err(StoreError::Unavailable { message: why })
     }
 }
 
 /// Whether a revocation whose answer was lost is on record.
-fn was_revoked(record: &Record, tried: &Revoked, request: &RevokeRequest) -> bool {
+fn was_revoked(record: &Record, tried: &Revoked, request: &RevokeLeasesRequest) -> bool {
     record.endings().iter().any(|ending| {
         ending.token == tried.token
-            && ending.how == How::Revoked
+            && ending.outcome == LeaseOutcome::Revoked
             && ending.by.as_ref() == Some(&request.by)
             && ending.reason.as_ref() == Some(&request.reason)
     })

@@ -90,7 +90,10 @@ impl Inner {
     }
 
     pub(super) fn unreadable(&self, what: &str, problem: &str) -> StoreError {
-        StoreError::Unusable { place: self.place.clone(), why: format!("{what} cannot be read: {problem}") }
+        StoreError::Unusable {
+            store: self.place.clone(),
+            message: format!("{what} cannot be read: {problem}"),
+        }
     }
 
     /// The floor that `store advance` has left for keys without a record; while it keeps those of this namespace closed,

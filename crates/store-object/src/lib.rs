@@ -49,9 +49,10 @@ pub use storage::{Storage, probe_place};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldListener, HoldRef,
-    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, ObjectPlace, Renewed,
-    RevokeRequest, RevokedLease, StoreError, StoreStatus, Subscription,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldListener,
+    HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, ObjectUrl, QuotaRequest,
+    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
+    Subscription,
 };
 use fencehold_net::{Actor, Caller};
 
@@ -73,8 +74,9 @@ impl Seed {
     )]
     pub fn draw() -> Result<Self, StoreError> {
         let mut bits = [0; 16];
-        getrandom::fill(&mut bits)
-            .map_err(|error| StoreError::Unavailable { why: format!("no randomness can be had: {error}") })?;
+        getrandom::fill(&mut bits).map_err(|error| StoreError::Unavailable {
+            message: format!("no randomness can be had: {error}"),
+        })?;
         Ok(Seed(bits))
     }
 }
@@ -98,7 +100,7 @@ impl fmt::Debug for ObjectStore {
 impl ObjectStore {
     /// Opens the store that a place names, with credentials as that cloud's tools find them. Unless the place says
     /// otherwise, the storage is probed first: one that lets two writers win is refused. Once a process is enough.
-    pub fn open(place: &ObjectPlace, clock: Arc<dyn Clock>, seed: Seed) -> Result<Self, StoreError> {
+    pub fn open(place: &ObjectUrl, clock: Arc<dyn Clock>, seed: Seed) -> Result<Self, StoreError> {
         let cloud = Arc::new(Cloud::open(place)?);
         let store = Self::open_on(Arc::clone(&cloud) as Arc<dyn Cas>, place, clock, seed)?;
         if place.options.probe {
@@ -113,18 +115,18 @@ impl ObjectStore {
     /// Opens a store on storage that is there already, without probing it.
     pub fn open_on(
         cas: Arc<dyn Cas>,
-        place: &ObjectPlace,
+        place: &ObjectUrl,
         clock: Arc<dyn Clock>,
         seed: Seed,
     ) -> Result<Self, StoreError> {
         let can = Capabilities {
             store: place.scheme.name(),
-            fair: false,
-            waits: false,
-            preempts: false,
+            supports_fair_waiting: false,
+            supports_waiting: false,
+            supports_preemption: false,
             durable: true,
-            jobs: false,
-            ttl_ms_min: place.options.ttl_ms_min,
+            supports_jobs: false,
+            min_ttl_ms: place.options.ttl_ms_min,
         };
         let inner = Arc::new(Inner::new(cas, clock, can, place.to_string(), place.options, seed));
         let state = Arc::clone(&inner);
@@ -135,7 +137,7 @@ impl ObjectStore {
     /// Runs a call on the store's own thread, for as long as its caller's patience lasts.
     async fn run<T, F>(
         &self,
-        call: &Call,
+        call: &CallContext,
         act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F + Send + 'static,
     ) -> Result<T, StoreError>
     where
@@ -149,7 +151,7 @@ impl ObjectStore {
     /// `undo`.
     async fn run_or<T, F>(
         &self,
-        call: &Call,
+        call: &CallContext,
         wait_ms: u64,
         act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F + Send + 'static,
         undo: Option<Undo<T>>,
@@ -158,7 +160,7 @@ impl ObjectStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let patience_ms = call.patience_ms.saturating_add(wait_ms);
+        let patience_ms = call.timeout_ms.saturating_add(wait_ms);
         let work = async move |inner: &Arc<Inner>, _: &Caller| {
             let doubt = Arc::new(Doubt::default());
             let mut act = Box::pin(act(Arc::clone(inner), Arc::clone(&doubt)));
@@ -177,11 +179,11 @@ impl ObjectStore {
                         }
                         None => format!("no answer came from {place} within {patience_ms} ms"),
                     };
-                    (Err(StoreError::Unknown { why }), Some(act))
+                    (Err(StoreError::OutcomeUnknown { message: why }), Some(act))
                 }
                 Err(_) => {
                     let why = format!("{} did not answer within {patience_ms} ms", inner.place);
-                    (Err(StoreError::Unavailable { why }), None)
+                    (Err(StoreError::Unavailable { message: why }), None)
                 }
             }
         };
@@ -215,23 +217,27 @@ impl LeaseStore for ObjectStore {
     }
 
     /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
-        let (namespace, hold) = (call.namespace.clone(), request.hold);
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
+        let (namespace, hold) = (call.namespace.clone(), request.hold_id);
         // For a key that is closed and opens soon. No longer: who waits must see what becomes of the key meanwhile.
-        let wait_ms = request.wait_ms.min(call.patience_ms);
+        let wait_ms = request.wait_ms.min(call.timeout_ms);
         let act = {
             let namespace = namespace.clone();
             move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
                 inner.acquire(&namespace, request, wait_ms, &doubt).await
             }
         };
-        let undo: Undo<Acquired> = Box::new(move |inner, Acquired { key, grant, .. }| {
+        let undo: Undo<AcquiredLease> = Box::new(move |inner, AcquiredLease { key, grant, .. }| {
             Box::pin(async move {
                 // What was resumed is known to more than this call.
                 if grant.resumed {
                     return;
                 }
-                let unheard = HoldRef { key, hold, token: grant.token };
+                let unheard = HoldRef { key, hold_id: hold, token: grant.token };
                 if let Err(error) = inner.give_back(&namespace, &unheard).await {
                     let key = unheard.key;
                     tracing::warn!(%key, %error, "a lease that nobody picked up ends only with its ttl");
@@ -241,7 +247,11 @@ impl LeaseStore for ObjectStore {
         self.run_or(call, wait_ms, act, Some(undo)).await
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, doubt| async move { inner.renew(&namespace, holds, &doubt).await };
         self.run(call, act).await
@@ -249,7 +259,7 @@ impl LeaseStore for ObjectStore {
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         let namespace = call.namespace.clone();
@@ -258,7 +268,11 @@ impl LeaseStore for ObjectStore {
         self.run(call, act).await
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.revoke(&namespace, &request, &doubt).await
@@ -273,36 +287,36 @@ impl LeaseStore for ObjectStore {
         Some(self.hold_changes.subscribe(listener))
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, _| async move { inner.get(&namespace, &key).await };
         self.run(call, act).await
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, _| async move { inner.list(&namespace, &request).await };
         self.run(call, act).await
     }
 
-    async fn events(&self, _: &Call, _: EventsRequest) -> Result<EventPage, StoreError> {
+    async fn events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
         let what = "tell events: a bucket keeps only how the last holds of each key ended".to_owned();
-        Err(StoreError::Unsupported { store: self.inner.can.store.to_owned(), what })
+        Err(StoreError::Unsupported { store: self.inner.can.store.to_owned(), message: what })
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         let act =
             move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.advance(&by, lift, &doubt).await };
         self.run(call, act).await
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         let namespace = call.namespace.clone();
         self.run(call, move |inner, _| async move { inner.status(&namespace).await })
             .await
     }
 
-    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.limits(&namespace, &request, &doubt).await
@@ -310,7 +324,7 @@ impl LeaseStore for ObjectStore {
         self.run(call, act).await
     }
 
-    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
         let namespace = call.namespace.clone();
         self.run(call, move |inner, _| async move { inner.closed_for_ms(&namespace).await })
             .await

@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use fencehold_contract::quota::full_of_kept_keys;
-use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError, Used};
+use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError};
 use fencehold_core::Namespace;
 
 use super::body::KeptLimits;
@@ -26,24 +26,24 @@ impl Inner {
     pub(super) async fn limits(
         &self,
         namespace: &Namespace,
-        request: &LimitsRequest,
+        request: &QuotaRequest,
         doubt: &Doubt,
-    ) -> Result<LimitsView, StoreError> {
-        if let Some(set) = &request.set {
+    ) -> Result<QuotaView, StoreError> {
+        if let Some(set) = &request.quota {
             set.check_of_leases(self.can.store, self.options.ttl_ms_min)?;
-            self.set_limits((!request.every_namespace).then_some(namespace), set, doubt)
+            self.set_limits((!request.all_namespaces).then_some(namespace), set, doubt)
                 .await?;
         }
         let keys = self.count_keys(namespace).await?;
-        let limits = self.read_limits(LIMIT).await?.of(namespace).or(Limits::USUAL);
-        Ok(LimitsView { limits, used: Used { keys, ..Used::default() } })
+        let limits = self.read_limits(LIMIT).await?.of(namespace).or(Quota::USUAL);
+        Ok(QuotaView { quota: limits, usage: QuotaUsage { key_count: keys, ..QuotaUsage::default() } })
     }
 
     /// Sets what is set, and leaves the rest. Once more does no harm.
     async fn set_limits(
         &self,
         whose: Option<&Namespace>,
-        set: &Limits,
+        set: &Quota,
         doubt: &Doubt,
     ) -> Result<(), StoreError> {
         let mut last_why = "another caller came first each time".to_owned();
@@ -76,7 +76,7 @@ impl Inner {
             backoff.pause().await;
         }
         let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::LIMITS);
-        Err(StoreError::Unavailable { why })
+        Err(StoreError::Unavailable { message: why })
     }
 
     /// Reads the limits, and remembers them.
@@ -124,13 +124,13 @@ impl Inner {
 
     async fn fits(
         &self,
-        limits: &Limits,
+        limits: &Quota,
         namespace: &Namespace,
         ttl_ms: u64,
         is_new: bool,
     ) -> Result<(), StoreError> {
         limits.check_ttl(namespace, ttl_ms)?;
-        match limits.keys {
+        match limits.max_keys {
             Some(limit) if is_new && self.count_keys(namespace).await? >= limit => {
                 Err(full_of_kept_keys(namespace, limit))
             }

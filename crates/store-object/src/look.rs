@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fencehold_contract::operation::{check_limit, check_prefix};
 use fencehold_contract::{
-    EndingView, HolderView, LeasePage, LeaseView, ListRequest, StoreError, StoreStatus,
+    EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
 };
 use fencehold_core::lease::{Record, Term};
 use fencehold_core::{Key, Namespace};
@@ -36,7 +36,7 @@ impl Inner {
     pub(super) async fn list(
         self: &Arc<Self>,
         namespace: &Namespace,
-        request: &ListRequest,
+        request: &ListLeasesRequest,
     ) -> Result<LeasePage, StoreError> {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
@@ -60,7 +60,7 @@ impl Inner {
                 leases.push(view);
             }
         }
-        Ok(LeasePage { leases, next })
+        Ok(LeasePage { leases, next_cursor: next })
     }
 
     pub(super) async fn status(self: &Arc<Self>, namespace: &Namespace) -> Result<StoreStatus, StoreError> {
@@ -69,8 +69,8 @@ impl Inner {
         let held = seen.iter().filter(|seen| matches!(seen.term(now), Term::Live { .. })).count();
         Ok(StoreStatus {
             store: self.can.store.to_owned(),
-            keys: seen.len() as u64,
-            held: held as u64,
+            key_count: seen.len() as u64,
+            held_count: held as u64,
             closed_for_ms: self.closed_for_ms(namespace).await?,
             ..StoreStatus::default()
         })
@@ -104,7 +104,9 @@ impl Inner {
             match under_way.join_next().await {
                 None => return Ok(seen),
                 Some(Ok(found)) => seen.extend(found?),
-                Some(Err(_)) => return Err(StoreError::Unavailable { why: "the call broke off".to_owned() }),
+                Some(Err(_)) => {
+                    return Err(StoreError::Unavailable { message: "the call broke off".to_owned() });
+                }
             }
         }
     }
@@ -119,10 +121,10 @@ impl Inner {
                 max_age_ms: hold.max_age_ms.map(NonZeroU64::get),
                 priority: hold.priority,
                 age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
-                since_wall_ms: hold.since.wall_ms,
-                renewed_ms_ago: seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms)),
+                acquired_at_ms: hold.since.wall_ms,
+                renewed_ago_ms: seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms)),
                 remaining_ms,
-                notice: None,
+                yield_request: None,
                 yield_in_ms: None,
             }),
             _ => None,
@@ -131,13 +133,13 @@ impl Inner {
             key: seen.body.key.clone(),
             token: record.counter,
             holder,
-            waiters: 0,
+            waiter_count: 0,
             endings: record.endings().iter().map(EndingView::of).collect(),
         }
     }
 }
 
-fn matches(view: &LeaseView, request: &ListRequest) -> bool {
+fn matches(view: &LeaseView, request: &ListLeasesRequest) -> bool {
     let holder = view.holder.as_ref();
     let owner = request
         .owner

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use fencehold_core::lease::{Record, Term};
-use fencehold_core::{Refusal, Stamp};
+use fencehold_core::{Refusal, Timestamp};
 
 use super::body::Body;
 use super::cas::Version;
@@ -46,7 +46,7 @@ impl Seen {
     }
 
     /// Whether the hold is live.
-    pub(super) fn term(&self, now: Stamp) -> Term {
+    pub(super) fn term(&self, now: Timestamp) -> Term {
         let Some(lasts_ms) = self.body.lasts_ms() else { return Term::Free };
         let over_in_ms = self.over_in_ms(now, lasts_ms);
         if over_in_ms > 0 {
@@ -57,13 +57,13 @@ impl Seen {
         Term::Over { since_ms: now.store_ms.saturating_sub(ended_ms) }
     }
 
-    fn over_in_ms(&self, now: Stamp, lasts_ms: u64) -> u64 {
+    fn over_in_ms(&self, now: Timestamp, lasts_ms: u64) -> u64 {
         let after_ms = if self.own { lasts_ms } else { over_after_ms(lasts_ms) };
         self.base_ms.saturating_add(after_ms).saturating_sub(now.store_ms)
     }
 
     /// How much longer nobody may be granted the key, after `store advance`.
-    pub(super) fn closed_in_ms(&self, now: Stamp) -> Option<u64> {
+    pub(super) fn closed_in_ms(&self, now: Timestamp) -> Option<u64> {
         closed_in_ms(self.base_ms, self.body.closed_ms?, now)
     }
 
@@ -79,7 +79,7 @@ impl Seen {
 }
 
 /// How much longer what was closed at `base_ms` stays closed.
-pub(super) fn closed_in_ms(base_ms: u64, closed_ms: u64, now: Stamp) -> Option<u64> {
+pub(super) fn closed_in_ms(base_ms: u64, closed_ms: u64, now: Timestamp) -> Option<u64> {
     let open_ms = base_ms.saturating_add(over_after_ms(closed_ms));
     open_ms.checked_sub(now.store_ms).filter(|ms| *ms > 0)
 }
@@ -87,13 +87,13 @@ pub(super) fn closed_in_ms(base_ms: u64, closed_ms: u64, now: Stamp) -> Option<u
 /// The refusal for one who finds a key closed.
 pub(super) fn closed(ms: u64) -> fencehold_contract::StoreError {
     let why = format!("after `store advance` nobody is granted anything for another {ms} ms");
-    fencehold_contract::StoreError::Unavailable { why }
+    fencehold_contract::StoreError::Unavailable { message: why }
 }
 
 /// The sooner of two refusals: the key that comes free first.
 pub(super) fn sooner(one: &Refusal, other: &Refusal) -> bool {
     let free_in_ms = |refusal: &Refusal| match refusal {
-        Refusal::Held { expires_in_ms, .. } => *expires_in_ms,
+        Refusal::Held { remaining_ms: expires_in_ms, .. } => *expires_in_ms,
         _ => u64::MAX,
     };
     free_in_ms(one) < free_in_ms(other)

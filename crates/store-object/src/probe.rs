@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fencehold_contract::{ObjectPlace, Scheme, StoreError};
+use fencehold_contract::{ObjectUrl, Scheme, StoreError};
 use serde::Serialize;
 
 use super::Seed;
@@ -100,12 +100,12 @@ impl ProbeReport {
     pub fn into_result(self) -> Result<(), StoreError> {
         let Some((check, why)) = self.failure() else { return Ok(()) };
         let why = format!("it does not keep its conditions: {check} – {why}; two could hold one lease there");
-        Err(StoreError::Unusable { place: self.place, why })
+        Err(StoreError::Unusable { store: self.place, message: why })
     }
 }
 
 /// Probes a place, unless this process has done so before.
-pub(super) async fn once(cas: &dyn Cas, place: &ObjectPlace, seed: Seed) -> Result<(), StoreError> {
+pub(super) async fn once(cas: &dyn Cas, place: &ObjectUrl, seed: Seed) -> Result<(), StoreError> {
     type Known = HashMap<(u8, String, Option<String>), ProbeReport>;
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let (scheme, bucket, endpoint) = place.storage();
@@ -128,7 +128,7 @@ pub(super) async fn once(cas: &dyn Cas, place: &ObjectPlace, seed: Seed) -> Resu
 
 /// Makes every check on scratch objects of its own, and removes them. An error says that the storage could not be
 /// reached, and nothing about whether it keeps its conditions.
-pub async fn probe(cas: &dyn Cas, place: &ObjectPlace, seed: Seed) -> Result<ProbeReport, StoreError> {
+pub async fn probe(cas: &dyn Cas, place: &ObjectUrl, seed: Seed) -> Result<ProbeReport, StoreError> {
     let scratch = format!("{PROBES}{:032x}", u128::from_be_bytes(seed.0));
     let mut probe = Probe { cas, scratch, names: Vec::new(), writes: 0 };
     let checks = probe.run().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencehold_contract::{ObjectPlace, StoreError};
+use fencehold_contract::{ObjectUrl, StoreError};
 use fencehold_net::Actor;
 
 use super::Seed;
@@ -19,7 +19,7 @@ pub struct Storage(Actor<Arc<Cloud>>);
 impl Storage {
     /// Opens a place, with credentials as that cloud's tools find them. Unless the place says otherwise, it is probed
     /// first; once a process is enough. Waits for answers: not to be called from an executor.
-    pub fn open(place: &ObjectPlace) -> Result<Self, StoreError> {
+    pub fn open(place: &ObjectUrl) -> Result<Self, StoreError> {
         let storage = Self::start(place)?;
         if place.options.probe {
             let (place, seed) = (place.clone(), Seed::draw()?);
@@ -28,7 +28,7 @@ impl Storage {
         Ok(storage)
     }
 
-    fn start(place: &ObjectPlace) -> Result<Self, StoreError> {
+    fn start(place: &ObjectUrl) -> Result<Self, StoreError> {
         let cloud = Arc::new(Cloud::open(place)?);
         Ok(Storage(Actor::start("fencehold-object", move |_| Ok(cloud))?))
     }
@@ -39,7 +39,7 @@ impl Storage {
 }
 
 /// Probes a place, whatever this process knows of it. Waits for answers: not to be called from an executor.
-pub fn probe_place(place: &ObjectPlace) -> Result<ProbeReport, StoreError> {
+pub fn probe_place(place: &ObjectUrl) -> Result<ProbeReport, StoreError> {
     let (storage, seed, place) = (Storage::start(place)?, Seed::draw()?, place.clone());
     storage.0.call_blocking(async move |cloud| probe(&**cloud, &place, seed).await)
 }

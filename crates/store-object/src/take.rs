@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use fencehold_contract::operation::{check_acquire, check_batch};
-use fencehold_contract::{AcquireRequest, Acquired, HoldRef, Renewed, StoreError};
-use fencehold_core::lease::{Acquire, Command, Outcome, Renewal};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, RenewLeaseBatchResponse, StoreError};
+use fencehold_core::lease::{Acquire, Command, LeaseRenewal, Outcome};
 use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
 use tokio::task::JoinSet;
 
@@ -21,18 +21,18 @@ impl Inner {
     pub(super) async fn acquire(
         &self,
         namespace: &Namespace,
-        mut request: AcquireRequest,
+        mut request: AcquireLeaseRequest,
         wait_ms: u64,
         doubt: &Doubt,
-    ) -> Result<Acquired, StoreError> {
+    ) -> Result<AcquiredLease, StoreError> {
         ttl::check(request.ttl_ms, self.options.ttl_ms_min)?;
         check_acquire(&request)?;
         let entered_ms = self.clock.now().store_ms;
-        if request.keys.len() > 1 && request.hold_age_ms > 0 {
+        if request.any_of.len() > 1 && request.hold_id_age_ms > 0 {
             self.find_own(namespace, &mut request).await?;
         }
         let mut soonest: Option<(Key, Refusal)> = None;
-        for (nth, key) in request.keys.iter().enumerate() {
+        for (nth, key) in request.any_of.iter().enumerate() {
             let mut spot = Spot::new(namespace, key, Inner::limit(request.ttl_ms), doubt)?;
             (spot.open_by_ms, spot.takes) = (entered_ms.saturating_add(wait_ms), true);
             let changed = self.take(&spot, &request, nth == 0).await?;
@@ -42,11 +42,11 @@ impl Inner {
                     if grant.resumed {
                         waited_ms = 0;
                         let remaining_ms = |seen: &super::observe::Seen| {
-                            seen.remaining_ms(grant.remaining_ms, request.hold_age_ms)
+                            seen.remaining_ms(grant.remaining_ms, request.hold_id_age_ms)
                         };
                         grant.remaining_ms = changed.seen.as_ref().map_or(1, remaining_ms);
                     }
-                    return Ok(Acquired { key: key.clone(), grant, waited_ms });
+                    return Ok(AcquiredLease { key: key.clone(), grant, waited_ms });
                 }
                 Err(held @ Refusal::Held { .. }) => {
                     if soonest.as_ref().is_none_or(|(_, known)| sooner(&held, known)) {
@@ -58,11 +58,13 @@ impl Inner {
             }
         }
         let Some((key, refusal)) = soonest else {
-            return Err(StoreError::Unavailable { why: "none of the keys could be looked at".to_owned() });
+            return Err(StoreError::Unavailable {
+                message: "none of the keys could be looked at".to_owned(),
+            });
         };
-        if request.yield_within_ms.is_some() {
+        if request.preempt_within_ms.is_some() {
             let what = format!("ask the holder of {key} to yield ({refusal})");
-            return Err(StoreError::Unsupported { store: self.can.store.to_owned(), what });
+            return Err(StoreError::Unsupported { store: self.can.store.to_owned(), message: what });
         }
         Err(StoreError::refused(&key, refusal))
     }
@@ -70,12 +72,12 @@ impl Inner {
     async fn take(
         &self,
         spot: &Spot<'_>,
-        request: &AcquireRequest,
+        request: &AcquireLeaseRequest,
         first: bool,
     ) -> Result<Changed, StoreError> {
         let acquire = Acquire {
-            hash: request.hold.hash(),
-            hold_age_ms: request.hold_age_ms,
+            hash: request.hold_id.hash(),
+            hold_age_ms: request.hold_id_age_ms,
             owner: request.owner.clone(),
             task: request.task.clone(),
             ttl_ms: request.ttl_ms,
@@ -93,25 +95,29 @@ impl Inner {
     }
 
     /// A hold id that was sent before may have been granted any of the keys: on that one it is judged, and on no other.
-    async fn find_own(&self, namespace: &Namespace, request: &mut AcquireRequest) -> Result<(), StoreError> {
-        let hash = request.hold.hash();
+    async fn find_own(
+        &self,
+        namespace: &Namespace,
+        request: &mut AcquireLeaseRequest,
+    ) -> Result<(), StoreError> {
+        let hash = request.hold_id.hash();
         let mut forgetful = None;
-        for nth in 0..request.keys.len() {
-            let key = &request.keys[nth];
+        for nth in 0..request.any_of.len() {
+            let key = &request.any_of[nth];
             let name = super::name::of(namespace, key)?;
             let seen = self.look(&name, Inner::limit(request.ttl_ms)).await?;
             let record = self.record_of(key, seen.as_ref())?;
             if record.knows(hash) {
                 request.seen_token = request.seen_token.filter(|_| nth == 0);
-                request.keys = vec![request.keys.swap_remove(nth)];
+                request.any_of = vec![request.any_of.swap_remove(nth)];
                 return Ok(());
             }
-            if record.may_have_forgotten(self.clock.now().store_ms, request.hold_age_ms) {
+            if record.may_have_forgotten(self.clock.now().store_ms, request.hold_id_age_ms) {
                 forgetful.get_or_insert_with(|| key.clone());
             }
         }
         match forgetful {
-            Some(key) => Err(StoreError::refused(&key, Refusal::Ended { token: None, how: None })),
+            Some(key) => Err(StoreError::refused(&key, Refusal::HoldIdUsed { token: None, outcome: None })),
             None => Ok(()),
         }
     }
@@ -121,15 +127,15 @@ impl Inner {
         namespace: &Namespace,
         holds: Vec<HoldRef>,
         doubt: &Arc<Doubt>,
-    ) -> Result<Renewed, StoreError> {
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         check_batch("renewals", &holds)?;
-        let command = |hold: &HoldRef| Command::Renew { hash: hold.hold.hash(), token: hold.token };
+        let command = |hold: &HoldRef| Command::Renew { hash: hold.hold_id.hash(), token: hold.token };
         let answers = self.each(namespace, holds, command, doubt).await?;
         let renewal = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
-            Outcome::Renewed(renewal) => Ok::<Renewal, _>(renewal),
-            _ => Err(Refusal::WrongHold { token }),
+            Outcome::Renewed(renewal) => Ok::<LeaseRenewal, _>(renewal),
+            _ => Err(Refusal::WrongHoldId { token }),
         };
-        Ok(Renewed { answers: answers.into_iter().map(renewal).collect(), waited_ms: 0 })
+        Ok(RenewLeaseBatchResponse { results: answers.into_iter().map(renewal).collect(), waited_ms: 0 })
     }
 
     pub(super) async fn release(
@@ -139,18 +145,18 @@ impl Inner {
         doubt: &Arc<Doubt>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
-        let command = |hold: &HoldRef| Command::Release { hash: hold.hold.hash(), token: hold.token };
+        let command = |hold: &HoldRef| Command::Release { hash: hold.hold_id.hash(), token: hold.token };
         let answers = self.each(namespace, holds, command, doubt).await?;
         let released = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
             Outcome::Released { token } => Ok(token),
-            _ => Err(Refusal::WrongHold { token }),
+            _ => Err(Refusal::WrongHoldId { token }),
         };
         Ok(answers.into_iter().map(released).collect())
     }
 
     /// Ends a grant that nobody heard of (R14): this one and no other, and only if nobody has taken it up.
     pub(super) async fn give_back(&self, namespace: &Namespace, unheard: &HoldRef) -> Result<(), StoreError> {
-        let HoldRef { key, hold, token } = unheard;
+        let HoldRef { key, hold_id: hold, token } = unheard;
         let (hash, doubt) = (hold.hash(), Doubt::default());
         let spot = Spot::new(namespace, key, LIMIT, &doubt)?;
         self.change(&spot, Start::Last, |Before { record, taken_up, .. }| {
@@ -178,7 +184,7 @@ impl Inner {
         let mut once: Vec<(Key, Command)> = Vec::new();
         let mut order: Vec<(usize, Token)> = Vec::with_capacity(holds.len());
         for hold in &holds {
-            let same = (hold.key.clone(), *hold.hold.hash().as_bytes(), hold.token);
+            let same = (hold.key.clone(), *hold.hold_id.hash().as_bytes(), hold.token);
             let at = *places.entry(same).or_insert_with(|| {
                 once.push((hold.key.clone(), command(hold)));
                 once.len() - 1
@@ -198,10 +204,12 @@ impl Inner {
             match under_way.join_next().await {
                 None => break,
                 Some(Ok((at, answer))) => answers[at] = Some(answer?),
-                Some(Err(_)) => return Err(StoreError::Unknown { why: "the call broke off".to_owned() }),
+                Some(Err(_)) => {
+                    return Err(StoreError::OutcomeUnknown { message: "the call broke off".to_owned() });
+                }
             }
         }
-        let lost = || StoreError::Unknown { why: "the call broke off".to_owned() };
+        let lost = || StoreError::OutcomeUnknown { message: "the call broke off".to_owned() };
         order
             .into_iter()
             .map(|(at, token)| Ok((answers.get(at).cloned().flatten().ok_or_else(lost)?, token)))

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fencehold_contract::{AcquireRequest, Acquired, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use fencehold_net::{Caller, sleep};
 use serde::Deserialize;
@@ -30,7 +30,7 @@ const OVER_TIME_MS: u64 = 2_000;
 /// What the database says to one who asks for a key.
 #[derive(Debug, Deserialize)]
 enum Said {
-    Ok(#[serde(deserialize_with = "acquired")] Acquired),
+    Ok(#[serde(deserialize_with = "acquired")] AcquiredLease),
     Err(StoreError),
     Waiting { id: i64, due_in_ms: u64 },
 }
@@ -49,9 +49,9 @@ impl Core {
         &self,
         namespace: &Namespace,
         patience_ms: u64,
-        request: &AcquireRequest,
+        request: &AcquireLeaseRequest,
         caller: &Caller,
-    ) -> Result<Acquired, StoreError> {
+    ) -> Result<AcquiredLease, StoreError> {
         self.begin_nothing_outdated()?;
         let mut budget = self.budget(patience_ms, request.wait_ms);
         let acquired = self.take(&mut budget, namespace, request, caller).await?;
@@ -63,10 +63,10 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &AcquireRequest,
+        request: &AcquireLeaseRequest,
         caller: &Caller,
-    ) -> Result<Acquired, StoreError> {
-        let hash = request.hold.hash();
+    ) -> Result<AcquiredLease, StoreError> {
+        let hash = request.hold_id.hash();
         let mut sending = Sending::default();
         loop {
             let (mut id, mut due_in_ms) = match self.ask_for(budget, namespace, request, &mut sending).await?
@@ -117,15 +117,15 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &AcquireRequest,
+        request: &AcquireLeaseRequest,
         sending: &mut Sending,
     ) -> Result<Said, StoreError> {
-        let hash = request.hold.hash();
+        let hash = request.hold_id.hash();
         loop {
             match self.send_ask(budget, namespace, request, sending).await? {
                 Ok(said) => return Ok(said),
                 Err(why) => {
-                    let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
+                    let keys: Vec<&str> = request.any_of.iter().map(Key::as_str).collect();
                     let fenced = self.fenced(budget, namespace, &keys, hash).await?;
                     let Some(first) = fenced.first() else {
                         budget.retry_or_fail(Fault::Locked(why)).await?;
@@ -133,12 +133,13 @@ impl Core {
                     };
                     let held = Said::Err(StoreError::refused(&first.key, first.refusal.clone()));
                     // A hold id that knows the fenced key is granted no other.
-                    let others = request.keys.iter().filter(|key| fenced.iter().all(|f| f.key != **key));
+                    let others = request.any_of.iter().filter(|key| fenced.iter().all(|f| f.key != **key));
                     let others: Vec<Key> = others.cloned().collect();
                     if !others.is_empty() && fenced.iter().all(|fenced| !fenced.own) {
                         let seen_token =
-                            request.seen_token.filter(|_| others.first() == request.keys.first());
-                        let rest = AcquireRequest { keys: others, wait_ms: 0, seen_token, ..request.clone() };
+                            request.seen_token.filter(|_| others.first() == request.any_of.first());
+                        let rest =
+                            AcquireLeaseRequest { any_of: others, wait_ms: 0, seen_token, ..request.clone() };
                         match self.send_ask(budget, namespace, &rest, sending).await? {
                             Ok(Said::Err(StoreError::Refused { refusal: Refusal::Held { .. }, .. }))
                             | Err(_) => {}
@@ -160,7 +161,7 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &AcquireRequest,
+        request: &AcquireLeaseRequest,
         sending: &mut Sending,
     ) -> Result<Result<Said, String>, StoreError> {
         loop {
@@ -169,13 +170,13 @@ impl Core {
             let so_far_ms = if sending.again { budget.elapsed_ms() } else { 0 };
             sending.again = true;
             let hold_age_ms = if sending.may_be_known {
-                request.hold_age_ms.saturating_add(so_far_ms).max(1)
+                request.hold_id_age_ms.saturating_add(so_far_ms).max(1)
             } else {
-                request.hold_age_ms
+                request.hold_id_age_ms
             };
             let wait_ms = request.wait_ms.saturating_sub(so_far_ms);
             let waited_before_ms = request.waited_before_ms.saturating_add(so_far_ms);
-            let keys: Vec<&str> = request.keys.iter().map(Key::as_str).collect();
+            let keys: Vec<&str> = request.any_of.iter().map(Key::as_str).collect();
             let sql = self.sql(
                 "SELECT fencehold.lease_acquire($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)::text",
             );
@@ -187,7 +188,7 @@ impl Core {
                             &[
                                 (&namespace.as_str(), Type::TEXT),
                                 (&keys, Type::TEXT_ARRAY),
-                                (&request.hold.hash().as_bytes().as_slice(), Type::BYTEA),
+                                (&request.hold_id.hash().as_bytes().as_slice(), Type::BYTEA),
                                 (&number(hold_age_ms), Type::INT8),
                                 (&request.owner.as_str(), Type::TEXT),
                                 (&request.task.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
@@ -196,7 +197,7 @@ impl Core {
                                 (&number(wait_ms), Type::INT8),
                                 (&number(waited_before_ms), Type::INT8),
                                 (&request.priority, Type::INT2),
-                                (&request.yield_within_ms.map(number), Type::INT8),
+                                (&request.preempt_within_ms.map(number), Type::INT8),
                                 (&request.seen_token.map(|token| number(token.get())), Type::INT8),
                                 (&party, Type::INT8),
                                 (&LOCK_MS, Type::INT8),
@@ -258,11 +259,11 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &AcquireRequest,
+        request: &AcquireLeaseRequest,
         id: i64,
-    ) -> Result<Acquired, StoreError> {
+    ) -> Result<AcquiredLease, StoreError> {
         self.leave(namespace, request, id).await;
-        let again = AcquireRequest { wait_ms: 0, ..request.clone() };
+        let again = AcquireLeaseRequest { wait_ms: 0, ..request.clone() };
         match self
             .ask_for(budget, namespace, &again, &mut Sending { again: true, may_be_known: true })
             .await?
@@ -274,10 +275,10 @@ impl Core {
     }
 
     /// Leaves the line, and gives back what was granted meanwhile.
-    async fn leave(&self, namespace: &Namespace, request: &AcquireRequest, id: i64) {
+    async fn leave(&self, namespace: &Namespace, request: &AcquireLeaseRequest, id: i64) {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_leave($1, $2, $3)::text");
-        let hash = request.hold.hash();
+        let hash = request.hold_id.hash();
         let left = self.run(&mut budget, Repeat::Safe, async |client| {
             let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                 [(&id, Type::INT8), (&hash.as_bytes().as_slice(), Type::BYTEA), (&LOCK_MS, Type::INT8)];
@@ -321,7 +322,7 @@ impl Core {
 
 /// No caller hears this.
 pub(super) fn caller_gone() -> StoreError {
-    StoreError::Unavailable { why: "the caller has gone".to_owned() }
+    StoreError::Unavailable { message: "the caller has gone".to_owned() }
 }
 
 /// A number as the database takes it. What is larger is as good as endless.

@@ -1,8 +1,10 @@
 //! What the database's functions answer with, as JSON: types of their own, since the schema stays as it is while the types of
 //! the contract change.
 
-use fencehold_contract::{Acquired, EndingView, HolderView, LeaseView, NamespaceClosed, RevokedLease, Used};
-use fencehold_core::lease::{How, Notice};
+use fencehold_contract::{
+    AcquiredLease, ClosedNamespace, EndingView, HolderView, LeaseView, QuotaUsage, RevokedLease,
+};
+use fencehold_core::lease::{LeaseOutcome, YieldRequest};
 use fencehold_core::{Key, Namespace, Owner, Reason, Task, Token};
 use serde::{Deserialize, Deserializer};
 
@@ -21,11 +23,11 @@ struct Grant {
 }
 
 /// Reads a granted lease.
-pub(super) fn acquired<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Acquired, D::Error> {
+pub(super) fn acquired<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AcquiredLease, D::Error> {
     let AcquiredRow { key, grant, waited_ms } = AcquiredRow::deserialize(deserializer)?;
     let Grant { token, remaining_ms, resumed } = grant;
     let grant = fencehold_core::lease::Grant { token, remaining_ms, resumed };
-    Ok(Acquired { key, grant, waited_ms })
+    Ok(AcquiredLease { key, grant, waited_ms })
 }
 
 #[derive(Deserialize)]
@@ -45,7 +47,10 @@ struct Revoked {
 impl From<RevokedRow> for RevokedLease {
     fn from(RevokedRow { key, revoked }: RevokedRow) -> Self {
         let Revoked { token, consumed, owner, task } = revoked;
-        RevokedLease { key, revoked: fencehold_core::lease::Revoked { token, consumed, owner, task } }
+        RevokedLease {
+            key,
+            revoked: fencehold_core::lease::Revoked { token, consumed_token: consumed, owner, task },
+        }
     }
 }
 
@@ -69,7 +74,7 @@ struct HolderRow {
     since_wall_ms: u64,
     remaining_ms: u64,
     renewed_ms_ago: Option<u64>,
-    notice: Option<Notice>,
+    notice: Option<YieldRequest>,
     yield_in_ms: Option<u64>,
 }
 
@@ -78,7 +83,7 @@ struct EndingRow {
     token: Token,
     owner: Owner,
     task: Option<Task>,
-    how: How,
+    how: LeaseOutcome,
     at_wall_ms: u64,
     by: Option<Owner>,
     reason: Option<Reason>,
@@ -93,18 +98,18 @@ impl From<LeaseRow> for LeaseView {
             max_age_ms: row.max_age_ms,
             priority: row.priority,
             age_ms: row.age_ms,
-            since_wall_ms: row.since_wall_ms,
+            acquired_at_ms: row.since_wall_ms,
             remaining_ms: row.remaining_ms,
-            renewed_ms_ago: row.renewed_ms_ago,
-            notice: row.notice,
+            renewed_ago_ms: row.renewed_ms_ago,
+            yield_request: row.notice,
             yield_in_ms: row.yield_in_ms,
         };
         let ending = |row: EndingRow| EndingView {
             token: row.token,
             owner: row.owner,
             task: row.task,
-            how: row.how,
-            at_wall_ms: row.at_wall_ms,
+            outcome: row.how,
+            ended_at_ms: row.at_wall_ms,
             by: row.by,
             reason: row.reason,
         };
@@ -112,7 +117,7 @@ impl From<LeaseRow> for LeaseView {
             key: row.key,
             token: row.token,
             holder: row.holder.map(holder),
-            waiters: row.waiters,
+            waiter_count: row.waiters,
             endings: row.endings.into_iter().map(ending).collect(),
         }
     }
@@ -124,9 +129,9 @@ pub(super) struct ClosedRow {
     closed_for_ms: u64,
 }
 
-impl From<ClosedRow> for NamespaceClosed {
+impl From<ClosedRow> for ClosedNamespace {
     fn from(ClosedRow { namespace, closed_for_ms }: ClosedRow) -> Self {
-        NamespaceClosed { namespace, closed_for_ms }
+        ClosedNamespace { namespace, closed_for_ms }
     }
 }
 
@@ -139,9 +144,15 @@ pub(super) struct UsedRow {
     schedules: u64,
 }
 
-impl From<UsedRow> for Used {
+impl From<UsedRow> for QuotaUsage {
     fn from(UsedRow { queues, keys, jobs, bytes, schedules }: UsedRow) -> Self {
-        Used { queues, keys, jobs, bytes, schedules }
+        QuotaUsage {
+            queue_count: queues,
+            key_count: keys,
+            job_count: jobs,
+            payload_bytes: bytes,
+            schedule_count: schedules,
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use fencehold_contract::job::JobStore;
 use fencehold_contract::operation::{check_acquire, check_batch, check_limit, check_prefix};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldListener, HoldRef,
-    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
-    RevokedLease, StoreError, StoreStatus, Subscription, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldListener,
+    HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
+    Subscription,
 };
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{BadInput, Key, Owner, Refusal, Token};
@@ -21,12 +22,12 @@ impl LeaseStore for PostgresStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: STORE,
-            fair: true,
-            waits: true,
-            preempts: true,
-            jobs: true,
+            supports_fair_waiting: true,
+            supports_waiting: true,
+            supports_preemption: true,
+            supports_jobs: true,
             durable: true,
-            ttl_ms_min: TTL_MS_MIN,
+            min_ttl_ms: TTL_MS_MIN,
         }
     }
 
@@ -34,15 +35,19 @@ impl LeaseStore for PostgresStore {
         Some(self)
     }
 
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
         check_acquire(&request)?;
-        let (hash, patience_ms) = (request.hold.hash(), call.patience_ms);
+        let (hash, patience_ms) = (request.hold_id.hash(), call.timeout_ms);
         let (namespace, granted_in) = (call.namespace.clone(), call.namespace.clone());
         let take = async move |core: &Rc<Core>, caller: &Caller| {
             core.start_upkeep();
             core.acquire(&namespace, patience_ms, &request, caller).await
         };
-        let undo = async move |core: &Rc<Core>, answer: Result<Acquired, StoreError>| {
+        let undo = async move |core: &Rc<Core>, answer: Result<AcquiredLease, StoreError>| {
             // What was resumed is known to more than this request: its ttl ends it, if nothing holds it.
             if let Ok(acquired) = answer
                 && !acquired.grant.resumed
@@ -53,18 +58,22 @@ impl LeaseStore for PostgresStore {
         self.actor.call_or_undo(take, undo).await?
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         check_batch("renewals", &holds)?;
         let space = call.namespace.clone();
         let answers = self
             .ask(call, async move |core, budget| core.renew(budget, &space, &holds).await)
             .await?;
-        Ok(Renewed { answers, waited_ms: 0 })
+        Ok(RenewLeaseBatchResponse { results: answers, waited_ms: 0 })
     }
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
@@ -73,8 +82,12 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
-        if let Which::Prefix(prefix) = &request.which {
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        if let RevokeTarget::Prefix(prefix) = &request.target {
             check_prefix(Some(prefix))?;
         }
         let space = call.namespace.clone();
@@ -86,13 +99,13 @@ impl LeaseStore for PostgresStore {
         Ok(ended)
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.get(budget, &space, &key).await)
             .await
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
         let space = call.namespace.clone();
@@ -100,7 +113,7 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
         let space = call.namespace.clone();
@@ -108,7 +121,7 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
             return Err(BadInput::new("lift", "must be more than 0").into());
         }
@@ -116,30 +129,30 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn open_now(&self, call: &Call, _: Owner) -> Result<(), StoreError> {
+    async fn open_now(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
         self.ask(call, async move |core, budget| core.open_now(budget).await).await
     }
 
-    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
-        request.set.map_or(Ok(()), |set| set.check())?;
+    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+        request.quota.map_or(Ok(()), |set| set.check())?;
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
             .await
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         let namespace = call.namespace.clone();
         self.ask(call, async move |core, budget| core.status(budget, &namespace).await)
             .await
     }
 
-    async fn closed_for_ms(&self, call: &Call) -> Result<u64, StoreError> {
+    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
         let namespace = call.namespace.clone();
         self.ask(call, async move |core, budget| core.closed_for_ms(budget, &namespace).await)
             .await
     }
 
-    async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+    async fn answers(&self, call: &CallContext) -> Result<(), StoreError> {
         self.answer(call).await
     }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fencehold_contract::stored::EventV1;
-use fencehold_contract::{EventPage, EventsRequest, StoreError};
+use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event, Namespace};
 use fencehold_net::sleep;
@@ -62,7 +62,7 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        mut request: EventsRequest,
+        mut request: ListEventsRequest,
     ) -> Result<EventPage, StoreError> {
         let ear = (request.wait_ms > 0).then(|| self.listen("events"));
         let mut until_ms = None;
@@ -86,7 +86,7 @@ impl Core {
             if !look.page.events.is_empty() || look.at_ms >= until_ms {
                 return Ok(look.page);
             }
-            request.after = Some(look.page.next);
+            request.cursor = Some(look.page.next_cursor);
             (wanted, looks) = (None, 0);
             if let Some(ear) = &ear {
                 tokio::select! {
@@ -102,14 +102,14 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &EventsRequest,
+        request: &ListEventsRequest,
         pass_to: i64,
     ) -> Result<Look, StoreError> {
         let sql = self.sql(
             "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)",
         );
         let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let after = request.after.map(number);
+        let after = request.cursor.map(number);
         let row = self
             .run(budget, Repeat::Safe, async |client| {
                 let mut rows = client
@@ -129,10 +129,10 @@ impl Core {
             .await?;
         let number_of = |name: &str| row.get::<_, i64>(name);
         let (oldest, newest) = (number_of("oldest"), number_of("newest"));
-        if let Some(after) = request.after {
+        if let Some(after) = request.cursor {
             let (oldest, newest) = (oldest.unsigned_abs(), newest.unsigned_abs());
             if after.saturating_add(1) < oldest {
-                return Err(StoreError::CursorTooOld { cursor: after, oldest });
+                return Err(StoreError::CursorTooOld { cursor: after, oldest_cursor: oldest });
             }
             if after > newest {
                 let problem = format!("{after} is ahead of this store, whose last event is {newest}");
@@ -141,7 +141,7 @@ impl Core {
         }
         let events: Vec<EventV1> = self.read(&row.get::<_, String>("events"))?;
         let events = events.into_iter().map(Event::from).collect();
-        let page = EventPage { events, next: number_of("next").unsigned_abs() };
+        let page = EventPage { events, next_cursor: number_of("next").unsigned_abs() };
         Ok(Look { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
     }
 }

@@ -1,7 +1,7 @@
 //! Keys and jobs that a holder's open transaction has a fence on: nobody can be granted them, and nobody can end their hold,
 //! until that transaction ends. Whoever finds one in the way is told by whom it is held.
 
-use fencehold_contract::{StoreError, Which};
+use fencehold_contract::{RevokeTarget, StoreError};
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio_postgres::Client;
@@ -26,7 +26,7 @@ pub(super) struct Fenced {
 pub(super) enum Wanted<'a> {
     Keys(&'a Namespace, &'a [&'a str]),
     /// All that are meant by a revocation.
-    Leases(&'a Namespace, &'a Which),
+    Leases(&'a Namespace, &'a RevokeTarget),
     Jobs(&'a [JobId]),
     Everything,
 }
@@ -63,10 +63,10 @@ impl Fence {
             Wanted::Leases(namespace, which) => {
                 of(namespace)
                     && match which {
-                        Which::Key { key: meant, .. } => meant.as_str() == key,
-                        Which::Task(task) => self.task.as_deref() == Some(task.as_str()),
-                        Which::Owner(owner) => self.owner.as_deref() == Some(owner.as_str()),
-                        Which::Prefix(prefix) => key.starts_with(prefix.as_str()),
+                        RevokeTarget::Key { key: meant, .. } => meant.as_str() == key,
+                        RevokeTarget::Task(task) => self.task.as_deref() == Some(task.as_str()),
+                        RevokeTarget::Owner(owner) => self.owner.as_deref() == Some(owner.as_str()),
+                        RevokeTarget::Prefix(prefix) => key.starts_with(prefix.as_str()),
                     }
             }
         }

@@ -1,7 +1,7 @@
 //! Force: ending holds of others, and `advance`. What may have been done is never sent again: it could strike somebody who
 //! came since.
 
-use fencehold_contract::{Advanced, RevokeRequest, RevokedLease, StoreError, Which};
+use fencehold_contract::{AdvancedStore, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Key, Namespace, Owner, Refusal};
 use tokio_postgres::types::Type;
@@ -17,16 +17,16 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
-        let (task, owner, prefix) = match &request.which {
-            Which::Key { key, only_token } => {
+        let (task, owner, prefix) = match &request.target {
+            RevokeTarget::Key { key, only_token } => {
                 let only = only_token.map(|token| number(token.get()));
                 return self.revoke_one(budget, namespace, request, key, only).await;
             }
-            Which::Task(task) => (Some(task.as_str()), None, None),
-            Which::Owner(owner) => (None, Some(owner.as_str()), None),
-            Which::Prefix(prefix) => (None, None, Some(prefix.as_str())),
+            RevokeTarget::Task(task) => (Some(task.as_str()), None, None),
+            RevokeTarget::Owner(owner) => (None, Some(owner.as_str()), None),
+            RevokeTarget::Prefix(prefix) => (None, None, Some(prefix.as_str())),
         };
         let sql =
             self.sql("SELECT ended::text, next FROM fencehold.lease_revoke_many($1,$2,$3,$4,$5,$6,$7,$8,$9)");
@@ -35,7 +35,7 @@ impl Core {
         let most = i32::try_from(PAGE_MAX).unwrap_or(i32::MAX);
         loop {
             let lock_ms = Core::lock_ms(budget);
-            let wanted = Wanted::Leases(namespace, &request.which);
+            let wanted = Wanted::Leases(namespace, &request.target);
             let page = self.run_past_fences(budget, Repeat::Never, wanted, async |client| {
                 let rows = client
                     .query_typed(
@@ -66,7 +66,7 @@ impl Core {
                 // 'Nothing was done' is true of this page alone.
                 Err(error) if !all.is_empty() => {
                     let why = format!("{} leases were ended, then: {error}", all.len());
-                    return Err(StoreError::Unknown { why });
+                    return Err(StoreError::OutcomeUnknown { message: why });
                 }
                 Err(error) => return Err(error),
             }
@@ -77,7 +77,7 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &RevokeRequest,
+        request: &RevokeLeasesRequest,
         key: &Key,
         only_token: Option<i64>,
     ) -> Result<Vec<RevokedLease>, StoreError> {
@@ -114,7 +114,7 @@ impl Core {
         budget: &mut StatementBudget,
         by: &Owner,
         lift: u64,
-    ) -> Result<Advanced, StoreError> {
+    ) -> Result<AdvancedStore, StoreError> {
         let sql = self.sql(
             "SELECT keys, ended, closed_for_ms, exhausted, namespaces::text FROM fencehold.lease_advance($1, $2, $3)",
         );
@@ -134,7 +134,7 @@ impl Core {
         let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
         let (keys, ended, closed_for_ms) = (count("keys"), count("ended"), count("closed_for_ms"));
         let namespaces = each(self.read::<Vec<ClosedRow>>(&row.get::<_, String>("namespaces"))?);
-        Ok(Advanced { keys, ended, closed_for_ms, namespaces })
+        Ok(AdvancedStore { key_count: keys, ended_count: ended, closed_for_ms, namespaces })
     }
 
     /// Opens a store that an advance has closed.

@@ -1,7 +1,7 @@
 //! Keeping holds and giving them back, many in one call.
 
 use fencehold_contract::{HoldRef, StoreError};
-use fencehold_core::lease::Renewal;
+use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::{Key, Namespace, Refusal, Token};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -19,17 +19,17 @@ impl Core {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
-    ) -> Result<Vec<Result<Renewal, Refusal>>, StoreError> {
-        let mut answers: Vec<Option<Result<Renewal, Refusal>>> = vec![None; holds.len()];
+    ) -> Result<Vec<Result<LeaseRenewal, Refusal>>, StoreError> {
+        let mut answers: Vec<Option<Result<LeaseRenewal, Refusal>>> = vec![None; holds.len()];
         budget.lane = Lane::Renewals;
         for row in self.renew_live(budget, namespace, holds).await? {
             let nth: i64 = row.get("nth");
             let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
             let notice: Option<String> = row.get("notice");
-            let renewal = Renewal {
+            let renewal = LeaseRenewal {
                 token: holds[at].token,
                 remaining_ms: row.get::<_, i64>("remaining_ms").unsigned_abs(),
-                notice: notice.map(|notice| self.read(&notice)).transpose()?,
+                yield_request: notice.map(|notice| self.read(&notice)).transpose()?,
                 yield_in_ms: row.get::<_, Option<i64>>("yield_in_ms").map(i64::unsigned_abs),
             };
             answers[at] = Some(Ok(renewal));
@@ -47,7 +47,8 @@ impl Core {
             self.ask_each(budget, namespace, &rest, "lease_renew_checked").await?
         }
         .into_iter();
-        let misfit = || StoreError::Unknown { why: "the answer does not fit the question".to_owned() };
+        let misfit =
+            || StoreError::OutcomeUnknown { message: "the answer does not fit the question".to_owned() };
         answers
             .into_iter()
             .map(|answer| answer.or_else(|| checked.next()).ok_or_else(misfit))
@@ -143,7 +144,7 @@ impl<'a> Asked<'a> {
     fn of(holds: &'a [HoldRef]) -> Self {
         Asked {
             keys: holds.iter().map(|hold| Key::as_str(&hold.key)).collect(),
-            hashes: holds.iter().map(|hold| hold.hold.hash().as_bytes().to_vec()).collect(),
+            hashes: holds.iter().map(|hold| hold.hold_id.hash().as_bytes().to_vec()).collect(),
             tokens: holds.iter().map(|hold| number(hold.token.get())).collect(),
         }
     }

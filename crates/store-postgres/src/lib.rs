@@ -35,7 +35,7 @@ use std::time::Duration;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::url::quoted;
-use fencehold_contract::{Call, PostgresUrl, StoreError};
+use fencehold_contract::{CallContext, PostgresUrl, StoreError};
 use fencehold_net::{Actor, CallBudget, Closing, Repeat};
 use tokio_postgres::Client;
 
@@ -82,7 +82,7 @@ impl PostgresStore {
     }
 
     /// How the schema stands, without changing it.
-    pub async fn schema_version(&self, call: &Call) -> Result<SchemaVersion, StoreError> {
+    pub async fn schema_version(&self, call: &CallContext) -> Result<SchemaVersion, StoreError> {
         self.ask(call, async |core, budget| {
             loop {
                 match core.version().await {
@@ -98,7 +98,7 @@ impl PostgresStore {
     }
 
     /// The migrations that the schema lacks, by name, and the statements that [`migrate`](Self::migrate) would carry out.
-    pub async fn missing_migrations(&self, call: &Call) -> Result<(Vec<String>, String), StoreError> {
+    pub async fn missing_migrations(&self, call: &CallContext) -> Result<(Vec<String>, String), StoreError> {
         self.ask(call, async |core, budget| {
             loop {
                 match core.version().await {
@@ -114,7 +114,7 @@ impl PostgresStore {
     }
 
     /// Proves that the database answers, and makes the schema where it is not there.
-    pub(crate) async fn answer(&self, call: &Call) -> Result<(), StoreError> {
+    pub(crate) async fn answer(&self, call: &CallContext) -> Result<(), StoreError> {
         self.ask(call, async |core, budget| {
             core.run(budget, Repeat::Safe, async |client| client.query_typed("SELECT 1", &[]).await.map(drop))
                 .await
@@ -123,7 +123,7 @@ impl PostgresStore {
     }
 
     /// Brings the schema up to date, and gives its roles their rights. Gives the names of the migrations that were carried out.
-    pub async fn migrate(&self, call: &Call) -> Result<Vec<String>, StoreError> {
+    pub async fn migrate(&self, call: &CallContext) -> Result<Vec<String>, StoreError> {
         self.ask(call, async |core, budget| {
             loop {
                 match core.migrate().await {
@@ -138,10 +138,10 @@ impl PostgresStore {
     /// Carries out a call on the thread of this handle.
     async fn ask<T: Send + 'static>(
         &self,
-        call: &Call,
+        call: &CallContext,
         work: impl AsyncFnOnce(&Rc<Core>, &mut StatementBudget) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let patience_ms = call.patience_ms;
+        let patience_ms = call.timeout_ms;
         let work = async move |core: &Rc<Core>| {
             core.start_upkeep();
             work(core, &mut core.budget(patience_ms, 0)).await
@@ -157,7 +157,7 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 fn closed() -> StoreError {
-    StoreError::Unavailable { why: "this store was closed".to_owned() }
+    StoreError::Unavailable { message: "this store was closed".to_owned() }
 }
 
 /// What the thread behind a handle works with.
@@ -220,7 +220,7 @@ impl Core {
     }
 
     fn unusable(&self, why: String) -> StoreError {
-        StoreError::Unusable { place: self.place.to_string(), why }
+        StoreError::Unusable { store: self.place.to_string(), message: why }
     }
 
     /// A statement as it is written for the default schema, for the one that is meant.

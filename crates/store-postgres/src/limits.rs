@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::stored::LimitsV1;
-use fencehold_contract::{Limits, LimitsRequest, LimitsView, StoreError};
+use fencehold_contract::{Quota, QuotaRequest, QuotaView, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::sleep;
 use serde::Deserialize;
@@ -35,13 +35,20 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &LimitsRequest,
-    ) -> Result<LimitsView, StoreError> {
-        if let Some(set) = request.set {
+        request: &QuotaRequest,
+    ) -> Result<QuotaView, StoreError> {
+        if let Some(set) = request.quota {
             self.begin_nothing_outdated()?;
             let sql = self.sql("SELECT fencehold.store_limits_set($1, $2, $3, $4, $5, $6, $7)");
-            let whose = if request.every_namespace { "" } else { namespace.as_str() };
-            let limits = [set.queues, set.keys, set.jobs, set.bytes, set.schedules, set.ttl_ms];
+            let whose = if request.all_namespaces { "" } else { namespace.as_str() };
+            let limits = [
+                set.max_queues,
+                set.max_keys,
+                set.max_jobs,
+                set.max_bytes,
+                set.max_schedules,
+                set.max_ttl_ms,
+            ];
             let limits = limits.map(|limit| limit.map(number));
             self.run(budget, Repeat::Safe, async |client| {
                 let mut asked: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&whose, Type::TEXT)];
@@ -58,7 +65,7 @@ impl Core {
             })
             .await?;
         let Told { limits, used } = self.read(&text)?;
-        Ok(LimitsView { limits: limits.map_or(Limits::USUAL, Limits::from), used: used.into() })
+        Ok(QuotaView { quota: limits.map_or(Quota::USUAL, Quota::from), usage: used.into() })
     }
 
     /// Counts what limited namespaces have, for as long as the handle is open.

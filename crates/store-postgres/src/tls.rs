@@ -23,7 +23,7 @@ pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     pub(super) fn new(url: &PostgresUrl) -> Result<Self, StoreError> {
-        let unusable = |why: String| StoreError::Unusable { place: url.to_string(), why };
+        let unusable = |why: String| StoreError::Unusable { store: url.to_string(), message: why };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -42,7 +42,7 @@ impl Tls {
 }
 
 fn trusted(url: &PostgresUrl) -> Result<RootCertStore, StoreError> {
-    let unusable = |why: String| StoreError::Unusable { place: url.to_string(), why };
+    let unusable = |why: String| StoreError::Unusable { store: url.to_string(), message: why };
     let mut roots = RootCertStore::empty();
     let Some(path) = &url.ca else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

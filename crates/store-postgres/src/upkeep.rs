@@ -63,7 +63,7 @@ impl Core {
         // A database that does not answer cannot be told, and those who use it learn of it themselves.
         let why = match error {
             None => None,
-            Some(StoreError::Unusable { why, .. }) => Some(why.clone()),
+            Some(StoreError::Unusable { message: why, .. }) => Some(why.clone()),
             Some(error) => {
                 tracing::debug!(place = &*self.place, part, %error, "maintenance could not be done; it is tried again");
                 return;

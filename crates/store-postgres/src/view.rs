@@ -1,6 +1,6 @@
 //! Looking around: keys, lists and how much there is.
 
-use fencehold_contract::{LeasePage, LeaseView, ListRequest, StoreError, StoreStatus};
+use fencehold_contract::{LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus};
 use fencehold_core::{Key, Namespace};
 use tokio_postgres::types::Type;
 
@@ -34,7 +34,7 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
-        request: &ListRequest,
+        request: &ListLeasesRequest,
     ) -> Result<LeasePage, StoreError> {
         let sql =
             self.sql("SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)");
@@ -60,7 +60,7 @@ impl Core {
             })
             .await?;
         let leases = each(self.read::<Vec<LeaseRow>>(&leases)?);
-        Ok(LeasePage { leases, next: next.map(i64::unsigned_abs) })
+        Ok(LeasePage { leases, next_cursor: next.map(i64::unsigned_abs) })
     }
 
     /// For how long this namespace is granted nothing after `store advance`.
@@ -95,13 +95,13 @@ impl Core {
         let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
         Ok(StoreStatus {
             store: super::STORE.to_owned(),
-            keys: count("keys"),
-            held: count("held"),
-            waiters: count("waiters"),
-            jobs: count("jobs"),
-            last_event: count("last_event"),
+            key_count: count("keys"),
+            held_count: count("held"),
+            waiter_count: count("waiters"),
+            job_count: count("jobs"),
+            newest_event_seq: count("last_event"),
             closed_for_ms: count("closed_for_ms"),
-            maintenance: row.get("maintenance"),
+            maintenance_errors: row.get("maintenance"),
             ..StoreStatus::default()
         })
     }

@@ -1,12 +1,13 @@
 //! Every call as the operation that it is, and its answer.
 
 use fencehold_contract::http::{
-    self, EnqueueRequest, GetRequest, JobRequest, LedgerRequest, Operation, ReportRequest, Transport, op,
+    self, EnqueueJobBatchRequest, GetJobRequest, GetLeaseRequest, Operation, ReportAttemptBatchRequest,
+    Transport, WriteEffectBatchRequest, op,
 };
-use fencehold_contract::job::JobsRequest;
+use fencehold_contract::job::ListJobsRequest;
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk, keeps_finished_elsewhere, unfit};
-use fencehold_contract::problem::ProblemKind;
-use fencehold_contract::{Call, EventPage, StoreError};
+use fencehold_contract::problem::ErrorKind;
+use fencehold_contract::{CallContext, EventPage, StoreError};
 use fencehold_core::BadInput;
 use fencehold_core::job::Refusal;
 
@@ -16,13 +17,13 @@ use super::wire::Wire;
 impl Transport for Wire {
     type Error = Fault;
 
-    async fn send<O: Operation>(&self, call: &Call, request: O::Request) -> Result<O::Answer, Fault> {
+    async fn send<O: Operation>(&self, call: &CallContext, request: O::Request) -> Result<O::Answer, Fault> {
         Wire::send::<O>(self, call, &request).await
     }
 }
 
 /// Most calls are an operation as they are. The others are here.
-pub(super) async fn ask(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fault> {
+pub(super) async fn ask(wire: &Wire, call: &CallContext, ask: Ask) -> Result<Answer, Fault> {
     match ask {
         // The server goes from page to page itself.
         Ask::Revoke { request, .. } => {
@@ -30,50 +31,56 @@ pub(super) async fn ask(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fa
             Ok(Answer::Revoked { ended: revoked, next: None })
         }
         Ask::Get(key) => {
-            let found = wire.send::<op::GetLease>(call, &GetRequest { key }).await;
-            Ok(Answer::Lease(found_or(found, ProblemKind::NoSuchKey)?))
+            let found = wire.send::<op::GetLease>(call, &GetLeaseRequest { key }).await;
+            Ok(Answer::Lease(found_or(found, ErrorKind::NoSuchKey)?))
         }
         Ask::Events(request) => {
-            let EventPage { mut events, next } = wire.send::<op::Events>(call, &request).await?;
+            let EventPage { mut events, next_cursor: next } = wire.send::<op::Events>(call, &request).await?;
             for event in &mut events {
                 event.namespace = call.namespace.clone();
             }
-            Ok(Answer::Events(EventPage { events, next }))
+            Ok(Answer::Events(EventPage { events, next_cursor: next }))
         }
         Ask::Job(ask) => job(wire, call, ask).await,
         ask => carry(wire, call, ask).await,
     }
 }
 
-async fn carry(wire: &Wire, call: &Call, ask: Ask) -> Result<Answer, Fault> {
+async fn carry(wire: &Wire, call: &CallContext, ask: Ask) -> Result<Answer, Fault> {
     http::send(wire, call, ask)
         .await?
         .map_err(|_| Fault::Stranger(keeps_finished_elsewhere().to_string()))
 }
 
-async fn job(wire: &Wire, call: &Call, ask: JobAsk) -> Result<Answer, Fault> {
+async fn job(wire: &Wire, call: &CallContext, ask: JobAsk) -> Result<Answer, Fault> {
     let answer = match ask {
         JobAsk::Enqueue(jobs) => JobAnswer::Enqueued(
             each(jobs, unfit::job, async |jobs| {
-                Ok(wire.send::<op::Enqueue>(call, &EnqueueRequest { jobs }).await?.answers)
+                Ok(wire.send::<op::Enqueue>(call, &EnqueueJobBatchRequest { jobs }).await?.results)
             })
             .await?,
         ),
         JobAsk::Report(reports) => JobAnswer::Reported(
             each(reports, unfit::report, async |reports| {
-                Ok(wire.send::<op::ReportJobs>(call, &ReportRequest { reports }).await?.answers)
+                Ok(wire
+                    .send::<op::ReportJobs>(call, &ReportAttemptBatchRequest { reports })
+                    .await?
+                    .results)
             })
             .await?,
         ),
         JobAsk::Ledger(entries) => JobAnswer::Ledger(
             each(entries, unfit::entry, async |entries| {
-                Ok(wire.send::<op::WriteLedger>(call, &LedgerRequest { entries }).await?.answers)
+                Ok(wire
+                    .send::<op::WriteLedger>(call, &WriteEffectBatchRequest { entries })
+                    .await?
+                    .results)
             })
             .await?,
         ),
-        JobAsk::Get(job) => detail(wire, call, JobRequest { job, wait_ms: None }).await?,
+        JobAsk::Get(job) => detail(wire, call, GetJobRequest { job_id: job, wait_ms: None }).await?,
         JobAsk::WaitFor(request) => {
-            detail(wire, call, JobRequest { job: request.id, wait_ms: Some(request.wait_ms) }).await?
+            detail(wire, call, GetJobRequest { job_id: request.id, wait_ms: Some(request.wait_ms) }).await?
         }
         JobAsk::List(request) => {
             check_labels(&request)?;
@@ -108,7 +115,7 @@ async fn each<T, A>(
 }
 
 /// A missing thing is an answer, not a fault.
-fn found_or<T>(found: Result<T, Fault>, missing: ProblemKind) -> Result<Option<T>, Fault> {
+fn found_or<T>(found: Result<T, Fault>, missing: ErrorKind) -> Result<Option<T>, Fault> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(Fault::Problem(problem)) if problem.kind == missing => Ok(None),
@@ -116,13 +123,13 @@ fn found_or<T>(found: Result<T, Fault>, missing: ProblemKind) -> Result<Option<T
     }
 }
 
-async fn detail(wire: &Wire, call: &Call, request: JobRequest) -> Result<JobAnswer, Fault> {
+async fn detail(wire: &Wire, call: &CallContext, request: GetJobRequest) -> Result<JobAnswer, Fault> {
     let found = wire.send::<op::GetJob>(call, &request).await;
-    Ok(JobAnswer::Job(found_or(found, ProblemKind::NoSuchJob)?.map(Box::new)))
+    Ok(JobAnswer::Job(found_or(found, ErrorKind::JobNotFound)?.map(Box::new)))
 }
 
 /// A query writes a label as NAME=VALUE.
-fn check_labels(request: &JobsRequest) -> Result<(), Fault> {
+fn check_labels(request: &ListJobsRequest) -> Result<(), Fault> {
     let Some((name, _)) = request.filter.labels.iter().find(|(name, _)| name.contains('=')) else {
         return Ok(());
     };

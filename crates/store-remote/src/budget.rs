@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::problem::store_error;
-use fencehold_contract::problem::{Problem, ProblemKind};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::Key;
 use fencehold_net::{CallBudget, Failure, Repeat};
 
@@ -73,9 +73,9 @@ impl ServerBudget {
             Fault::Problem(problem) => {
                 let may_pass = match problem.kind {
                     // Nothing was done, and another server may be able to.
-                    ProblemKind::Unavailable => self.others > 0,
+                    ErrorKind::Unavailable => self.others > 0,
                     // Nothing was done, and it may work in a moment: here, or at this server's successor.
-                    ProblemKind::Stopping | ProblemKind::Limited => true,
+                    ErrorKind::Stopping | ErrorKind::RateLimited => true,
                     _ => false,
                 };
                 if may_pass {

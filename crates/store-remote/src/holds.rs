@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::http::ChangedHold;
-use fencehold_contract::problem::ProblemKind;
+use fencehold_contract::problem::ErrorKind;
 use fencehold_core::Namespace;
 use fencehold_net::FeedEnd;
 
@@ -31,7 +31,7 @@ impl Inner {
                 self.hear(lines, namespace).await
             }
             Err(Fault::Problem(problem))
-                if problem.kind == ProblemKind::Stopping || problem.kind.status() == 429 =>
+                if problem.kind == ErrorKind::Stopping || problem.kind.status() == 429 =>
             {
                 FeedEnd::Broken
             }

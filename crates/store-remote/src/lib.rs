@@ -20,7 +20,7 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::http::{Nothing, Operation, op};
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
-use fencehold_contract::{Call, Capabilities, RemoteUrl, StoreError};
+use fencehold_contract::{CallContext, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::{Actor, Caller, HoldFeeds, Repeat};
 use wire::Wire;
@@ -50,7 +50,7 @@ impl RemoteStore {
         let state = Arc::clone(&inner);
         let actor = Actor::start("fencehold-remote", move |_| Ok(state))?;
         let can = actor.call_blocking(async |inner: &Arc<Inner>| {
-            let call = Call::new(Namespace::default()).with_patience_ms(OPENING_MS);
+            let call = CallContext::new(Namespace::default()).with_patience_ms(OPENING_MS);
             let mut budget = ServerBudget::new(&inner.clock, &inner.wire, OPENING_MS, 0).reads_only(true);
             loop {
                 let asked = inner.wire.send::<op::Capabilities>(&call, &Nothing {});
@@ -61,7 +61,7 @@ impl RemoteStore {
                         let place = inner.wire.place().to_string();
                         let why =
                             format!("{why}; for a certificate of your own, add ?ca=FILE with its authority");
-                        return Err(StoreError::Unusable { place, why });
+                        return Err(StoreError::Unusable { store: place, message: why });
                     }
                     Err(fault) => budget.retry_or_fail(fault, None, Repeat::Safe).await?,
                 }
@@ -69,12 +69,12 @@ impl RemoteStore {
         })?;
         let capabilities = Capabilities {
             store: if url.base.starts_with("https:") { "https:" } else { "http:" },
-            fair: can.fair,
-            waits: can.waits,
-            preempts: can.preempts,
-            jobs: can.jobs,
+            supports_fair_waiting: can.supports_fair_waiting,
+            supports_waiting: can.supports_waiting,
+            supports_preemption: can.supports_preemption,
+            supports_jobs: can.supports_jobs,
             durable: can.durable,
-            ttl_ms_min: can.ttl_ms_min,
+            min_ttl_ms: can.min_ttl_ms,
         };
         Ok(RemoteStore { actor, inner, capabilities })
     }
@@ -83,12 +83,12 @@ impl RemoteStore {
     /// send again.
     pub async fn ask_server<O: Operation>(
         &self,
-        call: &Call,
+        call: &CallContext,
         request: O::Request,
     ) -> Result<O::Answer, StoreError> {
         let call = call.clone();
         let work = async move |inner: &Arc<Inner>| {
-            let mut budget = ServerBudget::new(&inner.clock, &inner.wire, call.patience_ms, 0);
+            let mut budget = ServerBudget::new(&inner.clock, &inner.wire, call.timeout_ms, 0);
             loop {
                 match budget.limit(inner.wire.send::<O>(&call, &request)).await {
                     Ok(answer) => return Ok(answer),
@@ -102,8 +102,8 @@ impl RemoteStore {
 
 impl Inner {
     /// Takes a question to the server, again and again while that is safe and no answer comes.
-    async fn carry(self: &Arc<Self>, call: &Call, ask: &Ask) -> Carried {
-        let mut budget = ServerBudget::new(&self.clock, &self.wire, call.patience_ms, ask.wait_ms())
+    async fn carry(self: &Arc<Self>, call: &CallContext, ask: &Ask) -> Carried {
+        let mut budget = ServerBudget::new(&self.clock, &self.wire, call.timeout_ms, ask.wait_ms())
             .reads_only(ask.only_reads());
         let answer = match ask.check() {
             Ok(()) => self.carry_on(&mut budget, call, ask).await,
@@ -115,12 +115,12 @@ impl Inner {
     async fn carry_on(
         self: &Arc<Self>,
         budget: &mut ServerBudget,
-        call: &Call,
+        call: &CallContext,
         ask: &Ask,
     ) -> Result<Answer, StoreError> {
         let repeat = if ask.may_be_repeated() || ask.only_reads() { Repeat::Safe } else { Repeat::Never };
         let about = match ask {
-            Ask::Acquire(request) => request.keys.first(),
+            Ask::Acquire(request) => request.any_of.first(),
             _ => None,
         };
         loop {
@@ -140,7 +140,7 @@ impl Inner {
     }
 
     /// What this handle did itself is heard at once, whatever becomes of the stream.
-    fn tell_own(&self, call: &Call, ask: &Ask, answer: &Answer) {
+    fn tell_own(&self, call: &CallContext, ask: &Ask, answer: &Answer) {
         let namespace = &call.namespace;
         match (ask, answer) {
             (_, Answer::Revoked { ended, .. }) => {
@@ -152,7 +152,7 @@ impl Inner {
     }
 
     /// Gives back what was granted to somebody who had gone.
-    async fn give_back(self: &Arc<Self>, call: &Call, claim: Claim, carried: Carried) {
+    async fn give_back(self: &Arc<Self>, call: &CallContext, claim: Claim, carried: Carried) {
         let claim = claim.after_sending(carried.sent_before);
         let Some(unclaimed) = claim.unclaimed(carried.answer) else { return };
         let call = call.clone().with_patience_ms(GIVING_BACK_MS);
@@ -163,7 +163,7 @@ impl Inner {
 
     /// A caller leaves the line: the same request again, for an answer at once, takes its place there. If it was granted
     /// in that moment, the answer tells so.
-    async fn leave(self: &Arc<Self>, call: &Call, ask: &Ask, claim: Claim) {
+    async fn leave(self: &Arc<Self>, call: &CallContext, ask: &Ask, claim: Claim) {
         let mut again = ask.aged(0, true);
         again.wait_no_more();
         let call = call.clone().with_patience_ms(GIVING_BACK_MS);
@@ -180,7 +180,7 @@ struct Carried {
 }
 
 impl Route for RemoteStore {
-    async fn route(&self, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
         let claim = Claim::of(call, &ask);
         let (sent, undone) = (call.clone(), call.clone());
         let work = async move |inner: &Arc<Inner>, caller: &Caller| {
@@ -202,7 +202,7 @@ impl Route for RemoteStore {
                 inner.give_back(&undone, claim, carried).await;
             }
         };
-        let gone = || Err(StoreError::Unavailable { why: "the caller has gone".to_owned() });
+        let gone = || Err(StoreError::Unavailable { message: "the caller has gone".to_owned() });
         let carried = self.actor.call_or_undo(work, undo).await?;
         carried.map_or_else(gone, |carried| carried.answer)
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fencehold_contract::http::{Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE};
-use fencehold_contract::problem::{Problem, ProblemKind};
-use fencehold_contract::{Call, RemoteUrl, StoreError};
+use fencehold_contract::problem::{ErrorKind, Problem};
+use fencehold_contract::{CallContext, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Certificate, Client, Response, StatusCode};
@@ -35,7 +35,7 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(url: &RemoteUrl) -> Result<Self, StoreError> {
         let base = url.base.clone();
-        let unusable = |why: String| StoreError::Unusable { place: base.clone(), why };
+        let unusable = |why: String| StoreError::Unusable { store: base.clone(), message: why };
         // Whoever chose another one before us has their way.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
@@ -105,7 +105,7 @@ impl Wire {
     /// goes to another.
     pub(super) async fn send<O: Operation>(
         &self,
-        call: &Call,
+        call: &CallContext,
         request: &O::Request,
     ) -> Result<O::Answer, Fault> {
         let (nth, server) = self.server();
@@ -113,10 +113,9 @@ impl Wire {
         let outcome = self.send_to::<O>(server, call, request).await;
         turn.answered = match &outcome {
             Ok(_) => true,
-            Err(Fault::Problem(problem)) => !matches!(
-                problem.kind,
-                ProblemKind::Stopping | ProblemKind::Unavailable | ProblemKind::Limited
-            ),
+            Err(Fault::Problem(problem)) => {
+                !matches!(problem.kind, ErrorKind::Stopping | ErrorKind::Unavailable | ErrorKind::RateLimited)
+            }
             Err(_) => false,
         };
         outcome
@@ -139,7 +138,7 @@ impl Wire {
     async fn send_to<O: Operation>(
         &self,
         server: &str,
-        call: &Call,
+        call: &CallContext,
         request: &O::Request,
     ) -> Result<O::Answer, Fault> {
         let spec = O::SPEC;
@@ -162,7 +161,7 @@ impl Wire {
         };
         let asked = asked
             .header(NAMESPACE_HEADER, call.namespace.as_str())
-            .header(PATIENCE_HEADER, call.patience_ms);
+            .header(PATIENCE_HEADER, call.timeout_ms);
         let answer = asked.send().await.map_err(|error| fault_of(&error))?;
         let status = answer.status();
         if status != StatusCode::OK {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::{Clock as _, ManualClock};
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, NewJob, Report, Unique, Word,
+    AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector, NewJob, Report,
+    Unique,
 };
-use fencehold_contract::{Call, JobStore, LeaseStore};
-use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
+use fencehold_contract::{CallContext, JobStore, LeaseStore};
+use fencehold_core::job::{JobId, JobKind, QueueName, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_core::{HoldId, Namespace, Owner};
 use fencehold_stores::open;
@@ -42,16 +43,16 @@ impl Ground {
         let mut bits = [0; 10];
         bits[2..].copy_from_slice(&nth.to_be_bytes());
         let id = JobId::from_random(self.clock.now().wall_ms, bits);
-        let new = NewJob::new(id, Queue::new("q").unwrap(), Kind::new("k").unwrap(), "{}");
+        let new = NewJob::new(id, QueueName::new("q").unwrap(), JobKind::new("k").unwrap(), "{}");
         block_on(jobs(store).enqueue(&call(), vec![new])).unwrap()[0].as_ref().unwrap();
-        let cancel = ActRequest {
-            on: ActOn::Jobs(vec![id]),
-            action: Action::Cancel { reason: None, now: false },
+        let cancel = ChangeJobsRequest {
+            selector: JobSelector::Jobs(vec![id]),
+            action: JobAction::Cancel { reason: None, force: false },
             by: Owner::new("P").unwrap(),
             dry_run: false,
         };
-        block_on(jobs(store).act(&call(), cancel)).unwrap().items[0]
-            .outcome
+        block_on(jobs(store).act(&call(), cancel)).unwrap().results[0]
+            .result
             .as_ref()
             .unwrap();
         id
@@ -64,26 +65,26 @@ impl Ground {
             let mut bits = [0; 10];
             bits[2..].copy_from_slice(&nth.to_be_bytes());
             let id = JobId::from_random(self.clock.now().wall_ms, bits);
-            let mut job = NewJob::new(id, Queue::new("u").unwrap(), Kind::new("k").unwrap(), "{}");
+            let mut job = NewJob::new(id, QueueName::new("u").unwrap(), JobKind::new("k").unwrap(), "{}");
             job.unique =
                 Some(Unique { key: UniqueKey::new(format!("{nth}")).unwrap(), window_ms: MINUTE_MS });
             job
         });
         block_on(jobs(store).enqueue(&call(), new.collect())).unwrap();
         let hold = HoldId::from_random(u128::from(first + 1).to_be_bytes());
-        let claim = ClaimRequest {
-            queues: vec![(Queue::new("u").unwrap(), 1)],
+        let claim = ClaimJobsRequest {
+            queues: vec![(QueueName::new("u").unwrap(), 1)],
             limit: usize::try_from(count).unwrap(),
-            hold,
+            hold_id: hold,
             owner: Owner::new("W").unwrap(),
             ttl_ms: MINUTE_MS,
             wait_ms: 0,
             waited_before_ms: 0,
         };
         let claimed = block_on(jobs(store).claim(&call(), claim)).unwrap().jobs;
-        let done = claimed.iter().map(|job| Report {
-            attempt: AttemptRef { job: job.id, hold, token: job.token },
-            word: Word::Complete { result: None },
+        let done = claimed.iter().map(|job| AttemptReport {
+            attempt: AttemptRef { job_id: job.id, hold_id: hold, token: job.token },
+            report: Report::Complete { result: None },
         });
         let answers = block_on(jobs(store).report(&call(), done.collect())).unwrap();
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count() as u64, count);
@@ -98,8 +99,8 @@ impl Ground {
     }
 }
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 fn jobs(store: &Arc<dyn LeaseStore>) -> &dyn JobStore {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use fencehold_contract::{ObjectPlace, Scheme};
+use fencehold_contract::{ObjectUrl, Scheme};
 
 use crate::{installed, until};
 
@@ -93,10 +93,10 @@ impl Server {
     }
 
     /// A place of its own in the bucket, in which nothing is yet.
-    pub fn place(self) -> ObjectPlace {
+    pub fn place(self) -> ObjectUrl {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let prefix = format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut place = ObjectPlace::new(self.scheme(), BUCKET, prefix);
+        let mut place = ObjectUrl::new(self.scheme(), BUCKET, prefix);
         place.endpoint = Some(self.endpoint().to_owned());
         place.options.ttl_ms_min = 100;
         place.options.write_gap_ms = 0;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use caller::Caller;
 pub use drive::{block_on, drive};
 use fencehold_contract::clock::{Clock, ManualClock};
-use fencehold_contract::{Call, LeaseStore, StoreError};
+use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Key;
 
 /// One fresh store and power over its time.
@@ -44,7 +44,7 @@ pub trait Arena: Send + Sync {
     /// it for over. Other leases may run out with it.
     ///
     /// Where time can be moved, it moves to the lease's deadline.
-    fn run_out(&self, call: &Call, key: &Key) {
+    fn run_out(&self, call: &CallContext, key: &Key) {
         let store = self.store();
         let view = drive(self, store.get(call, key.clone())).expect("a store that can be read");
         if let Some(holder) = view.and_then(|view| view.holder) {

@@ -1,6 +1,6 @@
 //! What the rules of jobs refuse, for people.
 
-use fencehold_core::job::{Ended, JobId, Refusal};
+use fencehold_core::job::{AttemptOutcome, JobId, Refusal};
 
 use super::Failure;
 use crate::duration::show_ms;
@@ -13,23 +13,25 @@ impl Failure {
         let said = |exit| Failure::new(exit, format!("job {id}: {refusal}"));
         match &refusal {
             Refusal::BadInput(bad) => Failure::new(Exit::Usage, bad.to_string()),
-            Refusal::Unknown => said(Exit::Failed).with_next("`fencehold job ls` lists the jobs there are."),
+            Refusal::JobNotFound => {
+                said(Exit::Failed).with_next("`fencehold job ls` lists the jobs there are.")
+            }
             Refusal::Stale { .. } => {
                 said(Exit::Lost).with_next(format!("Stop: somebody else has had the job since. {explain}"))
             }
-            Refusal::Over { how, .. } if how.ran_out() => {
+            Refusal::Over { outcome: how, .. } if how.ran_out() => {
                 said(Exit::Lost).with_next(format!("Stop: the job goes to somebody else. {explain}"))
             }
-            Refusal::Over { how: Ended::Revoked | Ended::Advanced, .. } => {
+            Refusal::Over { outcome: AttemptOutcome::Revoked | AttemptOutcome::Advanced, .. } => {
                 said(Exit::Lost).with_next(format!("Stop what was done for it. {explain}"))
             }
             Refusal::Over { .. } | Refusal::Finished { .. } => said(Exit::Lost).with_next(explain),
-            Refusal::OtherJob { .. } | Refusal::WrongHold { .. } => said(Exit::Usage).with_next(
+            Refusal::WrongJob { .. } | Refusal::WrongHoldId { .. } => said(Exit::Usage).with_next(
                 "FENCEHOLD_JOB_ID, FENCEHOLD_HOLD and FENCEHOLD_TOKEN must come from the same `job claim`.",
             ),
             Refusal::StoreRewound { .. } => said(Exit::Unusable)
                 .with_next("It was probably restored from a backup. `fencehold store advance` is the cure."),
-            Refusal::Running { owner, token, expires_in_ms } => {
+            Refusal::JobRunning { owner, token, remaining_ms: expires_in_ms } => {
                 let left = show_ms(*expires_in_ms);
                 let what = format!(
                     "job {id}: {owner} works on it under token {token}, for another {left} unless renewed"
@@ -38,13 +40,13 @@ impl Failure {
                     "Cancel it first (`fencehold job cancel`), or delete it with --force, which is recorded.",
                 )
             }
-            Refusal::Conflict { first, .. } => Failure::new(Exit::Usage, refusal.to_string())
+            Refusal::Conflict { job_id: first, .. } => Failure::new(Exit::Usage, refusal.to_string())
                 .with_next(format!("`fencehold job get {first}` shows what came first.")),
-            Refusal::Draining { queue } => {
+            Refusal::QueueDraining { queue } => {
                 Failure::new(Exit::Held, format!("queue {queue} is being drained and takes no new jobs"))
                     .with_next(format!("`fencehold queue resume {queue}` opens it again."))
             }
-            Refusal::Full { .. } => {
+            Refusal::LimitReached { .. } => {
                 Failure::new(Exit::Unavailable, refusal.to_string()).with_next("Try again later.")
             }
             _ => said(Exit::Failed).with_next(explain),
@@ -54,7 +56,7 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::job::{Queue, State};
+    use fencehold_core::job::{JobState, QueueName};
     use fencehold_core::{BadInput, Owner, Token};
 
     use super::*;
@@ -64,22 +66,33 @@ mod tests {
         let id = JobId::from_random(1, [1; 10]);
         let token = Token::new(3);
         for (refusal, exit) in [
-            (Refusal::Unknown, Exit::Failed),
-            (Refusal::Stale { token, how: Some(Ended::Crashed), current: Token::new(4) }, Exit::Lost),
-            (Refusal::Over { token, how: Ended::TimedOut }, Exit::Lost),
-            (Refusal::Over { token, how: Ended::Failed }, Exit::Lost),
-            (Refusal::Finished { state: State::Cancelled }, Exit::Lost),
-            (Refusal::OtherJob { token, job: None }, Exit::Usage),
-            (Refusal::WrongHold { token }, Exit::Usage),
-            (Refusal::StoreRewound { shown: token, current: Token::new(1) }, Exit::Unusable),
+            (Refusal::JobNotFound, Exit::Failed),
             (
-                Refusal::Conflict { what: "unique key".to_owned(), first: id, differs: "payload".to_owned() },
+                Refusal::Stale {
+                    token,
+                    outcome: Some(AttemptOutcome::Crashed),
+                    current_token: Token::new(4),
+                },
+                Exit::Lost,
+            ),
+            (Refusal::Over { token, outcome: AttemptOutcome::TimedOut }, Exit::Lost),
+            (Refusal::Over { token, outcome: AttemptOutcome::Failed }, Exit::Lost),
+            (Refusal::Finished { state: JobState::Cancelled }, Exit::Lost),
+            (Refusal::WrongJob { token, job_id: None }, Exit::Usage),
+            (Refusal::WrongHoldId { token }, Exit::Usage),
+            (Refusal::StoreRewound { token, current_token: Token::new(1) }, Exit::Unusable),
+            (
+                Refusal::Conflict {
+                    field: "unique key".to_owned(),
+                    job_id: id,
+                    differs: "payload".to_owned(),
+                },
                 Exit::Usage,
             ),
-            (Refusal::Draining { queue: Queue::default() }, Exit::Held),
-            (Refusal::Full { what: "jobs".to_owned(), limit: 1 }, Exit::Unavailable),
-            (Refusal::Running { owner: Owner::new("a").unwrap(), token, expires_in_ms: 1 }, Exit::Held),
-            (Refusal::NotNow { state: State::Queued, why: "it waits".to_owned() }, Exit::Failed),
+            (Refusal::QueueDraining { queue: QueueName::default() }, Exit::Held),
+            (Refusal::LimitReached { message: "jobs".to_owned(), limit: 1 }, Exit::Unavailable),
+            (Refusal::JobRunning { owner: Owner::new("a").unwrap(), token, remaining_ms: 1 }, Exit::Held),
+            (Refusal::WrongState { state: JobState::Queued, message: "it waits".to_owned() }, Exit::Failed),
         ] {
             let Failure::Said { exit: came, next, .. } = Failure::refused_job(id, refusal.clone()) else {
                 panic!("nothing said")

@@ -70,37 +70,40 @@ impl Failure {
         match error {
             StoreError::BadInput(bad) => bad.into(),
             StoreError::Refused { key, refusal } => Failure::refused(&key, refusal),
-            StoreError::Full { .. } => {
+            StoreError::LimitReached { .. } => {
                 Failure::new(Exit::Unavailable, error.to_string()).with_next("Try again later.")
             }
-            StoreError::NotEmpty { queue, holds } => {
+            StoreError::QueueNotEmpty { queue, message: holds } => {
                 let quoted = shell::word(queue.as_str());
                 Failure::new(Exit::Held, format!("queue {queue} is not empty: {holds}")).with_next(format!(
                     "Delete its jobs (`fencehold job delete --queue {quoted}`) and remove its schedules \
                      (`fencehold schedule ls`) first."
                 ))
             }
-            StoreError::Denied { why } => {
+            StoreError::Denied { message: why } => {
                 Failure::new(Exit::Denied, format!("{place} does not allow it: {why}"))
                     .with_next(denied_next())
             }
             StoreError::Unsupported { .. } => Failure::new(Exit::Usage, error.to_string()),
-            StoreError::CursorTooOld { oldest, .. } => Failure::new(Exit::Failed, error.to_string())
-                .with_next(format!("The oldest that can be read is --after {}.", oldest.saturating_sub(1))),
-            StoreError::Unavailable { why } => {
+            StoreError::CursorTooOld { oldest_cursor: oldest, .. } => Failure::new(
+                Exit::Failed,
+                error.to_string(),
+            )
+            .with_next(format!("The oldest that can be read is --after {}.", oldest.saturating_sub(1))),
+            StoreError::Unavailable { message: why } => {
                 Failure::new(Exit::Unavailable, format!("the store {place} is unavailable: {why}")).with_next(
                     "Nothing was done, so it is safe to try again. `fencehold doctor` looks closer.",
                 )
             }
-            StoreError::Unknown { why } => {
+            StoreError::OutcomeUnknown { message: why } => {
                 Failure::new(Exit::Unavailable, format!("the outcome is unknown: {why} (store {place})"))
                     .with_next("It may have been carried out. The same can safely be tried again.")
             }
-            StoreError::Unusable { place, why } => {
+            StoreError::Unusable { store: place, message: why } => {
                 Failure::new(Exit::Unusable, format!("{place} cannot be used as a store: {why}"))
                     .with_next("Nothing in it was touched. `fencehold doctor` looks closer.")
             }
-            StoreError::NoStore { place: path } => {
+            StoreError::NoStore { store: path } => {
                 let url = place
                     .strip_suffix("create=true")
                     .map_or(place, |url| url.trim_end_matches(['?', '&']));
@@ -118,26 +121,34 @@ impl Failure {
         match error {
             Error::Held { key, owner, task, expires_in, token } => {
                 let expires_in_ms = u64::try_from(expires_in.as_millis()).unwrap_or(u64::MAX);
-                Failure::refused(&key, Refusal::Held { owner, task, expires_in_ms, token })
+                Failure::refused(&key, Refusal::Held { owner, task, remaining_ms: expires_in_ms, token })
             }
-            Error::TimedOut { .. } => Failure::new(Exit::Held, error.to_string())
+            Error::WaitTimedOut { .. } => Failure::new(Exit::Held, error.to_string())
                 .with_next("See `fencehold lease ls` for who holds what."),
             Error::Lost { key, token, why, .. } => Failure::lost(&key, token, &why.to_string()),
-            Error::Ended { .. } => Failure::new(Exit::Lost, error.to_string()),
+            Error::HoldIdUsed { .. } => Failure::new(Exit::Lost, error.to_string()),
             Error::StoreRewound { key, shown, current } => {
-                Failure::refused(&key, Refusal::StoreRewound { shown, current })
+                Failure::refused(&key, Refusal::StoreRewound { token: shown, current_token: current })
             }
             Error::Refused { key, refusal } => Failure::refused(&key, refusal),
             Error::BadInput(bad) => bad.into(),
-            Error::Unavailable { why } => Failure::of_store(StoreError::Unavailable { why }, place),
-            Error::Unknown { why } => Failure::of_store(StoreError::Unknown { why }, place),
-            Error::Unusable { place, why } => Failure::of_store(StoreError::Unusable { place, why }, ""),
-            Error::Unsupported { store, what } => {
-                Failure::of_store(StoreError::Unsupported { store, what }, place)
+            Error::Unavailable { why } => Failure::of_store(StoreError::Unavailable { message: why }, place),
+            Error::OutcomeUnknown { why } => {
+                Failure::of_store(StoreError::OutcomeUnknown { message: why }, place)
             }
-            Error::Denied { why } => Failure::of_store(StoreError::Denied { why }, place),
-            Error::Full { what, limit } => Failure::of_store(StoreError::Full { what, limit }, place),
-            Error::NoSuchJob { job } => Failure::refused_job(job, fencehold_core::job::Refusal::Unknown),
+            Error::Unusable { place, why } => {
+                Failure::of_store(StoreError::Unusable { store: place, message: why }, "")
+            }
+            Error::Unsupported { store, what } => {
+                Failure::of_store(StoreError::Unsupported { store, message: what }, place)
+            }
+            Error::Denied { why } => Failure::of_store(StoreError::Denied { message: why }, place),
+            Error::LimitReached { what, limit } => {
+                Failure::of_store(StoreError::LimitReached { message: what, limit }, place)
+            }
+            Error::JobNotFound { job } => {
+                Failure::refused_job(job, fencehold_core::job::Refusal::JobNotFound)
+            }
             other => Failure::new(Exit::Failed, other.to_string()),
         }
     }
@@ -153,7 +164,7 @@ impl Failure {
     pub(crate) fn refused(key: &Key, refusal: Refusal) -> Self {
         let quoted = shell::word(key.as_str());
         match refusal {
-            Refusal::Held { owner, task, expires_in_ms, token } => {
+            Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
                 let task = task.map(|task| format!(" for task {task}")).unwrap_or_default();
                 let left = show_ms(expires_in_ms);
                 let what = format!(
@@ -162,9 +173,9 @@ impl Failure {
                 Failure::new(Exit::Held, what)
                     .with_next(format!("Wait for it with --wait 60s, or see `fencehold explain {quoted}`."))
             }
-            Refusal::Ended { .. } => Failure::new(Exit::Lost, format!("{key}: {refusal}"))
+            Refusal::HoldIdUsed { .. } => Failure::new(Exit::Lost, format!("{key}: {refusal}"))
                 .with_next("A hold id is good for one acquisition. Acquire anew."),
-            Refusal::Lost { token, how, by, reason, current } => {
+            Refusal::Lost { token, outcome: how, by, reason, current_token: current } => {
                 let how = how
                     .map(|how| format!(": {}", how.told(by.as_ref(), reason.as_ref())))
                     .unwrap_or_default();
@@ -175,13 +186,13 @@ impl Failure {
                         "Stop what it protected. `fencehold explain {quoted}` tells what happened."
                     ))
             }
-            Refusal::WrongHold { token } => {
+            Refusal::WrongHoldId { token } => {
                 let what =
                     format!("{key}: the hold id given is not the one that token {token} was granted to");
                 Failure::new(Exit::Usage, what)
                     .with_next("FENCEHOLD_HOLD and FENCEHOLD_TOKEN must come from the same `lease acquire`.")
             }
-            Refusal::StoreRewound { shown, current } => {
+            Refusal::StoreRewound { token: shown, current_token: current } => {
                 let what = format!(
                     "{key}: the store has been rewound: token {shown} was shown, it only knows {current}"
                 );
@@ -203,7 +214,7 @@ impl From<BadInput> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::lease::How;
+    use fencehold_core::lease::LeaseOutcome;
     use fencehold_core::{Owner, Reason, Task};
 
     use super::*;
@@ -220,7 +231,7 @@ mod tests {
         let held = Refusal::Held {
             owner: Owner::new("host/1").unwrap(),
             task: Some(Task::new("run-42").unwrap()),
-            expires_in_ms: 12_345,
+            remaining_ms: 12_345,
             token: Token::new(7),
         };
         let (exit, what, next) = parts(Failure::refused(&Key::new("it's").unwrap(), held));
@@ -237,26 +248,26 @@ mod tests {
         let key = Key::new("k").unwrap();
         let lost = Refusal::Lost {
             token: Token::new(1),
-            how: Some(How::Revoked),
+            outcome: Some(LeaseOutcome::Revoked),
             by: Some(Owner::new("ops@host").unwrap()),
             reason: Some(Reason::new("stuck deploy").unwrap()),
-            current: Token::new(2),
+            current_token: Token::new(2),
         };
-        let ended = Refusal::Ended { token: None, how: None };
-        let rewound = Refusal::StoreRewound { shown: Token::new(9), current: Token::new(2) };
+        let ended = Refusal::HoldIdUsed { token: None, outcome: None };
+        let rewound = Refusal::StoreRewound { token: Token::new(9), current_token: Token::new(2) };
         let why = || "because".to_owned();
         let refused = |refusal| StoreError::Refused { key: key.clone(), refusal };
         for (error, exit) in [
             (refused(lost), Exit::Lost),
             (refused(ended), Exit::Lost),
             (refused(rewound), Exit::Unusable),
-            (refused(Refusal::WrongHold { token: Token::new(1) }), Exit::Usage),
+            (refused(Refusal::WrongHoldId { token: Token::new(1) }), Exit::Usage),
             (refused(Refusal::NotHeld), Exit::Failed),
-            (StoreError::Unavailable { why: why() }, Exit::Unavailable),
-            (StoreError::Unknown { why: why() }, Exit::Unavailable),
-            (StoreError::Denied { why: why() }, Exit::Denied),
-            (StoreError::Unusable { place: "x".to_owned(), why: why() }, Exit::Unusable),
-            (StoreError::NoStore { place: "x".to_owned() }, Exit::Unusable),
+            (StoreError::Unavailable { message: why() }, Exit::Unavailable),
+            (StoreError::OutcomeUnknown { message: why() }, Exit::Unavailable),
+            (StoreError::Denied { message: why() }, Exit::Denied),
+            (StoreError::Unusable { store: "x".to_owned(), message: why() }, Exit::Unusable),
+            (StoreError::NoStore { store: "x".to_owned() }, Exit::Unusable),
             (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), Exit::Usage),
         ] {
             assert_eq!(parts(Failure::of_store(error.clone(), "file:x")).0, exit, "{error}");

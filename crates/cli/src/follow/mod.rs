@@ -4,7 +4,7 @@ mod job;
 mod polled;
 mod told;
 
-use fencehold_contract::{EventsRequest, StoreError};
+use fencehold_contract::{ListEventsRequest, StoreError};
 use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
 use serde::Serialize;
@@ -53,9 +53,9 @@ async fn read(
         let full = page.events.len() >= request.limit;
         events.extend(page.events);
         if !full {
-            return Ok((events, page.next));
+            return Ok((events, page.next_cursor));
         }
-        request.after = Some(page.next);
+        request.cursor = Some(page.next_cursor);
     }
 }
 
@@ -73,11 +73,11 @@ pub(crate) async fn follow(
                 for event in &page.events {
                     print(output, event)?;
                 }
-                request.after = Some(page.next);
+                request.cursor = Some(page.next_cursor);
             }
-            Err(StoreError::CursorTooOld { cursor, oldest }) => {
+            Err(StoreError::CursorTooOld { cursor, oldest_cursor: oldest }) => {
                 note(&format!("events {} to {} are gone: too many happened at once", cursor + 1, oldest - 1));
-                request.after = Some(oldest - 1);
+                request.cursor = Some(oldest - 1);
             }
             Err(StoreError::Unsupported { .. }) => return polled::follow(store, output, prefix).await,
             Err(error) => return Err(store.explain(error)),
@@ -85,8 +85,8 @@ pub(crate) async fn follow(
     }
 }
 
-fn request(after: Option<u64>, prefix: Option<&str>, wait_ms: u64) -> EventsRequest {
-    EventsRequest { after, prefix: prefix.map(ToOwned::to_owned), limit: PAGE_MAX, wait_ms }
+fn request(after: Option<u64>, prefix: Option<&str>, wait_ms: u64) -> ListEventsRequest {
+    ListEventsRequest { cursor: after, prefix: prefix.map(ToOwned::to_owned), limit: PAGE_MAX, wait_ms }
 }
 
 /// One event as programs read it: flat, one line, its kind under `event`.
@@ -103,11 +103,11 @@ impl Serialize for Line<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let event = self.0;
         // A fact is written as its kind with its fields in it, which suits the stores' own records.
-        let fact = serde_json::to_value(&event.fact).map_err(serde::ser::Error::custom)?;
+        let fact = serde_json::to_value(&event.data).map_err(serde::ser::Error::custom)?;
         let mut line = serializer.serialize_map(None)?;
         line.serialize_entry("seq", &event.seq)?;
-        line.serialize_entry("at_wall_ms", &event.at_wall_ms)?;
-        line.serialize_entry("at", &utc_ms(event.at_wall_ms))?;
+        line.serialize_entry("at_wall_ms", &event.at_ms)?;
+        line.serialize_entry("at", &utc_ms(event.at_ms))?;
         line.serialize_entry("namespace", &event.namespace)?;
         line.serialize_entry("key", &event.key)?;
         match &fact {
@@ -138,10 +138,10 @@ pub(crate) fn print(output: Output, event: &Event) -> Result<(), Failure> {
 pub(crate) fn table(events: &[Event]) -> Table {
     let mut table = Table::new(["SEQ", "WHEN", "KEY", "EVENT", "TOKEN", "DETAIL"]);
     for event in events {
-        let told = Told::of(&event.fact);
+        let told = Told::of(&event.data);
         table.row([
             event.seq.into(),
-            utc_ms(event.at_wall_ms).into(),
+            utc_ms(event.at_ms).into(),
             event.key.as_str().into(),
             Cell::from(told.what).in_colour(told.colour),
             told.token.map_or_else(|| "-".into(), Cell::from),
@@ -152,27 +152,27 @@ pub(crate) fn table(events: &[Event]) -> Table {
 }
 
 fn sentence(event: &Event, palette: Palette) -> String {
-    let told = Told::of(&event.fact);
+    let told = Told::of(&event.data);
     let token = told.token.map(|token| format!(" token {token}")).unwrap_or_default();
     let detail = if told.detail.is_empty() { String::new() } else { format!(": {}", told.detail) };
     let what = palette.paint(&told.what, told.colour);
-    format!("{} {} {what}{token}{detail}", utc_ms(event.at_wall_ms), event.key)
+    format!("{} {} {what}{token}{detail}", utc_ms(event.at_ms), event.key)
 }
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::lease::How;
-    use fencehold_core::{Fact, Key, Namespace, Owner, Reason, Token};
+    use fencehold_core::lease::LeaseOutcome;
+    use fencehold_core::{EventData, Key, Namespace, Owner, Reason, Token};
 
     use super::*;
 
-    fn event(fact: Fact) -> Event {
+    fn event(fact: EventData) -> Event {
         Event::new(7, 1_000, Namespace::default(), Key::new("k").unwrap(), fact)
     }
 
     #[test]
     fn a_line_for_programs_is_flat() {
-        let event = event(Fact::KeyCollected { token: Token::new(3) });
+        let event = event(EventData::KeyCollected { token: Token::new(3) });
         let json = serde_json::to_value(Line::from(&event)).unwrap();
         assert_eq!(json["event"], "key_collected");
         assert_eq!((&json["key"], &json["token"], &json["seq"]), (&"k".into(), &3.into(), &7.into()));
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn a_sentence_names_who_ended_a_lease_and_why() {
-        let ended = event(Fact::LeaseEnded {
+        let ended = event(EventData::LeaseEnded {
             token: Token::new(3),
             owner: Owner::new("a").unwrap(),
             task: None,
-            how: How::Revoked,
+            outcome: LeaseOutcome::Revoked,
             by: Some(Owner::new("root@h").unwrap()),
             reason: Some(Reason::new("stuck").unwrap()),
         });

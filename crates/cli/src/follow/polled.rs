@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fencehold_contract::{LeaseView, ListRequest};
+use fencehold_contract::{LeaseView, ListLeasesRequest};
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{Event, Fact, Key, Token};
+use fencehold_core::{Event, EventData, Key, Token};
 
 use super::print;
 use crate::context::Store;
@@ -49,21 +49,21 @@ pub(super) async fn follow(store: &Store, output: Output, prefix: Option<&str>) 
 }
 
 async fn look(store: &Store, prefix: Option<&str>) -> Result<Vec<LeaseView>, Failure> {
-    let mut request = ListRequest {
+    let mut request = ListLeasesRequest {
         prefix: prefix.map(ToOwned::to_owned),
         include_free: true,
         limit: PAGE_MAX,
-        ..ListRequest::default()
+        ..ListLeasesRequest::default()
     };
     let mut views = Vec::new();
     loop {
         let page = store.leases.list(&store.call, request.clone()).await;
         let page = page.map_err(|error| store.explain(error))?;
         views.extend(page.leases);
-        if page.next.is_none() {
+        if page.next_cursor.is_none() {
             return Ok(views);
         }
-        request.cursor = page.next;
+        request.cursor = page.next_cursor;
     }
 }
 
@@ -76,19 +76,22 @@ impl Known {
 }
 
 /// What has happened since, oldest first.
-fn news(before: Known, view: &LeaseView) -> Vec<(u64, Fact)> {
+fn news(before: Known, view: &LeaseView) -> Vec<(u64, EventData)> {
     let mut news = Vec::new();
     for ending in view.endings.iter().filter(|ending| ending.token > before.ended) {
         let (token, owner, task) = (ending.token, ending.owner.clone(), ending.task.clone());
-        let (how, by, reason) = (ending.how, ending.by.clone(), ending.reason.clone());
-        news.push((ending.at_wall_ms, Fact::LeaseEnded { token, owner, task, how, by, reason }));
+        let (how, by, reason) = (ending.outcome, ending.by.clone(), ending.reason.clone());
+        news.push((
+            ending.ended_at_ms,
+            EventData::LeaseEnded { token, owner, task, outcome: how, by, reason },
+        ));
     }
     if let Some(holder) = &view.holder
         && view.token > before.begun
     {
         let (token, ttl_ms) = (view.token, holder.ttl_ms);
         let (owner, task) = (holder.owner.clone(), holder.task.clone());
-        news.push((holder.since_wall_ms, Fact::LeaseAcquired { token, owner, task, ttl_ms }));
+        news.push((holder.acquired_at_ms, EventData::LeaseAcquired { token, owner, task, ttl_ms }));
     }
     news
 }

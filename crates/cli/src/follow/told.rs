@@ -1,6 +1,6 @@
 //! A fact about a lease in people's words.
 
-use fencehold_core::{Attempted, Fact};
+use fencehold_core::{BlockedAction, EventData};
 
 use super::job;
 use crate::duration::show_exact_ms;
@@ -15,16 +15,16 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn of(fact: &Fact) -> Self {
+    pub(super) fn of(fact: &EventData) -> Self {
         let task = |task: &Option<fencehold_core::Task>| optional("task", task.as_ref().map(AsRef::as_ref));
         match fact {
-            Fact::LeaseAcquired { token, owner, task: for_task, ttl_ms } => Told {
+            EventData::LeaseAcquired { token, owner, task: for_task, ttl_ms } => Told {
                 what: "acquired".to_owned(),
                 token: Some(token.get()),
                 detail: format!("by {owner}{}, ttl {}", task(for_task), show_exact_ms(*ttl_ms)),
                 colour: Colour::Good,
             },
-            Fact::LeaseEnded { token, owner, task: for_task, how, by, reason } => Told {
+            EventData::LeaseEnded { token, owner, task: for_task, outcome: how, by, reason } => Told {
                 what: how.to_string(),
                 token: Some(token.get()),
                 detail: format!(
@@ -35,7 +35,12 @@ impl Told {
                 ),
                 colour: how_colour(*how),
             },
-            Fact::StaleWriteBlocked { stale_token, current_token, attempted, how } => Told {
+            EventData::StaleWriteBlocked {
+                token: stale_token,
+                current_token,
+                action: attempted,
+                outcome: how,
+            } => Told {
                 what: "stale write blocked".to_owned(),
                 token: Some(stale_token.get()),
                 detail: format!(
@@ -45,7 +50,7 @@ impl Told {
                 ),
                 colour: Colour::Warning,
             },
-            Fact::YieldAsked { token, contender, task: for_task, priority, yield_in_ms } => Told {
+            EventData::YieldRequested { token, contender, task: for_task, priority, yield_in_ms } => Told {
                 what: "asked to yield".to_owned(),
                 token: Some(token.get()),
                 detail: format!(
@@ -55,25 +60,25 @@ impl Told {
                 ),
                 colour: Colour::Warning,
             },
-            Fact::YieldWithdrawn { token } => Told {
+            EventData::YieldWithdrawn { token } => Told {
                 what: "may stay".to_owned(),
                 token: Some(token.get()),
                 detail: "the contender gave up".to_owned(),
                 colour: Colour::Plain,
             },
-            Fact::StoreRewound { shown_token, current_token } => Told {
+            EventData::StoreRewound { token: shown_token, current_token } => Told {
                 what: "STORE REWOUND".to_owned(),
                 token: Some(shown_token.get()),
                 detail: format!("it only knows {current_token}; see `fencehold store advance --help`"),
                 colour: Colour::Bad,
             },
-            Fact::KeyCollected { token } => Told {
+            EventData::KeyCollected { token } => Told {
                 what: "forgotten".to_owned(),
                 token: Some(token.get()),
                 detail: "free for long; the next token is larger all the same".to_owned(),
                 colour: Colour::Faint,
             },
-            Fact::RowSetAside { problem } => Told {
+            EventData::RowUnreadable { message: problem } => Told {
                 what: "row set aside".to_owned(),
                 token: None,
                 detail: problem.clone(),
@@ -85,18 +90,18 @@ impl Told {
 }
 
 /// What a late holder tried.
-fn attempt(attempted: Attempted) -> &'static str {
+fn attempt(attempted: BlockedAction) -> &'static str {
     match attempted {
-        Attempted::Renew => "renewal",
-        Attempted::Release => "release",
-        Attempted::Complete => "completion",
-        Attempted::Fail => "report of a failure",
-        Attempted::Snooze => "snooze",
-        Attempted::HandBack => "hand-back",
-        Attempted::Checkpoint => "checkpoint",
-        Attempted::Progress => "note of progress",
-        Attempted::Intent => "intent",
-        Attempted::Outcome => "record of an effect",
+        BlockedAction::Renew => "renewal",
+        BlockedAction::Release => "release",
+        BlockedAction::Complete => "completion",
+        BlockedAction::Fail => "report of a failure",
+        BlockedAction::Snooze => "snooze",
+        BlockedAction::ReleaseJob => "hand-back",
+        BlockedAction::Checkpoint => "checkpoint",
+        BlockedAction::Progress => "note of progress",
+        BlockedAction::BeginEffect => "intent",
+        BlockedAction::RecordEffect => "record of an effect",
         _ => "write",
     }
 }
@@ -107,11 +112,11 @@ pub(super) fn optional(name: &str, value: Option<&str>) -> String {
 }
 
 /// The colour of an ending: a rising share of expired is a crash report.
-pub(crate) fn how_colour(how: fencehold_core::lease::How) -> Colour {
-    use fencehold_core::lease::How;
+pub(crate) fn how_colour(how: fencehold_core::lease::LeaseOutcome) -> Colour {
+    use fencehold_core::lease::LeaseOutcome;
     match how {
-        How::Released => Colour::Plain,
-        How::Expired | How::Revoked | How::Advanced => Colour::Bad,
+        LeaseOutcome::Released => Colour::Plain,
+        LeaseOutcome::Expired | LeaseOutcome::Revoked | LeaseOutcome::Advanced => Colour::Bad,
         _ => Colour::Warning,
     }
 }

@@ -1,6 +1,6 @@
 //! What a lease or a claim means for the command under it.
 
-use fencehold::{How, LostReason, Snapshot, State};
+use fencehold::{LeaseOutcome, LeaseSnapshot, LeaseState, LostCause};
 
 /// How the lease stands, as far as the command is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,20 +16,22 @@ pub(crate) enum Tenure {
 }
 
 impl Tenure {
-    pub(crate) fn of(lease: &Snapshot) -> Self {
+    pub(crate) fn of(lease: &LeaseSnapshot) -> Self {
         match (lease.state, &lease.lost) {
-            (State::Lost, Some(why)) if ran_out(why) => Tenure::RanOut,
-            (State::Lost, _) => Tenure::Taken,
+            (LeaseState::Lost, Some(why)) if ran_out(why) => Tenure::RanOut,
+            (LeaseState::Lost, _) => Tenure::Taken,
             _ => Tenure::Until { kill_at_ms: lease.lost_at_ms },
         }
     }
 }
 
 /// Whether a lease ended at its time, so that the command had its warning.
-fn ran_out(why: &LostReason) -> bool {
+fn ran_out(why: &LostCause) -> bool {
     match why {
-        LostReason::NotRenewed { .. } => true,
-        LostReason::Ended { how, .. } => matches!(how, Some(How::Expired | How::AgedOut | How::Yielded)),
+        LostCause::NotRenewed { .. } => true,
+        LostCause::Ended { how, .. } => {
+            matches!(how, Some(LeaseOutcome::Expired | LeaseOutcome::AgedOut | LeaseOutcome::Yielded))
+        }
         _ => false,
     }
 }

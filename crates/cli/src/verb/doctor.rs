@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, Call, FileUrl, HoldRef, StoreUrl, memory_file_system};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, FileUrl, HoldRef, StoreUrl, memory_file_system};
 use fencehold_core::{Key, Namespace};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -253,7 +253,7 @@ fn about_directory(findings: &mut Findings, url: &FileUrl) {
 #[cfg(feature = "etcd")]
 async fn about_members(findings: &mut Findings, url: &fencehold_contract::EtcdUrl) {
     let found = match fencehold_store_etcd::EtcdStore::open(url, std::sync::Arc::new(SystemClock)) {
-        Ok(store) => store.members(&Call::new(Namespace::default())).await,
+        Ok(store) => store.members(&CallContext::new(Namespace::default())).await,
         Err(error) => Err(error),
     };
     let members = match found {
@@ -303,7 +303,10 @@ async fn about_store(findings: &mut Findings, store: &Store, began_ms: u64) {
     let says = if status.counts_hidden {
         format!("answers in {took}; its counts are for tokens that are admin for all namespaces")
     } else {
-        format!("answers in {took}: {} keys, {} held, {} in line", status.keys, status.held, status.waiters)
+        format!(
+            "answers in {took}: {} keys, {} held, {} in line",
+            status.key_count, status.held_count, status.waiter_count
+        )
     };
     findings.add("store", Verdict::Fine, says);
     if let Some(pid) = status.owner_pid {
@@ -316,12 +319,14 @@ async fn about_store(findings: &mut Findings, store: &Store, began_ms: u64) {
         let epoch = status.epoch.map(|epoch| format!(", epoch {epoch}")).unwrap_or_default();
         findings.add("served by", Verdict::Fine, format!("{who}{epoch}"));
     }
-    if status.set_aside > 0 {
-        let says =
-            format!("{} could not be read and were set aside; see `fencehold events`", status.set_aside);
+    if status.unreadable_row_count > 0 {
+        let says = format!(
+            "{} could not be read and were set aside; see `fencehold events`",
+            status.unreadable_row_count
+        );
         findings.add("rows", Verdict::Odd, says);
     }
-    for failing in &status.maintenance {
+    for failing in &status.maintenance_errors {
         findings.add("maintenance", Verdict::Wrong, failing);
     }
     if status.closed_for_ms > 0 {
@@ -345,7 +350,7 @@ async fn about_store(findings: &mut Findings, store: &Store, began_ms: u64) {
 
 /// Takes and gives back one lease: in a namespace of its own, else, where a token is not for that one, in the token's.
 async fn round_trip(store: &Store) -> Result<String, Failure> {
-    let apart = Call::new(Namespace::new(NAMESPACE)?);
+    let apart = CallContext::new(Namespace::new(NAMESPACE)?);
     match round_trip_in(store, &apart, Key::new(KEY)?).await {
         Err(Failure::Said { exit: Exit::Denied, .. }) => {
             round_trip_in(store, &store.call, Key::new(format!("{NAMESPACE}/{KEY}"))?).await
@@ -354,12 +359,12 @@ async fn round_trip(store: &Store) -> Result<String, Failure> {
     }
 }
 
-async fn round_trip_in(store: &Store, call: &Call, key: Key) -> Result<String, Failure> {
+async fn round_trip_in(store: &Store, call: &CallContext, key: Key) -> Result<String, Failure> {
     let hold = hold::fresh()?;
-    let ttl_ms = TTL_MS.max(store.leases.capabilities().ttl_ms_min);
-    let request = AcquireRequest {
+    let ttl_ms = TTL_MS.max(store.leases.capabilities().min_ttl_ms);
+    let request = AcquireLeaseRequest {
         wait_ms: WAIT_MS,
-        ..AcquireRequest::new(key.clone(), hold, identity::caller()?, ttl_ms)
+        ..AcquireLeaseRequest::new(key.clone(), hold, identity::caller()?, ttl_ms)
     };
     let began_ms = boot_ms();
     let acquired = store
@@ -371,7 +376,7 @@ async fn round_trip_in(store: &Store, call: &Call, key: Key) -> Result<String, F
     let token = acquired.grant.token;
     let answers = store
         .leases
-        .release(call, vec![HoldRef { key: key.clone(), hold, token }])
+        .release(call, vec![HoldRef { key: key.clone(), hold_id: hold, token }])
         .await;
     if let Some(Err(refusal)) = answers.map_err(|error| store.explain(error))?.into_iter().next() {
         return Err(Failure::refused(&key, refusal));

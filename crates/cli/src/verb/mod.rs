@@ -81,7 +81,7 @@ verbs! { Verb:
     Work = work,
     Lease = lease,
     Job = job,
-    Queue = queue,
+    QueueName = queue,
     Schedule = schedule,
     Events = events,
     Explain = explain,

@@ -1,7 +1,7 @@
 //! `fencehold reconcile`: effects that people should know of, and what a person has to say of them.
 
 use clap::ArgGroup;
-use fencehold_contract::job::{Finding, FindingKind, FindingsRequest, ResolveRequest};
+use fencehold_contract::job::{EffectView, FindingKind, ListEffectsRequest, ResolveEffectRequest};
 use fencehold_core::Owner;
 use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::limits::PAGE_MAX;
@@ -70,7 +70,7 @@ impl Args {
             return Err(Failure::new(Exit::Usage, "say what became of the effect")
                 .with_next("Give --happened JSON, or --did-not-happen."));
         }
-        let request = ResolveRequest { job, effect, happened, by };
+        let request = ResolveEffectRequest { job_id: job, effect, happened, by };
         store
             .ask(async |jobs, call| jobs.resolve(call, request.clone()).await)
             .await?
@@ -80,47 +80,47 @@ impl Args {
 }
 
 async fn list(context: &Context, store: &Store, only: Option<JobId>) -> Outcome {
-    let mut request = FindingsRequest { cursor: None, limit: PAGE_MAX };
+    let mut request = ListEffectsRequest { cursor: None, limit: PAGE_MAX };
     let mut findings = Vec::new();
     loop {
         let page = store.ask(async |jobs, call| jobs.findings(call, request.clone()).await).await?;
         findings.extend(
-            page.findings
+            page.effects
                 .into_iter()
-                .filter(|finding| only.is_none_or(|job| finding.job == job)),
+                .filter(|finding| only.is_none_or(|job| finding.job_id == job)),
         );
-        match page.next {
+        match page.next_cursor {
             Some(next) => request.cursor = Some(next),
             None => break,
         }
     }
     context.output.many(&findings, "nothing is in doubt", || table(&findings))?;
-    let open = findings.iter().any(|finding| finding.what == FindingKind::OpenIntent);
+    let open = findings.iter().any(|finding| finding.finding == FindingKind::InDoubt);
     if open && context.output.format == Format::Table {
         note("a person can say what became of an open intent: see `fencehold reconcile --help`");
     }
     Ok(DONE)
 }
 
-fn table(findings: &[Finding]) -> Table {
+fn table(findings: &[EffectView]) -> Table {
     let mut table =
         Table::new(["WHAT", "JOB", "QUEUE", "KIND", "STATE", "EFFECT", "TOKEN", "WHEN", "UNDO JOB"]);
     for finding in findings {
-        let colour = match finding.what {
-            FindingKind::OpenIntent | FindingKind::UndoFailed => Colour::Bad,
-            FindingKind::NotYetUndone => Colour::Warning,
+        let colour = match finding.finding {
+            FindingKind::InDoubt | FindingKind::CompensationFailed => Colour::Bad,
+            FindingKind::CompensationPending => Colour::Warning,
             _ => Colour::Plain,
         };
         table.row([
-            Cell::from(finding.what.name()).in_colour(colour),
-            finding.job.into(),
+            Cell::from(finding.finding.name()).in_colour(colour),
+            finding.job_id.into(),
             finding.queue.as_str().into(),
             finding.kind.as_str().into(),
-            Cell::from(finding.state).in_colour(state_colour(finding.state)),
+            Cell::from(finding.job_state).in_colour(state_colour(finding.job_state)),
             finding.effect.as_str().into(),
             finding.token.into(),
-            utc(finding.at_wall_ms).into(),
-            or_dash(finding.undo_job),
+            utc(finding.written_at_ms).into(),
+            or_dash(finding.compensation_job_id),
         ]);
     }
     table

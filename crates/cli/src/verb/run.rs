@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use fencehold::{Error, Fencehold, Lease, LeaseWatch, State};
+use fencehold::{Error, Fencehold, Lease, LeaseState, LeaseWatch};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Refusal, Task, ttl};
 use tokio::sync::watch;
@@ -168,7 +168,7 @@ impl Args {
     /// Whoever waited in vain wants to know for whom.
     async fn refused(&self, error: Error, store: &Store) -> Failure {
         let waited = match &error {
-            Error::TimedOut { waited, .. } => u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            Error::WaitTimedOut { waited, .. } => u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
             _ => return Failure::of_library(error, &store.name),
         };
         let found = store.leases.get(&store.call, self.key.clone()).await.ok().flatten();
@@ -176,7 +176,8 @@ impl Args {
             return Failure::of_library(error, &store.name);
         };
         let (owner, task, expires_in_ms) = (holder.owner, holder.task, holder.remaining_ms);
-        let held = Failure::refused(&self.key, Refusal::Held { owner, task, expires_in_ms, token });
+        let held =
+            Failure::refused(&self.key, Refusal::Held { owner, task, remaining_ms: expires_in_ms, token });
         match held {
             Failure::Said { exit, what, .. } => {
                 Failure::new(exit, format!("{what}; waited {}", show_ms(waited)))
@@ -205,7 +206,7 @@ async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
         .code
         .map_or("and cannot be ended".to_owned(), |code| format!("and ended with code {code}"));
     if finish.lost {
-        let why = if lease.state() == State::Lost {
+        let why = if lease.state() == LeaseState::Lost {
             lease.lost().await.to_string()
         } else {
             "it would have run out before it could be renewed".to_owned()
@@ -254,7 +255,7 @@ async fn follow(mut lease: LeaseWatch, tell: watch::Sender<Tenure>) {
             note(&format!("{} asks for {} within {within}", notice.contender, lease.key()));
         }
         asked = wish;
-        if tell.send(Tenure::of(&snapshot)).is_err() || snapshot.state == State::Lost {
+        if tell.send(Tenure::of(&snapshot)).is_err() || snapshot.state == LeaseState::Lost {
             return;
         }
     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold::{Job, JobError, Outcome, State};
+use fencehold::{Job, JobError, LeaseState, Outcome};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -108,7 +108,7 @@ async fn follow(job: &Job, tell: watch::Sender<Tenure>, told_to_end: &Cell<bool>
                 if tenure == Tenure::Taken || !told_to_end.get() {
                     tell.send_replace(tenure);
                 }
-                if snapshot.state == State::Lost {
+                if snapshot.state == LeaseState::Lost {
                     return std::future::pending().await;
                 }
             }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use fencehold::job::Kind;
-use fencehold::{AttemptEnd, Job, JobId, Token};
+use fencehold::job::JobKind;
+use fencehold::{EndedAttempt, Job, JobId, Token};
 use serde::Serialize;
 
 use super::output_thread::Writer;
@@ -37,7 +37,7 @@ impl Lines {
     }
 
     /// The attempt at a job has ended.
-    pub(super) fn show(&self, end: &AttemptEnd) {
+    pub(super) fn show(&self, end: &EndedAttempt) {
         let job = &end.job;
         let line = Line::new(end, self.codes().remove(&(job.id(), job.token())));
         if let Some(refused) = &line.refused {
@@ -60,7 +60,7 @@ impl Lines {
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     job: JobId,
-    kind: &'a Kind,
+    kind: &'a JobKind,
     token: Token,
     attempt: u32,
     code: Option<u8>,
@@ -77,7 +77,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(end: &'a AttemptEnd, code: Option<u8>) -> Self {
+    fn new(end: &'a EndedAttempt, code: Option<u8>) -> Self {
         let answer = end.answer.as_ref().ok().copied().flatten();
         Line {
             job: end.job.id(),
@@ -88,7 +88,7 @@ impl<'a> Line<'a> {
             took_ms: u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
             said: end.reported.map_or("lost".to_owned(), |reported| reported.to_string()),
             state: answer.map(|answer| answer.state.name()),
-            again_in_ms: answer.and_then(|answer| answer.again_in_ms),
+            again_in_ms: answer.and_then(|answer| answer.retry_in_ms),
             refused: end.answer.as_ref().err().map(ToString::to_string),
         }
     }

@@ -2,10 +2,13 @@
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::job::{
-    AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, Report, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ClaimJobsRequest, LedgerEntry, LedgerResponse, NewJob,
+    Report,
 };
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
+use fencehold_contract::{
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget, StoreError,
+};
+use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName};
 use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
 use fencehold_proof::history::{Ask, Tell, What};
 use fencehold_test_store::block_on;
@@ -20,7 +23,7 @@ impl Participant {
     fn asks(
         &mut self,
         ask: Ask,
-        call: impl FnOnce(&dyn LeaseStore, &Call) -> Result<Tell, StoreError>,
+        call: impl FnOnce(&dyn LeaseStore, &CallContext) -> Result<Tell, StoreError>,
     ) -> Tell {
         self.nth += 1;
         let sent = SystemClock.now();
@@ -37,7 +40,7 @@ impl Participant {
     pub fn acquires(&mut self, key: &str) -> Option<(HoldId, u64)> {
         let hold = HoldId::from_random(self.random.bits());
         let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let mut request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
+        let mut request = AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
         for _ in 0..RESENDS {
             let (asked, ask) = (request.clone(), Ask::Acquire { key: key.to_owned() });
             let told = self.asks(ask, |store, call| {
@@ -48,7 +51,7 @@ impl Participant {
             });
             match told {
                 Tell::Granted { token, .. } => return Some((hold, token)),
-                Tell::Unclear { .. } => request.hold_age_ms = request.hold_age_ms.max(1),
+                Tell::Unclear { .. } => request.hold_id_age_ms = request.hold_id_age_ms.max(1),
                 _ => return None,
             }
         }
@@ -61,14 +64,14 @@ impl Participant {
         self.write(SystemClock.now().store_ms, What::Asked(Ask::Acquire { key: key.to_owned() }));
         let hold = HoldId::from_random(self.random.bits());
         let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let request = AcquireRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
+        let request = AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
         block_on(self.store().unwrap().acquire(&self.call, request)).unwrap();
     }
 
     pub fn renews(&mut self, key: &str, hold: HoldId, token: u64) {
         let proof = hold_ref(key, hold, token);
         self.asks(Ask::Renew { key: key.to_owned(), token }, |store, call| {
-            let answers = block_on(store.renew(call, vec![proof]))?.answers;
+            let answers = block_on(store.renew(call, vec![proof]))?.results;
             Ok(of_a_hold(answers, |renewal| Tell::Renewed { remaining_ms: renewal.remaining_ms }))
         });
     }
@@ -78,7 +81,7 @@ impl Participant {
             let proof = hold_ref(key, hold, token);
             let told = self.asks(Ask::Release { key: key.to_owned(), token }, |store, call| {
                 let answers = block_on(store.release(call, vec![proof]))?;
-                if let [Err(refusal @ Refusal::Lost { how: None, .. })] = answers.as_slice() {
+                if let [Err(refusal @ Refusal::Lost { outcome: None, .. })] = answers.as_slice() {
                     // So long ago that the record forgot: by an earlier sending of this very call, perhaps.
                     return Ok(Tell::Unclear { why: refusal.to_string() });
                 }
@@ -101,9 +104,9 @@ impl Participant {
 
     /// Ends whatever hold there is, by force.
     pub fn revokes(&mut self, key: &str) {
-        let which = Which::Key { key: Key::new(key).unwrap(), only_token: None };
+        let which = RevokeTarget::Key { key: Key::new(key).unwrap(), only_token: None };
         let by = Owner::new(self.part.who.as_str()).unwrap();
-        let request = RevokeRequest { which, by, reason: Reason::new("a fault").unwrap() };
+        let request = RevokeLeasesRequest { target: which, by, reason: Reason::new("a fault").unwrap() };
         self.asks(Ask::Revoke { key: key.to_owned() }, |store, call| {
             block_on(store.revoke(call, request)).map(|_| Tell::Revoked)
         });
@@ -113,8 +116,8 @@ impl Participant {
         let id = JobId::from_random(1_763_000_000_000, self.random.bits());
         let job = NewJob {
             // A job that is dropped by many is no poison here: its holders were killed.
-            terms: Terms { max_crashes: 10_000, max_attempts: 10_000, ..Terms::default() },
-            ..NewJob::new(id, queue(), Kind::new("work").unwrap(), "{}")
+            options: JobOptions { max_crashes: 10_000, max_failures: 10_000, ..JobOptions::default() },
+            ..NewJob::new(id, queue(), JobKind::new("work").unwrap(), "{}")
         };
         for _ in 0..RESENDS {
             let job = job.clone();
@@ -134,7 +137,15 @@ impl Participant {
         let owner = Owner::new(self.part.who.as_str()).unwrap();
         let queues = vec![(queue(), 1)];
         let ttl_ms = self.part.ttl_ms;
-        let request = ClaimRequest { queues, limit: 1, hold, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 };
+        let request = ClaimJobsRequest {
+            queues,
+            limit: 1,
+            hold_id: hold,
+            owner,
+            ttl_ms,
+            wait_ms: 0,
+            waited_before_ms: 0,
+        };
         let mut claimed = None;
         let slot = &mut claimed;
         self.asks(Ask::Claim, |store, call| {
@@ -146,7 +157,7 @@ impl Participant {
             }))
         });
         let Some((id, token)) = claimed else { return false };
-        let attempt = AttemptRef { job: id, hold, token: Token::new(token) };
+        let attempt = AttemptRef { job_id: id, hold_id: hold, token: Token::new(token) };
         if forgets {
             return true;
         }
@@ -157,13 +168,13 @@ impl Participant {
 
     fn records(&mut self, attempt: &AttemptRef) {
         let value = attempt.token.get().to_string();
-        let act = LedgerAct::Record { effect: effect(), value: value.into(), undo: None };
-        let entry = LedgerEntry { attempt: attempt.clone(), act };
-        let ask = Ask::Record { job: attempt.job.to_string(), token: attempt.token.get() };
+        let act = LedgerEntry::Record { effect: effect(), value: value.into(), compensation: None };
+        let entry = AttemptLedgerEntry { attempt: attempt.clone(), entry: act };
+        let ask = Ask::Record { job: attempt.job_id.to_string(), token: attempt.token.get() };
         self.asks(ask, |store, call| {
             let answers = block_on(store.jobs().unwrap().ledger(call, vec![entry]))?;
             Ok(of_a_hold(answers, |answer| match answer {
-                LedgerAnswer::Recorded(effect) => {
+                LedgerResponse::Recorded(effect) => {
                     Tell::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
                 }
                 other => Tell::Refused { why: format!("{other:?}") },
@@ -173,8 +184,9 @@ impl Participant {
 
     fn completes(&mut self, attempt: &AttemptRef) {
         for _ in 0..RESENDS {
-            let report = Report { attempt: attempt.clone(), word: Word::Complete { result: None } };
-            let ask = Ask::Complete { job: attempt.job.to_string(), token: attempt.token.get() };
+            let report =
+                AttemptReport { attempt: attempt.clone(), report: Report::Complete { result: None } };
+            let ask = Ask::Complete { job: attempt.job_id.to_string(), token: attempt.token.get() };
             let told = self.asks(ask, |store, call| {
                 let answers = block_on(store.jobs().unwrap().report(call, vec![report]))?;
                 Ok(of_a_hold(answers, |_| Tell::Completed))
@@ -186,8 +198,8 @@ impl Participant {
     }
 }
 
-fn queue() -> Queue {
-    Queue::new("faults").unwrap()
+fn queue() -> QueueName {
+    QueueName::new("faults").unwrap()
 }
 
 fn effect() -> EffectName {
@@ -195,7 +207,7 @@ fn effect() -> EffectName {
 }
 
 fn hold_ref(key: &str, hold: HoldId, token: u64) -> HoldRef {
-    HoldRef { key: Key::new(key).unwrap(), hold, token: Token::new(token) }
+    HoldRef { key: Key::new(key).unwrap(), hold_id: hold, token: Token::new(token) }
 }
 
 /// The answer to a holder's call about one hold or claim: who is refused has it no more.
@@ -218,7 +230,7 @@ fn only<T, R: std::fmt::Display>(answers: Vec<Result<T, R>>, told: impl FnOnce(T
 fn told_of(error: StoreError) -> Tell {
     match error {
         StoreError::Refused { refusal: Refusal::Held { token, .. }, .. } => Tell::Held { token: token.get() },
-        error @ (StoreError::Unknown { .. } | StoreError::Unavailable { .. }) => {
+        error @ (StoreError::OutcomeUnknown { .. } | StoreError::Unavailable { .. }) => {
             Tell::Unclear { why: error.to_string() }
         }
         error => Tell::Refused { why: error.to_string() },

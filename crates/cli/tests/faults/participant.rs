@@ -11,10 +11,10 @@ use std::process::Command;
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, LeaseStore, StoreError, StoreUrl};
-use fencehold_core::job::State;
+use fencehold_contract::{CallContext, LeaseStore, StoreError, StoreUrl};
+use fencehold_core::job::JobState;
 use fencehold_core::ledger::EffectState;
-use fencehold_core::{Namespace, Stamp};
+use fencehold_core::{Namespace, Timestamp};
 use fencehold_proof::history::{End, Line, What};
 use fencehold_stores::open;
 use fencehold_test_store::block_on;
@@ -135,7 +135,7 @@ pub struct Participant {
     /// How many calls it has made.
     pub nth: u64,
     store: Option<Arc<dyn LeaseStore>>,
-    pub call: Call,
+    pub call: CallContext,
 }
 
 impl Participant {
@@ -143,7 +143,7 @@ impl Participant {
         let opened = |path: PathBuf| OpenOptions::new().create(true).append(true).open(path).unwrap();
         let history = opened(part.history());
         let times = part.tells_the_time.then(|| opened(part.history().with_extension("times")));
-        let call = Call::new(Namespace::default()).with_patience_ms(part.patience_ms);
+        let call = CallContext::new(Namespace::default()).with_patience_ms(part.patience_ms);
         // Names are part of the seed: no two processes draw the same hold ids.
         let seed = part
             .who
@@ -193,7 +193,7 @@ impl Participant {
     }
 
     /// Writes down how far the wall clock is ahead of the boot clock, which nobody sets.
-    pub fn tells(&mut self, now: Stamp) {
+    pub fn tells(&mut self, now: Timestamp) {
         if let Some(times) = &mut self.times {
             let line = format!("{}\n", now.wall_ms - now.store_ms);
             times.write_all(line.as_bytes()).unwrap();
@@ -270,18 +270,18 @@ impl Participant {
         let Ok(store) = self.store() else { return false };
         let queues = block_on(store.jobs().unwrap().queues(&self.call));
         let Ok(queues) = self.notes(queues) else { return false };
-        let open = |state| queues.iter().map(|view| *view.counts.clone().of(state)).sum::<u64>();
-        [State::Queued, State::Scheduled, State::Running]
+        let open = |state| queues.iter().map(|view| *view.job_counts.clone().of(state)).sum::<u64>();
+        [JobState::Queued, JobState::Scheduled, JobState::Running]
             .into_iter()
             .all(|state| open(state) == 0)
     }
 
     fn jobs(&mut self) -> Option<BTreeMap<String, (bool, Option<String>)>> {
-        use fencehold_contract::job::JobsRequest;
+        use fencehold_contract::job::ListJobsRequest;
         let store = self.store().ok()?;
         let jobs = store.jobs()?;
         let mut standing = BTreeMap::new();
-        let mut request = JobsRequest { limit: 100, ..JobsRequest::default() };
+        let mut request = ListJobsRequest { limit: 100, ..ListJobsRequest::default() };
         loop {
             let page = block_on(jobs.jobs(&self.call, request.clone()));
             let page = self.notes(page).ok()?;
@@ -290,9 +290,9 @@ impl Participant {
                 let detail = self.notes(detail).ok()??;
                 let done = detail.effects.into_iter().find(|effect| effect.state == EffectState::Done);
                 let value = done.and_then(|effect| effect.value).map(String::from);
-                standing.insert(view.id.to_string(), (view.state == State::Completed, value));
+                standing.insert(view.id.to_string(), (view.state == JobState::Completed, value));
             }
-            request.cursor = page.next;
+            request.cursor = page.next_cursor;
             if request.cursor.is_none() {
                 return Some(standing);
             }

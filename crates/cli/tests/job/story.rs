@@ -42,24 +42,26 @@ fn explain_tells_attempt_by_attempt_and_what_happens_next() {
 fn leave_an_open_intent(room: &Room, id: &str) {
     use std::sync::Arc;
 
-    use fencehold_contract::Call;
+    use fencehold_contract::CallContext;
     use fencehold_contract::clock::SystemClock;
-    use fencehold_contract::job::{AttemptRef, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry};
-    use fencehold_core::job::{EffectName, Queue};
-    use fencehold_core::ledger::OnDoubt;
+    use fencehold_contract::job::{
+        AttemptLedgerEntry, AttemptRef, ClaimJobsRequest, LedgerEntry, LedgerResponse,
+    };
+    use fencehold_core::job::{EffectName, QueueName};
+    use fencehold_core::ledger::InDoubtPolicy;
     use fencehold_core::{HoldId, Namespace, Owner};
     use fencehold_stores::open;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = open(&room.store().parse().unwrap(), Arc::new(SystemClock)).unwrap();
-        let (jobs, call) = (store.jobs().unwrap(), Call::new(Namespace::default()));
-        for (attempt, expected) in [(1, LedgerAnswer::Go), (2, LedgerAnswer::InDoubt)] {
+        let (jobs, call) = (store.jobs().unwrap(), CallContext::new(Namespace::default()));
+        for (attempt, expected) in [(1, LedgerResponse::Proceed), (2, LedgerResponse::InDoubt)] {
             let hold = HoldId::from_random([attempt; 16]);
-            let request = ClaimRequest {
-                queues: vec![(Queue::new("q").unwrap(), 1)],
+            let request = ClaimJobsRequest {
+                queues: vec![(QueueName::new("q").unwrap(), 1)],
                 limit: 1,
-                hold,
+                hold_id: hold,
                 owner: Owner::new(format!("attempt-{attempt}")).unwrap(),
                 ttl_ms: 4_000,
                 wait_ms: 60_000,
@@ -68,9 +70,15 @@ fn leave_an_open_intent(room: &Room, id: &str) {
             let claimed = jobs.claim(&call, request).await.unwrap();
             let job = &claimed.jobs[0];
             assert_eq!(job.id.to_string(), id);
-            let attempt = AttemptRef { job: job.id, hold, token: job.token };
-            let act = LedgerAct::Begin { effect: EffectName::new("charge").unwrap(), policy: OnDoubt::Ask };
-            let answers = jobs.ledger(&call, vec![LedgerEntry { attempt, act }]).await.unwrap();
+            let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
+            let act = LedgerEntry::Begin {
+                effect: EffectName::new("charge").unwrap(),
+                in_doubt_policy: InDoubtPolicy::Manual,
+            };
+            let answers = jobs
+                .ledger(&call, vec![AttemptLedgerEntry { attempt, entry: act }])
+                .await
+                .unwrap();
             assert_eq!(answers[0], Ok(expected));
         }
         store.close().await;

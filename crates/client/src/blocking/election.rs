@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::bell::block_on;
 use crate::blocking::Lease;
-use crate::election::Leading;
+use crate::election::LeaderView;
 use crate::error::Error;
 
 /// An election. See [`crate::Election`].
@@ -102,12 +102,12 @@ pub struct Observer {
 
 impl Observer {
     /// Who leads, as of the last look.
-    pub fn leader(&self) -> Option<&Leading> {
+    pub fn leader(&self) -> Option<&LeaderView> {
         self.inner.leader()
     }
 
     /// Blocks until somebody else leads, or nobody does, and says who.
-    pub fn changed(&mut self) -> Result<Option<&Leading>, Error> {
+    pub fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
         block_on(self.inner.changed())
     }
 }

@@ -6,7 +6,7 @@ use fencehold_core::{Key, Namespace};
 
 use crate::bell::block_on;
 use crate::fence::file::{Appended, FencedFileOptions};
-use crate::fence::{FenceError, Mark, Pass};
+use crate::fence::{FenceError, KeyToken, Mark};
 
 /// A file that lets no stale holder write. See [`crate::fence::FencedFile`].
 ///
@@ -43,14 +43,14 @@ impl FencedFile {
     }
 
     /// Raises the fence. See [`crate::fence::FencedFile::raise`].
-    pub fn raise(&self, pass: impl Into<Pass>) -> Result<(), FenceError> {
+    pub fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
         block_on(self.inner.raise(pass))
     }
 
     /// Adds bytes to the end of the file, once. See [`crate::fence::FencedFile::append`].
     pub fn append(
         &self,
-        pass: impl Into<Pass>,
+        pass: impl Into<KeyToken>,
         idempotency_key: &str,
         bytes: impl Into<Vec<u8>>,
     ) -> Result<Appended, FenceError> {
@@ -58,7 +58,7 @@ impl FencedFile {
     }
 
     /// Puts another content in the place of the file. See [`crate::fence::FencedFile::replace`].
-    pub fn replace(&self, pass: impl Into<Pass>, content: impl Into<Vec<u8>>) -> Result<(), FenceError> {
+    pub fn replace(&self, pass: impl Into<KeyToken>, content: impl Into<Vec<u8>>) -> Result<(), FenceError> {
         block_on(self.inner.replace(pass, content))
     }
 

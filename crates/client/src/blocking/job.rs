@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::ledger::InDoubtPolicy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -36,26 +36,26 @@ pub struct Job {
 
 impl Job {
     /// Has an effect once. See [`crate::Job::once`].
-    pub fn once<'a, T, F>(&'a self, name: impl AsRef<str>, effect: F) -> Once<'a, T>
+    pub fn once<'a, T, F>(&'a self, name: impl AsRef<str>, effect: F) -> OnceEffect<'a, T>
     where
         T: Serialize + DeserializeOwned + Send + 'a,
         F: FnOnce(String) -> Result<T, JobError> + Send + 'a,
     {
-        Once { inner: self.inner.once(name, calling(effect)) }
+        OnceEffect { inner: self.inner.once(name, calling(effect)) }
     }
 
     /// Announces an effect, and has it once. See [`crate::Job::once_with_intent`].
     pub fn once_with_intent<'a, T, F>(
         &'a self,
         name: impl AsRef<str>,
-        policy: OnDoubt,
+        policy: InDoubtPolicy,
         effect: F,
-    ) -> Once<'a, T>
+    ) -> OnceEffect<'a, T>
     where
         T: Serialize + DeserializeOwned + Send + 'a,
         F: FnOnce(String) -> Result<T, JobError> + Send + 'a,
     {
-        Once { inner: self.inner.once_with_intent(name, policy, calling(effect)) }
+        OnceEffect { inner: self.inner.once_with_intent(name, policy, calling(effect)) }
     }
 
     /// Keeps where a later attempt should go on from. See [`crate::Job::checkpoint`].
@@ -86,30 +86,30 @@ fn calling<'a, T>(effect: impl FnOnce(String) -> Result<T, JobError> + Send + 'a
     Box::new(move |key| std::future::ready(effect(key)))
 }
 
-/// An effect that is to happen once. See [`crate::Once`].
+/// An effect that is to happen once. See [`crate::OnceEffect`].
 #[must_use = "the effect does not happen until `run` is called"]
-pub struct Once<'a, T> {
-    inner: crate::Once<'a, T, Calling<'a, T>>,
+pub struct OnceEffect<'a, T> {
+    inner: crate::OnceEffect<'a, T, Calling<'a, T>>,
 }
 
-impl<'a, T: Serialize + DeserializeOwned + Send + 'a> Once<'a, T> {
-    /// The job that undoes the effect. See [`crate::Once::undo_with`].
+impl<'a, T: Serialize + DeserializeOwned + Send + 'a> OnceEffect<'a, T> {
+    /// The job that undoes the effect. See [`crate::OnceEffect::undo_with`].
     pub fn undo_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
-        Once { inner: self.inner.undo_with(kind, payload) }
+        OnceEffect { inner: self.inner.undo_with(kind, payload) }
     }
 
-    /// Likewise, with a payload made from what the effect gave. See [`crate::Once::undo_from`].
+    /// Likewise, with a payload made from what the effect gave. See [`crate::OnceEffect::undo_from`].
     pub fn undo_from<P: Serialize>(
         self,
         kind: impl AsRef<str>,
         payload: impl FnOnce(&T) -> P + Send + 'a,
     ) -> Self {
-        Once { inner: self.inner.undo_from(kind, payload) }
+        OnceEffect { inner: self.inner.undo_from(kind, payload) }
     }
 
     /// The queue of the job that undoes the effect. Default: this job's queue.
     pub fn undo_in(self, queue: impl AsRef<str>) -> Self {
-        Once { inner: self.inner.undo_in(queue) }
+        OnceEffect { inner: self.inner.undo_in(queue) }
     }
 
     /// Has the effect, unless it is recorded already.

@@ -6,8 +6,8 @@ use fencehold_contract::HoldRef;
 use fencehold_core::{Key, Owner, Task, Token};
 
 use crate::bell::block_on;
-use crate::error::{Error, LostReason};
-use crate::watch::{Snapshot, State, YieldNotice};
+use crate::error::{Error, LostCause};
+use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 
 /// The terms on which a lease is asked for. See [`crate::LeaseBuilder`].
 #[derive(Clone, Debug)]
@@ -105,12 +105,12 @@ impl Lease {
     }
 
     /// What this holder shows at a fence. See [`crate::Lease::pass`].
-    pub fn pass(&self) -> crate::fence::Pass {
+    pub fn pass(&self) -> crate::fence::KeyToken {
         self.inner.pass()
     }
 
     /// Whether it can be relied on now. Work that goes on for long looks at this between its steps.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LeaseState {
         self.inner.state()
     }
 
@@ -125,17 +125,17 @@ impl Lease {
     }
 
     /// Who asks this holder to yield, if somebody does.
-    pub fn notice(&self) -> Option<YieldNotice> {
+    pub fn notice(&self) -> Option<YieldRequest> {
         self.inner.notice()
     }
 
     /// Blocks until somebody asks this holder to yield. `None`: the lease ended first.
-    pub fn yield_asked(&self) -> Option<YieldNotice> {
+    pub fn yield_asked(&self) -> Option<YieldRequest> {
         block_on(self.inner.yield_asked())
     }
 
     /// Blocks until the lease is lost, and says why.
-    pub fn lost(&self) -> LostReason {
+    pub fn lost(&self) -> LostCause {
         block_on(self.inner.lost())
     }
 
@@ -174,17 +174,17 @@ pub struct LeaseWatch {
 
 impl LeaseWatch {
     /// How it stands now.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> LeaseSnapshot {
         self.inner.snapshot()
     }
 
     /// Blocks until there is something new. See [`crate::LeaseWatch::changed`].
-    pub fn changed(&mut self) -> Snapshot {
+    pub fn changed(&mut self) -> LeaseSnapshot {
         block_on(self.inner.changed())
     }
 
     /// Blocks until the lease is lost, and says why.
-    pub fn lost(&self) -> LostReason {
+    pub fn lost(&self) -> LostCause {
         block_on(self.inner.lost())
     }
 }

@@ -26,16 +26,16 @@ use std::sync::Arc;
 
 pub use election::{Election, Leader, Observer};
 pub use fence::FencedFile;
-pub use job::{Job, Once};
+pub use job::{Job, OnceEffect};
 pub use lease::{Lease, LeaseBuilder, LeaseWatch};
 pub use queue::{JobBuilder, JobQueue, Jobs, Operations};
 pub use worker::{RunningWorker, Worker};
 
-use crate::advice::Advice;
+use crate::advice::TtlAdvice;
 use crate::bell::block_on;
-use crate::connect::Connect;
+use crate::connect::FenceholdBuilder;
 use crate::error::Error;
-use crate::store::{Call, LeaseStore};
+use crate::store::{CallContext, LeaseStore};
 
 /// A handle on a store of leases, for code without an executor. See [`crate::Fencehold`].
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Fencehold {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn connect_with(options: Connect) -> Result<Self, Error> {
+    pub fn connect_with(options: FenceholdBuilder) -> Result<Self, Error> {
         block_on(options.connect()).map(Fencehold::from)
     }
 
@@ -101,7 +101,7 @@ impl Fencehold {
     }
 
     /// What ttl would suit. See [`crate::Fencehold::advice`].
-    pub fn advice(&self, key_or_prefix: &str) -> Option<Advice> {
+    pub fn advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
         self.inner.advice(key_or_prefix)
     }
 
@@ -111,7 +111,7 @@ impl Fencehold {
     }
 
     /// A call in this handle's namespace, with its patience.
-    pub fn call(&self) -> Call {
+    pub fn call(&self) -> CallContext {
         self.inner.call()
     }
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use fencehold_contract::job::{Counts, Enqueued, JobDetail, QueueView};
+use fencehold_contract::job::{EnqueuedJob, JobCounts, JobDetail, QueueView};
 use fencehold_core::Reason;
-use fencehold_core::job::{JobId, State};
-use fencehold_core::ledger::OnDoubt;
-use fencehold_core::retry::Retry;
+use fencehold_core::job::{JobId, JobState};
+use fencehold_core::ledger::InDoubtPolicy;
+use fencehold_core::retry::RetryPolicy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -33,7 +33,7 @@ impl JobQueue {
     pub fn enqueue_many(
         &self,
         jobs: impl IntoIterator<Item = JobBuilder>,
-    ) -> Result<Vec<Result<Enqueued, Error>>, Error> {
+    ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
         block_on(self.inner.enqueue_many(jobs.into_iter().map(|job| job.inner)))
     }
 
@@ -53,7 +53,7 @@ impl JobQueue {
     }
 
     /// How many jobs it has in which state.
-    pub fn counts(&self) -> Result<Counts, Error> {
+    pub fn counts(&self) -> Result<JobCounts, Error> {
         block_on(self.inner.counts())
     }
 }
@@ -88,7 +88,7 @@ impl JobBuilder {
         /// Ready only at this moment.
         run_at(at: SystemTime);
         /// How long it waits after a failure.
-        retry(retry: Retry);
+        retry(retry: RetryPolicy);
         /// After so many failures it has failed for good. Default: 10.
         max_attempts(attempts: u16);
         /// After so many dead workers it is quarantined. Default: 5.
@@ -106,7 +106,7 @@ impl JobBuilder {
     }
 
     /// Puts it into its queue.
-    pub fn enqueue(self) -> Result<Enqueued, Error> {
+    pub fn enqueue(self) -> Result<EnqueuedJob, Error> {
         block_on(self.inner.enqueue())
     }
 }
@@ -133,17 +133,17 @@ impl Jobs {
     }
 
     /// Calls a job off. See [`crate::Jobs::cancel`].
-    pub fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<State, Error> {
+    pub fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
         block_on(self.inner.cancel(id, reason))
     }
 
     /// Has a job start over. See [`crate::Jobs::retry`].
-    pub fn retry(&self, id: JobId) -> Result<State, Error> {
+    pub fn retry(&self, id: JobId) -> Result<JobState, Error> {
         block_on(self.inner.retry(id))
     }
 
     /// How many jobs there are in which state, all queues together.
-    pub fn counts(&self) -> Result<Counts, Error> {
+    pub fn counts(&self) -> Result<JobCounts, Error> {
         block_on(self.inner.counts())
     }
 }
@@ -170,7 +170,7 @@ impl Operations {
     }
 
     /// What to do when an earlier holder died half-way.
-    pub fn on_doubt(self, policy: OnDoubt) -> Self {
+    pub fn on_doubt(self, policy: InDoubtPolicy) -> Self {
         Operations { inner: self.inner.on_doubt(policy) }
     }
 
@@ -180,7 +180,7 @@ impl Operations {
         &self,
         idempotency_key: impl AsRef<str>,
         payload: &(impl Serialize + ?Sized),
-    ) -> Result<crate::Begun<A>, Error> {
+    ) -> Result<crate::OperationStatus<A>, Error> {
         block_on(self.inner.begin(idempotency_key, payload))
     }
 }

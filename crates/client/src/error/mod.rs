@@ -7,13 +7,13 @@ mod text;
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
-use fencehold_core::job::{self, JobId, Queue};
-use fencehold_core::lease::How;
+use fencehold_core::job::{self, JobId, QueueName};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{BadInput, Key, Owner, Refusal, Task, Token};
 
 use crate::holding::Held;
 
-pub use lost::LostReason;
+pub use lost::LostCause;
 pub(crate) use text::Shown;
 
 /// Why something was not done, and what to do next. Its text names the key, the holder and the way on; it never
@@ -56,28 +56,28 @@ pub enum Error {
         /// The token under which it was held.
         token: Token,
         /// How it was lost.
-        why: LostReason,
+        why: LostCause,
         /// The key's newest token, where it is known.
         current_token: Option<Token>,
     },
     /// The acquisition was granted, and over, before its answer could be picked up.
-    Ended {
+    HoldIdUsed {
         /// Which key.
         key: Key,
         /// The token that it had, where the store remembers.
         token: Option<Token>,
         /// How it ended, where the store remembers.
-        how: Option<How>,
+        how: Option<LeaseOutcome>,
     },
     /// The time to wait was up, and the key did not come free for this caller.
-    TimedOut {
+    WaitTimedOut {
         /// What was waited for.
         keys: Vec<Key>,
         /// For how long.
         waited: Duration,
     },
     /// No answer came, so it may have been carried out. The library cleans up after it; asking again is safe.
-    Unknown {
+    OutcomeUnknown {
         /// What happened to the answer.
         why: String,
     },
@@ -110,16 +110,16 @@ pub enum Error {
         why: String,
     },
     /// A bound of the store is reached.
-    Full {
+    LimitReached {
         /// What there is too much of.
         what: String,
         /// The limit.
         limit: u64,
     },
     /// The queue still has jobs or schedules.
-    NotEmpty {
+    QueueNotEmpty {
         /// Which queue.
-        queue: job::Queue,
+        queue: job::QueueName,
         /// What is in it.
         holds: String,
     },
@@ -151,12 +151,12 @@ pub enum Error {
         /// The token of this attempt.
         token: Token,
         /// How it was lost.
-        why: LostReason,
+        why: LostCause,
         /// The job's newest token, where it is known.
         current_token: Option<Token>,
     },
     /// There is no such job: it never was, or it was deleted, or pruned after its time.
-    NoSuchJob {
+    JobNotFound {
         /// Which.
         job: JobId,
     },
@@ -165,16 +165,16 @@ pub enum Error {
         /// Which.
         job: JobId,
         /// How it ended.
-        state: job::State,
+        state: job::JobState,
         /// What went wrong last.
         error: Option<String>,
     },
     /// The time to wait was up, and the job has not come to its end.
-    NotDone {
+    JobNotFinished {
         /// Which.
         job: JobId,
         /// How it stands.
-        state: job::State,
+        state: job::JobState,
         /// For how long it was waited for.
         waited: Duration,
     },
@@ -188,9 +188,9 @@ pub enum Error {
         differs: String,
     },
     /// The queue is being drained and takes no new jobs.
-    Draining {
+    QueueDraining {
         /// Which queue.
-        queue: Queue,
+        queue: QueueName,
     },
     /// Nobody knows whether an effect of the job happened: it has stopped, and a person must look.
     InDoubt {
@@ -215,30 +215,32 @@ impl Error {
         matches!(
             self,
             Error::Held { .. }
-                | Error::TimedOut { .. }
-                | Error::Unknown { .. }
+                | Error::WaitTimedOut { .. }
+                | Error::OutcomeUnknown { .. }
                 | Error::Unavailable { .. }
-                | Error::Full { .. }
+                | Error::LimitReached { .. }
         )
     }
 
     pub(crate) fn refused(key: Key, refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Held { owner, task, expires_in_ms, token } => {
+            Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
                 Error::Held { key, owner, task, expires_in: Duration::from_millis(expires_in_ms), token }
             }
-            Refusal::Ended { token, how } => Error::Ended { key, token, how },
-            Refusal::StoreRewound { shown, current } => Error::StoreRewound { key, shown, current },
-            Refusal::Lost { token, current, .. } => {
-                let why = LostReason::from_refusal(&refusal);
+            Refusal::HoldIdUsed { token, outcome: how } => Error::HoldIdUsed { key, token, how },
+            Refusal::StoreRewound { token: shown, current_token: current } => {
+                Error::StoreRewound { key, shown, current }
+            }
+            Refusal::Lost { token, current_token: current, .. } => {
+                let why = LostCause::from_refusal(&refusal);
                 Error::Lost { key, token, why, current_token: Some(current) }
             }
-            Refusal::WrongHold { token } => Error::lost(&Held::Key(key), token, LostReason::WrongHold),
+            Refusal::WrongHoldId { token } => Error::lost(&Held::Key(key), token, LostCause::WrongHoldId),
             refusal => Error::Refused { key, refusal },
         }
     }
 
-    pub(crate) fn lost(held: &Held, token: Token, why: LostReason) -> Self {
+    pub(crate) fn lost(held: &Held, token: Token, why: LostCause) -> Self {
         let current_token = why.current_token();
         match held {
             Held::Key(key) => Error::Lost { key: key.clone(), token, why, current_token },
@@ -249,8 +251,8 @@ impl Error {
     /// What an attempt asks for is refused: where it is over, in whatever way, it must stop.
     pub(crate) fn attempt_refused(job: JobId, token: Token, refusal: job::Refusal) -> Self {
         match refusal {
-            job::Refusal::Unknown | job::Refusal::Finished { .. } => {
-                Error::lost(&Held::Job(job), token, LostReason::from_job_refusal(&refusal))
+            job::Refusal::JobNotFound | job::Refusal::Finished { .. } => {
+                Error::lost(&Held::Job(job), token, LostCause::from_job_refusal(&refusal))
             }
             refusal => Error::job_refused(job, refusal),
         }
@@ -259,16 +261,18 @@ impl Error {
     pub(crate) fn job_refused(job: JobId, refusal: job::Refusal) -> Self {
         match refusal {
             job::Refusal::BadInput(bad) => Error::BadInput(bad),
-            job::Refusal::Unknown => Error::NoSuchJob { job },
+            job::Refusal::JobNotFound => Error::JobNotFound { job },
             job::Refusal::Stale { token, .. }
             | job::Refusal::Over { token, .. }
-            | job::Refusal::WrongHold { token }
-            | job::Refusal::StoreRewound { shown: token, .. } => {
-                Error::lost(&Held::Job(job), token, LostReason::from_job_refusal(&refusal))
+            | job::Refusal::WrongHoldId { token }
+            | job::Refusal::StoreRewound { token, .. } => {
+                Error::lost(&Held::Job(job), token, LostCause::from_job_refusal(&refusal))
             }
-            job::Refusal::Conflict { what, first, differs } => Error::Conflict { what, first, differs },
-            job::Refusal::Draining { queue } => Error::Draining { queue },
-            job::Refusal::Full { what, limit } => Error::Full { what, limit },
+            job::Refusal::Conflict { field: what, job_id: first, differs } => {
+                Error::Conflict { what, first, differs }
+            }
+            job::Refusal::QueueDraining { queue } => Error::QueueDraining { queue },
+            job::Refusal::LimitReached { message: what, limit } => Error::LimitReached { what, limit },
             refusal => Error::JobRefused { job, refusal },
         }
     }
@@ -285,20 +289,22 @@ impl From<StoreError> for Error {
         match error {
             StoreError::BadInput(bad) => Error::BadInput(bad),
             StoreError::Refused { key, refusal } => Error::refused(key, refusal),
-            StoreError::Full { what, limit } => Error::Full { what, limit },
-            StoreError::NotEmpty { queue, holds } => Error::NotEmpty { queue, holds },
-            StoreError::Unsupported { store, what } => Error::Unsupported { store, what },
-            StoreError::CursorTooOld { cursor, oldest } => Error::CursorTooOld { cursor, oldest },
-            StoreError::Unavailable { why } => Error::Unavailable { why },
-            StoreError::Unknown { why } => Error::Unknown { why },
-            StoreError::Unusable { place, why } => Error::Unusable { place, why },
-            StoreError::Denied { why } => Error::Denied { why },
-            StoreError::NoStore { place } => {
+            StoreError::LimitReached { message: what, limit } => Error::LimitReached { what, limit },
+            StoreError::QueueNotEmpty { queue, message: holds } => Error::QueueNotEmpty { queue, holds },
+            StoreError::Unsupported { store, message: what } => Error::Unsupported { store, what },
+            StoreError::CursorTooOld { cursor, oldest_cursor: oldest } => {
+                Error::CursorTooOld { cursor, oldest }
+            }
+            StoreError::Unavailable { message: why } => Error::Unavailable { why },
+            StoreError::OutcomeUnknown { message: why } => Error::OutcomeUnknown { why },
+            StoreError::Unusable { store: place, message: why } => Error::Unusable { place, why },
+            StoreError::Denied { message: why } => Error::Denied { why },
+            StoreError::NoStore { store: place } => {
                 let why = "there is no store in it; if the path is right, create one with `Connect::create` or `?create=true` in its URL";
                 Error::Unusable { place, why: why.to_owned() }
             }
             // A kind that this version does not know is safest taken as an outcome that is not known.
-            other => Error::Unknown { why: other.to_string() },
+            other => Error::OutcomeUnknown { why: other.to_string() },
         }
     }
 }
@@ -317,20 +323,20 @@ mod tests {
     fn what_was_lost_is_never_worth_another_try() {
         let lost = Refusal::Lost {
             token: Token::new(3),
-            how: Some(How::Revoked),
+            outcome: Some(LeaseOutcome::Revoked),
             by: None,
             reason: None,
-            current: Token::new(4),
+            current_token: Token::new(4),
         };
-        for refusal in [lost, Refusal::WrongHold { token: Token::new(3) }] {
+        for refusal in [lost, Refusal::WrongHoldId { token: Token::new(3) }] {
             let error = Error::from(StoreError::Refused { key: key(), refusal });
             assert!(matches!(error, Error::Lost { .. }) && !error.is_retryable(), "{error}");
         }
-        let ended = Refusal::Ended { token: Some(Token::new(3)), how: Some(How::Expired) };
+        let ended = Refusal::HoldIdUsed { token: Some(Token::new(3)), outcome: Some(LeaseOutcome::Expired) };
         assert!(!Error::refused(key(), ended).is_retryable());
-        let rewound = Refusal::StoreRewound { shown: Token::new(9), current: Token::new(3) };
+        let rewound = Refusal::StoreRewound { token: Token::new(9), current_token: Token::new(3) };
         assert!(!Error::refused(key(), rewound).is_retryable());
-        assert!(Error::from(StoreError::Unavailable { why: "away".to_owned() }).is_retryable());
-        assert!(Error::from(StoreError::Unknown { why: "cut off".to_owned() }).is_retryable());
+        assert!(Error::from(StoreError::Unavailable { message: "away".to_owned() }).is_retryable());
+        assert!(Error::from(StoreError::OutcomeUnknown { message: "cut off".to_owned() }).is_retryable());
     }
 }

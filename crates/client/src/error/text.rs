@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 
-use super::{Error, LostReason};
+use super::{Error, LostCause};
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,7 +26,7 @@ impl fmt::Display for Error {
                 }
                 write!(f, "; stop what ran under it, and acquire anew")
             }
-            Error::Ended { key, token, how } => {
+            Error::HoldIdUsed { key, token, how } => {
                 write!(f, "{key}: this acquisition")?;
                 match (token, how) {
                     (Some(token), Some(how)) => write!(f, " had token {token} ({how})")?,
@@ -37,7 +37,7 @@ impl fmt::Display for Error {
                 }
                 write!(f, " and was over before its answer arrived; acquire anew")
             }
-            Error::TimedOut { keys, waited } => {
+            Error::WaitTimedOut { keys, waited } => {
                 let waited = Shown(*waited);
                 match keys.as_slice() {
                     [key] => write!(f, "{key} did not come free within {waited}; ")?,
@@ -45,7 +45,7 @@ impl fmt::Display for Error {
                 }
                 write!(f, "wait for longer")
             }
-            Error::Unknown { why } => {
+            Error::OutcomeUnknown { why } => {
                 write!(f, "it is not known whether this was carried out: {why}; asking again is safe")
             }
             Error::StoreRewound { key, shown, current } => write!(
@@ -59,10 +59,10 @@ impl fmt::Display for Error {
             Error::BadInput(bad) => bad.fmt(f),
             Error::Unsupported { store, what } => write!(f, "the store {store} cannot {what}"),
             Error::Denied { why } => write!(f, "not allowed: {why}"),
-            Error::Full { what, limit } => {
+            Error::LimitReached { what, limit } => {
                 write!(f, "{what}: the limit of {limit} is reached; try again later")
             }
-            Error::NotEmpty { queue, holds } => not_empty(f, queue, holds),
+            Error::QueueNotEmpty { queue, holds } => not_empty(f, queue, holds),
             Error::Unusable { place, why } => {
                 write!(f, "{place} cannot be used as a store: {why}; it was left untouched")
             }
@@ -78,7 +78,7 @@ impl fmt::Display for Error {
                 }
                 write!(f, "; stop the work: the store goes on without this attempt")
             }
-            Error::NoSuchJob { job } => {
+            Error::JobNotFound { job } => {
                 write!(f, "there is no job {job}: it never was, or it was deleted, or pruned after its time")
             }
             Error::JobFailed { job, state, error } => {
@@ -88,14 +88,14 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Error::NotDone { job, state, waited } => {
+            Error::JobNotFinished { job, state, waited } => {
                 write!(f, "job {job} is still {state} after {}; wait for longer", Shown(*waited))
             }
             Error::Conflict { what, first, differs } => write!(
                 f,
                 "the {what} was used before, by job {first}, which has another {differs}; the same key means the same work"
             ),
-            Error::Draining { queue } => {
+            Error::QueueDraining { queue } => {
                 write!(f, "queue {queue} is being drained and takes no new jobs until it is resumed")
             }
             Error::InDoubt { job, effect } => write!(
@@ -107,31 +107,31 @@ impl fmt::Display for Error {
     }
 }
 
-fn not_empty(f: &mut fmt::Formatter<'_>, queue: &Queue, holds: &str) -> fmt::Result {
+fn not_empty(f: &mut fmt::Formatter<'_>, queue: &QueueName, holds: &str) -> fmt::Result {
     write!(f, "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first")
 }
 
-impl fmt::Display for LostReason {
+impl fmt::Display for LostCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LostReason::Released => f.write_str("its holder gave it back"),
-            LostReason::Ended { how: None, .. } => {
+            LostCause::Released => f.write_str("its holder gave it back"),
+            LostCause::Ended { how: None, .. } => {
                 f.write_str("it is over, and the store no longer remembers how")
             }
-            LostReason::Ended { how: Some(how), by, reason, .. } => {
+            LostCause::Ended { how: Some(how), by, reason, .. } => {
                 f.write_str(&how.told(by.as_ref(), reason.as_ref()))
             }
-            LostReason::NotRenewed { failure: Some(failure) } => {
+            LostCause::NotRenewed { failure: Some(failure) } => {
                 write!(f, "it could not be renewed in time: {failure}")
             }
-            LostReason::NotRenewed { failure: None } => {
+            LostCause::NotRenewed { failure: None } => {
                 f.write_str("it was not renewed in time: this process did not run for too long")
             }
-            LostReason::StoreRewound { current_token } => write!(
+            LostCause::StoreRewound { current_token } => write!(
                 f,
                 "the store was rewound and knows only token {current_token}; have the store advanced"
             ),
-            LostReason::WrongHold => f.write_str("the store knows its token under another hold"),
+            LostCause::WrongHoldId => f.write_str("the store knows its token under another hold"),
         }
     }
 }
@@ -152,7 +152,7 @@ impl fmt::Display for Shown {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::lease::How;
+    use fencehold_core::lease::LeaseOutcome;
     use fencehold_core::{Key, Owner, Reason, Refusal, Token};
 
     use super::*;
@@ -165,22 +165,25 @@ mod tests {
     fn an_error_says_what_happened_and_what_to_do() {
         let lost = |how, by: Option<&str>, reason: Option<&str>| Refusal::Lost {
             token: Token::new(3),
-            how: Some(how),
+            outcome: Some(how),
             by: by.map(|by| Owner::new(by).expect("an owner")),
             reason: reason.map(|reason| Reason::new(reason).expect("a reason")),
-            current: Token::new(5),
+            current_token: Token::new(5),
         };
         let told = [
-            (lost(How::Expired, None, None), "it expired: it was not renewed in time"),
+            (lost(LeaseOutcome::Expired, None, None), "it expired: it was not renewed in time"),
             (
-                lost(How::Revoked, Some("ops@web-1"), Some("stuck deploy")),
+                lost(LeaseOutcome::Revoked, Some("ops@web-1"), Some("stuck deploy")),
                 "it was revoked by ops@web-1 (stuck deploy)",
             ),
             (
-                lost(How::Yielded, Some("urgent"), None),
+                lost(LeaseOutcome::Yielded, Some("urgent"), None),
                 "it was asked to yield by urgent, and its time was up",
             ),
-            (lost(How::Advanced, Some("ops@web-1"), None), "it was ended by store advance by ops@web-1"),
+            (
+                lost(LeaseOutcome::Advanced, Some("ops@web-1"), None),
+                "it was ended by store advance by ops@web-1",
+            ),
         ];
         for (lost, why) in told {
             assert_eq!(
@@ -193,10 +196,10 @@ mod tests {
         }
         let waited = Duration::from_millis(61_500);
         assert_eq!(
-            Error::TimedOut { keys: vec![key()], waited }.to_string(),
+            Error::WaitTimedOut { keys: vec![key()], waited }.to_string(),
             "k did not come free within 61.5 s; wait for longer"
         );
-        let full = Error::Full { what: "k: requests in line for this key".to_owned(), limit: 16_384 };
+        let full = Error::LimitReached { what: "k: requests in line for this key".to_owned(), limit: 16_384 };
         assert_eq!(
             full.to_string(),
             "k: requests in line for this key: the limit of 16384 is reached; try again later"
@@ -206,24 +209,24 @@ mod tests {
     /// A program that uses the library need not have the command line; that one adds its own hints.
     #[test]
     fn no_error_of_the_library_names_a_command() {
-        use fencehold_core::job::{JobId, Queue, State};
+        use fencehold_core::job::{JobId, JobState, QueueName};
 
         let (job, waited) = (JobId::from_random(0, [7; 10]), Duration::from_secs(1));
         let why = || "because".to_owned();
         let (token, owner) = (Token::new(3), Owner::new("me").expect("an owner"));
         for error in [
             Error::Held { key: key(), owner, task: None, expires_in: waited, token },
-            Error::TimedOut { keys: vec![key()], waited },
+            Error::WaitTimedOut { keys: vec![key()], waited },
             Error::StoreRewound { key: key(), shown: token, current: Token::new(1) },
             Error::Unavailable { why: why() },
-            Error::JobFailed { job, state: State::Failed, error: None },
-            Error::NotDone { job, state: State::Running, waited },
-            Error::Draining { queue: Queue::default() },
+            Error::JobFailed { job, state: JobState::Failed, error: None },
+            Error::JobNotFinished { job, state: JobState::Running, waited },
+            Error::QueueDraining { queue: QueueName::default() },
             Error::InDoubt { job, effect: "charge".to_owned() },
             Error::Lost {
                 key: key(),
                 token,
-                why: LostReason::StoreRewound { current_token: token },
+                why: LostCause::StoreRewound { current_token: token },
                 current_token: None,
             },
         ] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fencehold_core::{BadInput, Key, Owner, Token};
 
 use super::mark::Mark;
-use super::pass::Pass;
+use super::pass::KeyToken;
 use crate::error::Shown;
 
 /// Why a fence did not let something through, and what to do next.
@@ -73,7 +73,7 @@ impl FenceError {
     }
 
     /// A pass below the mark. Said to the log too: a stale write that was blocked is a lease that was lost unnoticed.
-    pub(super) fn stale(place: &str, pass: &Pass, mark: &Mark) -> Self {
+    pub(super) fn stale(place: &str, pass: &KeyToken, mark: &Mark) -> Self {
         tracing::warn!(
             event = "stale_write_blocked",
             place,
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_stale_token_never_looks_retryable_and_says_what_to_do() {
-        let pass = Pass::new(Key::new("reports/daily").unwrap(), Token::new(33));
+        let pass = KeyToken::new(Key::new("reports/daily").unwrap(), Token::new(33));
         let mark = Mark { token: Token::new(34), raised_by: Some(Owner::new("host/7/ab").unwrap()) };
         let stale = FenceError::stale("out.jsonl", &pass, &mark);
         assert!(!stale.is_retryable());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fencehold_core::{Key, Namespace, Owner, Token};
 
-use super::pass::Pass;
+use super::pass::KeyToken;
 
 /// How high the fence stands for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Marks(HashMap<(Namespace, Key), Mark>);
 
 impl Marks {
     /// The rule: a token below the mark is refused, and the mark says why.
-    pub(super) fn admit(&self, pass: &Pass) -> Result<Admitted, &Mark> {
+    pub(super) fn admit(&self, pass: &KeyToken) -> Result<Admitted, &Mark> {
         match self.0.get(&(pass.namespace.clone(), pass.key.clone())) {
             Some(mark) if pass.token < mark.token => Err(mark),
             Some(mark) if pass.token == mark.token => Ok(Admitted::AsBefore),
@@ -68,8 +68,8 @@ impl Marks {
 mod tests {
     use super::*;
 
-    fn pass(token: u64) -> Pass {
-        Pass::new(Key::new("k").unwrap(), Token::new(token))
+    fn pass(token: u64) -> KeyToken {
+        KeyToken::new(Key::new("k").unwrap(), Token::new(token))
     }
 
     fn mark(token: u64) -> Mark {
@@ -93,6 +93,9 @@ mod tests {
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(9));
         let elsewhere = pass(1).in_namespace(Namespace::new("team-a").unwrap());
         assert_eq!(marks.admit(&elsewhere), Ok(Admitted::Higher));
-        assert_eq!(marks.admit(&Pass::new(Key::new("other").unwrap(), Token::new(1))), Ok(Admitted::Higher));
+        assert_eq!(
+            marks.admit(&KeyToken::new(Key::new("other").unwrap(), Token::new(1))),
+            Ok(Admitted::Higher)
+        );
     }
 }

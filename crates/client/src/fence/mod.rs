@@ -1,7 +1,7 @@
 //! Fences: ready-made for what a lease protects.
 //!
 //! Nouns: a *fence* stands in front of something that holders write to. It remembers, for every key (or job), the
-//! highest token that it was shown, the key's [`Mark`]. A holder shows its [`Pass`]: key and token. A token below the
+//! highest token that it was shown, the key's [`Mark`]. A holder shows its [`KeyToken`]: key and token. A token below the
 //! mark is *stale* and refused; one above it *raises* the mark. Check, raise and write are one step.
 //!
 //! A fence knows only what it was shown. Raise it as the first thing under a new lease, so that the holder before is
@@ -32,6 +32,6 @@ pub use file::FencedFile;
 pub use mark::Mark;
 #[cfg(feature = "object")]
 pub use object::FencedObject;
-pub use pass::Pass;
+pub use pass::KeyToken;
 #[cfg(feature = "postgres")]
 pub use postgres::{postgres, postgres_in};

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::{ObjectPlace, StoreUrl};
+use fencehold_contract::{ObjectUrl, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
 use fencehold_store_object::{Cas, CasError, Object, Storage, Written};
 use futures_channel::oneshot;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::FenceError;
 use super::mark::Mark;
-use super::pass::Pass;
+use super::pass::KeyToken;
 use crate::random;
 
 /// How long one request may take.
@@ -85,7 +85,7 @@ impl FencedObject {
     }
 
     /// The same for a place: its prefix, up to the last slash, is a folder, and the rest is the object's name.
-    pub async fn open_place(mut place: ObjectPlace) -> Result<Self, FenceError> {
+    pub async fn open_place(mut place: ObjectUrl) -> Result<Self, FenceError> {
         let shown = place.to_string();
         let (folder, name) = match place.prefix.rsplit_once('/') {
             Some((folder, name)) => (folder.to_owned(), name.to_owned()),
@@ -109,12 +109,16 @@ impl FencedObject {
 
     /// Raises the fence to this token, so that every older holder of the key is refused from now on. The content stays
     /// as it is. Do it as the first thing under a new lease: a fence knows only what it was shown.
-    pub async fn raise(&self, pass: impl Into<Pass>) -> Result<(), FenceError> {
+    pub async fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
         self.change(pass.into(), None).await
     }
 
     /// Puts another content in the place of what is there, and raises the fence, in one step.
-    pub async fn write(&self, pass: impl Into<Pass>, content: impl Into<Vec<u8>>) -> Result<(), FenceError> {
+    pub async fn write(
+        &self,
+        pass: impl Into<KeyToken>,
+        content: impl Into<Vec<u8>>,
+    ) -> Result<(), FenceError> {
         self.change(pass.into(), Some(content.into())).await
     }
 
@@ -132,7 +136,7 @@ impl FencedObject {
         Ok(Some((seal.key.clone(), seal.mark())))
     }
 
-    async fn change(&self, pass: Pass, content: Option<Vec<u8>>) -> Result<(), FenceError> {
+    async fn change(&self, pass: KeyToken, content: Option<Vec<u8>>) -> Result<(), FenceError> {
         pass.check()?;
         let mut nonces: Vec<String> = Vec::new();
         let mut why = String::new();

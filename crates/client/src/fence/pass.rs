@@ -23,24 +23,24 @@ use crate::job::Job;
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct KeyToken {
     pub(super) namespace: Namespace,
     pub(super) key: Key,
     pub(super) token: Token,
     pub(super) owner: Option<Owner>,
 }
 
-impl Pass {
+impl KeyToken {
     /// A pass in the namespace `default`, shown by nobody in particular.
     pub fn new(key: Key, token: Token) -> Self {
-        Pass { namespace: Namespace::default(), key, token, owner: None }
+        KeyToken { namespace: Namespace::default(), key, token, owner: None }
     }
 
     /// The pass of one attempt at a job.
     #[expect(clippy::missing_panics_doc, reason = "it cannot, as the message says")]
     pub fn for_job(job: JobId, token: Token) -> Self {
         let key = Key::new(format!("job/{job}")).expect("an id is 36 digits and hyphens, which a key may be");
-        Pass::new(key, token)
+        KeyToken::new(key, token)
     }
 
     /// The namespace that the key lives in. The same key in two namespaces is two keys.
@@ -88,37 +88,37 @@ impl Pass {
     }
 }
 
-impl std::fmt::Display for Pass {
+impl std::fmt::Display for KeyToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} under token {}", self.key, self.token)
     }
 }
 
-impl From<&Pass> for Pass {
-    fn from(pass: &Pass) -> Self {
+impl From<&KeyToken> for KeyToken {
+    fn from(pass: &KeyToken) -> Self {
         pass.clone()
     }
 }
 
-impl From<&Lease> for Pass {
+impl From<&Lease> for KeyToken {
     fn from(lease: &Lease) -> Self {
         lease.pass()
     }
 }
 
-impl From<&Job> for Pass {
+impl From<&Job> for KeyToken {
     fn from(job: &Job) -> Self {
         job.pass()
     }
 }
 
-impl From<&crate::blocking::Job> for Pass {
+impl From<&crate::blocking::Job> for KeyToken {
     fn from(job: &crate::blocking::Job) -> Self {
         job.pass()
     }
 }
 
-impl From<&crate::blocking::Lease> for Pass {
+impl From<&crate::blocking::Lease> for KeyToken {
     fn from(lease: &crate::blocking::Lease) -> Self {
         lease.pass()
     }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_job_shows_its_id_as_the_key() {
-        let pass = Pass::for_job(JobId::from_bytes([0xff; 16]), Token::new(3));
+        let pass = KeyToken::for_job(JobId::from_bytes([0xff; 16]), Token::new(3));
         assert_eq!(pass.to_string(), "job/ffffffff-ffff-ffff-ffff-ffffffffffff under token 3");
     }
 }

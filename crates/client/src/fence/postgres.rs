@@ -13,7 +13,7 @@ use tokio_postgres::types::Type;
 
 use super::error::FenceError;
 use super::mark::Mark;
-use super::pass::Pass;
+use super::pass::KeyToken;
 
 /// Where the functions are, unless they were put elsewhere.
 const SCHEMA: &str = "fencehold";
@@ -32,7 +32,10 @@ const SCHEMA: &str = "fencehold";
 ///
 /// Once it was refused, the transaction is of no more use: roll it back, by dropping it. A transaction that is left open
 /// and idle under a fence is ended by the server after five minutes (the setting `fencehold.fence_idle_ms`).
-pub async fn postgres(transaction: &mut Transaction<'_>, pass: impl Into<Pass>) -> Result<(), FenceError> {
+pub async fn postgres(
+    transaction: &mut Transaction<'_>,
+    pass: impl Into<KeyToken>,
+) -> Result<(), FenceError> {
     postgres_in(SCHEMA, transaction, pass).await
 }
 
@@ -40,7 +43,7 @@ pub async fn postgres(transaction: &mut Transaction<'_>, pass: impl Into<Pass>) 
 pub async fn postgres_in(
     schema: &str,
     transaction: &mut Transaction<'_>,
-    pass: impl Into<Pass>,
+    pass: impl Into<KeyToken>,
 ) -> Result<(), FenceError> {
     let pass = pass.into();
     pass.check()?;
@@ -57,7 +60,7 @@ pub async fn postgres_in(
     fenced.map(drop).map_err(|error| refused(schema, &pass, &error))
 }
 
-fn refused(schema: &str, pass: &Pass, error: &tokio_postgres::Error) -> FenceError {
+fn refused(schema: &str, pass: &KeyToken, error: &tokio_postgres::Error) -> FenceError {
     let place = format!("the fence of the schema {schema}");
     let Some(said) = error.as_db_error() else {
         return FenceError::Unknown { place, why: error.to_string() };

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_contract::job::Word;
+use fencehold_contract::job::Report;
 
 use crate::error::Error;
 use crate::time::ms;
@@ -97,10 +97,10 @@ impl JobError {
     }
 
     /// What to say about the attempt; `None`: nothing, it is over already.
-    pub(crate) fn into_word(self) -> Option<Word> {
+    pub(crate) fn into_word(self) -> Option<Report> {
         match self.kind {
             Kind::Failed { text, retry_in_ms, for_good, .. } => {
-                Some(Word::Fail { error: text, retry_in_ms, for_good })
+                Some(Report::Fail { error: text, retry_in_ms, permanent: for_good })
             }
             Kind::Over(_) => None,
         }
@@ -149,7 +149,7 @@ mod tests {
     use fencehold_core::job::JobId;
 
     use super::*;
-    use crate::error::LostReason;
+    use crate::error::LostCause;
 
     #[derive(Debug)]
     struct Outer(std::num::ParseIntError);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(error.to_string(), "the port is wrong: invalid digit found in string");
         let word = error.retry_in(Duration::from_secs(2)).for_good().into_word();
         assert!(
-            matches!(word, Some(Word::Fail { retry_in_ms: Some(2_000), for_good: true, .. })),
+            matches!(word, Some(Report::Fail { retry_in_ms: Some(2_000), permanent: true, .. })),
             "{word:?}"
         );
     }
@@ -185,12 +185,12 @@ mod tests {
     #[test]
     fn a_lost_claim_is_nothing_to_report() {
         let job = JobId::from_random(7, [1; 10]);
-        let why = LostReason::NotRenewed { failure: None };
+        let why = LostCause::NotRenewed { failure: None };
         let error = JobError::from(Error::ClaimLost { job, token: Token::new(3), why, current_token: None })
             .for_good();
         assert!(error.is_over());
         assert!(error.into_word().is_none());
-        let error = JobError::from(Error::NoSuchJob { job });
+        let error = JobError::from(Error::JobNotFound { job });
         assert!(error.into_word().is_some(), "what is said of another job is a failure like any other");
     }
 }

@@ -16,33 +16,34 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use fencehold_contract::job::{AttemptRef, ClaimedJob, Report, Word};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimedJob, Report};
 use fencehold_core::ledger::idempotency_key;
 use fencehold_core::{BadInput, Token};
 use serde::Serialize;
 
 pub use fencehold_contract::job::{
-    ActOn, Acted, ActedItem, Action, AttemptView, Counts, Enqueued, Finding, FindingKind, FindingPage,
-    FindingsRequest, JobDetail, JobFilter, JobPage, JobView, JobsRequest, QueueMode, QueueView, RunnerView,
-    ScheduleSpec, ScheduleView, UndoOf,
+    AttemptView, ChangeJobBatchResponse, ChangedJob, CompensatedEffect, EffectPage, EffectView, EnqueuedJob,
+    FindingKind, JobAction, JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView,
+    ListEffectsRequest, ListJobsRequest, QueueMode, QueueView, RunnerView, ScheduleSpec, ScheduleView,
+};
+pub use fencehold_core::job::{
+    AttemptOutcome, CompensationState, JobKind, JobOptions, JobState, QueueName, Refusal, ReportedAttempt,
+    ScheduleName, UniqueKey,
 };
 pub use fencehold_core::job::{EffectName, JobId};
-pub use fencehold_core::job::{
-    Ended, Kind, Queue, Refusal, Reported, ScheduleName, State as JobState, Terms, Undo, UniqueKey,
-};
-pub use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith};
-pub use fencehold_core::retry::{Backoff, Retry};
+pub use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
+pub use fencehold_core::retry::{Backoff, RetryPolicy};
 
 pub use error::JobError;
 pub use outcome::{IntoOutcome, Outcome};
 pub(crate) use voice::{Voice, last_try_ms};
 
-use crate::error::{Error, LostReason};
-use crate::fence::Pass;
+use crate::error::{Error, LostCause};
+use crate::fence::KeyToken;
 use crate::holding::Holding;
 use crate::json;
 use crate::time::{First, first};
-use crate::watch::{LeaseWatch, State, YieldNotice};
+use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 use crate::worker::Floor;
 
 /// Why a handler should come to a stop at the next good place.
@@ -50,11 +51,11 @@ use crate::worker::Floor;
 #[non_exhaustive]
 pub enum StopReason {
     /// The claim is lost. An async handler is dropped without being asked.
-    Lost(LostReason),
+    Lost(LostCause),
     /// Somebody called the job off: undo what is half done, and hand it back.
     Cancelled,
     /// A job of higher priority needs the place: keep a checkpoint, and hand back.
-    Yield(YieldNotice),
+    Yield(YieldRequest),
     /// The worker is stopping: what is not done in time is handed back.
     Draining,
 }
@@ -129,7 +130,7 @@ impl Job {
 
     pub(crate) fn attempt_ref(&self) -> AttemptRef {
         let granted = &self.attempt.holding.granted;
-        AttemptRef { job: self.id(), hold: granted.hold, token: granted.token }
+        AttemptRef { job_id: self.id(), hold_id: granted.hold, token: granted.token }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Attempt> {
@@ -142,12 +143,12 @@ impl Job {
     }
 
     /// Its queue.
-    pub fn queue(&self) -> &Queue {
+    pub fn queue(&self) -> &QueueName {
         &self.attempt.claimed.queue
     }
 
     /// What it is.
-    pub fn kind(&self) -> &Kind {
+    pub fn kind(&self) -> &JobKind {
         &self.attempt.claimed.kind
     }
 
@@ -158,9 +159,9 @@ impl Job {
     }
 
     /// What this attempt shows at a [fence](crate::fence): namespace, the job's id as the key, token and owner.
-    pub fn pass(&self) -> Pass {
+    pub fn pass(&self) -> KeyToken {
         let owner = self.attempt.holding.granted.owner.clone();
-        Pass::for_job(self.id(), self.token())
+        KeyToken::for_job(self.id(), self.token())
             .in_namespace(self.attempt.voice.namespace())
             .shown_by(owner)
     }
@@ -172,12 +173,12 @@ impl Job {
 
     /// How often it has failed so far.
     pub fn failures(&self) -> u16 {
-        self.attempt.claimed.failures
+        self.attempt.claimed.failure_count
     }
 
     /// How many workers have died over it so far.
     pub fn crashes(&self) -> u16 {
-        self.attempt.claimed.crashes
+        self.attempt.claimed.crash_count
     }
 
     /// Its labels.
@@ -187,7 +188,7 @@ impl Job {
 
     /// The W3C trace context (`traceparent`) of whoever enqueued it.
     pub fn trace(&self) -> Option<&str> {
-        self.attempt.claimed.trace.as_deref()
+        self.attempt.claimed.traceparent.as_deref()
     }
 
     /// Where an earlier attempt left off.
@@ -196,14 +197,14 @@ impl Job {
     }
 
     /// Whose effect it undoes, where it does.
-    pub fn undo_of(&self) -> Option<&UndoOf> {
-        self.attempt.claimed.undo_of.as_ref()
+    pub fn undo_of(&self) -> Option<&CompensatedEffect> {
+        self.attempt.claimed.compensates.as_ref()
     }
 
     /// Whether the claim is this attempt's, judged by the clock at this moment. Blocking handlers look between their
     /// steps; async handlers are dropped when it is not.
     pub fn is_live(&self) -> bool {
-        self.attempt.holding.look().state != State::Lost
+        self.attempt.holding.look().state != LeaseState::Lost
     }
 
     /// When the claim ends at the latest unless it is renewed, in milliseconds on the boot-time clock
@@ -216,13 +217,13 @@ impl Job {
     /// the store name the job.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch::new(
-            Pass::for_job(self.id(), self.token()).key().clone(),
+            KeyToken::for_job(self.id(), self.token()).key().clone(),
             Arc::clone(&self.attempt.holding),
         )
     }
 
     /// Waits until the claim is lost, and says why.
-    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+    pub fn lost(&self) -> impl Future<Output = LostCause> + Send + use<> {
         let holding = Arc::clone(&self.attempt.holding);
         async move { holding.lost().await }
     }
@@ -242,12 +243,12 @@ impl Job {
     }
 
     /// Who asks this attempt to yield, if somebody does. Learnt with a renewal.
-    pub fn notice(&self) -> Option<YieldNotice> {
+    pub fn notice(&self) -> Option<YieldRequest> {
         self.attempt.holding.look().notice
     }
 
     /// Waits until a job of higher priority asks this one to yield. `None`: the claim ended first.
-    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldNotice>> + Send + use<> {
+    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldRequest>> + Send + use<> {
         let holding = Arc::clone(&self.attempt.holding);
         async move { holding.yield_asked().await }
     }
@@ -295,16 +296,16 @@ impl Job {
 
     /// Keeps where a later attempt should go on from, should this one not come to its end. When this returns, it is kept.
     pub async fn checkpoint(&self, bytes: impl Into<Vec<u8>>) -> Result<(), Error> {
-        let word = Word::Checkpoint { bytes: bytes.into() };
-        let report = Report { attempt: self.attempt_ref(), word };
+        let word = Report::Checkpoint { checkpoint: bytes.into() };
+        let report = AttemptReport { attempt: self.attempt_ref(), report: word };
         self.attempt.voice.say(report, &self.attempt.holding).await
     }
 
     /// Says how far it has come, for people. It goes out with the next call and is not waited for; of several in a row
     /// only the newest does.
     pub fn progress(&self, note: &(impl Serialize + ?Sized)) -> Result<(), Error> {
-        let word = Word::Progress { note: json::written("progress", note)? };
-        let report = Report { attempt: self.attempt_ref(), word };
+        let word = Report::Progress { progress: json::written("progress", note)? };
+        let report = AttemptReport { attempt: self.attempt_ref(), report: word };
         self.attempt.voice.note(report, &self.attempt.holding);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fencehold_contract::job::Word;
+use fencehold_contract::job::Report;
 use serde::Serialize;
 
 use super::error::JobError;
@@ -34,7 +34,7 @@ use crate::time::ms;
 #[must_use = "an outcome says nothing until the handler returns it"]
 pub struct Outcome {
     /// `None`: nothing is said.
-    word: Option<Word>,
+    word: Option<Report>,
 }
 
 impl Outcome {
@@ -42,18 +42,18 @@ impl Outcome {
     pub fn done(result: &(impl Serialize + ?Sized)) -> Result<Self, JobError> {
         let result = json::written("result", result)?;
         let result = (&*result != json::NOTHING).then_some(result);
-        Ok(Outcome { word: Some(Word::Complete { result }) })
+        Ok(Outcome { word: Some(Report::Complete { result }) })
     }
 
     /// Put the job off. Counts as nothing: neither as a failure nor as a crash.
     pub fn snooze(wait: Duration) -> Self {
-        Outcome { word: Some(Word::Snooze { for_ms: ms(wait) }) }
+        Outcome { word: Some(Report::Snooze { delay_ms: ms(wait) }) }
     }
 
     /// Give the job back, to be taken up again at once by whoever is free. Counts as nothing. A job that was called off
     /// is then cancelled.
     pub fn hand_back() -> Self {
-        Outcome { word: Some(Word::HandBack) }
+        Outcome { word: Some(Report::Release) }
     }
 
     /// Report nothing, and renew no more: the claim expires, which counts as a crash. For work that could not be stopped, so
@@ -62,7 +62,7 @@ impl Outcome {
         Outcome { word: None }
     }
 
-    pub(crate) fn into_word(self) -> Option<Word> {
+    pub(crate) fn into_word(self) -> Option<Report> {
         self.word
     }
 }

@@ -122,9 +122,9 @@ impl Job {
     /// By what this attempt is known: the job, what its hold id is recognised by, and its token. The hold id itself stays here.
     fn proof(&self) -> (String, String, i64) {
         let attempt = self.attempt_ref();
-        let hash = super::JobId::from_bytes(*attempt.hold.hash().as_bytes()).to_string();
+        let hash = super::JobId::from_bytes(*attempt.hold_id.hash().as_bytes()).to_string();
         let token = i64::try_from(attempt.token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX);
-        (attempt.job.to_string(), hash, token)
+        (attempt.job_id.to_string(), hash, token)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::job::{AttemptRef, LedgerAnswer, LedgerEntry, Report};
+use fencehold_contract::job::{AttemptLedgerEntry, AttemptRef, AttemptReport, LedgerResponse};
 use fencehold_core::Namespace;
 
 use crate::error::Error;
@@ -31,35 +31,39 @@ impl Voice {
     }
 
     /// Says something, and waits until it is kept.
-    pub(crate) async fn say(&self, report: Report, holding: &Holding) -> Result<(), Error> {
+    pub(crate) async fn say(&self, report: AttemptReport, holding: &Holding) -> Result<(), Error> {
         match self {
             Voice::Store(handle) => {
                 let until_ms = last_try_ms(handle, holding);
                 handle.hub.say_and_hear(report, until_ms).await.map(drop)
             }
             Voice::Kit(kit) => {
-                kit.hear(report.word);
+                kit.hear(report.report);
                 Ok(())
             }
         }
     }
 
     /// Says something that nobody waits for.
-    pub(crate) fn note(&self, report: Report, holding: &Holding) {
+    pub(crate) fn note(&self, report: AttemptReport, holding: &Holding) {
         match self {
             Voice::Store(handle) => {
                 let until_ms = last_try_ms(handle, holding);
                 handle.hub.say(Spoken { report, until_ms, delayed: None, told: Box::new(drop) });
             }
-            Voice::Kit(kit) => kit.hear(report.word),
+            Voice::Kit(kit) => kit.hear(report.report),
         }
     }
 
     /// Writes into the ledger.
-    pub(crate) async fn write(&self, entry: LedgerEntry, holding: &Holding) -> Result<LedgerAnswer, Error> {
+    pub(crate) async fn write(
+        &self,
+        entry: AttemptLedgerEntry,
+        holding: &Holding,
+    ) -> Result<LedgerResponse, Error> {
         match self {
             Voice::Store(handle) => {
-                let AttemptRef { job, token, .. } = entry.attempt;
+                let AttemptRef { job_id: job, token, .. } = entry.attempt;
                 let tries = Tries::new(Some(last_try_ms(handle, holding)));
                 ask_until(&handle.hub, tries, 0, |jobs, call| {
                     let entries = vec![entry.clone()];

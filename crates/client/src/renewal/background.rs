@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, Report, Word};
-use fencehold_contract::{AcquireRequest, HoldRef, StoreError};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, Report};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, StoreError};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 
 use crate::bell::lock;
@@ -77,27 +77,32 @@ pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64)
     let Some(jobs) = hub.store.jobs() else { return };
     let send = || async {
         let call = hub.call(hub.patience_ms);
-        let report = Report { attempt: attempt.clone(), word: Word::HandBack };
+        let report = AttemptReport { attempt: attempt.clone(), report: Report::Release };
         hub.answer(hub.patience_ms, jobs.report(&call, vec![report])).await
     };
     // Handed back, or over in another way: either is fine.
     if retry_until(&hub, until_ms, send).await.is_none() {
-        tracing::debug!(job = %attempt.job, "the claim was left to run out: the store could not be reached");
+        tracing::debug!(job = %attempt.job_id, "the claim was left to run out: the store could not be reached");
     }
 }
 
 /// Frees what an acquisition may have been granted without its caller ever knowing. The token is not known; asking
 /// again by the same hold id tells it. Where nothing was granted, this takes the request out of the line, and uses up
 /// its hold id if the key is free, so that a sending that is still on its way comes too late.
-pub(crate) async fn free_unseen_grant(hub: Arc<Hub>, request: AcquireRequest, sent_ms: u64, until_ms: u64) {
+pub(crate) async fn free_unseen_grant(
+    hub: Arc<Hub>,
+    request: AcquireLeaseRequest,
+    sent_ms: u64,
+    until_ms: u64,
+) {
     let send = || async {
         // Never none: the store takes a hold id of no age for one that it has never seen.
         let hold_age_ms = hub.now_ms().saturating_sub(sent_ms).max(1);
-        let again = AcquireRequest {
-            hold_age_ms,
+        let again = AcquireLeaseRequest {
+            hold_id_age_ms: hold_age_ms,
             wait_ms: 0,
             waited_before_ms: 0,
-            yield_within_ms: None,
+            preempt_within_ms: None,
             ..request.clone()
         };
         let call = hub.call(hub.patience_ms);
@@ -108,15 +113,15 @@ pub(crate) async fn free_unseen_grant(hub: Arc<Hub>, request: AcquireRequest, se
     // Held by another caller, ended, or refused: nothing is kept for us.
     if let Some(Ok(acquired)) = retry_until(&hub, asks_until_ms, send).await {
         tracing::debug!(key = %acquired.key, token = acquired.grant.token.get(), "freeing an unseen grant");
-        let hold = HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token };
+        let hold = HoldRef { key: acquired.key, hold_id: request.hold_id, token: acquired.grant.token };
         give_back(hub, hold, until_ms).await;
     }
 }
 
 /// Hands back what a claim may have been given without its caller ever knowing. Asking again by the same hold id tells.
-pub(crate) async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimRequest) {
+pub(crate) async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimJobsRequest) {
     let Some(jobs) = hub.store.jobs() else { return };
-    let request = ClaimRequest { wait_ms: 0, ..request };
+    let request = ClaimJobsRequest { wait_ms: 0, ..request };
     let until_ms = hub.now_ms().saturating_add(request.ttl_ms);
     let send = || async {
         let call = hub.call(hub.patience_ms);
@@ -124,7 +129,7 @@ pub(crate) async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimRequest) {
     };
     let Some(Ok(claimed)) = retry_until(&hub, until_ms, send).await else { return };
     for job in claimed.jobs {
-        let attempt = AttemptRef { job: job.id, hold: request.hold, token: job.token };
+        let attempt = AttemptRef { job_id: job.id, hold_id: request.hold_id, token: job.token };
         hand_back(Arc::clone(&hub), attempt, until_ms).await;
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fencehold_contract::job::AttemptRef;
 use fencehold_contract::{HoldRef, StoreError};
-use fencehold_core::lease::Renewal;
+use fencehold_core::lease::LeaseRenewal;
 
 use crate::bell::lock;
-use crate::error::LostReason;
+use crate::error::LostCause;
 use crate::holding::{Granted, Held, Holding};
 use crate::hub::Hub;
 use crate::random::jitter;
@@ -18,11 +18,11 @@ const PATIENCE_PART: u64 = 6;
 /// What one renewal brought.
 enum Answer {
     Kept {
-        renewal: Renewal,
+        renewal: LeaseRenewal,
         /// Somebody called the job off.
         called_off: bool,
     },
-    Lost(LostReason),
+    Lost(LostCause),
 }
 
 /// The answers to one call, in order, and how long it stood in line.
@@ -35,8 +35,8 @@ pub(super) async fn renew(hub: Arc<Hub>, due: Vec<Arc<Holding>>) {
     let (mut holds, mut attempts) = (Vec::new(), Vec::new());
     for Granted { held, hold, token, .. } in due.iter().map(|holding| &holding.granted) {
         match held {
-            Held::Key(key) => holds.push(HoldRef { key: key.clone(), hold: *hold, token: *token }),
-            Held::Job(job) => attempts.push(AttemptRef { job: *job, hold: *hold, token: *token }),
+            Held::Key(key) => holds.push(HoldRef { key: key.clone(), hold_id: *hold, token: *token }),
+            Held::Job(job) => attempts.push(AttemptRef { job_id: *job, hold_id: *hold, token: *token }),
         }
     }
     let mut unanswered = Unanswered { hub: &hub, due, why: "the call to the store broke off".to_owned() };
@@ -65,9 +65,9 @@ pub(super) async fn renew(hub: Arc<Hub>, due: Vec<Arc<Holding>>) {
 
 async fn renew_keys(hub: &Hub, patience_ms: u64, holds: Vec<HoldRef>) -> Result<Answers, StoreError> {
     let renewed = hub.store.renew(&hub.call(patience_ms), holds).await?;
-    let answers = renewed.answers.into_iter().map(|answer| match answer {
+    let answers = renewed.results.into_iter().map(|answer| match answer {
         Ok(renewal) => Answer::Kept { renewal, called_off: false },
-        Err(refusal) => Answer::Lost(LostReason::from_refusal(&refusal)),
+        Err(refusal) => Answer::Lost(LostCause::from_refusal(&refusal)),
     });
     Ok((answers.collect(), renewed.waited_ms))
 }
@@ -75,17 +75,17 @@ async fn renew_keys(hub: &Hub, patience_ms: u64, holds: Vec<HoldRef>) -> Result<
 async fn renew_jobs(hub: &Hub, patience_ms: u64, attempts: Vec<AttemptRef>) -> Result<Answers, StoreError> {
     let Some(jobs) = hub.store.jobs() else { return Ok((Vec::new(), 0)) };
     let renewed = jobs.renew_claims(&hub.call(patience_ms), attempts).await?;
-    let answers = renewed.answers.into_iter().map(|answer| match answer {
+    let answers = renewed.results.into_iter().map(|answer| match answer {
         Ok(renewal) => Answer::Kept {
             called_off: renewal.cancel_requested,
-            renewal: Renewal {
+            renewal: LeaseRenewal {
                 token: renewal.token,
                 remaining_ms: renewal.remaining_ms,
-                notice: renewal.notice,
+                yield_request: renewal.yield_request,
                 yield_in_ms: renewal.yield_in_ms,
             },
         },
-        Err(refusal) => Answer::Lost(LostReason::from_job_refusal(&refusal)),
+        Err(refusal) => Answer::Lost(LostCause::from_job_refusal(&refusal)),
     });
     Ok((answers.collect(), renewed.waited_ms))
 }

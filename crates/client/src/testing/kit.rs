@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use fencehold_contract::job::{LedgerAct, LedgerAnswer, LedgerEntry, Word};
+use fencehold_contract::job::{AttemptLedgerEntry, LedgerEntry, LedgerResponse, Report};
 use fencehold_core::job::EffectName;
 use fencehold_core::ledger::{self, Begun, Effect};
 
@@ -30,47 +30,48 @@ impl Kit {
         std::mem::take(&mut lock(&self.0))
     }
 
-    pub(crate) fn hear(&self, word: Word) {
+    pub(crate) fn hear(&self, word: Report) {
         let mut book = lock(&self.0);
         match word {
-            Word::Checkpoint { bytes } => book.checkpoint = Some(bytes),
-            Word::Progress { note } => book.progress.push(note),
+            Report::Checkpoint { checkpoint: bytes } => book.checkpoint = Some(bytes),
+            Report::Progress { progress: note } => book.progress.push(note),
             // How an attempt ends is what its handler returns.
             _ => {}
         }
     }
 
-    pub(crate) fn write(&self, entry: LedgerEntry) -> LedgerAnswer {
+    pub(crate) fn write(&self, entry: AttemptLedgerEntry) -> LedgerResponse {
         let mut book = lock(&self.0);
-        let at = book.effects.iter().position(|effect| effect.name == *entry.act.effect());
+        let at = book.effects.iter().position(|effect| effect.name == *entry.entry.effect());
         let found = at.and_then(|at| book.effects.get(at));
         let nth = u16::try_from(book.effects.len()).unwrap_or(u16::MAX);
         let token = entry.attempt.token;
-        let (kept, answer) = match entry.act {
-            LedgerAct::Begin { effect, policy } => {
+        let (kept, answer) = match entry.entry {
+            LedgerEntry::Begin { effect, in_doubt_policy: policy } => {
                 match ledger::begin(found, &effect, policy, token, nth, 0) {
                     Begun::Go(kept) => {
                         book.announced.push(effect);
-                        (kept, LedgerAnswer::Go)
+                        (kept, LedgerResponse::Proceed)
                     }
-                    Begun::Recorded(effect) => return LedgerAnswer::Recorded(effect),
-                    Begun::InDoubt => return LedgerAnswer::InDoubt,
+                    Begun::Recorded(effect) => return LedgerResponse::Recorded(effect),
+                    Begun::InDoubt => return LedgerResponse::InDoubt,
                 }
             }
-            LedgerAct::Record { effect, value, undo } => {
-                let outcome = ledger::Outcome { name: effect.clone(), value, undo: undo.map(Box::new) };
+            LedgerEntry::Record { effect, value, compensation: undo } => {
+                let outcome =
+                    ledger::Outcome { name: effect.clone(), value, compensation: undo.map(Box::new) };
                 match ledger::record(found, &outcome, token, nth, 0) {
                     Ok(kept) => {
                         book.had.push(effect);
-                        (kept.clone(), LedgerAnswer::Recorded(kept))
+                        (kept.clone(), LedgerResponse::Recorded(kept))
                     }
-                    Err(first) => return LedgerAnswer::Recorded(first),
+                    Err(first) => return LedgerResponse::Recorded(first),
                 }
             }
-            LedgerAct::Withdraw { effect } => {
+            LedgerEntry::Withdraw { effect } => {
                 let goes = |found: &Effect| found.name == effect && ledger::withdraws(found, token);
                 book.effects.retain(|found| !goes(found));
-                return LedgerAnswer::Withdrawn;
+                return LedgerResponse::Withdrawn;
             }
         };
         match at.and_then(|at| book.effects.get_mut(at)) {

@@ -1,6 +1,6 @@
 //! For the tests of your own handlers: one job, run without a store.
 //!
-//! A [`Trial`] is a job as a handler would get it; what the handler did with it is in the [`Trialled`] that comes back.
+//! A [`TestJob`] is a job as a handler would get it; what the handler did with it is in the [`TestResult`] that comes back.
 //! The ledger follows the same rules as a store's.
 //!
 //! ```
@@ -33,22 +33,22 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::job::ClaimedJob;
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, Terms};
-use fencehold_core::lease::Renewal;
-use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
+use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName};
+use fencehold_core::lease::LeaseRenewal;
+use fencehold_core::ledger::{Effect, EffectState, InDoubtPolicy};
 use fencehold_core::ttl::Term;
 use fencehold_core::{BadInput, HoldId, Owner, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::LostReason;
+use crate::error::LostCause;
 use crate::holding::{Granted, Held, Holding};
 use crate::job::{IntoOutcome, Job, JobError, Voice};
 use crate::json;
-use crate::watch::YieldNotice;
+use crate::watch::YieldRequest;
 
 pub(crate) use kit::Kit;
-pub use trialled::Trialled;
+pub use trialled::TestResult;
 
 /// How long a trial's claim lasts. Its clock stands still, so it lasts for the whole trial.
 const TTL_MS: u64 = 30_000;
@@ -56,36 +56,36 @@ const TTL_MS: u64 = 30_000;
 /// A job to try a handler on.
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens until `run` is awaited"]
-pub struct Trial {
+pub struct TestJob {
     claimed: Result<ClaimedJob, BadInput>,
     cancelled: bool,
     lost: bool,
-    notice: Option<YieldNotice>,
+    notice: Option<YieldRequest>,
 }
 
-impl Trial {
+impl TestJob {
     /// A job of this kind with this payload, at its first attempt.
     pub fn new(kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
         let claimed = || {
             Ok(ClaimedJob {
                 id: JobId::from_random(1_800_000_000_000, [7; 10]),
-                queue: Queue::default(),
-                kind: Kind::new(kind.as_ref())?,
+                queue: QueueName::default(),
+                kind: JobKind::new(kind.as_ref())?,
                 payload: json::written("payload", payload)?,
                 token: Token::new(1),
                 attempt: 1,
                 remaining_ms: TTL_MS,
-                terms: Terms::default(),
-                failures: 0,
-                crashes: 0,
+                options: JobOptions::default(),
+                failure_count: 0,
+                crash_count: 0,
                 labels: Vec::new(),
-                trace: None,
+                traceparent: None,
                 checkpoint: None,
                 effects: Vec::new(),
-                undo_of: None,
+                compensates: None,
             })
         };
-        Trial { claimed: claimed(), cancelled: false, lost: false, notice: None }
+        TestJob { claimed: claimed(), cancelled: false, lost: false, notice: None }
     }
 
     /// Which attempt it is, from 1. Its token grows with it.
@@ -99,7 +99,7 @@ impl Trial {
 
     /// Its queue.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
-        self.with(|claimed| Queue::new(queue.as_ref()).map(|queue| claimed.queue = queue))
+        self.with(|claimed| QueueName::new(queue.as_ref()).map(|queue| claimed.queue = queue))
     }
 
     /// A label of it.
@@ -115,7 +115,7 @@ impl Trial {
         self.with(|claimed| {
             let trace = traceparent.into();
             crate::trace::check(&trace)?;
-            claimed.trace = Some(trace);
+            claimed.traceparent = Some(trace);
             Ok(())
         })
     }
@@ -135,33 +135,33 @@ impl Trial {
     }
 
     /// An effect that an earlier attempt has announced, and of which nobody knows whether it happened.
-    pub fn intended(self, effect: impl AsRef<str>, policy: OnDoubt) -> Self {
+    pub fn intended(self, effect: impl AsRef<str>, policy: InDoubtPolicy) -> Self {
         self.effect(effect.as_ref(), EffectState::Intended(policy), Ok(None))
     }
 
     /// Somebody has called it off.
     pub fn cancelled(self) -> Self {
-        Trial { cancelled: true, ..self }
+        TestJob { cancelled: true, ..self }
     }
 
     /// Its claim is lost from the start.
     pub fn lost(self) -> Self {
-        Trial { lost: true, ..self }
+        TestJob { lost: true, ..self }
     }
 
     /// A job of this priority asks it to yield.
     pub fn asked_to_yield(self, contender: impl AsRef<str>, priority: i16) -> Self {
         match Owner::new(contender.as_ref()) {
             Ok(contender) => {
-                let notice = YieldNotice { contender, task: None, priority, yield_at_ms: u64::MAX };
-                Trial { notice: Some(notice), ..self }
+                let notice = YieldRequest { contender, task: None, priority, yield_at_ms: u64::MAX };
+                TestJob { notice: Some(notice), ..self }
             }
-            Err(bad) => Trial { claimed: Err(bad), ..self },
+            Err(bad) => TestJob { claimed: Err(bad), ..self },
         }
     }
 
     /// Runs an async handler on it. A payload that does not fit is a failure, as it is with a worker.
-    pub async fn run<P, R, F, Fut>(self, handler: F) -> Trialled
+    pub async fn run<P, R, F, Fut>(self, handler: F) -> TestResult
     where
         P: DeserializeOwned,
         R: IntoOutcome,
@@ -170,17 +170,17 @@ impl Trial {
     {
         let (job, kit, claimed) = match self.begin() {
             Ok(begun) => begun,
-            Err(bad) => return Trialled::not_begun(bad),
+            Err(bad) => return TestResult::not_begun(bad),
         };
         let ended = match json::read("payload", &claimed.payload) {
             Ok(payload) => handler(job, payload).await.and_then(IntoOutcome::into_outcome),
             Err(bad) => Err(bad.into()),
         };
-        Trialled::new(claimed, &kit, ended)
+        TestResult::new(claimed, &kit, ended)
     }
 
     /// Runs a blocking handler on it.
-    pub fn run_blocking<P, R, F>(self, handler: F) -> Trialled
+    pub fn run_blocking<P, R, F>(self, handler: F) -> TestResult
     where
         P: DeserializeOwned,
         R: IntoOutcome,
@@ -208,14 +208,15 @@ impl Trial {
         if self.cancelled {
             holding.call_off();
         }
-        if let Some(YieldNotice { contender, task, priority, yield_at_ms }) = self.notice {
-            let notice = fencehold_core::lease::Notice { contender, task, priority, yield_at_ms };
+        if let Some(YieldRequest { contender, task, priority, yield_at_ms }) = self.notice {
+            let notice = fencehold_core::lease::YieldRequest { contender, task, priority, yield_at_ms };
             let (remaining_ms, yield_in_ms) = (TTL_MS, Some(TTL_MS));
-            let renewal = Renewal { token: claimed.token, remaining_ms, notice: Some(notice), yield_in_ms };
+            let renewal =
+                LeaseRenewal { token: claimed.token, remaining_ms, yield_request: Some(notice), yield_in_ms };
             holding.renewed(now_ms, 0, &renewal);
         }
         if self.lost {
-            holding.lose(LostReason::NotRenewed { failure: None });
+            holding.lose(LostCause::NotRenewed { failure: None });
         }
         let kit = Arc::new(Kit::new(claimed.effects.clone()));
         let job = Job::new(claimed.clone(), holding, Voice::Kit(Arc::clone(&kit)), None);
@@ -228,9 +229,16 @@ impl Trial {
             let token = Token::new(claimed.token.get().saturating_sub(1));
             let (name, value) = (EffectName::new(name)?, value?);
             let (undo, undo_job, at_wall_ms) = (None, None, 0);
-            claimed
-                .effects
-                .push(Effect { name, nth, token, at_wall_ms, state, value, undo, undo_job });
+            claimed.effects.push(Effect {
+                name,
+                position: nth,
+                token,
+                written_at_ms: at_wall_ms,
+                state,
+                value,
+                compensation: undo,
+                compensation_job_id: undo_job,
+            });
             Ok(())
         })
     }

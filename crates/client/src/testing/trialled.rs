@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use fencehold_contract::job::{ClaimedJob, Word};
+use fencehold_contract::job::{ClaimedJob, Report};
 use fencehold_core::BadInput;
 use fencehold_core::job::EffectName;
-use fencehold_core::ledger::UndoWith;
+use fencehold_core::ledger::Compensation;
 use serde::de::DeserializeOwned;
 
-use super::Trial;
+use super::TestJob;
 use super::kit::{Book, Kit};
 use crate::job::{JobError, Outcome};
 use crate::json;
 
-/// What a handler did with a [`Trial`].
+/// What a handler did with a [`TestJob`].
 #[derive(Debug)]
-pub struct Trialled {
+pub struct TestResult {
     claimed: Option<ClaimedJob>,
     ended: Ended,
     book: Book,
@@ -23,11 +23,11 @@ pub struct Trialled {
 
 #[derive(Debug)]
 enum Ended {
-    Word(Word),
+    Word(Report),
     Over(String),
 }
 
-impl Trialled {
+impl TestResult {
     pub(super) fn new(claimed: ClaimedJob, kit: &Kit, ended: Result<Outcome, JobError>) -> Self {
         let ended = match ended {
             Ok(outcome) => {
@@ -39,17 +39,17 @@ impl Trialled {
                 error.into_word().map_or(Ended::Over(text), Ended::Word)
             }
         };
-        Trialled { claimed: Some(claimed), ended, book: kit.take() }
+        TestResult { claimed: Some(claimed), ended, book: kit.take() }
     }
 
     pub(super) fn not_begun(bad: BadInput) -> Self {
-        Trialled { claimed: None, ended: Ended::Over(bad.to_string()), book: Book::default() }
+        TestResult { claimed: None, ended: Ended::Over(bad.to_string()), book: Book::default() }
     }
 
     /// The result, if the handler completed. `None` too where it does not fit.
     pub fn result<T: DeserializeOwned>(&self) -> Option<T> {
         match &self.ended {
-            Ended::Word(Word::Complete { result }) => {
+            Ended::Word(Report::Complete { result }) => {
                 json::read("result", result.as_deref().unwrap_or(json::NOTHING)).ok()
             }
             _ => None,
@@ -59,20 +59,20 @@ impl Trialled {
     /// The error, if the handler failed.
     pub fn failure(&self) -> Option<&str> {
         match &self.ended {
-            Ended::Word(Word::Fail { error, .. }) => Some(error),
+            Ended::Word(Report::Fail { error, .. }) => Some(error),
             _ => None,
         }
     }
 
     /// Whether it failed for good.
     pub fn failed_for_good(&self) -> bool {
-        matches!(self.ended, Ended::Word(Word::Fail { for_good: true, .. }))
+        matches!(self.ended, Ended::Word(Report::Fail { permanent: true, .. }))
     }
 
     /// After what time it asked to be tried again, if it failed and asked.
     pub fn retry_in(&self) -> Option<Duration> {
         match &self.ended {
-            Ended::Word(Word::Fail { retry_in_ms, .. }) => retry_in_ms.map(Duration::from_millis),
+            Ended::Word(Report::Fail { retry_in_ms, .. }) => retry_in_ms.map(Duration::from_millis),
             _ => None,
         }
     }
@@ -80,14 +80,14 @@ impl Trialled {
     /// For how long the handler put the job off, if it did.
     pub fn snoozed(&self) -> Option<Duration> {
         match &self.ended {
-            Ended::Word(Word::Snooze { for_ms }) => Some(Duration::from_millis(*for_ms)),
+            Ended::Word(Report::Snooze { delay_ms: for_ms }) => Some(Duration::from_millis(*for_ms)),
             _ => None,
         }
     }
 
     /// Whether the handler handed the job back.
     pub fn handed_back(&self) -> bool {
-        matches!(self.ended, Ended::Word(Word::HandBack))
+        matches!(self.ended, Ended::Word(Report::Release))
     }
 
     /// Why there was nothing to report: the claim was lost, an effect was in doubt, or the trial itself was wrong.
@@ -115,9 +115,9 @@ impl Trialled {
     }
 
     /// The job that would undo an effect, if it has one.
-    pub fn undo_of(&self, name: &str) -> Option<&UndoWith> {
+    pub fn undo_of(&self, name: &str) -> Option<&Compensation> {
         let effect = self.book.effects.iter().find(|effect| effect.name.as_str() == name)?;
-        effect.undo.as_deref()
+        effect.compensation.as_deref()
     }
 
     /// The newest checkpoint, if the handler kept one.
@@ -131,14 +131,14 @@ impl Trialled {
     }
 
     /// The attempt that comes after this one: it finds what this one recorded and kept.
-    pub fn next_attempt(self) -> Trial {
+    pub fn next_attempt(self) -> TestJob {
         let Some(mut claimed) = self.claimed else {
             let bad = BadInput::new("trial", "was never begun, so it has no next attempt");
-            return Trial { claimed: Err(bad), cancelled: false, lost: false, notice: None };
+            return TestJob { claimed: Err(bad), cancelled: false, lost: false, notice: None };
         };
         let attempt = claimed.attempt.saturating_add(1);
         claimed.effects = self.book.effects;
         claimed.checkpoint = self.book.checkpoint.or(claimed.checkpoint);
-        Trial { claimed: Ok(claimed), cancelled: false, lost: false, notice: None }.attempt(attempt)
+        TestJob { claimed: Ok(claimed), cancelled: false, lost: false, notice: None }.attempt(attempt)
     }
 }

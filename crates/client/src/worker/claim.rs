@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{ClaimRequest, Claimed};
+use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::ttl::Term;
 
@@ -89,11 +89,11 @@ impl Claimer {
         self.floor.tally.when(look).await
     }
 
-    fn request(&self, hold: fencehold_core::HoldId, room: usize) -> ClaimRequest {
-        ClaimRequest {
+    fn request(&self, hold: fencehold_core::HoldId, room: usize) -> ClaimJobsRequest {
+        ClaimJobsRequest {
             queues: self.terms.queues.clone(),
             limit: room.min(JOBS_PER_CALL_MAX),
-            hold,
+            hold_id: hold,
             owner: self.terms.owner.clone(),
             ttl_ms: self.terms.ttl_ms,
             wait_ms: if self.terms.until_empty { 0 } else { CLAIM_WAIT_MS },
@@ -163,7 +163,7 @@ impl Claimer {
 /// One hold id, and whether jobs may have been given to it that nobody has seen.
 struct Claim<'a> {
     claimer: &'a Claimer,
-    request: ClaimRequest,
+    request: ClaimJobsRequest,
     began_ms: u64,
     unsure: bool,
 }
@@ -174,12 +174,12 @@ impl Claim<'_> {
         let hub = self.claimer.hub();
         let Some(jobs) = hub.store.jobs() else {
             let store = hub.store.capabilities().store.to_owned();
-            return Err(StoreError::Unsupported { store, what: "keep jobs".to_owned() });
+            return Err(StoreError::Unsupported { store, message: "keep jobs".to_owned() });
         };
         let sent_ms = hub.now_ms();
         let waited_before_ms = sent_ms.saturating_sub(self.began_ms);
         let wait_ms = self.request.wait_ms.saturating_sub(waited_before_ms);
-        let request = ClaimRequest { wait_ms, waited_before_ms, ..self.request.clone() };
+        let request = ClaimJobsRequest { wait_ms, waited_before_ms, ..self.request.clone() };
         let limit_ms = wait_ms.saturating_add(hub.patience_ms);
         let answer = hub.answer(limit_ms, jobs.claim(&hub.call(hub.patience_ms), request)).await;
         match answer {
@@ -190,17 +190,17 @@ impl Claim<'_> {
                 Ok(count)
             }
             Err(error) => {
-                self.unsure |= matches!(error, StoreError::Unknown { .. });
+                self.unsure |= matches!(error, StoreError::OutcomeUnknown { .. });
                 Err(error)
             }
         }
     }
 
-    fn take_in(&self, sent_ms: u64, claimed: Claimed) {
+    fn take_in(&self, sent_ms: u64, claimed: ClaimedJobs) {
         let Claimer { floor, terms, .. } = self.claimer;
         let hub = self.claimer.hub();
         let now_ms = hub.now_ms();
-        let Claimed { jobs, waited_ms, .. } = claimed;
+        let ClaimedJobs { jobs, waited_ms, .. } = claimed;
         if waited_ms == 0 && !jobs.is_empty() {
             lock(&floor.pace).saw_trip(now_ms.saturating_sub(sent_ms));
         }
@@ -212,8 +212,8 @@ impl Claim<'_> {
                 owner: terms.owner.clone(),
                 task: None,
                 ttl_ms: terms.ttl_ms,
-                max_age_ms: job.terms.attempt_ms.map(|limit_ms| u64::from(limit_ms.get())),
-                hold: self.request.hold,
+                max_age_ms: job.options.attempt_timeout_ms.map(|limit_ms| u64::from(limit_ms.get())),
+                hold: self.request.hold_id,
                 term: Term::new(sent_ms, waited_ms, now_ms, job.remaining_ms),
             };
             // A handle that was closed meanwhile has it handed back.

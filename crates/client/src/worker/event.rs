@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::job::Word;
-use fencehold_core::job::{Ended, Reported};
+use fencehold_contract::job::Report;
+use fencehold_core::job::{AttemptOutcome, ReportedAttempt};
 
 use super::floor::Floor;
 use crate::error::Error;
@@ -32,30 +32,30 @@ pub enum WorkerEvent<'a> {
         error: &'a Error,
     },
     /// An attempt ended, and the store has answered what was reported of it.
-    AttemptEnded(&'a AttemptEnd),
+    AttemptEnded(&'a EndedAttempt),
 }
 
 /// How an attempt ended.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct AttemptEnd {
+pub struct EndedAttempt {
     /// The job, as its handler had it.
     pub job: Job,
     /// What was reported. `None`: nothing, for the claim was lost, or is left to expire.
-    pub reported: Option<Ended>,
+    pub reported: Option<AttemptOutcome>,
     /// How long its handler ran.
     pub took: Duration,
     /// What the store answered: how the job stands now. `None`: nothing was reported.
-    pub answer: Result<Option<Reported>, Error>,
+    pub answer: Result<Option<ReportedAttempt>, Error>,
 }
 
 /// How an attempt ends of which this is said.
-pub(super) fn ended_by(word: &Word) -> Ended {
+pub(super) fn ended_by(word: &Report) -> AttemptOutcome {
     match word {
-        Word::Complete { .. } => Ended::Completed,
-        Word::Fail { .. } => Ended::Failed,
-        Word::Snooze { .. } => Ended::Snoozed,
-        _ => Ended::HandedBack,
+        Report::Complete { .. } => AttemptOutcome::Completed,
+        Report::Fail { .. } => AttemptOutcome::Failed,
+        Report::Snooze { .. } => AttemptOutcome::Snoozed,
+        _ => AttemptOutcome::Released,
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use fencehold_core::BadInput;
-use fencehold_core::job::Kind;
+use fencehold_core::job::JobKind;
 use serde::de::DeserializeOwned;
 
 use crate::blocking;
@@ -30,14 +30,14 @@ pub(super) type Handler = Arc<dyn Fn(Job, Box<str>) -> Work + Send + Sync>;
 /// The handlers of a worker.
 #[derive(Default)]
 pub(super) struct Handlers {
-    by_kind: HashMap<Kind, Handler>,
+    by_kind: HashMap<JobKind, Handler>,
     /// For every kind that has none of its own.
     any: Option<Handler>,
 }
 
 impl Handlers {
     pub(super) fn add(&mut self, kind: &str, handler: Handler) -> Result<(), BadInput> {
-        let kind = Kind::new(kind)?;
+        let kind = JobKind::new(kind)?;
         if self.by_kind.contains_key(&kind) {
             return Err(BadInput::new("kind", format!("{kind} has two handlers")));
         }
@@ -57,7 +57,7 @@ impl Handlers {
     }
 
     /// The handler of a kind, or what becomes of a job that has none here.
-    pub(super) fn get(&self, kind: &Kind) -> Result<&Handler, JobError> {
+    pub(super) fn get(&self, kind: &JobKind) -> Result<&Handler, JobError> {
         self.by_kind.get(kind).or(self.any.as_ref()).ok_or_else(|| {
             JobError::new(format!(
                 "this worker has no handler of kind {kind} (it has {}); add one, or take the queue off this worker",
@@ -68,7 +68,7 @@ impl Handlers {
 
     /// The kinds that have a handler of their own, in order.
     pub(super) fn kinds(&self) -> Vec<&str> {
-        let mut kinds: Vec<&str> = self.by_kind.keys().map(Kind::as_str).collect();
+        let mut kinds: Vec<&str> = self.by_kind.keys().map(JobKind::as_str).collect();
         kinds.sort_unstable();
         kinds
     }

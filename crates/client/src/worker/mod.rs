@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::job::Weighted;
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
 use fencehold_core::{BadInput, Owner};
 use serde::de::DeserializeOwned;
 
-pub use event::{AttemptEnd, WorkerEvent};
+pub use event::{EndedAttempt, WorkerEvent};
 pub(crate) use floor::Floor;
 pub use run::{Drained, RunningWorker};
 
@@ -145,7 +145,7 @@ impl Worker {
     /// 0 is refused: leave the queue out.
     pub fn queue(mut self, name: impl AsRef<str>, weight: u32) -> Self {
         if let Ok(queues) = &mut self.queues {
-            match Queue::new(name.as_ref()) {
+            match QueueName::new(name.as_ref()) {
                 Ok(queue) => queues.push((queue, weight)),
                 Err(bad) => self.queues = Err(bad),
             }
@@ -331,7 +331,7 @@ impl Worker {
     pub fn start(self) -> Result<RunningWorker, Error> {
         let fencehold = self.fencehold.clone();
         fencehold.hub().jobs()?;
-        let ttl_ms_min = fencehold.store().capabilities().ttl_ms_min;
+        let ttl_ms_min = fencehold.store().capabilities().min_ttl_ms;
         let on_event = self.on_event.clone();
         RunningWorker::start(&fencehold, self.terms(ttl_ms_min)?, on_event)
     }

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use fencehold_contract::job::Word;
-use fencehold_core::lease::How;
+use fencehold_contract::job::Report;
+use fencehold_core::lease::LeaseOutcome;
 use tracing::Instrument;
 
 use super::Terms;
 use super::floor::{Floor, Ready};
 use super::handler::{Ended, Work};
 use crate::bell::{block_on, lock};
-use crate::error::{LostReason, Shown};
+use crate::error::{LostCause, Shown};
 use crate::holding::Holding;
 use crate::job::{Job, JobError, Voice};
 use crate::renewal::Handle;
-use crate::watch::State;
+use crate::watch::LeaseState;
 
 /// What the threads of slots run within.
 pub(super) type Within = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
@@ -46,7 +46,7 @@ enum Run {
     /// It panicked with these words.
     Panicked(String),
     /// The claim was lost, and the handler was dropped.
-    Lost(LostReason),
+    Lost(LostCause),
     /// The worker, or whoever called the job off, would not wait any longer, and the handler was dropped.
     Dropped,
 }
@@ -62,7 +62,7 @@ impl Slot {
     fn work(&self, ready: Ready) {
         let Ready { mut claimed, holding, since_ms } = ready;
         // A claim that is over, or that may soon be, is no ground to begin on.
-        if holding.look().state != State::Held {
+        if holding.look().state != LeaseState::Held {
             self.floor.hand_back(&self.handle, vec![Ready { claimed, holding, since_ms }]);
             self.floor.count(|tally| tally.running -= 1);
             return;
@@ -140,18 +140,18 @@ impl Slot {
 }
 
 /// Says how an attempt ended: in its span, and in a line that names the job by itself.
-fn log(span: &tracing::Span, job: &Job, word: Option<&Word>, took_ms: u64) {
+fn log(span: &tracing::Span, job: &Job, word: Option<&Report>, took_ms: u64) {
     let outcome = match word {
-        Some(Word::Complete { .. }) => "completed",
-        Some(Word::Fail { .. }) => "failed",
-        Some(Word::Snooze { .. }) => "snoozed",
+        Some(Report::Complete { .. }) => "completed",
+        Some(Report::Fail { .. }) => "failed",
+        Some(Report::Snooze { .. }) => "snoozed",
         Some(_) => "handed back",
         None => "over",
     };
     span.record("outcome", outcome);
     let (id, queue, kind, attempt) = (job.id(), job.queue(), job.kind(), job.attempt());
     match word {
-        Some(Word::Fail { error, for_good, .. }) => {
+        Some(Report::Fail { error, permanent: for_good, .. }) => {
             tracing::warn!(parent: span, job = %id, %queue, %kind, attempt, took_ms, for_good, error, "an attempt failed");
         }
         _ => {
@@ -161,12 +161,12 @@ fn log(span: &tracing::Span, job: &Job, word: Option<&Word>, took_ms: u64) {
 }
 
 /// What to say about an attempt; `None`: nothing, for it is over already and others decide.
-fn word(run: Run, holding: &Holding) -> Option<Word> {
+fn word(run: Run, holding: &Holding) -> Option<Report> {
     match run {
         Run::Ended(Ok(outcome)) => outcome.into_word(),
         Run::Ended(Err(error)) => error.into_word(),
         Run::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_word(),
-        Run::Lost(LostReason::Ended { how: Some(How::AgedOut), current_token: None, .. }) => {
+        Run::Lost(LostCause::Ended { how: Some(LeaseOutcome::AgedOut), current_token: None, .. }) => {
             let limit = Shown(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
             let after = Shown(Duration::from_millis(holding.age_ms()));
             JobError::new(format!(
@@ -179,9 +179,9 @@ fn word(run: Run, holding: &Holding) -> Option<Word> {
         // work has stopped, so somebody else may begin at once.
         Run::Dropped
         | Run::Lost(
-            LostReason::NotRenewed { .. }
-            | LostReason::Ended { how: Some(How::Yielded), current_token: None, .. },
-        ) => Some(Word::HandBack),
+            LostCause::NotRenewed { .. }
+            | LostCause::Ended { how: Some(LeaseOutcome::Yielded), current_token: None, .. },
+        ) => Some(Report::Release),
         Run::Lost(_) => None,
     }
 }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::job::{Report, Word};
+use fencehold_contract::job::{AttemptReport, Report};
 
-use super::event::{AttemptEnd, WorkerEvent, ended_by};
+use super::event::{EndedAttempt, WorkerEvent, ended_by};
 use super::floor::{Floor, Ready};
 use crate::bell::lock;
-use crate::error::{Error, LostReason};
+use crate::error::{Error, LostCause};
 use crate::job::{Job, Voice, last_try_ms};
 use crate::renewal::Handle;
 use crate::report::{Delayed, Spoken};
 
 impl Floor {
     /// Has a word about an attempt sent that is over, and goes on.
-    pub(super) fn say(self: &Arc<Self>, handle: &Arc<Handle>, job: Job, word: Word, took_ms: u64) {
-        let handed_back = matches!(word, Word::HandBack);
+    pub(super) fn say(self: &Arc<Self>, handle: &Arc<Handle>, job: Job, word: Report, took_ms: u64) {
+        let handed_back = matches!(word, Report::Release);
         self.count(|tally| {
             tally.unheard += 1;
             tally.handed_back += u64::from(handed_back);
@@ -38,8 +38,8 @@ impl Floor {
             }
             // Renewed until here, so that nobody else had it meanwhile.
             lock(&hub.book).remove(holding.serial);
-            holding.lose(LostReason::Released);
-            let end = AttemptEnd {
+            holding.lose(LostCause::Released);
+            let end = EndedAttempt {
                 job,
                 reported: Some(reported),
                 took: Duration::from_millis(took_ms),
@@ -50,7 +50,7 @@ impl Floor {
         });
         handle
             .hub
-            .say(Spoken { report: Report { attempt, word }, until_ms, delayed, told });
+            .say(Spoken { report: AttemptReport { attempt, report: word }, until_ms, delayed, told });
     }
 
     /// Nothing is said of an attempt: it is over already, or its claim is left to expire.
@@ -58,9 +58,9 @@ impl Floor {
         let holding = &job.inner().holding;
         lock(&handle.hub.book).remove(holding.serial);
         // It is renewed no more: what still runs beside the handler has to stop.
-        holding.lose(LostReason::NotRenewed { failure: None });
+        holding.lose(LostCause::NotRenewed { failure: None });
         let took = Duration::from_millis(took_ms);
-        self.tell(&WorkerEvent::AttemptEnded(&AttemptEnd { job, reported: None, took, answer: Ok(None) }));
+        self.tell(&WorkerEvent::AttemptEnded(&EndedAttempt { job, reported: None, took, answer: Ok(None) }));
     }
 
     /// Hands back jobs that were not begun.
@@ -68,7 +68,7 @@ impl Floor {
         for Ready { claimed, holding, .. } in jobs {
             let voice = Voice::Store(Arc::clone(handle));
             let job = Job::new(claimed, holding, voice, Some(Arc::clone(self)));
-            self.say(handle, job, Word::HandBack, 0);
+            self.say(handle, job, Report::Release, 0);
         }
     }
 }

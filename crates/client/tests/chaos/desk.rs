@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
-use fencehold::job::{Backoff, Retry};
-use fencehold::store::{EventsRequest, file};
+use fencehold::job::{Backoff, RetryPolicy};
+use fencehold::store::{ListEventsRequest, file};
 use fencehold::{Fencehold, JobId};
 
 use super::worker::{Moment, Task};
@@ -41,11 +41,11 @@ impl Desk {
                 self.step_down().await;
                 continue;
             }
-            if feeding && status.jobs < BACKLOG {
+            if feeding && status.job_count < BACKLOG {
                 self.feed().await;
             }
             self.tell(20).await;
-            if !feeding && status.jobs == 0 {
+            if !feeding && status.job_count == 0 {
                 self.tell(0).await;
                 self.fh.close().await;
                 let _ = self.news.send(News::Done(self.fed));
@@ -64,7 +64,7 @@ impl Desk {
             let mut bits = [0; 10];
             bits[2..].copy_from_slice(&self.random.below(u64::MAX).to_be_bytes());
             let id = JobId::from_random(number, bits);
-            let soon = Retry::new(Backoff::Fixed, 10, 10);
+            let soon = RetryPolicy::new(Backoff::Fixed, 10, 10);
             let mut job = queue.job(kind, &Task { number, holds_before }).id(id);
             if self.has_them_wait {
                 let soon = Duration::from_millis(self.random.below(2_000));
@@ -86,9 +86,9 @@ impl Desk {
     async fn tell(&mut self, wait_ms: u64) {
         let mut wait_ms = wait_ms;
         loop {
-            let request = EventsRequest { after: Some(self.seen), prefix: None, limit: 1_000, wait_ms };
+            let request = ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1_000, wait_ms };
             let page = self.fh.store().events(&self.fh.call(), request).await.unwrap();
-            self.seen = page.next;
+            self.seen = page.next_cursor;
             if page.events.is_empty() {
                 return;
             }

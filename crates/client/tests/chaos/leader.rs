@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fencehold::job::Ended;
-use fencehold::{Attempted, Event, Fact, JobId};
+use fencehold::job::AttemptOutcome;
+use fencehold::{BlockedAction, Event, EventData, JobId};
 
 use super::ground::{Ground, Strike, Struck};
 use super::{News, Random};
@@ -153,13 +153,13 @@ impl Leader {
                     self.due = None;
                 }
             }
-            News::Happened(Event { key, fact, .. }) => match fact {
-                Fact::JobAttemptEnded { token, how: Ended::Crashed, .. } => {
+            News::Happened(Event { key, data: fact, .. }) => match fact {
+                EventData::JobAttemptEnded { token, outcome: AttemptOutcome::Crashed, .. } => {
                     self.crashed.insert((key.to_string(), token.get()));
                 }
                 // A renewal writes nothing that anybody would miss.
-                Fact::StaleWriteBlocked { attempted: Attempted::Renew, .. } => {}
-                Fact::StaleWriteBlocked { stale_token, .. } => {
+                EventData::StaleWriteBlocked { action: BlockedAction::Renew, .. } => {}
+                EventData::StaleWriteBlocked { token: stale_token, .. } => {
                     self.stale.insert((key.to_string(), stale_token.get()));
                 }
                 _ => {}

@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use desk::Desk;
-use fencehold::job::{Counts, EffectState, JobState};
+use fencehold::job::{EffectState, JobCounts, JobState};
 use fencehold::{Event, JobId};
 use ground::{Directory, Ground};
 use leader::{Leader, Tally};
@@ -169,7 +169,7 @@ fn step_clocks(room: &Room, seed: u64, calm: &AtomicBool) -> u64 {
 async fn audit(room: &Room, fed: &[JobId]) -> usize {
     let fh = room.connect("auditor").await;
     let counts = fh.jobs().counts().await.unwrap();
-    let mut all_completed = Counts::default();
+    let mut all_completed = JobCounts::default();
     *all_completed.of(JobState::Completed) = u64::try_from(fed.len()).unwrap();
     assert_eq!(counts, all_completed);
     for (number, id) in fed.iter().enumerate() {

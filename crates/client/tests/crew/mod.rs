@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold::fence::file::Appended;
-use fencehold::fence::{FenceError, FencedFile, Pass};
+use fencehold::fence::{FenceError, FencedFile, KeyToken};
 use fencehold::{Fencehold, Job, JobError};
 use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::sync::watch;
@@ -93,7 +93,7 @@ impl Room {
 pub type Attempt = (String, u64);
 
 pub fn attempt(job: &Job) -> Attempt {
-    (Pass::for_job(job.id(), job.token()).key().to_string(), job.token().get())
+    (KeyToken::for_job(job.id(), job.token()).key().to_string(), job.token().get())
 }
 
 /// What a process says about an attempt.
@@ -200,8 +200,8 @@ fn through<T>(job: &Job, answer: Result<T, FenceError>) -> Result<T, JobError> {
     Ok(answer?)
 }
 
-fn pass(job: &Job) -> Pass {
-    Pass::for_job(job.id(), job.token())
+fn pass(job: &Job) -> KeyToken {
+    KeyToken::for_job(job.id(), job.token())
 }
 
 /// An attempt that is worked on.

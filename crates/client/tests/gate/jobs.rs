@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fencehold::job::{
-    Acted, Enqueued, FindingPage, FindingsRequest, JobDetail, JobId, JobPage, JobsRequest, QueueView,
-    Refusal, Reported, ScheduleName, ScheduleSpec, ScheduleView,
+    ChangeJobBatchResponse, EffectPage, EnqueuedJob, JobDetail, JobId, JobPage, ListEffectsRequest,
+    ListJobsRequest, QueueView, Refusal, ReportedAttempt, ScheduleName, ScheduleSpec, ScheduleView,
 };
-use fencehold::store::{Call, JobStore, LeaseStore, StoreError};
+use fencehold::store::{CallContext, JobStore, LeaseStore, StoreError};
 use fencehold::{Job, Owner, Worker};
 use fencehold_contract::job::{
-    ActRequest, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, LedgerAnswer, LedgerEntry, NewJob,
-    QueueOrder, RenewedJobs, Report, ResolveRequest, WaitRequest,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation, ChangeJobsRequest,
+    ClaimJobsRequest, ClaimedJobs, LedgerResponse, NewJob, RenewAttemptBatchResponse, ResolveEffectRequest,
+    SetQueueModeRequest, WaitRequest,
 };
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 
 use super::{Gate, Verb, World, locked, within};
 
@@ -25,9 +26,9 @@ const TTL_MS: u64 = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     enqueues: Mutex<Vec<usize>>,
-    claims: Mutex<Vec<ClaimRequest>>,
+    claims: Mutex<Vec<ClaimJobsRequest>>,
     renewals: Mutex<Vec<Vec<AttemptRef>>>,
-    reports: Mutex<Vec<Vec<Report>>>,
+    reports: Mutex<Vec<Vec<AttemptReport>>>,
 }
 
 impl Gate {
@@ -36,7 +37,7 @@ impl Gate {
         locked(&self.work.enqueues).clone()
     }
 
-    pub(crate) fn claims(&self) -> Vec<ClaimRequest> {
+    pub(crate) fn claims(&self) -> Vec<ClaimJobsRequest> {
         locked(&self.work.claims).clone()
     }
 
@@ -44,7 +45,7 @@ impl Gate {
         locked(&self.work.renewals).clone()
     }
 
-    pub(crate) fn reports(&self) -> Vec<Vec<Report>> {
+    pub(crate) fn reports(&self) -> Vec<Vec<AttemptReport>> {
         locked(&self.work.reports).clone()
     }
 
@@ -66,7 +67,10 @@ impl World {
 
     /// Puts a job into the queue `q`.
     pub(crate) async fn enqueue(&self, kind: &str) -> JobId {
-        within(self.fh.queue("q").job(kind, &()).enqueue()).await.expect("enqueued").id
+        within(self.fh.queue("q").job(kind, &()).enqueue())
+            .await
+            .expect("enqueued")
+            .job_id
     }
 
     /// How a job stands, past the handle and its breaker.
@@ -151,21 +155,25 @@ impl World {
 impl JobStore for Gate {
     async fn enqueue(
         &self,
-        call: &Call,
+        call: &CallContext,
         jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError> {
         locked(&self.work.enqueues).push(jobs.len());
         self.pass(Verb::Enqueue, call, || self.inside().enqueue(call, jobs.clone()))
             .await
     }
 
-    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
         locked(&self.work.claims).push(request.clone());
         self.pass(Verb::Claim, call, || self.inside().claim(call, request.clone()))
             .await
     }
 
-    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+    async fn renew_claims(
+        &self,
+        call: &CallContext,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewAttemptBatchResponse, StoreError> {
         locked(&self.work.renewals).push(attempts.clone());
         self.pass(Verb::RenewClaims, call, || self.inside().renew_claims(call, attempts.clone()))
             .await
@@ -173,9 +181,9 @@ impl JobStore for Gate {
 
     async fn report(
         &self,
-        call: &Call,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        call: &CallContext,
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
         locked(&self.work.reports).push(reports.clone());
         self.pass(Verb::Report, call, || self.inside().report(call, reports.clone()))
             .await
@@ -183,63 +191,97 @@ impl JobStore for Gate {
 
     async fn ledger(
         &self,
-        call: &Call,
-        entries: Vec<LedgerEntry>,
-    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        call: &CallContext,
+        entries: Vec<AttemptLedgerEntry>,
+    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
         self.pass(Verb::Ledger, call, || self.inside().ledger(call, entries.clone()))
             .await
     }
 
-    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
         self.inside().job(call, id).await
     }
 
-    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+    async fn wait_for(
+        &self,
+        call: &CallContext,
+        request: WaitRequest,
+    ) -> Result<Option<JobDetail>, StoreError> {
         self.inside().wait_for(call, request).await
     }
 
-    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         self.inside().jobs(call, request).await
     }
 
-    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+    async fn act(
+        &self,
+        call: &CallContext,
+        request: ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, StoreError> {
         self.inside().act(call, request).await
     }
 
-    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
         self.inside().queues(call).await
     }
 
-    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+    async fn set_queue(
+        &self,
+        call: &CallContext,
+        order: SetQueueModeRequest,
+    ) -> Result<QueueView, StoreError> {
         self.inside().set_queue(call, order).await
     }
 
-    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
         self.inside().schedules(call).await
     }
 
-    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+    async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         self.inside().set_schedule(call, spec).await
     }
 
-    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_queue(
+        &self,
+        call: &CallContext,
+        queue: QueueName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         self.inside().remove_queue(call, queue, by).await
     }
 
-    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_schedule(
+        &self,
+        call: &CallContext,
+        name: ScheduleName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         self.inside().remove_schedule(call, name, by).await
     }
 
-    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+    async fn begin(
+        &self,
+        call: &CallContext,
+        request: BeginOperationRequest,
+    ) -> Result<BegunOperation, StoreError> {
         self.pass(Verb::Begin, call, || self.inside().begin(call, request.clone()))
             .await
     }
 
-    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+    async fn findings(
+        &self,
+        call: &CallContext,
+        request: ListEffectsRequest,
+    ) -> Result<EffectPage, StoreError> {
         self.inside().findings(call, request).await
     }
 
-    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+    async fn resolve(
+        &self,
+        call: &CallContext,
+        request: ResolveEffectRequest,
+    ) -> Result<Result<(), Refusal>, StoreError> {
         self.inside().resolve(call, request).await
     }
 }

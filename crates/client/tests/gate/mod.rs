@@ -12,11 +12,11 @@ use async_trait::async_trait;
 use fencehold::Refusal;
 use fencehold::clock::ManualClock;
 use fencehold::store::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
-    LeasePage, LeaseStore, LeaseView, ListRequest, MemoryStore, Renewed, RevokeRequest, RevokedLease,
-    StoreError, StoreStatus, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
+    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, MemoryStore,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
-use fencehold::{Connect, Fencehold, Key, Lease, LeaseWatch, Owner, Reason, Snapshot, Token};
+use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason, Token};
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::time::Time;
@@ -64,7 +64,7 @@ pub(crate) enum Fate {
     /// The store's code panics.
     Panic,
     /// A renewal gets this answer instead.
-    Renewed(Renewed),
+    Renewed(RenewLeaseBatchResponse),
 }
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub(crate) struct Gate {
     next: Mutex<HashMap<Verb, VecDeque<Fate>>>,
     always: Mutex<HashMap<Verb, StoreError>>,
     arrived: watch::Sender<HashMap<Verb, usize>>,
-    acquires: Mutex<Vec<AcquireRequest>>,
+    acquires: Mutex<Vec<AcquireLeaseRequest>>,
     renewals: Mutex<Vec<Vec<HoldRef>>>,
     patience: Mutex<Vec<(Verb, u64)>>,
     work: jobs::Seen,
@@ -116,7 +116,7 @@ impl Gate {
     /// From now on all of these fail.
     pub(crate) fn close(&self, verb: Verb) {
         let why = "the gate is closed".to_owned();
-        locked(&self.always).insert(verb, StoreError::Unavailable { why });
+        locked(&self.always).insert(verb, StoreError::Unavailable { message: why });
     }
 
     /// From now on these go through.
@@ -136,7 +136,7 @@ impl Gate {
             .expect("the gate");
     }
 
-    pub(crate) fn acquires(&self) -> Vec<AcquireRequest> {
+    pub(crate) fn acquires(&self) -> Vec<AcquireLeaseRequest> {
         locked(&self.acquires).clone()
     }
 
@@ -152,7 +152,7 @@ impl Gate {
             .collect()
     }
 
-    fn arranged_renewal(&self) -> Option<Renewed> {
+    fn arranged_renewal(&self) -> Option<RenewLeaseBatchResponse> {
         let mut next = locked(&self.next);
         let fates = next.entry(Verb::Renew).or_default();
         match fates.pop_front()? {
@@ -164,20 +164,20 @@ impl Gate {
         }
     }
 
-    async fn pass<T, F>(&self, verb: Verb, call: &Call, inner: impl Fn() -> F) -> Result<T, StoreError>
+    async fn pass<T, F>(&self, verb: Verb, call: &CallContext, inner: impl Fn() -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
     {
         let fate = locked(&self.next).entry(verb).or_default().pop_front();
         let closed = locked(&self.always).get(&verb).cloned();
-        locked(&self.patience).push((verb, call.patience_ms));
+        locked(&self.patience).push((verb, call.timeout_ms));
         self.arrived.send_modify(|counts| *counts.entry(verb).or_default() += 1);
         match (fate, closed) {
             (None, None) | (Some(Fate::Pass), _) => inner().await,
             (None, Some(error)) | (Some(Fate::Refuse(error)), _) => Err(error),
             (Some(Fate::LoseAnswer), _) => {
                 drop(inner().await);
-                Err(StoreError::Unknown { why: "the answer was lost".to_owned() })
+                Err(StoreError::OutcomeUnknown { message: "the answer was lost".to_owned() })
             }
             (Some(Fate::Hang), _) => std::future::pending().await,
             (Some(Fate::DelayRequest(go)), _) => {
@@ -208,13 +208,21 @@ impl LeaseStore for Gate {
         Some(self)
     }
 
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
         locked(&self.acquires).push(request.clone());
         self.pass(Verb::Acquire, call, || self.inner.acquire(call, request.clone()))
             .await
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         locked(&self.renewals).push(holds.clone());
         if let Some(renewed) = self.arranged_renewal() {
             return Ok(renewed);
@@ -224,33 +232,37 @@ impl LeaseStore for Gate {
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         self.pass(Verb::Release, call, || self.inner.release(call, holds.clone())).await
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
         self.inner.revoke(call, request).await
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         self.inner.get(call, key).await
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         self.inner.list(call, request).await
     }
 
-    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
         self.inner.events(call, request).await
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         self.inner.advance(call, by, lift).await
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         self.inner.status(call).await
     }
 
@@ -279,7 +291,7 @@ impl World {
         World::with(|connect| connect).await
     }
 
-    pub(crate) async fn with(options: impl FnOnce(Connect) -> Connect) -> Self {
+    pub(crate) async fn with(options: impl FnOnce(FenceholdBuilder) -> FenceholdBuilder) -> Self {
         let (time, clock) = Time::by_hand();
         let gate = Gate::new(&time.clock);
         let store: Arc<dyn LeaseStore> = Arc::clone(&gate) as _;
@@ -327,8 +339,8 @@ impl World {
     }
 
     pub(crate) async fn revoke(&self, key: &str) {
-        let request = RevokeRequest {
-            which: Which::Key { key: Key::new(key).expect("a key"), only_token: None },
+        let request = RevokeLeasesRequest {
+            target: RevokeTarget::Key { key: Key::new(key).expect("a key"), only_token: None },
             by: Owner::new("alice").expect("an owner"),
             reason: Reason::new("it ran away").expect("a reason"),
         };
@@ -337,14 +349,14 @@ impl World {
 }
 
 /// Waits until a watch shows what is wanted.
-pub(crate) async fn until(watch: &mut LeaseWatch, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+pub(crate) async fn until(watch: &mut LeaseWatch, wanted: impl Fn(&LeaseSnapshot) -> bool) -> LeaseSnapshot {
     within(async {
         loop {
             let snapshot = watch.changed().await;
             if wanted(&snapshot) {
                 return snapshot;
             }
-            assert_ne!(snapshot.state, fencehold::State::Lost, "lost: {snapshot:?}");
+            assert_ne!(snapshot.state, fencehold::LeaseState::Lost, "lost: {snapshot:?}");
         }
     })
     .await

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold::clock::{Clock, ManualClock, Stamp};
+use fencehold::clock::{Clock, ManualClock, Timestamp};
 use tokio::sync::watch;
 
 use super::within;
@@ -16,7 +16,7 @@ struct TellingClock {
 }
 
 impl Clock for TellingClock {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         self.manual.now()
     }
 

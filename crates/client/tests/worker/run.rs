@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fencehold::job::{Backoff, Ended, JobState, Retry};
+use fencehold::job::{AttemptOutcome, Backoff, JobState, RetryPolicy};
 use fencehold::{Error, Job, JobError, Outcome, WorkerEvent};
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,7 +18,7 @@ async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
         .start()
         .unwrap();
     let sum = within(world.fh.queue("q").job("sum", &[1, 2, 3]).enqueue()).await.unwrap();
-    assert_eq!(within(world.fh.jobs().wait::<u32>(sum.id, secs(60))).await, Ok(6));
+    assert_eq!(within(world.fh.jobs().wait::<u32>(sum.job_id, secs(60))).await, Ok(6));
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!((drained.finished, drained.handed_back, drained.left_running), (1, 0, 0));
 }
@@ -49,7 +49,7 @@ async fn errors_panics_misfits_and_unknown_kinds_are_failures_with_clear_words()
         ),
     ] {
         let id = world.enqueue(kind).await;
-        let failed = world.until_job(id, |detail| detail.job.failures == 1).await;
+        let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
         assert_eq!(failed.job.state, JobState::Scheduled, "{kind} is tried again");
         let error = failed.attempts[0].error.as_deref().unwrap();
         assert!(error.starts_with(words), "{kind}: {error}");
@@ -82,7 +82,7 @@ async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
     assert_eq!(later.job.due_in_ms, Some(77_000));
     let id = world.enqueue("snooze").await;
     let snoozed = world.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
-    assert_eq!((snoozed.job.due_in_ms, snoozed.job.failures), (Some(88_000), 0));
+    assert_eq!((snoozed.job.due_in_ms, snoozed.job.failure_count), (Some(88_000), 0));
     within(worker.drain()).await.unwrap();
 }
 
@@ -97,10 +97,10 @@ async fn a_failed_job_is_tried_again_when_its_time_has_come() {
         })
         .start()
         .unwrap();
-    let retry = Retry::new(Backoff::Fixed, 5_000, 5_000).jitter_percent(0);
+    let retry = RetryPolicy::new(Backoff::Fixed, 5_000, 5_000).jitter_percent(0);
     let flaky = world.fh.queue("q").job("flaky", &()).retry(retry).enqueue();
-    let id = within(flaky).await.unwrap().id;
-    world.until_job(id, |detail| detail.job.failures == 1).await;
+    let id = within(flaky).await.unwrap().job_id;
+    world.until_job(id, |detail| detail.job.failure_count == 1).await;
     world.pass(5_000);
     let (attempt, failures, token) =
         within(world.fh.jobs().wait::<(u32, u16, u64)>(id, secs(60))).await.unwrap();
@@ -223,11 +223,11 @@ async fn a_handler_has_the_runtime_in_which_its_worker_was_started() {
     let worker = world.worker().handle("sleep", sleep).start().unwrap();
     let id = world.enqueue("sleep").await;
     let detail = world
-        .until_job(id, |detail| detail.job.state.is_final() || detail.job.failures > 0)
+        .until_job(id, |detail| detail.job.state.is_final() || detail.job.failure_count > 0)
         .await;
     assert_eq!((detail.job.state, detail.result.as_deref()), (JobState::Completed, Some("\"slept\"")));
     within(worker.drain()).await.unwrap();
-    let trial = fencehold::testing::Trial::new("sleep", &()).run(sleep).await;
+    let trial = fencehold::testing::TestJob::new("sleep", &()).run(sleep).await;
     assert_eq!(trial.result::<String>().as_deref(), Some("slept"));
 }
 
@@ -282,7 +282,7 @@ async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_not
         });
     let id = world.enqueue("flaky").await;
     let later = world.fh.queue("q").job("flaky", &()).delay(secs(3_600)).enqueue();
-    let later = within(later).await.unwrap().id;
+    let later = within(later).await.unwrap().job_id;
     let run = tokio::spawn(worker.run_until(std::future::pending::<()>()));
     assert_eq!(within(beginnings.recv()).await, Some(1));
     world.gate.arrived(Verb::Claim, 2).await;
@@ -309,15 +309,15 @@ async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
         })
         .on_event(move |event| {
             if let WorkerEvent::AttemptEnded(end) = event {
-                let answer = end.answer.clone().map(|answer| answer.map(|at| (at.state, at.again_in_ms)));
+                let answer = end.answer.clone().map(|answer| answer.map(|at| (at.state, at.retry_in_ms)));
                 ended.send((end.job.id(), end.reported, answer)).unwrap();
                 panic!("other people's code");
             }
         })
         .start()
         .unwrap();
-    let completes = (Some(Ended::Completed), Ok(Some((JobState::Completed, None))));
-    let fails = (Some(Ended::Failed), Ok(Some((JobState::Scheduled, Some(7_000)))));
+    let completes = (Some(AttemptOutcome::Completed), Ok(Some((JobState::Completed, None))));
+    let fails = (Some(AttemptOutcome::Failed), Ok(Some((JobState::Scheduled, Some(7_000)))));
     for (kind, (reported, answer)) in
         [("completes", completes), ("fails", fails), ("expires", (None, Ok(None)))]
     {

@@ -1,7 +1,7 @@
 //! Handlers that are stopped: their claim is lost or was ended, their job called off, their place or their time is up.
 
-use fencehold::job::{Ended, JobState};
-use fencehold::{Job, JobError, Outcome, State, WorkerEvent};
+use fencehold::job::{AttemptOutcome, JobState};
+use fencehold::{Job, JobError, LeaseState, Outcome, WorkerEvent};
 use tokio::sync::mpsc;
 
 use crate::gate::{RENEWED_BY_MS, Verb, World, secs, within};
@@ -40,8 +40,8 @@ async fn a_lost_claim_drops_the_handler_and_the_job_is_handed_back() {
     world.pass(9_000);
     assert_eq!(within(telling.recv()).await, Some("dropped"), "at nine tenths of the ttl");
     let detail = world.until_job(id, |detail| detail.job.state == JobState::Completed).await;
-    assert_eq!((detail.job.attempts, detail.job.crashes), (2, 0));
-    assert_eq!(detail.attempts[0].how, Ended::HandedBack);
+    assert_eq!((detail.job.attempt_count, detail.job.crash_count), (2, 0));
+    assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
     within(worker.drain()).await.unwrap();
 }
 
@@ -150,7 +150,7 @@ async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
         .start()
         .unwrap();
     let queue = world.fh.queue("q");
-    let patient = within(queue.job("work", "patient").enqueue()).await.unwrap().id;
+    let patient = within(queue.job("work", "patient").enqueue()).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await.unwrap(), "patient from None");
     let urgent = queue.job("work", "urgent").priority(5).yield_within(secs(60)).enqueue();
     within(urgent).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
         .start()
         .unwrap();
     let slow = world.fh.queue("q").job("slow", &()).time_limit(secs(15)).enqueue();
-    let id = within(slow).await.unwrap().id;
+    let id = within(slow).await.unwrap().job_id;
     let job = within(beginnings.recv()).await.unwrap();
     let began_ms = world.now_ms();
     world.pass_renewal(&job, 10_000).await;
@@ -187,7 +187,7 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
     assert!(job.is_live() && telling.is_empty());
     world.pass_to(began_ms + 14_000);
     assert_eq!(within(telling.recv()).await, Some("dropped"), "a tenth of the ttl before");
-    let detail = world.until_job(id, |detail| detail.job.failures == 1).await;
+    let detail = world.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!(detail.job.state, JobState::Scheduled);
     assert_eq!(
         detail.attempts[0].error.as_deref(),
@@ -230,8 +230,8 @@ async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash
         world.pass(RENEWED_BY_MS);
         world.job(id).await;
     }
-    let detail = world.until_job(id, |detail| detail.job.crashes > 0).await;
-    assert_eq!((detail.attempts[0].token, detail.attempts[0].how), (token, Ended::Crashed));
+    let detail = world.until_job(id, |detail| detail.job.crash_count > 0).await;
+    assert_eq!((detail.attempts[0].token, detail.attempts[0].outcome), (token, AttemptOutcome::Crashed));
     assert!(
         world
             .gate
@@ -303,7 +303,7 @@ async fn a_claim_is_followed_from_beside_it() {
     assert_eq!(renewed.deadline_ms, began_ms + RENEWED_BY_MS + 10_000);
     within(world.fh.jobs().cancel_now(id, None)).await.unwrap();
     world.pass(RENEWED_BY_MS);
-    crate::gate::until(&mut watch, |now| now.state == State::Lost).await;
+    crate::gate::until(&mut watch, |now| now.state == LeaseState::Lost).await;
     within(worker.drain()).await.unwrap();
 }
 

@@ -66,7 +66,7 @@ async fn all_running_jobs_are_renewed_in_one_call() {
     assert_eq!(drained.finished, 3);
     for job in jobs {
         let detail = world.job(job.id()).await;
-        assert_eq!((detail.job.state, detail.job.attempts), (JobState::Completed, 1));
+        assert_eq!((detail.job.state, detail.job.attempt_count), (JobState::Completed, 1));
         assert_eq!(detail.result.as_deref(), Some("true"));
     }
 }
@@ -93,12 +93,12 @@ async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
     world.pass_to_next(FIRST_BACKOFF_MS).await;
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!((drained.finished, runs.load(Ordering::SeqCst)), (1, 1));
-    let holds: Vec<_> = world.gate.claims().iter().map(|claim| claim.hold).collect();
+    let holds: Vec<_> = world.gate.claims().iter().map(|claim| claim.hold_id).collect();
     assert_eq!(holds[0], holds[1], "the same claim, asked for again");
     let again = &world.gate.claims()[1];
     assert!(again.waited_before_ms > 0, "it keeps its place in line");
     let detail = world.job(id).await;
-    assert_eq!((detail.job.state, detail.job.attempts), (JobState::Completed, 1));
+    assert_eq!((detail.job.state, detail.job.attempt_count), (JobState::Completed, 1));
 }
 
 #[tokio::test]

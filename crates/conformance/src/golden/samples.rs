@@ -2,31 +2,31 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use fencehold_contract::Limits;
+use fencehold_contract::Quota;
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::job::{
-    Attempt, Cancel, Claim, Due, EffectName, Ended, JobId, Kind, Notes, Queue, Record, ScheduleName, State,
-    Terms, Trail, Undo,
+    Attempt, AttemptOutcome, Cancel, Claim, CompensationState, Due, EffectName, JobId, JobKind, JobOptions,
+    JobState, Notes, QueueName, Record, ScheduleName, Trail,
 };
-use fencehold_core::ledger::{Effect, EffectState, OnDoubt, UndoWith};
-use fencehold_core::retry::{Backoff, Retry};
+use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
+use fencehold_core::retry::{Backoff, RetryPolicy};
 use fencehold_core::{
-    Attempted, Event, Fact, HoldHash, Key, Namespace, Owner, Reason, Stamp, Task, Token, lease,
+    BlockedAction, Event, EventData, HoldHash, Key, Namespace, Owner, Reason, Task, Timestamp, Token, lease,
 };
 
 /// A moment.
-pub const AT: Stamp = Stamp { store_ms: 5, wall_ms: 1_800_000_000_000 };
+pub const AT: Timestamp = Timestamp { store_ms: 5, wall_ms: 1_800_000_000_000 };
 
 fn owner(name: &str) -> Owner {
     Owner::new(name).expect("a name")
 }
 
-fn queue(name: &str) -> Queue {
-    Queue::new(name).expect("a name")
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a name")
 }
 
-fn kind(name: &str) -> Kind {
-    Kind::new(name).expect("a name")
+fn kind(name: &str) -> JobKind {
+    JobKind::new(name).expect("a name")
 }
 
 /// A job's id.
@@ -37,13 +37,13 @@ pub fn job(nth: u8) -> JobId {
 /// Records of keys: one that was never held, one that is, with all that can be on record.
 pub fn leases() -> [lease::Record; 3] {
     let owner = owner("host/7");
-    let at = Stamp { store_ms: 1_000_005, wall_ms: 6 };
-    let endings = lease::How::ALL.iter().zip(1..).map(|(how, nth)| lease::Ending {
+    let at = Timestamp { store_ms: 1_000_005, wall_ms: 6 };
+    let endings = lease::LeaseOutcome::ALL.iter().zip(1..).map(|(how, nth)| lease::Ending {
         token: Token::new(nth),
         hash: HoldHash::from_bytes([9; 16]),
         owner: owner.clone(),
         task: Task::new("run-1").ok(),
-        how: *how,
+        outcome: *how,
         at,
         by: Some(owner.clone()),
         reason: Reason::new("stuck").ok(),
@@ -57,14 +57,14 @@ pub fn leases() -> [lease::Record; 3] {
         max_age_ms: NonZeroU64::new(99),
         since: at,
         priority: -4,
-        notice: Some(Box::new(lease::Notice {
+        yield_request: Some(Box::new(lease::YieldRequest {
             contender: owner.clone(),
             task: None,
             priority: 3,
             yield_at_ms: 1_000_008,
         })),
     };
-    let plain = lease::Hold { max_age_ms: None, priority: 0, notice: None, ..hold.clone() };
+    let plain = lease::Hold { max_age_ms: None, priority: 0, yield_request: None, ..hold.clone() };
     [
         lease::Record::default(),
         lease::Record { counter: Token::new(9), hold: Some(plain), history: None },
@@ -76,20 +76,20 @@ pub fn leases() -> [lease::Record; 3] {
 pub fn leases_without_notice() -> [lease::Record; 3] {
     leases().map(|mut record| {
         if let Some(hold) = &mut record.hold {
-            hold.notice = None;
+            hold.yield_request = None;
         }
         record
     })
 }
 
 /// The terms of a job, none as usual.
-pub fn terms(backoff: Backoff) -> Terms {
-    Terms {
+pub fn terms(backoff: Backoff) -> JobOptions {
+    JobOptions {
         priority: -3,
-        max_attempts: 7,
+        max_failures: 7,
         max_crashes: 2,
-        attempt_ms: NonZeroU32::new(60_000),
-        retry: Retry::new(backoff, 250, 90_000).jitter_percent(15),
+        attempt_timeout_ms: NonZeroU32::new(60_000),
+        retry: RetryPolicy::new(backoff, 250, 90_000).jitter_percent(15),
     }
 }
 
@@ -101,7 +101,7 @@ pub fn claim() -> Claim {
         ttl_ms: 30_000,
         since: AT,
         cancel: Some(Box::new(Cancel { by: owner("op"), reason: Reason::new("no more").ok() })),
-        notice: Some(Box::new(lease::Notice {
+        yield_request: Some(Box::new(lease::YieldRequest {
             contender: owner("eve"),
             task: Task::new("run-1").ok(),
             priority: 2,
@@ -112,32 +112,32 @@ pub fn claim() -> Claim {
 
 /// An attempt that ended in each way.
 pub fn trail() -> Trail {
-    let attempt = |how: Ended| Attempt {
+    let attempt = |how: AttemptOutcome| Attempt {
         token: Token::new(8),
         hash: HoldHash::from_bytes([7; 16]),
         owner: owner("ada"),
         since: AT,
-        ended: Stamp { store_ms: 900, ..AT },
-        how,
-        error: (how != Ended::Completed).then(|| "gone".into()),
+        ended: Timestamp { store_ms: 900, ..AT },
+        outcome: how,
+        error: (how != AttemptOutcome::Completed).then(|| "gone".into()),
     };
-    Trail { attempts: Ended::ALL.map(attempt).to_vec(), forgotten: 3 }
+    Trail { attempts: AttemptOutcome::ALL.map(attempt).to_vec(), forgotten: 3 }
 }
 
 /// A job in every state, with every way to wait, to be undone and to end.
 pub fn jobs() -> Vec<Record> {
     let dues = [Due::Now, Due::Store(9_000), Due::Wall(AT.wall_ms + 60_000)];
-    let states = State::ALL.iter().enumerate().map(|(nth, state)| Record {
+    let states = JobState::ALL.iter().enumerate().map(|(nth, state)| Record {
         state: *state,
         due: dues[nth % dues.len()],
         token: Token::new(9),
-        failures: 4,
-        crashes: 1,
-        terms: terms(Backoff::ALL[nth % Backoff::ALL.len()]),
-        undo: Undo::ALL[nth % Undo::ALL.len()],
+        failure_count: 4,
+        crash_count: 1,
+        options: terms(Backoff::ALL[nth % Backoff::ALL.len()]),
+        compensation_state: CompensationState::ALL[nth % CompensationState::ALL.len()],
         notes: Notes { checkpoint: true, progress: false, result: nth % 2 == 0, effects: 2 },
         since_wall_ms: AT.wall_ms,
-        claim: (*state == State::Running).then(|| Box::new(claim())),
+        claim: (*state == JobState::Running).then(|| Box::new(claim())),
         trail: (nth > 0).then(|| Box::new(trail())),
     });
     states.collect()
@@ -146,25 +146,25 @@ pub fn jobs() -> Vec<Record> {
 /// An effect in every state.
 pub fn effects() -> Vec<Effect> {
     let states = [
-        EffectState::Intended(OnDoubt::RunAgain),
-        EffectState::Intended(OnDoubt::Ask),
+        EffectState::Intended(InDoubtPolicy::Retry),
+        EffectState::Intended(InDoubtPolicy::Manual),
         EffectState::Done,
-        EffectState::Undoing,
-        EffectState::Undone,
-        EffectState::UndoFailed,
+        EffectState::Compensating,
+        EffectState::Compensated,
+        EffectState::CompensationFailed,
     ];
     let effect = |(nth, state): (usize, &EffectState)| Effect {
         name: EffectName::new("charge").expect("a name"),
-        nth: 3,
+        position: 3,
         token: Token::new(9),
-        at_wall_ms: AT.wall_ms,
+        written_at_ms: AT.wall_ms,
         state: *state,
         value: (nth > 1).then(|| "7".into()),
-        undo: (nth > 2).then(|| {
+        compensation: (nth > 2).then(|| {
             let queue = (nth > 3).then(|| queue("money"));
-            Box::new(UndoWith { kind: kind("refund"), queue, payload: "{}".into() })
+            Box::new(Compensation { kind: kind("refund"), queue, payload: "{}".into() })
         }),
-        undo_job: (nth > 3).then(|| job(5)),
+        compensation_job_id: (nth > 3).then(|| job(5)),
     };
     states.iter().enumerate().map(effect).collect()
 }
@@ -174,27 +174,27 @@ pub fn schedule() -> ScheduleSpec {
     ScheduleSpec {
         name: ScheduleName::new("nightly").expect("a name"),
         cron: "30 2 * * *".to_owned(),
-        zone: "Europe/Berlin".to_owned(),
+        time_zone: "Europe/Berlin".to_owned(),
         queue: queue("reports"),
         kind: kind("daily"),
         payload: "{}".into(),
-        terms: terms(Backoff::Linear),
+        options: terms(Backoff::Linear),
         labels: vec![("team".into(), "a".into())],
         by: owner("ada"),
     }
 }
 
 /// What was set of the limits of a namespace: nothing, all.
-pub fn limits() -> [Limits; 2] {
-    let all = Limits {
-        queues: Some(1),
-        keys: Some(2),
-        jobs: Some(3),
-        bytes: Some(4),
-        schedules: Some(5),
-        ttl_ms: Some(6_000),
+pub fn limits() -> [Quota; 2] {
+    let all = Quota {
+        max_queues: Some(1),
+        max_keys: Some(2),
+        max_jobs: Some(3),
+        max_bytes: Some(4),
+        max_schedules: Some(5),
+        max_ttl_ms: Some(6_000),
     };
-    [Limits::default(), all]
+    [Quota::default(), all]
 }
 
 /// An event of every kind, with all that it may leave out and without.
@@ -202,65 +202,65 @@ pub fn events() -> Vec<Event> {
     let (token, by) = (Token::new(9), owner("ada"));
     let (task, reason) = (Task::new("run-1").ok(), Reason::new("stuck").ok());
     let mut facts = vec![
-        Fact::LeaseAcquired { token, owner: by.clone(), task: task.clone(), ttl_ms: 30_000 },
-        Fact::LeaseAcquired { token, owner: by.clone(), task: None, ttl_ms: 30_000 },
+        EventData::LeaseAcquired { token, owner: by.clone(), task: task.clone(), ttl_ms: 30_000 },
+        EventData::LeaseAcquired { token, owner: by.clone(), task: None, ttl_ms: 30_000 },
     ];
-    facts.extend(lease::How::ALL.map(|how| Fact::LeaseEnded {
+    facts.extend(lease::LeaseOutcome::ALL.map(|how| EventData::LeaseEnded {
         token,
         owner: by.clone(),
         task: task.clone(),
-        how,
-        by: (how == lease::How::Revoked).then(|| owner("op")),
-        reason: reason.clone().filter(|_| how == lease::How::Revoked),
+        outcome: how,
+        by: (how == lease::LeaseOutcome::Revoked).then(|| owner("op")),
+        reason: reason.clone().filter(|_| how == lease::LeaseOutcome::Revoked),
     }));
     let attempts = [
-        Attempted::Renew,
-        Attempted::Release,
-        Attempted::Complete,
-        Attempted::Fail,
-        Attempted::Snooze,
-        Attempted::HandBack,
-        Attempted::Checkpoint,
-        Attempted::Progress,
-        Attempted::Intent,
-        Attempted::Outcome,
+        BlockedAction::Renew,
+        BlockedAction::Release,
+        BlockedAction::Complete,
+        BlockedAction::Fail,
+        BlockedAction::Snooze,
+        BlockedAction::ReleaseJob,
+        BlockedAction::Checkpoint,
+        BlockedAction::Progress,
+        BlockedAction::BeginEffect,
+        BlockedAction::RecordEffect,
     ];
-    facts.extend(attempts.map(|attempted| Fact::StaleWriteBlocked {
-        stale_token: Token::new(8),
+    facts.extend(attempts.map(|attempted| EventData::StaleWriteBlocked {
+        token: Token::new(8),
         current_token: token,
-        attempted,
-        how: (attempted == Attempted::Renew).then_some(lease::How::Expired),
+        action: attempted,
+        outcome: (attempted == BlockedAction::Renew).then_some(lease::LeaseOutcome::Expired),
     }));
     facts.extend([
-        Fact::YieldAsked { token, contender: owner("eve"), task, priority: -2, yield_in_ms: 70 },
-        Fact::YieldWithdrawn { token },
-        Fact::StoreRewound { shown_token: Token::new(77), current_token: token },
-        Fact::KeyCollected { token },
-        Fact::RowSetAside { problem: "the record is damaged".to_owned() },
+        EventData::YieldRequested { token, contender: owner("eve"), task, priority: -2, yield_in_ms: 70 },
+        EventData::YieldWithdrawn { token },
+        EventData::StoreRewound { token: Token::new(77), current_token: token },
+        EventData::KeyCollected { token },
+        EventData::RowUnreadable { message: "the record is damaged".to_owned() },
     ]);
-    facts.extend(State::ALL.map(|state| Fact::JobEnqueued {
+    facts.extend(JobState::ALL.map(|state| EventData::JobEnqueued {
         queue: queue("mail"),
         kind: kind("send"),
         state,
     }));
-    facts.push(Fact::JobClaimed { token, owner: by.clone(), attempt: 2 });
-    facts.extend(Ended::ALL.map(|how| Fact::JobAttemptEnded {
+    facts.push(EventData::JobClaimed { token, owner: by.clone(), attempt: 2 });
+    facts.extend(AttemptOutcome::ALL.map(|how| EventData::JobAttemptEnded {
         token,
         owner: by.clone(),
-        how,
-        state: State::Scheduled,
-        again_in_ms: (how == Ended::Failed).then_some(250),
+        outcome: how,
+        state: JobState::Scheduled,
+        retry_in_ms: (how == AttemptOutcome::Failed).then_some(250),
     }));
     facts.extend([
-        Fact::JobCancelRequested { token, by: by.clone(), reason: reason.clone() },
-        Fact::JobCancelled { by: by.clone(), reason: None },
-        Fact::JobRetried { by: by.clone(), state: State::Failed },
-        Fact::JobDeleted { by: by.clone(), state: State::Running, forced: true },
-        Fact::EffectUndone { effect: "charge".to_owned(), undone: true },
-        Fact::QueueChanged { queue: queue("mail"), mode: "paused".to_owned(), by },
-        Fact::ScheduleFired {
+        EventData::JobCancelRequested { token, by: by.clone(), reason: reason.clone() },
+        EventData::JobCancelled { by: by.clone(), reason: None },
+        EventData::JobRetried { by: by.clone(), state: JobState::Failed },
+        EventData::JobDeleted { by: by.clone(), state: JobState::Running, forced: true },
+        EventData::EffectCompensationEnded { effect: "charge".to_owned(), compensated: true },
+        EventData::QueueChanged { queue: queue("mail"), mode: "paused".to_owned(), by },
+        EventData::ScheduleFired {
             schedule: ScheduleName::new("nightly").expect("a name"),
-            due_wall_ms: AT.wall_ms,
+            due_at_ms: AT.wall_ms,
         },
     ]);
     let (namespace, key) = (Namespace::default(), Key::new("gpu/3").expect("a key"));

@@ -1,7 +1,7 @@
 //! Calling jobs off, having them start over, forgetting them.
 
-use fencehold_contract::job::{NewJob, When, Word};
-use fencehold_core::job::{Ended, JobId, Refusal, State};
+use fencehold_contract::job::{NewJob, Report, When};
+use fencehold_core::job::{AttemptOutcome, JobId, JobState, Refusal};
 use fencehold_test_store::Power;
 
 use super::ground::{RETRY_MS, assert_stale, failed};
@@ -13,27 +13,27 @@ use crate::ground::{Ground, until};
 pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Ground) -> Verdict {
     let later = NewJob { when: When::After { delay_ms: 60_000 }, ..g.job_for("q") };
     for id in [g.put("q"), g.put_with(later)] {
-        assert_eq!(g.cancel(id, false), Ok(State::Cancelled));
-        assert_eq!(g.cancel(id, true), Ok(State::Cancelled), "said again");
+        assert_eq!(g.cancel(id, false), Ok(JobState::Cancelled));
+        assert_eq!(g.cancel(id, true), Ok(JobState::Cancelled), "said again");
     }
     assert!(g.try_work("q", "A").is_none());
-    assert_eq!(g.count("q", State::Cancelled), 2);
+    assert_eq!(g.count("q", JobState::Cancelled), 2);
     Ok(())
 }
 
 /// The holder of a job that is called off learns at its next renewal; the job is cancelled when its attempt has ended.
 pub(super) fn a_holder_learns_of_a_cancellation_at_its_next_renewal(g: &Ground) -> Verdict {
     for (how, word) in
-        [("failed", failed()), ("handed back", Word::HandBack), ("snoozed", Word::Snooze { for_ms: 9 })]
+        [("failed", failed()), ("handed back", Report::Release), ("snoozed", Report::Snooze { delay_ms: 9 })]
     {
         let work = g.new_work("q", "A");
         assert!(!g.renew_work(&work).expect("a live claim").cancel_requested);
-        assert_eq!(g.cancel(work.job.id, false), Ok(State::Running), "called off, not ended");
+        assert_eq!(g.cancel(work.job.id, false), Ok(JobState::Running), "called off, not ended");
         assert!(g.renew_work(&work).expect("a live claim").cancel_requested);
         let runner = g.detail(work.job.id).job.runner.expect("somebody works on it");
-        assert_eq!(runner.cancel_by.map(|by| by.to_string()).as_deref(), Some("P"));
+        assert_eq!(runner.cancel_requested_by.map(|by| by.to_string()).as_deref(), Some("P"));
         g.say(&work, word).expect("a live claim");
-        assert_eq!(g.state(work.job.id), State::Cancelled, "{how}");
+        assert_eq!(g.state(work.job.id), JobState::Cancelled, "{how}");
         assert!(g.try_work("q", "B").is_none(), "{how}");
     }
     Ok(())
@@ -45,8 +45,11 @@ pub(super) fn a_cancelled_job_whose_holder_dies_is_cancelled(g: &Ground) -> Verd
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, false).expect("a running job");
     g.crash(&work);
-    assert_eq!((g.state(work.job.id), g.ended(work.job.id)), (State::Cancelled, Some(Ended::Crashed)));
-    assert_eq!(g.complete(&work), Err(Refusal::Finished { state: State::Cancelled }));
+    assert_eq!(
+        (g.state(work.job.id), g.ended(work.job.id)),
+        (JobState::Cancelled, Some(AttemptOutcome::Crashed))
+    );
+    assert_eq!(g.complete(&work), Err(Refusal::Finished { state: JobState::Cancelled }));
     Ok(())
 }
 
@@ -54,9 +57,9 @@ pub(super) fn a_cancelled_job_whose_holder_dies_is_cancelled(g: &Ground) -> Verd
 pub(super) fn a_completion_beats_a_request_to_cancel(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, false).expect("a running job");
-    assert_eq!(g.complete(&work).map(|answer| answer.state), Ok(State::Completed));
+    assert_eq!(g.complete(&work).map(|answer| answer.state), Ok(JobState::Completed));
     for now in [false, true] {
-        assert_eq!(g.cancel(work.job.id, now), Err(Refusal::Finished { state: State::Completed }));
+        assert_eq!(g.cancel(work.job.id, now), Err(Refusal::Finished { state: JobState::Completed }));
     }
     Ok(())
 }
@@ -72,14 +75,14 @@ pub(super) fn cancel_and_complete_at_once_have_one_end(g: &Ground) -> Verdict {
         .into_iter();
         let (completed, cancelled) = (answers.next().expect("one"), answers.next().expect("another"));
         match g.state(work.job.id) {
-            State::Completed => {
-                assert_eq!(completed, Ok(State::Completed));
-                let told = [Err(Refusal::Finished { state: State::Completed }), Ok(State::Running)];
+            JobState::Completed => {
+                assert_eq!(completed, Ok(JobState::Completed));
+                let told = [Err(Refusal::Finished { state: JobState::Completed }), Ok(JobState::Running)];
                 assert!(told.contains(&cancelled), "{cancelled:?}");
                 assert!(!now || cancelled.is_err(), "cancelled now, and completed all the same");
             }
-            State::Cancelled => {
-                assert_eq!(cancelled, Ok(State::Cancelled));
+            JobState::Cancelled => {
+                assert_eq!(cancelled, Ok(JobState::Cancelled));
                 assert!(matches!(completed, Err(Refusal::Stale { .. })), "{completed:?}");
             }
             other => panic!("{other}"),
@@ -91,14 +94,14 @@ pub(super) fn cancel_and_complete_at_once_have_one_end(g: &Ground) -> Verdict {
 /// Cancelling now raises the token first: whatever the holder still says is stale.
 pub(super) fn cancelling_now_fences_the_holder_out(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
-    assert_eq!(g.cancel(work.job.id, true), Ok(State::Cancelled));
+    assert_eq!(g.cancel(work.job.id, true), Ok(JobState::Cancelled));
     let raised = g.detail(work.job.id).job.token;
     assert!(raised > work.job.token);
     assert_stale(g.renew_work(&work), work.job.token, raised);
     assert_stale(g.complete(&work), work.job.token, raised);
     assert_stale(g.record(&work, "charge", "1").map(drop), work.job.token, raised);
     let attempt = g.detail(work.job.id).attempts.pop().expect("an attempt");
-    assert_eq!(attempt.how, Ended::Revoked);
+    assert_eq!(attempt.outcome, AttemptOutcome::Revoked);
     let why = attempt.error.expect("who, and why");
     assert!(why.contains('P') && why.contains("the customer left"), "{why}");
     let next = g.new_work("q", "B");
@@ -116,16 +119,16 @@ pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Ground) -> Verdict {
     g.cancel(cancelled.job.id, true).expect("a running job");
     for work in [&failed, &waits, &cancelled] {
         let id = work.job.id;
-        assert_eq!(g.retry(id), Ok(State::Queued));
-        assert_eq!((g.state(id), g.counts_of(id)), (State::Queued, (0, 0)));
+        assert_eq!(g.retry(id), Ok(JobState::Queued));
+        assert_eq!((g.state(id), g.counts_of(id)), (JobState::Queued, (0, 0)));
         let again = g.work("q", "B");
         assert_eq!((again.job.id, again.job.attempt), (id, 2));
         assert!(matches!(g.complete(work), Err(Refusal::Stale { .. })), "nobody from before speaks for it");
-        assert!(matches!(g.retry(id), Err(Refusal::NotNow { state: State::Running, .. })));
+        assert!(matches!(g.retry(id), Err(Refusal::WrongState { state: JobState::Running, .. })));
         g.complete(&again).expect("a live claim");
-        assert_eq!(g.retry(id), Err(Refusal::Finished { state: State::Completed }));
+        assert_eq!(g.retry(id), Err(Refusal::Finished { state: JobState::Completed }));
     }
-    assert_eq!((g.count("q", State::Completed), g.count("q", State::Failed)), (3, 0));
+    assert_eq!((g.count("q", JobState::Completed), g.count("q", JobState::Failed)), (3, 0));
     Ok(())
 }
 
@@ -133,17 +136,17 @@ pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Ground) -> Verdict {
 pub(super) fn a_running_job_is_deleted_only_by_force(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     match g.delete(work.job.id, false) {
-        Err(Refusal::Running { owner, token, .. }) => {
+        Err(Refusal::JobRunning { owner, token, .. }) => {
             assert_eq!((owner.as_str(), token), ("A", work.job.token));
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(g.delete(work.job.id, true), Ok(State::Running));
+    assert_eq!(g.delete(work.job.id, true), Ok(JobState::Running));
     assert!(g.find(work.job.id).is_none());
-    assert_eq!(g.renew_work(&work), Err(Refusal::Unknown));
-    assert_eq!(g.complete(&work), Err(Refusal::Unknown));
-    assert_eq!(g.delete(work.job.id, true), Err(Refusal::Unknown));
-    until("a queue that is empty", || g.count("q", State::Running) == 0);
+    assert_eq!(g.renew_work(&work), Err(Refusal::JobNotFound));
+    assert_eq!(g.complete(&work), Err(Refusal::JobNotFound));
+    assert_eq!(g.delete(work.job.id, true), Err(Refusal::JobNotFound));
+    until("a queue that is empty", || g.count("q", JobState::Running) == 0);
     Ok(())
 }
 
@@ -154,7 +157,8 @@ pub(super) fn a_job_that_nobody_holds_can_be_deleted(g: &Ground) -> Verdict {
     let waits = g.new_work("q", "A");
     g.fail(&waits).expect("a live claim");
     let ready = g.put("q");
-    let states = [(done.job.id, State::Completed), (waits.job.id, State::Scheduled), (ready, State::Queued)];
+    let states =
+        [(done.job.id, JobState::Completed), (waits.job.id, JobState::Scheduled), (ready, JobState::Queued)];
     for (id, state) in states {
         assert_eq!(g.delete(id, false), Ok(state));
         assert!(g.find(id).is_none());

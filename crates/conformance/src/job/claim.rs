@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{ClaimRequest, LedgerAct, LedgerAnswer, NewJob, Report, Word};
+use fencehold_contract::job::{AttemptReport, ClaimJobsRequest, LedgerEntry, LedgerResponse, NewJob, Report};
 use fencehold_core::Token;
-use fencehold_core::job::{JobId, State, Terms};
-use fencehold_core::ledger::UndoWith;
+use fencehold_core::job::{JobId, JobOptions, JobState};
+use fencehold_core::ledger::Compensation;
 use fencehold_core::limits::{CHECKPOINT_BYTES_MAX, EFFECTS_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 use fencehold_test_store::Power;
 
@@ -23,21 +23,24 @@ fn ids(works: &[Work]) -> Vec<JobId> {
 /// A claim hands over all that a handler needs, and the job shows who works on it.
 pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Ground) -> Verdict {
     let job = NewJob {
-        terms: terms(),
+        options: terms(),
         labels: vec![label("tenant", "acme")],
-        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         ..g.job_for("q")
     };
     let id = g.put_with(job.clone());
     let claimed = g.work("q", "A").job;
     assert_eq!((claimed.id, claimed.queue, claimed.kind), (id, job.queue, job.kind));
-    assert_eq!((claimed.payload, claimed.labels, claimed.trace), (job.payload, job.labels, job.trace));
-    assert_eq!((claimed.terms, claimed.attempt), (job.terms, 1));
-    assert_eq!((claimed.failures, claimed.crashes, claimed.checkpoint), (0, 0, None));
-    assert!(claimed.effects.is_empty() && claimed.undo_of.is_none());
+    assert_eq!(
+        (claimed.payload, claimed.labels, claimed.traceparent),
+        (job.payload, job.labels, job.traceparent)
+    );
+    assert_eq!((claimed.options, claimed.attempt), (job.options, 1));
+    assert_eq!((claimed.failure_count, claimed.crash_count, claimed.checkpoint), (0, 0, None));
+    assert!(claimed.effects.is_empty() && claimed.compensates.is_none());
     g.assert_ms("a full ttl", claimed.remaining_ms, g.ttl_ms());
     let view = g.detail(id).job;
-    assert_eq!((view.state, view.token, view.attempts), (State::Running, claimed.token, 1));
+    assert_eq!((view.state, view.token, view.attempt_count), (JobState::Running, claimed.token, 1));
     let runner = view.runner.expect("somebody works on it");
     assert_eq!((runner.owner.as_str(), runner.ttl_ms), ("A", g.ttl_ms()));
     Ok(())
@@ -65,10 +68,10 @@ pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Ground) -> Verd
     let put: Vec<JobId> = ranks
         .iter()
         .map(|priority| {
-            g.put_with(NewJob { terms: Terms { priority: *priority, ..terms() }, ..g.job_for("q") })
+            g.put_with(NewJob { options: JobOptions { priority: *priority, ..terms() }, ..g.job_for("q") })
         })
         .collect();
-    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
+    let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(ids(&works), [put[1], put[4], put[0], put[3], put[2]]);
     Ok(())
 }
@@ -76,12 +79,12 @@ pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Ground) -> Verd
 /// A claim takes no more than its limit, and no more than there are.
 pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Ground) -> Verdict {
     let put = g.put_many("q", 5);
-    let first = g.claim(ClaimRequest { limit: 3, ..g.claim_for("q", "A") });
+    let first = g.claim(ClaimJobsRequest { limit: 3, ..g.claim_for("q", "A") });
     assert_eq!(ids(&first), put[..3]);
-    let rest = g.claim(ClaimRequest { limit: 100, ..g.claim_for("q", "B") });
+    let rest = g.claim(ClaimJobsRequest { limit: 100, ..g.claim_for("q", "B") });
     assert_eq!(ids(&rest), put[3..]);
     assert!(g.try_work("q", "C").is_none());
-    assert_eq!((g.count("q", State::Queued), g.count("q", State::Running)), (0, 5));
+    assert_eq!((g.count("q", JobState::Queued), g.count("q", JobState::Running)), (0, 5));
     Ok(())
 }
 
@@ -89,12 +92,15 @@ pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Ground) -> Verdict {
 pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Ground) -> Verdict {
     g.put("other");
     let (q, r) = (g.put("q"), g.put("r"));
-    let request =
-        ClaimRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], limit: 10, ..g.claim_for("q", "A") };
+    let request = ClaimJobsRequest {
+        queues: vec![(queue("q"), 1), (queue("r"), 1)],
+        limit: 10,
+        ..g.claim_for("q", "A")
+    };
     let mut claimed = ids(&g.claim(request));
     claimed.sort_unstable();
     assert_eq!(claimed, [q, r]);
-    assert_eq!(g.count("other", State::Queued), 1);
+    assert_eq!(g.count("other", JobState::Queued), 1);
     Ok(())
 }
 
@@ -108,7 +114,7 @@ pub(super) fn queues_take_turns_by_their_weights(g: &Ground) -> Verdict {
         let queues = vec![(queue(&names[0]), 3), (queue(&names[1]), 1)];
         let mut heavy = 0;
         for _ in 0..40 / limit {
-            let request = ClaimRequest { queues: queues.clone(), limit, ..g.claim_for("q", "A") };
+            let request = ClaimJobsRequest { queues: queues.clone(), limit, ..g.claim_for("q", "A") };
             let works = g.claim(request);
             assert_eq!(works.len(), limit);
             heavy += works.iter().filter(|work| work.job.queue == queues[0].0).count();
@@ -121,7 +127,7 @@ pub(super) fn queues_take_turns_by_their_weights(g: &Ground) -> Verdict {
 /// R13: the answer is lost; the same claim again gets the same jobs and tokens, with the time that remains.
 pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Ground) -> Verdict {
     g.put_many("q", 3);
-    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+    let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     let first = g.claim(request.clone());
     assert_eq!(first.len(), 2);
     if g.has(Power::MovesTime) {
@@ -141,19 +147,19 @@ pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
         }
         g.complete(work).expect("a live claim");
     }
-    assert_eq!(g.count("q", State::Queued), 1);
+    assert_eq!(g.count("q", JobState::Queued), 1);
     Ok(())
 }
 
 /// R13: what has come to its end in the meantime is not handed over again, nor anything instead of it.
 pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Ground) -> Verdict {
     g.put_many("q", 3);
-    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+    let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     let first = g.claim(request.clone());
     g.complete(&first[0]).expect("a live claim");
     let again = g.claim(request);
     assert_eq!(ids(&again), [first[1].job.id]);
-    assert_eq!(g.count("q", State::Queued), 1);
+    assert_eq!(g.count("q", JobState::Queued), 1);
     Ok(())
 }
 
@@ -161,11 +167,11 @@ pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Ground) -> Ve
 pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Ground) -> Verdict {
     g.needs(Power::RemembersClaims)?;
     g.put_many("q", 5);
-    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+    let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     for work in g.claim(request.clone()) {
         g.complete(&work).expect("a live claim");
     }
-    let waits = ClaimRequest { wait_ms: g.ttl_ms(), ..request.clone() };
+    let waits = ClaimJobsRequest { wait_ms: g.ttl_ms(), ..request.clone() };
     assert!(g.claim(request).is_empty());
     assert!(g.claim(waits).is_empty(), "nor does it stand in line");
     if g.has(Power::MovesTime) {
@@ -173,7 +179,7 @@ pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Gro
         g.crash(&g.claim(request.clone())[0]);
         assert!(g.claim(request).is_empty());
     }
-    assert_eq!(g.count("q", State::Queued), 3);
+    assert_eq!(g.count("q", JobState::Queued), 3);
     Ok(())
 }
 
@@ -182,7 +188,7 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> V
     let mut all = Vec::new();
     for _ in 0..20 {
         g.put_many("q", 2);
-        let request = ClaimRequest { limit: 2, ..g.claim_for("q", "A") };
+        let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "A") };
         let works = g.claim(request.clone());
         assert_eq!(works.len(), 2);
         let store = g.handle(&request.owner);
@@ -203,17 +209,17 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> V
 pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Ground) -> Verdict {
     for _ in 0..10 {
         let put = g.put_many("q", 4);
-        let request = ClaimRequest { limit: 2, ..g.claim_for("q", "B") };
+        let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
         let answers = at_once(6, |_| g.claim_raw(request.clone()));
         for answer in answers {
             match answer {
-                Ok(claimed) => assert_eq!(ids(&works(request.hold, claimed)), put[..2]),
+                Ok(claimed) => assert_eq!(ids(&works(request.hold_id, claimed)), put[..2]),
                 // A later sending took its place.
                 Err(StoreError::Unavailable { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
         }
-        let rest = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
+        let rest = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
         assert_eq!(ids(&rest), put[2..]);
     }
     Ok(())
@@ -228,7 +234,7 @@ pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Ground) -
         .collect();
     let mut claimed = Vec::new();
     while claimed.len() < JOBS {
-        let works = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "B") });
+        let works = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "B") });
         assert!(!works.is_empty(), "at least one goes through");
         assert!(works.iter().all(|work| work.job.payload == payload));
         claimed.extend(ids(&works));
@@ -242,24 +248,24 @@ pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Ground) -
 pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Ground) -> Verdict {
     const JOBS: usize = 40;
     let put = g.put_many("q", JOBS);
-    let works = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "A") });
+    let works = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") });
     assert_eq!(works.len(), JOBS);
     for work in &works {
-        g.say(work, Word::Checkpoint { bytes: vec![7; CHECKPOINT_BYTES_MAX] })
+        g.say(work, Report::Checkpoint { checkpoint: vec![7; CHECKPOINT_BYTES_MAX] })
             .expect("a live claim");
         record_with_undo(g, work, "charge", PAYLOAD_BYTES_MAX).expect("a live claim");
-        g.say(work, Word::HandBack).expect("a live claim");
+        g.say(work, Report::Release).expect("a live claim");
     }
     let mut claimed = Vec::new();
     while claimed.len() < JOBS {
-        let works = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "B") });
+        let works = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "B") });
         assert!(!works.is_empty(), "at least one goes through");
         // What one answer carries beyond its first job is bounded: over some transports more of it does not get through.
         let carried = (works.len() - 1) * (CHECKPOINT_BYTES_MAX + PAYLOAD_BYTES_MAX);
         assert!(carried <= 8 << 20, "{} jobs in one answer: {carried} bytes beyond the first", works.len());
         for work in &works {
             assert_eq!(work.job.checkpoint.as_ref().map(Vec::len), Some(CHECKPOINT_BYTES_MAX));
-            assert_eq!((work.job.effects.len(), work.job.crashes), (1, 0));
+            assert_eq!((work.job.effects.len(), work.job.crash_count), (1, 0));
         }
         claimed.extend(ids(&works));
     }
@@ -272,19 +278,19 @@ fn record_with_undo(
     work: &Work,
     name: &str,
     bytes: usize,
-) -> Result<LedgerAnswer, fencehold_core::job::Refusal> {
+) -> Result<LedgerResponse, fencehold_core::job::Refusal> {
     let payload = format!("\"{}\"", "x".repeat(bytes - 2)).into();
-    let undo = UndoWith { kind: kind("undo"), queue: None, payload };
-    let act = LedgerAct::Record { effect: effect(name), value: "1".into(), undo: Some(undo) };
+    let undo = Compensation { kind: kind("undo"), queue: None, payload };
+    let act = LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
     g.write_ledger(work, act)
 }
 
 /// A job with as much of everything as can be stored: more is refused when it is to be stored, not when it is read.
 pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Ground) -> Verdict {
     let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
-    let id = g.put_with(NewJob { payload: payload.clone(), terms: terms(), ..g.job_for("q") });
+    let id = g.put_with(NewJob { payload: payload.clone(), options: terms(), ..g.job_for("q") });
     let work = g.work("q", "A");
-    g.say(&work, Word::Checkpoint { bytes: vec![7; CHECKPOINT_BYTES_MAX] })
+    g.say(&work, Report::Checkpoint { checkpoint: vec![7; CHECKPOINT_BYTES_MAX] })
         .expect("a live claim");
     let mut effects = 0;
     let refusal = loop {
@@ -299,10 +305,10 @@ pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Gro
     g.record(&work, "effect 0", "2")
         .expect("the first record stands, also where there is no room");
     g.record(&work, "small", "1").expect("what still has room");
-    g.say(&work, Word::HandBack).expect("a live claim");
+    g.say(&work, Report::Release).expect("a live claim");
     let work = g.work("q", "B");
-    assert_eq!((work.job.id, work.job.effects.len(), work.job.crashes), (id, effects + 1, 0));
-    g.say(&work, Word::Complete { result: Some(payload.clone()) })
+    assert_eq!((work.job.id, work.job.effects.len(), work.job.crash_count), (id, effects + 1, 0));
+    g.say(&work, Report::Complete { result: Some(payload.clone()) })
         .expect("a live claim");
     let detail = g.detail(id);
     assert_eq!((detail.result, detail.effects.len()), (Some(payload), effects + 1));
@@ -312,13 +318,15 @@ pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Gro
 /// The largest batches go through: every job of them is claimed, renewed and done.
 pub(super) fn the_largest_batches_go_through(g: &Ground) -> Verdict {
     let put = g.put_many("q", JOBS_PER_CALL_MAX);
-    let works = g.claim(ClaimRequest { limit: JOBS_PER_CALL_MAX, ..g.claim_for("q", "B") });
+    let works = g.claim(ClaimJobsRequest { limit: JOBS_PER_CALL_MAX, ..g.claim_for("q", "B") });
     assert_eq!(ids(&works), put);
     let renewed = g.renew_attempts(works.iter().map(Work::attempt).collect());
     assert!(renewed.iter().all(Result::is_ok));
-    let reports = works.iter().map(|work| Report { attempt: work.attempt(), word: completed() });
+    let reports = works
+        .iter()
+        .map(|work| AttemptReport { attempt: work.attempt(), report: completed() });
     assert!(g.report_all(reports.collect()).iter().all(Result::is_ok));
-    assert_eq!(g.count("q", State::Completed), JOBS_PER_CALL_MAX as u64);
+    assert_eq!(g.count("q", JobState::Completed), JOBS_PER_CALL_MAX as u64);
     Ok(())
 }
 
@@ -344,7 +352,7 @@ pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Ground) -> Verdict
     let done: Mutex<BTreeMap<JobId, Token>> = Mutex::new(BTreeMap::new());
     at_once(6, |nth| {
         loop {
-            let request = ClaimRequest { limit: 3, ..g.claim_for("q", ["A", "B"][nth % 2]) };
+            let request = ClaimJobsRequest { limit: 3, ..g.claim_for("q", ["A", "B"][nth % 2]) };
             let works = g.claim(request);
             if works.is_empty() {
                 return;
@@ -362,6 +370,6 @@ pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Ground) -> Verdict
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), JOBS, "each attempt has a token of its own");
-    assert_eq!(g.count("q", State::Completed), JOBS as u64);
+    assert_eq!(g.count("q", JobState::Completed), JOBS as u64);
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! calendar has it once.
 
 use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView, When};
-use fencehold_core::job::{JobId, ScheduleName, State};
+use fencehold_core::job::{JobId, JobState, ScheduleName};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_test_store::Power;
 
@@ -22,17 +22,17 @@ fn needs_clocks(g: &Ground) -> Verdict {
 /// R42: ready is ready, also after a restart; and whoever else is in the queue is served.
 pub(super) fn a_job_that_is_ready_stays_ready_when_the_wall_clock_is_set_back(g: &Ground) -> Verdict {
     needs_clocks(g)?;
-    let now_ms = g.detail(g.put("probe")).job.enqueued_wall_ms;
+    let now_ms = g.detail(g.put("probe")).job.enqueued_at_ms;
     let first = g.put_with(NewJob { when: When::At { wall_ms: now_ms + 5_000 }, ..g.job_for("q") });
     g.pass(5_000);
-    until("a job that is ready", || g.state(first) == State::Queued);
+    until("a job that is ready", || g.state(first) == JobState::Queued);
     g.arena.shift_wall(-HOUR_MS);
     let mut expected = vec![first];
     expected.extend(g.put_many("q", 3));
     if g.has(Power::Restarts) {
         g.arena.restart();
     }
-    assert_eq!(g.state(first), State::Queued, "its moment has come");
+    assert_eq!(g.state(first), JobState::Queued, "its moment has come");
     let claimed: Vec<JobId> = (0..4).map(|_| g.work("q", "A").job.id).collect();
     assert_eq!(claimed, expected);
     Ok(())
@@ -62,7 +62,7 @@ pub(super) fn the_window_of_a_unique_key_is_elapsed_time(g: &Ground) -> Verdict 
     g.arena.shift_wall(YEAR_MS);
     g.pass(2 * MINUTE_MS);
     let again = g.enqueue(NewJob { id: fresh_id().0, ..job }).expect("an answer");
-    assert_eq!((again.id, again.existed), (first, true));
+    assert_eq!((again.job_id, again.existed), (first, true));
     Ok(())
 }
 
@@ -77,11 +77,11 @@ pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Ground) -> V
     let spec = ScheduleSpec {
         name: ScheduleName::new("beat").expect("a name"),
         cron: "* * * * *".to_owned(),
-        zone: "UTC".to_owned(),
+        time_zone: "UTC".to_owned(),
         queue: queue("q"),
         kind: kind("beat"),
         payload: "1".into(),
-        terms: terms(),
+        options: terms(),
         labels: Vec::new(),
         by: owner("P"),
     };
@@ -93,7 +93,7 @@ pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Ground) -> V
         let filter = JobFilter { kind: Some(kind("beat")), ..JobFilter::default() };
         g.jobs_where(&filter, 100).len()
     };
-    let first_ms = set().next_wall_ms.expect("a schedule that fires");
+    let first_ms = set().next_run_at_ms.expect("a schedule that fires");
     for restarts in [false, true] {
         let before = fired();
         g.arena.shift_wall(YEAR_MS);
@@ -103,9 +103,9 @@ pub(super) fn a_schedule_goes_on_after_the_wall_clock_was_ahead(g: &Ground) -> V
         if restarts && g.has(Power::Restarts) {
             g.arena.restart();
         }
-        let next_ms = set().next_wall_ms.expect("a schedule that fires");
+        let next_ms = set().next_run_at_ms.expect("a schedule that fires");
         assert!(next_ms < first_ms + 60 * MINUTE_MS, "{next_ms} is not soon after {first_ms}");
-        assert_eq!(schedules(g)[0].next_wall_ms, Some(next_ms));
+        assert_eq!(schedules(g)[0].next_run_at_ms, Some(next_ms));
         let before = fired();
         // The moment that was fired while the clock was ahead is not fired again; the next one is.
         until("a schedule that goes on", || {
@@ -124,7 +124,7 @@ pub(super) fn finished_jobs_are_kept_for_elapsed_time(g: &Ground) -> Verdict {
     g.arena.shift_wall(YEAR_MS);
     for _ in 0..5 {
         g.pass(2 * MINUTE_MS);
-        assert_eq!(g.state(work.job.id), State::Completed);
+        assert_eq!(g.state(work.job.id), JobState::Completed);
     }
     g.arena.shift_wall(-2 * YEAR_MS);
     g.pass(FINISHED_KEPT_MS);

@@ -1,7 +1,7 @@
 //! Putting jobs into their queues: once each, whatever is sent twice.
 
-use fencehold_contract::job::{Enqueued, NewJob, When};
-use fencehold_core::job::{Refusal, State};
+use fencehold_contract::job::{EnqueuedJob, NewJob, When};
+use fencehold_core::job::{JobState, Refusal};
 use fencehold_test_store::Power;
 
 use super::ground::{fresh_id, kind, label, queue, terms, unique};
@@ -15,22 +15,22 @@ const WINDOW_MS: u64 = 120_000;
 /// A job is in its queue with all that was said about it.
 pub(super) fn a_job_stands_in_its_queue_with_all_that_was_said(g: &Ground) -> Verdict {
     let job = NewJob {
-        terms: terms(),
+        options: terms(),
         labels: vec![label("tenant", "acme"), label("tier", "gold")],
-        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         unique: unique("invoice-42", WINDOW_MS),
         ..g.job_for("q")
     };
     let id = g.put_with(job.clone());
     let detail = g.detail(id);
-    assert_eq!((detail.payload, detail.trace), (job.payload, job.trace));
+    assert_eq!((detail.payload, detail.traceparent), (job.payload, job.traceparent));
     let view = detail.job;
     assert_eq!((view.id, view.queue, view.kind), (id, job.queue, job.kind));
-    assert_eq!((view.terms, view.labels, view.state), (job.terms, job.labels, State::Queued));
-    assert_eq!((view.attempts, view.failures, view.crashes), (0, 0, 0));
-    assert_eq!(view.unique, job.unique.map(|unique| unique.key));
-    assert!(view.runner.is_none() && view.due_in_ms.is_none() && view.undo_of.is_none());
-    assert_eq!(g.count("q", State::Queued), 1);
+    assert_eq!((view.options, view.labels, view.state), (job.options, job.labels, JobState::Queued));
+    assert_eq!((view.attempt_count, view.failure_count, view.crash_count), (0, 0, 0));
+    assert_eq!(view.unique_key, job.unique.map(|unique| unique.key));
+    assert!(view.runner.is_none() && view.due_in_ms.is_none() && view.compensates.is_none());
+    assert_eq!(g.count("q", JobState::Queued), 1);
     Ok(())
 }
 
@@ -38,7 +38,7 @@ pub(super) fn a_job_stands_in_its_queue_with_all_that_was_said(g: &Ground) -> Ve
 pub(super) fn the_same_id_makes_one_job(g: &Ground) -> Verdict {
     let job = g.job_for("q");
     let id = g.put_with(job.clone());
-    let existed = Ok(Enqueued { id, existed: true });
+    let existed = Ok(EnqueuedJob { job_id: id, existed: true });
     assert_eq!(g.enqueue(job.clone()), existed);
     let work = g.work("q", "A");
     assert_eq!(g.enqueue(job.clone()), existed);
@@ -54,10 +54,10 @@ pub(super) fn an_id_that_is_taken_by_another_payload_is_a_conflict(g: &Ground) -
     let id = g.put_with(job.clone());
     let other = NewJob { payload: "{\"other\":true}".into(), ..job };
     match g.enqueue(other) {
-        Err(Refusal::Conflict { first, .. }) => assert_eq!(first, id),
+        Err(Refusal::Conflict { job_id: first, .. }) => assert_eq!(first, id),
         other => panic!("{other:?}"),
     }
-    assert_eq!(g.count("q", State::Queued), 1);
+    assert_eq!(g.count("q", JobState::Queued), 1);
     Ok(())
 }
 
@@ -66,10 +66,10 @@ pub(super) fn the_same_unique_key_makes_one_job(g: &Ground) -> Verdict {
     let first = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(first.clone());
     let again = NewJob { id: fresh_id().0, ..first.clone() };
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     assert!(g.find(again.id).is_none());
     g.put_with(NewJob { unique: unique("invoice-43", WINDOW_MS), ..g.job_for("q") });
-    assert_eq!(g.count("q", State::Queued), 2, "another key is another job");
+    assert_eq!(g.count("q", JobState::Queued), 2, "another key is another job");
     Ok(())
 }
 
@@ -84,7 +84,7 @@ pub(super) fn a_unique_key_with_another_payload_is_a_conflict_that_names_the_fir
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(g.count("q", State::Queued), 1);
+    assert_eq!(g.count("q", JobState::Queued), 1);
     Ok(())
 }
 
@@ -97,7 +97,7 @@ pub(super) fn a_conflict_says_what_differs(g: &Ground) -> Verdict {
         // Under a unique key the id is another one, without one it is the same.
         let fresh = || if first.unique.is_some() { fresh_id().0 } else { id };
         let again = NewJob { id: fresh(), ..first.clone() };
-        assert_eq!(g.enqueue(again), Ok(Enqueued { id, existed: true }));
+        assert_eq!(g.enqueue(again), Ok(EnqueuedJob { job_id: id, existed: true }));
         let others = [
             ("queue", NewJob { id: fresh(), queue: queue("r"), ..first.clone() }),
             ("kind", NewJob { id: fresh(), kind: kind("other"), ..first.clone() }),
@@ -115,7 +115,7 @@ pub(super) fn a_conflict_says_what_differs(g: &Ground) -> Verdict {
         }
     }
     assert_eq!(
-        (g.count("q", State::Queued), g.queue_view("r").is_none_or(|view| view.counts.queued == 0)),
+        (g.count("q", JobState::Queued), g.queue_view("r").is_none_or(|view| view.job_counts.queued == 0)),
         (2, true)
     );
     Ok(())
@@ -128,11 +128,11 @@ pub(super) fn how_a_payload_was_written_does_not_matter(g: &Ground) -> Verdict {
     let by_key = NewJob { payload: payload.into(), unique: unique("k", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(by_key.clone());
     let again = NewJob { id: fresh_id().0, payload: otherwise.into(), ..by_key };
-    assert_eq!(g.enqueue(again), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again), Ok(EnqueuedJob { job_id: id, existed: true }));
     let by_id = NewJob { payload: payload.into(), ..g.job_for("q") };
     let id = g.put_with(by_id.clone());
     let again = NewJob { payload: otherwise.into(), ..by_id };
-    assert_eq!(g.enqueue(again), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again), Ok(EnqueuedJob { job_id: id, existed: true }));
     assert_eq!(g.detail(id).payload.as_ref(), payload, "the first one is kept as it was written");
     Ok(())
 }
@@ -145,9 +145,9 @@ pub(super) fn a_unique_key_is_free_again_after_its_window(g: &Ground) -> Verdict
     g.complete(&g.work("q", "A")).expect("a live claim");
     g.pass(WINDOW_MS - 1);
     let again = NewJob { id: fresh_id().0, ..job };
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     g.pass(WINDOW_MS);
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id: again.id, existed: false }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: again.id, existed: false }));
     Ok(())
 }
 
@@ -158,11 +158,11 @@ pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Ground) -> Verdict {
     let id = g.put_with(job.clone());
     g.pass(10 * WINDOW_MS);
     let again = NewJob { id: fresh_id().0, ..job };
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     let work = g.work("q", "A");
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     g.complete(&work).expect("a live claim");
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id: again.id, existed: false }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: again.id, existed: false }));
     Ok(())
 }
 
@@ -176,14 +176,22 @@ pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict
     for _ in 0..5 {
         g.pass(WINDOW_MS + 60_000);
     }
-    assert_eq!(g.retry(id), Ok(State::Queued));
+    assert_eq!(g.retry(id), Ok(JobState::Queued));
     let again = NewJob { id: fresh_id().0, ..job };
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id, existed: true }));
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     g.fail_for_good(&g.work("q", "A")).expect("a live claim");
-    assert_eq!(g.enqueue(again.clone()), Ok(Enqueued { id: again.id, existed: false }), "it is nobody's");
-    assert_eq!(g.retry(id), Ok(State::Queued));
+    assert_eq!(
+        g.enqueue(again.clone()),
+        Ok(EnqueuedJob { job_id: again.id, existed: false }),
+        "it is nobody's"
+    );
+    assert_eq!(g.retry(id), Ok(JobState::Queued));
     let third = NewJob { id: fresh_id().0, ..again.clone() };
-    assert_eq!(g.enqueue(third), Ok(Enqueued { id: again.id, existed: true }), "the key is the second's");
+    assert_eq!(
+        g.enqueue(third),
+        Ok(EnqueuedJob { job_id: again.id, existed: true }),
+        "the key is the second's"
+    );
     Ok(())
 }
 
@@ -202,10 +210,10 @@ pub(super) fn a_job_for_later_is_ready_when_its_time_has_come(g: &Ground) -> Ver
     g.needs(Power::StandsStill)?;
     let id = g.put_with(NewJob { when: When::After { delay_ms: 5_000 }, ..g.job_for("q") });
     let view = g.detail(id).job;
-    assert_eq!((view.state, view.due_in_ms), (State::Scheduled, Some(5_000)));
-    let at = When::At { wall_ms: view.enqueued_wall_ms + 7_000 };
+    assert_eq!((view.state, view.due_in_ms), (JobState::Scheduled, Some(5_000)));
+    let at = When::At { wall_ms: view.enqueued_at_ms + 7_000 };
     let later = g.put_with(NewJob { when: at, ..g.job_for("q") });
-    assert_eq!(g.count("q", State::Scheduled), 2);
+    assert_eq!(g.count("q", JobState::Scheduled), 2);
     g.pass(4_999);
     assert!(g.try_work("q", "A").is_none(), "too early");
     let waiting = g.line_up(g.claim_and_wait("q", "B"));
@@ -221,7 +229,7 @@ pub(super) fn a_job_for_later_is_ready_when_its_time_has_come(g: &Ground) -> Ver
 pub(super) fn a_job_for_the_past_is_ready_at_once(g: &Ground) -> Verdict {
     for when in [When::At { wall_ms: 0 }, When::At { wall_ms: 1 }, When::After { delay_ms: 0 }] {
         let id = g.put_with(NewJob { when, ..g.job_for("q") });
-        assert_eq!(g.state(id), State::Queued, "{when:?}");
+        assert_eq!(g.state(id), JobState::Queued, "{when:?}");
     }
     Ok(())
 }
@@ -230,11 +238,11 @@ pub(super) fn a_job_for_the_past_is_ready_at_once(g: &Ground) -> Verdict {
 pub(super) fn a_job_for_a_moment_goes_by_the_wall_clock(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     g.needs(Power::MovesWall)?;
-    let now_ms = g.detail(g.put("probe")).job.enqueued_wall_ms;
+    let now_ms = g.detail(g.put("probe")).job.enqueued_at_ms;
     let id = g.put_with(NewJob { when: When::At { wall_ms: now_ms + 3_600_000 }, ..g.job_for("q") });
     g.arena.shift_wall(3_600_000);
     g.pass(1);
-    until("a job that is ready", || g.state(id) == State::Queued);
+    until("a job that is ready", || g.state(id) == JobState::Queued);
     assert_eq!(g.work("q", "A").job.id, id);
     Ok(())
 }
@@ -251,13 +259,19 @@ pub(super) fn a_bad_item_costs_the_good_ones_nothing(g: &Ground) -> Verdict {
         twice.clone(),
         NewJob { kind: kind("other"), ..twice.clone() },
     ]);
-    assert!(matches!(answers[0], Ok(Enqueued { existed: false, .. })), "{answers:?}");
+    assert!(matches!(answers[0], Ok(EnqueuedJob { existed: false, .. })), "{answers:?}");
     assert!(matches!(answers[1], Err(Refusal::BadInput(_))), "{answers:?}");
-    assert_eq!(answers[2], Ok(Enqueued { id: twice.id, existed: false }));
-    assert!(matches!(answers[3], Err(Refusal::Conflict { first, .. }) if first == taken), "{answers:?}");
-    assert_eq!(answers[4], Ok(Enqueued { id: twice.id, existed: true }), "twice in one batch");
-    assert!(matches!(answers[5], Err(Refusal::Conflict { first, .. }) if first == twice.id), "{answers:?}");
-    assert_eq!(g.count("q", State::Queued), 3);
+    assert_eq!(answers[2], Ok(EnqueuedJob { job_id: twice.id, existed: false }));
+    assert!(
+        matches!(answers[3], Err(Refusal::Conflict { job_id: first, .. }) if first == taken),
+        "{answers:?}"
+    );
+    assert_eq!(answers[4], Ok(EnqueuedJob { job_id: twice.id, existed: true }), "twice in one batch");
+    assert!(
+        matches!(answers[5], Err(Refusal::Conflict { job_id: first, .. }) if first == twice.id),
+        "{answers:?}"
+    );
+    assert_eq!(g.count("q", JobState::Queued), 3);
     Ok(())
 }
 
@@ -269,9 +283,9 @@ pub(super) fn the_same_unique_key_many_times_at_once_makes_one_job(g: &Ground) -
             NewJob { payload: payload.clone(), unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
         g.enqueue(job).expect("the same job")
     });
-    let first = answers[0].id;
-    assert!(answers.iter().all(|answer| answer.id == first), "{answers:?}");
+    let first = answers[0].job_id;
+    assert!(answers.iter().all(|answer| answer.job_id == first), "{answers:?}");
     assert_eq!(answers.iter().filter(|answer| !answer.existed).count(), 1);
-    assert_eq!(g.count("q", State::Queued), 1);
+    assert_eq!(g.count("q", JobState::Queued), 1);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! What happened to jobs, for people, metrics and audit.
 
-use fencehold_contract::job::{NewJob, QueueMode, Word};
-use fencehold_core::Fact;
-use fencehold_core::job::{Ended, State};
+use fencehold_contract::job::{NewJob, QueueMode, Report};
+use fencehold_core::EventData;
+use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_test_store::Power;
 
 use super::ground::{RETRY_MS, kind, queue};
@@ -19,29 +19,30 @@ pub(super) fn events_tell_a_jobs_story_in_order(g: &Ground) -> Verdict {
     g.fail(&a).expect("a live claim");
     g.pass(RETRY_MS);
     let b = g.work("q", "B");
-    g.say(&b, Word::HandBack).expect("a live claim");
+    g.say(&b, Report::Release).expect("a live claim");
     let c = g.work("q", "C");
     g.complete(&c).expect("a live claim");
-    let ended = |work: &super::ground::Work, name: &str, how, state, again_in_ms| Fact::JobAttemptEnded {
-        token: work.job.token,
-        owner: owner(name),
-        how,
-        state,
-        again_in_ms,
-    };
-    let claimed = |work: &super::ground::Work, name: &str, attempt| Fact::JobClaimed {
+    let ended =
+        |work: &super::ground::Work, name: &str, how, state, again_in_ms| EventData::JobAttemptEnded {
+            token: work.job.token,
+            owner: owner(name),
+            outcome: how,
+            state,
+            retry_in_ms: again_in_ms,
+        };
+    let claimed = |work: &super::ground::Work, name: &str, attempt| EventData::JobClaimed {
         token: work.job.token,
         owner: owner(name),
         attempt,
     };
     let story = [
-        Fact::JobEnqueued { queue: queue("q"), kind: kind("work"), state: State::Queued },
+        EventData::JobEnqueued { queue: queue("q"), kind: kind("work"), state: JobState::Queued },
         claimed(&a, "A", 1),
-        ended(&a, "A", Ended::Failed, State::Scheduled, Some(RETRY_MS)),
+        ended(&a, "A", AttemptOutcome::Failed, JobState::Scheduled, Some(RETRY_MS)),
         claimed(&b, "B", 2),
-        ended(&b, "B", Ended::HandedBack, State::Queued, Some(0)),
+        ended(&b, "B", AttemptOutcome::Released, JobState::Queued, Some(0)),
         claimed(&c, "C", 3),
-        ended(&c, "C", Ended::Completed, State::Completed, None),
+        ended(&c, "C", AttemptOutcome::Completed, JobState::Completed, None),
     ];
     assert_eq!(g.job_facts(id), story);
     Ok(())
@@ -62,14 +63,16 @@ pub(super) fn what_operators_do_is_on_record(g: &Ground) -> Verdict {
         .job_facts(id)
         .into_iter()
         .filter_map(|fact| match fact {
-            Fact::JobCancelRequested { token, by: who, reason: Some(_) }
+            EventData::JobCancelRequested { token, by: who, reason: Some(_) }
                 if who == by() && token == work.job.token =>
             {
                 Some("cancel requested".to_owned())
             }
-            Fact::JobCancelled { by: who, reason: Some(_) } if who == by() => Some("cancelled".to_owned()),
-            Fact::JobRetried { by: who, state } if who == by() => Some(format!("retried when {state}")),
-            Fact::JobDeleted { by: who, state, forced } if who == by() => {
+            EventData::JobCancelled { by: who, reason: Some(_) } if who == by() => {
+                Some("cancelled".to_owned())
+            }
+            EventData::JobRetried { by: who, state } if who == by() => Some(format!("retried when {state}")),
+            EventData::JobDeleted { by: who, state, forced } if who == by() => {
                 Some(format!("deleted when {state}, forced: {forced}"))
             }
             _ => None,
@@ -80,8 +83,8 @@ pub(super) fn what_operators_do_is_on_record(g: &Ground) -> Verdict {
     assert_eq!(told, expected);
     g.set_queue("q", QueueMode::Paused);
     g.set_queue("q", QueueMode::Paused);
-    let changed = Fact::QueueChanged { queue: queue("q"), mode: "paused".to_owned(), by: by() };
-    assert_eq!(g.events().into_iter().filter(|event| event.fact == changed).count(), 1, "once");
+    let changed = EventData::QueueChanged { queue: queue("q"), mode: "paused".to_owned(), by: by() };
+    assert_eq!(g.events().into_iter().filter(|event| event.data == changed).count(), 1, "once");
     Ok(())
 }
 
@@ -96,8 +99,10 @@ pub(super) fn crashes_and_alarms_are_on_record(g: &Ground) -> Verdict {
         .expect_err("a token that was never given");
     g.crash(&work);
     let facts = g.job_facts(work.job.id);
-    assert!(facts.iter().any(|fact| matches!(fact, Fact::StoreRewound { .. })), "{facts:?}");
-    let crashed = |fact: &&Fact| matches!(fact, Fact::JobAttemptEnded { how: Ended::Crashed, .. });
+    assert!(facts.iter().any(|fact| matches!(fact, EventData::StoreRewound { .. })), "{facts:?}");
+    let crashed = |fact: &&EventData| {
+        matches!(fact, EventData::JobAttemptEnded { outcome: AttemptOutcome::Crashed, .. })
+    };
     assert_eq!(facts.iter().filter(crashed).count(), 1, "{facts:?}");
     Ok(())
 }

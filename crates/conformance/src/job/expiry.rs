@@ -1,9 +1,9 @@
 //! Holders that die, and what they may still say: late is not stale. Crashes are not failures.
 
-use fencehold_contract::job::{ClaimRequest, JobFilter, NewJob, Word};
-use fencehold_core::job::{Ended, JobId, Refusal, State, Terms};
+use fencehold_contract::job::{ClaimJobsRequest, JobFilter, NewJob, Report};
+use fencehold_core::job::{AttemptOutcome, JobId, JobOptions, JobState, Refusal};
 use fencehold_core::limits::CRASH_SPREAD_MS;
-use fencehold_core::{Attempted, Fact};
+use fencehold_core::{BlockedAction, EventData};
 use fencehold_test_store::Power;
 
 use super::ground::{RETRY_MS, Work, assert_over, assert_stale, queue, terms};
@@ -21,10 +21,10 @@ pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Ground) -> Verd
     let view = g.detail(work.job.id).job;
     assert!(view.due_in_ms.is_none_or(|ms| ms <= CRASH_SPREAD_MS), "{:?}", view.due_in_ms);
     g.pass(CRASH_SPREAD_MS);
-    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "B") });
+    let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "B") });
     let order: Vec<JobId> = works.iter().map(|work| work.job.id).collect();
     assert_eq!(order, [work.job.id, put[0], put[1]]);
-    assert_eq!((works[0].job.attempt, works[0].job.crashes, works[0].job.failures), (2, 1, 0));
+    assert_eq!((works[0].job.attempt, works[0].job.crash_count, works[0].job.failure_count), (2, 1, 0));
     Ok(())
 }
 
@@ -34,7 +34,7 @@ pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Ground) -> 
     g.needs(Power::MovesTime)?;
     let work = g.new_work("q", "A");
     g.pass(work.job.remaining_ms + LATE_MS);
-    until("a dead holder that is noticed", || g.state(work.job.id) != State::Running);
+    until("a dead holder that is noticed", || g.state(work.job.id) != JobState::Running);
     g.pass(CRASH_SPREAD_MS - LATE_MS);
     until("a job that is ready", || g.try_work("q", "B").is_some());
     Ok(())
@@ -56,16 +56,16 @@ pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Ground) -> Verdict {
 /// R31: a job that kills every holder is quarantined, and no time lets it loose.
 pub(super) fn a_poison_job_is_quarantined(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
-    let id = g.put_with(NewJob { terms: Terms { max_crashes: 3, ..terms() }, ..g.job_for("q") });
+    let id = g.put_with(NewJob { options: JobOptions { max_crashes: 3, ..terms() }, ..g.job_for("q") });
     for crashes in 1..=3 {
         g.crash(&g.work("q", "A"));
         assert_eq!(g.counts_of(id), (0, crashes));
     }
-    assert_eq!(g.state(id), State::Quarantined);
+    assert_eq!(g.state(id), JobState::Quarantined);
     g.pass(100 * CRASH_SPREAD_MS);
     assert!(g.try_work("q", "B").is_none());
-    assert_eq!(g.count("q", State::Quarantined), 1);
-    assert_eq!(g.retry(id), Ok(State::Queued), "a person can");
+    assert_eq!(g.count("q", JobState::Quarantined), 1);
+    assert_eq!(g.retry(id), Ok(JobState::Queued), "a person can");
     assert_eq!(g.counts_of(id), (0, 0));
     assert_eq!(g.work("q", "B").job.id, id);
     Ok(())
@@ -82,7 +82,7 @@ pub(super) fn crashes_are_not_failures(g: &Ground) -> Verdict {
     }
     assert_eq!(
         (g.counts_of(work.job.id), g.state(work.job.id)),
-        ((2, 1), State::Queued),
+        ((2, 1), JobState::Queued),
         "one below each limit"
     );
     Ok(())
@@ -97,13 +97,16 @@ pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: 
         let work = g.new_work("q", "A");
         way(&work);
         let answer = g.complete(&work).expect("nobody else had it");
-        assert_eq!((answer.state, answer.late), (State::Completed, true));
+        assert_eq!((answer.state, answer.late), (JobState::Completed, true));
         assert_eq!(g.complete(&work), Ok(answer), "the same word, the same answer");
-        assert_eq!((g.counts_of(work.job.id), g.ended(work.job.id)), ((0, 0), Some(Ended::CompletedLate)));
+        assert_eq!(
+            (g.counts_of(work.job.id), g.ended(work.job.id)),
+            ((0, 0), Some(AttemptOutcome::CompletedLate))
+        );
         assert_eq!(g.detail(work.job.id).result.as_deref(), Some("{\"sent\":true}"));
         g.pass(2 * CRASH_SPREAD_MS);
         assert!(g.try_work("q", "B").is_none(), "it is out of its queue");
-        assert_eq!((g.count("q", State::Queued), g.count("q", State::Scheduled)), (0, 0));
+        assert_eq!((g.count("q", JobState::Queued), g.count("q", JobState::Scheduled)), (0, 0));
     }
     Ok(())
 }
@@ -111,13 +114,13 @@ pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: 
 /// R07: also from quarantine.
 pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
-    let id = g.put_with(NewJob { terms: Terms { max_crashes: 1, ..terms() }, ..g.job_for("q") });
+    let id = g.put_with(NewJob { options: JobOptions { max_crashes: 1, ..terms() }, ..g.job_for("q") });
     let work = g.work("q", "A");
     g.die(&work);
-    assert_eq!(g.state(id), State::Quarantined);
+    assert_eq!(g.state(id), JobState::Quarantined);
     assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
-    assert_eq!((g.state(id), g.counts_of(id)), (State::Completed, (0, 0)));
-    assert_eq!(g.count("q", State::Quarantined), 0);
+    assert_eq!((g.state(id), g.counts_of(id)), (JobState::Completed, (0, 0)));
+    assert_eq!(g.count("q", JobState::Quarantined), 0);
     Ok(())
 }
 
@@ -127,7 +130,7 @@ pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Ground) 
     let work = g.new_work("q", "A");
     g.crash(&work);
     let answer = g.fail(&work).expect("nobody else had it");
-    assert_eq!((answer.state, answer.late), (State::Scheduled, true));
+    assert_eq!((answer.state, answer.late), (JobState::Scheduled, true));
     assert_eq!(g.counts_of(work.job.id), (1, 0));
     assert!(g.try_work("q", "B").is_none(), "it waits for its retry");
     g.pass(RETRY_MS);
@@ -143,19 +146,19 @@ pub(super) fn a_completion_after_takeover_is_stale(g: &Ground) -> Verdict {
     let b = g.work("q", "B");
     assert_stale(g.complete(&a), a.job.token, b.job.token);
     assert_stale(g.fail(&a), a.job.token, b.job.token);
-    assert_stale(g.say(&a, Word::Checkpoint { bytes: b"mine".to_vec() }), a.job.token, b.job.token);
-    assert_stale(g.say(&a, Word::Progress { note: "1".into() }), a.job.token, b.job.token);
-    assert_stale(g.say(&a, Word::Snooze { for_ms: 1 }), a.job.token, b.job.token);
-    assert_stale(g.say(&a, Word::HandBack), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Report::Checkpoint { checkpoint: b"mine".to_vec() }), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Report::Progress { progress: "1".into() }), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Report::Snooze { delay_ms: 1 }), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Report::Release), a.job.token, b.job.token);
     let detail = g.detail(a.job.id);
-    assert_eq!((detail.job.state, detail.result, detail.checkpoint), (State::Running, None, None));
-    let by_b = Word::Complete { result: Some("\"by B\"".into()) };
+    assert_eq!((detail.job.state, detail.result, detail.checkpoint), (JobState::Running, None, None));
+    let by_b = Report::Complete { result: Some("\"by B\"".into()) };
     g.say(&b, by_b).expect("a live claim");
     assert_stale(g.complete(&a), a.job.token, b.job.token);
     assert_eq!(g.detail(a.job.id).result.as_deref(), Some("\"by B\""));
     if g.has(Power::TellsEvents) {
-        let blocked = |fact: &Fact| {
-            matches!(fact, Fact::StaleWriteBlocked { stale_token, current_token, attempted: Attempted::Complete, .. }
+        let blocked = |fact: &EventData| {
+            matches!(fact, EventData::StaleWriteBlocked { token: stale_token, current_token, action: BlockedAction::Complete, .. }
                 if *stale_token == a.job.token && *current_token == b.job.token)
         };
         assert_eq!(g.job_facts(a.job.id).into_iter().filter(blocked).count(), 2, "stale_write_blocked");
@@ -172,7 +175,7 @@ pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Ground) -> Ve
     assert_eq!(second.job.id, first.job.id);
     assert_stale(g.complete(&first), first.job.token, second.job.token);
     assert_stale(g.renew_work(&first), first.job.token, second.job.token);
-    assert_eq!(g.state(first.job.id), State::Running);
+    assert_eq!(g.state(first.job.id), JobState::Running);
     assert_eq!(g.complete(&second).map(|answer| answer.late), Ok(false));
     Ok(())
 }
@@ -199,7 +202,7 @@ pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Ground) -> Ve
                 g.complete(&b).expect("a live claim");
             }
         }
-        assert_eq!(g.state(a.job.id), State::Completed);
+        assert_eq!(g.state(a.job.id), JobState::Completed);
     }
     Ok(())
 }
@@ -210,18 +213,18 @@ pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Ground) -> Verdic
     let cancelled = g.new_work("q", "A");
     g.crash(&cancelled);
     g.cancel(cancelled.job.id, false).expect("a job that can be called off");
-    assert_eq!(g.complete(&cancelled), Err(Refusal::Finished { state: State::Cancelled }));
+    assert_eq!(g.complete(&cancelled), Err(Refusal::Finished { state: JobState::Cancelled }));
 
     let deleted = g.new_work("q", "A");
     g.crash(&deleted);
     g.delete(deleted.job.id, false).expect("nobody works on it");
-    assert_eq!(g.complete(&deleted), Err(Refusal::Unknown));
+    assert_eq!(g.complete(&deleted), Err(Refusal::JobNotFound));
 
     let retried = g.new_work("q", "A");
     g.crash(&retried);
     g.retry(retried.job.id).expect("a job that can start over");
     assert!(matches!(g.complete(&retried), Err(Refusal::Stale { .. })));
-    assert_eq!(g.state(retried.job.id), State::Queued);
+    assert_eq!(g.state(retried.job.id), JobState::Queued);
     Ok(())
 }
 
@@ -230,11 +233,11 @@ pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Ground)
     g.needs(Power::MovesTime)?;
     let work = g.new_work("q", "A");
     g.crash(&work);
-    g.say(&work, Word::Checkpoint { bytes: b"page 7".to_vec() })
+    g.say(&work, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
         .expect("nobody else had it");
-    assert_over(g.renew_work(&work), &work, Ended::Crashed);
-    for word in [Word::HandBack, Word::Snooze { for_ms: 1 }, Word::Progress { note: "1".into() }] {
-        assert_over(g.say(&work, word), &work, Ended::Crashed);
+    assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
+    for word in [Report::Release, Report::Snooze { delay_ms: 1 }, Report::Progress { progress: "1".into() }] {
+        assert_over(g.say(&work, word), &work, AttemptOutcome::Crashed);
     }
     assert_eq!(g.work("q", "B").job.checkpoint.as_deref(), Some(&b"page 7"[..]));
     Ok(())
@@ -261,12 +264,12 @@ pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Ground) ->
         assert!(claimed.len() <= 1, "{claimed:?}");
         let b = claimed.into_iter().next().unwrap_or_else(|| {
             // Nobody was in time, or the crash was noted when the clock had moved on.
-            until("a dead holder that is noticed", || g.state(a.job.id) != State::Running);
+            until("a dead holder that is noticed", || g.state(a.job.id) != JobState::Running);
             g.pass(CRASH_SPREAD_MS);
             g.work("q", "B")
         });
         let view = g.detail(a.job.id).job;
-        assert_eq!((view.token, view.attempts, view.crashes), (b.job.token, 2, 1));
+        assert_eq!((view.token, view.attempt_count, view.crash_count), (b.job.token, 2, 1));
         g.complete(&b).expect("a live claim");
     }
     Ok(())
@@ -279,18 +282,18 @@ pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Ground) -> Verdict 
     g.needs(Power::StandsStill)?;
     let kept = g.new_work("kept", "B");
     g.put_many("q", JOBS);
-    let claimed = g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "A") });
+    let claimed = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") });
     assert_eq!(claimed.len(), JOBS);
     g.pass(g.ttl_ms() - 1);
     g.renew_work(&kept).expect("a live claim");
     g.pass(1);
     g.renew_work(&kept)
         .expect("whoever renews in time is not held up by those who did not");
-    until("all of them on record", || g.count("q", State::Running) == 0);
-    assert_eq!(g.state(kept.job.id), State::Running);
+    until("all of them on record", || g.count("q", JobState::Running) == 0);
+    assert_eq!(g.state(kept.job.id), JobState::Running);
     assert_spread(g, JOBS);
     g.pass(CRASH_SPREAD_MS);
-    until("all of them ready", || g.count("q", State::Queued) == JOBS as u64);
+    until("all of them ready", || g.count("q", JobState::Queued) == JOBS as u64);
     Ok(())
 }
 
@@ -300,12 +303,12 @@ pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Ground) -> Ve
     g.needs(Power::MovesTime)?;
     g.needs(Power::StandsStill)?;
     g.put_many("q", JOBS);
-    assert_eq!(g.claim(ClaimRequest { limit: JOBS, ..g.claim_for("q", "A") }).len(), JOBS);
+    assert_eq!(g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") }).len(), JOBS);
     g.pass(g.ttl_ms() + 20 * CRASH_SPREAD_MS);
-    until("all of them on record", || g.count("q", State::Running) == 0);
+    until("all of them on record", || g.count("q", JobState::Running) == 0);
     assert_spread(g, JOBS);
     g.pass(CRASH_SPREAD_MS);
-    until("all of them ready", || g.count("q", State::Queued) == JOBS as u64);
+    until("all of them ready", || g.count("q", JobState::Queued) == JOBS as u64);
     Ok(())
 }
 

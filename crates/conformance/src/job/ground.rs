@@ -3,18 +3,20 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, Action, AttemptRef, ClaimRequest, Claimed, ClaimedJob, Enqueued, Finding,
-    FindingsRequest, JobDetail, JobFilter, JobStore, JobView, JobsRequest, LedgerAct, LedgerAnswer,
-    LedgerEntry, NewJob, QueueMode, QueueOrder, QueueView, Report, Unique, WaitRequest, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobBatchResponse, ChangeJobsRequest,
+    ClaimJobsRequest, ClaimedJob, ClaimedJobs, EffectView, EnqueuedJob, JobAction, JobDetail, JobFilter,
+    JobSelector, JobStore, JobView, LedgerEntry, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob,
+    QueueMode, QueueView, Report, SetQueueModeRequest, Unique, WaitRequest,
 };
 use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::job::{
-    EffectName, Ended, JobId, JobRenewal, Kind, Queue, Refusal, Reported, State, Terms, UniqueKey,
+    AttemptOutcome, AttemptRenewal, EffectName, JobId, JobKind, JobOptions, JobState, QueueName, Refusal,
+    ReportedAttempt, UniqueKey,
 };
-use fencehold_core::ledger::{OnDoubt, UndoWith};
+use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::limits::{CRASH_SPREAD_MS, WAIT_MS_MAX};
-use fencehold_core::retry::{Backoff, Retry};
-use fencehold_core::{Fact, HoldId, Reason, Token};
+use fencehold_core::retry::{Backoff, RetryPolicy};
+use fencehold_core::{EventData, HoldId, Reason, Token};
 
 use crate::drive::Pending;
 use crate::ground::{Ground, fresh_hold, owner, until};
@@ -36,7 +38,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn attempt(&self) -> AttemptRef {
-        AttemptRef { job: self.job.id, hold: self.hold, token: self.job.token }
+        AttemptRef { job_id: self.job.id, hold_id: self.hold, token: self.job.token }
     }
 }
 
@@ -48,25 +50,25 @@ impl Ground {
         NewJob::new(id, queue(queue_name), kind("work"), format!("{{\"number\":{number}}}"))
     }
 
-    pub(super) fn enqueue_all(&self, jobs: Vec<NewJob>) -> Vec<Result<Enqueued, Refusal>> {
+    pub(super) fn enqueue_all(&self, jobs: Vec<NewJob>) -> Vec<Result<EnqueuedJob, Refusal>> {
         self.enqueue_raw(jobs).expect("jobs that are taken")
     }
 
     pub(super) fn enqueue_raw(
         &self,
         jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError> {
         self.drive(jobs_of(&*self.arena.store()).enqueue(&self.call, jobs))
     }
 
-    pub(super) fn enqueue(&self, job: NewJob) -> Result<Enqueued, Refusal> {
+    pub(super) fn enqueue(&self, job: NewJob) -> Result<EnqueuedJob, Refusal> {
         only(self.enqueue_all(vec![job]))
     }
 
     /// Enqueues a job that must be new.
     pub(super) fn put_with(&self, job: NewJob) -> JobId {
         let id = job.id;
-        assert_eq!(self.enqueue(job), Ok(Enqueued { id, existed: false }));
+        assert_eq!(self.enqueue(job), Ok(EnqueuedJob { job_id: id, existed: false }));
         id
     }
 
@@ -77,15 +79,15 @@ impl Ground {
     pub(super) fn put_many(&self, queue_name: &str, count: usize) -> Vec<JobId> {
         let jobs: Vec<NewJob> = (0..count).map(|_| self.job_for(queue_name)).collect();
         let answers = self.enqueue_all(jobs);
-        answers.into_iter().map(|answer| answer.expect("a good job").id).collect()
+        answers.into_iter().map(|answer| answer.expect("a good job").job_id).collect()
     }
 
     /// The terms of an ordinary claim: one job, a fresh hold id, the arena's ttl, no waiting.
-    pub(super) fn claim_for(&self, queue_name: &str, worker: &str) -> ClaimRequest {
-        ClaimRequest {
+    pub(super) fn claim_for(&self, queue_name: &str, worker: &str) -> ClaimJobsRequest {
+        ClaimJobsRequest {
             queues: vec![(queue(queue_name), 1)],
             limit: 1,
-            hold: fresh_hold(),
+            hold_id: fresh_hold(),
             owner: owner(worker),
             ttl_ms: self.ttl_ms(),
             wait_ms: 0,
@@ -94,17 +96,20 @@ impl Ground {
     }
 
     /// The terms of one who waits for longer than any case lasts.
-    pub(super) fn claim_and_wait(&self, queue_name: &str, worker: &str) -> ClaimRequest {
-        ClaimRequest { wait_ms: (self.ttl_ms() * 20).min(WAIT_MS_MAX), ..self.claim_for(queue_name, worker) }
+    pub(super) fn claim_and_wait(&self, queue_name: &str, worker: &str) -> ClaimJobsRequest {
+        ClaimJobsRequest {
+            wait_ms: (self.ttl_ms() * 20).min(WAIT_MS_MAX),
+            ..self.claim_for(queue_name, worker)
+        }
     }
 
-    pub(super) fn claim_raw(&self, request: ClaimRequest) -> Result<Claimed, StoreError> {
+    pub(super) fn claim_raw(&self, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
         let store = self.handle(&request.owner);
         self.drive(jobs_of(&*store).claim(&self.call, request))
     }
 
-    pub(super) fn claim(&self, request: ClaimRequest) -> Vec<Work> {
-        let hold = request.hold;
+    pub(super) fn claim(&self, request: ClaimJobsRequest) -> Vec<Work> {
+        let hold = request.hold_id;
         works(hold, self.claim_raw(request).expect("a claim that is answered"))
     }
 
@@ -119,69 +124,74 @@ impl Ground {
 
     /// Enqueues a job and claims it.
     pub(super) fn new_work(&self, queue_name: &str, worker: &str) -> Work {
-        let id = self.put_with(NewJob { terms: terms(), ..self.job_for(queue_name) });
+        let id = self.put_with(NewJob { options: terms(), ..self.job_for(queue_name) });
         let work = self.work(queue_name, worker);
         assert_eq!(work.job.id, id, "the only one that is ready");
         work
     }
 
-    pub(super) fn start_claim(&self, request: ClaimRequest) -> Pending<Result<Claimed, StoreError>> {
+    pub(super) fn start_claim(&self, request: ClaimJobsRequest) -> Pending<Result<ClaimedJobs, StoreError>> {
         let (store, call) = (self.handle(&request.owner), self.call.clone());
         Pending::start(self.arena.clone(), async move { jobs_of(&*store).claim(&call, request).await })
     }
 
     /// Stands in line for jobs, and returns when the store shows it there.
-    pub(super) fn line_up(&self, request: ClaimRequest) -> Pending<Result<Claimed, StoreError>> {
+    pub(super) fn line_up(&self, request: ClaimJobsRequest) -> Pending<Result<ClaimedJobs, StoreError>> {
         let name = request.queues[0].0.to_string();
-        let before = self.queue_view(&name).map_or(0, |view| view.claimers);
+        let before = self.queue_view(&name).map_or(0, |view| view.waiting_claim_count);
         let pending = self.start_claim(request);
-        until("standing in line", || self.queue_view(&name).is_some_and(|view| view.claimers > before));
+        until("standing in line", || {
+            self.queue_view(&name).is_some_and(|view| view.waiting_claim_count > before)
+        });
         pending
     }
 
-    pub(super) fn renew_attempts(&self, attempts: Vec<AttemptRef>) -> Vec<Result<JobRenewal, Refusal>> {
+    pub(super) fn renew_attempts(&self, attempts: Vec<AttemptRef>) -> Vec<Result<AttemptRenewal, Refusal>> {
         let store = self.arena.store();
         let renewed = self.drive(jobs_of(&*store).renew_claims(&self.call, attempts));
-        renewed.expect("renewals that are answered").answers
+        renewed.expect("renewals that are answered").results
     }
 
-    pub(super) fn renew_work(&self, work: &Work) -> Result<JobRenewal, Refusal> {
+    pub(super) fn renew_work(&self, work: &Work) -> Result<AttemptRenewal, Refusal> {
         only(self.renew_attempts(vec![work.attempt()]))
     }
 
-    pub(super) fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported, Refusal>> {
+    pub(super) fn report_all(&self, reports: Vec<AttemptReport>) -> Vec<Result<ReportedAttempt, Refusal>> {
         self.report_raw(reports).expect("reports that are answered")
     }
 
     pub(super) fn report_raw(
         &self,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
         self.drive(jobs_of(&*self.arena.store()).report(&self.call, reports))
     }
 
-    pub(super) fn say(&self, by: &Work, word: Word) -> Result<Reported, Refusal> {
+    pub(super) fn say(&self, by: &Work, word: Report) -> Result<ReportedAttempt, Refusal> {
         self.say_as(by.attempt(), word)
     }
 
-    pub(super) fn say_as(&self, attempt: AttemptRef, word: Word) -> Result<Reported, Refusal> {
-        only(self.report_all(vec![Report { attempt, word }]))
+    pub(super) fn say_as(&self, attempt: AttemptRef, word: Report) -> Result<ReportedAttempt, Refusal> {
+        only(self.report_all(vec![AttemptReport { attempt, report: word }]))
     }
 
-    pub(super) fn complete(&self, work: &Work) -> Result<Reported, Refusal> {
+    pub(super) fn complete(&self, work: &Work) -> Result<ReportedAttempt, Refusal> {
         self.say(work, completed())
     }
 
-    pub(super) fn fail(&self, work: &Work) -> Result<Reported, Refusal> {
+    pub(super) fn fail(&self, work: &Work) -> Result<ReportedAttempt, Refusal> {
         self.say(work, failed())
     }
 
-    pub(super) fn fail_for_good(&self, work: &Work) -> Result<Reported, Refusal> {
-        self.say(work, Word::Fail { error: "no such customer".to_owned(), retry_in_ms: None, for_good: true })
+    pub(super) fn fail_for_good(&self, work: &Work) -> Result<ReportedAttempt, Refusal> {
+        self.say(
+            work,
+            Report::Fail { error: "no such customer".to_owned(), retry_in_ms: None, permanent: true },
+        )
     }
 
-    pub(super) fn write_ledger(&self, work: &Work, act: LedgerAct) -> Result<LedgerAnswer, Refusal> {
-        let entries = vec![LedgerEntry { attempt: work.attempt(), act }];
+    pub(super) fn write_ledger(&self, work: &Work, act: LedgerEntry) -> Result<LedgerResponse, Refusal> {
+        let entries = vec![AttemptLedgerEntry { attempt: work.attempt(), entry: act }];
         let store = self.arena.store();
         only(
             self.drive(jobs_of(&*store).ledger(&self.call, entries))
@@ -189,22 +199,27 @@ impl Ground {
         )
     }
 
-    pub(super) fn announce(&self, work: &Work, name: &str, policy: OnDoubt) -> Result<LedgerAnswer, Refusal> {
-        self.write_ledger(work, LedgerAct::Begin { effect: effect(name), policy })
+    pub(super) fn announce(
+        &self,
+        work: &Work,
+        name: &str,
+        policy: InDoubtPolicy,
+    ) -> Result<LedgerResponse, Refusal> {
+        self.write_ledger(work, LedgerEntry::Begin { effect: effect(name), in_doubt_policy: policy })
     }
 
-    pub(super) fn record(&self, work: &Work, name: &str, value: &str) -> Result<LedgerAnswer, Refusal> {
+    pub(super) fn record(&self, work: &Work, name: &str, value: &str) -> Result<LedgerResponse, Refusal> {
         let (effect, value) = (effect(name), value.into());
-        self.write_ledger(work, LedgerAct::Record { effect, value, undo: None })
+        self.write_ledger(work, LedgerEntry::Record { effect, value, compensation: None })
     }
 
     /// Records an effect that a job of the kind `undo-NAME` in the queue `undo` undoes.
     pub(super) fn record_undoable(&self, work: &Work, name: &str) {
         let payload = format!("{{\"undo\":\"{name}\"}}").into();
-        let undo = UndoWith { kind: kind(&format!("undo-{name}")), queue: Some(queue("undo")), payload };
-        let act = LedgerAct::Record { effect: effect(name), value: "1".into(), undo: Some(undo) };
+        let undo = Compensation { kind: kind(&format!("undo-{name}")), queue: Some(queue("undo")), payload };
+        let act = LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
         let answer = self.write_ledger(work, act);
-        assert!(matches!(answer, Ok(LedgerAnswer::Recorded(_))), "{answer:?}");
+        assert!(matches!(answer, Ok(LedgerResponse::Recorded(_))), "{answer:?}");
     }
 
     pub(super) fn find(&self, id: JobId) -> Option<JobDetail> {
@@ -216,18 +231,18 @@ impl Ground {
         self.find(id).expect("a job that is there")
     }
 
-    pub(super) fn state(&self, id: JobId) -> State {
+    pub(super) fn state(&self, id: JobId) -> JobState {
         self.detail(id).job.state
     }
 
     /// How the last attempt at a job ended.
-    pub(super) fn ended(&self, id: JobId) -> Option<Ended> {
-        self.detail(id).attempts.last().map(|attempt| attempt.how)
+    pub(super) fn ended(&self, id: JobId) -> Option<AttemptOutcome> {
+        self.detail(id).attempts.last().map(|attempt| attempt.outcome)
     }
 
     /// Failures and crashes of a job so far.
     pub(super) fn counts_of(&self, id: JobId) -> (u16, u16) {
-        let JobView { failures, crashes, .. } = self.detail(id).job;
+        let JobView { failure_count: failures, crash_count: crashes, .. } = self.detail(id).job;
         (failures, crashes)
     }
 
@@ -235,7 +250,7 @@ impl Ground {
     pub(super) fn die(&self, work: &Work) {
         let runner = self.detail(work.job.id).job.runner.expect("somebody works on it");
         self.pass(runner.remaining_ms);
-        until("a dead holder that is noticed", || self.state(work.job.id) != State::Running);
+        until("a dead holder that is noticed", || self.state(work.job.id) != JobState::Running);
     }
 
     /// Lets the claim of a job run out, and the time pass in which a crashed job comes back.
@@ -244,29 +259,34 @@ impl Ground {
         self.pass(CRASH_SPREAD_MS);
     }
 
-    pub(super) fn act_raw(&self, request: ActRequest) -> Result<Acted, StoreError> {
+    pub(super) fn act_raw(&self, request: ChangeJobsRequest) -> Result<ChangeJobBatchResponse, StoreError> {
         self.drive(jobs_of(&*self.arena.other()).act(&self.call, request))
     }
 
-    pub(super) fn act(&self, id: JobId, action: Action) -> Result<State, Refusal> {
-        let request = ActRequest { on: ActOn::Jobs(vec![id]), action, by: owner("P"), dry_run: false };
+    pub(super) fn act(&self, id: JobId, action: JobAction) -> Result<JobState, Refusal> {
+        let request = ChangeJobsRequest {
+            selector: JobSelector::Jobs(vec![id]),
+            action,
+            by: owner("P"),
+            dry_run: false,
+        };
         let acted = self.act_raw(request).expect("an action that is answered");
-        let item = only(acted.items);
-        assert_eq!((item.id, acted.next), (id, None));
-        item.outcome
+        let item = only(acted.results);
+        assert_eq!((item.job_id, acted.next_cursor), (id, None));
+        item.result
     }
 
-    pub(super) fn cancel(&self, id: JobId, now: bool) -> Result<State, Refusal> {
+    pub(super) fn cancel(&self, id: JobId, now: bool) -> Result<JobState, Refusal> {
         let reason = Some(Reason::new("the customer left").expect("a reason"));
-        self.act(id, Action::Cancel { reason, now })
+        self.act(id, JobAction::Cancel { reason, force: now })
     }
 
-    pub(super) fn retry(&self, id: JobId) -> Result<State, Refusal> {
-        self.act(id, Action::Retry)
+    pub(super) fn retry(&self, id: JobId) -> Result<JobState, Refusal> {
+        self.act(id, JobAction::Retry)
     }
 
-    pub(super) fn delete(&self, id: JobId, force: bool) -> Result<State, Refusal> {
-        self.act(id, Action::Delete { force })
+    pub(super) fn delete(&self, id: JobId, force: bool) -> Result<JobState, Refusal> {
+        self.act(id, JobAction::Delete { force })
     }
 
     pub(super) fn queue_view(&self, name: &str) -> Option<QueueView> {
@@ -274,16 +294,16 @@ impl Ground {
         let views = self
             .drive(jobs_of(&*store).queues(&self.call))
             .expect("queues that can be read");
-        views.into_iter().find(|view| view.queue.as_str() == name)
+        views.into_iter().find(|view| view.name.as_str() == name)
     }
 
     /// How many jobs a queue has in a state.
-    pub(super) fn count(&self, name: &str, state: State) -> u64 {
-        self.queue_view(name).map_or(0, |mut view| *view.counts.of(state))
+    pub(super) fn count(&self, name: &str, state: JobState) -> u64 {
+        self.queue_view(name).map_or(0, |mut view| *view.job_counts.of(state))
     }
 
     pub(super) fn set_queue(&self, name: &str, mode: QueueMode) -> QueueView {
-        let order = QueueOrder { queue: queue(name), mode, by: owner("P") };
+        let order = SetQueueModeRequest { queue: queue(name), mode, by: owner("P") };
         let store = self.arena.other();
         self.drive(jobs_of(&*store).set_queue(&self.call, order))
             .expect("a queue that obeys")
@@ -306,14 +326,14 @@ impl Ground {
 
     /// All jobs that match, page by page.
     pub(super) fn jobs_where(&self, filter: &JobFilter, page: usize) -> Vec<JobView> {
-        let mut request = JobsRequest { filter: filter.clone(), cursor: None, limit: page };
+        let mut request = ListJobsRequest { filter: filter.clone(), cursor: None, limit: page };
         let mut jobs = Vec::new();
         loop {
             let store = self.arena.store();
             let found = self.drive(jobs_of(&*store).jobs(&self.call, request.clone())).expect("a page");
             assert!(found.jobs.len() <= page, "a page that is too long");
             jobs.extend(found.jobs);
-            request.cursor = found.next;
+            request.cursor = found.next_cursor;
             if request.cursor.is_none() {
                 return jobs;
             }
@@ -321,16 +341,16 @@ impl Ground {
     }
 
     /// What people should know of effects, page by page.
-    pub(super) fn findings(&self) -> Vec<Finding> {
-        let mut request = FindingsRequest { cursor: None, limit: 10 };
+    pub(super) fn findings(&self) -> Vec<EffectView> {
+        let mut request = ListEffectsRequest { cursor: None, limit: 10 };
         let mut findings = Vec::new();
         loop {
             let store = self.arena.store();
             let found = self
                 .drive(jobs_of(&*store).findings(&self.call, request.clone()))
                 .expect("a page");
-            findings.extend(found.findings);
-            request.cursor = found.next;
+            findings.extend(found.effects);
+            request.cursor = found.next_cursor;
             if request.cursor.is_none() {
                 return findings;
             }
@@ -338,13 +358,13 @@ impl Ground {
     }
 
     /// What is on record about a job, oldest first.
-    pub(super) fn job_facts(&self, id: JobId) -> Vec<Fact> {
+    pub(super) fn job_facts(&self, id: JobId) -> Vec<EventData> {
         self.facts(&format!("job/{id}"))
     }
 }
 
 /// The jobs of one claim, each as its worker knows it.
-pub(super) fn works(hold: HoldId, claimed: Claimed) -> Vec<Work> {
+pub(super) fn works(hold: HoldId, claimed: ClaimedJobs) -> Vec<Work> {
     claimed.jobs.into_iter().map(|job| Work { hold, job }).collect()
 }
 
@@ -358,7 +378,9 @@ pub(super) fn only<T: std::fmt::Debug>(mut answers: Vec<T>) -> T {
 #[track_caller]
 pub(super) fn assert_stale<T: std::fmt::Debug>(answer: Result<T, Refusal>, stale: Token, newest: Token) {
     match answer {
-        Err(Refusal::Stale { token, current, .. }) => assert_eq!((token, current), (stale, newest)),
+        Err(Refusal::Stale { token, current_token: current, .. }) => {
+            assert_eq!((token, current), (stale, newest))
+        }
         other => panic!("a stale attempt got {other:?}"),
     }
 }
@@ -368,24 +390,24 @@ pub(super) fn assert_stale<T: std::fmt::Debug>(answer: Result<T, Refusal>, stale
 pub(super) fn assert_over<T: std::fmt::Debug + PartialEq>(
     answer: Result<T, Refusal>,
     work: &Work,
-    how: Ended,
+    how: AttemptOutcome,
 ) {
-    assert_eq!(answer, Err(Refusal::Over { token: work.job.token, how }));
+    assert_eq!(answer, Err(Refusal::Over { token: work.job.token, outcome: how }));
 }
 
 /// Terms on which every number can be told: three attempts, two crashes, a fixed delay without jitter.
-pub(super) fn terms() -> Terms {
+pub(super) fn terms() -> JobOptions {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
-    let retry = Retry::new(Backoff::Fixed, retry_ms, retry_ms);
-    Terms { max_attempts: 3, max_crashes: 2, retry, ..Terms::default() }
+    let retry = RetryPolicy::new(Backoff::Fixed, retry_ms, retry_ms);
+    JobOptions { max_failures: 3, max_crashes: 2, retry, ..JobOptions::default() }
 }
 
-pub(super) fn completed() -> Word {
-    Word::Complete { result: Some("{\"sent\":true}".into()) }
+pub(super) fn completed() -> Report {
+    Report::Complete { result: Some("{\"sent\":true}".into()) }
 }
 
-pub(super) fn failed() -> Word {
-    Word::Fail { error: "no route to host".to_owned(), retry_in_ms: None, for_good: false }
+pub(super) fn failed() -> Report {
+    Report::Fail { error: "no route to host".to_owned(), retry_in_ms: None, permanent: false }
 }
 
 pub(super) fn unique(key: &str, window_ms: u64) -> Option<Unique> {
@@ -405,12 +427,12 @@ pub(super) fn fresh_id() -> (JobId, u64) {
     (JobId::from_random(1_763_000_000_000, bits), number)
 }
 
-pub(super) fn queue(name: &str) -> Queue {
-    Queue::new(name).expect("a queue")
+pub(super) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a queue")
 }
 
-pub(super) fn kind(name: &str) -> Kind {
-    Kind::new(name).expect("a kind")
+pub(super) fn kind(name: &str) -> JobKind {
+    JobKind::new(name).expect("a kind")
 }
 
 pub(super) fn effect(name: &str) -> EffectName {

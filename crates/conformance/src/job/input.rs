@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, BeginRequest, ClaimRequest, JobsRequest, LedgerAct, NewJob, ResolveRequest,
-    ScheduleSpec, When, Word,
+    BeginOperationRequest, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector, LedgerEntry,
+    ListJobsRequest, NewJob, Report, ResolveEffectRequest, ScheduleSpec, When,
 };
-use fencehold_core::job::{JobId, Queue, Refusal, State, Terms};
-use fencehold_core::ledger::{OnDoubt, UndoWith};
+use fencehold_core::job::{JobId, JobOptions, JobState, QueueName, Refusal};
+use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::limits::{
     CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX, JSON_DEPTH_MAX,
     LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX, PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX,
@@ -25,7 +25,7 @@ fn json_of(bytes: usize) -> Box<str> {
 
 /// A job that can never be right is refused by its field, however large the rest of the batch.
 pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
-    let with_terms = |terms| NewJob { terms, ..g.job_for("q") };
+    let with_terms = |terms| NewJob { options: terms, ..g.job_for("q") };
     let day_ms = 24 * 60 * 60 * 1000;
     let month = NonZeroU32::new(31 * day_ms);
     let labels = |count: usize| (0..count).map(|nth| label(&format!("label-{nth}"), "x")).collect();
@@ -35,10 +35,10 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
         ("payload", NewJob { payload: "".into(), ..g.job_for("q") }),
         ("payload", NewJob { payload: "1 2".into(), ..g.job_for("q") }),
         ("payload", NewJob { payload: json_of(PAYLOAD_BYTES_MAX + 1), ..g.job_for("q") }),
-        ("max_attempts", with_terms(Terms { max_attempts: 0, ..Terms::default() })),
-        ("max_attempts", with_terms(Terms { max_attempts: u16::MAX, ..Terms::default() })),
-        ("max_crashes", with_terms(Terms { max_crashes: 0, ..Terms::default() })),
-        ("time limit", with_terms(Terms { attempt_ms: month, ..Terms::default() })),
+        ("max_attempts", with_terms(JobOptions { max_failures: 0, ..JobOptions::default() })),
+        ("max_attempts", with_terms(JobOptions { max_failures: u16::MAX, ..JobOptions::default() })),
+        ("max_crashes", with_terms(JobOptions { max_crashes: 0, ..JobOptions::default() })),
+        ("time limit", with_terms(JobOptions { attempt_timeout_ms: month, ..JobOptions::default() })),
         ("run_at", NewJob { when: When::At { wall_ms: RUN_AT_WALL_MS_MAX + 1 }, ..g.job_for("q") }),
         ("run_at", NewJob { when: When::At { wall_ms: u64::MAX }, ..g.job_for("q") }),
         ("delay", NewJob { when: When::After { delay_ms: DELAY_MS_MAX + 1 }, ..g.job_for("q") }),
@@ -50,9 +50,9 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
         ("label", NewJob { labels: vec![label("a\nb", "x")], ..g.job_for("q") }),
         ("label", NewJob { labels: vec![label("a", &"x".repeat(10_000))], ..g.job_for("q") }),
         ("label", NewJob { labels: vec![label("a", "1"), label("a", "2")], ..g.job_for("q") }),
-        ("trace", NewJob { trace: Some("x".repeat(10_000).into()), ..g.job_for("q") }),
-        ("yield", NewJob { yield_within_ms: Some(u64::MAX), ..g.job_for("q") }),
-        ("queue", NewJob { queue: Queue::operations(), ..g.job_for("q") }),
+        ("trace", NewJob { traceparent: Some("x".repeat(10_000).into()), ..g.job_for("q") }),
+        ("yield", NewJob { preempt_within_ms: Some(u64::MAX), ..g.job_for("q") }),
+        ("queue", NewJob { queue: QueueName::operations(), ..g.job_for("q") }),
     ];
     for (field, job) in bad {
         match g.enqueue(job.clone()) {
@@ -65,7 +65,7 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
         }
         assert!(g.find(job.id).is_none());
     }
-    assert_eq!(g.count("q", State::Queued), 0);
+    assert_eq!(g.count("q", JobState::Queued), 0);
     Ok(())
 }
 
@@ -74,14 +74,19 @@ pub(super) fn what_is_within_its_bounds_is_taken(g: &Ground) -> Verdict {
     let payload = json_of(PAYLOAD_BYTES_MAX);
     let id = g.put_with(NewJob {
         payload: payload.clone(),
-        terms: Terms { max_attempts: 1, max_crashes: 1, attempt_ms: NonZeroU32::new(1), ..Terms::default() },
+        options: JobOptions {
+            max_failures: 1,
+            max_crashes: 1,
+            attempt_timeout_ms: NonZeroU32::new(1),
+            ..JobOptions::default()
+        },
         when: When::At { wall_ms: RUN_AT_WALL_MS_MAX },
         unique: unique("k", UNIQUE_WINDOW_MS_MAX),
         labels: (0..LABELS_MAX).map(|nth| label(&format!("label-{nth}"), "")).collect(),
         ..g.job_for("q")
     });
     let detail = g.detail(id);
-    assert_eq!((detail.payload, detail.job.state), (payload, State::Scheduled));
+    assert_eq!((detail.payload, detail.job.state), (payload, JobState::Scheduled));
     for payload in ["null", "0", "\"\"", "[]", " {} ", "{\"é\":\"\\u0000\"}"] {
         g.put_with(NewJob { payload: payload.into(), ..g.job_for("q") });
     }
@@ -101,22 +106,22 @@ pub(super) fn a_bad_claim_is_refused(g: &Ground) -> Verdict {
     let ask = || g.claim_for("q", "A");
     let many = (0..=QUEUES_PER_CLAIM_MAX).map(|nth| (queue(&format!("q{nth}")), 1)).collect();
     let bad = [
-        ("no ttl", ClaimRequest { ttl_ms: 0, ..ask() }),
-        ("a ttl too long", ClaimRequest { ttl_ms: TTL_MS_MAX + 1, ..ask() }),
-        ("no jobs", ClaimRequest { limit: 0, ..ask() }),
-        ("too many jobs", ClaimRequest { limit: JOBS_PER_CALL_MAX + 1, ..ask() }),
-        ("no queues", ClaimRequest { queues: Vec::new(), ..ask() }),
-        ("too many queues", ClaimRequest { queues: many, ..ask() }),
-        ("a queue twice", ClaimRequest { queues: vec![(queue("q"), 1), (queue("q"), 2)], ..ask() }),
-        ("a reserved queue", ClaimRequest { queues: vec![(Queue::operations(), 1)], ..ask() }),
-        ("a queue of no weight", ClaimRequest { queues: vec![(queue("q"), 0)], ..ask() }),
-        ("a wait too long", ClaimRequest { wait_ms: WAIT_MS_MAX + 1, ..ask() }),
+        ("no ttl", ClaimJobsRequest { ttl_ms: 0, ..ask() }),
+        ("a ttl too long", ClaimJobsRequest { ttl_ms: TTL_MS_MAX + 1, ..ask() }),
+        ("no jobs", ClaimJobsRequest { limit: 0, ..ask() }),
+        ("too many jobs", ClaimJobsRequest { limit: JOBS_PER_CALL_MAX + 1, ..ask() }),
+        ("no queues", ClaimJobsRequest { queues: Vec::new(), ..ask() }),
+        ("too many queues", ClaimJobsRequest { queues: many, ..ask() }),
+        ("a queue twice", ClaimJobsRequest { queues: vec![(queue("q"), 1), (queue("q"), 2)], ..ask() }),
+        ("a reserved queue", ClaimJobsRequest { queues: vec![(QueueName::operations(), 1)], ..ask() }),
+        ("a queue of no weight", ClaimJobsRequest { queues: vec![(queue("q"), 0)], ..ask() }),
+        ("a wait too long", ClaimJobsRequest { wait_ms: WAIT_MS_MAX + 1, ..ask() }),
     ];
     for (what, request) in bad {
         is_bad(what, g.claim_raw(request));
     }
-    assert_eq!(g.count("q", State::Queued), 1);
-    let patient = ClaimRequest { waited_before_ms: u64::MAX, ..ask() };
+    assert_eq!(g.count("q", JobState::Queued), 1);
+    let patient = ClaimJobsRequest { waited_before_ms: u64::MAX, ..ask() };
     assert_eq!(g.claim(patient).len(), 1, "odd, but no harm");
     Ok(())
 }
@@ -127,18 +132,21 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
     let too_many = JOBS_PER_CALL_MAX + 1;
     is_bad("jobs", g.enqueue_raw((0..too_many).map(|_| g.job_for("q")).collect()));
     let reports =
-        vec![fencehold_contract::job::Report { attempt: work.attempt(), word: Word::HandBack }; too_many];
+        vec![
+            fencehold_contract::job::AttemptReport { attempt: work.attempt(), report: Report::Release };
+            too_many
+        ];
     is_bad("reports", g.report_raw(reports));
     let store = g.arena.store();
     is_bad("renewals", g.drive(jobs_of(&*store).renew_claims(&g.call, vec![work.attempt(); too_many])));
-    let action = Action::Delete { force: true };
-    let on = ActOn::Jobs(vec![work.job.id; too_many]);
-    is_bad("actions", g.act_raw(ActRequest { on, action, by: owner("P"), dry_run: false }));
+    let action = JobAction::Delete { force: true };
+    let on = JobSelector::Jobs(vec![work.job.id; too_many]);
+    is_bad("actions", g.act_raw(ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run: false }));
     for limit in [0, PAGE_MAX + 1] {
-        let request = JobsRequest { limit, ..JobsRequest::default() };
+        let request = ListJobsRequest { limit, ..ListJobsRequest::default() };
         is_bad("a page", g.drive(jobs_of(&*store).jobs(&g.call, request)));
     }
-    assert_eq!((g.state(work.job.id), g.count("q", State::Queued)), (State::Running, 0));
+    assert_eq!((g.state(work.job.id), g.count("q", JobState::Queued)), (JobState::Running, 0));
     assert_eq!(g.enqueue_raw(Vec::new()), Ok(Vec::new()), "nothing is no harm");
     Ok(())
 }
@@ -147,24 +155,24 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
 pub(super) fn a_call_of_too_many_bytes_is_refused_as_a_whole(g: &Ground) -> Verdict {
     let jobs = (0..20).map(|_| NewJob { payload: json_of(PAYLOAD_BYTES_MAX), ..g.job_for("q") });
     is_bad("20 MiB", g.enqueue_raw(jobs.collect()));
-    assert_eq!(g.count("q", State::Queued), 0);
+    assert_eq!(g.count("q", JobState::Queued), 0);
     Ok(())
 }
 
 /// A bad word is refused, and its attempt goes on.
 pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
-    let fail = |retry_in_ms| Word::Fail { error: String::new(), retry_in_ms, for_good: false };
+    let fail = |retry_in_ms| Report::Fail { error: String::new(), retry_in_ms, permanent: false };
     let bad = [
-        Word::Complete { result: Some("{".into()) },
-        Word::Complete { result: Some(json_of(PAYLOAD_BYTES_MAX + 1)) },
-        Word::Snooze { for_ms: DELAY_MS_MAX + 1 },
-        Word::Snooze { for_ms: u64::MAX },
+        Report::Complete { result: Some("{".into()) },
+        Report::Complete { result: Some(json_of(PAYLOAD_BYTES_MAX + 1)) },
+        Report::Snooze { delay_ms: DELAY_MS_MAX + 1 },
+        Report::Snooze { delay_ms: u64::MAX },
         fail(Some(DELAY_MS_MAX + 1)),
         fail(Some(u64::MAX)),
-        Word::Checkpoint { bytes: vec![0; CHECKPOINT_BYTES_MAX + 1] },
-        Word::Progress { note: "{".into() },
-        Word::Progress { note: json_of(PROGRESS_BYTES_MAX + 1) },
+        Report::Checkpoint { checkpoint: vec![0; CHECKPOINT_BYTES_MAX + 1] },
+        Report::Progress { progress: "{".into() },
+        Report::Progress { progress: json_of(PROGRESS_BYTES_MAX + 1) },
     ];
     for word in bad {
         let said = format!("{word:?}").chars().take(60).collect::<String>();
@@ -176,8 +184,8 @@ pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Ground) -> Verdi
         assert!(matches!(answer, Err(Refusal::BadInput(_))), "{answer:?}");
     }
     let detail = g.detail(work.job.id);
-    assert_eq!((detail.job.state, detail.effects.len(), detail.progress), (State::Running, 0, None));
-    g.say(&work, Word::Checkpoint { bytes: vec![0; CHECKPOINT_BYTES_MAX] })
+    assert_eq!((detail.job.state, detail.effects.len(), detail.progress), (JobState::Running, 0, None));
+    g.say(&work, Report::Checkpoint { checkpoint: vec![0; CHECKPOINT_BYTES_MAX] })
         .expect("just within");
     g.complete(&work).expect("a live claim");
     Ok(())
@@ -198,22 +206,22 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
         assert!(text.contains("nested") && text.len() < 1_000, "{text}");
     };
     let work = g.new_work("q", "A");
-    g.announce(&work, "open", OnDoubt::RunAgain).expect("a live claim");
+    g.announce(&work, "open", InDoubtPolicy::Retry).expect("a live claim");
     let store = g.arena.store();
     let jobs = jobs_of(&*store);
     for deep in [too_deep.as_str(), &bottomless] {
-        let undo = UndoWith { kind: kind("undo"), queue: None, payload: deep.into() };
+        let undo = Compensation { kind: kind("undo"), queue: None, payload: deep.into() };
         let mut refused = vec![g.enqueue(NewJob { payload: deep.into(), ..g.job_for("q") }).map(drop)];
-        refused.push(g.say(&work, Word::Complete { result: Some(deep.into()) }).map(drop));
+        refused.push(g.say(&work, Report::Complete { result: Some(deep.into()) }).map(drop));
         refused.push(
             g.write_ledger(
                 &work,
-                LedgerAct::Record { effect: effect("charge"), value: "1".into(), undo: Some(undo) },
+                LedgerEntry::Record { effect: effect("charge"), value: "1".into(), compensation: Some(undo) },
             )
             .map(drop),
         );
         if deep.len() < PROGRESS_BYTES_MAX {
-            refused.push(g.say(&work, Word::Progress { note: deep.into() }).map(drop));
+            refused.push(g.say(&work, Report::Progress { progress: deep.into() }).map(drop));
             refused.push(g.record(&work, "charge", deep).map(drop));
         }
         for answer in refused {
@@ -222,14 +230,14 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
                 other => panic!("{other:?}"),
             }
         }
-        let begin = BeginRequest { payload: deep.into(), ..super::operation::request(g, "op", "A") };
+        let begin = BeginOperationRequest { payload: deep.into(), ..super::operation::request(g, "op", "A") };
         let mut refused = vec![g.drive(jobs.begin(&g.call, begin)).map(drop)];
         let spec = ScheduleSpec { payload: deep.into(), ..super::schedule::spec("* * * * *") };
         refused.push(g.drive(jobs.set_schedule(&g.call, spec)).map(drop));
         if deep.len() < EFFECT_VALUE_BYTES_MAX {
             let (job, effect) = (work.job.id, effect("open"));
             let happened = Some(deep.into());
-            let resolve = ResolveRequest { job, effect, happened, by: owner("P") };
+            let resolve = ResolveEffectRequest { job_id: job, effect, happened, by: owner("P") };
             refused.push(g.drive(jobs.resolve(&g.call, resolve)).map(drop));
         }
         for answer in refused {
@@ -239,7 +247,7 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
             }
         }
     }
-    assert_eq!((g.count("q", State::Queued), g.state(work.job.id)), (0, State::Running));
+    assert_eq!((g.count("q", JobState::Queued), g.state(work.job.id)), (0, JobState::Running));
     Ok(())
 }
 
@@ -247,13 +255,13 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
 pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Ground) -> Verdict {
     let (one, two) = (g.put("q"), g.put("q"));
     let nobody = fresh_id().0;
-    let on = ActOn::Jobs(vec![one, nobody, two]);
-    let action = Action::Cancel { reason: None, now: false };
+    let on = JobSelector::Jobs(vec![one, nobody, two]);
+    let action = JobAction::Cancel { reason: None, force: false };
     let acted = g
-        .act_raw(ActRequest { on, action, by: owner("P"), dry_run: false })
+        .act_raw(ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run: false })
         .expect("an answer");
-    let told: Vec<_> = acted.items.into_iter().map(|item| (item.id, item.outcome)).collect();
-    let cancelled = Ok(State::Cancelled);
-    assert_eq!(told, [(one, cancelled.clone()), (nobody, Err(Refusal::Unknown)), (two, cancelled)]);
+    let told: Vec<_> = acted.results.into_iter().map(|item| (item.job_id, item.result)).collect();
+    let cancelled = Ok(JobState::Cancelled);
+    assert_eq!(told, [(one, cancelled.clone()), (nobody, Err(Refusal::JobNotFound)), (two, cancelled)]);
     Ok(())
 }

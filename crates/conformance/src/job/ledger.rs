@@ -1,8 +1,10 @@
 //! The ledger: effects at most once, and what is done when nobody knows whether one happened.
 
-use fencehold_contract::job::{FindingKind, LedgerAct, LedgerAnswer, LedgerEntry, ResolveRequest, Word};
-use fencehold_core::job::{Ended, Refusal, State};
-use fencehold_core::ledger::{EffectState, OnDoubt};
+use fencehold_contract::job::{
+    AttemptLedgerEntry, FindingKind, LedgerEntry, LedgerResponse, Report, ResolveEffectRequest,
+};
+use fencehold_core::job::{AttemptOutcome, JobState, Refusal};
+use fencehold_core::ledger::{EffectState, InDoubtPolicy};
 use fencehold_core::limits::EFFECTS_PER_JOB_MAX;
 use fencehold_test_store::Power;
 
@@ -11,22 +13,23 @@ use crate::Verdict;
 use crate::drive::at_once;
 use crate::ground::{Ground, owner};
 
-fn value(answer: Result<LedgerAnswer, Refusal>) -> Option<String> {
+fn value(answer: Result<LedgerResponse, Refusal>) -> Option<String> {
     match answer {
-        Ok(LedgerAnswer::Recorded(effect)) => effect.value.map(String::from),
+        Ok(LedgerResponse::Recorded(effect)) => effect.value.map(String::from),
         other => panic!("{other:?}"),
     }
 }
 
 /// The next attempt at the only job of the queue.
 fn next_attempt(g: &Ground, work: &Work) -> Work {
-    g.say(work, Word::HandBack).expect("a live claim");
+    g.say(work, Report::Release).expect("a live claim");
     g.work("q", "B")
 }
 
 fn resolve(g: &Ground, work: &Work, name: &str, happened: Option<&str>) -> Result<(), Refusal> {
     let happened = happened.map(Into::into);
-    let request = ResolveRequest { job: work.job.id, effect: effect(name), happened, by: owner("P") };
+    let request =
+        ResolveEffectRequest { job_id: work.job.id, effect: effect(name), happened, by: owner("P") };
     let store = g.arena.other();
     g.drive(jobs_of(&*store).resolve(&g.call, request)).expect("an answer")
 }
@@ -34,7 +37,7 @@ fn resolve(g: &Ground, work: &Work, name: &str, happened: Option<&str>) -> Resul
 /// P8: an effect that was recorded gives its stored value to every later attempt, and does not happen again.
 pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Ground) -> Verdict {
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", OnDoubt::RunAgain), Ok(LedgerAnswer::Go));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed));
     assert_eq!(value(g.record(&first, "charge", "\"receipt 7\"")).as_deref(), Some("\"receipt 7\""));
     assert_eq!(value(g.record(&first, "ship", "8")).as_deref(), Some("8"), "also without an intent");
     let second = next_attempt(g, &first);
@@ -46,7 +49,7 @@ pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Ground) -> 
         .collect();
     assert_eq!(told, [("charge", EffectState::Done), ("ship", EffectState::Done)]);
     assert_eq!(second.job.effects[0].token, first.job.token, "under the token that did it");
-    let begun = g.announce(&second, "charge", OnDoubt::RunAgain);
+    let begun = g.announce(&second, "charge", InDoubtPolicy::Retry);
     assert_eq!(value(begun).as_deref(), Some("\"receipt 7\""));
     assert_eq!(g.detail(first.job.id).effects.len(), 2);
     Ok(())
@@ -78,10 +81,10 @@ pub(super) fn a_stale_attempt_writes_nothing_into_the_ledger(g: &Ground) -> Verd
     let first = g.new_work("q", "A");
     let second = next_attempt(g, &first);
     let (stale, newest) = (first.job.token, second.job.token);
-    assert_stale(g.announce(&first, "charge", OnDoubt::RunAgain), stale, newest);
+    assert_stale(g.announce(&first, "charge", InDoubtPolicy::Retry), stale, newest);
     assert_stale(g.record(&first, "charge", "1"), stale, newest);
     g.record(&second, "ship", "2").expect("a live claim");
-    assert_stale(g.announce(&first, "ship", OnDoubt::RunAgain), stale, newest);
+    assert_stale(g.announce(&first, "ship", InDoubtPolicy::Retry), stale, newest);
     let effects = g.detail(first.job.id).effects;
     assert_eq!(effects.iter().map(|effect| effect.name.as_str()).collect::<Vec<_>>(), ["ship"]);
     Ok(())
@@ -92,12 +95,12 @@ pub(super) fn a_stale_attempt_writes_nothing_into_the_ledger(g: &Ground) -> Verd
 pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", OnDoubt::RunAgain), Ok(LedgerAnswer::Go));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed));
     g.crash(&first);
     let second = g.work("q", "B");
     let found = only(second.job.effects.clone());
-    assert_eq!(found.state, EffectState::Intended(OnDoubt::RunAgain));
-    assert_eq!(g.announce(&second, "charge", OnDoubt::RunAgain), Ok(LedgerAnswer::Go));
+    assert_eq!(found.state, EffectState::Intended(InDoubtPolicy::Retry));
+    assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed));
     assert_eq!(value(g.record(&second, "charge", "1")).as_deref(), Some("1"));
     let effects = g.detail(first.job.id).effects;
     assert_eq!((effects.len(), effects[0].token), (1, second.job.token));
@@ -108,24 +111,28 @@ pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -
 pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
-    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go), "its own answer was lost");
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
+    assert_eq!(
+        g.announce(&first, "charge", InDoubtPolicy::Manual),
+        Ok(LedgerResponse::Proceed),
+        "its own answer was lost"
+    );
     g.crash(&first);
     let second = g.work("q", "B");
     assert_eq!(
-        g.announce(&second, "charge", OnDoubt::RunAgain),
-        Ok(LedgerAnswer::InDoubt),
+        g.announce(&second, "charge", InDoubtPolicy::Retry),
+        Ok(LedgerResponse::InDoubt),
         "the first policy counts"
     );
     assert_eq!(
         (g.state(first.job.id), g.ended(first.job.id)),
-        (State::Indeterminate, Some(Ended::Indeterminate))
+        (JobState::InDoubt, Some(AttemptOutcome::InDoubt))
     );
-    assert_over(g.complete(&second), &second, Ended::Indeterminate);
+    assert_over(g.complete(&second), &second, AttemptOutcome::InDoubt);
     assert!(g.try_work("q", "B").is_none(), "it waits for a person");
     let finding = only(g.findings());
-    assert_eq!((finding.what, finding.job), (FindingKind::OpenIntent, first.job.id));
-    assert_eq!((finding.effect, finding.state), (effect("charge"), State::Indeterminate));
+    assert_eq!((finding.finding, finding.job_id), (FindingKind::InDoubt, first.job.id));
+    assert_eq!((finding.effect, finding.job_state), (effect("charge"), JobState::InDoubt));
     Ok(())
 }
 
@@ -133,16 +140,23 @@ pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) 
 /// stays.
 pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Ground) -> Verdict {
     let first = g.new_work("q", "A");
-    let withdraw = |work: &Work| g.write_ledger(work, LedgerAct::Withdraw { effect: effect("charge") });
-    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
-    assert_eq!(withdraw(&first), Ok(LedgerAnswer::Withdrawn));
-    assert_eq!(withdraw(&first), Ok(LedgerAnswer::Withdrawn), "the same entry gets the same answer");
+    let withdraw = |work: &Work| g.write_ledger(work, LedgerEntry::Withdraw { effect: effect("charge") });
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
+    assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn));
+    assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn), "the same entry gets the same answer");
     assert!(g.detail(first.job.id).effects.is_empty() && g.findings().is_empty());
     let second = next_attempt(g, &first);
     assert_stale(withdraw(&first), first.job.token, second.job.token);
-    assert_eq!(g.announce(&second, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go), "as if it had never been");
+    assert_eq!(
+        g.announce(&second, "charge", InDoubtPolicy::Manual),
+        Ok(LedgerResponse::Proceed),
+        "as if it had never been"
+    );
     let third = next_attempt(g, &second);
-    assert!(matches!(withdraw(&third), Err(Refusal::NotNow { .. })), "an earlier attempt may have had it");
+    assert!(
+        matches!(withdraw(&third), Err(Refusal::WrongState { .. })),
+        "an earlier attempt may have had it"
+    );
     assert_eq!(only(g.findings()).effect, effect("charge"));
     assert_eq!(value(g.record(&third, "charge", "1")).as_deref(), Some("1"));
     assert_eq!(value(withdraw(&third)).as_deref(), Some("1"), "what is recorded has happened");
@@ -154,23 +168,23 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
     g.needs(Power::MovesTime)?;
     for happened in [Some("\"receipt 7\""), None] {
         let first = g.new_work("q", "A");
-        assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
+        assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
         assert!(
-            matches!(resolve(g, &first, "charge", happened), Err(Refusal::NotNow { .. })),
+            matches!(resolve(g, &first, "charge", happened), Err(Refusal::WrongState { .. })),
             "its holder is at work"
         );
         g.crash(&first);
         let second = g.work("q", "B");
-        assert_eq!(g.announce(&second, "charge", OnDoubt::Ask), Ok(LedgerAnswer::InDoubt));
+        assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt));
         assert_eq!(resolve(g, &first, "charge", happened), Ok(()));
         assert!(
-            matches!(resolve(g, &first, "charge", happened), Err(Refusal::NotNow { .. })),
+            matches!(resolve(g, &first, "charge", happened), Err(Refusal::WrongState { .. })),
             "it is settled"
         );
         assert_eq!(
             g.findings()
                 .into_iter()
-                .filter(|found| found.what == FindingKind::OpenIntent)
+                .filter(|found| found.finding == FindingKind::InDoubt)
                 .count(),
             0
         );
@@ -178,9 +192,11 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
         assert_eq!(third.job.id, first.job.id);
         match happened {
             Some(text) => {
-                assert_eq!(value(g.announce(&third, "charge", OnDoubt::Ask)).as_deref(), Some(text));
+                assert_eq!(value(g.announce(&third, "charge", InDoubtPolicy::Manual)).as_deref(), Some(text));
             }
-            None => assert_eq!(g.announce(&third, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go)),
+            None => {
+                assert_eq!(g.announce(&third, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed))
+            }
         }
         g.complete(&third).expect("a live claim");
     }
@@ -191,12 +207,12 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
 pub(super) fn a_late_outcome_settles_a_doubt(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
     g.crash(&first);
-    assert_over(g.announce(&first, "ship", OnDoubt::RunAgain), &first, Ended::Crashed);
+    assert_over(g.announce(&first, "ship", InDoubtPolicy::Retry), &first, AttemptOutcome::Crashed);
     assert_eq!(value(g.record(&first, "charge", "1")).as_deref(), Some("1"));
     let second = g.work("q", "B");
-    assert_eq!(value(g.announce(&second, "charge", OnDoubt::Ask)).as_deref(), Some("1"));
+    assert_eq!(value(g.announce(&second, "charge", InDoubtPolicy::Manual)).as_deref(), Some("1"));
     assert_stale(g.record(&first, "ship", "2"), first.job.token, second.job.token);
     Ok(())
 }
@@ -204,9 +220,9 @@ pub(super) fn a_late_outcome_settles_a_doubt(g: &Ground) -> Verdict {
 /// Many entries in one call are answered each, in order.
 pub(super) fn many_entries_are_answered_each_and_in_order(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
-    let record = |name: &str, value: &str| LedgerEntry {
+    let record = |name: &str, value: &str| AttemptLedgerEntry {
         attempt: work.attempt(),
-        act: LedgerAct::Record { effect: effect(name), value: value.into(), undo: None },
+        entry: LedgerEntry::Record { effect: effect(name), value: value.into(), compensation: None },
     };
     let entries =
         vec![record("one", "1"), record("two", "not json"), record("three", "3"), record("one", "4")];
@@ -229,9 +245,13 @@ pub(super) fn many_entries_are_answered_each_and_in_order(g: &Ground) -> Verdict
 /// A job has so many effects and no more.
 pub(super) fn a_job_has_a_bounded_number_of_effects(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
-    let entries = (0..=EFFECTS_PER_JOB_MAX).map(|nth| LedgerEntry {
+    let entries = (0..=EFFECTS_PER_JOB_MAX).map(|nth| AttemptLedgerEntry {
         attempt: work.attempt(),
-        act: LedgerAct::Record { effect: effect(&format!("effect-{nth}")), value: "1".into(), undo: None },
+        entry: LedgerEntry::Record {
+            effect: effect(&format!("effect-{nth}")),
+            value: "1".into(),
+            compensation: None,
+        },
     });
     let store = g.arena.store();
     let answers = g
@@ -239,9 +259,9 @@ pub(super) fn a_job_has_a_bounded_number_of_effects(g: &Ground) -> Verdict {
         .expect("entries that are answered");
     let (last, rest) = answers.split_last().expect("answers");
     assert!(rest.iter().all(Result::is_ok));
-    assert!(matches!(last, Err(Refusal::Full { .. })), "{last:?}");
+    assert!(matches!(last, Err(Refusal::LimitReached { .. })), "{last:?}");
     assert!(
-        matches!(g.record(&work, "effect-0", "2"), Ok(LedgerAnswer::Recorded(_))),
+        matches!(g.record(&work, "effect-0", "2"), Ok(LedgerResponse::Recorded(_))),
         "an old one is still there"
     );
     Ok(())

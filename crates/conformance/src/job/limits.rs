@@ -1,7 +1,7 @@
 //! What one namespace may have of jobs and queues.
 
-use fencehold_contract::job::{ClaimRequest, NewJob, QueueMode, ScheduleSpec};
-use fencehold_contract::{Limits, StoreError};
+use fencehold_contract::job::{ClaimJobsRequest, NewJob, QueueMode, ScheduleSpec};
+use fencehold_contract::{Quota, StoreError};
 use fencehold_core::job::Refusal;
 
 use super::ground::queue;
@@ -11,7 +11,7 @@ use crate::ground::{Ground, until};
 
 fn refused(g: &Ground, job: NewJob, what: &str, most: u64) {
     match g.enqueue(job) {
-        Err(Refusal::Full { what: told, limit }) => {
+        Err(Refusal::LimitReached { message: told, limit }) => {
             let named = format!("{what} of namespace {}", g.call.namespace);
             assert!(told.starts_with(&named) && limit == most, "{told}: {limit}");
         }
@@ -21,7 +21,7 @@ fn refused(g: &Ground, job: NewJob, what: &str, most: u64) {
 
 /// Jobs are counted until they are done; what was enqueued before is told again.
 pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict {
-    g.set_limits(Limits { jobs: Some(2), ..Limits::default() })?;
+    g.set_limits(Quota { max_jobs: Some(2), ..Quota::default() })?;
     let known = g.job_for("q");
     g.put_with(known.clone());
     g.put("q");
@@ -37,7 +37,7 @@ pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict
     let id = work.job.id;
     g.cancel(id, false).expect("nobody works on it");
     g.put("q");
-    assert_eq!(g.look_at_limits(None, false)?.used.jobs, 2);
+    assert_eq!(g.look_at_limits(None, false)?.usage.job_count, 2);
     Ok(())
 }
 
@@ -45,20 +45,21 @@ pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict
 pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits(g: &Ground) -> Verdict {
     let of_bytes =
         |bytes: usize| NewJob { payload: format!("\"{}\"", "x".repeat(bytes - 2)).into(), ..g.job_for("q") };
-    let limits = Limits { bytes: Some(100), queues: Some(2), schedules: Some(1), ..Limits::default() };
+    let limits =
+        Quota { max_bytes: Some(100), max_queues: Some(2), max_schedules: Some(1), ..Quota::default() };
     g.set_limits(limits)?;
     let first = g.put_with(of_bytes(60));
     refused(g, of_bytes(41), "bytes of payload", 100);
     g.put_with(NewJob { queue: queue("r"), ..of_bytes(10) });
     refused(g, NewJob { queue: queue("s"), ..of_bytes(10) }, "queues", 2);
-    let order = fencehold_contract::job::QueueOrder {
+    let order = fencehold_contract::job::SetQueueModeRequest {
         queue: queue("s"),
         mode: QueueMode::Paused,
         by: crate::ground::owner("P"),
     };
     let store = g.arena.store();
     let paused = g.drive(super::ground::jobs_of(&*store).set_queue(&g.call, order));
-    assert!(matches!(paused, Err(StoreError::Full { limit: 2, .. })), "{paused:?}");
+    assert!(matches!(paused, Err(StoreError::LimitReached { limit: 2, .. })), "{paused:?}");
     g.delete(first, false).expect("a job that waits");
     until("its queue has vanished", || g.queue_view("q").is_none());
     g.put_with(NewJob { queue: queue("s"), ..of_bytes(90) });
@@ -69,22 +70,22 @@ pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
         ..schedule::spec("0 0 1 1 *")
     };
     match schedule::try_set(g, &another) {
-        Err(StoreError::Full { what, limit: 1 }) => {
+        Err(StoreError::LimitReached { message: what, limit: 1 }) => {
             assert!(what.starts_with("schedules of namespace"), "{what}");
         }
         other => panic!("a second schedule: {other:?}"),
     }
-    let used = g.look_at_limits(None, false)?.used;
-    assert_eq!((used.bytes, used.queues, used.schedules), (100, 2, 1));
+    let used = g.look_at_limits(None, false)?.usage;
+    assert_eq!((used.payload_bytes, used.queue_count, used.schedule_count), (100, 2, 1));
     Ok(())
 }
 
 /// A claim is held to the longest ttl as a lease is.
 pub(super) fn a_claim_above_the_longest_ttl_of_its_namespace_is_refused(g: &Ground) -> Verdict {
-    g.set_limits(Limits { ttl_ms: Some(g.ttl_ms()), ..Limits::default() })?;
+    g.set_limits(Quota { max_ttl_ms: Some(g.ttl_ms()), ..Quota::default() })?;
     g.put("q");
     let store = g.arena.store();
-    let long = ClaimRequest { ttl_ms: g.ttl_ms() + 1, ..g.claim_for("q", "A") };
+    let long = ClaimJobsRequest { ttl_ms: g.ttl_ms() + 1, ..g.claim_for("q", "A") };
     match g.drive(super::ground::jobs_of(&*store).claim(&g.call, long)) {
         Err(StoreError::BadInput(bad)) => assert_eq!(bad.field, "ttl"),
         other => panic!("a ttl above the longest: {other:?}"),

@@ -3,9 +3,12 @@
 use std::cell::OnceCell;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{ActOn, ActRequest, Acted, Action, JobDetail, JobFilter, LedgerAnswer, NewJob};
-use fencehold_core::job::{JobId, State, Terms};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_contract::job::{
+    ChangeJobBatchResponse, ChangeJobsRequest, JobAction, JobDetail, JobFilter, JobSelector, LedgerResponse,
+    NewJob,
+};
+use fencehold_core::job::{JobId, JobOptions, JobState};
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_test_store::Power;
 
@@ -18,10 +21,16 @@ fn ids(g: &Ground, filter: &JobFilter) -> Vec<JobId> {
     g.jobs_where(filter, 100).into_iter().map(|job| job.id).collect()
 }
 
-fn matching(g: &Ground, filter: JobFilter, cursor: Option<u64>, limit: usize, dry_run: bool) -> Acted {
-    let on = ActOn::Matching { filter, cursor, limit };
-    let action = Action::Cancel { reason: None, now: false };
-    g.act_raw(ActRequest { on, action, by: owner("P"), dry_run })
+fn matching(
+    g: &Ground,
+    filter: JobFilter,
+    cursor: Option<u64>,
+    limit: usize,
+    dry_run: bool,
+) -> ChangeJobBatchResponse {
+    let on = JobSelector::Matching { filter, cursor, limit };
+    let action = JobAction::Cancel { reason: None, force: false };
+    g.act_raw(ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run })
         .expect("an action that is answered")
 }
 
@@ -40,10 +49,10 @@ pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Ground) -> Verdict {
         ("nothing", any(), vec![done, running, mail, other]),
         ("queue", JobFilter { queue: Some(queue("q")), ..any() }, vec![done, running, mail]),
         ("kind", JobFilter { kind: Some(kind("mail")), ..any() }, vec![mail]),
-        ("state", JobFilter { states: vec![State::Queued], ..any() }, vec![mail, other]),
+        ("state", JobFilter { states: vec![JobState::Queued], ..any() }, vec![mail, other]),
         (
             "states",
-            JobFilter { states: vec![State::Completed, State::Running], ..any() },
+            JobFilter { states: vec![JobState::Completed, JobState::Running], ..any() },
             vec![done, running],
         ),
         ("label", JobFilter { labels: vec![label("tenant", "acme")], ..any() }, vec![done, running]),
@@ -90,7 +99,7 @@ pub(super) fn pages_show_every_job_once_and_in_order(g: &Ground) -> Verdict {
             .collect();
         assert_eq!(listed, put, "in pages of {page}");
     }
-    let cancelled = JobFilter { states: vec![State::Cancelled], ..JobFilter::default() };
+    let cancelled = JobFilter { states: vec![JobState::Cancelled], ..JobFilter::default() };
     assert_eq!(ids(g, &cancelled), [put[3], put[8], put[30]]);
     Ok(())
 }
@@ -100,21 +109,21 @@ pub(super) fn a_dry_run_does_nothing(g: &Ground) -> Verdict {
     let put = g.put_many("q", 3);
     let running = g.new_work("r", "A");
     let would = matching(g, JobFilter::default(), None, 100, true);
-    let told: Vec<_> = would.items.iter().map(|item| (item.id, item.outcome.clone())).collect();
-    let mut expected: Vec<_> = put.iter().map(|id| (*id, Ok(State::Cancelled))).collect();
-    expected.push((running.job.id, Ok(State::Running)));
+    let told: Vec<_> = would.results.iter().map(|item| (item.job_id, item.result.clone())).collect();
+    let mut expected: Vec<_> = put.iter().map(|id| (*id, Ok(JobState::Cancelled))).collect();
+    expected.push((running.job.id, Ok(JobState::Running)));
     assert_eq!(told, expected);
-    assert!(put.iter().all(|id| g.state(*id) == State::Queued));
+    assert!(put.iter().all(|id| g.state(*id) == JobState::Queued));
     assert!(!g.renew_work(&running).expect("a live claim").cancel_requested);
-    let request = |dry_run| ActRequest {
-        on: ActOn::Jobs(put.clone()),
-        action: Action::Delete { force: false },
+    let request = |dry_run| ChangeJobsRequest {
+        selector: JobSelector::Jobs(put.clone()),
+        action: JobAction::Delete { force: false },
         by: owner("P"),
         dry_run,
     };
     let deleted = g.act_raw(request(true)).expect("an action that is answered");
-    assert!(deleted.items.iter().all(|item| item.outcome == Ok(State::Queued)), "{deleted:?}");
-    assert_eq!(g.count("q", State::Queued), 3);
+    assert!(deleted.results.iter().all(|item| item.result == Ok(JobState::Queued)), "{deleted:?}");
+    assert_eq!(g.count("q", JobState::Queued), 3);
     assert_eq!(g.act_raw(request(false)).expect("an action that is answered"), deleted);
     assert_eq!(ids(g, &JobFilter::default()), [running.job.id]);
     Ok(())
@@ -128,16 +137,16 @@ pub(super) fn an_action_on_all_that_match_reaches_all_and_no_other(g: &Ground) -
     let (mut cursor, mut reached) = (None, Vec::new());
     loop {
         let acted = matching(g, filter.clone(), cursor, 10, false);
-        assert!(acted.items.len() <= 10);
-        reached.extend(acted.items.iter().map(|item| item.id));
-        assert!(acted.items.iter().all(|item| item.outcome == Ok(State::Cancelled)), "{acted:?}");
-        cursor = acted.next;
+        assert!(acted.results.len() <= 10);
+        reached.extend(acted.results.iter().map(|item| item.job_id));
+        assert!(acted.results.iter().all(|item| item.result == Ok(JobState::Cancelled)), "{acted:?}");
+        cursor = acted.next_cursor;
         if cursor.is_none() {
             break;
         }
     }
     assert_eq!(reached, put);
-    assert!(spared.iter().all(|id| g.state(*id) == State::Queued));
+    assert!(spared.iter().all(|id| g.state(*id) == JobState::Queued));
     Ok(())
 }
 
@@ -151,10 +160,13 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Ground) -> Verdict {
     g.complete(&g.work("q", "B")).expect("a live claim");
     for waiting in [one, two] {
         let detail = waiting.answer().expect("an answer").expect("a job");
-        assert_eq!((detail.job.state, detail.result.as_deref()), (State::Completed, Some("{\"sent\":true}")));
+        assert_eq!(
+            (detail.job.state, detail.result.as_deref()),
+            (JobState::Completed, Some("{\"sent\":true}"))
+        );
     }
     let at_once = g.start_wait(work.job.id, 600_000).answer().expect("an answer").expect("a job");
-    assert_eq!(at_once.job.state, State::Completed, "it is there already");
+    assert_eq!(at_once.job.state, JobState::Completed, "it is there already");
     assert!(
         g.start_wait(fresh_id().0, 600_000).answer().expect("an answer").is_none(),
         "nobody waits for nothing"
@@ -168,18 +180,18 @@ pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Gr
     let told = |waiting: Pending<Result<Option<JobDetail>, StoreError>>| {
         waiting.answer().expect("an answer").expect("a job").job.state
     };
-    let poison = g.put_with(NewJob { terms: Terms { max_crashes: 1, ..terms() }, ..g.job_for("q") });
+    let poison = g.put_with(NewJob { options: JobOptions { max_crashes: 1, ..terms() }, ..g.job_for("q") });
     let waiting = g.start_wait(poison, 600_000);
     g.crash(&g.work("q", "A"));
-    assert_eq!(told(waiting), State::Quarantined);
-    assert_eq!(told(g.start_wait(poison, 600_000)), State::Quarantined, "it is there already");
+    assert_eq!(told(waiting), JobState::Quarantined);
+    assert_eq!(told(g.start_wait(poison, 600_000)), JobState::Quarantined, "it is there already");
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", OnDoubt::Ask), Ok(LedgerAnswer::Go));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
     let waiting = g.start_wait(first.job.id, 600_000);
     g.crash(&first);
     assert!(waiting.answered().is_none(), "a crashed job is tried again");
-    assert_eq!(g.announce(&g.work("q", "B"), "charge", OnDoubt::Ask), Ok(LedgerAnswer::InDoubt));
-    assert_eq!(told(waiting), State::Indeterminate);
+    assert_eq!(g.announce(&g.work("q", "B"), "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt));
+    assert_eq!(told(waiting), JobState::InDoubt);
     Ok(())
 }
 
@@ -188,7 +200,7 @@ pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Ground) -> Ve
     g.needs(Power::MovesTime)?;
     let id = g.put("q");
     let now = g.start_wait(id, 0).answer().expect("an answer").expect("a job");
-    assert_eq!(now.job.state, State::Queued);
+    assert_eq!(now.job.state, JobState::Queued);
     let waiting = g.start_wait(id, 5_000);
     let answer = OnceCell::new();
     until("the end of its time", || {
@@ -196,7 +208,7 @@ pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Ground) -> Ve
         waiting.answered().is_some_and(|answered| answer.set(answered).is_ok())
     });
     let detail = answer.into_inner().expect("an answer").expect("an answer").expect("a job");
-    assert_eq!(detail.job.state, State::Queued);
+    assert_eq!(detail.job.state, JobState::Queued);
     let patient = g.start_wait(id, 600_000);
     g.delete(id, false).expect("nobody works on it");
     assert!(patient.answer().expect("an answer").is_none());
@@ -213,7 +225,7 @@ pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Ground) -> Verdic
     g.fail_for_good(&failed).expect("a live claim");
     let ready = g.put("q");
     g.pass(FINISHED_KEPT_MS - 1);
-    assert_eq!((g.state(done), g.state(failed.job.id)), (State::Completed, State::Failed));
+    assert_eq!((g.state(done), g.state(failed.job.id)), (JobState::Completed, JobState::Failed));
     let late = g.put("q");
     g.cancel(late, false).expect("nobody works on it");
     g.pass(120_000);
@@ -221,9 +233,9 @@ pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Ground) -> Verdic
         g.pass(60_000);
         g.find(done).is_none() && g.find(failed.job.id).is_none()
     });
-    assert_eq!((g.state(ready), g.state(late)), (State::Queued, State::Cancelled));
-    assert_eq!((g.count("q", State::Completed), g.count("q", State::Failed)), (0, 0));
-    assert_eq!(g.count("q", State::Cancelled), 1);
+    assert_eq!((g.state(ready), g.state(late)), (JobState::Queued, JobState::Cancelled));
+    assert_eq!((g.count("q", JobState::Completed), g.count("q", JobState::Failed)), (0, 0));
+    assert_eq!(g.count("q", JobState::Cancelled), 1);
     Ok(())
 }
 
@@ -240,9 +252,9 @@ pub(super) fn a_finished_job_is_kept_while_its_unique_key_is_taken(g: &Ground) -
         g.pass(60_000);
         g.find(plain.job.id).is_none()
     });
-    assert_eq!(g.state(id), State::Completed, "its key is still taken");
+    assert_eq!(g.state(id), JobState::Completed, "its key is still taken");
     let again = NewJob { id: fresh_id().0, ..monthly };
-    assert_eq!(g.enqueue(again).map(|enqueued| (enqueued.id, enqueued.existed)), Ok((id, true)));
+    assert_eq!(g.enqueue(again).map(|enqueued| (enqueued.job_id, enqueued.existed)), Ok((id, true)));
     g.pass(4 * FINISHED_KEPT_MS);
     until("a finished job that is gone", || {
         g.pass(60_000);

@@ -1,8 +1,8 @@
 //! Tenants do not meet: a job of another namespace is unknown, whatever is shown for it.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{AttemptRef, BeginRequest, JobFilter, NewJob, QueueMode};
-use fencehold_core::job::{Refusal, State};
+use fencehold_contract::job::{AttemptRef, BeginOperationRequest, JobFilter, NewJob, QueueMode};
+use fencehold_core::job::{JobState, Refusal};
 use fencehold_test_store::Power;
 
 use super::ground::{completed, fresh_id, jobs_of, unique};
@@ -15,7 +15,11 @@ pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verd
     let other = g.in_namespace("other");
     let id = g.put("q");
     assert!(other.try_work("q", "A").is_none());
-    assert!(other.queue_view("q").is_none_or(|mut view| *view.counts.of(State::Queued) == 0));
+    assert!(
+        other
+            .queue_view("q")
+            .is_none_or(|mut view| *view.job_counts.of(JobState::Queued) == 0)
+    );
     assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
     g.set_queue("q", QueueMode::Paused);
     let theirs = other.put("q");
@@ -31,17 +35,17 @@ pub(super) fn a_job_of_another_namespace_is_unknown(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     let id = work.job.id;
     assert!(other.find(id).is_none());
-    assert_eq!(other.renew_work(&work), Err(Refusal::Unknown));
-    assert_eq!(other.complete(&work), Err(Refusal::Unknown));
-    assert_eq!(other.record(&work, "charge", "1").map(drop), Err(Refusal::Unknown));
-    assert_eq!(other.cancel(id, true), Err(Refusal::Unknown));
-    assert_eq!(other.retry(id), Err(Refusal::Unknown));
-    assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    assert_eq!(other.renew_work(&work), Err(Refusal::JobNotFound));
+    assert_eq!(other.complete(&work), Err(Refusal::JobNotFound));
+    assert_eq!(other.record(&work, "charge", "1").map(drop), Err(Refusal::JobNotFound));
+    assert_eq!(other.cancel(id, true), Err(Refusal::JobNotFound));
+    assert_eq!(other.retry(id), Err(Refusal::JobNotFound));
+    assert_eq!(other.delete(id, true), Err(Refusal::JobNotFound));
     assert!(other.start_wait(id, 1_000).answer().expect("an answer").is_none());
     assert!(other.findings().is_empty());
     g.complete(&work).expect("a live claim");
     assert!(other.find(id).is_none(), "also when it has come to its end");
-    assert_eq!(other.delete(id, true), Err(Refusal::Unknown));
+    assert_eq!(other.delete(id, true), Err(Refusal::JobNotFound));
     Ok(())
 }
 
@@ -51,12 +55,12 @@ pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict
     let work = g.new_work("q", "A");
     let id = work.job.id;
     let begin = |key: &str| {
-        let request = BeginRequest { id, ..operation::request(&other, key, "B") };
+        let request = BeginOperationRequest { job_id: id, ..operation::request(&other, key, "B") };
         other.drive(jobs_of(&*other.arena.store()).begin(&other.call, request))
     };
-    for state in [State::Running, State::Completed] {
+    for state in [JobState::Running, JobState::Completed] {
         assert_eq!(g.state(id), state);
-        assert_eq!(other.enqueue(NewJob { id, ..other.job_for("q") }), Err(Refusal::Unknown));
+        assert_eq!(other.enqueue(NewJob { id, ..other.job_for("q") }), Err(Refusal::JobNotFound));
         let answer = begin(state.name());
         assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
         assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
@@ -72,7 +76,7 @@ pub(super) fn a_token_of_another_namespace_names_no_job(g: &Ground) -> Verdict {
     let other = g.in_namespace("other");
     let (mine, theirs) = (g.new_work("q", "A"), other.new_work("q", "B"));
     match g.say_as(AttemptRef { token: theirs.job.token, ..mine.attempt() }, completed()) {
-        Err(Refusal::OtherJob { job: None, .. }) => {}
+        Err(Refusal::WrongJob { job_id: None, .. }) => {}
         wrong => panic!("{wrong:?}"),
     }
     g.complete(&mine).expect("a live claim");

@@ -1,9 +1,9 @@
 //! Operations of request handlers: begun once under their idempotency key, whoever asks again is told what became of them.
 
-use fencehold_contract::job::{BeginRequest, Begun, ClaimRequest, Word};
-use fencehold_contract::{Limits, StoreError};
-use fencehold_core::job::{Queue, State, UniqueKey};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_contract::job::{BeginOperationRequest, ClaimJobsRequest, OperationStatus, Report};
+use fencehold_contract::{Quota, StoreError};
+use fencehold_core::job::{JobState, QueueName, UniqueKey};
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_test_store::Power;
 
 use super::ground::{Work, completed, fresh_id, jobs_of};
@@ -13,45 +13,45 @@ use crate::ground::{Ground, fresh_hold, owner};
 
 const WINDOW_MS: u64 = 3_600_000;
 
-pub(super) fn request(g: &Ground, key: &str, worker: &str) -> BeginRequest {
-    BeginRequest {
-        id: fresh_id().0,
-        key: UniqueKey::new(key).expect("a key"),
+pub(super) fn request(g: &Ground, key: &str, worker: &str) -> BeginOperationRequest {
+    BeginOperationRequest {
+        job_id: fresh_id().0,
+        idempotency_key: UniqueKey::new(key).expect("a key"),
         payload: "{\"amount\":7}".into(),
-        hold: fresh_hold(),
+        hold_id: fresh_hold(),
         owner: owner(worker),
         ttl_ms: g.ttl_ms(),
-        window_ms: WINDOW_MS,
-        policy: OnDoubt::RunAgain,
+        idempotency_window_ms: WINDOW_MS,
+        in_doubt_policy: InDoubtPolicy::Retry,
     }
 }
 
-fn begin(g: &Ground, request: &BeginRequest) -> Begun {
+fn begin(g: &Ground, request: &BeginOperationRequest) -> OperationStatus {
     let store = g.handle(&request.owner);
     let began = g.drive(jobs_of(&*store).begin(&g.call, request.clone()));
-    began.expect("a beginning that is answered").what
+    began.expect("a beginning that is answered").operation
 }
 
-fn begin_new(g: &Ground, request: &BeginRequest) -> Work {
+fn begin_new(g: &Ground, request: &BeginOperationRequest) -> Work {
     match begin(g, request) {
-        Begun::New(job) => Work { hold: request.hold, job: *job },
+        OperationStatus::Started(job) => Work { hold: request.hold_id, job: *job },
         other => panic!("{other:?}"),
     }
 }
 
 /// P7: one that was begun needs no room to be answered again.
 pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Ground) -> Verdict {
-    g.set_limits(Limits { jobs: Some(1), ..Limits::default() })?;
+    g.set_limits(Quota { max_jobs: Some(1), ..Quota::default() })?;
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
     assert_eq!(begin_new(g, &first).job.id, work.job.id, "the same request");
     match begin(g, &request(g, "pay-7", "B")) {
-        Begun::InProgress { job, .. } => assert_eq!(job, work.job.id),
+        OperationStatus::InProgress { job_id: job, .. } => assert_eq!(job, work.job.id),
         other => panic!("{other:?}"),
     }
     let store = g.arena.store();
     let more = g.drive(jobs_of(&*store).begin(&g.call, request(g, "pay-8", "A")));
-    assert!(matches!(more, Err(StoreError::Full { limit: 1, .. })), "{more:?}");
+    assert!(matches!(more, Err(StoreError::LimitReached { limit: 1, .. })), "{more:?}");
     Ok(())
 }
 
@@ -59,10 +59,10 @@ pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &
 pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Ground) -> Verdict {
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
-    assert_eq!((work.job.id, &*work.job.payload), (first.id, "{\"amount\":7}"));
+    assert_eq!((work.job.id, &*work.job.payload), (first.job_id, "{\"amount\":7}"));
     g.assert_ms("a full ttl", work.job.remaining_ms, g.ttl_ms());
     match begin(g, &request(g, "pay-7", "B")) {
-        Begun::InProgress { job, owner, token, expires_in_ms } => {
+        OperationStatus::InProgress { job_id: job, owner, token, remaining_ms: expires_in_ms } => {
             assert_eq!((job, owner.as_str(), token), (work.job.id, "A", work.job.token));
             g.assert_ms("what is left", expires_in_ms, g.ttl_ms());
         }
@@ -70,7 +70,7 @@ pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Ground) -> Verd
     }
     g.renew_work(&work).expect("a live claim");
     g.say(&work, completed()).expect("a live claim");
-    let done = Begun::Done { job: work.job.id, result: Some("{\"sent\":true}".into()) };
+    let done = OperationStatus::Completed { job_id: work.job.id, result: Some("{\"sent\":true}".into()) };
     assert_eq!(begin(g, &request(g, "pay-7", "B")), done);
     assert_eq!(begin(g, &first), done, "also for whoever began it");
     Ok(())
@@ -111,23 +111,26 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) 
 
 /// The order of members and white space say nothing.
 pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Ground) -> Verdict {
-    let of = |payload: &str| BeginRequest { payload: payload.into(), ..request(g, "pay-7", "A") };
+    let of = |payload: &str| BeginOperationRequest { payload: payload.into(), ..request(g, "pay-7", "A") };
     let work = begin_new(g, &of("{\"amount\":7,\"to\":\"bob\"}"));
     match begin(g, &of(" {\"to\": \"bob\", \"amount\": 7}")) {
-        Begun::InProgress { job, .. } => assert_eq!(job, work.job.id),
+        OperationStatus::InProgress { job_id: job, .. } => assert_eq!(job, work.job.id),
         other => panic!("{other:?}"),
     }
-    assert_eq!(begin(g, &of("{\"amount\":8,\"to\":\"bob\"}")), Begun::Conflict { job: work.job.id });
+    assert_eq!(
+        begin(g, &of("{\"amount\":8,\"to\":\"bob\"}")),
+        OperationStatus::Conflict { job_id: work.job.id }
+    );
     Ok(())
 }
 
 /// The same key for something else is a conflict.
 pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));
-    let other = BeginRequest { payload: "{\"amount\":8}".into(), ..request(g, "pay-7", "B") };
-    assert_eq!(begin(g, &other), Begun::Conflict { job: work.job.id });
+    let other = BeginOperationRequest { payload: "{\"amount\":8}".into(), ..request(g, "pay-7", "B") };
+    assert_eq!(begin(g, &other), OperationStatus::Conflict { job_id: work.job.id });
     g.complete(&work).expect("a live claim");
-    assert_eq!(begin(g, &other), Begun::Conflict { job: work.job.id }, "also when it is done");
+    assert_eq!(begin(g, &other), OperationStatus::Conflict { job_id: work.job.id }, "also when it is done");
     Ok(())
 }
 
@@ -136,8 +139,8 @@ pub(super) fn an_operation_that_failed_for_good_says_so(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     g.fail_for_good(&work).expect("a live claim");
     match begin(g, &request(g, "pay-7", "B")) {
-        Begun::Failed { job, state, error } => {
-            assert_eq!((job, state), (work.job.id, State::Failed));
+        OperationStatus::Failed { job_id: job, state, error } => {
+            assert_eq!((job, state), (work.job.id, JobState::Failed));
             assert_eq!(error.as_deref(), Some("no such customer"));
         }
         other => panic!("{other:?}"),
@@ -163,20 +166,30 @@ pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_s
     g: &Ground,
 ) -> Verdict {
     g.needs(Power::MovesTime)?;
-    let ask = |worker: &str| BeginRequest { policy: OnDoubt::Ask, ..request(g, "pay-7", worker) };
+    let ask = |worker: &str| BeginOperationRequest {
+        in_doubt_policy: InDoubtPolicy::Manual,
+        ..request(g, "pay-7", worker)
+    };
     let a = begin_new(g, &ask("A"));
     g.pass(g.ttl_ms());
-    assert_eq!(begin(g, &ask("B")), Begun::Indeterminate { job: a.job.id });
-    assert_eq!(begin(g, &request(g, "pay-7", "B")), Begun::Indeterminate { job: a.job.id }, "and stays it");
-    assert_eq!(g.state(a.job.id), State::Indeterminate);
+    assert_eq!(begin(g, &ask("B")), OperationStatus::InDoubt { job_id: a.job.id });
+    assert_eq!(
+        begin(g, &request(g, "pay-7", "B")),
+        OperationStatus::InDoubt { job_id: a.job.id },
+        "and stays it"
+    );
+    assert_eq!(g.state(a.job.id), JobState::InDoubt);
     Ok(())
 }
 
 /// An operation that was given back is new for the next, whatever its policy: nobody died.
 pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Ground) -> Verdict {
-    let ask = |worker: &str| BeginRequest { policy: OnDoubt::Ask, ..request(g, "pay-7", worker) };
+    let ask = |worker: &str| BeginOperationRequest {
+        in_doubt_policy: InDoubtPolicy::Manual,
+        ..request(g, "pay-7", worker)
+    };
     let a = begin_new(g, &ask("A"));
-    g.say(&a, Word::HandBack).expect("a live claim");
+    g.say(&a, Report::Release).expect("a live claim");
     assert_eq!(begin_new(g, &ask("B")).job.id, a.job.id);
     Ok(())
 }
@@ -186,8 +199,14 @@ pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Ground) -> Verdic
     for round in 0..10 {
         let key = format!("pay-{round}");
         let begun = at_once(6, |nth| begin(g, &request(g, &key, ["A", "B"][nth % 2])));
-        let new = begun.iter().filter(|begun| matches!(begun, Begun::New(_))).count();
-        let told = begun.iter().filter(|begun| matches!(begun, Begun::InProgress { .. })).count();
+        let new = begun
+            .iter()
+            .filter(|begun| matches!(begun, OperationStatus::Started(_)))
+            .count();
+        let told = begun
+            .iter()
+            .filter(|begun| matches!(begun, OperationStatus::InProgress { .. }))
+            .count();
         assert_eq!((new, told), (1, 5), "{begun:?}");
     }
     Ok(())
@@ -199,17 +218,17 @@ pub(super) fn a_key_is_remembered_for_its_window(g: &Ground) -> Verdict {
     let first = request(g, "pay-7", "A");
     g.complete(&begin_new(g, &first)).expect("a live claim");
     g.pass(WINDOW_MS - 1);
-    assert!(matches!(begin(g, &request(g, "pay-7", "B")), Begun::Done { .. }));
+    assert!(matches!(begin(g, &request(g, "pay-7", "B")), OperationStatus::Completed { .. }));
     g.pass(WINDOW_MS);
-    assert_ne!(begin_new(g, &request(g, "pay-7", "B")).job.id, first.id);
+    assert_ne!(begin_new(g, &request(g, "pay-7", "B")).job.id, first.job_id);
     Ok(())
 }
 
 /// Nobody takes an operation away from its request by claiming from its queue.
 pub(super) fn operations_cannot_be_claimed(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));
-    g.say(&work, Word::HandBack).expect("a live claim");
-    let claim = ClaimRequest { queues: vec![(Queue::operations(), 1)], ..g.claim_for("q", "B") };
+    g.say(&work, Report::Release).expect("a live claim");
+    let claim = ClaimJobsRequest { queues: vec![(QueueName::operations(), 1)], ..g.claim_for("q", "B") };
     match g.claim_raw(claim) {
         Err(StoreError::BadInput(_)) => Ok(()),
         other => panic!("{other:?}"),

@@ -1,7 +1,7 @@
 //! Making room: a job of higher priority may ask one that is worked on to yield.
 
-use fencehold_contract::job::{NewJob, Word};
-use fencehold_core::job::{Ended, State, Terms};
+use fencehold_contract::job::{NewJob, Report};
+use fencehold_core::job::{AttemptOutcome, JobOptions, JobState};
 use fencehold_test_store::Power;
 
 use super::ground::{assert_over, terms};
@@ -10,8 +10,8 @@ use crate::ground::{Ground, until};
 
 /// A job that asks for room within this time.
 fn urgent(g: &Ground, priority: i16, yield_within_ms: u64) -> NewJob {
-    let terms = Terms { priority, ..terms() };
-    NewJob { terms, yield_within_ms: Some(yield_within_ms), ..g.job_for("q") }
+    let terms = JobOptions { priority, ..terms() };
+    NewJob { options: terms, preempt_within_ms: Some(yield_within_ms), ..g.job_for("q") }
 }
 
 /// The holder learns at its renewal for whom and by when; it leaves a checkpoint and hands back, and goes on later.
@@ -20,13 +20,13 @@ pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Ground) ->
     let work = g.new_work("q", "A");
     let id = g.put_with(urgent(g, 5, 10_000));
     let renewal = g.renew_work(&work).expect("a live claim");
-    let notice = renewal.notice.expect("a notice");
+    let notice = renewal.yield_request.expect("a notice");
     assert_eq!(notice.priority, 5);
     assert!(notice.contender.as_str().contains(&id.to_string()), "{}", notice.contender);
     g.assert_ms("by when", renewal.yield_in_ms.expect("a time"), 10_000);
-    g.say(&work, Word::Checkpoint { bytes: b"page 7".to_vec() })
+    g.say(&work, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
         .expect("a live claim");
-    g.say(&work, Word::HandBack).expect("a live claim");
+    g.say(&work, Report::Release).expect("a live claim");
     assert_eq!(g.work("q", "B").job.id, id, "who asked is first");
     let again = g.work("q", "A");
     assert_eq!((again.job.id, again.job.checkpoint.as_deref()), (work.job.id, Some(&b"page 7"[..])));
@@ -44,9 +44,9 @@ pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &G
     g.pass(g.ttl_ms() - 1);
     assert_eq!(g.renew_work(&work).expect("a live claim").remaining_ms, g.ttl_ms() / 2 + 1);
     g.pass(g.ttl_ms() / 2 + 1);
-    assert_over(g.renew_work(&work), &work, Ended::Yielded);
-    until("a claim that is over", || g.state(work.job.id) == State::Queued);
-    assert_eq!((g.ended(work.job.id), g.counts_of(work.job.id)), (Some(Ended::Yielded), (0, 0)));
+    assert_over(g.renew_work(&work), &work, AttemptOutcome::Yielded);
+    until("a claim that is over", || g.state(work.job.id) == JobState::Queued);
+    assert_eq!((g.ended(work.job.id), g.counts_of(work.job.id)), (Some(AttemptOutcome::Yielded), (0, 0)));
     assert_eq!(g.work("q", "B").job.id, id);
     Ok(())
 }
@@ -56,10 +56,10 @@ pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -
     g.needs_preemption()?;
     let work = g.new_work("q", "A");
     g.put_with(urgent(g, 0, 1_000));
-    g.put_with(NewJob { yield_within_ms: None, ..urgent(g, 9, 1_000) });
+    g.put_with(NewJob { preempt_within_ms: None, ..urgent(g, 9, 1_000) });
     g.put_with(NewJob { queue: super::ground::queue("r"), ..urgent(g, 9, 1_000) });
     let renewal = g.renew_work(&work).expect("a live claim");
-    assert_eq!((renewal.notice, renewal.yield_in_ms), (None, None));
+    assert_eq!((renewal.yield_request, renewal.yield_in_ms), (None, None));
     Ok(())
 }
 
@@ -67,7 +67,7 @@ pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -
 pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Ground) -> Verdict {
     g.needs_preemption()?;
     let work = g.new_work("q", "A");
-    let asked = |g: &Ground| g.renew_work(&work).expect("a live claim").notice.is_some();
+    let asked = |g: &Ground| g.renew_work(&work).expect("a live claim").yield_request.is_some();
     g.put_with(urgent(g, 5, 10_000));
     assert!(asked(g));
     let served = g.work("q", "B");

@@ -1,8 +1,8 @@
 //! Queues: pausing, resuming, draining, counting.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{ClaimRequest, Counts, NewJob, QueueMode, ScheduleSpec, When, Word};
-use fencehold_core::job::{Refusal, State};
+use fencehold_contract::job::{ClaimJobsRequest, JobCounts, NewJob, QueueMode, Report, ScheduleSpec, When};
+use fencehold_core::job::{JobState, Refusal};
 use fencehold_test_store::Power;
 
 use super::ground::{queue, terms};
@@ -30,7 +30,7 @@ pub(super) fn a_claim_passes_over_a_paused_queue(g: &Ground) -> Verdict {
     let id = g.put("open");
     g.set_queue("paused", QueueMode::Paused);
     let queues = vec![(queue("paused"), 9), (queue("open"), 1)];
-    let works = g.claim(ClaimRequest { queues, limit: 10, ..g.claim_for("q", "A") });
+    let works = g.claim(ClaimJobsRequest { queues, limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(works.iter().map(|work| work.job.id).collect::<Vec<_>>(), [id]);
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Ground) -> Verdict {
     g.set_queue("q", QueueMode::Paused);
     let waiting = g.line_up(g.claim_and_wait("q", "B"));
     let id = g.put("q");
-    assert_eq!(g.state(id), State::Queued);
+    assert_eq!(g.state(id), JobState::Queued);
     assert!(waiting.answered().is_none());
     g.set_queue("q", QueueMode::Open);
     let claimed = waiting.answer().expect("a claim that is answered");
@@ -55,12 +55,12 @@ pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Ground) -> Verdict {
     g.put_with(known.clone());
     g.set_queue("q", QueueMode::Draining);
     match g.enqueue(g.job_for("q")) {
-        Err(Refusal::Draining { queue: told }) => assert_eq!(told, queue("q")),
+        Err(Refusal::QueueDraining { queue: told }) => assert_eq!(told, queue("q")),
         other => panic!("{other:?}"),
     }
     assert_eq!(g.enqueue(known).map(|enqueued| enqueued.existed), Ok(true), "what is there is there");
     let work = g.work("q", "A");
-    g.say(&work, Word::HandBack).expect("a live claim");
+    g.say(&work, Report::Release).expect("a live claim");
     g.complete(&g.work("q", "A")).expect("a live claim");
     g.set_queue("q", QueueMode::Open);
     g.put("q");
@@ -70,28 +70,28 @@ pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Ground) -> Verdict {
 /// The counts of a queue add up in every state.
 pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
-    let fragile = fencehold_core::job::Terms { max_crashes: 1, ..terms() };
-    let poison = g.put_with(NewJob { terms: fragile, ..g.job_for("q") });
+    let fragile = fencehold_core::job::JobOptions { max_crashes: 1, ..terms() };
+    let poison = g.put_with(NewJob { options: fragile, ..g.job_for("q") });
     g.die(&g.work("q", "A"));
-    assert_eq!(g.state(poison), State::Quarantined);
+    assert_eq!(g.state(poison), JobState::Quarantined);
     g.complete(&g.new_work("q", "A")).expect("a live claim");
     g.fail_for_good(&g.new_work("q", "A")).expect("a live claim");
     g.fail(&g.new_work("q", "A")).expect("a live claim");
     let called_off = g.put("q");
     g.cancel(called_off, false).expect("nobody works on it");
     let in_doubt = g.new_work("q", "A");
-    g.announce(&in_doubt, "charge", fencehold_core::ledger::OnDoubt::Ask)
+    g.announce(&in_doubt, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
         .expect("a live claim");
-    g.say(&in_doubt, Word::HandBack).expect("a live claim");
+    g.say(&in_doubt, Report::Release).expect("a live claim");
     let again = g.work("q", "A");
-    g.announce(&again, "charge", fencehold_core::ledger::OnDoubt::Ask)
+    g.announce(&again, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
         .expect("a live claim");
     g.new_work("q", "A");
     g.put_with(NewJob { when: When::After { delay_ms: 60_000 }, ..g.job_for("q") });
     g.put("q");
     g.put("other");
-    let counts = g.queue_view("q").expect("a queue").counts;
-    let expected = Counts {
+    let counts = g.queue_view("q").expect("a queue").job_counts;
+    let expected = JobCounts {
         queued: 1,
         scheduled: 2,
         running: 1,
@@ -99,10 +99,10 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
         failed: 1,
         cancelled: 1,
         quarantined: 1,
-        indeterminate: 1,
+        in_doubt: 1,
     };
     assert_eq!(counts, expected);
-    assert_eq!(g.count("other", State::Queued), 1);
+    assert_eq!(g.count("other", JobState::Queued), 1);
     Ok(())
 }
 
@@ -110,10 +110,11 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
 pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::NoticesLeaving)?;
-    let both = ClaimRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], ..g.claim_and_wait("q", "B") };
+    let both =
+        ClaimJobsRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], ..g.claim_and_wait("q", "B") };
     let one = g.line_up(both);
     let two = g.line_up(g.claim_and_wait("q", "C"));
-    let claimers = |name: &str| g.queue_view(name).map_or(0, |view| view.claimers);
+    let claimers = |name: &str| g.queue_view(name).map_or(0, |view| view.waiting_claim_count);
     assert_eq!((claimers("q"), claimers("r")), (2, 1));
     g.put("r");
     assert_eq!(one.answer().expect("a claim that is answered").jobs.len(), 1);
@@ -143,12 +144,12 @@ pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Ground) -> Verdict {
     g.delete(id, false).expect("a job that waits");
     until("the queue has vanished", || g.queue_view("q").is_none());
     g.put("q");
-    assert_eq!(g.count("q", State::Queued), 1, "the same name again");
+    assert_eq!(g.count("q", JobState::Queued), 1, "the same name again");
     g.complete(&g.work("q", "A")).expect("a live claim");
     g.set_queue("paused", QueueMode::Paused);
     g.set_queue("paused", QueueMode::Open);
     until("a queue that was opened again has vanished", || g.queue_view("paused").is_none());
-    assert_eq!(g.count("q", State::Completed), 1, "a finished job keeps its queue");
+    assert_eq!(g.count("q", JobState::Completed), 1, "a finished job keeps its queue");
     Ok(())
 }
 
@@ -179,7 +180,7 @@ pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Ground) -> 
     g.set_queue("q", QueueMode::Paused);
     schedule::set(g, &yearly("q"));
     let refused = g.remove_queue("q").expect_err("it has jobs");
-    let StoreError::NotEmpty { queue: told, holds } = &refused else { panic!("{refused:?}") };
+    let StoreError::QueueNotEmpty { queue: told, message: holds } = &refused else { panic!("{refused:?}") };
     assert_eq!((told, holds.as_str()), (&queue("q"), "2 queued, 1 schedules"), "{refused}");
     g.delete(first, false).expect("a job that waits");
     g.set_queue("q", QueueMode::Open);

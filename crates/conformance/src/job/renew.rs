@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Word};
-use fencehold_core::job::{Ended, Refusal, State, Terms};
+use fencehold_contract::job::{AttemptRef, ClaimJobsRequest, NewJob, Report};
+use fencehold_core::job::{AttemptOutcome, JobOptions, JobState, Refusal};
 use fencehold_test_store::Power;
 
 use super::ground::{RETRY_MS, assert_over, assert_stale, fresh_id, terms};
@@ -21,43 +21,45 @@ pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {
         let renewal = g.renew_work(&work).expect("a live claim");
         assert_eq!(renewal.token, work.job.token);
         g.assert_ms("a full ttl", renewal.remaining_ms, g.ttl_ms());
-        assert!(!renewal.cancel_requested && renewal.notice.is_none() && renewal.yield_in_ms.is_none());
+        assert!(
+            !renewal.cancel_requested && renewal.yield_request.is_none() && renewal.yield_in_ms.is_none()
+        );
     }
-    assert_eq!((g.state(work.job.id), g.detail(work.job.id).job.attempts), (State::Running, 1));
+    assert_eq!((g.state(work.job.id), g.detail(work.job.id).job.attempt_count), (JobState::Running, 1));
     Ok(())
 }
 
 /// Many renewals in one call are answered each, in order; a bad one costs the others nothing.
 pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdict {
     g.put_many("q", 3);
-    let works = g.claim(ClaimRequest { limit: 3, ..g.claim_for("q", "A") });
+    let works = g.claim(ClaimJobsRequest { limit: 3, ..g.claim_for("q", "A") });
     g.complete(&works[1]).expect("a live claim");
     let mut attempts: Vec<AttemptRef> = works.iter().map(super::ground::Work::attempt).collect();
-    attempts.insert(1, AttemptRef { job: fresh_id().0, ..attempts[0].clone() });
+    attempts.insert(1, AttemptRef { job_id: fresh_id().0, ..attempts[0].clone() });
     let answers = g.renew_attempts(attempts);
     assert_eq!(answers.len(), 4);
     assert!(answers[0].is_ok() && answers[3].is_ok(), "{answers:?}");
-    assert_eq!(answers[1], Err(Refusal::Unknown));
-    assert_eq!(answers[2], Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(answers[1], Err(Refusal::JobNotFound));
+    assert_eq!(answers[2], Err(Refusal::Finished { state: JobState::Completed }));
     Ok(())
 }
 
 /// R12: a heartbeat that arrives behind its holder's own word revives nothing.
 pub(super) fn a_renewal_never_revives_an_attempt_that_is_over(g: &Ground) -> Verdict {
     let handed_back = g.new_work("q", "A");
-    g.say(&handed_back, Word::HandBack).expect("a live claim");
-    assert_over(g.renew_work(&handed_back), &handed_back, Ended::HandedBack);
-    assert_eq!(g.state(handed_back.job.id), State::Queued);
+    g.say(&handed_back, Report::Release).expect("a live claim");
+    assert_over(g.renew_work(&handed_back), &handed_back, AttemptOutcome::Released);
+    assert_eq!(g.state(handed_back.job.id), JobState::Queued);
     g.complete(&g.work("q", "A")).expect("a live claim");
 
     let failed = g.new_work("q", "A");
     g.fail(&failed).expect("a live claim");
-    assert_over(g.renew_work(&failed), &failed, Ended::Failed);
+    assert_over(g.renew_work(&failed), &failed, AttemptOutcome::Failed);
 
     let completed = g.new_work("q", "A");
     g.complete(&completed).expect("a live claim");
-    assert_eq!(g.renew_work(&completed), Err(Refusal::Finished { state: State::Completed }));
-    assert_eq!(g.state(completed.job.id), State::Completed);
+    assert_eq!(g.renew_work(&completed), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(g.state(completed.job.id), JobState::Completed);
     Ok(())
 }
 
@@ -67,14 +69,14 @@ pub(super) fn a_hand_back_beats_heartbeats_under_way(g: &Ground) -> Verdict {
         let work = g.new_work("q", "A");
         at_once(4, |nth| {
             if nth == 0 {
-                g.say(&work, Word::HandBack).expect("a live claim");
+                g.say(&work, Report::Release).expect("a live claim");
             } else {
                 // Granted before, refused after.
                 let _ = g.renew_work(&work);
             }
         });
-        assert_eq!(g.state(work.job.id), State::Queued);
-        assert_over(g.renew_work(&work), &work, Ended::HandedBack);
+        assert_eq!(g.state(work.job.id), JobState::Queued);
+        assert_over(g.renew_work(&work), &work, AttemptOutcome::Released);
         g.complete(&g.work("q", "B")).expect("a live claim");
     }
     Ok(())
@@ -85,9 +87,9 @@ pub(super) fn a_claim_that_ran_out_is_not_renewed(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let work = g.new_work("q", "A");
     g.pass(g.ttl_ms());
-    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
     g.pass(1_000);
-    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
     Ok(())
 }
 
@@ -108,8 +110,8 @@ pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
 pub(super) fn a_reused_worker_name_adopts_nothing(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     assert!(g.try_work("q", "A").is_none(), "the job of its predecessor is not its own");
-    let guess = AttemptRef { hold: fresh_hold(), ..work.attempt() };
-    let wrong = Refusal::WrongHold { token: work.job.token };
+    let guess = AttemptRef { hold_id: fresh_hold(), ..work.attempt() };
+    let wrong = Refusal::WrongHoldId { token: work.job.token };
     assert_eq!(g.renew_attempts(vec![guess.clone()]), [Err(wrong.clone())]);
     assert_eq!(g.say_as(guess, super::ground::completed()), Err(wrong));
     g.complete(&work).expect("a live claim");
@@ -125,7 +127,7 @@ pub(super) fn a_sweep_never_ends_a_claim_that_was_renewed_in_time(g: &Ground) ->
         g.pass(g.ttl_ms() - 1);
         g.renew_work(&work).expect("renewed in time");
     }
-    assert_eq!((g.state(work.job.id), g.counts_of(work.job.id)), (State::Running, (0, 0)));
+    assert_eq!((g.state(work.job.id), g.counts_of(work.job.id)), (JobState::Running, (0, 0)));
     Ok(())
 }
 
@@ -134,11 +136,11 @@ pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict 
     g.needs(Power::MovesTime)?;
     let a = g.new_work("q", "A");
     g.pass(g.ttl_ms() / 2);
-    g.say(&a, Word::HandBack).expect("a live claim");
+    g.say(&a, Report::Release).expect("a live claim");
     let b = g.work("q", "B");
     // A's deadline, which somebody may still have on a list.
     g.pass(g.ttl_ms() / 2);
-    assert_eq!(g.state(b.job.id), State::Running);
+    assert_eq!(g.state(b.job.id), JobState::Running);
     g.pass(g.ttl_ms() / 2 - 1);
     g.renew_work(&b).expect("a live claim");
     assert_eq!(g.counts_of(b.job.id), (0, 0));
@@ -151,7 +153,10 @@ pub(super) fn the_time_limit_of_an_attempt_ends_its_renewals(g: &Ground) -> Verd
     g.needs(Power::StandsStill)?;
     let limit_ms = g.ttl_ms() + g.ttl_ms() / 2;
     let attempt_ms = u32::try_from(limit_ms).ok().and_then(NonZeroU32::new);
-    let id = g.put_with(NewJob { terms: Terms { attempt_ms, ..terms() }, ..g.job_for("q") });
+    let id = g.put_with(NewJob {
+        options: JobOptions { attempt_timeout_ms: attempt_ms, ..terms() },
+        ..g.job_for("q")
+    });
     let work = g.work("q", "A");
     g.pass(g.ttl_ms() - 1);
     let renewal = g.renew_work(&work).expect("a live claim");
@@ -159,12 +164,12 @@ pub(super) fn the_time_limit_of_an_attempt_ends_its_renewals(g: &Ground) -> Verd
     g.pass(g.ttl_ms() / 2);
     assert_eq!(g.renew_work(&work).expect("a live claim").remaining_ms, 1);
     g.pass(1);
-    assert_over(g.renew_work(&work), &work, Ended::TimedOut);
+    assert_over(g.renew_work(&work), &work, AttemptOutcome::TimedOut);
     g.pass(1_000);
-    crate::ground::until("an attempt that is over", || g.state(id) == State::Scheduled);
-    assert_eq!((g.counts_of(id), g.ended(id)), ((1, 0), Some(Ended::TimedOut)));
+    crate::ground::until("an attempt that is over", || g.state(id) == JobState::Scheduled);
+    assert_eq!((g.counts_of(id), g.ended(id)), ((1, 0), Some(AttemptOutcome::TimedOut)));
     g.pass(RETRY_MS);
-    assert_eq!(g.work("q", "B").job.failures, 1);
+    assert_eq!(g.work("q", "B").job.failure_count, 1);
     Ok(())
 }
 
@@ -179,9 +184,9 @@ pub(super) fn a_wall_clock_that_jumps_decides_nothing_about_a_claim(g: &Ground) 
         g.arena.shift_wall(by_ms);
         g.pass(1);
         g.renew_work(&work).expect("a live claim");
-        assert_eq!(g.state(waits.job.id), State::Scheduled, "its retry waits in store time");
+        assert_eq!(g.state(waits.job.id), JobState::Scheduled, "its retry waits in store time");
         g.pass(g.ttl_ms());
-        assert_over(g.renew_work(&work), &work, Ended::Crashed);
+        assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
         g.pass(RETRY_MS);
         let again = g.work("q", "B");
         assert_eq!(again.job.id, waits.job.id);

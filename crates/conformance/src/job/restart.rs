@@ -1,10 +1,10 @@
 //! Closing and opening again: what was acknowledged is there, and nothing is given early.
 
 use fencehold_contract::job::{
-    ClaimRequest, Enqueued, JobFilter, LedgerAnswer, NewJob, QueueMode, ScheduleSpec, When, Word,
+    ClaimJobsRequest, EnqueuedJob, JobFilter, LedgerResponse, NewJob, QueueMode, Report, ScheduleSpec, When,
 };
-use fencehold_core::job::{Ended, Refusal, ScheduleName, State, Undo};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::job::{AttemptOutcome, CompensationState, JobState, Refusal, ScheduleName};
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_test_store::Power;
 
 use super::ground::{
@@ -16,12 +16,12 @@ use crate::ground::{Ground, owner, until};
 /// R23: claims in flight survive: none is given early, and their holders go on.
 pub(super) fn a_live_claim_survives_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
-    let request = ClaimRequest { limit: 2, ..g.claim_for("q", "A") };
+    let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "A") };
     g.put_many("q", 2);
     let works = g.claim(request.clone());
     g.arena.restart();
     assert!(g.try_work("q", "B").is_none());
-    assert_eq!((g.state(works[0].job.id), g.count("q", State::Running)), (State::Running, 2));
+    assert_eq!((g.state(works[0].job.id), g.count("q", JobState::Running)), (JobState::Running, 2));
     let again = g.claim(request);
     let told: Vec<_> = again.iter().map(|work| (work.job.id, work.job.token)).collect();
     assert_eq!(told, works.iter().map(|work| (work.job.id, work.job.token)).collect::<Vec<_>>(), "R13");
@@ -43,7 +43,7 @@ pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
     let waiting = g.line_up(g.claim_and_wait("q", "B"));
     g.crash(&work);
     let claimed = waiting.answer().expect("a claim that is answered").jobs;
-    assert_eq!((claimed[0].id, claimed[0].crashes), (work.job.id, 1));
+    assert_eq!((claimed[0].id, claimed[0].crash_count), (work.job.id, 1));
     assert!(claimed[0].token > work.job.token);
     assert_stale(g.complete(&work), work.job.token, claimed[0].token);
     Ok(())
@@ -56,7 +56,7 @@ pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Ve
     let work = g.new_work("q", "A");
     g.arena.restart();
     g.pass(g.ttl_ms());
-    assert_over(g.renew_work(&work), &work, Ended::Crashed);
+    assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
     assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
     Ok(())
 }
@@ -86,27 +86,27 @@ pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
     let failed = g.new_work("q", "A");
     g.fail_for_good(&failed).expect("a live claim");
     let waits = g.new_work("q", "A");
-    g.say(&waits, Word::Checkpoint { bytes: b"page 7".to_vec() })
+    g.say(&waits, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
         .expect("a live claim");
     g.record(&waits, "charge", "7").expect("a live claim");
-    g.announce(&waits, "ship", OnDoubt::Ask).expect("a live claim");
+    g.announce(&waits, "ship", InDoubtPolicy::Manual).expect("a live claim");
     g.fail(&waits).expect("a live claim");
     let called_off = g.new_work("q", "A");
     g.cancel(called_off.job.id, false).expect("a running job");
     let later = g.put_with(NewJob {
         when: When::After { delay_ms: 60_000 },
         labels: vec![label("tenant", "acme")],
-        trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         ..g.job_for("q")
     });
     let ready = g.put("q");
     let ids = [done.job.id, failed.job.id, waits.job.id, called_off.job.id, later, ready];
     let before: Vec<_> = ids.iter().map(|id| g.detail(*id)).collect();
-    let counts = g.queue_view("q").expect("a queue").counts;
+    let counts = g.queue_view("q").expect("a queue").job_counts;
     g.arena.restart();
     let after: Vec<_> = ids.iter().map(|id| g.detail(*id)).collect();
     assert_eq!(after, before);
-    assert_eq!(g.queue_view("q").expect("a queue").counts, counts);
+    assert_eq!(g.queue_view("q").expect("a queue").job_counts, counts);
     assert!(g.renew_work(&called_off).expect("a live claim").cancel_requested);
     let listed: Vec<_> = g.jobs_where(&JobFilter::default(), 3).into_iter().map(|job| job.id).collect();
     assert_eq!(listed, ids);
@@ -114,7 +114,7 @@ pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
     let next = g.work("q", "B");
     assert_eq!((next.job.id, next.job.checkpoint.as_deref()), (waits.job.id, Some(&b"page 7"[..])));
     assert_eq!(next.job.effects.len(), 2);
-    assert_eq!(g.announce(&next, "ship", OnDoubt::Ask), Ok(LedgerAnswer::InDoubt));
+    assert_eq!(g.announce(&next, "ship", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt));
     Ok(())
 }
 
@@ -124,12 +124,12 @@ pub(super) fn the_order_of_jobs_survives_a_restart(g: &Ground) -> Verdict {
     let mut expected = g.put_many("q", 4);
     let mut high = terms();
     high.priority = 5;
-    expected.insert(0, g.put_with(NewJob { terms: high, ..g.job_for("q") }));
+    expected.insert(0, g.put_with(NewJob { options: high, ..g.job_for("q") }));
     let first = g.work("q", "A");
-    g.say(&first, Word::HandBack).expect("a live claim");
+    g.say(&first, Report::Release).expect("a live claim");
     g.arena.restart();
     expected.push(g.put("q"));
-    let works = g.claim(ClaimRequest { limit: 10, ..g.claim_for("q", "A") });
+    let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(works.iter().map(|work| work.job.id).collect::<Vec<_>>(), expected);
     Ok(())
 }
@@ -142,11 +142,11 @@ pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Ground) -> Verdict {
     let other = g.job_for("q");
     g.put_with(other.clone());
     g.arena.restart();
-    assert_eq!(g.enqueue(job.clone()), Ok(Enqueued { id, existed: true }));
-    assert_eq!(g.enqueue(NewJob { id: fresh_id().0, ..job }), Ok(Enqueued { id, existed: true }));
-    assert_eq!(g.enqueue(other.clone()), Ok(Enqueued { id: other.id, existed: true }));
+    assert_eq!(g.enqueue(job.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
+    assert_eq!(g.enqueue(NewJob { id: fresh_id().0, ..job }), Ok(EnqueuedJob { job_id: id, existed: true }));
+    assert_eq!(g.enqueue(other.clone()), Ok(EnqueuedJob { job_id: other.id, existed: true }));
     let conflict = g.enqueue(NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") });
-    assert!(matches!(conflict, Err(Refusal::Conflict { first, .. }) if first == id), "{conflict:?}");
+    assert!(matches!(conflict, Err(Refusal::Conflict { job_id: first, .. }) if first == id), "{conflict:?}");
     Ok(())
 }
 
@@ -158,7 +158,7 @@ pub(super) fn a_completion_gets_the_same_answer_after_a_restart(g: &Ground) -> V
     assert!(first.is_ok());
     g.arena.restart();
     assert_eq!(g.complete(&work), first);
-    assert_eq!(g.fail(&work), Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(g.fail(&work), Err(Refusal::Finished { state: JobState::Completed }));
     Ok(())
 }
 
@@ -173,13 +173,16 @@ pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Ground) -> Verdic
     for name in ["ship", "charge", "reserve"] {
         g.arena.restart();
         let undo = g.work("undo", "B");
-        assert_eq!(undo.job.undo_of.as_ref().map(|of| of.effect.as_str()), Some(name));
+        assert_eq!(undo.job.compensates.as_ref().map(|of| of.effect.as_str()), Some(name));
         g.arena.restart();
         g.complete(&undo).expect("a live claim");
     }
     g.arena.restart();
     assert!(g.try_work("undo", "B").is_none());
-    assert_eq!((g.detail(work.job.id).job.undo, g.count("undo", State::Completed)), (Undo::Done, 3));
+    assert_eq!(
+        (g.detail(work.job.id).job.compensation_state, g.count("undo", JobState::Completed)),
+        (CompensationState::Done, 3)
+    );
     Ok(())
 }
 
@@ -191,7 +194,7 @@ pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Ground) -> Verdict 
     g.set_queue("r", QueueMode::Draining);
     g.arena.restart();
     assert!(g.try_work("q", "A").is_none());
-    assert!(matches!(g.enqueue(g.job_for("r")), Err(Refusal::Draining { .. })));
+    assert!(matches!(g.enqueue(g.job_for("r")), Err(Refusal::QueueDraining { .. })));
     g.set_queue("q", QueueMode::Open);
     g.work("q", "A");
     Ok(())
@@ -204,11 +207,11 @@ pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Ground) -> Verdict {
     let spec = ScheduleSpec {
         name: ScheduleName::new("nightly").expect("a name"),
         cron: "*/5 * * * *".to_owned(),
-        zone: "UTC".to_owned(),
+        time_zone: "UTC".to_owned(),
         queue: queue("q"),
         kind: kind("report"),
         payload: "{}".into(),
-        terms: terms(),
+        options: terms(),
         labels: Vec::new(),
         by: owner("P"),
     };
@@ -216,10 +219,10 @@ pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Ground) -> Verdict {
         .expect("a good schedule");
     g.arena.restart();
     g.pass(60 * 60_000);
-    until("a firing", || g.count("q", State::Queued) > 0);
+    until("a firing", || g.count("q", JobState::Queued) > 0);
     g.arena.restart();
-    assert_eq!(g.count("q", State::Queued), 1, "one, not twelve");
+    assert_eq!(g.count("q", JobState::Queued), 1, "one, not twelve");
     g.pass(5 * 60_000);
-    until("the next firing", || g.count("q", State::Queued) == 2);
+    until("the next firing", || g.count("q", JobState::Queued) == 2);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A store that was rewound: the alarm, and the cure.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::ClaimRequest;
-use fencehold_core::job::{Ended, Refusal, State};
+use fencehold_contract::job::ClaimJobsRequest;
+use fencehold_core::job::{AttemptOutcome, JobState, Refusal};
 use fencehold_test_store::Power;
 
 use crate::Verdict;
@@ -23,9 +23,9 @@ pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) 
     g.pass(g.ttl_ms());
     for work in [&late, &live] {
         assert!(matches!(g.complete(work), Err(Refusal::Stale { .. })), "{:?}", g.complete(work));
-        assert_eq!(g.state(work.job.id), State::Queued);
+        assert_eq!(g.state(work.job.id), JobState::Queued);
     }
-    assert_eq!(g.ended(live.job.id), Some(Ended::Advanced));
+    assert_eq!(g.ended(live.job.id), Some(AttemptOutcome::Advanced));
     assert_eq!(g.counts_of(live.job.id), (0, 0));
     let next = g.work("r", "B");
     assert!(next.job.token.get() > live.job.token.get() + 1_000, "no token comes twice");
@@ -62,7 +62,7 @@ pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_tt
     };
     g.new_work("q", "A");
     elsewhere.put("q");
-    let long = ClaimRequest { ttl_ms: long_ms, ..elsewhere.claim_for("q", "A") };
+    let long = ClaimJobsRequest { ttl_ms: long_ms, ..elsewhere.claim_for("q", "A") };
     assert_eq!(elsewhere.claim(long).len(), 1);
     g.advance(1_000).expect("an advance");
     g.pass(g.ttl_ms() - 1);

@@ -2,8 +2,8 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView};
-use fencehold_core::Fact;
-use fencehold_core::job::{JobId, Refusal, ScheduleName, State};
+use fencehold_core::EventData;
+use fencehold_core::job::{JobId, JobState, Refusal, ScheduleName};
 use fencehold_test_store::Power;
 
 use super::ground::{jobs_of, kind, label, queue, terms};
@@ -21,11 +21,11 @@ pub(super) fn spec(cron: &str) -> ScheduleSpec {
     ScheduleSpec {
         name: name("nightly"),
         cron: cron.to_owned(),
-        zone: "UTC".to_owned(),
+        time_zone: "UTC".to_owned(),
         queue: queue("q"),
         kind: kind("report"),
         payload: "{\"of\":\"yesterday\"}".into(),
-        terms: terms(),
+        options: terms(),
         labels: vec![label("from", "schedule")],
         by: owner("P"),
     }
@@ -58,8 +58,8 @@ fn fired(g: &Ground) -> Vec<JobId> {
 /// To the moment at which a schedule fires next.
 fn pass_to_next(g: &Ground, view: &ScheduleView) {
     let probe = g.put("probe");
-    let now_ms = g.detail(probe).job.enqueued_wall_ms;
-    g.pass(view.next_wall_ms.expect("a schedule that fires") - now_ms);
+    let now_ms = g.detail(probe).job.enqueued_at_ms;
+    g.pass(view.next_run_at_ms.expect("a schedule that fires") - now_ms);
 }
 
 /// A schedule fires at its moment, once, and its job is what the schedule says.
@@ -67,25 +67,25 @@ pub(super) fn a_schedule_fires_once_at_its_moment(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     g.needs(Power::StandsStill)?;
     let view = set(g, &spec("*/5 * * * *"));
-    assert_eq!((view.last_wall_ms, all(g)), (None, vec![view.clone()]));
-    let next_ms = view.next_wall_ms.expect("a schedule that fires");
+    assert_eq!((view.last_run_at_ms, all(g)), (None, vec![view.clone()]));
+    let next_ms = view.next_run_at_ms.expect("a schedule that fires");
     assert!(next_ms.is_multiple_of(5 * MINUTE_MS), "on the minute");
     assert!(fired(g).is_empty());
     pass_to_next(g, &view);
     until("a firing", || !fired(g).is_empty());
     let work = g.work("q", "A");
     assert_eq!((work.job.kind.as_str(), &*work.job.payload), ("report", "{\"of\":\"yesterday\"}"));
-    assert_eq!((work.job.terms, &work.job.labels[..]), (terms(), &[label("from", "schedule")][..]));
+    assert_eq!((work.job.options, &work.job.labels[..]), (terms(), &[label("from", "schedule")][..]));
     assert_eq!(fired(g).len(), 1);
     let after = all(g).remove(0);
-    assert_eq!((after.last_wall_ms, after.next_wall_ms), (Some(next_ms), Some(next_ms + 5 * MINUTE_MS)));
+    assert_eq!((after.last_run_at_ms, after.next_run_at_ms), (Some(next_ms), Some(next_ms + 5 * MINUTE_MS)));
     g.pass(5 * MINUTE_MS);
     until("the next firing", || fired(g).len() == 2);
     if g.has(Power::TellsEvents) {
         let told = g
             .events()
             .into_iter()
-            .filter(|event| matches!(event.fact, Fact::ScheduleFired { .. }));
+            .filter(|event| matches!(event.data, EventData::ScheduleFired { .. }));
         assert_eq!(told.count(), 2);
     }
     Ok(())
@@ -99,8 +99,8 @@ pub(super) fn what_was_missed_is_fired_once(g: &Ground) -> Verdict {
     until("a firing", || !fired(g).is_empty());
     assert_eq!(fired(g).len(), 1);
     let after = all(g).remove(0);
-    assert_eq!(after.last_wall_ms, view.next_wall_ms, "for the moment that was missed");
-    assert!(after.next_wall_ms > view.next_wall_ms.map(|ms| ms + 99 * MINUTE_MS), "and on from now");
+    assert_eq!(after.last_run_at_ms, view.next_run_at_ms, "for the moment that was missed");
+    assert!(after.next_run_at_ms > view.next_run_at_ms.map(|ms| ms + 99 * MINUTE_MS), "and on from now");
     Ok(())
 }
 
@@ -115,14 +115,14 @@ pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Ground) -> Verdict {
     // Set anew by somebody else in the meantime, so that it is told its moments anew.
     remove(g);
     let again = set(g, &spec("*/5 * * * *"));
-    assert!(again.next_wall_ms < view.next_wall_ms);
+    assert!(again.next_run_at_ms < view.next_run_at_ms);
     for _ in 0..3 {
         g.pass(5 * MINUTE_MS);
     }
     until("the moments that never were", || fired(g).len() >= 2);
     g.pass(5 * MINUTE_MS + 1);
-    until("a schedule that went on", || all(g)[0].last_wall_ms >= view.next_wall_ms);
-    let at_the_moment = |id: &JobId| g.detail(*id).job.enqueued_wall_ms >= view.next_wall_ms.unwrap_or(0);
+    until("a schedule that went on", || all(g)[0].last_run_at_ms >= view.next_run_at_ms);
+    let at_the_moment = |id: &JobId| g.detail(*id).job.enqueued_at_ms >= view.next_run_at_ms.unwrap_or(0);
     assert_eq!(fired(g).iter().filter(|id| at_the_moment(id)).count(), 1, "each moment once");
     Ok(())
 }
@@ -131,7 +131,7 @@ pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Ground) -> Verdict {
 pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let views = at_once(4, |_| set(g, &spec("*/5 * * * *")));
-    assert!(views.iter().all(|view| view.next_wall_ms == views[0].next_wall_ms));
+    assert!(views.iter().all(|view| view.next_run_at_ms == views[0].next_run_at_ms));
     assert_eq!(all(g).len(), 1);
     pass_to_next(g, &views[0]);
     at_once(4, |_| set(g, &spec("*/5 * * * *")));
@@ -146,10 +146,10 @@ pub(super) fn a_schedule_can_be_changed_and_removed(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let hourly = set(g, &spec("0 * * * *"));
     let often = set(g, &ScheduleSpec { queue: queue("r"), ..spec("* * * * *") });
-    assert!(often.next_wall_ms <= hourly.next_wall_ms);
+    assert!(often.next_run_at_ms <= hourly.next_run_at_ms);
     assert_eq!(all(g), std::slice::from_ref(&often));
     g.pass(MINUTE_MS);
-    until("a firing", || g.count("r", State::Queued) == 1);
+    until("a firing", || g.count("r", JobState::Queued) == 1);
     assert!(remove(g));
     assert!(!remove(g), "there is none any more");
     g.pass(200 * MINUTE_MS);
@@ -178,7 +178,7 @@ pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Ground) -> Verdict {
     let bad = bad.chain(
         zones
             .iter()
-            .map(|zone| ScheduleSpec { zone: (*zone).to_owned(), ..spec("* * * * *") }),
+            .map(|zone| ScheduleSpec { time_zone: (*zone).to_owned(), ..spec("* * * * *") }),
     );
     for spec in bad {
         let answer = try_set(g, &spec);
@@ -186,7 +186,7 @@ pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Ground) -> Verdict {
             matches!(answer, Err(StoreError::BadInput(_))),
             "{:?} in {:?}: {answer:?}",
             spec.cron,
-            spec.zone
+            spec.time_zone
         );
     }
     assert!(all(g).is_empty());
@@ -196,11 +196,11 @@ pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Ground) -> Verdict {
 /// A schedule whose jobs could not be enqueued is refused when it is made, not when it fires.
 pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Ground) -> Verdict {
     let mut hopeless = terms();
-    hopeless.max_attempts = 0;
+    hopeless.max_failures = 0;
     for bad in [
         ScheduleSpec { payload: "{".into(), ..spec("* * * * *") },
-        ScheduleSpec { terms: hopeless, ..spec("* * * * *") },
-        ScheduleSpec { queue: fencehold_core::job::Queue::operations(), ..spec("* * * * *") },
+        ScheduleSpec { options: hopeless, ..spec("* * * * *") },
+        ScheduleSpec { queue: fencehold_core::job::QueueName::operations(), ..spec("* * * * *") },
     ] {
         let answer = try_set(g, &bad);
         assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
@@ -215,7 +215,7 @@ pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Ground) 
     g.needs(Power::MovesTime)?;
     g.needs(Power::StandsStill)?;
     let view = set(g, &spec("*/5 * * * *"));
-    let due_ms = view.next_wall_ms.expect("a schedule that fires");
+    let due_ms = view.next_run_at_ms.expect("a schedule that fires");
     let id = JobId::due(due_ms, &format!("{}/nightly", g.call.namespace));
     let other = g.in_namespace("other");
     match other.enqueue(NewJob { id, ..other.job_for("q") }) {

@@ -1,8 +1,8 @@
 //! A hold id is a secret: it is in nothing that a store tells of a job.
 
-use fencehold_contract::job::{ClaimRequest, JobFilter, Word};
+use fencehold_contract::job::{ClaimJobsRequest, JobFilter, Report};
 use fencehold_core::HoldId;
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_test_store::Power;
 
 use crate::Verdict;
@@ -12,21 +12,21 @@ use crate::ground::Ground;
 pub(super) fn no_hold_id_is_in_anything_that_is_told_of_a_job(g: &Ground) -> Verdict {
     let holds = [HoldId::from_random([0xa7; 16]), HoldId::from_random([0xb9; 16])];
     let id = g.put("q");
-    let claims = holds.map(|hold| ClaimRequest { hold, ..g.claim_for("q", "A") });
+    let claims = holds.map(|hold| ClaimJobsRequest { hold_id: hold, ..g.claim_for("q", "A") });
     let first = g.claim(claims[0].clone()).pop().expect("a job");
     let mut shown = vec![
         format!("{:?}", claims[0]),
         format!("{:?}", first.attempt()),
         format!("{:?}", g.claim_raw(claims[0].clone())),
-        format!("{:?}", g.announce(&first, "charge", OnDoubt::Ask)),
+        format!("{:?}", g.announce(&first, "charge", InDoubtPolicy::Manual)),
         format!("{:?}", g.detail(id)),
         format!("{:?}", g.renew_work(&first)),
-        format!("{:?}", g.say(&first, Word::HandBack)),
+        format!("{:?}", g.say(&first, Report::Release)),
     ];
     let second = g.claim(claims[1].clone()).pop().expect("a job");
     shown.extend([
         format!("{:?}", g.complete(&first)),
-        format!("{:?}", g.announce(&second, "charge", OnDoubt::Ask)),
+        format!("{:?}", g.announce(&second, "charge", InDoubtPolicy::Manual)),
         format!("{:?}", g.detail(id)),
         format!("{:?}", g.jobs_where(&JobFilter::default(), 10)),
         format!("{:?}", g.findings()),

@@ -1,9 +1,9 @@
 //! Compensation: the effects of a job that failed or was called off are undone, last one first, each once.
 
-use fencehold_contract::job::{FindingKind, NewJob, UndoOf, Word};
-use fencehold_core::job::{Refusal, State, Undo};
-use fencehold_core::ledger::{EffectState, OnDoubt};
-use fencehold_core::{Fact, Token};
+use fencehold_contract::job::{CompensatedEffect, FindingKind, NewJob, Report};
+use fencehold_core::job::{CompensationState, JobState, Refusal};
+use fencehold_core::ledger::{EffectState, InDoubtPolicy};
+use fencehold_core::{EventData, Token};
 use fencehold_test_store::Power;
 
 use super::ground::{Work, effect, terms};
@@ -30,7 +30,7 @@ fn effects(g: &Ground, work: &Work) -> Vec<(String, EffectState)> {
 /// The next undo job, which must undo this effect of this job.
 fn undo_of(g: &Ground, work: &Work, name: &str) -> Work {
     let undo = g.work("undo", "B");
-    assert_eq!(undo.job.undo_of, Some(UndoOf { job: work.job.id, effect: effect(name) }));
+    assert_eq!(undo.job.compensates, Some(CompensatedEffect { job_id: work.job.id, effect: effect(name) }));
     assert_eq!(undo.job.kind.as_str(), format!("undo-{name}"));
     assert_eq!(&*undo.job.payload, format!("{{\"undo\":\"{name}\"}}"));
     undo
@@ -43,23 +43,23 @@ pub(super) fn effects_are_undone_last_one_first_and_each_once(g: &Ground) -> Ver
     assert!(g.try_work("undo", "B").is_none(), "nothing is undone while the job is at work");
     g.fail_for_good(&work).expect("a live claim");
     for (nth, name) in ["ship", "charge", "reserve"].into_iter().enumerate() {
-        assert_eq!(g.detail(work.job.id).job.undo, Undo::UnderWay);
+        assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Running);
         let undo = undo_of(g, &work, name);
         assert!(g.try_work("undo", "B").is_none(), "one at a time");
         let state = effects(g, &work)[2 - nth].1;
-        assert_eq!(state, EffectState::Undoing);
+        assert_eq!(state, EffectState::Compensating);
         assert_eq!(g.complete(&undo), g.complete(&undo), "said twice, it goes one step further");
     }
     assert!(g.try_work("undo", "B").is_none(), "each once");
-    assert_eq!(g.detail(work.job.id).job.undo, Undo::Done);
+    assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Done);
     let states: Vec<EffectState> = effects(g, &work).into_iter().map(|effect| effect.1).collect();
-    let undone = EffectState::Undone;
+    let undone = EffectState::Compensated;
     assert_eq!(states, [undone, undone, undone, EffectState::Done], "what names no undo stays");
-    assert_eq!(g.state(work.job.id), State::Failed);
-    assert_eq!(g.count("undo", State::Completed), 3);
+    assert_eq!(g.state(work.job.id), JobState::Failed);
+    assert_eq!(g.count("undo", JobState::Completed), 3);
     if g.has(Power::TellsEvents) {
         let told = g.job_facts(work.job.id).into_iter().filter_map(|fact| match fact {
-            Fact::EffectUndone { effect, undone: true } => Some(effect),
+            EventData::EffectCompensationEnded { effect, compensated: true } => Some(effect),
             _ => None,
         });
         assert_eq!(told.collect::<Vec<_>>(), ["ship", "charge", "reserve"]);
@@ -75,24 +75,24 @@ pub(super) fn a_failed_undo_stops_the_chain_until_it_is_retried(g: &Ground) -> V
     let undo = undo_of(g, &work, "charge");
     g.fail_for_good(&undo).expect("a live claim");
     assert!(g.try_work("undo", "B").is_none(), "what came before stands");
-    assert_eq!(g.detail(work.job.id).job.undo, Undo::Stopped);
+    assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Stopped);
     let shown: Vec<_> = g
         .findings()
         .into_iter()
-        .map(|found| (found.effect.to_string(), found.what))
+        .map(|found| (found.effect.to_string(), found.finding))
         .collect();
     for expected in [
-        ("reserve", FindingKind::NotYetUndone),
-        ("charge", FindingKind::UndoFailed),
-        ("ship", FindingKind::Undone),
+        ("reserve", FindingKind::CompensationPending),
+        ("charge", FindingKind::CompensationFailed),
+        ("ship", FindingKind::Compensated),
     ] {
         assert!(shown.contains(&(expected.0.to_owned(), expected.1)), "{expected:?} is not in {shown:?}");
     }
-    assert_eq!(g.retry(undo.job.id), Ok(State::Queued));
+    assert_eq!(g.retry(undo.job.id), Ok(JobState::Queued));
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
     g.complete(&undo_of(g, &work, "reserve")).expect("a live claim");
-    assert_eq!(g.detail(work.job.id).job.undo, Undo::Done);
-    assert!(effects(g, &work).iter().all(|effect| effect.1 == EffectState::Undone));
+    assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Done);
+    assert!(effects(g, &work).iter().all(|effect| effect.1 == EffectState::Compensated));
     Ok(())
 }
 
@@ -104,7 +104,10 @@ pub(super) fn an_undo_job_whose_holder_dies_is_tried_again(g: &Ground) -> Verdic
     g.crash(&undo_of(g, &work, "ship"));
     g.complete(&undo_of(g, &work, "ship")).expect("a live claim");
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
-    assert_eq!((g.detail(work.job.id).job.undo, g.count("undo", State::Completed)), (Undo::Done, 2));
+    assert_eq!(
+        (g.detail(work.job.id).job.compensation_state, g.count("undo", JobState::Completed)),
+        (CompensationState::Done, 2)
+    );
     Ok(())
 }
 
@@ -116,7 +119,7 @@ pub(super) fn a_job_that_is_done_or_tried_again_undoes_nothing(g: &Ground) -> Ve
     g.fail(&again).expect("a live claim");
     assert!(g.try_work("undo", "B").is_none());
     for work in [&done, &again] {
-        assert_eq!(g.detail(work.job.id).job.undo, Undo::Nothing);
+        assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::None);
         assert_eq!(effects(g, work), [("charge".to_owned(), EffectState::Done)]);
     }
     Ok(())
@@ -131,13 +134,13 @@ pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has
     g.cancel(work.job.id, false).expect("a running job");
     assert!(g.try_work("undo", "B").is_none(), "too early");
     // It has not learnt of it yet, and has its second effect.
-    g.announce(&work, "ship", OnDoubt::Ask).expect("a live claim");
+    g.announce(&work, "ship", InDoubtPolicy::Manual).expect("a live claim");
     g.record_undoable(&work, "ship");
-    g.announce(&work, "mail", OnDoubt::Ask).expect("a live claim");
+    g.announce(&work, "mail", InDoubtPolicy::Manual).expect("a live claim");
     assert!(g.renew_work(&work).expect("a live claim").cancel_requested);
     assert!(g.try_work("undo", "B").is_none(), "still too early");
-    g.say(&work, Word::HandBack).expect("a live claim");
-    assert_eq!(g.state(work.job.id), State::Cancelled);
+    g.say(&work, Report::Release).expect("a live claim");
+    assert_eq!(g.state(work.job.id), JobState::Cancelled);
     for name in ["ship", "charge"] {
         g.complete(&undo_of(g, &work, name)).expect("a live claim");
     }
@@ -145,8 +148,8 @@ pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has
     let open: Vec<_> = g
         .findings()
         .into_iter()
-        .filter(|found| found.what == FindingKind::OpenIntent)
-        .map(|found| (found.job, found.effect))
+        .filter(|found| found.finding == FindingKind::InDoubt)
+        .map(|found| (found.job_id, found.effect))
         .collect();
     assert_eq!(open, [(work.job.id, effect("mail"))]);
     Ok(())
@@ -155,17 +158,17 @@ pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has
 /// R40: cancelled now, the holder is fenced out first: its next effect is not recorded, so it is not forgotten either.
 pub(super) fn a_job_cancelled_now_is_undone_and_its_open_intent_is_shown(g: &Ground) -> Verdict {
     let work = saga(g, &["charge"]);
-    g.announce(&work, "ship", OnDoubt::RunAgain).expect("a live claim");
-    assert_eq!(g.cancel(work.job.id, true), Ok(State::Cancelled));
+    g.announce(&work, "ship", InDoubtPolicy::Retry).expect("a live claim");
+    assert_eq!(g.cancel(work.job.id, true), Ok(JobState::Cancelled));
     assert!(matches!(g.record(&work, "ship", "1"), Err(Refusal::Stale { .. })));
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
     assert!(g.try_work("undo", "B").is_none());
     let shown: Vec<_> = g
         .findings()
         .into_iter()
-        .map(|found| (found.effect.to_string(), found.what))
+        .map(|found| (found.effect.to_string(), found.finding))
         .collect();
-    assert!(shown.contains(&("ship".to_owned(), FindingKind::OpenIntent)), "{shown:?}");
+    assert!(shown.contains(&("ship".to_owned(), FindingKind::InDoubt)), "{shown:?}");
     Ok(())
 }
 
@@ -176,7 +179,7 @@ pub(super) fn a_cancelled_job_whose_holder_dies_is_undone(g: &Ground) -> Verdict
     g.cancel(work.job.id, false).expect("a running job");
     g.crash(&work);
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
-    assert_eq!(g.detail(work.job.id).job.undo, Undo::Done);
+    assert_eq!(g.detail(work.job.id).job.compensation_state, CompensationState::Done);
     Ok(())
 }
 
@@ -184,32 +187,32 @@ pub(super) fn a_cancelled_job_whose_holder_dies_is_undone(g: &Ground) -> Verdict
 pub(super) fn a_job_that_is_being_undone_is_neither_retried_nor_deleted(g: &Ground) -> Verdict {
     let work = saga(g, &["charge"]);
     g.fail_for_good(&work).expect("a live claim");
-    assert!(matches!(g.retry(work.job.id), Err(Refusal::NotNow { .. })));
-    assert!(matches!(g.delete(work.job.id, false), Err(Refusal::NotNow { .. })));
+    assert!(matches!(g.retry(work.job.id), Err(Refusal::WrongState { .. })));
+    assert!(matches!(g.delete(work.job.id, false), Err(Refusal::WrongState { .. })));
     g.complete(&undo_of(g, &work, "charge")).expect("a live claim");
-    assert!(matches!(g.retry(work.job.id), Err(Refusal::NotNow { .. })), "its effects are gone");
-    assert_eq!(g.delete(work.job.id, false), Ok(State::Failed));
+    assert!(matches!(g.retry(work.job.id), Err(Refusal::WrongState { .. })), "its effects are gone");
+    assert_eq!(g.delete(work.job.id, false), Ok(JobState::Failed));
     Ok(())
 }
 
 /// An undo job without a queue of its own stands in the queue of the job that it undoes, on that job's terms.
 pub(super) fn an_undo_job_stands_in_its_jobs_queue_unless_told_otherwise(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
-    let undo = fencehold_core::ledger::UndoWith {
+    let undo = fencehold_core::ledger::Compensation {
         kind: super::ground::kind("refund"),
         queue: None,
         payload: "{}".into(),
     };
-    let act = fencehold_contract::job::LedgerAct::Record {
+    let act = fencehold_contract::job::LedgerEntry::Record {
         effect: effect("charge"),
         value: "1".into(),
-        undo: Some(undo),
+        compensation: Some(undo),
     };
     g.write_ledger(&work, act).expect("a live claim");
     g.fail_for_good(&work).expect("a live claim");
     let refund = g.work("q", "B");
-    assert_eq!((refund.job.kind.as_str(), refund.job.terms), ("refund", terms()));
-    assert_eq!(g.detail(work.job.id).effects[0].undo_job, Some(refund.job.id));
+    assert_eq!((refund.job.kind.as_str(), refund.job.options), ("refund", terms()));
+    assert_eq!(g.detail(work.job.id).effects[0].compensation_job_id, Some(refund.job.id));
     assert_ne!(refund.job.token, Token::NONE);
     Ok(())
 }
@@ -222,9 +225,9 @@ pub(super) fn undoing_one_job_leaves_another_alone(g: &Ground) -> Verdict {
     g.fail_for_good(&undo).expect("a live claim");
     g.fail_for_good(&two).expect("a live claim");
     g.complete(&undo_of(g, &two, "charge")).expect("a live claim");
-    assert_eq!(g.detail(one.job.id).job.undo, Undo::Stopped);
-    assert_eq!(g.detail(two.job.id).job.undo, Undo::Done);
-    g.put_with(NewJob { terms: terms(), ..g.job_for("q") });
+    assert_eq!(g.detail(one.job.id).job.compensation_state, CompensationState::Stopped);
+    assert_eq!(g.detail(two.job.id).job.compensation_state, CompensationState::Done);
+    g.put_with(NewJob { options: terms(), ..g.job_for("q") });
     g.work("q", "B");
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{ClaimRequest, NewJob};
-use fencehold_core::job::{Ended, State};
+use fencehold_contract::job::{ClaimJobsRequest, NewJob};
+use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_test_store::Power;
 
 use super::ground::{terms, works};
@@ -19,7 +19,7 @@ pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Ground) -> Ver
     let id = g.put("q");
     let claimed = waiting.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
-    until("an empty line", || g.queue_view("q").is_some_and(|view| view.claimers == 0));
+    until("an empty line", || g.queue_view("q").is_some_and(|view| view.waiting_claim_count == 0));
     Ok(())
 }
 
@@ -56,14 +56,14 @@ pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::MovesTime)?;
     let wait_ms = g.ttl_ms() / 3;
-    let short = g.line_up(ClaimRequest { wait_ms, ..g.claim_for("q", "B") });
+    let short = g.line_up(ClaimJobsRequest { wait_ms, ..g.claim_for("q", "B") });
     let patient = g.line_up(g.claim_and_wait("q", "C"));
     g.pass(wait_ms);
     let id = g.put("q");
     let claimed = patient.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
     assert_eq!(short.answer().expect("a claim that is answered").jobs, []);
-    assert_eq!(g.detail(id).job.attempts, 1, "it was given to nobody else in between");
+    assert_eq!(g.detail(id).job.attempt_count, 1, "it was given to nobody else in between");
     Ok(())
 }
 
@@ -75,12 +75,12 @@ pub(super) fn one_who_waits_is_served_until_its_time_is_up_and_not_at_it(g: &Gro
     let wait_ms = g.ttl_ms() / 2;
     for (early_ms, given) in [(1, 1), (0, 0)] {
         let name = format!("q{early_ms}");
-        let waiting = g.line_up(ClaimRequest { wait_ms, ..g.claim_for(&name, "B") });
+        let waiting = g.line_up(ClaimJobsRequest { wait_ms, ..g.claim_for(&name, "B") });
         g.pass(wait_ms - early_ms);
         let id = g.put(&name);
         let claimed = waiting.answer().expect("a claim that is answered");
         assert_eq!(claimed.jobs.len(), given, "{early_ms} ms before its time is up");
-        assert_eq!(g.state(id) == State::Running, given == 1);
+        assert_eq!(g.state(id) == JobState::Running, given == 1);
     }
     Ok(())
 }
@@ -92,11 +92,14 @@ pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Ground) -> Verdict {
     g.needs(Power::NoticesLeaving)?;
     let waiting = g.line_up(g.claim_and_wait("q", "B"));
     waiting.freeze();
-    let id = g.put_with(NewJob { terms: terms(), ..g.job_for("q") });
-    until("the late claim", || g.state(id) == State::Running);
+    let id = g.put_with(NewJob { options: terms(), ..g.job_for("q") });
+    until("the late claim", || g.state(id) == JobState::Running);
     assert!(waiting.leave().is_none(), "it never saw its job");
-    until("a job that is ready again", || g.state(id) == State::Queued);
-    assert!(matches!(g.ended(id), Some(Ended::Abandoned | Ended::HandedBack)), "and visible as such");
+    until("a job that is ready again", || g.state(id) == JobState::Queued);
+    assert!(
+        matches!(g.ended(id), Some(AttemptOutcome::Abandoned | AttemptOutcome::Released)),
+        "and visible as such"
+    );
     assert_eq!(g.counts_of(id), (0, 0));
     assert_eq!(g.work("q", "C").job.id, id);
     Ok(())
@@ -108,7 +111,7 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
     g.needs(Power::NoticesLeaving)?;
     for _ in 0..40 {
         let request = g.claim_and_wait("q", "B");
-        let hold = request.hold;
+        let hold = request.hold_id;
         let waiting = Mutex::new(Some(g.line_up(request)));
         let job = g.job_for("q");
         let id = job.id;
@@ -127,7 +130,8 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
             // While it stands in line it may take the job; after that, it may be about to give it back. In this order: what is seen of
             // the job before the line may be over by then.
             until("a job that anybody can have", || {
-                g.queue_view("q").is_some_and(|view| view.claimers == 0) && g.state(id) == State::Queued
+                g.queue_view("q").is_some_and(|view| view.waiting_claim_count == 0)
+                    && g.state(id) == JobState::Queued
             });
             g.work("q", "C")
         };
@@ -144,10 +148,10 @@ pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
     let gone = g.line_up(g.claim_and_wait("q", "B"));
     let stays = g.line_up(g.claim_and_wait("q", "C"));
     assert!(gone.leave().is_none());
-    until("a shorter line", || g.queue_view("q").is_some_and(|view| view.claimers == 1));
+    until("a shorter line", || g.queue_view("q").is_some_and(|view| view.waiting_claim_count == 1));
     let id = g.put("q");
     assert_eq!(stays.answer().expect("a claim that is answered").jobs.len(), 1);
-    assert_eq!(g.detail(id).job.attempts, 1);
+    assert_eq!(g.detail(id).job.attempt_count, 1);
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Taking a key: one holder, tokens that only grow, a lease that is live until its deadline and not longer.
 
-use fencehold_contract::AcquireRequest;
+use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -36,9 +36,9 @@ pub(super) fn a_grant_says_how_long_it_lasts(g: &Ground) -> Verdict {
 
 /// Who asks in vain learns whom to ask, and for how long.
 pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Ground) -> Verdict {
-    let a = g.take_with(AcquireRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     match g.try_take("k", "B") {
-        Err(Refusal::Held { owner, task: Some(serves), expires_in_ms, token }) => {
+        Err(Refusal::Held { owner, task: Some(serves), remaining_ms: expires_in_ms, token }) => {
             assert_eq!((owner.as_str(), serves.as_str(), token), ("A", "run-42", a.token));
             g.assert_ms("what the holder has left", expires_in_ms, g.ttl_ms());
         }
@@ -50,7 +50,7 @@ pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Ground) -> Verdict 
 /// What people see of a hold: everything but its proof.
 pub(super) fn a_held_key_shows_its_holder(g: &Ground) -> Verdict {
     assert_eq!(g.view("k"), None, "nothing is kept of a key that nobody ever held");
-    let request = AcquireRequest {
+    let request = AcquireLeaseRequest {
         task: Some(task("run-42")),
         max_age_ms: Some(g.ttl_ms() * 5),
         priority: 7,
@@ -59,12 +59,12 @@ pub(super) fn a_held_key_shows_its_holder(g: &Ground) -> Verdict {
     let a = g.take_with(request);
     let view = g.view("k").expect("a key that is held");
     let holder = view.holder.expect("its holder");
-    assert_eq!((view.key, view.token, view.waiters), (key("k"), a.token, 0));
+    assert_eq!((view.key, view.token, view.waiter_count), (key("k"), a.token, 0));
     assert_eq!(view.endings, []);
     assert_eq!(holder.owner.as_str(), "A");
     assert_eq!(holder.task, Some(task("run-42")));
     assert_eq!((holder.ttl_ms, holder.max_age_ms, holder.priority), (g.ttl_ms(), Some(g.ttl_ms() * 5), 7));
-    assert_eq!((holder.notice, holder.yield_in_ms), (None, None));
+    assert_eq!((holder.yield_request, holder.yield_in_ms), (None, None));
     g.assert_ms("what it has left", holder.remaining_ms, g.ttl_ms());
     if g.has(Power::MovesTime) {
         g.pass(1_000);
@@ -103,9 +103,9 @@ pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Groun
     let a = g.take("k", "A");
     let revoked = g.revoke_key("k").revoked;
     assert_eq!(revoked.token, a.token);
-    assert!(revoked.consumed > a.token);
+    assert!(revoked.consumed_token > a.token);
     let b = g.take("k", "B");
-    assert!(b.token > revoked.consumed, "{} after {} was consumed", b.token, revoked.consumed);
+    assert!(b.token > revoked.consumed_token, "{} after {} was consumed", b.token, revoked.consumed_token);
     Ok(())
 }
 
@@ -121,7 +121,7 @@ pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Ground) -> V
     assert_eq!(g.holder("k"), None, "over at its deadline, whether or not anybody has noticed");
     let b = g.take("k", "B");
     assert!(b.token > a.token);
-    assert_lost(g.renew(&a), &a, How::Expired);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     Ok(())
 }
 
@@ -145,7 +145,7 @@ pub(super) fn a_dead_holder_leaves_only_history(g: &Ground) -> Verdict {
     assert_eq!(g.holder("k"), None);
     let b = g.take("k", "B");
     let ending = g.ending_of(&a).expect("how it ended");
-    assert_eq!((ending.owner.as_str(), ending.how), ("A", How::Expired));
+    assert_eq!((ending.owner.as_str(), ending.outcome), ("A", LeaseOutcome::Expired));
     assert_eq!((ending.by, ending.reason), (None, None), "nobody ended it");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     g.release(&b).expect("a live lease");
@@ -157,7 +157,7 @@ pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Grou
     g.needs(Power::MovesTime)?;
     g.needs(Power::StandsStill)?;
     let (ttl_ms, half_ms) = (g.ttl_ms(), g.ttl_ms() / 2);
-    let a = g.take_with(AcquireRequest { max_age_ms: Some(2 * ttl_ms), ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { max_age_ms: Some(2 * ttl_ms), ..g.ask("k", "A") });
     for (passed, left) in [(1, ttl_ms), (2, ttl_ms), (3, half_ms)] {
         g.pass(half_ms);
         let renewal = g.renew(&a).expect("a lease within its age");
@@ -167,21 +167,21 @@ pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Grou
     assert_held_by(g.try_take("k", "B"), &a);
     assert_eq!(g.renew(&a).map(|renewal| renewal.remaining_ms), Ok(1));
     g.pass(1);
-    assert_lost(g.renew(&a), &a, How::AgedOut);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::AgedOut);
     let b = g.take("k", "B");
     assert!(b.token > a.token);
-    assert_eq!(g.ending_of(&a).map(|ending| ending.how), Some(How::AgedOut));
+    assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::AgedOut));
     Ok(())
 }
 
 /// A `max_age` below the ttl shortens the first grant already.
 pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Ground) -> Verdict {
     let age_ms = g.ttl_ms() / 3;
-    let a = g.take_with(AcquireRequest { max_age_ms: Some(age_ms), ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { max_age_ms: Some(age_ms), ..g.ask("k", "A") });
     assert_eq!(a.remaining_ms, age_ms);
     if g.has(Power::MovesTime) {
         g.pass(age_ms);
-        assert_lost(g.renew(&a), &a, How::AgedOut);
+        assert_lost(g.renew(&a), &a, LeaseOutcome::AgedOut);
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Ground) -> Verdict {
     let long_ms = g.ttl_ms();
     let short_ms = long_ms / 10;
     let a = g.take("k", "A");
-    let brief = |owner: &str| AcquireRequest { ttl_ms: short_ms, ..g.ask("k", owner) };
+    let brief = |owner: &str| AcquireLeaseRequest { ttl_ms: short_ms, ..g.ask("k", owner) };
     assert_held_by(g.try_with(brief("B")), &a);
     g.pass(2 * short_ms);
     assert_held_by(g.try_with(brief("B")), &a);
@@ -202,11 +202,11 @@ pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Ground) -> Verdict {
     g.release(&a).expect("a live lease");
     let b = g.take_with(brief("B"));
     assert_eq!(b.remaining_ms, short_ms);
-    let patient = AcquireRequest { ttl_ms: long_ms * 4, ..g.ask("k", "C") };
+    let patient = AcquireLeaseRequest { ttl_ms: long_ms * 4, ..g.ask("k", "C") };
     assert_held_by(g.try_with(patient), &b);
     g.pass(short_ms);
     g.take("k", "C");
-    assert_lost(g.renew(&b), &b, How::Expired);
+    assert_lost(g.renew(&b), &b, LeaseOutcome::Expired);
     Ok(())
 }
 
@@ -217,13 +217,13 @@ pub(super) fn a_reused_owner_name_adopts_nothing(g: &Ground) -> Verdict {
     // It knows the key, its own name and even the token; it does not know the hold id.
     let mut impostor = dead.clone();
     impostor.request = g.ask("k", "worker-1");
-    assert_eq!(g.renew(&impostor), Err(Refusal::WrongHold { token: dead.token }));
-    assert_eq!(g.release(&impostor), Err(Refusal::WrongHold { token: dead.token }));
+    assert_eq!(g.renew(&impostor), Err(Refusal::WrongHoldId { token: dead.token }));
+    assert_eq!(g.release(&impostor), Err(Refusal::WrongHoldId { token: dead.token }));
     g.run_out("k");
     let reborn = g.take("k", "worker-1");
     assert!(reborn.token > dead.token);
-    assert_lost(g.renew(&dead), &dead, How::Expired);
-    assert_lost(g.release(&dead), &dead, How::Expired);
+    assert_lost(g.renew(&dead), &dead, LeaseOutcome::Expired);
+    assert_lost(g.release(&dead), &dead, LeaseOutcome::Expired);
     assert_eq!(g.holder_name("k").as_deref(), Some("worker-1"));
     g.renew(&reborn).expect("its own lease");
     Ok(())

@@ -1,7 +1,7 @@
 //! One of several keys: slots of a semaphore.
 
-use fencehold_contract::AcquireRequest;
-use fencehold_core::lease::How;
+use fencehold_contract::AcquireLeaseRequest;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Refusal, Token};
 use fencehold_test_store::Power;
 
@@ -10,8 +10,8 @@ use super::super::ground::{Ground, assert_ended, keys};
 
 const SLOTS: [&str; 3] = ["slot/1", "slot/2", "slot/3"];
 
-fn any(g: &Ground, owner: &str) -> AcquireRequest {
-    AcquireRequest { keys: keys(&SLOTS), ..g.ask(SLOTS[0], owner) }
+fn any(g: &Ground, owner: &str) -> AcquireLeaseRequest {
+    AcquireLeaseRequest { any_of: keys(&SLOTS), ..g.ask(SLOTS[0], owner) }
 }
 
 /// The first that is free, in the order in which they were named; N slots take N holders and no more.
@@ -29,7 +29,7 @@ pub(super) fn the_first_free_key_is_granted_and_n_slots_take_n_holders(g: &Groun
 /// Who gets none is told of the one that comes free first.
 pub(super) fn a_refusal_names_the_key_that_comes_free_first(g: &Ground) -> Verdict {
     g.take(SLOTS[0], "A");
-    let soon = g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() / 3, ..g.ask(SLOTS[1], "B") });
+    let soon = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() / 3, ..g.ask(SLOTS[1], "B") });
     g.take(SLOTS[2], "C");
     match g.try_with(any(g, "D")) {
         Err(Refusal::Held { owner, token, .. }) => assert_eq!((owner.as_str(), token), ("B", soon.token)),
@@ -45,7 +45,7 @@ pub(super) fn its_own_hold_is_found_on_any_key(g: &Ground) -> Verdict {
     let b = g.take_with(request.clone());
     assert_eq!(b.key.as_str(), SLOTS[1]);
     g.release(&first).expect("a live lease");
-    let again = g.take_with(AcquireRequest { hold_age_ms: 1, ..request });
+    let again = g.take_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..request });
     assert_eq!((again.key, again.token, again.resumed), (b.key, b.token, true));
     assert_eq!(g.holder(SLOTS[0]), None, "one acquisition holds one key");
     Ok(())
@@ -55,11 +55,11 @@ pub(super) fn its_own_hold_is_found_on_any_key(g: &Ground) -> Verdict {
 pub(super) fn a_token_seen_on_the_first_key_says_nothing_of_the_others(g: &Ground) -> Verdict {
     g.churn(SLOTS[0], 5);
     let first = g.take(SLOTS[0], "A");
-    let request = AcquireRequest { seen_token: Some(first.token), ..any(g, "B") };
+    let request = AcquireLeaseRequest { seen_token: Some(first.token), ..any(g, "B") };
     let b = g.take_with(request.clone());
     assert_eq!(b.key.as_str(), SLOTS[1]);
     assert!(b.token < first.token);
-    let again = g.take_with(AcquireRequest { hold_age_ms: 1, ..request });
+    let again = g.take_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..request });
     assert_eq!((again.token, again.resumed), (b.token, true));
     Ok(())
 }
@@ -67,8 +67,8 @@ pub(super) fn a_token_seen_on_the_first_key_says_nothing_of_the_others(g: &Groun
 /// P2: a token seen on the first key is held against that key.
 pub(super) fn a_token_never_given_on_the_first_key_is_an_alarm(g: &Ground) -> Verdict {
     let shown = Token::new(99);
-    match g.try_with(AcquireRequest { seen_token: Some(shown), ..any(g, "A") }) {
-        Err(Refusal::StoreRewound { shown: said, .. }) => assert_eq!(said, shown),
+    match g.try_with(AcquireLeaseRequest { seen_token: Some(shown), ..any(g, "A") }) {
+        Err(Refusal::StoreRewound { token: said, .. }) => assert_eq!(said, shown),
         other => panic!("{:?}", other.map(|held| held.key)),
     }
     Ok(())
@@ -81,7 +81,11 @@ pub(super) fn a_hold_that_ended_on_one_key_is_granted_no_other(g: &Ground) -> Ve
     let b = g.take_with(request.clone());
     assert_eq!(b.key.as_str(), SLOTS[1]);
     g.release(&b).expect("a live lease");
-    assert_ended(g.try_with(AcquireRequest { hold_age_ms: 1, ..request }), &b, How::Released);
+    assert_ended(
+        g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..request }),
+        &b,
+        LeaseOutcome::Released,
+    );
     assert_eq!((g.holder(SLOTS[1]), g.holder(SLOTS[2])), (None, None));
     Ok(())
 }
@@ -90,7 +94,8 @@ pub(super) fn a_hold_that_ended_on_one_key_is_granted_no_other(g: &Ground) -> Ve
 pub(super) fn the_first_key_that_comes_free_is_granted(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     let held = SLOTS.map(|slot| g.take(slot, "A"));
-    let waiting = |owner: &str| g.stand_in_line(AcquireRequest { wait_ms: g.ttl_ms() * 10, ..any(g, owner) });
+    let waiting =
+        |owner: &str| g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms() * 10, ..any(g, owner) });
     let first = waiting("B");
     g.release(&held[2]).expect("a live lease");
     assert_eq!(first.answer().expect("a key that came free").key.as_str(), SLOTS[2]);
@@ -111,7 +116,7 @@ pub(super) fn waiters_for_one_and_for_any_stand_in_one_line(g: &Ground) -> Verdi
     g.needs_a_fair_line()?;
     let held = SLOTS.map(|slot| g.take(slot, "A"));
     let one = g.stand_in_line(g.ask_to_wait(SLOTS[1], "B"));
-    let some = g.stand_in_line(AcquireRequest { wait_ms: g.ttl_ms() * 10, ..any(g, "C") });
+    let some = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms() * 10, ..any(g, "C") });
     g.release(&held[1]).expect("a live lease");
     let b = one.answer().expect("the first in line for that key");
     assert_eq!(g.holder_name(SLOTS[1]).as_deref(), Some("B"));

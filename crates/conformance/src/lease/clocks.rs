@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::{AcquireRequest, EndingView, ListRequest};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, EndingView, ListLeasesRequest};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -48,7 +48,7 @@ pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Ground) -> Verdi
         g.pass(g.arena.over_after_ms(g.ttl_ms()));
     }
     g.take("k", "B");
-    assert_lost(g.renew(&a), &a, How::Expired);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     Ok(())
 }
 
@@ -57,7 +57,7 @@ pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verd
     g.needs(Power::MovesWall)?;
     g.needs_a_line()?;
     let a = g.take("k", "A");
-    let waiting = g.stand_in_line(AcquireRequest { wait_ms: g.ttl_ms() / 2, ..g.ask("k", "B") });
+    let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms() / 2, ..g.ask("k", "B") });
     for by_ms in [HOUR_MS, -2 * HOUR_MS] {
         g.arena.shift_wall(by_ms);
         g.status();
@@ -73,29 +73,30 @@ pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verd
 pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     g.needs(Power::OwnClock)?;
-    let survivor = g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 4, ..g.ask("survivor", "A") });
+    let survivor = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 4, ..g.ask("survivor", "A") });
     let share = |nth: usize| (nth..MANY).step_by(HANDS).map(|nth| g.take(&format!("dying/{nth:04}"), "A"));
     let dying: Vec<Held> = at_once(HANDS, |nth| share(nth).collect::<Vec<_>>()).concat();
     g.pass(g.ttl_ms());
     for nth in [0, MANY / 2, MANY - 1] {
         g.renew(&survivor).expect("answered while others end");
         assert!(g.take(dying[nth].key.as_str(), "B").token > dying[nth].token);
-        assert_lost(g.renew(&dying[nth]), &dying[nth], How::Expired);
+        assert_lost(g.renew(&dying[nth]), &dying[nth], LeaseOutcome::Expired);
     }
     // A sweep may take its time, but store time must not have to pass for it by more than a second.
     g.pass(1_000);
-    until("the end of all that have run out", || g.status().held == 4);
+    until("the end of all that have run out", || g.status().held_count == 4);
     let tokens: HashMap<_, _> = dying.into_iter().map(|held| (held.key, held.token)).collect();
     let mut ended = 0;
-    let mut request = ListRequest { include_free: true, limit: 1_000, ..ListRequest::default() };
+    let mut request = ListLeasesRequest { include_free: true, limit: 1_000, ..ListLeasesRequest::default() };
     loop {
         let page = g.list(request.clone()).expect("a list");
         for view in page.leases {
             let token = tokens.get(&view.key);
-            let expired = |ending: &EndingView| Some(&ending.token) == token && ending.how == How::Expired;
+            let expired =
+                |ending: &EndingView| Some(&ending.token) == token && ending.outcome == LeaseOutcome::Expired;
             ended += usize::from(view.endings.iter().any(expired));
         }
-        request.cursor = page.next;
+        request.cursor = page.next_cursor;
         if request.cursor.is_none() {
             break;
         }

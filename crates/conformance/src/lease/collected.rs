@@ -1,7 +1,7 @@
 //! Keys that nobody has held for long: their records go, their tokens do not come back.
 
-use fencehold_contract::AcquireRequest;
-use fencehold_core::lease::How;
+use fencehold_contract::AcquireLeaseRequest;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX};
 use fencehold_test_store::Power;
 
@@ -64,7 +64,7 @@ pub(super) fn a_token_of_a_collected_key_is_no_alarm(g: &Ground) -> Verdict {
     until_collected(g, "k");
     assert!(g.renew(&a).is_err(), "over is over");
     assert_eq!(g.view("k"), None);
-    g.take_with(AcquireRequest { seen_token: Some(a.token), ..g.ask("k", "B") });
+    g.take_with(AcquireLeaseRequest { seen_token: Some(a.token), ..g.ask("k", "B") });
     Ok(())
 }
 
@@ -76,8 +76,8 @@ pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Ground) -> Verdi
     g.pass(HOLD_AGE_MS_MAX);
     g.status();
     // A moment less than it is: the way to the store may take as long.
-    let again = AcquireRequest { hold_age_ms: HOLD_AGE_MS_MAX - 1_000, ..a.request.clone() };
-    assert_ended(g.try_with(again), &a, How::Released);
+    let again = AcquireLeaseRequest { hold_id_age_ms: HOLD_AGE_MS_MAX - 1_000, ..a.request.clone() };
+    assert_ended(g.try_with(again), &a, LeaseOutcome::Released);
     assert!(g.view("k").is_some());
     Ok(())
 }
@@ -88,7 +88,7 @@ pub(super) fn a_held_key_is_never_collected(g: &Ground) -> Verdict {
     let ttl_ms = COLLECT_AFTER_FREE_MS / 2;
     let earlier = g.take("k", "A");
     g.release(&earlier).expect("a live lease");
-    let a = g.take_with(AcquireRequest { ttl_ms, ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { ttl_ms, ..g.ask("k", "A") });
     for _ in 0..5 {
         g.pass(ttl_ms - 1_000);
         g.status();

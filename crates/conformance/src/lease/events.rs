@@ -1,22 +1,24 @@
 //! What happened: in order, from a cursor, waited for, and kept for a bounded time.
 
-use fencehold_contract::{AcquireRequest, EventsRequest, StoreError};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
-use fencehold_core::{BadInput, Event, Fact, Token};
+use fencehold_core::{BadInput, Event, EventData, Token};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
 use super::super::ground::{Ground, Held, owner, task, until};
 
-fn after(cursor: Option<u64>) -> EventsRequest {
-    EventsRequest { after: cursor, limit: 100, ..EventsRequest::default() }
+fn after(cursor: Option<u64>) -> ListEventsRequest {
+    ListEventsRequest { cursor, limit: 100, ..ListEventsRequest::default() }
 }
 
 /// Waits until a namespace that has too many events has lost its oldest: some stores leave that to their maintenance.
 fn until_bounded(g: &Ground) {
     until("what is too much is forgotten", || match g.events_page(after(Some(0))) {
-        Err(StoreError::CursorTooOld { oldest, .. }) => g.status().last_event - oldest < EVENTS_KEPT as u64,
+        Err(StoreError::CursorTooOld { oldest_cursor: oldest, .. }) => {
+            g.status().newest_event_seq - oldest < EVENTS_KEPT as u64
+        }
         _ => false,
     });
 }
@@ -24,26 +26,32 @@ fn until_bounded(g: &Ground) {
 /// A key's story, told in order.
 pub(super) fn events_tell_a_keys_story_in_order(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
-    let a = g.take_with(AcquireRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     g.release(&a).expect("a live lease");
     let b = g.take_and_run_out("k", "B");
     let c = g.take("k", "C");
     g.renew(&c).expect("a live lease");
-    let acquired = |held: &Held| Fact::LeaseAcquired {
+    let acquired = |held: &Held| EventData::LeaseAcquired {
         token: held.token,
         owner: held.request.owner.clone(),
         task: held.request.task.clone(),
         ttl_ms: g.ttl_ms(),
     };
-    let ended = |held: &Held, how| Fact::LeaseEnded {
+    let ended = |held: &Held, how| EventData::LeaseEnded {
         token: held.token,
         owner: held.request.owner.clone(),
         task: held.request.task.clone(),
-        how,
+        outcome: how,
         by: None,
         reason: None,
     };
-    let story = [acquired(&a), ended(&a, How::Released), acquired(&b), ended(&b, How::Expired), acquired(&c)];
+    let story = [
+        acquired(&a),
+        ended(&a, LeaseOutcome::Released),
+        acquired(&b),
+        ended(&b, LeaseOutcome::Expired),
+        acquired(&c),
+    ];
     assert_eq!(g.facts("k"), story, "a renewal is no event");
     let events = g.events();
     assert!(events.windows(2).all(|pair| pair[0].seq < pair[1].seq), "numbers grow");
@@ -64,19 +72,19 @@ pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
         let mut cursor = None;
         // One page more than there are events: the last one is empty.
         for _ in 0..=all.len() {
-            let page = g.events_page(EventsRequest { limit, ..after(cursor) }).expect("a page");
+            let page = g.events_page(ListEventsRequest { limit, ..after(cursor) }).expect("a page");
             assert!(page.events.len() <= limit);
-            cursor = Some(page.next);
+            cursor = Some(page.next_cursor);
             seen.extend(page.events);
         }
         assert_eq!(seen, all, "by pages of {limit}");
     }
-    let gpus = EventsRequest { prefix: Some("gpu/".to_owned()), ..after(Some(all[1].seq)) };
+    let gpus = ListEventsRequest { prefix: Some("gpu/".to_owned()), ..after(Some(all[1].seq)) };
     let page = g.events_page(gpus).expect("a page");
     let names: Vec<_> = page.events.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(names, ["gpu/2", "gpu/2", "gpu/3", "gpu/3"]);
     assert!(
-        g.events_page(after(Some(page.next))).expect("a page").events.is_empty(),
+        g.events_page(after(Some(page.next_cursor))).expect("a page").events.is_empty(),
         "nothing is told twice"
     );
     Ok(())
@@ -86,8 +94,9 @@ pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
 pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
     g.take("before", "A");
-    let cursor = g.events_page(after(None)).expect("a page").next;
-    let wait = EventsRequest { wait_ms: g.ttl_ms(), prefix: Some("gpu/".to_owned()), ..after(Some(cursor)) };
+    let cursor = g.events_page(after(None)).expect("a page").next_cursor;
+    let wait =
+        ListEventsRequest { wait_ms: g.ttl_ms(), prefix: Some("gpu/".to_owned()), ..after(Some(cursor)) };
     let waiting = g.start_events(wait);
     for _ in 0..200 {
         // Time for the request to arrive; what it is not interested in does not answer it.
@@ -99,8 +108,10 @@ pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdic
     let page = waiting.answer().expect("a page");
     assert_eq!(page.events.len(), 1);
     assert_eq!(page.events[0].key.as_str(), "gpu/1");
-    assert!(matches!(&page.events[0].fact, Fact::LeaseAcquired { owner: who, .. } if *who == owner("B")));
-    assert!(page.next >= page.events[0].seq);
+    assert!(
+        matches!(&page.events[0].data, EventData::LeaseAcquired { owner: who, .. } if *who == owner("B"))
+    );
+    assert!(page.next_cursor >= page.events[0].seq);
     Ok(())
 }
 
@@ -108,9 +119,9 @@ pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdic
 pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
     g.needs(Power::MovesTime)?;
-    g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 100, ..g.ask("k", "A") });
-    let cursor = g.events_page(after(None)).expect("a page").next;
-    let waiting = g.start_events(EventsRequest { wait_ms: 100, ..after(Some(cursor)) });
+    g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 100, ..g.ask("k", "A") });
+    let cursor = g.events_page(after(None)).expect("a page").next_cursor;
+    let waiting = g.start_events(ListEventsRequest { wait_ms: 100, ..after(Some(cursor)) });
     let answer = std::cell::RefCell::new(None);
     until("an answer", || {
         g.pass(1);
@@ -119,8 +130,8 @@ pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Ground) -> V
         answer.borrow().is_some()
     });
     let page = answer.into_inner().expect("an answer").expect("a page");
-    assert!(page.events.is_empty() && page.next >= cursor);
-    assert!(g.events_page(after(Some(page.next))).expect("a page").events.is_empty());
+    assert!(page.events.is_empty() && page.next_cursor >= cursor);
+    assert!(g.events_page(after(Some(page.next_cursor))).expect("a page").events.is_empty());
     Ok(())
 }
 
@@ -137,7 +148,7 @@ pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Ground) -> Verdict {
     }
     until_bounded(g);
     match g.events_page(after(Some(first))) {
-        Err(StoreError::CursorTooOld { cursor, oldest }) => {
+        Err(StoreError::CursorTooOld { cursor, oldest_cursor: oldest }) => {
             assert_eq!(cursor, first);
             assert!(oldest > first + 1);
             let page = g.events_page(after(Some(oldest - 1))).expect("the oldest that is kept");
@@ -153,7 +164,7 @@ pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Ground) -> Verdict {
 pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
     g.take("k", "A");
-    let last = g.status().last_event;
+    let last = g.status().newest_event_seq;
     match g.events_page(after(Some(last + 1))) {
         Err(StoreError::BadInput(BadInput { field, .. })) => assert_eq!(field, "cursor"),
         other => panic!("{other:?}"),
@@ -171,7 +182,7 @@ pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
     g.release(&a).expect("a live lease");
     super::collected::until_collected(g, "k");
     let last: Option<Token> = g.facts("k").into_iter().find_map(|fact| match fact {
-        Fact::KeyCollected { token } => Some(token),
+        EventData::KeyCollected { token } => Some(token),
         _ => None,
     });
     assert_eq!(last, Some(a.token));
@@ -210,7 +221,7 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdi
         let contiguous = loud_ones.windows(2).all(|pair| pair[0].seq < pair[1].seq);
         assert!(contiguous, "in order");
         match loud.events_page(after(Some(told[1].seq))) {
-            Err(StoreError::CursorTooOld { oldest, .. }) => {
+            Err(StoreError::CursorTooOld { oldest_cursor: oldest, .. }) => {
                 let page = loud.events_page(after(Some(oldest - 1))).expect("the oldest that is kept");
                 assert_eq!(page.events[0], loud_ones[0]);
             }

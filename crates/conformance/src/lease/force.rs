@@ -1,8 +1,8 @@
 //! Force leaves a trace: a name, a reason, and a consumed token.
 
-use fencehold_contract::{AcquireRequest, RevokeRequest, RevokedLease, Which};
-use fencehold_core::lease::How;
-use fencehold_core::{Fact, Reason, Refusal, Token};
+use fencehold_contract::{AcquireLeaseRequest, RevokeLeasesRequest, RevokeTarget, RevokedLease};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{EventData, Reason, Refusal, Token};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -10,16 +10,16 @@ use super::super::ground::{Ground, assert_held_by, assert_lost, key, owner, refu
 
 /// P9.
 pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Ground) -> Verdict {
-    let a = g.take_with(AcquireRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     let RevokedLease { key: revoked_key, revoked } = g.revoke_key("k");
     assert_eq!(revoked_key, key("k"));
     assert_eq!((revoked.token, revoked.owner, revoked.task), (a.token, owner("A"), Some(task("run-42"))));
-    assert!(revoked.consumed > a.token);
+    assert!(revoked.consumed_token > a.token);
     let view = g.view("k").expect("a key that was held");
     assert_eq!(view.holder, None, "it ends at once");
-    assert_eq!(view.token, revoked.consumed, "fences learn the consumed token");
-    assert_lost(g.renew(&a), &a, How::Revoked);
-    assert_lost(g.release(&a), &a, How::Revoked);
+    assert_eq!(view.token, revoked.consumed_token, "fences learn the consumed token");
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Revoked);
+    assert_lost(g.release(&a), &a, LeaseOutcome::Revoked);
     Ok(())
 }
 
@@ -29,13 +29,14 @@ pub(super) fn a_revocation_leaves_name_and_reason(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     g.revoke_key("k");
     let ending = g.ending_of(&a).expect("how it ended");
-    assert_eq!(ending.how, How::Revoked);
+    assert_eq!(ending.outcome, LeaseOutcome::Revoked);
     assert_eq!(ending.by, Some(owner("P")));
     assert_eq!(ending.reason.as_ref().map(Reason::as_str), Some("it was stuck"));
     if g.has(Power::TellsEvents) {
         let told = g.facts("k").into_iter().any(|fact| match fact {
-            Fact::LeaseEnded { token, how, by, reason, .. } => {
-                (token, how, by, reason) == (a.token, How::Revoked, ending.by.clone(), ending.reason.clone())
+            EventData::LeaseEnded { token, outcome: how, by, reason, .. } => {
+                (token, how, by, reason)
+                    == (a.token, LeaseOutcome::Revoked, ending.by.clone(), ending.reason.clone())
             }
             _ => false,
         });
@@ -46,11 +47,13 @@ pub(super) fn a_revocation_leaves_name_and_reason(g: &Ground) -> Verdict {
 
 /// A revocation meant for one holder does not hit the next.
 pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Ground) -> Verdict {
-    let only = |held_token: Token| Which::Key { key: key("k"), only_token: Some(held_token) };
+    let only = |held_token: Token| RevokeTarget::Key { key: key("k"), only_token: Some(held_token) };
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.revoke(only(a.token)).map_err(refusal) {
-        Err(Refusal::Lost { token, current, .. }) => assert_eq!((token, current), (a.token, b.token)),
+        Err(Refusal::Lost { token, current_token: current, .. }) => {
+            assert_eq!((token, current), (a.token, b.token))
+        }
         other => panic!("{other:?}"),
     }
     assert_held_by(g.try_take("k", "C"), &b);
@@ -63,22 +66,22 @@ pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Ground) -> Verdic
 
 /// There is nothing to end on a key that nobody holds.
 pub(super) fn a_free_key_has_nothing_to_revoke(g: &Ground) -> Verdict {
-    let one = || g.revoke(Which::Key { key: key("k"), only_token: None }).map_err(refusal);
+    let one = || g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     assert_eq!(one(), Err(Refusal::NotHeld), "never held");
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     assert_eq!(one(), Err(Refusal::NotHeld), "given back");
     assert_eq!(g.view("k").map(|view| view.token), Some(a.token), "nothing was consumed");
-    assert_eq!(g.revoke(Which::Owner(owner("nobody"))), Ok(vec![]));
+    assert_eq!(g.revoke(RevokeTarget::Owner(owner("nobody"))), Ok(vec![]));
     Ok(())
 }
 
 /// P9: a hold that has run out is fenced by a revocation too, or was found free: never left as it was.
 pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Ground) -> Verdict {
     let a = g.take_and_run_out("k", "A");
-    let answer = g.revoke(Which::Key { key: key("k"), only_token: None }).map_err(refusal);
+    let answer = g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     match answer {
-        Ok(revoked) => assert!(revoked.iter().all(|lease| lease.revoked.consumed > a.token)),
+        Ok(revoked) => assert!(revoked.iter().all(|lease| lease.revoked.consumed_token > a.token)),
         Err(refused) => assert_eq!(refused, Refusal::NotHeld),
     }
     assert!(g.renew(&a).is_err());
@@ -89,7 +92,7 @@ pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Ground) ->
 /// All of a task, of an owner, or under a prefix; nobody else.
 pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
     let take = |name: &str, who: &str, serves: &str| {
-        g.take_with(AcquireRequest { task: Some(task(serves)), ..g.ask(name, who) })
+        g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) })
     };
     let held = [
         take("gpu/1", "A", "run-1"),
@@ -100,7 +103,7 @@ pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
     ];
     let other_world = g.in_namespace("elsewhere");
     let untouched =
-        other_world.take_with(AcquireRequest { task: Some(task("run-1")), ..g.ask("gpu/1", "A") });
+        other_world.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("gpu/1", "A") });
     let ended = |which| {
         let mut names: Vec<String> = g
             .revoke(which)
@@ -111,16 +114,16 @@ pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
         names.sort();
         names
     };
-    assert_eq!(ended(Which::Task(task("run-1"))), ["gpu/1", "gpu/3"]);
-    assert_eq!(ended(Which::Owner(owner("A"))), ["cpu/1"], "its other hold had ended already");
-    assert_eq!(ended(Which::Prefix("gpu/".to_owned())), ["gpu/2"]);
+    assert_eq!(ended(RevokeTarget::Task(task("run-1"))), ["gpu/1", "gpu/3"]);
+    assert_eq!(ended(RevokeTarget::Owner(owner("A"))), ["cpu/1"], "its other hold had ended already");
+    assert_eq!(ended(RevokeTarget::Prefix("gpu/".to_owned())), ["gpu/2"]);
     for (hold, lives) in held.iter().zip([false, false, false, false, true]) {
         assert_eq!(g.renew(hold).is_ok(), lives, "{}", hold.key);
     }
     other_world.renew(&untouched).expect("another namespace is another world");
     for name in ["gpu/1", "gpu/2", "gpu/3", "cpu/1"] {
         let ending = g.view(name).expect("a key that was held").endings.pop().expect("how it ended");
-        assert_eq!((ending.how, ending.by), (How::Revoked, Some(owner("P"))), "{name}");
+        assert_eq!((ending.outcome, ending.by), (LeaseOutcome::Revoked, Some(owner("P"))), "{name}");
     }
     Ok(())
 }
@@ -132,7 +135,7 @@ pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Ground) -> Verdict {
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     let revoked = g.revoke_key("k").revoked;
     let b = waiting.answer().expect("a key that came free");
-    assert!(b.token > revoked.consumed);
+    assert!(b.token > revoked.consumed_token);
     Ok(())
 }
 
@@ -160,9 +163,9 @@ pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Ground) 
     for name in ["k/0", "k/1"] {
         g.take(name, "A");
         heard.forget();
-        let which = Which::Key { key: key(name), only_token: None };
+        let which = RevokeTarget::Key { key: key(name), only_token: None };
         let reason = Reason::new("it was stuck").expect("a reason");
-        let request = RevokeRequest { which, by: owner("P"), reason };
+        let request = RevokeLeasesRequest { target: which, by: owner("P"), reason };
         g.drive(g.arena.store().revoke(&g.call, request))
             .expect("a hold that can be revoked");
         heard.of(&g.call.namespace, name);

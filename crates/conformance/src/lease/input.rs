@@ -1,6 +1,6 @@
 //! Bad input: refused with the field and the limit, and nothing is done.
 
-use fencehold_contract::{AcquireRequest, EventsRequest, ListRequest, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, ListLeasesRequest, StoreError};
 use fencehold_core::limits::{
     BATCH_MAX, HOLD_AGE_MS_MAX, KEYS_PER_ACQUIRE_MAX, MAX_AGE_MS_MAX, PAGE_MAX, TTL_MS_MAX, WAIT_MS_MAX,
     YIELD_MS_MAX,
@@ -15,7 +15,7 @@ use super::super::ground::{Ground, key, keys};
 #[track_caller]
 fn assert_bad<T>(answer: Result<T, StoreError>, field: &str, limit: Option<u64>) {
     match answer {
-        Err(StoreError::BadInput(BadInput { field: named, problem })) => {
+        Err(StoreError::BadInput(BadInput { field: named, message: problem })) => {
             assert_eq!(named, field, "{problem}");
             if let Some(limit) = limit {
                 assert!(problem.contains(&limit.to_string()), "the limit of {limit} is not in: {problem}");
@@ -28,21 +28,21 @@ fn assert_bad<T>(answer: Result<T, StoreError>, field: &str, limit: Option<u64>)
 
 /// A ttl of 0, below the store's least, or huge.
 pub(super) fn a_ttl_out_of_bounds_is_refused(g: &Ground) -> Verdict {
-    let least_ms = g.capabilities().ttl_ms_min;
-    let ask = |ttl_ms| g.acquire(AcquireRequest { ttl_ms, ..g.ask("k", "A") });
+    let least_ms = g.capabilities().min_ttl_ms;
+    let ask = |ttl_ms| g.acquire(AcquireLeaseRequest { ttl_ms, ..g.ask("k", "A") });
     assert_bad(ask(0), "ttl", Some(least_ms));
     assert_bad(ask(least_ms - 1), "ttl", Some(least_ms));
     assert_bad(ask(TTL_MS_MAX + 1), "ttl", Some(TTL_MS_MAX));
     assert_bad(ask(u64::MAX), "ttl", Some(TTL_MS_MAX));
     assert_eq!(g.view("k"), None, "nothing was done");
-    g.take_with(AcquireRequest { ttl_ms: least_ms, ..g.ask("least", "A") });
-    g.take_with(AcquireRequest { ttl_ms: TTL_MS_MAX, ..g.ask("most", "A") });
+    g.take_with(AcquireLeaseRequest { ttl_ms: least_ms, ..g.ask("least", "A") });
+    g.take_with(AcquireLeaseRequest { ttl_ms: TTL_MS_MAX, ..g.ask("most", "A") });
     Ok(())
 }
 
 /// A `max_age` of 0, or huge.
 pub(super) fn a_max_age_out_of_bounds_is_refused(g: &Ground) -> Verdict {
-    let ask = |max_age_ms| g.acquire(AcquireRequest { max_age_ms: Some(max_age_ms), ..g.ask("k", "A") });
+    let ask = |max_age_ms| g.acquire(AcquireLeaseRequest { max_age_ms: Some(max_age_ms), ..g.ask("k", "A") });
     assert_bad(ask(0), "max_age", None);
     assert_bad(ask(MAX_AGE_MS_MAX + 1), "max_age", Some(MAX_AGE_MS_MAX));
     assert_eq!(g.view("k"), None, "nothing was done");
@@ -53,18 +53,18 @@ pub(super) fn a_max_age_out_of_bounds_is_refused(g: &Ground) -> Verdict {
 /// A wait, an age of the hold id, or a time to yield over its limit.
 pub(super) fn a_time_over_its_limit_is_refused(g: &Ground) -> Verdict {
     let ask = || g.ask("k", "A");
-    let waits = |wait_ms| g.acquire(AcquireRequest { wait_ms, ..ask() });
+    let waits = |wait_ms| g.acquire(AcquireLeaseRequest { wait_ms, ..ask() });
     assert_bad(waits(WAIT_MS_MAX + 1), "wait", Some(WAIT_MS_MAX));
-    let aged = |hold_age_ms| g.acquire(AcquireRequest { hold_age_ms, ..ask() });
+    let aged = |hold_age_ms| g.acquire(AcquireLeaseRequest { hold_id_age_ms: hold_age_ms, ..ask() });
     assert_bad(aged(HOLD_AGE_MS_MAX + 1), "age of the hold id", Some(HOLD_AGE_MS_MAX));
-    let yields = |ms| g.acquire(AcquireRequest { yield_within_ms: Some(ms), ..ask() });
+    let yields = |ms| g.acquire(AcquireLeaseRequest { preempt_within_ms: Some(ms), ..ask() });
     assert_bad(yields(YIELD_MS_MAX + 1), "yield time", Some(YIELD_MS_MAX));
     assert_eq!(g.view("k"), None, "nothing was done");
-    let at_the_limits = AcquireRequest {
+    let at_the_limits = AcquireLeaseRequest {
         wait_ms: WAIT_MS_MAX,
         // The way to the store may add a moment.
-        hold_age_ms: HOLD_AGE_MS_MAX - 1_000,
-        yield_within_ms: Some(YIELD_MS_MAX),
+        hold_id_age_ms: HOLD_AGE_MS_MAX - 1_000,
+        preempt_within_ms: Some(YIELD_MS_MAX),
         ..ask()
     };
     g.take_with(at_the_limits);
@@ -73,7 +73,7 @@ pub(super) fn a_time_over_its_limit_is_refused(g: &Ground) -> Verdict {
 
 /// No key, too many keys, or the same key twice.
 pub(super) fn keys_that_are_none_too_many_or_doubled_are_refused(g: &Ground) -> Verdict {
-    let ask = |keys: Vec<Key>| g.acquire(AcquireRequest { keys, ..g.ask("k/0", "A") });
+    let ask = |keys: Vec<Key>| g.acquire(AcquireLeaseRequest { any_of: keys, ..g.ask("k/0", "A") });
     let many = |count: usize| (0..count).map(|nth| key(&format!("k/{nth}"))).collect::<Vec<_>>();
     let limit = Some(KEYS_PER_ACQUIRE_MAX as u64);
     assert_bad(ask(vec![]), "keys", limit);
@@ -87,17 +87,20 @@ pub(super) fn keys_that_are_none_too_many_or_doubled_are_refused(g: &Ground) -> 
 /// A page of nothing, or of too much.
 pub(super) fn a_page_out_of_bounds_is_refused(g: &Ground) -> Verdict {
     for limit in [0, PAGE_MAX + 1] {
-        let page = g.list(ListRequest { limit, ..ListRequest::default() });
+        let page = g.list(ListLeasesRequest { limit, ..ListLeasesRequest::default() });
         assert_bad(page, "limit", Some(PAGE_MAX as u64));
     }
-    assert!(g.list(ListRequest { limit: PAGE_MAX, ..ListRequest::default() }).is_ok());
+    assert!(
+        g.list(ListLeasesRequest { limit: PAGE_MAX, ..ListLeasesRequest::default() })
+            .is_ok()
+    );
     if g.has(Power::TellsEvents) {
         for limit in [0, PAGE_MAX + 1] {
-            let page = g.events_page(EventsRequest { limit, ..EventsRequest::default() });
+            let page = g.events_page(ListEventsRequest { limit, ..ListEventsRequest::default() });
             assert_bad(page, "limit", Some(PAGE_MAX as u64));
         }
         assert!(
-            g.events_page(EventsRequest { limit: PAGE_MAX, ..EventsRequest::default() })
+            g.events_page(ListEventsRequest { limit: PAGE_MAX, ..ListEventsRequest::default() })
                 .is_ok()
         );
     }

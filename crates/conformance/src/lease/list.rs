@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fencehold_contract::{AcquireRequest, ListRequest};
+use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -11,35 +11,35 @@ use super::super::ground::{Ground, Held, owner, task};
 /// More pages than any list here has.
 const PAGES_MAX: usize = 1_000;
 
-fn listed(g: &Ground, request: ListRequest) -> Vec<String> {
-    let mut names = all_pages(g, ListRequest { limit: 100, ..request });
+fn listed(g: &Ground, request: ListLeasesRequest) -> Vec<String> {
+    let mut names = all_pages(g, ListLeasesRequest { limit: 100, ..request });
     names.sort();
     names
 }
 
 /// The keys of every page, in the order in which they came.
-fn all_pages(g: &Ground, mut request: ListRequest) -> Vec<String> {
+fn all_pages(g: &Ground, mut request: ListLeasesRequest) -> Vec<String> {
     let mut names = Vec::new();
     for _ in 0..PAGES_MAX {
         let page = g.list(request.clone()).expect("a page");
         assert!(page.leases.len() <= request.limit, "{} in a page of {}", page.leases.len(), request.limit);
         names.extend(page.leases.into_iter().map(|lease| lease.key.to_string()));
-        if page.next.is_none() {
+        if page.next_cursor.is_none() {
             return names;
         }
-        request.cursor = page.next;
+        request.cursor = page.next_cursor;
     }
     panic!("a list without an end");
 }
 
-fn everything() -> ListRequest {
-    ListRequest::default()
+fn everything() -> ListLeasesRequest {
+    ListLeasesRequest::default()
 }
 
 /// By prefix, owner and task, and all of them together.
 pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Ground) -> Verdict {
     let take = |name: &str, who: &str, serves: &str| {
-        g.take_with(AcquireRequest { task: Some(task(serves)), ..g.ask(name, who) });
+        g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) });
     };
     take("gpu/1", "A", "run-1");
     take("gpu/2", "B", "run-1");
@@ -49,17 +49,17 @@ pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Ground) -> Verdict {
     assert_eq!(listed(g, everything()), ["cpu/1", "gpu/1", "gpu/10", "gpu/2", "plain"]);
     let prefix = |text: &str| Some(text.to_owned());
     assert_eq!(
-        listed(g, ListRequest { prefix: prefix("gpu/"), ..everything() }),
+        listed(g, ListLeasesRequest { prefix: prefix("gpu/"), ..everything() }),
         ["gpu/1", "gpu/10", "gpu/2"]
     );
-    assert_eq!(listed(g, ListRequest { prefix: prefix("gpu/1"), ..everything() }), ["gpu/1", "gpu/10"]);
-    let of_a = ListRequest { owner: Some(owner("A")), ..everything() };
+    assert_eq!(listed(g, ListLeasesRequest { prefix: prefix("gpu/1"), ..everything() }), ["gpu/1", "gpu/10"]);
+    let of_a = ListLeasesRequest { owner: Some(owner("A")), ..everything() };
     assert_eq!(listed(g, of_a.clone()), ["cpu/1", "gpu/1", "gpu/10"]);
-    let run_1 = ListRequest { task: Some(task("run-1")), ..everything() };
+    let run_1 = ListLeasesRequest { task: Some(task("run-1")), ..everything() };
     assert_eq!(listed(g, run_1.clone()), ["cpu/1", "gpu/1", "gpu/2"]);
-    let all_three = ListRequest { owner: of_a.owner, prefix: prefix("gpu"), ..run_1 };
+    let all_three = ListLeasesRequest { owner: of_a.owner, prefix: prefix("gpu"), ..run_1 };
     assert_eq!(listed(g, all_three), ["gpu/1"]);
-    assert_eq!(listed(g, ListRequest { prefix: prefix("none"), ..everything() }), [""; 0]);
+    assert_eq!(listed(g, ListLeasesRequest { prefix: prefix("none"), ..everything() }), [""; 0]);
     Ok(())
 }
 
@@ -70,10 +70,10 @@ pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Ground) -> Verdict {
     g.release(&released).expect("a live lease");
     g.take("held", "A");
     assert_eq!(listed(g, everything()), ["held"]);
-    let too = ListRequest { include_free: true, ..everything() };
+    let too = ListLeasesRequest { include_free: true, ..everything() };
     assert_eq!(listed(g, too.clone()), ["expired", "held", "released"]);
     assert_eq!(
-        listed(g, ListRequest { owner: Some(owner("A")), ..too }),
+        listed(g, ListLeasesRequest { owner: Some(owner("A")), ..too }),
         ["held"],
         "a free key has no owner"
     );
@@ -83,8 +83,8 @@ pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Ground) -> Verdict {
 /// A row of a list says what `get` says.
 pub(super) fn a_list_says_what_get_says(g: &Ground) -> Verdict {
     g.churn("k", 2);
-    g.take_with(AcquireRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
-    let page = g.list(ListRequest { limit: 10, ..everything() }).expect("a page");
+    g.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
+    let page = g.list(ListLeasesRequest { limit: 10, ..everything() }).expect("a page");
     let listed = page.leases.into_iter().next().expect("a row");
     let got = g.view("k").expect("a held key");
     if g.has(Power::StandsStill) {
@@ -99,16 +99,16 @@ pub(super) fn a_list_says_what_get_says(g: &Ground) -> Verdict {
 pub(super) fn pages_show_every_key_exactly_once(g: &Ground) -> Verdict {
     let held: Vec<Held> = (0..23).map(|nth| g.take(&format!("k/{nth:02}"), "A")).collect();
     for limit in [1, 7, 23, 24] {
-        let seen = all_pages(g, ListRequest { limit, ..everything() });
+        let seen = all_pages(g, ListLeasesRequest { limit, ..everything() });
         let once: BTreeSet<_> = seen.iter().cloned().collect();
         assert_eq!((seen.len(), once.len()), (held.len(), held.len()), "by pages of {limit}");
     }
-    let first = g.list(ListRequest { limit: 10, ..everything() }).expect("a page");
+    let first = g.list(ListLeasesRequest { limit: 10, ..everything() }).expect("a page");
     let shown: BTreeSet<_> = first.leases.iter().map(|lease| lease.key.clone()).collect();
     for gone in held.iter().filter(|held| shown.contains(&held.key)) {
         g.release(gone).expect("a live lease");
     }
-    let rest = ListRequest { cursor: first.next, ..everything() };
+    let rest = ListLeasesRequest { cursor: first.next_cursor, ..everything() };
     assert_eq!(listed(g, rest).len(), held.len() - shown.len(), "nothing is skipped because others ended");
     Ok(())
 }
@@ -117,14 +117,17 @@ pub(super) fn pages_show_every_key_exactly_once(g: &Ground) -> Verdict {
 pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Ground) -> Verdict {
     let status = g.status();
     assert_eq!(status.store, g.capabilities().store);
-    assert_eq!((status.keys, status.held, status.waiters), (0, 0, 0));
+    assert_eq!((status.key_count, status.held_count, status.waiter_count), (0, 0, 0));
     g.take("k", "A");
     let free = g.take("free", "A");
     g.release(&free).expect("a live lease");
     g.in_namespace("elsewhere").take("k", "A");
-    let _waiting = g.capabilities().waits.then(|| g.stand_in_line(g.ask_to_wait("k", "B")));
+    let _waiting = g
+        .capabilities()
+        .supports_waiting
+        .then(|| g.stand_in_line(g.ask_to_wait("k", "B")));
     let status = g.status();
-    assert_eq!((status.keys, status.held), (3, 2), "of every namespace");
-    assert_eq!(status.waiters, u64::from(g.capabilities().waits));
+    assert_eq!((status.key_count, status.held_count), (3, 2), "of every namespace");
+    assert_eq!(status.waiter_count, u64::from(g.capabilities().supports_waiting));
     Ok(())
 }

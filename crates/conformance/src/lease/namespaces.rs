@@ -1,6 +1,6 @@
 //! Namespaces are separate worlds.
 
-use fencehold_contract::{AcquireRequest, ListRequest, Which};
+use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest, RevokeTarget};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -16,8 +16,11 @@ pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Ground) -> Verdict 
     assert_held_by(two.try_take("k", "C"), &b);
     one.release(&a).expect("a live lease");
     assert_eq!(two.holder_name("k").as_deref(), Some("B"));
-    let list =
-        |world: &Ground| world.list(ListRequest { limit: 10, ..ListRequest::default() }).expect("a page");
+    let list = |world: &Ground| {
+        world
+            .list(ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() })
+            .expect("a page")
+    };
     assert_eq!((list(&one).leases.len(), list(&two).leases.len()), (0, 1));
     Ok(())
 }
@@ -29,7 +32,11 @@ pub(super) fn a_hold_of_another_namespace_is_refused(g: &Ground) -> Verdict {
     assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where the key was never held");
     let b = two.take("k", "B");
     assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where somebody else holds it");
-    assert!(two.revoke(Which::Owner(a.request.owner.clone())).expect("force").is_empty());
+    assert!(
+        two.revoke(RevokeTarget::Owner(a.request.owner.clone()))
+            .expect("force")
+            .is_empty()
+    );
     one.renew(&a).expect("untouched");
     two.renew(&b).expect("untouched");
     Ok(())
@@ -39,16 +46,16 @@ pub(super) fn a_hold_of_another_namespace_is_refused(g: &Ground) -> Verdict {
 pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Ground) -> Verdict {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
-    let same = AcquireRequest { hold_age_ms: 1, ..a.request.clone() };
+    let same = AcquireLeaseRequest { hold_id_age_ms: 1, ..a.request.clone() };
     let b = two.take_with(same);
     assert!(!b.resumed);
     one.release(&a).expect("a live lease");
     two.renew(&b).expect("untouched");
-    if g.capabilities().waits {
+    if g.capabilities().supports_waiting {
         let holder = one.take("queue", "A");
         let request = one.ask_to_wait("queue", "B");
         let waiting = one.stand_in_line(request.clone());
-        two.take_with(AcquireRequest { wait_ms: 0, hold_age_ms: 1, ..request });
+        two.take_with(AcquireLeaseRequest { wait_ms: 0, hold_id_age_ms: 1, ..request });
         assert_eq!(one.waiters("queue"), 1, "it stands where it stood");
         one.release(&holder).expect("a live lease");
         waiting.answer().expect("a key that came free");

@@ -1,8 +1,8 @@
 //! Being asked to yield: the holder learns at its next renewal for whom and by when, and gets only the remainder.
 
-use fencehold_contract::AcquireRequest;
-use fencehold_core::Fact;
-use fencehold_core::lease::How;
+use fencehold_contract::AcquireLeaseRequest;
+use fencehold_core::EventData;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -11,8 +11,8 @@ use super::super::ground::{Ground, Held, assert_lost, keys, owner, task, until};
 
 type Line = Pending<Result<Held, fencehold_core::Refusal>>;
 
-fn contend(g: &Ground, name: &str, priority: i16, yield_within_ms: u64) -> AcquireRequest {
-    AcquireRequest { priority, yield_within_ms: Some(yield_within_ms), ..g.ask_to_wait("k", name) }
+fn contend(g: &Ground, name: &str, priority: i16, yield_within_ms: u64) -> AcquireLeaseRequest {
+    AcquireLeaseRequest { priority, preempt_within_ms: Some(yield_within_ms), ..g.ask_to_wait("k", name) }
 }
 
 fn in_line(g: &Ground, name: &str, priority: i16, yield_within_ms: u64) -> Line {
@@ -22,7 +22,7 @@ fn in_line(g: &Ground, name: &str, priority: i16, yield_within_ms: u64) -> Line 
 /// Whom the holder is asked to yield to.
 fn asked_by(g: &Ground) -> Option<String> {
     g.holder("k")
-        .and_then(|holder| holder.notice)
+        .and_then(|holder| holder.yield_request)
         .map(|notice| notice.contender.to_string())
 }
 
@@ -31,16 +31,16 @@ pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Ground) ->
     g.needs_preemption()?;
     let within_ms = g.ttl_ms() * 2;
     let a = g.take("k", "A");
-    assert_eq!(g.renew(&a).expect("a live lease").notice, None);
-    let request = AcquireRequest { task: Some(task("urgent")), ..contend(g, "B", 5, within_ms) };
+    assert_eq!(g.renew(&a).expect("a live lease").yield_request, None);
+    let request = AcquireLeaseRequest { task: Some(task("urgent")), ..contend(g, "B", 5, within_ms) };
     let _waiting = g.stand_in_line(request);
     let renewal = g.renew(&a).expect("a live lease");
-    let notice = renewal.notice.expect("a notice");
+    let notice = renewal.yield_request.expect("a notice");
     assert_eq!((notice.contender, notice.task, notice.priority), (owner("B"), Some(task("urgent")), 5));
     g.assert_ms("the time to yield", renewal.yield_in_ms.expect("a time to yield"), within_ms);
     assert_eq!(renewal.token, a.token);
     let holder = g.holder("k").expect("a held key");
-    assert_eq!(holder.notice.map(|notice| notice.contender), Some(owner("B")), "people see it too");
+    assert_eq!(holder.yield_request.map(|notice| notice.contender), Some(owner("B")), "people see it too");
     g.assert_ms("as people see it", holder.yield_in_ms.expect("a time to yield"), within_ms);
     Ok(())
 }
@@ -62,11 +62,11 @@ pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Ground) -
     g.pass(renewal.remaining_ms - 1);
     assert_eq!(g.renew(&a).map(|renewal| renewal.remaining_ms), Ok(1));
     g.pass(1);
-    assert_lost(g.renew(&a), &a, How::Yielded);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Yielded);
     g.pass(1_000);
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > a.token);
-    assert_eq!(g.ending_of(&a).map(|ending| ending.how), Some(How::Yielded));
+    assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Yielded));
     Ok(())
 }
 
@@ -86,7 +86,7 @@ pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Ground) -> Verdi
     g.pass(left_ms - left_ms / 2 - 1);
     assert!(g.renew(&a).is_ok(), "to the millisecond");
     g.pass(1);
-    assert_lost(g.renew(&a), &a, How::Yielded);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Yielded);
     waiting.answer().expect("a key that came free");
     Ok(())
 }
@@ -97,12 +97,16 @@ pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     let earlier = g.stand_in_line(g.ask_to_wait("k", "C"));
     let waiting = in_line(g, "B", 1, g.ttl_ms());
-    assert!(g.renew(&a).expect("a live lease").notice.is_some());
+    assert!(g.renew(&a).expect("a live lease").yield_request.is_some());
     g.release(&a).expect("a live lease");
     let b = waiting.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"), "ahead of those of lower rank");
     let renewal = g.renew(&b).expect("a live lease");
-    assert_eq!((renewal.notice, renewal.remaining_ms), (None, g.ttl_ms()), "the notice was not meant for it");
+    assert_eq!(
+        (renewal.yield_request, renewal.remaining_ms),
+        (None, g.ttl_ms()),
+        "the notice was not meant for it"
+    );
     g.release(&b).expect("a live lease");
     earlier.answer().expect("the next in line");
     Ok(())
@@ -111,12 +115,12 @@ pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Ground) -> Verdict {
 /// Only a contender of higher priority may ask.
 pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -> Verdict {
     g.needs_preemption()?;
-    let a = g.take_with(AcquireRequest { priority: 3, ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { priority: 3, ..g.ask("k", "A") });
     let _equal = in_line(g, "B", 3, 1_000);
     let _lower = in_line(g, "C", 2, 1_000);
-    let _higher_but_content = g.stand_in_line(AcquireRequest { priority: 9, ..g.ask_to_wait("k", "D") });
+    let _higher_but_content = g.stand_in_line(AcquireLeaseRequest { priority: 9, ..g.ask_to_wait("k", "D") });
     let renewal = g.renew(&a).expect("a live lease");
-    assert_eq!((renewal.notice, renewal.remaining_ms), (None, g.ttl_ms()));
+    assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()));
     assert_eq!(asked_by(g), None);
     Ok(())
 }
@@ -131,14 +135,14 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Ground) -> Ver
     waiting.leave();
     until("a notice withdrawn", || asked_by(g).is_none());
     let renewal = g.renew(&a).expect("a live lease");
-    assert_eq!((renewal.notice, renewal.remaining_ms), (None, g.ttl_ms()), "a full ttl again");
+    assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()), "a full ttl again");
     if g.has(Power::TellsEvents) {
         let told = g.facts("k");
         let asked = told
             .iter()
-            .position(|fact| matches!(fact, Fact::YieldAsked { .. }))
+            .position(|fact| matches!(fact, EventData::YieldRequested { .. }))
             .expect("asked");
-        assert_eq!(told[asked + 1..], [Fact::YieldWithdrawn { token: a.token }]);
+        assert_eq!(told[asked + 1..], [EventData::YieldWithdrawn { token: a.token }]);
     }
     Ok(())
 }
@@ -149,12 +153,12 @@ pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Ground) -
     g.needs(Power::MovesTime)?;
     let a = g.take("k", "A");
     let wait_ms = g.ttl_ms() / 3;
-    let waiting = g.stand_in_line(AcquireRequest { wait_ms, ..contend(g, "B", 1, 1_000) });
+    let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..contend(g, "B", 1, 1_000) });
     assert_eq!(asked_by(g).as_deref(), Some("B"));
     g.pass(wait_ms);
     assert!(waiting.answer().is_err());
     let renewal = g.renew(&a).expect("a live lease");
-    assert_eq!((renewal.notice, renewal.remaining_ms), (None, g.ttl_ms()));
+    assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()));
     Ok(())
 }
 
@@ -165,7 +169,10 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Groun
     let request = contend(g, "B", 1, 1_000);
     let waiting = g.stand_in_line(request.clone());
     assert_eq!(asked_by(g).as_deref(), Some("B"));
-    assert!(g.try_with(AcquireRequest { wait_ms: 0, hold_age_ms: 1, ..request }).is_err());
+    assert!(
+        g.try_with(AcquireLeaseRequest { wait_ms: 0, hold_id_age_ms: 1, ..request })
+            .is_err()
+    );
     assert_eq!(g.waiters("k"), 0);
     drop(waiting);
     assert_eq!(asked_by(g), None);
@@ -194,7 +201,7 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Ground) 
     g.needs_preemption()?;
     g.needs(Power::NoticesLeaving)?;
     g.needs(Power::MovesTime)?;
-    let a = g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
     let higher = in_line(g, "C", 7, g.ttl_ms() * 5);
     let _lower = in_line(g, "B", 2, g.ttl_ms() * 4);
     g.pass(g.ttl_ms());
@@ -208,7 +215,7 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Ground) 
 /// A higher contender that comes later may ask for it sooner, but does not put off what was promised.
 pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Ground) -> Verdict {
     g.needs_preemption()?;
-    let a = g.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
     let yield_in_ms = || g.renew(&a).expect("a live lease").yield_in_ms.expect("a time to yield");
     let _first = in_line(g, "B", 2, g.ttl_ms() * 4);
     let _patient = in_line(g, "C", 5, g.ttl_ms() * 8);
@@ -223,13 +230,13 @@ pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Ground) 
 pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Ground) -> Verdict {
     g.needs_preemption()?;
     let (k, l) = (g.take("k", "A"), g.take("l", "A"));
-    let request = AcquireRequest { keys: keys(&["k", "l"]), ..contend(g, "B", 1, g.ttl_ms()) };
+    let request = AcquireLeaseRequest { any_of: keys(&["k", "l"]), ..contend(g, "B", 1, g.ttl_ms()) };
     let waiting = g.stand_in_line(request);
-    assert!(g.renew(&k).expect("a live lease").notice.is_some());
-    assert!(g.renew(&l).expect("a live lease").notice.is_some());
+    assert!(g.renew(&k).expect("a live lease").yield_request.is_some());
+    assert!(g.renew(&l).expect("a live lease").yield_request.is_some());
     g.release(&l).expect("a live lease");
     waiting.answer().expect("a key that came free");
-    assert_eq!(g.renew(&k).expect("a live lease").notice, None);
+    assert_eq!(g.renew(&k).expect("a live lease").yield_request, None);
     Ok(())
 }
 
@@ -242,7 +249,7 @@ pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Ground) -> Verdict 
         g.take(name, "A");
         heard.forget();
         let contender =
-            AcquireRequest { priority: 5, yield_within_ms: Some(1_000), ..g.ask_to_wait(name, "B") };
+            AcquireLeaseRequest { priority: 5, preempt_within_ms: Some(1_000), ..g.ask_to_wait(name, "B") };
         let waiting = g.stand_in_line(contender);
         heard.of(&g.call.namespace, name);
         waiting.leave();

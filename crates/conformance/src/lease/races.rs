@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencehold_contract::{AcquireRequest, Which};
+use fencehold_contract::{AcquireLeaseRequest, RevokeTarget};
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -45,7 +45,7 @@ pub(super) fn a_new_key_is_taken_exactly_once(g: &Ground) -> Verdict {
 /// R13: the same request sent many times at once gets one lease.
 pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Ground) -> Verdict {
     for round in 0..g.arena.rounds() {
-        let request = AcquireRequest { hold_age_ms: 1, ..g.ask(&format!("k/{round}"), "A") };
+        let request = AcquireLeaseRequest { hold_id_age_ms: 1, ..g.ask(&format!("k/{round}"), "A") };
         let held = at_once(CONTENDERS, |_| g.take_with(request.clone()));
         assert!(held.iter().all(|again| again.token == held[0].token));
         assert_eq!(held.iter().filter(|again| !again.resumed).count(), 1, "one grant, the others told of it");
@@ -62,11 +62,14 @@ pub(super) fn a_revocation_beats_renewals_under_way(g: &Ground) -> Verdict {
             if nth == 0 {
                 g.revoke_key(&name);
             } else if let Err(refusal) = g.renew(&a) {
-                assert!(matches!(refusal, Refusal::Lost { how: Some(How::Revoked), .. }), "{refusal}");
+                assert!(
+                    matches!(refusal, Refusal::Lost { outcome: Some(LeaseOutcome::Revoked), .. }),
+                    "{refusal}"
+                );
             }
         });
         assert_eq!(g.holder(&name), None);
-        assert_lost(g.renew(&a), &a, How::Revoked);
+        assert_lost(g.renew(&a), &a, LeaseOutcome::Revoked);
     }
     Ok(())
 }
@@ -80,11 +83,14 @@ pub(super) fn a_release_beats_heartbeats_under_way(g: &Ground) -> Verdict {
             if nth == 0 {
                 assert_eq!(g.release(&a), Ok(a.token));
             } else if let Err(refusal) = g.renew(&a) {
-                assert!(matches!(refusal, Refusal::Lost { how: Some(How::Released), .. }), "{refusal}");
+                assert!(
+                    matches!(refusal, Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. }),
+                    "{refusal}"
+                );
             }
         });
         assert_eq!(g.holder(&name), None);
-        assert_lost(g.renew(&a), &a, How::Released);
+        assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
     }
     Ok(())
 }
@@ -96,7 +102,7 @@ pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Ground) -> Verdict {
         let a = g.take_and_run_out(&name, "A");
         let taken = at_once(2, |nth| {
             if nth == 0 {
-                assert_lost(g.release(&a), &a, How::Expired);
+                assert_lost(g.release(&a), &a, LeaseOutcome::Expired);
                 None
             } else {
                 Some(g.take(&name, "B"))
@@ -113,7 +119,7 @@ pub(super) fn two_revocations_at_once_end_one_hold(g: &Ground) -> Verdict {
     for round in 0..g.arena.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
-        let which = || Which::Key { key: key(&name), only_token: Some(a.token) };
+        let which = || RevokeTarget::Key { key: key(&name), only_token: Some(a.token) };
         let answers = at_once(2, |_| g.revoke(which()));
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
         assert_eq!(g.view(&name).expect("a key that was held").endings.len(), 1);
@@ -157,8 +163,8 @@ pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Ground) -> Verd
     let newest = [const { AtomicU64::new(0) }; 2];
     at_once(CONTENDERS, |nth| {
         for _ in 0..g.arena.rounds() {
-            let any = AcquireRequest {
-                keys: keys(&["k/0", "k/1"]),
+            let any = AcquireLeaseRequest {
+                any_of: keys(&["k/0", "k/1"]),
                 ..g.ask_to_wait("k/0", &format!("hand-{nth}"))
             };
             let held = g.take_with(any);

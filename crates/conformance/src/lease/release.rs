@@ -1,7 +1,7 @@
 //! Giving a key back: at once, once, and only one's own.
 
-use fencehold_core::lease::How;
-use fencehold_core::{Fact, Refusal};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{EventData, Refusal};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -12,7 +12,7 @@ pub(super) fn a_released_key_is_free_at_once(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     assert_eq!(g.release(&a), Ok(a.token));
     assert_eq!(g.holder("k"), None);
-    assert_eq!(g.ending_of(&a).map(|ending| ending.how), Some(How::Released));
+    assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Released));
     g.take("k", "B");
     Ok(())
 }
@@ -29,7 +29,7 @@ pub(super) fn the_same_release_gets_the_same_answer(g: &Ground) -> Verdict {
         let ended = g
             .facts("k")
             .into_iter()
-            .filter(|fact| matches!(fact, Fact::LeaseEnded { .. }))
+            .filter(|fact| matches!(fact, EventData::LeaseEnded { .. }))
             .count();
         assert_eq!(ended, 1, "it ended once");
     }
@@ -41,7 +41,9 @@ pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> V
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.release(&a) {
-        Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
+        Err(Refusal::Lost {
+            token, outcome: Some(LeaseOutcome::Expired), current_token: current, ..
+        }) => {
             assert_eq!((token, current), (a.token, b.token), "superseded, and by whom");
         }
         other => panic!("{other:?}"),
@@ -54,11 +56,11 @@ pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> V
 /// R01: nor does a release pass for one after the end, when nobody has taken the key.
 pub(super) fn a_release_after_the_end_says_how_it_ended(g: &Ground) -> Verdict {
     let expired = g.take_and_run_out("expired", "A");
-    assert_lost(g.release(&expired), &expired, How::Expired);
-    assert_eq!(g.ending_of(&expired).map(|ending| ending.how), Some(How::Expired));
+    assert_lost(g.release(&expired), &expired, LeaseOutcome::Expired);
+    assert_eq!(g.ending_of(&expired).map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
     let revoked = g.take("revoked", "A");
     g.revoke_key("revoked");
-    assert_lost(g.release(&revoked), &revoked, How::Revoked);
+    assert_lost(g.release(&revoked), &revoked, LeaseOutcome::Revoked);
     Ok(())
 }
 
@@ -67,7 +69,7 @@ pub(super) fn a_release_needs_the_holders_own_id(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     let other = g.take("other", "B");
     let forged = Held { request: other.request.clone(), ..a.clone() };
-    assert_eq!(g.release(&forged), Err(Refusal::WrongHold { token: a.token }));
+    assert_eq!(g.release(&forged), Err(Refusal::WrongHoldId { token: a.token }));
     assert_held_by(g.try_take("k", "C"), &a);
     Ok(())
 }
@@ -82,7 +84,7 @@ pub(super) fn many_releases_are_answered_each_and_in_order(g: &Ground) -> Verdic
     let mut answers = g.release_refs(refs).expect("releases that are answered").into_iter();
     let mut next = || answers.next().expect("an answer for each");
     assert_eq!(next(), Ok(second.token));
-    assert_lost(next(), &stale, How::Expired);
+    assert_lost(next(), &stale, LeaseOutcome::Expired);
     assert_eq!(next(), Ok(first.token));
     assert_eq!(next(), Ok(second.token), "the same hold twice in one call");
     assert!(answers.next().is_none(), "and no more");

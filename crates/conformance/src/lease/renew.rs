@@ -1,8 +1,8 @@
 //! Renewal is only renewal: it keeps token and ttl, revives nothing, and says at once which it was.
 
-use fencehold_contract::AcquireRequest;
-use fencehold_core::lease::How;
-use fencehold_core::{Fact, Refusal};
+use fencehold_contract::AcquireLeaseRequest;
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{EventData, Refusal};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -17,7 +17,7 @@ pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {
         }
         let renewal = g.renew(&a).expect("a live lease");
         assert_eq!((renewal.token, renewal.remaining_ms), (a.token, g.ttl_ms()));
-        assert_eq!((renewal.notice, renewal.yield_in_ms), (None, None));
+        assert_eq!((renewal.yield_request, renewal.yield_in_ms), (None, None));
     }
     let view = g.view("k").expect("a held key");
     assert_eq!(view.token, a.token);
@@ -41,11 +41,11 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdic
         .renew_many(&[&released, &live, &revoked, &foreign, &superseded, &live])
         .into_iter();
     let mut next = || answers.next().expect("an answer for each");
-    assert_lost(next(), &released, How::Released);
+    assert_lost(next(), &released, LeaseOutcome::Released);
     assert_eq!(next().map(|renewal| renewal.token), Ok(live.token));
-    assert_lost(next(), &revoked, How::Revoked);
-    assert_eq!(next(), Err(Refusal::WrongHold { token: newer.token }));
-    assert_lost(next(), &superseded, How::Expired);
+    assert_lost(next(), &revoked, LeaseOutcome::Revoked);
+    assert_eq!(next(), Err(Refusal::WrongHoldId { token: newer.token }));
+    assert_lost(next(), &superseded, LeaseOutcome::Expired);
     assert_eq!(next().map(|renewal| renewal.token), Ok(live.token));
     assert!(answers.next().is_none(), "and no more");
     assert_eq!(g.renew_many(&[]), []);
@@ -56,10 +56,10 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdic
 pub(super) fn a_renewal_never_revives_a_released_lease(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
-    assert_lost(g.renew(&a), &a, How::Released);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
     assert_eq!(g.holder("k"), None);
     let b = g.take("k", "B");
-    assert_lost(g.renew(&a), &a, How::Released);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
     assert_held_by(g.try_take("k", "C"), &b);
     Ok(())
 }
@@ -67,10 +67,10 @@ pub(super) fn a_renewal_never_revives_a_released_lease(g: &Ground) -> Verdict {
 /// P3: too late is too late, although nobody has taken the key yet.
 pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Ground) -> Verdict {
     let a = g.take_and_run_out("k", "A");
-    assert_lost(g.renew(&a), &a, How::Expired);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     assert_eq!(g.holder("k"), None);
-    assert_eq!(g.ending_of(&a).map(|ending| ending.how), Some(How::Expired));
-    assert_lost(g.renew(&a), &a, How::Expired);
+    assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     Ok(())
 }
 
@@ -79,11 +79,11 @@ pub(super) fn a_renewal_never_revives_a_revoked_lease(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     g.renew(&a).expect("a live lease");
     let revoked = g.revoke_key("k").revoked;
-    assert_lost(g.renew(&a), &a, How::Revoked);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Revoked);
     assert_eq!(g.holder("k"), None);
     match g.renew(&a) {
-        Err(Refusal::Lost { current, .. }) => {
-            assert!(current >= revoked.consumed, "fences learn the new token");
+        Err(Refusal::Lost { current_token: current, .. }) => {
+            assert!(current >= revoked.consumed_token, "fences learn the new token");
         }
         other => panic!("{other:?}"),
     }
@@ -95,7 +95,9 @@ pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.renew(&a) {
-        Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
+        Err(Refusal::Lost {
+            token, outcome: Some(LeaseOutcome::Expired), current_token: current, ..
+        }) => {
             assert_eq!((token, current), (a.token, b.token));
         }
         other => panic!("{other:?}"),
@@ -112,10 +114,12 @@ pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Ground) -> Verdic
     let a = g.take("k", "A");
     let other = g.take("other", "B");
     let right_token_wrong_id = Held { request: other.request.clone(), ..a.clone() };
-    assert_eq!(g.renew(&right_token_wrong_id), Err(Refusal::WrongHold { token: a.token }));
+    assert_eq!(g.renew(&right_token_wrong_id), Err(Refusal::WrongHoldId { token: a.token }));
     let right_id_older_token = Held { token: earlier.token, ..a.clone() };
     match g.renew(&right_id_older_token) {
-        Err(Refusal::Lost { token, current, .. }) => assert_eq!((token, current), (earlier.token, a.token)),
+        Err(Refusal::Lost { token, current_token: current, .. }) => {
+            assert_eq!((token, current), (earlier.token, a.token))
+        }
         other => panic!("{other:?}"),
     }
     g.renew(&a).expect("the holder itself");
@@ -142,7 +146,7 @@ pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Ground) ->
 /// R05: an old note that a key is due does nothing to the lease that came after.
 pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
-    let long = |owner: &str| AcquireRequest { ttl_ms: g.ttl_ms() * 3, ..g.ask("k", owner) };
+    let long = |owner: &str| AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 3, ..g.ask("k", owner) };
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() / 2);
     g.release(&a).expect("a live lease");
@@ -165,11 +169,11 @@ pub(super) fn a_stale_renewal_is_recorded(g: &Ground) -> Verdict {
     let b = g.take("k", "B");
     assert!(g.renew(&a).is_err());
     let blocked = g.facts("k").into_iter().find_map(|fact| match fact {
-        Fact::StaleWriteBlocked { stale_token, current_token, how, .. } => {
+        EventData::StaleWriteBlocked { token: stale_token, current_token, outcome: how, .. } => {
             Some((stale_token, current_token, how))
         }
         _ => None,
     });
-    assert_eq!(blocked, Some((a.token, b.token, Some(How::Expired))));
+    assert_eq!(blocked, Some((a.token, b.token, Some(LeaseOutcome::Expired))));
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Closing and opening again: what was acknowledged is there, and nothing is given early.
 
-use fencehold_contract::{AcquireRequest, EventsRequest, LeaseStore, StoreError};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, LeaseStore, ListEventsRequest, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
-use fencehold_core::{Fact, Refusal};
+use fencehold_core::{EventData, Refusal};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -27,13 +27,13 @@ pub(super) fn a_closed_handle_says_that_it_is_closed(g: &Ground) -> Verdict {
 /// R23: leases in flight survive: none is granted early, and their holders go on.
 pub(super) fn a_live_lease_survives_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
-    let a = g.take_with(AcquireRequest { task: Some(task("run-42")), priority: 3, ..g.ask("k", "A") });
+    let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), priority: 3, ..g.ask("k", "A") });
     g.arena.restart();
     assert_held_by(g.try_take("k", "B"), &a);
     let holder = g.holder("k").expect("a held key");
     assert_eq!((holder.task, holder.priority, holder.ttl_ms), (Some(task("run-42")), 3, g.ttl_ms()));
     assert!(holder.remaining_ms <= g.ttl_ms());
-    let again = g.take_with(AcquireRequest { hold_age_ms: 1, ..a.request.clone() });
+    let again = g.take_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..a.request.clone() });
     assert_eq!((again.token, again.resumed), (a.token, true));
     assert_eq!(g.renew(&a).map(|renewal| renewal.token), Ok(a.token));
     g.release(&a).expect("a live lease");
@@ -48,7 +48,7 @@ pub(super) fn a_lease_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
     g.pass(g.ttl_ms() / 2);
     g.arena.restart();
     assert_held_by(g.try_take("k", "B"), &a);
-    if g.capabilities().waits {
+    if g.capabilities().supports_waiting {
         let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
         g.pass(g.ttl_ms());
         g.pass(1_000);
@@ -68,7 +68,7 @@ pub(super) fn a_lease_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Ve
     let a = g.take("k", "A");
     g.arena.restart();
     g.pass(g.ttl_ms());
-    assert_lost(g.renew(&a), &a, How::Expired);
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     assert!(g.take("k", "B").token > a.token);
     Ok(())
 }
@@ -93,7 +93,7 @@ pub(super) fn tokens_grow_over_a_restart(g: &Ground) -> Verdict {
     g.churn("free", 3);
     let free = g.view("free").expect("a key that was held").token;
     g.take("revoked", "A");
-    let consumed = g.revoke_key("revoked").revoked.consumed;
+    let consumed = g.revoke_key("revoked").revoked.consumed_token;
     g.arena.restart();
     assert!(g.take("free", "B").token > free);
     assert!(g.take("revoked", "B").token > consumed);
@@ -107,20 +107,20 @@ pub(super) fn an_ended_hold_id_stays_ended_over_a_restart(g: &Ground) -> Verdict
     g.release(&a).expect("a live lease");
     g.arena.restart();
     // No younger than it can be: real stores take their time over what comes now.
-    let again = AcquireRequest { hold_age_ms: HOLD_AGE_MS_MAX / 2, ..a.request.clone() };
-    assert_ended(g.try_with(again.clone()), &a, How::Released);
+    let again = AcquireLeaseRequest { hold_id_age_ms: HOLD_AGE_MS_MAX / 2, ..a.request.clone() };
+    assert_ended(g.try_with(again.clone()), &a, LeaseOutcome::Released);
     assert_eq!(g.release(&a), Ok(a.token), "the same release, the same answer");
     g.churn("k", HISTORY_MAX);
     g.arena.restart();
     let answer = g.try_with(again).map(|held| held.token);
-    assert_eq!(answer, Err(Refusal::Ended { token: None, how: None }));
+    assert_eq!(answer, Err(Refusal::HoldIdUsed { token: None, outcome: None }));
     Ok(())
 }
 
 /// P10: history, with names and reasons, is still there.
 pub(super) fn history_survives_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
-    g.take_with(AcquireRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
+    g.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
     g.revoke_key("k");
     g.take_and_run_out("k", "B");
     let before = g.take("k", "C");
@@ -137,14 +137,15 @@ pub(super) fn a_notice_does_not_outlive_the_line(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs_preemption()?;
     let a = g.take("k", "A");
-    let request = AcquireRequest { priority: 5, yield_within_ms: Some(1_000), ..g.ask_to_wait("k", "B") };
+    let request =
+        AcquireLeaseRequest { priority: 5, preempt_within_ms: Some(1_000), ..g.ask_to_wait("k", "B") };
     let contender = g.start_raw(request);
-    until("a notice", || g.holder("k").is_some_and(|holder| holder.notice.is_some()));
+    until("a notice", || g.holder("k").is_some_and(|holder| holder.yield_request.is_some()));
     g.arena.restart();
     drop(contender);
     until("a line that is empty", || g.waiters("k") == 0);
     let renewal = g.renew(&a).expect("a live lease");
-    assert_eq!((renewal.notice, renewal.remaining_ms), (None, g.ttl_ms()));
+    assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()));
     Ok(())
 }
 
@@ -153,17 +154,20 @@ pub(super) fn an_event_cursor_survives_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::TellsEvents)?;
     let a = g.take("k", "A");
-    let all = EventsRequest { limit: 100, ..EventsRequest::default() };
+    let all = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
     let before = g.events_page(all.clone()).expect("a page");
     g.arena.restart();
     assert_eq!(g.events_page(all.clone()).expect("a page").events, before.events);
     g.release(&a).expect("a live lease");
     let page = g
-        .events_page(EventsRequest { after: Some(before.next), ..all })
+        .events_page(ListEventsRequest { cursor: Some(before.next_cursor), ..all })
         .expect("a page");
-    let facts: Vec<_> = page.events.iter().map(|event| &event.fact).collect();
-    assert!(matches!(facts[..], [Fact::LeaseEnded { how: How::Released, .. }]), "{facts:?}");
-    assert!(page.events[0].seq > before.next);
+    let facts: Vec<_> = page.events.iter().map(|event| &event.data).collect();
+    assert!(
+        matches!(facts[..], [EventData::LeaseEnded { outcome: LeaseOutcome::Released, .. }]),
+        "{facts:?}"
+    );
+    assert!(page.events[0].seq > before.next_cursor);
     Ok(())
 }
 

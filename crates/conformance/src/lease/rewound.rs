@@ -1,9 +1,9 @@
 //! A store that was rewound: noticed by the tokens that people show, cured by `advance`.
 
-use fencehold_contract::{AcquireRequest, StoreError, Which};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, RevokeTarget, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
-use fencehold_core::{Fact, Refusal, Token};
+use fencehold_core::{EventData, Refusal, Token};
 use fencehold_test_store::Power;
 
 use super::super::Verdict;
@@ -11,7 +11,7 @@ use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lo
 
 fn assert_rewound<T: std::fmt::Debug>(answer: Result<T, Refusal>, shown_token: Token) {
     match answer {
-        Err(Refusal::StoreRewound { shown, current }) => {
+        Err(Refusal::StoreRewound { token: shown, current_token: current }) => {
             assert_eq!(shown, shown_token);
             assert!(current < shown);
         }
@@ -26,17 +26,21 @@ pub(super) fn a_token_that_was_never_given_is_refused_with_an_alarm(g: &Ground) 
     let later = Held { token: above, ..a.clone() };
     assert_rewound(g.renew(&later), above);
     assert_rewound(g.release(&later), above);
-    assert_rewound(g.revoke(Which::Key { key: key("k"), only_token: Some(above) }).map_err(refusal), above);
-    let saw = AcquireRequest { seen_token: Some(above), ..g.ask("k", "B") };
+    assert_rewound(
+        g.revoke(RevokeTarget::Key { key: key("k"), only_token: Some(above) })
+            .map_err(refusal),
+        above,
+    );
+    let saw = AcquireLeaseRequest { seen_token: Some(above), ..g.ask("k", "B") };
     assert_rewound(g.try_with(saw).map(|held| held.token), above);
     assert_held_by(g.try_take("k", "C"), &a);
     if g.has(Power::TellsEvents) {
         let alarms: Vec<_> = g
             .facts("k")
             .into_iter()
-            .filter(|f| matches!(f, Fact::StoreRewound { .. }))
+            .filter(|f| matches!(f, EventData::StoreRewound { .. }))
             .collect();
-        let alarm = Fact::StoreRewound { shown_token: above, current_token: a.token };
+        let alarm = EventData::StoreRewound { token: above, current_token: a.token };
         assert_eq!(alarms, [alarm.clone(), alarm.clone(), alarm.clone(), alarm]);
     }
     Ok(())
@@ -45,11 +49,11 @@ pub(super) fn a_token_that_was_never_given_is_refused_with_an_alarm(g: &Ground) 
 /// P2: also on a key that this store has never seen, which then stays unseen.
 pub(super) fn a_token_of_an_unknown_key_is_refused_with_an_alarm(g: &Ground) -> Verdict {
     let shown = Token::new(41);
-    let saw = AcquireRequest { seen_token: Some(shown), ..g.ask("k", "A") };
+    let saw = AcquireLeaseRequest { seen_token: Some(shown), ..g.ask("k", "A") };
     assert_rewound(g.try_with(saw).map(|held| held.token), shown);
     assert_eq!(g.view("k"), None);
     if g.has(Power::TellsEvents) {
-        let alarm = Fact::StoreRewound { shown_token: shown, current_token: Token::NONE };
+        let alarm = EventData::StoreRewound { token: shown, current_token: Token::NONE };
         assert_eq!(g.facts("k"), [alarm]);
     }
     Ok(())
@@ -59,7 +63,7 @@ pub(super) fn a_token_of_an_unknown_key_is_refused_with_an_alarm(g: &Ground) -> 
 pub(super) fn a_token_that_was_given_is_no_alarm(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
-    g.take_with(AcquireRequest { seen_token: Some(a.token), ..g.ask("k", "B") });
+    g.take_with(AcquireLeaseRequest { seen_token: Some(a.token), ..g.ask("k", "B") });
     Ok(())
 }
 
@@ -72,9 +76,9 @@ pub(super) fn advance_ends_all_leases_and_lifts_all_counters(g: &Ground) -> Verd
     let free = g.take("free", "A");
     g.release(&free).expect("a live lease");
     let advanced = g.advance(ADVANCE_BY).expect("an advance");
-    assert_eq!((advanced.keys, advanced.ended), (3, 2));
-    assert_lost(g.renew(&a), &a, How::Advanced);
-    assert_lost(other_world.renew(&b), &b, How::Advanced);
+    assert_eq!((advanced.key_count, advanced.ended_count), (3, 2));
+    assert_lost(g.renew(&a), &a, LeaseOutcome::Advanced);
+    assert_lost(other_world.renew(&b), &b, LeaseOutcome::Advanced);
     for (world, name, last) in [(g, "k", &a), (g, "free", &free), (&other_world, "k", &b)] {
         let view = world.view(name).expect("a key that was held");
         assert_eq!(view.holder, None, "{name}");
@@ -90,7 +94,7 @@ pub(super) fn advance_closes_the_store_for_the_longest_ttl(g: &Ground) -> Verdic
     g.needs(Power::StandsStill)?;
     let long_ms = g.ttl_ms() * 3;
     let a = g.take("k", "A");
-    g.take_with(AcquireRequest { ttl_ms: long_ms, ..g.ask("long", "A") });
+    g.take_with(AcquireLeaseRequest { ttl_ms: long_ms, ..g.ask("long", "A") });
     g.pass(g.ttl_ms() / 2);
     let advanced = g.advance(10).expect("an advance");
     assert_eq!(advanced.closed_for_ms, long_ms);
@@ -119,7 +123,7 @@ pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Ground) -> 
     g.needs(Power::Reopens)?;
     let elsewhere = g.in_namespace("elsewhere");
     let (a, b) = (g.take("k", "A"), elsewhere.ask("long", "B"));
-    elsewhere.take_with(AcquireRequest { ttl_ms: g.ttl_ms() * 3, ..b });
+    elsewhere.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 3, ..b });
     // One that has ended counts as well.
     elsewhere.revoke_key("long");
     elsewhere.take("long", "B");
@@ -216,8 +220,8 @@ pub(super) fn a_hold_id_that_advance_ended_stays_ended(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     let advanced = g.advance(10).expect("an advance");
     g.arena.open_again(advanced.closed_for_ms);
-    let again = AcquireRequest { hold_age_ms: g.ttl_ms(), ..a.request.clone() };
-    assert_ended(g.try_with(again), &a, How::Advanced);
+    let again = AcquireLeaseRequest { hold_id_age_ms: g.ttl_ms(), ..a.request.clone() };
+    assert_ended(g.try_with(again), &a, LeaseOutcome::Advanced);
     Ok(())
 }
 
@@ -271,8 +275,8 @@ pub(super) fn at_the_cap_nothing_is_granted_and_nothing_wraps(g: &Ground) -> Ver
         }
         g.release(&held).expect("a live lease");
     };
-    assert_eq!(g.revoke_key("k").revoked.consumed.get(), TOKEN_MAX);
-    assert_lost(g.renew(&last), &last, How::Revoked);
+    assert_eq!(g.revoke_key("k").revoked.consumed_token.get(), TOKEN_MAX);
+    assert_lost(g.renew(&last), &last, LeaseOutcome::Revoked);
     assert_eq!(g.try_take("k", "B").map(|held| held.token), Err(Refusal::TokensExhausted));
     Ok(())
 }

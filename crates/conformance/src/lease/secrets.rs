@@ -1,6 +1,6 @@
 //! A hold id is a secret: it is in nothing that a store gives back or shows.
 
-use fencehold_contract::{AcquireRequest, EventsRequest, ListRequest, Which};
+use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, ListLeasesRequest, RevokeTarget};
 use fencehold_core::HoldId;
 use fencehold_test_store::Power;
 
@@ -9,30 +9,34 @@ use super::super::ground::{Ground, key};
 
 /// P5: neither the hold id nor its hash is in anything that can be printed.
 pub(super) fn no_hold_id_is_in_anything_that_is_given_back(g: &Ground) -> Verdict {
-    let request = AcquireRequest { hold: HoldId::from_random([0xa7; 16]), ..g.ask("k", "A") };
+    let request = AcquireLeaseRequest { hold_id: HoldId::from_random([0xa7; 16]), ..g.ask("k", "A") };
     let held = g.take_with(request.clone());
-    let stale = g.take_with(AcquireRequest { hold: HoldId::from_random([0xb9; 16]), ..g.ask("stale", "A") });
+    let stale =
+        g.take_with(AcquireLeaseRequest { hold_id: HoldId::from_random([0xb9; 16]), ..g.ask("stale", "A") });
     g.release(&stale).expect("a live lease");
-    let page = ListRequest { limit: 10, include_free: true, ..ListRequest::default() };
+    let page = ListLeasesRequest { limit: 10, include_free: true, ..ListLeasesRequest::default() };
     let mut shown = vec![
         format!("{request:?}"),
         format!("{:?}", held.as_ref()),
-        format!("{:?}", g.acquire(AcquireRequest { hold_age_ms: 1, ..request.clone() })),
+        format!("{:?}", g.acquire(AcquireLeaseRequest { hold_id_age_ms: 1, ..request.clone() })),
         format!("{:?}", g.acquire(g.ask("k", "B"))),
-        format!("{:?}", g.acquire(AcquireRequest { ttl_ms: 0, ..request.clone() })),
+        format!("{:?}", g.acquire(AcquireLeaseRequest { ttl_ms: 0, ..request.clone() })),
         format!("{:?}", g.renew_refs(vec![held.as_ref(), stale.as_ref()])),
         format!("{:?}", g.release_refs(vec![stale.as_ref()])),
         format!("{:?}", g.view("k")),
         format!("{:?}", g.list(page)),
         format!("{:?}", g.status()),
-        format!("{:?}", g.revoke(Which::Key { key: key("k"), only_token: None })),
-        format!("{:?}", g.acquire(AcquireRequest { hold_age_ms: 1, ..request })),
+        format!("{:?}", g.revoke(RevokeTarget::Key { key: key("k"), only_token: None })),
+        format!("{:?}", g.acquire(AcquireLeaseRequest { hold_id_age_ms: 1, ..request })),
         format!("{:?}", g.view("k")),
         format!("{:?}", g.arena.store()),
         format!("{:?}", g.arena.other()),
     ];
     if g.has(Power::TellsEvents) {
-        shown.push(format!("{:?}", g.events_page(EventsRequest { limit: 100, ..EventsRequest::default() })));
+        shown.push(format!(
+            "{:?}",
+            g.events_page(ListEventsRequest { limit: 100, ..ListEventsRequest::default() })
+        ));
     }
     let forms = |bytes: &[u8; 16]| {
         let hex: Vec<String> = bytes[..4].iter().map(|byte| format!("{byte:02x}")).collect();

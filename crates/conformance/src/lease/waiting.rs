@@ -1,8 +1,8 @@
 //! The line: first come, first served; nobody passes it; nobody is granted anything after their time.
 
-use fencehold_contract::{AcquireRequest, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, StoreError};
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_test_store::Power;
 
@@ -34,7 +34,7 @@ pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Ground) -> Verdict {
     g.pass(1_000);
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > a.token);
-    assert_eq!(g.ending_of(&a).map(|ending| ending.how), Some(How::Expired));
+    assert_eq!(g.ending_of(&a).map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
     Ok(())
 }
 
@@ -97,7 +97,7 @@ pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Ground) -> Verdict 
     g.needs(Power::MovesTime)?;
     let a = g.take("k", "A");
     let wait_ms = g.ttl_ms() / 3;
-    let short = g.stand_in_line(AcquireRequest { wait_ms, ..g.ask("k", "B") });
+    let short = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..g.ask("k", "B") });
     let patient = g.stand_in_line(g.ask_to_wait("k", "C"));
     g.pass(wait_ms);
     g.release(&a).expect("a live lease");
@@ -120,7 +120,7 @@ pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Ground)
     for (early_ms, granted) in [(1, true), (0, false)] {
         let name = format!("k{early_ms}");
         let a = g.take(&name, "A");
-        let waiting = g.stand_in_line(AcquireRequest { wait_ms, ..g.ask(&name, "B") });
+        let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..g.ask(&name, "B") });
         g.pass(wait_ms - early_ms);
         g.release(&a).expect("a live lease");
         assert_eq!(waiting.answer().is_ok(), granted, "{early_ms} ms before its time is up");
@@ -135,7 +135,7 @@ pub(super) fn a_waiter_whose_time_ends_with_the_lease_is_refused(g: &Ground) -> 
     g.needs(Power::MovesTime)?;
     g.needs(Power::StandsStill)?;
     g.take("k", "A");
-    let waiting = g.stand_in_line(AcquireRequest { wait_ms: g.ttl_ms(), ..g.ask("k", "B") });
+    let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms(), ..g.ask("k", "B") });
     g.pass(g.ttl_ms() + 1_000);
     assert!(waiting.answer().is_err());
     assert_eq!(g.holder("k"), None);
@@ -172,7 +172,7 @@ pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Ground) -> Verdi
     let endings = g.view("k").expect("a key that was held").endings;
     let late = endings.last().expect("how the late grant ended");
     assert_eq!(late.owner.as_str(), "B", "and visible as such");
-    assert!(matches!(late.how, How::Abandoned | How::Released), "{}", late.how);
+    assert!(matches!(late.outcome, LeaseOutcome::Abandoned | LeaseOutcome::Released), "{}", late.outcome);
     let c = g.take("k", "C");
     assert!(c.token > late.token);
     Ok(())
@@ -190,8 +190,8 @@ pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Ground)
     until("the late grant", || g.holder_name("k").as_deref() == Some("B"));
     drop(waiting);
     until("a key that is free again", || g.holder("k").is_none());
-    match g.try_with(AcquireRequest { hold_age_ms: 1, wait_ms: 0, ..request }) {
-        Err(Refusal::Ended { .. }) => Ok(()),
+    match g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, wait_ms: 0, ..request }) {
+        Err(Refusal::HoldIdUsed { .. }) => Ok(()),
         other => panic!("{:?}", other.map(|held| held.token)),
     }
 }
@@ -207,7 +207,7 @@ pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Ground) -> Verd
     g.pass(10);
     let behind = g.stand_in_line(g.ask_to_wait("k", "C"));
     g.pass(10);
-    let again = g.start(AcquireRequest { hold_age_ms: 20, ..request });
+    let again = g.start(AcquireLeaseRequest { hold_id_age_ms: 20, ..request });
     match first.answer() {
         Err(StoreError::Unavailable { .. }) => {}
         other => panic!("the earlier sending got {other:?}"),
@@ -237,7 +237,7 @@ pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Ground) -> Verdic
         holder = waiting.answer().expect("a key that came free");
         if served == HISTORY_MAX + 3 {
             let age_ms = 10 * (served as u64 + 1);
-            again = Some(g.start(AcquireRequest { hold_age_ms: age_ms, ..request.clone() }));
+            again = Some(g.start(AcquireLeaseRequest { hold_id_age_ms: age_ms, ..request.clone() }));
             until("the later sending in line", || {
                 g.status();
                 first.answered().is_some()
@@ -255,7 +255,7 @@ pub(super) fn time_stood_in_line_elsewhere_counts(g: &Ground) -> Verdict {
     g.needs_a_fair_line()?;
     let a = g.take("k", "A");
     let newcomer = g.stand_in_line(g.ask_to_wait("k", "B"));
-    let veteran = g.stand_in_line(AcquireRequest { waited_before_ms: 5_000, ..g.ask_to_wait("k", "C") });
+    let veteran = g.stand_in_line(AcquireLeaseRequest { waited_before_ms: 5_000, ..g.ask_to_wait("k", "C") });
     g.release(&a).expect("a live lease");
     let c = veteran.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("C"));
@@ -268,13 +268,13 @@ pub(super) fn time_stood_in_line_elsewhere_counts(g: &Ground) -> Verdict {
 pub(super) fn an_absurd_time_in_line_is_harmless(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     let a = g.take("k", "A");
-    let request = AcquireRequest { waited_before_ms: u64::MAX, ..g.ask_to_wait("k", "B") };
+    let request = AcquireLeaseRequest { waited_before_ms: u64::MAX, ..g.ask_to_wait("k", "B") };
     let first = g.start_raw(request.clone());
     until("standing in line", || g.waiters("k") == 1);
     if g.has(Power::MovesTime) {
         g.pass(10);
     }
-    let again = g.start(AcquireRequest { hold_age_ms: 10, ..request });
+    let again = g.start(AcquireLeaseRequest { hold_id_age_ms: 10, ..request });
     assert!(first.answer().is_err());
     g.release(&a).expect("a live lease");
     again.answer().expect("a key that came free");
@@ -287,7 +287,7 @@ pub(super) fn higher_priority_stands_further_ahead(g: &Ground) -> Verdict {
     let mut holder = g.take("k", "A");
     let ranks = [("low", -5), ("first", 0), ("high", 9), ("second", 0)];
     let waiting = ranks.map(|(name, priority)| {
-        (name, g.stand_in_line(AcquireRequest { priority, ..g.ask_to_wait("k", name) }))
+        (name, g.stand_in_line(AcquireLeaseRequest { priority, ..g.ask_to_wait("k", name) }))
     });
     let mut waiting: Vec<_> = waiting.into_iter().collect();
     for expected in ["high", "first", "second", "low"] {
@@ -307,10 +307,14 @@ pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Ground)
     let waiting = g.stand_in_line(request.clone());
     g.release(&a).expect("a live lease");
     let b = waiting.answer().expect("a key that came free");
-    let again = g.take_with(AcquireRequest { hold_age_ms: 1, ..request });
+    let again = g.take_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..request });
     assert_eq!((again.token, again.resumed), (b.token, true));
     g.release(&b).expect("a live lease");
-    assert_ended(g.try_with(AcquireRequest { hold_age_ms: 1, ..b.request.clone() }), &b, How::Released);
+    assert_ended(
+        g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..b.request.clone() }),
+        &b,
+        LeaseOutcome::Released,
+    );
     Ok(())
 }
 
@@ -318,7 +322,7 @@ pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Ground)
 pub(super) fn a_waiter_for_several_keys_leaves_every_line_with_its_grant(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     let (one, two) = (g.take("one", "A"), g.take("two", "A"));
-    let any = AcquireRequest { keys: keys(&["one", "two"]), ..g.ask_to_wait("one", "B") };
+    let any = AcquireLeaseRequest { any_of: keys(&["one", "two"]), ..g.ask_to_wait("one", "B") };
     let waiting = g.stand_in_line(any);
     g.release(&two).expect("a live lease");
     let b = waiting.answer().expect("a key that came free");

@@ -9,7 +9,7 @@ http_types! {
     /// A token that is to be made. Its caller makes the secret and keeps it: only its hash is sent, and the same request
     /// sent again makes no second token.
     #[serde(deny_unknown_fields)]
-    pub struct CreateTokenRequest {
+    pub struct CreateAccessTokenRequest {
         /// Its public id: 12 hexadecimal digits of random bits, made by the caller.
         #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
         pub id: String,
@@ -34,7 +34,7 @@ http_types! {
     }
 
     /// A token: everything but its secret.
-    pub struct TokenView {
+    pub struct AccessTokenView {
         /// Its public id.
         pub id: String,
         /// What people call it.
@@ -60,17 +60,17 @@ http_types! {
     }
 
     /// Tokens, oldest first.
-    pub struct Tokens {
+    pub struct AccessTokenList {
         /// The tokens.
-        pub tokens: Vec<TokenView>,
+        pub access_tokens: Vec<AccessTokenView>,
     }
 
     /// Which token to revoke, and why.
     #[serde(deny_unknown_fields)]
-    pub struct RevokeTokenRequest {
+    pub struct RevokeAccessTokenRequest {
         /// Its public id.
         #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
-        pub id: String,
+        pub access_token_id: String,
         /// Who revokes it, for the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<String>,
@@ -80,7 +80,7 @@ http_types! {
     }
 
     /// What became of a revocation.
-    pub struct RevokedToken {
+    pub struct RevokedAccessToken {
         /// False: it was revoked before.
         pub revoked: bool,
     }
@@ -106,23 +106,23 @@ http_types! {
     /// Lines of the audit, oldest first.
     pub struct AuditPage {
         /// The lines.
-        pub rows: Vec<AuditLine>,
+        pub entries: Vec<AuditEntry>,
     }
 
     /// A line of the audit.
-    pub struct AuditLine {
+    pub struct AuditEntry {
         /// Its number; it grows.
         pub seq: u64,
         /// When.
         pub at: Moment,
         /// Who: a token, or a person at a command line.
-        pub who: String,
+        pub actor: String,
         /// From which address.
-        pub from: String,
+        pub address: String,
         /// In which namespace; `*`: in all.
         pub namespace: String,
         /// What.
-        pub act: String,
+        pub action: String,
         /// To what.
         pub target: String,
         /// Why.

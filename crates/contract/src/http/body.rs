@@ -1,10 +1,13 @@
 //! Bodies that only HTTP has: what a method of the contract takes as a list or returns as one is an object in JSON.
 
-use fencehold_core::job::{JobId, Queue, Refusal as JobRefusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName};
 use fencehold_core::{Key, Owner, Refusal, Token};
 
 use super::http_types;
-use crate::job::{AttemptRef, Enqueued, LedgerAnswer, LedgerEntry, NewJob, QueueView, Report, ScheduleView};
+use crate::job::{
+    AttemptLedgerEntry, AttemptRef, AttemptReport, EnqueuedJob, LedgerResponse, NewJob, QueueView,
+    ScheduleView,
+};
 use crate::json::{AsResult, AsResults, advance_by};
 use crate::{HoldRef, RevokedLease};
 
@@ -15,7 +18,7 @@ http_types! {
 
     /// Holds to renew or to give back.
     #[serde(deny_unknown_fields)]
-    pub struct Holds {
+    pub struct HoldBatchRequest {
         /// One answer for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         #[cfg_attr(feature = "schema", schemars(length(max = fencehold_core::limits::BATCH_MAX)))]
@@ -23,40 +26,40 @@ http_types! {
     }
 
     /// The answers to many releases, in order.
-    pub struct Released {
+    pub struct ReleaseLeaseBatchResponse {
         /// One for each: the token that it had.
         #[serde(with = "AsResults")]
         #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<Token>>"))]
-        pub answers: Vec<Result<Token, Refusal>>,
+        pub results: Vec<Result<Token, Refusal>>,
     }
 
     /// Holds that were ended by force.
-    pub struct RevokedLeases {
+    pub struct RevokeLeaseBatchResponse {
         /// Each of them.
         pub revoked: Vec<RevokedLease>,
     }
 
     /// Which key to look at.
     #[serde(deny_unknown_fields)]
-    pub struct GetRequest {
+    pub struct GetLeaseRequest {
         /// The key.
         pub key: Key,
     }
 
     /// After a restore or a lossy failover.
     #[serde(deny_unknown_fields)]
-    pub struct AdvanceRequest {
+    pub struct AdvanceStoreRequest {
         /// Who does it.
         pub by: Owner,
         /// By how much every counter rises.
         #[serde(default = "advance_by")]
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
-        pub lift: u64,
+        pub increment: u64,
     }
 
     /// Who opens the store.
     #[serde(deny_unknown_fields)]
-    pub struct OpenNowRequest {
+    pub struct ReopenStoreRequest {
         /// Who.
         pub by: Owner,
     }
@@ -66,23 +69,23 @@ http_types! {
 
     /// Jobs to enqueue.
     #[serde(deny_unknown_fields)]
-    pub struct EnqueueRequest {
+    pub struct EnqueueJobBatchRequest {
         /// One answer for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub jobs: Vec<NewJob>,
     }
 
     /// The answers to an enqueue, in order.
-    pub struct EnqueueAnswer {
+    pub struct EnqueueJobBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<Enqueued>>"))]
-        pub answers: Vec<Result<Enqueued, JobRefusal>>,
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<EnqueuedJob>>"))]
+        pub results: Vec<Result<EnqueuedJob, JobRefusal>>,
     }
 
     /// Claims to renew.
     #[serde(deny_unknown_fields)]
-    pub struct Attempts {
+    pub struct RenewAttemptBatchRequest {
         /// One answer for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub attempts: Vec<AttemptRef>,
@@ -90,41 +93,41 @@ http_types! {
 
     /// What attempts have to say.
     #[serde(deny_unknown_fields)]
-    pub struct ReportRequest {
+    pub struct ReportAttemptBatchRequest {
         /// One answer for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
-        pub reports: Vec<Report>,
+        pub reports: Vec<AttemptReport>,
     }
 
     /// The answers to many reports, in order.
-    pub struct ReportAnswer {
+    pub struct ReportAttemptBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<Reported>>"))]
-        pub answers: Vec<Result<Reported, JobRefusal>>,
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<ReportedAttempt>>"))]
+        pub results: Vec<Result<ReportedAttempt, JobRefusal>>,
     }
 
     /// Entries in the ledgers of jobs.
     #[serde(deny_unknown_fields)]
-    pub struct LedgerRequest {
+    pub struct WriteEffectBatchRequest {
         /// One answer for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
-        pub entries: Vec<LedgerEntry>,
+        pub entries: Vec<AttemptLedgerEntry>,
     }
 
     /// The answers to many entries, in order.
-    pub struct LedgerAnswers {
+    pub struct WriteEffectBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<LedgerAnswer>>"))]
-        pub answers: Vec<Result<LedgerAnswer, JobRefusal>>,
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<LedgerResponse>>"))]
+        pub results: Vec<Result<LedgerResponse, JobRefusal>>,
     }
 
     /// Which job to look at.
     #[serde(deny_unknown_fields)]
-    pub struct JobRequest {
+    pub struct GetJobRequest {
         /// Its id.
-        pub job: JobId,
+        pub job_id: JobId,
         /// Answer once it has come to its end, or as it stands after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
@@ -132,25 +135,25 @@ http_types! {
     }
 
     /// Every queue.
-    pub struct Queues {
+    pub struct QueueList {
         /// Each of them.
         pub queues: Vec<QueueView>,
     }
 
     /// Which queue to remove.
     #[serde(deny_unknown_fields)]
-    pub struct RemoveQueueRequest {
+    pub struct QueueRequest {
         /// Its name.
-        pub queue: Queue,
+        pub queue: QueueName,
         /// Who removes it.
         pub by: Owner,
     }
 
     /// Which schedule to remove.
     #[serde(deny_unknown_fields)]
-    pub struct RemoveRequest {
+    pub struct DeleteScheduleRequest {
         /// Its name.
-        pub name: ScheduleName,
+        pub schedule: ScheduleName,
         /// Who removes it.
         pub by: Owner,
     }
@@ -162,7 +165,7 @@ http_types! {
     }
 
     /// Every schedule.
-    pub struct Schedules {
+    pub struct ScheduleList {
         /// Each of them.
         pub schedules: Vec<ScheduleView>,
     }
@@ -182,17 +185,17 @@ http_types! {
         /// The store behind the server, as in its URL.
         pub store: String,
         /// Waiters are served first come, first served.
-        pub fair: bool,
+        pub supports_fair_waiting: bool,
         /// Waiting costs no polling.
-        pub waits: bool,
+        pub supports_waiting: bool,
         /// Contenders of higher priority can ask a holder to yield.
-        pub preempts: bool,
+        pub supports_preemption: bool,
         /// Jobs live here too.
-        pub jobs: bool,
+        pub supports_jobs: bool,
         /// What is acknowledged survives the process.
         pub durable: bool,
         /// The shortest ttl.
-        pub ttl_ms_min: u64,
+        pub min_ttl_ms: u64,
     }
 
     /// Another caller acted on a hold: its holder renews to learn what happened.

@@ -8,7 +8,7 @@ use super::{
     IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Scope, Spec,
     Visitor, every, op,
 };
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{ErrorKind, Problem};
 
 /// The statuses that every operation can answer with, apart from success.
 const STATUSES: [u16; 8] = [400, 401, 403, 429, 500, 501, 503, 504];
@@ -144,7 +144,7 @@ impl Pages {
         let problem = self.generator.subschema_for::<Problem>();
         let mut responses = Map::from_iter([("200".to_owned(), success)]);
         for status in statuses {
-            let kinds: Vec<&str> = ProblemKind::ALL
+            let kinds: Vec<&str> = ErrorKind::ALL
                 .iter()
                 .filter(|kind| kind.status() == *status)
                 .map(|kind| kind.name())

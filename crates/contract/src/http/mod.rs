@@ -16,20 +16,23 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::job::{
-    ActRequest, Acted, Began, BeginRequest, ClaimRequest, Claimed, FindingPage, FindingsRequest, JobDetail,
-    JobPage, JobsRequest, QueueOrder, QueueView, RenewedJobs, ResolveRequest, ScheduleSpec, ScheduleView,
+    BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest,
+    ClaimedJobs, EffectPage, JobDetail, JobPage, ListEffectsRequest, ListJobsRequest, QueueView,
+    RenewAttemptBatchResponse, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
 use crate::operation::{Answer, Ask, JobAnswer, JobAsk};
 use crate::{
-    AcquireRequest, Acquired, Advanced, Call, EventPage, EventsRequest, LeasePage, LeaseView, LimitsRequest,
-    LimitsView, ListRequest, Renewed, RevokeRequest, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, LeasePage, LeaseView,
+    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, RenewLeaseBatchResponse,
+    RevokeLeasesRequest, StoreStatus,
 };
 
 pub use body::{
-    AdvanceRequest, Attempts, ChangedHold, EnqueueAnswer, EnqueueRequest, GetRequest, Holds, JobRequest,
-    LedgerAnswers, LedgerRequest, Nothing, OpenNowRequest, Opened, Queues, Released, RemoveQueueRequest,
-    RemoveRequest, Removed, ReportAnswer, ReportRequest, Resolved, RevokedLeases, Schedules,
-    ServerCapabilities,
+    AdvanceStoreRequest, ChangedHold, DeleteScheduleRequest, EnqueueJobBatchRequest, EnqueueJobBatchResponse,
+    GetJobRequest, GetLeaseRequest, HoldBatchRequest, Nothing, Opened, QueueList, QueueRequest,
+    ReleaseLeaseBatchResponse, Removed, RenewAttemptBatchRequest, ReopenStoreRequest,
+    ReportAttemptBatchRequest, ReportAttemptBatchResponse, Resolved, RevokeLeaseBatchResponse, ScheduleList,
+    ServerCapabilities, WriteEffectBatchRequest, WriteEffectBatchResponse,
 };
 #[cfg(feature = "schema")]
 pub use document::document;
@@ -172,86 +175,86 @@ mod needs {
 operations! {
     /// Take one of some keys, standing in line for up to `wait_ms`
     Acquire = "acquire_lease" Post "/v1/leases/acquire" LEASE_WRITE
-        (AcquireRequest) -> Acquired, [409];
+        (AcquireLeaseRequest) -> AcquiredLease, [409];
     /// Renew many leases; one answer for each, in order
-    Renew = "renew_leases" Post "/v1/leases/renew" LEASE_WRITE (Holds) -> Renewed, [];
+    Renew = "renew_leases" Post "/v1/leases/renew" LEASE_WRITE (HoldBatchRequest) -> RenewLeaseBatchResponse, [];
     /// Give many leases back; one answer for each, in order
-    Release = "release_leases" Post "/v1/leases/release" LEASE_WRITE (Holds) -> Released, [];
+    Release = "release_leases" Post "/v1/leases/release" LEASE_WRITE (HoldBatchRequest) -> ReleaseLeaseBatchResponse, [];
     /// End leases by force
     Revoke = "revoke_leases" Post "/v1/leases/revoke" LEASE_REVOKE
-        (RevokeRequest) -> RevokedLeases, [409];
+        (RevokeLeasesRequest) -> RevokeLeaseBatchResponse, [409];
     /// How one key stands
-    GetLease = "get_lease" Get "/v1/lease" LEASE_READ (GetRequest) -> LeaseView, [404];
+    GetLease = "get_lease" Get "/v1/lease" LEASE_READ (GetLeaseRequest) -> LeaseView, [404];
     /// Keys and how they stand, a page at a time, in no particular order
-    ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (ListRequest) -> LeasePage, [];
+    ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (ListLeasesRequest) -> LeasePage, [];
     /// What happened after a cursor, waiting for up to `wait_ms` for something to happen
-    Events = "read_events" Get "/v1/events" LEASE_READ (EventsRequest) -> EventPage, [410];
+    Events = "read_events" Get "/v1/events" LEASE_READ (ListEventsRequest) -> EventPage, [410];
 
     /// What the server's store can do
     Capabilities = "store_capabilities" Get "/v1/store" ANY (Nothing) -> ServerCapabilities, [];
     /// Who serves, and how much there is
     Status = "store_status" Get "/v1/store/status" ANY (Nothing) -> StoreStatus, [];
     /// After a restore: end every lease and lift every counter
-    Advance = "advance_store" Post "/v1/store/advance" ADMIN (AdvanceRequest) -> Advanced, [];
+    Advance = "advance_store" Post "/v1/store/advance" ADMIN (AdvanceStoreRequest) -> AdvancedStore, [];
 
     /// The limits of a namespace: look at them, or set them
-    Limits = "store_limits" Post "/v1/store/limits" ADMIN (LimitsRequest) -> LimitsView, [];
+    Limits = "store_limits" Post "/v1/store/limits" ADMIN (QuotaRequest) -> QuotaView, [];
     /// Open a store that an advance has closed, before its time: holders from before may still believe in their leases
     OpenNow = "open_store_now" Post "/v1/store/open-now" ADMIN
-        (OpenNowRequest) -> Opened, [];
+        (ReopenStoreRequest) -> Opened, [];
 
     /// Put jobs into their queues; one answer for each, in order
     Enqueue = "enqueue_jobs" Post "/v1/jobs/enqueue" JOB_ENQUEUE
-        (EnqueueRequest) -> EnqueueAnswer, [];
+        (EnqueueJobBatchRequest) -> EnqueueJobBatchResponse, [];
     /// Take up to so many jobs, waiting for the first one for up to `wait_ms`
-    Claim = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (ClaimRequest) -> Claimed, [409];
+    Claim = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (ClaimJobsRequest) -> ClaimedJobs, [409];
     /// Renew many claims; one answer for each, in order
-    RenewClaims = "renew_claims" Post "/v1/jobs/renew" JOB_WORK (Attempts) -> RenewedJobs, [];
+    RenewClaims = "renew_claims" Post "/v1/jobs/renew" JOB_WORK (RenewAttemptBatchRequest) -> RenewAttemptBatchResponse, [];
     /// What attempts have to say: completed, failed, snoozed, handed back, a checkpoint, progress
-    ReportJobs = "report_jobs" Post "/v1/jobs/report" JOB_WORK (ReportRequest) -> ReportAnswer, [];
+    ReportJobs = "report_jobs" Post "/v1/jobs/report" JOB_WORK (ReportAttemptBatchRequest) -> ReportAttemptBatchResponse, [];
     /// Announce and record effects; one answer for each, in order. An undo job needs `job:enqueue` too
-    WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JOB_WORK (LedgerRequest) -> LedgerAnswers, [];
+    WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JOB_WORK (WriteEffectBatchRequest) -> WriteEffectBatchResponse, [];
     /// Cancel, retry or delete jobs: some by name, or a page of all that match
-    Act = "act_on_jobs" Post "/v1/jobs/act" JOB_ADMIN (ActRequest) -> Acted, [];
+    Act = "act_on_jobs" Post "/v1/jobs/act" JOB_ADMIN (ChangeJobsRequest) -> ChangeJobBatchResponse, [];
     /// Everything about one job; with `wait_ms` once it has come to its end
-    GetJob = "get_job" Get "/v1/jobs/{job}" ANY_JOB (JobRequest) -> JobDetail, [404];
+    GetJob = "get_job" Get "/v1/jobs/{job}" ANY_JOB (GetJobRequest) -> JobDetail, [404];
     /// Jobs, a page at a time, in the order of their arrival
-    ListJobs = "list_jobs" Get "/v1/jobs" ANY_JOB (JobsRequest) -> JobPage, [];
+    ListJobs = "list_jobs" Get "/v1/jobs" ANY_JOB (ListJobsRequest) -> JobPage, [];
 
     /// Every queue: what it does, and how many jobs it has
-    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (Nothing) -> Queues, [];
+    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (Nothing) -> QueueList, [];
     /// Have a queue hand out its jobs, or stop, or take no new ones
-    SetQueue = "set_queue" Post "/v1/queues/set" JOB_ADMIN (QueueOrder) -> QueueView, [];
+    SetQueue = "set_queue" Post "/v1/queues/set" JOB_ADMIN (SetQueueModeRequest) -> QueueView, [];
 
     /// Remove a queue that has no jobs and no schedules
     RemoveQueue = "remove_queue" Post "/v1/queues/remove" JOB_ADMIN
-        (RemoveQueueRequest) -> Removed, [409];
+        (QueueRequest) -> Removed, [409];
 
     /// Every schedule
-    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Nothing) -> Schedules, [];
+    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Nothing) -> ScheduleList, [];
     /// Make a schedule, or change it. It enqueues, so it needs `job:enqueue` too
     SetSchedule = "set_schedule" Post "/v1/schedules/set" JOB_ADMIN (Box<ScheduleSpec>) -> Box<ScheduleView>, [];
     /// Remove a schedule
     RemoveSchedule = "remove_schedule" Post "/v1/schedules/remove" JOB_ADMIN
-        (RemoveRequest) -> Removed, [];
+        (DeleteScheduleRequest) -> Removed, [];
 
     /// Begin an operation under its idempotency key, or learn what has become of it
-    Begin = "begin_operation" Post "/v1/operations/begin" JOB_ENQUEUE (BeginRequest) -> Began, [409];
+    Begin = "begin_operation" Post "/v1/operations/begin" JOB_ENQUEUE (BeginOperationRequest) -> BegunOperation, [409];
     /// Effects that people should know of
     ListFindings = "list_findings" Get "/v1/findings" ANY_JOB
-        (FindingsRequest) -> FindingPage, [];
+        (ListEffectsRequest) -> EffectPage, [];
     /// Say what became of an effect that nobody knew of
     Resolve = "resolve_finding" Post "/v1/findings/resolve" JOB_ADMIN
-        (ResolveRequest) -> Resolved, [];
+        (ResolveEffectRequest) -> Resolved, [];
 
     /// Make a token of access. One for all namespaces needs `admin` for all of them
     CreateToken = "create_token" Post "/v1/tokens/create" ADMIN
-        (access::CreateTokenRequest) -> access::TokenView, [];
+        (access::CreateAccessTokenRequest) -> access::AccessTokenView, [];
     /// Every token of the caller's namespace, or of all
-    ListTokens = "list_tokens" Get "/v1/tokens" ADMIN (Nothing) -> access::Tokens, [];
+    ListTokens = "list_tokens" Get "/v1/tokens" ADMIN (Nothing) -> access::AccessTokenList, [];
     /// Revoke a token of access
     RevokeToken = "revoke_token" Post "/v1/tokens/revoke" ADMIN
-        (access::RevokeTokenRequest) -> access::RevokedToken, [404];
+        (access::RevokeAccessTokenRequest) -> access::RevokedAccessToken, [404];
     /// What was done with force, and what was denied, in the caller's namespace, or in all
     ReadAudit = "read_audit" Get "/v1/audit" ADMIN (access::AuditRequest) -> access::AuditPage, [];
 }
@@ -263,7 +266,7 @@ pub trait Transport {
     /// Sends one request.
     fn send<O: Operation>(
         &self,
-        call: &Call,
+        call: &CallContext,
         request: O::Request,
     ) -> impl Future<Output = Result<O::Answer, Self::Error>> + Send;
 }
@@ -293,7 +296,7 @@ macro_rules! store_operations {
         })*
 
         /// Sends a call as the operation that it is. `Err` of the call itself: it is no operation as it stands.
-        pub async fn send<T: Transport>(transport: &T, call: &Call, ask: Ask) -> Result<Result<Answer, Ask>, T::Error> {
+        pub async fn send<T: Transport>(transport: &T, call: &CallContext, ask: Ask) -> Result<Result<Answer, Ask>, T::Error> {
             Ok(Ok(match ask {
                 $($($ask)* => {
                     let $($response)* = transport.send::<op::$op>(call, $($request)*).await?;
@@ -307,33 +310,33 @@ macro_rules! store_operations {
 
 store_operations! {
     Acquire: (Ask::Acquire(request)) = (request), (Answer::Acquired(acquired)) = (acquired);
-    Renew: (Ask::Renew(holds)) = (Holds { holds }), (Answer::Renewed(renewed)) = (renewed);
-    Release: (Ask::Release(holds)) = (Holds { holds }), (Answer::Released(answers)) = (Released { answers });
+    Renew: (Ask::Renew(holds)) = (HoldBatchRequest { holds }), (Answer::Renewed(renewed)) = (renewed);
+    Release: (Ask::Release(holds)) = (HoldBatchRequest { holds }), (Answer::Released(answers)) = (ReleaseLeaseBatchResponse { results: answers });
     ListLeases: (Ask::List(request)) = (request), (Answer::Leases(page)) = (page);
     Events: (Ask::Events(request)) = (request), (Answer::Events(page)) = (page);
     Status: (Ask::Status) = (Nothing {}), (Answer::Status(status)) = (status);
-    Advance: (Ask::Advance { by, lift }) = (AdvanceRequest { by, lift }), (Answer::Advanced(advanced)) = (advanced);
+    Advance: (Ask::Advance { by, lift }) = (AdvanceStoreRequest { by, increment: lift }), (Answer::Advanced(advanced)) = (advanced);
     Limits: (Ask::Limits(request)) = (request), (Answer::Limits(view)) = (view);
-    OpenNow: (Ask::OpenNow { by }) = (OpenNowRequest { by }), (Answer::Opened) = (Opened {});
-    Enqueue: (Ask::Job(JobAsk::Enqueue(jobs))) = (EnqueueRequest { jobs }),
-        (Answer::Job(JobAnswer::Enqueued(answers))) = (EnqueueAnswer { answers });
+    OpenNow: (Ask::OpenNow { by }) = (ReopenStoreRequest { by }), (Answer::Opened) = (Opened {});
+    Enqueue: (Ask::Job(JobAsk::Enqueue(jobs))) = (EnqueueJobBatchRequest { jobs }),
+        (Answer::Job(JobAnswer::Enqueued(answers))) = (EnqueueJobBatchResponse { results: answers });
     Claim: (Ask::Job(JobAsk::Claim(request))) = (request), (Answer::Job(JobAnswer::Claimed(claimed))) = (claimed);
-    RenewClaims: (Ask::Job(JobAsk::Renew(attempts))) = (Attempts { attempts }),
+    RenewClaims: (Ask::Job(JobAsk::Renew(attempts))) = (RenewAttemptBatchRequest { attempts }),
         (Answer::Job(JobAnswer::Renewed(renewed))) = (renewed);
-    ReportJobs: (Ask::Job(JobAsk::Report(reports))) = (ReportRequest { reports }),
-        (Answer::Job(JobAnswer::Reported(answers))) = (ReportAnswer { answers });
-    WriteLedger: (Ask::Job(JobAsk::Ledger(entries))) = (LedgerRequest { entries }),
-        (Answer::Job(JobAnswer::Ledger(answers))) = (LedgerAnswers { answers });
+    ReportJobs: (Ask::Job(JobAsk::Report(reports))) = (ReportAttemptBatchRequest { reports }),
+        (Answer::Job(JobAnswer::Reported(answers))) = (ReportAttemptBatchResponse { results: answers });
+    WriteLedger: (Ask::Job(JobAsk::Ledger(entries))) = (WriteEffectBatchRequest { entries }),
+        (Answer::Job(JobAnswer::Ledger(answers))) = (WriteEffectBatchResponse { results: answers });
     Act: (Ask::Job(JobAsk::Act(request))) = (request), (Answer::Job(JobAnswer::Acted(acted))) = (acted);
     ListJobs: (Ask::Job(JobAsk::List(request))) = (request), (Answer::Job(JobAnswer::Jobs(page))) = (page);
-    ListQueues: (Ask::Job(JobAsk::Queues)) = (Nothing {}), (Answer::Job(JobAnswer::Queues(queues))) = (Queues { queues });
+    ListQueues: (Ask::Job(JobAsk::Queues)) = (Nothing {}), (Answer::Job(JobAnswer::Queues(queues))) = (QueueList { queues });
     SetQueue: (Ask::Job(JobAsk::SetQueue(order))) = (order), (Answer::Job(JobAnswer::Queue(view))) = (view);
-    RemoveQueue: (Ask::Job(JobAsk::RemoveQueue { queue, by })) = (RemoveQueueRequest { queue, by }),
+    RemoveQueue: (Ask::Job(JobAsk::RemoveQueue { queue, by })) = (QueueRequest { queue, by }),
         (Answer::Job(JobAnswer::Removed(removed))) = (Removed { removed });
     ListSchedules: (Ask::Job(JobAsk::Schedules)) = (Nothing {}),
-        (Answer::Job(JobAnswer::Schedules(schedules))) = (Schedules { schedules });
+        (Answer::Job(JobAnswer::Schedules(schedules))) = (ScheduleList { schedules });
     SetSchedule: (Ask::Job(JobAsk::SetSchedule(spec))) = (spec), (Answer::Job(JobAnswer::Schedule(view))) = (view);
-    RemoveSchedule: (Ask::Job(JobAsk::RemoveSchedule { name, by })) = (RemoveRequest { name, by }),
+    RemoveSchedule: (Ask::Job(JobAsk::RemoveSchedule { name, by })) = (DeleteScheduleRequest { schedule: name, by }),
         (Answer::Job(JobAnswer::Removed(removed))) = (Removed { removed });
     Begin: (Ask::Job(JobAsk::Begin(request))) = (request), (Answer::Job(JobAnswer::Began(began))) = (began);
     ListFindings: (Ask::Job(JobAsk::Findings(request))) = (request),

@@ -1,22 +1,24 @@
 //! What operators, schedulers and request handlers say: acting on jobs, queues, schedules, operations, doubts.
 
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, Refusal, ScheduleName, State, Terms, UniqueKey};
-use fencehold_core::ledger::{EffectState, OnDoubt};
+use fencehold_core::job::{
+    EffectName, JobId, JobKind, JobOptions, JobState, QueueName, Refusal, ScheduleName, UniqueKey,
+};
+use fencehold_core::ledger::{EffectState, InDoubtPolicy};
 use fencehold_core::wire::{AsJson, AsMoment, AsOptionalJson, AsOptionalMoment, null};
 use fencehold_core::{HoldId, Owner, Reason, Token};
 
-use super::{ClaimedJob, Counts, JobFilter};
+use super::{ClaimedJob, JobCounts, JobFilter};
 use crate::StoreError;
 use crate::json::{AsLabels, AsNewId, AsResult, Labels, page, utc};
 
 wire! {
     /// Which jobs to act upon, and how.
     #[serde(deny_unknown_fields)]
-    pub struct ActRequest {
+    pub struct ChangeJobsRequest {
         /// Which jobs.
-        pub on: ActOn,
+        pub selector: JobSelector,
         /// What to do to them.
-        pub action: Action,
+        pub action: JobAction,
         /// Who.
         pub by: Owner,
         /// Only say what would be done.
@@ -26,7 +28,7 @@ wire! {
 
     /// A choice of jobs to act upon.
     #[serde(deny_unknown_fields)]
-    pub enum ActOn {
+    pub enum JobSelector {
         /// These.
         Jobs(Vec<JobId>),
         /// All that match, a page at a time: each is looked at and acted upon in one step.
@@ -46,7 +48,7 @@ wire! {
 
     /// What can be done to a job.
     #[serde(deny_unknown_fields)]
-    pub enum Action {
+    pub enum JobAction {
         /// Call it off.
         Cancel {
             /// Why.
@@ -54,7 +56,7 @@ wire! {
             reason: Option<Reason>,
             /// Do not wait for its holder.
             #[serde(default)]
-            now: bool,
+            force: bool,
         },
         /// Have it start over.
         Retry,
@@ -67,22 +69,22 @@ wire! {
     }
 
     /// What was done.
-    pub struct Acted {
+    pub struct ChangeJobBatchResponse {
         /// One for each job that was acted upon, or would be.
-        pub items: Vec<ActedItem>,
+        pub results: Vec<ChangedJob>,
         /// Where the next page starts; missing: this was the last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub next: Option<u64>,
+        pub next_cursor: Option<u64>,
     }
 
     /// What was done to one job.
-    pub struct ActedItem {
+    pub struct ChangedJob {
         /// Which.
-        pub id: JobId,
+        pub job_id: JobId,
         /// How it stands now (a deleted one: how it stood), or why nothing was done.
         #[serde(with = "AsResult")]
-        #[schemars(with = "crate::json::Outcome<State>")]
-        pub outcome: Result<State, Refusal>,
+        #[schemars(with = "crate::json::Outcome<JobState>")]
+        pub result: Result<JobState, Refusal>,
     }
 
     /// What a queue does.
@@ -112,9 +114,9 @@ impl QueueMode {
 wire! {
     /// What a queue is to do.
     #[serde(deny_unknown_fields)]
-    pub struct QueueOrder {
+    pub struct SetQueueModeRequest {
         /// Which.
-        pub queue: Queue,
+        pub queue: QueueName,
         /// What.
         pub mode: QueueMode,
         /// Who says so.
@@ -124,13 +126,13 @@ wire! {
     /// A queue.
     pub struct QueueView {
         /// Its name.
-        pub queue: Queue,
+        pub name: QueueName,
         /// What it does.
         pub mode: QueueMode,
         /// How many jobs it has.
-        pub counts: Counts,
+        pub job_counts: JobCounts,
         /// How many claims wait for jobs from it.
-        pub claimers: u64,
+        pub waiting_claim_count: u64,
     }
 }
 
@@ -138,22 +140,22 @@ wire! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// How many jobs of it are in each state.
-    pub counts: Counts,
+    pub counts: JobCounts,
     /// How many schedules enqueue into it.
     pub schedules: u64,
 }
 
 impl Contents {
     /// Whether the queue can be removed.
-    pub fn check(mut self, queue: &Queue) -> Result<(), StoreError> {
-        let jobs = State::ALL.map(|state| (*self.counts.of(state), state.to_string()));
+    pub fn check(mut self, queue: &QueueName) -> Result<(), StoreError> {
+        let jobs = JobState::ALL.map(|state| (*self.counts.of(state), state.to_string()));
         let schedules = (self.schedules, "schedules".to_owned());
         let there = jobs.into_iter().chain([schedules]).filter(|(count, _)| *count > 0);
         let there: Vec<String> = there.map(|(count, what)| format!("{count} {what}")).collect();
         if there.is_empty() {
             return Ok(());
         }
-        Err(StoreError::NotEmpty { queue: queue.clone(), holds: there.join(", ") })
+        Err(StoreError::QueueNotEmpty { queue: queue.clone(), message: there.join(", ") })
     }
 }
 
@@ -168,18 +170,18 @@ wire! {
         pub cron: String,
         /// The time zone in which it is read; an IANA name.
         #[serde(default = "utc")]
-        pub zone: String,
+        pub time_zone: String,
         /// Where its jobs stand in line.
         #[serde(default)]
-        pub queue: Queue,
+        pub queue: QueueName,
         /// What they are.
-        pub kind: Kind,
+        pub kind: JobKind,
         /// What they are about.
         #[serde(default = "null", with = "AsJson")]
         pub payload: Box<str>,
         /// On which terms they are tried.
         #[serde(default)]
-        pub terms: Terms,
+        pub options: JobOptions,
         /// Their labels.
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
@@ -193,25 +195,25 @@ wire! {
         pub spec: ScheduleSpec,
         /// When it fires next; missing: never again.
         #[serde(rename = "next", default, with = "AsOptionalMoment", skip_serializing_if = "Option::is_none")]
-        pub next_wall_ms: Option<u64>,
+        pub next_run_at_ms: Option<u64>,
         /// For which moment it fired last.
         #[serde(rename = "last", default, with = "AsOptionalMoment", skip_serializing_if = "Option::is_none")]
-        pub last_wall_ms: Option<u64>,
+        pub last_run_at_ms: Option<u64>,
     }
 
     /// The terms on which an operation begins.
     #[serde(deny_unknown_fields)]
-    pub struct BeginRequest {
+    pub struct BeginOperationRequest {
         /// The id of its job, should it be new. Missing: made by the server.
         #[serde(default = "JobId::nil", with = "AsNewId", skip_serializing_if = "JobId::is_nil")]
-        pub id: JobId,
+        pub job_id: JobId,
         /// Its idempotency key: the same operation has the same.
-        pub key: UniqueKey,
+        pub idempotency_key: UniqueKey,
         /// What it is about: the same operation has the same.
         #[serde(default = "null", with = "AsJson")]
         pub payload: Box<str>,
         /// The hold id of this beginning: 128 random bits, made for it alone. A secret.
-        pub hold: HoldId,
+        pub hold_id: HoldId,
         /// Who begins.
         pub owner: Owner,
         /// How long the claim or a renewal lasts.
@@ -219,16 +221,16 @@ wire! {
         pub ttl_ms: u64,
         /// For how long the key is remembered.
         #[schemars(range(min = 1, max = fencehold_core::limits::UNIQUE_WINDOW_MS_MAX))]
-        pub window_ms: u64,
+        pub idempotency_window_ms: u64,
         /// What to do when an earlier holder died.
         #[serde(default)]
-        pub policy: OnDoubt,
+        pub in_doubt_policy: InDoubtPolicy,
     }
 
     /// What was found of an operation.
-    pub struct Began {
+    pub struct BegunOperation {
         /// What.
-        pub what: Begun,
+        pub operation: OperationStatus,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
         /// Whether an earlier sending of the same request was given the operation.
@@ -237,24 +239,24 @@ wire! {
     }
 
     /// What has become of an operation.
-    pub enum Begun {
+    pub enum OperationStatus {
         /// It is the caller's to carry out.
-        New(Box<ClaimedJob>),
+        Started(Box<ClaimedJob>),
         /// Somebody carries it out at the moment.
         InProgress {
             /// Its job.
-            job: JobId,
+            job_id: JobId,
             /// Who.
             owner: Owner,
             /// Under which token.
             token: Token,
             /// How long that claim lasts unless it is renewed.
-            expires_in_ms: u64,
+            remaining_ms: u64,
         },
         /// It was carried out.
-        Done {
+        Completed {
             /// Its job.
-            job: JobId,
+            job_id: JobId,
             /// The stored answer.
             #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
             result: Option<Box<str>>,
@@ -262,9 +264,9 @@ wire! {
         /// It failed for good, or was called off.
         Failed {
             /// Its job.
-            job: JobId,
+            job_id: JobId,
             /// How it ended.
-            state: State,
+            state: JobState,
             /// What went wrong last.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             error: Option<Box<str>>,
@@ -272,19 +274,19 @@ wire! {
         /// The key was used for something else.
         Conflict {
             /// The job that came first.
-            job: JobId,
+            job_id: JobId,
         },
         /// Its holder died, and nobody knows how far it came: a person must look.
-        Indeterminate {
+        InDoubt {
             /// Its job.
-            job: JobId,
+            job_id: JobId,
         },
     }
 
     /// Which findings to list.
     #[derive(Default)]
     #[serde(deny_unknown_fields)]
-    pub struct FindingsRequest {
+    pub struct ListEffectsRequest {
         /// Where the page before ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub cursor: Option<u64>,
@@ -295,26 +297,26 @@ wire! {
     }
 
     /// One page of findings. It may be empty and still not be the last.
-    pub struct FindingPage {
+    pub struct EffectPage {
         /// The findings.
-        pub findings: Vec<Finding>,
+        pub effects: Vec<EffectView>,
         /// Where the next page starts; missing: this was the last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub next: Option<u64>,
+        pub next_cursor: Option<u64>,
     }
 
     /// An effect that people should know of.
-    pub struct Finding {
+    pub struct EffectView {
         /// What about it.
-        pub what: FindingKind,
+        pub finding: FindingKind,
         /// Its job.
-        pub job: JobId,
+        pub job_id: JobId,
         /// The job's queue.
-        pub queue: Queue,
+        pub queue: QueueName,
         /// The job's kind.
-        pub kind: Kind,
+        pub kind: JobKind,
         /// How the job stands.
-        pub state: State,
+        pub job_state: JobState,
         /// Which effect.
         pub effect: EffectName,
         /// How the effect stands.
@@ -323,23 +325,23 @@ wire! {
         pub token: Token,
         /// When.
         #[serde(rename = "at", with = "AsMoment")]
-        pub at_wall_ms: u64,
+        pub written_at_ms: u64,
         /// The job that undoes it, once it was enqueued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub undo_job: Option<JobId>,
+        pub compensation_job_id: Option<JobId>,
     }
 
     /// What about an effect people should know.
     #[derive(Copy)]
     pub enum FindingKind {
         /// It was announced, and nobody has said what came of it.
-        OpenIntent,
+        InDoubt,
         /// It is to be undone, and is not yet.
-        NotYetUndone,
+        CompensationPending,
         /// It could not be undone.
-        UndoFailed,
+        CompensationFailed,
         /// It was undone.
-        Undone,
+        Compensated,
         /// An earlier attempt than the newest recorded it.
         Superseded,
     }
@@ -349,10 +351,10 @@ impl FindingKind {
     /// The words for it.
     pub const fn name(self) -> &'static str {
         match self {
-            FindingKind::OpenIntent => "open intent",
-            FindingKind::NotYetUndone => "not yet undone",
-            FindingKind::UndoFailed => "undo failed",
-            FindingKind::Undone => "undone",
+            FindingKind::InDoubt => "open intent",
+            FindingKind::CompensationPending => "not yet undone",
+            FindingKind::CompensationFailed => "undo failed",
+            FindingKind::Compensated => "undone",
             FindingKind::Superseded => "of a superseded token",
         }
     }
@@ -361,9 +363,9 @@ impl FindingKind {
 wire! {
     /// What a person says of an effect that nobody knew of.
     #[serde(deny_unknown_fields)]
-    pub struct ResolveRequest {
+    pub struct ResolveEffectRequest {
         /// Its job.
-        pub job: JobId,
+        pub job_id: JobId,
         /// Which effect.
         pub effect: EffectName,
         /// It happened, and gave this; missing: it did not happen.

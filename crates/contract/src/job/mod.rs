@@ -14,21 +14,22 @@ mod work;
 
 use async_trait::async_trait;
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
 
-use crate::{Call, StoreError};
+use crate::{CallContext, StoreError};
 
 pub use desk::{
-    ActOn, ActRequest, Acted, ActedItem, Action, Began, BeginRequest, Begun, Contents, Finding, FindingKind,
-    FindingPage, FindingsRequest, QueueMode, QueueOrder, QueueView, ResolveRequest, ScheduleSpec,
-    ScheduleView,
+    BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, Contents,
+    EffectPage, EffectView, FindingKind, JobAction, JobSelector, ListEffectsRequest, OperationStatus,
+    QueueMode, QueueView, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
 pub use view::{
-    AttemptView, Counts, JobDetail, JobFilter, JobPage, JobView, JobsRequest, RunnerView, WaitRequest,
+    AttemptView, JobCounts, JobDetail, JobFilter, JobPage, JobView, ListJobsRequest, RunnerView, WaitRequest,
 };
 pub use work::{
-    AttemptRef, ClaimRequest, Claimed, ClaimedJob, Enqueued, LedgerAct, LedgerAnswer, LedgerEntry, NewJob,
-    RenewedJobs, Report, UndoOf, Unique, When, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
+    CompensatedEffect, EnqueuedJob, LedgerEntry, LedgerResponse, NewJob, RenewAttemptBatchResponse, Report,
+    Unique, When,
 };
 
 /// A place where jobs live.
@@ -39,73 +40,107 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Puts jobs into their queues. One answer for each, in order.
     async fn enqueue(
         &self,
-        call: &Call,
+        call: &CallContext,
         jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError>;
+    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError>;
 
     /// Takes up to so many jobs out of any of these queues, waiting for the first one for up to `wait_ms`. None: there
     /// was nothing.
-    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError>;
+    async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError>;
 
     /// Renews many claims in one call; one answer for each, in order.
-    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError>;
+    async fn renew_claims(
+        &self,
+        call: &CallContext,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewAttemptBatchResponse, StoreError>;
 
     /// What attempts have to say: completed, failed, snoozed, handed back; a checkpoint, progress. One answer for each,
     /// in order.
     async fn report(
         &self,
-        call: &Call,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError>;
+        call: &CallContext,
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError>;
 
     /// Announces and records effects. One answer for each, in order.
     async fn ledger(
         &self,
-        call: &Call,
-        entries: Vec<LedgerEntry>,
-    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError>;
+        call: &CallContext,
+        entries: Vec<AttemptLedgerEntry>,
+    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError>;
 
     /// Everything about one job. `None`: there is no such job.
-    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError>;
+    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError>;
 
     /// Everything about one job once it has come to its end or only a person can help it (it is quarantined or
     /// indeterminate), or as it stands when the time is up.
-    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError>;
+    async fn wait_for(
+        &self,
+        call: &CallContext,
+        request: WaitRequest,
+    ) -> Result<Option<JobDetail>, StoreError>;
 
     /// Jobs, a page at a time, in the order of their arrival.
-    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError>;
+    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError>;
 
     /// Cancels, retries or deletes jobs: some by name, or a page of all that match.
-    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError>;
+    async fn act(
+        &self,
+        call: &CallContext,
+        request: ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, StoreError>;
 
     /// Every queue: what it does, and how many jobs it has in which state.
-    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError>;
+    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError>;
 
     /// Has a queue hand out its jobs, or stop, or take no new ones.
-    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError>;
+    async fn set_queue(
+        &self,
+        call: &CallContext,
+        order: SetQueueModeRequest,
+    ) -> Result<QueueView, StoreError>;
 
     /// Removes a queue that has no jobs, finished ones included, and no schedules. False: there was none. One that is empty
     /// and unused vanishes by itself.
-    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError>;
+    async fn remove_queue(&self, call: &CallContext, queue: QueueName, by: Owner)
+    -> Result<bool, StoreError>;
 
     /// Every schedule.
-    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError>;
+    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError>;
 
     /// Makes a schedule, or changes it.
-    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError>;
+    async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError>;
 
     /// Removes a schedule. False: there was none.
-    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError>;
+    async fn remove_schedule(
+        &self,
+        call: &CallContext,
+        name: ScheduleName,
+        by: Owner,
+    ) -> Result<bool, StoreError>;
 
     /// Begins an operation under its idempotency key, or says what has become of it.
-    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError>;
+    async fn begin(
+        &self,
+        call: &CallContext,
+        request: BeginOperationRequest,
+    ) -> Result<BegunOperation, StoreError>;
 
     /// Effects that people should know of: open intents, effects not (yet) undone, effects of superseded tokens.
-    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError>;
+    async fn findings(
+        &self,
+        call: &CallContext,
+        request: ListEffectsRequest,
+    ) -> Result<EffectPage, StoreError>;
 
     /// A person says what became of an effect that nobody knew of, and the job goes on.
-    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError>;
+    async fn resolve(
+        &self,
+        call: &CallContext,
+        request: ResolveEffectRequest,
+    ) -> Result<Result<(), Refusal>, StoreError>;
 }
 
 /// A queue with its weight in a claim.
-pub type Weighted = (Queue, u32);
+pub type Weighted = (QueueName, u32);

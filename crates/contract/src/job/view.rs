@@ -1,14 +1,16 @@
 //! Jobs as people see them: everything but the proof of a claim.
 
-use fencehold_core::job::{Ended, JobId, Kind, Queue, State, Terms, Undo, UniqueKey};
-use fencehold_core::lease::Notice;
+use fencehold_core::job::{
+    AttemptOutcome, CompensationState, JobId, JobKind, JobOptions, JobState, QueueName, UniqueKey,
+};
+use fencehold_core::lease::YieldRequest;
 use fencehold_core::ledger::Effect;
 use fencehold_core::wire::{AsJson, AsMoment, AsOptionalJson};
 use fencehold_core::{Owner, Token};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::UndoOf;
+use super::CompensatedEffect;
 use crate::json::{AsLabels, AsOptionalBase64, Labels, page};
 
 wire! {
@@ -17,27 +19,27 @@ wire! {
         /// Its id.
         pub id: JobId,
         /// Its queue.
-        pub queue: Queue,
+        pub queue: QueueName,
         /// What it is.
-        pub kind: Kind,
+        pub kind: JobKind,
         /// How it stands.
-        pub state: State,
+        pub state: JobState,
         /// Its newest token.
         pub token: Token,
         /// On which terms it is tried.
-        pub terms: Terms,
+        pub options: JobOptions,
         /// How many attempts there were, the one under way included.
-        pub attempts: u32,
+        pub attempt_count: u32,
         /// Failures so far.
-        pub failures: u16,
+        pub failure_count: u16,
         /// Dead holders so far.
-        pub crashes: u16,
+        pub crash_count: u16,
         /// When it was enqueued.
         #[serde(rename = "enqueued", with = "AsMoment")]
-        pub enqueued_wall_ms: u64,
+        pub enqueued_at_ms: u64,
         /// Since when it stands as it does.
         #[serde(rename = "since", with = "AsMoment")]
-        pub since_wall_ms: u64,
+        pub state_changed_at_ms: u64,
         /// In how many milliseconds it is ready, while it is scheduled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub due_in_ms: Option<u64>,
@@ -49,12 +51,12 @@ wire! {
         pub labels: Labels,
         /// What makes it the same as another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub unique: Option<UniqueKey>,
+        pub unique_key: Option<UniqueKey>,
         /// How far its effects have been undone.
-        pub undo: Undo,
+        pub compensation_state: CompensationState,
         /// Whose effect it undoes, where it does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub undo_of: Option<UndoOf>,
+        pub compensates: Option<CompensatedEffect>,
     }
 
     /// Who works on a job.
@@ -67,15 +69,15 @@ wire! {
         pub remaining_ms: u64,
         /// Since when.
         #[serde(rename = "since", with = "AsMoment")]
-        pub since_wall_ms: u64,
+        pub claimed_at_ms: u64,
         /// For how long it has worked.
         pub age_ms: u64,
         /// Who called the job off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub cancel_by: Option<Owner>,
+        pub cancel_requested_by: Option<Owner>,
         /// Who asks it to yield.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub notice: Option<Notice>,
+        pub yield_request: Option<YieldRequest>,
     }
 
     /// Everything about a job.
@@ -96,7 +98,7 @@ wire! {
         pub checkpoint: Option<Vec<u8>>,
         /// The trace context of whoever enqueued it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub trace: Option<Box<str>>,
+        pub traceparent: Option<Box<str>>,
         /// The attempts that ended, oldest first; the oldest may be forgotten.
         pub attempts: Vec<AttemptView>,
         /// Its effects, in the order in which they were first heard of.
@@ -111,12 +113,12 @@ wire! {
         pub owner: Owner,
         /// When it began.
         #[serde(rename = "since", with = "AsMoment")]
-        pub since_wall_ms: u64,
+        pub started_at_ms: u64,
         /// When it ended.
         #[serde(rename = "ended", with = "AsMoment")]
-        pub ended_wall_ms: u64,
+        pub ended_at_ms: u64,
         /// How it ended.
-        pub how: Ended,
+        pub outcome: AttemptOutcome,
         /// What went wrong.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub error: Option<Box<str>>,
@@ -128,13 +130,13 @@ wire! {
     pub struct JobFilter {
         /// In this queue.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub queue: Option<Queue>,
+        pub queue: Option<QueueName>,
         /// Of this kind.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub kind: Option<Kind>,
+        pub kind: Option<JobKind>,
         /// In any of these states; none named: in every state.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub states: Vec<State>,
+        pub states: Vec<JobState>,
         /// With all of these labels.
         #[serde(with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
@@ -152,7 +154,7 @@ wire! {
         pub jobs: Vec<JobView>,
         /// Where the next page starts; missing: this was the last.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub next: Option<u64>,
+        pub next_cursor: Option<u64>,
     }
 }
 
@@ -168,7 +170,7 @@ pub struct WaitRequest {
 wire! {
     /// How many jobs there are in which state.
     #[derive(Copy, Default)]
-    pub struct Counts {
+    pub struct JobCounts {
         /// Ready.
         pub queued: u64,
         /// Waiting for their time.
@@ -184,30 +186,30 @@ wire! {
         /// The end of too many holders.
         pub quarantined: u64,
         /// Waiting for a person to look.
-        pub indeterminate: u64,
+        pub in_doubt: u64,
     }
 }
 
-impl Counts {
+impl JobCounts {
     /// The number for a state.
-    pub fn of(&mut self, state: State) -> &mut u64 {
+    pub fn of(&mut self, state: JobState) -> &mut u64 {
         match state {
-            State::Queued => &mut self.queued,
-            State::Scheduled => &mut self.scheduled,
-            State::Running => &mut self.running,
-            State::Completed => &mut self.completed,
-            State::Failed => &mut self.failed,
-            State::Cancelled => &mut self.cancelled,
-            State::Quarantined => &mut self.quarantined,
+            JobState::Queued => &mut self.queued,
+            JobState::Scheduled => &mut self.scheduled,
+            JobState::Running => &mut self.running,
+            JobState::Completed => &mut self.completed,
+            JobState::Failed => &mut self.failed,
+            JobState::Cancelled => &mut self.cancelled,
+            JobState::Quarantined => &mut self.quarantined,
             // States that a later version may add are for people to look at.
-            _ => &mut self.indeterminate,
+            _ => &mut self.in_doubt,
         }
     }
 }
 
 /// Which jobs to list. Its JSON form is flat, so that it fits into a query: `state=failed&label=team=red`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobsRequest {
+pub struct ListJobsRequest {
     /// Which.
     pub filter: JobFilter,
     /// Where the page before ended.
@@ -223,13 +225,13 @@ pub struct JobsRequest {
 struct JobsQuery {
     /// In this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    queue: Option<Queue>,
+    queue: Option<QueueName>,
     /// Of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    kind: Option<Kind>,
+    kind: Option<JobKind>,
     /// In any of these states; none named: in every state.
     #[serde(default)]
-    state: Vec<State>,
+    state: Vec<JobState>,
     /// With all of these labels, as NAME=VALUE.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(inner(regex(pattern = "="))))]
@@ -249,7 +251,7 @@ struct JobsQuery {
     limit: usize,
 }
 
-impl JobsRequest {
+impl ListJobsRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let JobFilter { queue, kind, states, labels, owner, payload_contains } = self.filter.clone();
         let label = labels.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -267,12 +269,12 @@ impl JobsRequest {
         };
         let labels = label.into_iter().map(split).collect::<Result<_, _>>()?;
         let filter = JobFilter { queue, kind, states, labels, owner, payload_contains };
-        Ok(JobsRequest { filter, cursor, limit })
+        Ok(ListJobsRequest { filter, cursor, limit })
     }
 }
 
 const _: () = {
-    type Whole = JobsRequest;
+    type Whole = ListJobsRequest;
 
     #[derive(Serialize, Deserialize)]
     #[serde(remote = "Whole")]
@@ -282,8 +284,8 @@ const _: () = {
         limit: usize,
     }
 
-    fencehold_core::wire_forms!(JobsRequest);
+    fencehold_core::wire_forms!(ListJobsRequest);
 };
 
 #[cfg(feature = "schema")]
-fencehold_core::schema_as! { JobsRequest = JobsQuery }
+fencehold_core::schema_as! { ListJobsRequest = JobsQuery }

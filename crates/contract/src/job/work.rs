@@ -1,7 +1,9 @@
 //! Enqueuing, claiming and reporting: what workers and those who give them work say.
 
-use fencehold_core::job::{EffectName, JobId, JobRenewal, Kind, Queue, Refusal, Terms, UniqueKey};
-use fencehold_core::ledger::{Effect, OnDoubt, UndoWith};
+use fencehold_core::job::{
+    AttemptRenewal, EffectName, JobId, JobKind, JobOptions, QueueName, Refusal, UniqueKey,
+};
+use fencehold_core::ledger::{Compensation, Effect, InDoubtPolicy};
 use fencehold_core::wire::{AsJson, AsOptionalJson, Moment, null};
 use fencehold_core::{HoldId, Owner, Token};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,15 +23,15 @@ wire! {
         pub id: JobId,
         /// Where it stands in line.
         #[serde(default)]
-        pub queue: Queue,
+        pub queue: QueueName,
         /// What it is.
-        pub kind: Kind,
+        pub kind: JobKind,
         /// What it is about.
         #[serde(default = "null", with = "AsJson")]
         pub payload: Box<str>,
         /// On which terms it is tried.
         #[serde(default, skip_serializing_if = "are_default")]
-        pub terms: Terms,
+        pub options: JobOptions,
         /// When it is ready.
         #[serde(default, skip_serializing_if = "When::is_now")]
         pub when: When,
@@ -41,27 +43,27 @@ wire! {
         pub labels: Labels,
         /// The W3C trace context (`traceparent`) of whoever enqueues it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub trace: Option<Box<str>>,
+        pub traceparent: Option<Box<str>>,
         /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_within_ms: Option<u64>,
+        pub preempt_within_ms: Option<u64>,
     }
 }
 
 impl NewJob {
     /// A job on the usual terms, ready now.
-    pub fn new(id: JobId, queue: Queue, kind: Kind, payload: impl Into<Box<str>>) -> Self {
+    pub fn new(id: JobId, queue: QueueName, kind: JobKind, payload: impl Into<Box<str>>) -> Self {
         NewJob {
             id,
             queue,
             kind,
             payload: payload.into(),
-            terms: Terms::default(),
+            options: JobOptions::default(),
             when: When::Now,
             unique: None,
             labels: Vec::new(),
-            trace: None,
-            yield_within_ms: None,
+            traceparent: None,
+            preempt_within_ms: None,
         }
     }
 }
@@ -149,16 +151,16 @@ wire! {
 
     /// A job that is in its queue.
     #[derive(Copy)]
-    pub struct Enqueued {
+    pub struct EnqueuedJob {
         /// Its id: that of the first one, where it is the same as another.
-        pub id: JobId,
+        pub job_id: JobId,
         /// Whether it was there already, by its id or its unique key.
         pub existed: bool,
     }
 
     /// The terms on which jobs are asked for.
     #[serde(deny_unknown_fields)]
-    pub struct ClaimRequest {
+    pub struct ClaimJobsRequest {
         /// From which queues.
         #[serde(with = "AsWeighted")]
         #[schemars(length(min = 1, max = fencehold_core::limits::QUEUES_PER_CLAIM_MAX))]
@@ -169,7 +171,7 @@ wire! {
         pub limit: usize,
         /// The hold id of this claim: 128 random bits, made for it alone. A secret. All jobs that it gets are held under it,
         /// each under a token of its own.
-        pub hold: HoldId,
+        pub hold_id: HoldId,
         /// Who asks.
         pub owner: Owner,
         /// How long the claim or a renewal lasts.
@@ -185,7 +187,7 @@ wire! {
     }
 
     /// Jobs that were claimed.
-    pub struct Claimed {
+    pub struct ClaimedJobs {
         /// The jobs, in the order in which they should be worked on. None: there was nothing.
         pub jobs: Vec<ClaimedJob>,
         /// How long the request stood in line before the moment that decided.
@@ -200,9 +202,9 @@ wire! {
         /// Its id.
         pub id: JobId,
         /// Its queue.
-        pub queue: Queue,
+        pub queue: QueueName,
         /// What it is.
-        pub kind: Kind,
+        pub kind: JobKind,
         /// What it is about.
         #[serde(with = "AsJson")]
         pub payload: Box<str>,
@@ -214,17 +216,17 @@ wire! {
         pub remaining_ms: u64,
         /// On which terms it is tried; missing: the usual ones.
         #[serde(default, skip_serializing_if = "are_default")]
-        pub terms: Terms,
+        pub options: JobOptions,
         /// Failures so far.
-        pub failures: u16,
+        pub failure_count: u16,
         /// Dead holders so far.
-        pub crashes: u16,
+        pub crash_count: u16,
         /// Its labels.
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
         /// The trace context of whoever enqueued it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub trace: Option<Box<str>>,
+        pub traceparent: Option<Box<str>>,
         /// Where an earlier attempt left off.
         #[serde(default, with = "AsOptionalBase64", skip_serializing_if = "Option::is_none")]
         pub checkpoint: Option<Vec<u8>>,
@@ -233,13 +235,13 @@ wire! {
         pub effects: Vec<Effect>,
         /// Whose effect it undoes, where it does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub undo_of: Option<UndoOf>,
+        pub compensates: Option<CompensatedEffect>,
     }
 
     /// Whose effect a job undoes.
-    pub struct UndoOf {
+    pub struct CompensatedEffect {
         /// The job that had the effect.
-        pub job: JobId,
+        pub job_id: JobId,
         /// Which effect.
         pub effect: EffectName,
     }
@@ -248,35 +250,35 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct AttemptRef {
         /// The job.
-        pub job: JobId,
+        pub job_id: JobId,
         /// The proof: the hold id of its claim.
-        pub hold: HoldId,
+        pub hold_id: HoldId,
         /// The token that it was given.
         pub token: Token,
     }
 
     /// The answers to many renewals, in order.
-    pub struct RenewedJobs {
+    pub struct RenewAttemptBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[schemars(with = "Vec<crate::json::Outcome<JobRenewal>>")]
-        pub answers: Vec<Result<JobRenewal, Refusal>>,
+        #[schemars(with = "Vec<crate::json::Outcome<AttemptRenewal>>")]
+        pub results: Vec<Result<AttemptRenewal, Refusal>>,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
     }
 
     /// What an attempt has to say.
     #[serde(deny_unknown_fields)]
-    pub struct Report {
+    pub struct AttemptReport {
         /// Which attempt.
         pub attempt: AttemptRef,
         /// What.
-        pub word: Word,
+        pub report: Report,
     }
 
     /// What an attempt can say of its job.
     #[serde(deny_unknown_fields)]
-    pub enum Word {
+    pub enum Report {
         /// The work is done.
         Complete {
             /// What it gave.
@@ -292,48 +294,48 @@ wire! {
             retry_in_ms: Option<u64>,
             /// Do not try again.
             #[serde(default)]
-            for_good: bool,
+            permanent: bool,
         },
         /// Put the job off: counts as nothing.
         Snooze {
             /// For how long.
-            for_ms: u64,
+            delay_ms: u64,
         },
         /// Give the job back: counts as nothing.
-        HandBack,
+        Release,
         /// Where to go on from, should this attempt not come to its end.
         Checkpoint {
             /// Whatever the handler understands.
             #[serde(with = "AsBase64")]
-            bytes: Vec<u8>,
+            checkpoint: Vec<u8>,
         },
         /// How far it has come, for people.
         Progress {
             /// The note.
             #[serde(with = "AsJson")]
-            note: Box<str>,
+            progress: Box<str>,
         },
     }
 
     /// An entry in the ledger of a job.
     #[serde(deny_unknown_fields)]
-    pub struct LedgerEntry {
+    pub struct AttemptLedgerEntry {
         /// Which attempt writes it.
         pub attempt: AttemptRef,
         /// What.
-        pub act: LedgerAct,
+        pub entry: LedgerEntry,
     }
 
     /// What can be written into a ledger.
     #[serde(deny_unknown_fields)]
-    pub enum LedgerAct {
+    pub enum LedgerEntry {
         /// An effect is about to happen.
         Begin {
             /// Its name.
             effect: EffectName,
             /// What a later attempt does that finds it without an outcome.
             #[serde(default)]
-            policy: OnDoubt,
+            in_doubt_policy: InDoubtPolicy,
         },
         /// An effect has happened.
         Record {
@@ -344,7 +346,7 @@ wire! {
             value: Box<str>,
             /// The job that undoes it.
             #[serde(default, skip_serializing_if = "Option::is_none")]
-            undo: Option<UndoWith>,
+            compensation: Option<Compensation>,
         },
         /// An effect that this attempt announced did not happen, and that is certain.
         Withdraw {
@@ -354,9 +356,9 @@ wire! {
     }
 
     /// What the ledger answers.
-    pub enum LedgerAnswer {
+    pub enum LedgerResponse {
         /// The effect is announced: go ahead.
-        Go,
+        Proceed,
         /// The effect is recorded: as this attempt said, or as an earlier one did.
         Recorded(Effect),
         /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
@@ -366,13 +368,13 @@ wire! {
     }
 }
 
-impl LedgerAct {
+impl LedgerEntry {
     /// The effect that it is about.
     pub fn effect(&self) -> &EffectName {
         match self {
-            LedgerAct::Begin { effect, .. }
-            | LedgerAct::Record { effect, .. }
-            | LedgerAct::Withdraw { effect } => effect,
+            LedgerEntry::Begin { effect, .. }
+            | LedgerEntry::Record { effect, .. }
+            | LedgerEntry::Withdraw { effect } => effect,
         }
     }
 }

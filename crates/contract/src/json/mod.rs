@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use fencehold_core::job::{JobId, Queue, Terms};
+use fencehold_core::job::{JobId, JobOptions, QueueName};
 use fencehold_core::limits::{BATCH_MAX, JOBS_PER_CALL_MAX};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap as _;
@@ -103,7 +103,7 @@ pub struct AsWeighted;
 #[serde(deny_unknown_fields)]
 struct Weighted {
     /// Which queue.
-    queue: Queue,
+    queue: QueueName,
     /// Its share among the others that have jobs.
     #[serde(default = "one")]
     weight: u32,
@@ -111,7 +111,7 @@ struct Weighted {
 
 impl AsWeighted {
     /// Writes a list of objects.
-    pub fn serialize<S: Serializer>(queues: &[(Queue, u32)], serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(queues: &[(QueueName, u32)], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(
             queues
                 .iter()
@@ -120,7 +120,9 @@ impl AsWeighted {
     }
 
     /// Reads a list of objects.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Queue, u32)>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<(QueueName, u32)>, D::Error> {
         let queues = Vec::<Weighted>::deserialize(deserializer)?;
         Ok(queues.into_iter().map(|Weighted { queue, weight }| (queue, weight)).collect())
     }
@@ -178,8 +180,8 @@ pub(crate) const fn is_false(truth: &bool) -> bool {
 }
 
 /// Terms that need not travel: those of a job of which nothing else is said.
-pub(crate) fn are_default(terms: &Terms) -> bool {
-    *terms == Terms::default()
+pub(crate) fn are_default(terms: &JobOptions) -> bool {
+    *terms == JobOptions::default()
 }
 
 /// The most items of one call, of whatever kind.
@@ -288,15 +290,15 @@ mod tests {
     /// Terms that are left out mean these, to every program that ever spoke to a server: they can never change.
     #[test]
     fn the_usual_terms_are_what_they_have_always_been() {
-        let usual = serde_json::to_value(Terms::default()).unwrap();
+        let usual = serde_json::to_value(JobOptions::default()).unwrap();
         let retry = serde_json::json!({
             "backoff": "exponential", "base_ms": 1_000, "cap_ms": 3_600_000, "jitter_percent": 20
         });
         let always =
             serde_json::json!({ "priority": 0, "max_attempts": 10, "max_crashes": 5, "retry": retry });
         assert_eq!(usual, always);
-        assert!(are_default(&Terms::default()));
-        assert!(!are_default(&Terms { priority: 1, ..Terms::default() }));
+        assert!(are_default(&JobOptions::default()));
+        assert!(!are_default(&JobOptions { priority: 1, ..JobOptions::default() }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fencehold_core::limits::{
 use fencehold_core::{BadInput, ttl};
 
 use super::Ask;
-use crate::{AcquireRequest, HoldRef, KeepFinished, Which};
+use crate::{AcquireLeaseRequest, HoldRef, KeepFinished, RevokeTarget};
 
 impl Ask {
     /// Whether it can be answered at all.
@@ -17,9 +17,9 @@ impl Ask {
             Ask::Acquire(request) => check_acquire(request),
             Ask::Renew(holds) => check_batch("renewals", holds),
             Ask::Release(holds) => check_batch("releases", holds),
-            Ask::Revoke { request, .. } => match &request.which {
-                Which::Prefix(prefix) => check_prefix(Some(prefix)),
-                Which::Key { .. } | Which::Task(_) | Which::Owner(_) => Ok(()),
+            Ask::Revoke { request, .. } => match &request.target {
+                RevokeTarget::Prefix(prefix) => check_prefix(Some(prefix)),
+                RevokeTarget::Key { .. } | RevokeTarget::Task(_) | RevokeTarget::Owner(_) => Ok(()),
             },
             Ask::List(request) => {
                 check_limit(request.limit)?;
@@ -32,14 +32,14 @@ impl Ask {
             Ask::Advance { lift: 0, .. } => Err(BadInput::new("lift", "must be more than 0")),
             Ask::Job(ask) => ask.check(),
             Ask::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
-            Ask::Limits(request) => request.set.map_or(Ok(()), |set| set.check()),
+            Ask::Limits(request) => request.quota.map_or(Ok(()), |set| set.check()),
             Ask::Get(_) | Ask::Advance { .. } | Ask::OpenNow { .. } | Ask::Status => Ok(()),
         }
     }
 }
 
 /// Whether a request can be granted at all.
-pub fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
+pub fn check_acquire(request: &AcquireLeaseRequest) -> Result<(), BadInput> {
     let over = |field, ms: u64, max_ms: u64| {
         if ms > max_ms {
             return Err(BadInput::new(field, format!("is {ms} ms; the limit is {max_ms} ms")));
@@ -51,16 +51,16 @@ pub fn check_acquire(request: &AcquireRequest) -> Result<(), BadInput> {
         ttl::check_max_age(max_age_ms)?;
     }
     over("wait", request.wait_ms, WAIT_MS_MAX)?;
-    over("age of the hold id", request.hold_age_ms, HOLD_AGE_MS_MAX)?;
-    over("yield time", request.yield_within_ms.unwrap_or(0), YIELD_MS_MAX)?;
-    let keys = request.keys.len();
+    over("age of the hold id", request.hold_id_age_ms, HOLD_AGE_MS_MAX)?;
+    over("yield time", request.preempt_within_ms.unwrap_or(0), YIELD_MS_MAX)?;
+    let keys = request.any_of.len();
     if keys == 0 || keys > KEYS_PER_ACQUIRE_MAX {
         return Err(BadInput::new(
             "keys",
             format!("are {keys}; one acquire takes 1 to {KEYS_PER_ACQUIRE_MAX}"),
         ));
     }
-    if (1..keys).any(|nth| request.keys[..nth].contains(&request.keys[nth])) {
+    if (1..keys).any(|nth| request.any_of[..nth].contains(&request.any_of[nth])) {
         return Err(BadInput::new("keys", "name the same key twice"));
     }
     Ok(())

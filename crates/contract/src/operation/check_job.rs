@@ -1,19 +1,20 @@
 //! Whether a question about jobs can be answered at all, told from the question alone. A whole call is checked before it
 //! travels, and again where it is decided; its items are checked where they are decided, each for itself.
 
-use fencehold_core::job::{Due, JobId, Queue};
+use fencehold_core::job::{Due, JobId, QueueName};
 use fencehold_core::limits::{
     CALL_BYTES_MAX, CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX,
     JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX,
     PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX, TRACE_BYTES_MAX, UNIQUE_WINDOW_MS_MAX,
     WAIT_MS_MAX, YIELD_MS_MAX,
 };
-use fencehold_core::{BadInput, Stamp, ttl};
+use fencehold_core::{BadInput, Timestamp, ttl};
 use serde::de::IgnoredAny;
 
 use super::JobAsk;
 use crate::job::{
-    ActOn, BeginRequest, ClaimRequest, LedgerAct, LedgerEntry, NewJob, Report, ScheduleSpec, When, Word,
+    AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, JobSelector, LedgerEntry,
+    NewJob, Report, ScheduleSpec, When,
 };
 
 impl JobAsk {
@@ -28,9 +29,9 @@ impl JobAsk {
             JobAsk::WaitFor(request) => check_wait(request.wait_ms),
             JobAsk::List(request) => check_limit(request.limit),
             JobAsk::Findings(request) => check_limit(request.limit),
-            JobAsk::Act(request) => match &request.on {
-                ActOn::Jobs(ids) => check_count("jobs", ids.len()),
-                ActOn::Matching { limit, .. } => check_limit(*limit),
+            JobAsk::Act(request) => match &request.selector {
+                JobSelector::Jobs(ids) => check_count("jobs", ids.len()),
+                JobSelector::Matching { limit, .. } => check_limit(*limit),
             },
             JobAsk::SetQueue(order) => order.queue.check_open(),
             JobAsk::RemoveQueue { queue, .. } => queue.check_open(),
@@ -83,32 +84,32 @@ fn check_wait(wait_ms: u64) -> Result<(), BadInput> {
 
 fn check_schedule(spec: &ScheduleSpec) -> Result<(), BadInput> {
     spec.queue.check_open()?;
-    spec.terms.check()?;
+    spec.options.check()?;
     check_json("payload", &spec.payload, PAYLOAD_BYTES_MAX)?;
     check_labels(&spec.labels)
 }
 
-fn report_bytes(report: &Report) -> usize {
-    match &report.word {
-        Word::Complete { result } => result.as_ref().map_or(0, |text| text.len()),
-        Word::Fail { error, .. } => error.len(),
-        Word::Checkpoint { bytes } => bytes.len(),
-        Word::Progress { note } => note.len(),
-        Word::Snooze { .. } | Word::HandBack => 0,
+fn report_bytes(report: &AttemptReport) -> usize {
+    match &report.report {
+        Report::Complete { result } => result.as_ref().map_or(0, |text| text.len()),
+        Report::Fail { error, .. } => error.len(),
+        Report::Checkpoint { checkpoint: bytes } => bytes.len(),
+        Report::Progress { progress: note } => note.len(),
+        Report::Snooze { .. } | Report::Release => 0,
     }
 }
 
-fn entry_bytes(entry: &LedgerEntry) -> usize {
-    match &entry.act {
-        LedgerAct::Begin { .. } | LedgerAct::Withdraw { .. } => 0,
-        LedgerAct::Record { value, undo, .. } => {
+fn entry_bytes(entry: &AttemptLedgerEntry) -> usize {
+    match &entry.entry {
+        LedgerEntry::Begin { .. } | LedgerEntry::Withdraw { .. } => 0,
+        LedgerEntry::Record { value, compensation: undo, .. } => {
             value.len() + undo.as_ref().map_or(0, |undo| undo.payload.len())
         }
     }
 }
 
 /// Whether a claim can be served at all.
-fn check_claim(request: &ClaimRequest) -> Result<(), BadInput> {
+fn check_claim(request: &ClaimJobsRequest) -> Result<(), BadInput> {
     ttl::check(request.ttl_ms, fencehold_core::limits::TTL_MS_MIN)?;
     check_wait(request.wait_ms)?;
     if request.limit == 0 || request.limit > JOBS_PER_CALL_MAX {
@@ -131,7 +132,7 @@ fn check_claim(request: &ClaimRequest) -> Result<(), BadInput> {
 }
 
 /// A queue that is given no turns is one to leave out: to serve it all the same is not what was asked for.
-fn check_weight(queue: &Queue, weight: u32) -> Result<(), BadInput> {
+fn check_weight(queue: &QueueName, weight: u32) -> Result<(), BadInput> {
     if weight == 0 {
         let problem =
             format!("of queue {queue} is 0; it takes 1 or more: leave out a queue that is not to be served");
@@ -141,13 +142,13 @@ fn check_weight(queue: &Queue, weight: u32) -> Result<(), BadInput> {
 }
 
 /// Whether a job can be enqueued at all; and when it is ready, where that is later than now.
-pub fn check_job(job: &NewJob, now: Stamp) -> Result<Due, BadInput> {
+pub fn check_job(job: &NewJob, now: Timestamp) -> Result<Due, BadInput> {
     check_id(job.id)?;
     job.queue.check_open()?;
-    job.terms.check()?;
+    job.options.check()?;
     check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)?;
     check_labels(&job.labels)?;
-    if job.trace.as_ref().is_some_and(|trace| trace.len() > TRACE_BYTES_MAX) {
+    if job.traceparent.as_ref().is_some_and(|trace| trace.len() > TRACE_BYTES_MAX) {
         return Err(BadInput::new("trace context", format!("has more than {TRACE_BYTES_MAX} bytes")));
     }
     if let Some(unique) = &job.unique
@@ -156,7 +157,7 @@ pub fn check_job(job: &NewJob, now: Stamp) -> Result<Due, BadInput> {
         let problem = format!("is {} ms; it takes 1 to {UNIQUE_WINDOW_MS_MAX} ms (a year)", unique.window_ms);
         return Err(BadInput::new("dedup window", problem));
     }
-    if job.yield_within_ms.is_some_and(|ms| ms == 0 || ms > YIELD_MS_MAX) {
+    if job.preempt_within_ms.is_some_and(|ms| ms == 0 || ms > YIELD_MS_MAX) {
         return Err(BadInput::new("yield time", format!("takes 1 to {YIELD_MS_MAX} ms")));
     }
     match job.when {
@@ -251,7 +252,7 @@ fn check_count(what: &'static str, count: usize) -> Result<(), BadInput> {
 }
 
 /// Whether an attempt can be reported on like this.
-pub fn check_word(word: &Word) -> Result<(), BadInput> {
+pub fn check_word(word: &Report) -> Result<(), BadInput> {
     let delay = |field, ms: u64| {
         if ms > DELAY_MS_MAX {
             let problem = format!("is {ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)");
@@ -260,15 +261,15 @@ pub fn check_word(word: &Word) -> Result<(), BadInput> {
         Ok(())
     };
     match word {
-        Word::Complete { result: Some(result) } => check_json("result", result, PAYLOAD_BYTES_MAX),
-        Word::Fail { retry_in_ms, .. } => delay("retry delay", retry_in_ms.unwrap_or(0)),
-        Word::Snooze { for_ms } => delay("snooze", *for_ms),
-        Word::Checkpoint { bytes } if bytes.len() > CHECKPOINT_BYTES_MAX => {
+        Report::Complete { result: Some(result) } => check_json("result", result, PAYLOAD_BYTES_MAX),
+        Report::Fail { retry_in_ms, .. } => delay("retry delay", retry_in_ms.unwrap_or(0)),
+        Report::Snooze { delay_ms: for_ms } => delay("snooze", *for_ms),
+        Report::Checkpoint { checkpoint: bytes } if bytes.len() > CHECKPOINT_BYTES_MAX => {
             let problem = format!("has {} bytes; the limit is {CHECKPOINT_BYTES_MAX}", bytes.len());
             Err(BadInput::new("checkpoint", problem))
         }
-        Word::Complete { result: None } | Word::HandBack | Word::Checkpoint { .. } => Ok(()),
-        Word::Progress { note } => check_json("progress", note, PROGRESS_BYTES_MAX),
+        Report::Complete { result: None } | Report::Release | Report::Checkpoint { .. } => Ok(()),
+        Report::Progress { progress: note } => check_json("progress", note, PROGRESS_BYTES_MAX),
     }
 }
 
@@ -276,8 +277,8 @@ pub fn check_word(word: &Word) -> Result<(), BadInput> {
 /// have. Such an item is refused before it leaves.
 pub mod unfit {
     use super::{
-        BadInput, EFFECT_VALUE_BYTES_MAX, LedgerAct, LedgerEntry, NewJob, PAYLOAD_BYTES_MAX, Report, When,
-        check_id, check_json, check_run_at, check_word,
+        AttemptLedgerEntry, AttemptReport, BadInput, EFFECT_VALUE_BYTES_MAX, LedgerEntry, NewJob,
+        PAYLOAD_BYTES_MAX, When, check_id, check_json, check_run_at, check_word,
     };
 
     /// Whether a job is unfit.
@@ -290,25 +291,27 @@ pub mod unfit {
     }
 
     /// Whether a report is unfit.
-    pub fn report(report: &Report) -> Result<(), BadInput> {
-        check_word(&report.word)
+    pub fn report(report: &AttemptReport) -> Result<(), BadInput> {
+        check_word(&report.report)
     }
 
     /// Whether an entry of the ledger is unfit.
-    pub fn entry(entry: &LedgerEntry) -> Result<(), BadInput> {
-        let LedgerAct::Record { value, undo, .. } = &entry.act else { return Ok(()) };
+    pub fn entry(entry: &AttemptLedgerEntry) -> Result<(), BadInput> {
+        let LedgerEntry::Record { value, compensation: undo, .. } = &entry.entry else { return Ok(()) };
         check_json("value of the effect", value, EFFECT_VALUE_BYTES_MAX)?;
         undo.as_ref()
             .map_or(Ok(()), |undo| check_json("payload of the undo job", &undo.payload, PAYLOAD_BYTES_MAX))
     }
 }
 
-fn check_begin(request: &BeginRequest) -> Result<(), BadInput> {
-    check_id(request.id)?;
+fn check_begin(request: &BeginOperationRequest) -> Result<(), BadInput> {
+    check_id(request.job_id)?;
     ttl::check(request.ttl_ms, fencehold_core::limits::TTL_MS_MIN)?;
-    if request.window_ms == 0 || request.window_ms > UNIQUE_WINDOW_MS_MAX {
-        let problem =
-            format!("is {} ms; it takes 1 to {UNIQUE_WINDOW_MS_MAX} ms (a year)", request.window_ms);
+    if request.idempotency_window_ms == 0 || request.idempotency_window_ms > UNIQUE_WINDOW_MS_MAX {
+        let problem = format!(
+            "is {} ms; it takes 1 to {UNIQUE_WINDOW_MS_MAX} ms (a year)",
+            request.idempotency_window_ms
+        );
         return Err(BadInput::new("dedup window", problem));
     }
     check_json("payload", &request.payload, PAYLOAD_BYTES_MAX)

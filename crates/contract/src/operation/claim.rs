@@ -15,8 +15,8 @@ use fencehold_core::HoldId;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Ask, JobAnswer, JobAsk};
-use crate::job::{AttemptRef, Begun, ClaimedJob, Report, Word};
-use crate::{Call, HoldRef, StoreError};
+use crate::job::{AttemptRef, AttemptReport, ClaimedJob, OperationStatus, Report};
+use crate::{CallContext, HoldRef, StoreError};
 
 /// A call's claim on what it asks for.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +30,11 @@ pub struct Claim {
 impl Claim {
     /// The claim of a call, from its question as it was when the call began. What a server passes on may have been sent
     /// before, whatever the request says.
-    pub fn of(call: &Call, ask: &Ask) -> Option<Claim> {
+    pub fn of(call: &CallContext, ask: &Ask) -> Option<Claim> {
         let (hold, first) = match ask {
-            Ask::Acquire(request) => (request.hold, request.hold_age_ms == 0),
-            Ask::Job(JobAsk::Claim(request)) => (request.hold, true),
-            Ask::Job(JobAsk::Begin(request)) => (request.hold, true),
+            Ask::Acquire(request) => (request.hold_id, request.hold_id_age_ms == 0),
+            Ask::Job(JobAsk::Claim(request)) => (request.hold_id, true),
+            Ask::Job(JobAsk::Begin(request)) => (request.hold_id, true),
             _ => return None,
         };
         Some(Claim { hold, own: first && !call.relayed })
@@ -50,14 +50,14 @@ impl Claim {
         let hold = self.hold;
         let (resumed, ask) = match answer {
             Ok(Answer::Acquired(acquired)) => {
-                let lease = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+                let lease = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
                 (acquired.grant.resumed, Ask::Release(vec![lease]))
             }
             Ok(Answer::Job(JobAnswer::Claimed(claimed))) if !claimed.jobs.is_empty() => {
                 (claimed.resumed, hand_back(hold, &claimed.jobs))
             }
-            Ok(Answer::Job(JobAnswer::Began(began))) => match began.what {
-                Begun::New(job) => (began.resumed, hand_back(hold, std::slice::from_ref(&job))),
+            Ok(Answer::Job(JobAnswer::Began(began))) => match began.operation {
+                OperationStatus::Started(job) => (began.resumed, hand_back(hold, std::slice::from_ref(&job))),
                 _ => return None,
             },
             _ => return None,
@@ -79,7 +79,7 @@ pub struct Unclaimed {
 }
 
 fn hand_back(hold: HoldId, jobs: &[ClaimedJob]) -> Ask {
-    let attempt = |job: &ClaimedJob| AttemptRef { job: job.id, hold, token: job.token };
-    let report = |job| Report { attempt: attempt(job), word: Word::HandBack };
+    let attempt = |job: &ClaimedJob| AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
+    let report = |job| AttemptReport { attempt: attempt(job), report: Report::Release };
     Ask::Job(JobAsk::Report(jobs.iter().map(report).collect()))
 }

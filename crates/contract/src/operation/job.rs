@@ -1,13 +1,15 @@
 //! Everything that can be asked about jobs, and the answers, as plain data.
 
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
 use serde::{Deserialize, Serialize};
 
 use crate::job::{
-    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
-    FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAnswer, LedgerEntry, NewJob, QueueOrder,
-    QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EnqueuedJob,
+    JobDetail, JobPage, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob, QueueView,
+    RenewAttemptBatchResponse, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    WaitRequest,
 };
 
 /// A call of the contract about jobs: what is asked for.
@@ -15,23 +17,23 @@ use crate::job::{
 #[allow(missing_docs, reason = "each is named as its method of `JobStore`")]
 pub enum JobAsk {
     Enqueue(Vec<NewJob>),
-    Claim(ClaimRequest),
+    Claim(ClaimJobsRequest),
     Renew(Vec<AttemptRef>),
-    Report(Vec<Report>),
-    Ledger(Vec<LedgerEntry>),
+    Report(Vec<AttemptReport>),
+    Ledger(Vec<AttemptLedgerEntry>),
     Get(JobId),
     WaitFor(WaitRequest),
-    List(JobsRequest),
-    Act(ActRequest),
+    List(ListJobsRequest),
+    Act(ChangeJobsRequest),
     Queues,
-    SetQueue(QueueOrder),
+    SetQueue(SetQueueModeRequest),
     Schedules,
     SetSchedule(Box<ScheduleSpec>),
     RemoveSchedule { name: ScheduleName, by: Owner },
-    Begin(BeginRequest),
-    Findings(FindingsRequest),
-    Resolve(ResolveRequest),
-    RemoveQueue { queue: Queue, by: Owner },
+    Begin(BeginOperationRequest),
+    Findings(ListEffectsRequest),
+    Resolve(ResolveEffectRequest),
+    RemoveQueue { queue: QueueName, by: Owner },
 }
 
 impl JobAsk {
@@ -101,21 +103,21 @@ impl JobAsk {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is what a method of `JobStore` returns")]
 pub enum JobAnswer {
-    Enqueued(Vec<Result<Enqueued, Refusal>>),
-    Claimed(Claimed),
-    Renewed(RenewedJobs),
-    Reported(Vec<Result<Reported, Refusal>>),
-    Ledger(Vec<Result<LedgerAnswer, Refusal>>),
+    Enqueued(Vec<Result<EnqueuedJob, Refusal>>),
+    Claimed(ClaimedJobs),
+    Renewed(RenewAttemptBatchResponse),
+    Reported(Vec<Result<ReportedAttempt, Refusal>>),
+    Ledger(Vec<Result<LedgerResponse, Refusal>>),
     Job(Option<Box<JobDetail>>),
     Jobs(JobPage),
-    Acted(Acted),
+    Acted(ChangeJobBatchResponse),
     Queues(Vec<QueueView>),
     Queue(QueueView),
     Schedules(Vec<ScheduleView>),
     Schedule(Box<ScheduleView>),
     Removed(bool),
-    Began(Began),
-    Findings(FindingPage),
+    Began(BegunOperation),
+    Findings(EffectPage),
     Resolved(Result<(), Refusal>),
 }
 

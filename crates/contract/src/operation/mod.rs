@@ -18,25 +18,26 @@ use fencehold_core::{Key, Owner, Refusal, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AcquireRequest, Acquired, Advanced, EventPage, EventsRequest, HoldRef, LeasePage, LeaseView,
-    LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, EventPage, HoldRef, LeasePage, LeaseView,
+    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, RenewLeaseBatchResponse,
+    RevokeLeasesRequest, RevokedLease, StoreStatus,
 };
 
 /// A call of the contract: what is asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is named as its method of `LeaseStore`")]
 pub enum Ask {
-    Acquire(AcquireRequest),
+    Acquire(AcquireLeaseRequest),
     Renew(Vec<HoldRef>),
     Release(Vec<HoldRef>),
     /// From a slot on: a revocation of many is asked for page by page.
     Revoke {
-        request: RevokeRequest,
+        request: RevokeLeasesRequest,
         from: u32,
     },
     Get(Key),
-    List(ListRequest),
-    Events(EventsRequest),
+    List(ListLeasesRequest),
+    Events(ListEventsRequest),
     Advance {
         by: Owner,
         lift: u64,
@@ -48,7 +49,7 @@ pub enum Ask {
         ms: u64,
     },
     /// Looks at the limits of a namespace, or sets them.
-    Limits(LimitsRequest),
+    Limits(QuotaRequest),
     /// Opens what an advance has closed.
     OpenNow {
         by: Owner,
@@ -128,8 +129,8 @@ impl Ask {
         let mut ask = self.clone();
         match &mut ask {
             Ask::Acquire(request) => {
-                if again || request.hold_age_ms > 0 {
-                    request.hold_age_ms = request.hold_age_ms.saturating_add(by_ms).max(1);
+                if again || request.hold_id_age_ms > 0 {
+                    request.hold_id_age_ms = request.hold_id_age_ms.saturating_add(by_ms).max(1);
                 }
                 if again {
                     // It stood in line elsewhere; the way to its first place in line is nobody's doing but its own.
@@ -154,8 +155,8 @@ const ON_THE_WAY_MS: u64 = 100;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is what a method of `LeaseStore` returns")]
 pub enum Answer {
-    Acquired(Acquired),
-    Renewed(Renewed),
+    Acquired(AcquiredLease),
+    Renewed(RenewLeaseBatchResponse),
     Released(Vec<Result<Token, Refusal>>),
     /// Where to go on, if there may be more.
     Revoked {
@@ -165,12 +166,12 @@ pub enum Answer {
     Lease(Option<LeaseView>),
     Leases(LeasePage),
     Events(EventPage),
-    Advanced(Advanced),
+    Advanced(AdvancedStore),
     Status(StoreStatus),
     Job(JobAnswer),
     KeepsFinished,
     Opened,
-    Limits(LimitsView),
+    Limits(QuotaView),
 }
 
 impl Answer {

@@ -10,15 +10,15 @@ use super::{Answer, Ask};
 use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
 use crate::measure::Measures;
 use crate::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
-    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
-    RevokedLease, StoreError, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
+    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
+    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
 };
 
 /// A way to an engine.
 pub trait Route: Send + Sync {
     /// Takes a question there and the answer back.
-    fn route(&self, call: &Call, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+    fn route(&self, call: &CallContext, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
     /// What the store at the other end can do.
     fn can(&self) -> Capabilities;
     /// What the engine has measured, where it runs in this process.
@@ -26,7 +26,7 @@ pub trait Route: Send + Sync {
         None
     }
     /// Proves that the engine answers.
-    fn proven(&self, _call: &Call) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn proven(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
     /// Those who listen for what others do to their holds, where they can be told.
@@ -39,14 +39,14 @@ pub trait Route: Send + Sync {
 
 /// An answer that does not fit its question: only a peer of another make could send it.
 pub fn misfit() -> StoreError {
-    StoreError::Unknown { why: "the answer does not fit the question".to_owned() }
+    StoreError::OutcomeUnknown { message: "the answer does not fit the question".to_owned() }
 }
 
 /// Ends holds page by page, so that no page holds up another caller, and every answer fits into one frame.
 async fn revoke_all(
     route: &impl Route,
-    call: &Call,
-    request: RevokeRequest,
+    call: &CallContext,
+    request: RevokeLeasesRequest,
 ) -> Result<Vec<RevokedLease>, StoreError> {
     let mut all = Vec::new();
     let mut from = 0;
@@ -63,7 +63,7 @@ async fn revoke_all(
             // 'Nothing was done' is true of this page alone.
             Err(error) if !all.is_empty() => {
                 let why = format!("{} leases were ended, then: {error}", all.len());
-                return Err(StoreError::Unknown { why });
+                return Err(StoreError::OutcomeUnknown { message: why });
             }
             Err(error) => return Err(error),
         }
@@ -87,62 +87,74 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
 
     fn jobs(&self) -> Option<&dyn JobStore> {
         let jobs: &dyn JobStore = self;
-        self.can().jobs.then_some(jobs)
+        self.can().supports_jobs.then_some(jobs)
     }
 
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
         answer!(self, call, Ask::Acquire(request), Acquired)
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         answer!(self, call, Ask::Renew(holds), Renewed)
     }
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         answer!(self, call, Ask::Release(holds), Released)
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
         revoke_all(self, call, request).await
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         answer!(self, call, Ask::Get(key), Lease)
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         answer!(self, call, Ask::List(request), Leases)
     }
 
-    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
         answer!(self, call, Ask::Events(request), Events)
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         answer!(self, call, Ask::Advance { by, lift }, Advanced)
     }
 
-    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
+    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         answer!(self, call, Ask::Limits(request), Limits)
     }
 
-    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+    async fn open_now(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
         match Route::route(self, call, Ask::OpenNow { by }).await? {
             Answer::Opened => Ok(()),
             _ => Err(misfit()),
         }
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         let status: Result<StoreStatus, StoreError> = answer!(self, call, Ask::Status, Status);
         status.map(|status| StoreStatus { store: self.can().store.to_owned(), ..status })
     }
 
-    async fn answers(&self, call: &Call) -> Result<(), StoreError> {
+    async fn answers(&self, call: &CallContext) -> Result<(), StoreError> {
         self.proven(call).await
     }
 
@@ -160,7 +172,7 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
 }
 
 /// Has a store carry out a call: the other way round.
-pub async fn perform(store: &dyn LeaseStore, call: &Call, ask: Ask) -> Result<Answer, StoreError> {
+pub async fn perform(store: &dyn LeaseStore, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
     Ok(match ask {
         Ask::Acquire(request) => Answer::Acquired(store.acquire(call, request).await?),
         Ask::Renew(holds) => Answer::Renewed(store.renew(call, holds).await?),
@@ -187,12 +199,12 @@ pub async fn perform(store: &dyn LeaseStore, call: &Call, ask: Ask) -> Result<An
 pub fn jobs_of(store: &dyn LeaseStore) -> Result<&dyn JobStore, StoreError> {
     store.jobs().ok_or_else(|| StoreError::Unsupported {
         store: store.capabilities().store.to_owned(),
-        what: "keep jobs".to_owned(),
+        message: "keep jobs".to_owned(),
     })
 }
 
 /// How long finished jobs are kept is no call of the contract.
 pub fn keeps_finished_elsewhere() -> StoreError {
     let why = "how long finished jobs are kept is said in the URL of the server's own store";
-    StoreError::Unknown { why: why.to_owned() }
+    StoreError::OutcomeUnknown { message: why.to_owned() }
 }

@@ -2,15 +2,17 @@
 
 use async_trait::async_trait;
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
 
 use crate::job::{
-    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
-    FindingsRequest, JobDetail, JobPage, JobStore, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
-    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EnqueuedJob,
+    JobDetail, JobPage, JobStore, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob, QueueView,
+    RenewAttemptBatchResponse, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    WaitRequest,
 };
 use crate::operation::{Answer, Ask, JobAnswer, JobAsk, Route, misfit};
-use crate::{Call, StoreError};
+use crate::{CallContext, StoreError};
 
 macro_rules! job_answer {
     ($route:expr, $call:expr, $ask:expr, $answer:ident) => {
@@ -25,88 +27,126 @@ macro_rules! job_answer {
 impl<R: Route + std::fmt::Debug> JobStore for R {
     async fn enqueue(
         &self,
-        call: &Call,
+        call: &CallContext,
         jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError> {
         job_answer!(self, call, JobAsk::Enqueue(jobs), Enqueued)
     }
 
-    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
         job_answer!(self, call, JobAsk::Claim(request), Claimed)
     }
 
-    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+    async fn renew_claims(
+        &self,
+        call: &CallContext,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewAttemptBatchResponse, StoreError> {
         job_answer!(self, call, JobAsk::Renew(attempts), Renewed)
     }
 
     async fn report(
         &self,
-        call: &Call,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        call: &CallContext,
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
         job_answer!(self, call, JobAsk::Report(reports), Reported)
     }
 
     async fn ledger(
         &self,
-        call: &Call,
-        entries: Vec<LedgerEntry>,
-    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        call: &CallContext,
+        entries: Vec<AttemptLedgerEntry>,
+    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
         job_answer!(self, call, JobAsk::Ledger(entries), Ledger)
     }
 
-    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         job_answer!(self, call, JobAsk::List(request), Jobs)
     }
 
-    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+    async fn act(
+        &self,
+        call: &CallContext,
+        request: ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, StoreError> {
         job_answer!(self, call, JobAsk::Act(request), Acted)
     }
 
-    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
         job_answer!(self, call, JobAsk::Queues, Queues)
     }
 
-    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+    async fn set_queue(
+        &self,
+        call: &CallContext,
+        order: SetQueueModeRequest,
+    ) -> Result<QueueView, StoreError> {
         job_answer!(self, call, JobAsk::SetQueue(order), Queue)
     }
 
-    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
         job_answer!(self, call, JobAsk::Schedules, Schedules)
     }
 
-    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_queue(
+        &self,
+        call: &CallContext,
+        queue: QueueName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         job_answer!(self, call, JobAsk::RemoveQueue { queue, by }, Removed)
     }
 
-    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_schedule(
+        &self,
+        call: &CallContext,
+        name: ScheduleName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         job_answer!(self, call, JobAsk::RemoveSchedule { name, by }, Removed)
     }
 
-    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+    async fn begin(
+        &self,
+        call: &CallContext,
+        request: BeginOperationRequest,
+    ) -> Result<BegunOperation, StoreError> {
         job_answer!(self, call, JobAsk::Begin(request), Began)
     }
 
-    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+    async fn findings(
+        &self,
+        call: &CallContext,
+        request: ListEffectsRequest,
+    ) -> Result<EffectPage, StoreError> {
         job_answer!(self, call, JobAsk::Findings(request), Findings)
     }
 
-    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+    async fn resolve(
+        &self,
+        call: &CallContext,
+        request: ResolveEffectRequest,
+    ) -> Result<Result<(), Refusal>, StoreError> {
         job_answer!(self, call, JobAsk::Resolve(request), Resolved)
     }
 
-    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
         let found: Result<Option<Box<JobDetail>>, StoreError> = job_answer!(self, call, JobAsk::Get(id), Job);
         found.map(|job| job.map(|job| *job))
     }
 
-    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+    async fn wait_for(
+        &self,
+        call: &CallContext,
+        request: WaitRequest,
+    ) -> Result<Option<JobDetail>, StoreError> {
         let found: Result<Option<Box<JobDetail>>, StoreError> =
             job_answer!(self, call, JobAsk::WaitFor(request), Job);
         found.map(|job| job.map(|job| *job))
     }
 
-    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+    async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         let made: Result<Box<ScheduleView>, StoreError> =
             job_answer!(self, call, JobAsk::SetSchedule(Box::new(spec)), Schedule);
         made.map(|made| *made)
@@ -116,7 +156,7 @@ impl<R: Route + std::fmt::Debug> JobStore for R {
 /// Has a store carry out a call about jobs.
 pub(super) async fn perform_job(
     jobs: &dyn JobStore,
-    call: &Call,
+    call: &CallContext,
     ask: JobAsk,
 ) -> Result<JobAnswer, StoreError> {
     Ok(match ask {

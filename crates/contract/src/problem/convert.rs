@@ -4,7 +4,7 @@ use fencehold_core::{BadInput, Key, Refusal, job};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Problem, ProblemKind};
+use super::{ErrorKind, Problem};
 use crate::{StoreError, closed};
 
 /// How soon trying again makes sense where a bound of the store is reached, or the store is away.
@@ -20,45 +20,47 @@ fn of_word<T: DeserializeOwned>(how: Option<String>) -> Option<T> {
 }
 
 fn bad_input(bad: BadInput) -> Problem {
-    let mut problem = Problem::new(ProblemKind::BadInput, bad.to_string());
-    (problem.what, problem.why) = (Some(bad.field.into_owned()), Some(bad.problem));
+    let mut problem = Problem::new(ErrorKind::BadInput, bad.to_string());
+    (problem.what, problem.why) = (Some(bad.field.into_owned()), Some(bad.message));
     problem
 }
 
 fn as_bad_input(problem: Problem) -> BadInput {
     let field = problem.what.unwrap_or_else(|| "request".to_owned()).into();
-    BadInput { field, problem: problem.why.unwrap_or(problem.detail) }
+    BadInput { field, message: problem.why.unwrap_or(problem.detail) }
 }
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let kind = match &refusal {
-            Refusal::Held { .. } => ProblemKind::Held,
-            Refusal::Ended { .. } => ProblemKind::Ended,
-            Refusal::Lost { .. } => ProblemKind::Lost,
-            Refusal::WrongHold { .. } => ProblemKind::WrongHold,
-            Refusal::NotHeld => ProblemKind::NotHeld,
-            Refusal::StillLive { .. } => ProblemKind::StillLive,
-            Refusal::NotHigher { .. } => ProblemKind::NotHigher,
-            Refusal::StoreRewound { .. } => ProblemKind::StoreRewound,
-            Refusal::TokensExhausted => ProblemKind::TokensExhausted,
-            _ => ProblemKind::Unusable,
+            Refusal::Held { .. } => ErrorKind::Held,
+            Refusal::HoldIdUsed { .. } => ErrorKind::HoldIdUsed,
+            Refusal::Lost { .. } => ErrorKind::Lost,
+            Refusal::WrongHoldId { .. } => ErrorKind::WrongHoldId,
+            Refusal::NotHeld => ErrorKind::NotHeld,
+            Refusal::NotExpired { .. } => ErrorKind::NotExpired,
+            Refusal::PriorityTooLow { .. } => ErrorKind::PriorityTooLow,
+            Refusal::StoreRewound { .. } => ErrorKind::StoreRewound,
+            Refusal::TokensExhausted => ErrorKind::TokensExhausted,
+            _ => ErrorKind::Unusable,
         };
         let mut problem = Problem::new(kind, refusal.to_string());
         match refusal {
-            Refusal::Held { owner, task, expires_in_ms, token } => {
+            Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
                 (problem.owner, problem.task) = (Some(owner), task);
                 (problem.expires_in_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
             }
-            Refusal::Ended { token, how } => (problem.token, problem.how) = (token, how.and_then(word)),
-            Refusal::Lost { token, how, by, reason, current } => {
+            Refusal::HoldIdUsed { token, outcome: how } => {
+                (problem.token, problem.how) = (token, how.and_then(word))
+            }
+            Refusal::Lost { token, outcome: how, by, reason, current_token: current } => {
                 (problem.token, problem.how) = (Some(token), how.and_then(word));
                 (problem.by, problem.reason, problem.current_token) = (by, reason, Some(current));
             }
-            Refusal::WrongHold { token } => problem.token = Some(token),
-            Refusal::StillLive { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
-            Refusal::NotHigher { held } => problem.priority = Some(held),
-            Refusal::StoreRewound { shown, current } => {
+            Refusal::WrongHoldId { token } => problem.token = Some(token),
+            Refusal::NotExpired { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
+            Refusal::PriorityTooLow { priority: held } => problem.priority = Some(held),
+            Refusal::StoreRewound { token: shown, current_token: current } => {
                 (problem.token, problem.current_token) = (Some(shown), Some(current));
             }
             _ => {}
@@ -71,26 +73,26 @@ impl From<Refusal> for Problem {
 fn lease_refusal(problem: &Problem) -> Option<Refusal> {
     let Problem { token, how, current_token, expires_in_ms, .. } = problem.clone();
     Some(match problem.kind {
-        ProblemKind::Held => Refusal::Held {
+        ErrorKind::Held => Refusal::Held {
             owner: problem.owner.clone()?,
             task: problem.task.clone(),
-            expires_in_ms: expires_in_ms?,
+            remaining_ms: expires_in_ms?,
             token: current_token?,
         },
-        ProblemKind::Ended => Refusal::Ended { token, how: of_word(how) },
-        ProblemKind::Lost => Refusal::Lost {
+        ErrorKind::HoldIdUsed => Refusal::HoldIdUsed { token, outcome: of_word(how) },
+        ErrorKind::Lost => Refusal::Lost {
             token: token?,
-            how: of_word(how),
+            outcome: of_word(how),
             by: problem.by.clone(),
             reason: problem.reason.clone(),
-            current: current_token?,
+            current_token: current_token?,
         },
-        ProblemKind::WrongHold => Refusal::WrongHold { token: token? },
-        ProblemKind::NotHeld => Refusal::NotHeld,
-        ProblemKind::StillLive => Refusal::StillLive { remaining_ms: expires_in_ms? },
-        ProblemKind::NotHigher => Refusal::NotHigher { held: problem.priority? },
-        ProblemKind::StoreRewound => Refusal::StoreRewound { shown: token?, current: current_token? },
-        ProblemKind::TokensExhausted => Refusal::TokensExhausted,
+        ErrorKind::WrongHoldId => Refusal::WrongHoldId { token: token? },
+        ErrorKind::NotHeld => Refusal::NotHeld,
+        ErrorKind::NotExpired => Refusal::NotExpired { remaining_ms: expires_in_ms? },
+        ErrorKind::PriorityTooLow => Refusal::PriorityTooLow { priority: problem.priority? },
+        ErrorKind::StoreRewound => Refusal::StoreRewound { token: token?, current_token: current_token? },
+        ErrorKind::TokensExhausted => Refusal::TokensExhausted,
         _ => return None,
     })
 }
@@ -99,7 +101,13 @@ impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         // Only a peer of another make sends what is no refusal here; the hold must then count as over.
         let (token, current) = (problem.token.unwrap_or_default(), problem.current_token.unwrap_or_default());
-        lease_refusal(&problem).unwrap_or(Refusal::Lost { token, how: None, by: None, reason: None, current })
+        lease_refusal(&problem).unwrap_or(Refusal::Lost {
+            token,
+            outcome: None,
+            by: None,
+            reason: None,
+            current_token: current,
+        })
     }
 }
 
@@ -107,51 +115,51 @@ impl From<job::Refusal> for Problem {
     fn from(refusal: job::Refusal) -> Self {
         use job::Refusal as R;
         let kind = match &refusal {
-            R::BadInput(_) => ProblemKind::BadInput,
-            R::Unknown => ProblemKind::NoSuchJob,
-            R::Stale { .. } => ProblemKind::Stale,
-            R::Over { .. } => ProblemKind::Over,
-            R::OtherJob { .. } => ProblemKind::OtherJob,
-            R::WrongHold { .. } => ProblemKind::WrongHold,
-            R::StoreRewound { .. } => ProblemKind::StoreRewound,
-            R::Finished { .. } => ProblemKind::Finished,
-            R::NotNow { .. } => ProblemKind::NotNow,
-            R::Running { .. } => ProblemKind::Running,
-            R::StillLive { .. } => ProblemKind::StillLive,
-            R::NotHigher { .. } => ProblemKind::NotHigher,
-            R::Conflict { .. } => ProblemKind::Conflict,
-            R::Draining { .. } => ProblemKind::Draining,
-            R::Full { .. } => ProblemKind::Full,
-            R::TokensExhausted => ProblemKind::TokensExhausted,
-            _ => ProblemKind::Unusable,
+            R::BadInput(_) => ErrorKind::BadInput,
+            R::JobNotFound => ErrorKind::JobNotFound,
+            R::Stale { .. } => ErrorKind::Stale,
+            R::Over { .. } => ErrorKind::Over,
+            R::WrongJob { .. } => ErrorKind::WrongJob,
+            R::WrongHoldId { .. } => ErrorKind::WrongHoldId,
+            R::StoreRewound { .. } => ErrorKind::StoreRewound,
+            R::Finished { .. } => ErrorKind::Finished,
+            R::WrongState { .. } => ErrorKind::WrongState,
+            R::JobRunning { .. } => ErrorKind::JobRunning,
+            R::NotExpired { .. } => ErrorKind::NotExpired,
+            R::PriorityTooLow { .. } => ErrorKind::PriorityTooLow,
+            R::Conflict { .. } => ErrorKind::Conflict,
+            R::QueueDraining { .. } => ErrorKind::QueueDraining,
+            R::LimitReached { .. } => ErrorKind::LimitReached,
+            R::TokensExhausted => ErrorKind::TokensExhausted,
+            _ => ErrorKind::Unusable,
         };
         let mut problem = Problem::new(kind, refusal.to_string());
         match refusal {
             R::BadInput(bad) => return bad_input(bad),
-            R::Stale { token, how, current } => {
+            R::Stale { token, outcome: how, current_token: current } => {
                 (problem.token, problem.how) = (Some(token), how.and_then(word));
                 problem.current_token = Some(current);
             }
-            R::Over { token, how } => (problem.token, problem.how) = (Some(token), word(how)),
-            R::OtherJob { token, job } => (problem.token, problem.job) = (Some(token), job),
-            R::WrongHold { token } => problem.token = Some(token),
-            R::StoreRewound { shown, current } => {
+            R::Over { token, outcome: how } => (problem.token, problem.how) = (Some(token), word(how)),
+            R::WrongJob { token, job_id: job } => (problem.token, problem.job) = (Some(token), job),
+            R::WrongHoldId { token } => problem.token = Some(token),
+            R::StoreRewound { token: shown, current_token: current } => {
                 (problem.token, problem.current_token) = (Some(shown), Some(current));
             }
             R::Finished { state } => problem.state = Some(state),
-            R::NotNow { state, why } => (problem.state, problem.why) = (Some(state), Some(why)),
-            R::Running { owner, token, expires_in_ms } => {
+            R::WrongState { state, message: why } => (problem.state, problem.why) = (Some(state), Some(why)),
+            R::JobRunning { owner, token, remaining_ms: expires_in_ms } => {
                 (problem.owner, problem.current_token) = (Some(owner), Some(token));
                 problem.expires_in_ms = Some(expires_in_ms);
             }
-            R::StillLive { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
-            R::NotHigher { held } => problem.priority = Some(held),
-            R::Conflict { what, first, differs } => {
+            R::NotExpired { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
+            R::PriorityTooLow { priority: held } => problem.priority = Some(held),
+            R::Conflict { field: what, job_id: first, differs } => {
                 (problem.what, problem.job) = (Some(what), Some(first));
                 problem.why = Some(differs);
             }
-            R::Draining { queue } => problem.queue = Some(queue),
-            R::Full { what, limit } => full(&mut problem, what, limit),
+            R::QueueDraining { queue } => problem.queue = Some(queue),
+            R::LimitReached { message: what, limit } => full(&mut problem, what, limit),
             _ => {}
         }
         problem
@@ -168,28 +176,30 @@ fn job_refusal(problem: &Problem) -> Option<job::Refusal> {
     use job::Refusal as R;
     let Problem { token, how, current_token, expires_in_ms, state, what, why, .. } = problem.clone();
     Some(match problem.kind {
-        ProblemKind::BadInput => R::BadInput(as_bad_input(problem.clone())),
-        ProblemKind::NoSuchJob => R::Unknown,
-        ProblemKind::Stale => R::Stale { token: token?, how: of_word(how), current: current_token? },
-        ProblemKind::Over => R::Over { token: token?, how: of_word(how)? },
-        ProblemKind::OtherJob => R::OtherJob { token: token?, job: problem.job },
-        ProblemKind::WrongHold => R::WrongHold { token: token? },
-        ProblemKind::StoreRewound => R::StoreRewound { shown: token?, current: current_token? },
-        ProblemKind::Finished => R::Finished { state: state? },
-        ProblemKind::NotNow => R::NotNow { state: state?, why: why? },
-        ProblemKind::Running => {
-            R::Running { owner: problem.owner.clone()?, token: current_token?, expires_in_ms: expires_in_ms? }
-        }
-        ProblemKind::StillLive => R::StillLive { remaining_ms: expires_in_ms? },
-        ProblemKind::NotHigher => R::NotHigher { held: problem.priority? },
-        ProblemKind::Conflict => R::Conflict {
-            what: what?,
-            first: problem.job?,
+        ErrorKind::BadInput => R::BadInput(as_bad_input(problem.clone())),
+        ErrorKind::JobNotFound => R::JobNotFound,
+        ErrorKind::Stale => R::Stale { token: token?, outcome: of_word(how), current_token: current_token? },
+        ErrorKind::Over => R::Over { token: token?, outcome: of_word(how)? },
+        ErrorKind::WrongJob => R::WrongJob { token: token?, job_id: problem.job },
+        ErrorKind::WrongHoldId => R::WrongHoldId { token: token? },
+        ErrorKind::StoreRewound => R::StoreRewound { token: token?, current_token: current_token? },
+        ErrorKind::Finished => R::Finished { state: state? },
+        ErrorKind::WrongState => R::WrongState { state: state?, message: why? },
+        ErrorKind::JobRunning => R::JobRunning {
+            owner: problem.owner.clone()?,
+            token: current_token?,
+            remaining_ms: expires_in_ms?,
+        },
+        ErrorKind::NotExpired => R::NotExpired { remaining_ms: expires_in_ms? },
+        ErrorKind::PriorityTooLow => R::PriorityTooLow { priority: problem.priority? },
+        ErrorKind::Conflict => R::Conflict {
+            field: what?,
+            job_id: problem.job?,
             differs: why.unwrap_or_else(|| "payload".to_owned()),
         },
-        ProblemKind::Draining => R::Draining { queue: problem.queue.clone()? },
-        ProblemKind::Full => R::Full { what: what?, limit: problem.limit? },
-        ProblemKind::TokensExhausted => R::TokensExhausted,
+        ErrorKind::QueueDraining => R::QueueDraining { queue: problem.queue.clone()? },
+        ErrorKind::LimitReached => R::LimitReached { message: what?, limit: problem.limit? },
+        ErrorKind::TokensExhausted => R::TokensExhausted,
         _ => return None,
     })
 }
@@ -212,50 +222,50 @@ impl From<StoreError> for Problem {
                 (problem.detail, problem.key) = (said, Some(key));
                 problem
             }
-            StoreError::Full { what, limit } => {
-                let mut problem = of(ProblemKind::Full);
+            StoreError::LimitReached { message: what, limit } => {
+                let mut problem = of(ErrorKind::LimitReached);
                 full(&mut problem, what, limit);
                 problem
             }
-            StoreError::NotEmpty { queue, holds } => {
-                let mut problem = of(ProblemKind::NotEmpty);
+            StoreError::QueueNotEmpty { queue, message: holds } => {
+                let mut problem = of(ErrorKind::QueueNotEmpty);
                 (problem.queue, problem.what) = (Some(queue), Some(holds));
                 problem
             }
-            StoreError::Unsupported { store, what } => {
-                let mut problem = of(ProblemKind::Unsupported);
+            StoreError::Unsupported { store, message: what } => {
+                let mut problem = of(ErrorKind::Unsupported);
                 (problem.what, problem.why) = (Some(what), Some(store));
                 problem
             }
-            StoreError::CursorTooOld { cursor, oldest } => {
-                let mut problem = of(ProblemKind::CursorTooOld);
+            StoreError::CursorTooOld { cursor, oldest_cursor: oldest } => {
+                let mut problem = of(ErrorKind::CursorTooOld);
                 (problem.cursor, problem.oldest) = (Some(cursor), Some(oldest));
                 problem
             }
-            StoreError::Unavailable { why } => {
-                let mut problem = of(ProblemKind::Unavailable);
+            StoreError::Unavailable { message: why } => {
+                let mut problem = of(ErrorKind::Unavailable);
                 let retry_after_ms = closed::left_ms(&why).unwrap_or(RETRY_AFTER_MS);
                 (problem.why, problem.retry_after_ms) = (Some(why), Some(retry_after_ms));
                 problem
             }
-            StoreError::Unknown { why } => {
-                let mut problem = of(ProblemKind::Unknown);
+            StoreError::OutcomeUnknown { message: why } => {
+                let mut problem = of(ErrorKind::OutcomeUnknown);
                 problem.why = Some(why);
                 problem
             }
-            StoreError::Denied { why } => {
+            StoreError::Denied { message: why } => {
                 let mut problem =
-                    Problem::new(ProblemKind::Forbidden, format!("{why}; ask whoever makes the tokens"));
+                    Problem::new(ErrorKind::Forbidden, format!("{why}; ask whoever makes the tokens"));
                 problem.why = Some(why);
                 problem
             }
-            StoreError::Unusable { place, why } => {
-                let mut problem = of(ProblemKind::Unusable);
+            StoreError::Unusable { store: place, message: why } => {
+                let mut problem = of(ErrorKind::Unusable);
                 (problem.what, problem.why) = (Some(place), Some(why));
                 problem
             }
-            StoreError::NoStore { place } => {
-                let mut problem = of(ProblemKind::Unusable);
+            StoreError::NoStore { store: place } => {
+                let mut problem = of(ErrorKind::Unusable);
                 (problem.what, problem.why) = (Some(place), Some("there is no store in it".to_owned()));
                 problem
             }
@@ -274,38 +284,39 @@ pub fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
     let why = problem.why.clone().unwrap_or_else(|| problem.detail.clone());
     let what = problem.what.clone();
     match problem.kind {
-        ProblemKind::BadInput | ProblemKind::TooLarge | ProblemKind::NotJson => {
+        ErrorKind::BadInput | ErrorKind::BodyTooLarge | ErrorKind::NotJson => {
             StoreError::BadInput(as_bad_input(problem))
         }
-        ProblemKind::Full => {
-            StoreError::Full { what: what.unwrap_or(problem.detail), limit: problem.limit.unwrap_or(0) }
-        }
-        ProblemKind::NotEmpty => StoreError::NotEmpty {
+        ErrorKind::LimitReached => StoreError::LimitReached {
+            message: what.unwrap_or(problem.detail),
+            limit: problem.limit.unwrap_or(0),
+        },
+        ErrorKind::QueueNotEmpty => StoreError::QueueNotEmpty {
             queue: problem.queue.unwrap_or_default(),
-            holds: what.unwrap_or(problem.detail),
+            message: what.unwrap_or(problem.detail),
         },
-        ProblemKind::Unsupported => {
-            StoreError::Unsupported { store: why, what: what.unwrap_or(problem.detail) }
+        ErrorKind::Unsupported => {
+            StoreError::Unsupported { store: why, message: what.unwrap_or(problem.detail) }
         }
-        ProblemKind::CursorTooOld => StoreError::CursorTooOld {
+        ErrorKind::CursorTooOld => StoreError::CursorTooOld {
             cursor: problem.cursor.unwrap_or(0),
-            oldest: problem.oldest.unwrap_or(0),
+            oldest_cursor: problem.oldest.unwrap_or(0),
         },
-        ProblemKind::Unavailable | ProblemKind::Stopping | ProblemKind::Limited => {
-            StoreError::Unavailable { why }
+        ErrorKind::Unavailable | ErrorKind::Stopping | ErrorKind::RateLimited => {
+            StoreError::Unavailable { message: why }
         }
-        ProblemKind::Unknown => StoreError::Unknown { why },
-        ProblemKind::Unauthorized | ProblemKind::Forbidden | ProblemKind::ForeignHost => {
-            StoreError::Denied { why }
+        ErrorKind::OutcomeUnknown => StoreError::OutcomeUnknown { message: why },
+        ErrorKind::Unauthorized | ErrorKind::Forbidden | ErrorKind::HostNotAllowed => {
+            StoreError::Denied { message: why }
         }
-        _ => StoreError::Unusable { place: what.unwrap_or_else(|| "the server".to_owned()), why },
+        _ => StoreError::Unusable { store: what.unwrap_or_else(|| "the server".to_owned()), message: why },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::job::{Ended, JobId, Queue, State};
-    use fencehold_core::lease::How;
+    use fencehold_core::job::{AttemptOutcome, JobId, JobState, QueueName};
+    use fencehold_core::lease::LeaseOutcome;
     use fencehold_core::{Owner, Reason, Task, Token};
 
     use super::*;
@@ -323,21 +334,33 @@ mod tests {
         let owner = Owner::new("host/7").unwrap();
         let key = Key::new("reports/daily").unwrap();
         let mut refusals = vec![
-            Refusal::Held { owner, task: Task::new("run-42").ok(), expires_in_ms: 5, token: token(33) },
-            Refusal::Ended { token: None, how: None },
-            Refusal::WrongHold { token: token(3) },
+            Refusal::Held { owner, task: Task::new("run-42").ok(), remaining_ms: 5, token: token(33) },
+            Refusal::HoldIdUsed { token: None, outcome: None },
+            Refusal::WrongHoldId { token: token(3) },
             Refusal::NotHeld,
-            Refusal::StillLive { remaining_ms: 9 },
-            Refusal::NotHigher { held: -3 },
-            Refusal::StoreRewound { shown: token(9), current: token(3) },
+            Refusal::NotExpired { remaining_ms: 9 },
+            Refusal::PriorityTooLow { priority: -3 },
+            Refusal::StoreRewound { token: token(9), current_token: token(3) },
             Refusal::TokensExhausted,
         ];
-        for how in How::ALL {
-            refusals.push(Refusal::Ended { token: Some(token(2)), how: Some(how) });
+        for how in LeaseOutcome::ALL {
+            refusals.push(Refusal::HoldIdUsed { token: Some(token(2)), outcome: Some(how) });
             let (by, reason) = (Some(Owner::new("ops@host").unwrap()), Some(Reason::new("stuck").unwrap()));
-            refusals.push(Refusal::Lost { token: token(2), how: Some(how), by, reason, current: token(4) });
+            refusals.push(Refusal::Lost {
+                token: token(2),
+                outcome: Some(how),
+                by,
+                reason,
+                current_token: token(4),
+            });
             let (by, reason) = (None, None);
-            refusals.push(Refusal::Lost { token: token(2), how: Some(how), by, reason, current: token(4) });
+            refusals.push(Refusal::Lost {
+                token: token(2),
+                outcome: Some(how),
+                by,
+                reason,
+                current_token: token(4),
+            });
         }
         for refusal in refusals {
             let back: Refusal = through_json(refusal.clone().into()).into();
@@ -354,22 +377,22 @@ mod tests {
         let owner = Owner::new("host/7").unwrap();
         for refusal in [
             R::BadInput(BadInput::new("payload", "is not JSON")),
-            R::Unknown,
-            R::Stale { token: token(2), how: Some(Ended::Crashed), current: token(3) },
-            R::Stale { token: token(2), how: None, current: token(3) },
-            R::Over { token: token(2), how: Ended::CompletedLate },
-            R::OtherJob { token: token(2), job: Some(id) },
-            R::OtherJob { token: token(2), job: None },
-            R::WrongHold { token: token(2) },
-            R::StoreRewound { shown: token(9), current: token(3) },
-            R::Finished { state: State::Cancelled },
-            R::NotNow { state: State::Running, why: "cancel it first".to_owned() },
-            R::Running { owner, token: token(4), expires_in_ms: 70 },
-            R::StillLive { remaining_ms: 9 },
-            R::NotHigher { held: 3 },
-            R::Conflict { what: "unique key".to_owned(), first: id, differs: "kind".to_owned() },
-            R::Draining { queue: Queue::new("emails").unwrap() },
-            R::Full { what: "jobs".to_owned(), limit: 5 },
+            R::JobNotFound,
+            R::Stale { token: token(2), outcome: Some(AttemptOutcome::Crashed), current_token: token(3) },
+            R::Stale { token: token(2), outcome: None, current_token: token(3) },
+            R::Over { token: token(2), outcome: AttemptOutcome::CompletedLate },
+            R::WrongJob { token: token(2), job_id: Some(id) },
+            R::WrongJob { token: token(2), job_id: None },
+            R::WrongHoldId { token: token(2) },
+            R::StoreRewound { token: token(9), current_token: token(3) },
+            R::Finished { state: JobState::Cancelled },
+            R::WrongState { state: JobState::Running, message: "cancel it first".to_owned() },
+            R::JobRunning { owner, token: token(4), remaining_ms: 70 },
+            R::NotExpired { remaining_ms: 9 },
+            R::PriorityTooLow { priority: 3 },
+            R::Conflict { field: "unique key".to_owned(), job_id: id, differs: "kind".to_owned() },
+            R::QueueDraining { queue: QueueName::new("emails").unwrap() },
+            R::LimitReached { message: "jobs".to_owned(), limit: 5 },
             R::TokensExhausted,
         ] {
             let back: R = through_json(refusal.clone().into()).into();
@@ -382,14 +405,14 @@ mod tests {
         let text = || "some text".to_owned();
         for error in [
             StoreError::BadInput(BadInput::new("ttl", "is 5 ms; the least is 100 ms")),
-            StoreError::Full { what: text(), limit: 7 },
-            StoreError::NotEmpty { queue: Queue::new("emails").unwrap(), holds: text() },
-            StoreError::Unsupported { store: "etcd:".to_owned(), what: text() },
-            StoreError::CursorTooOld { cursor: 1, oldest: 5 },
-            StoreError::Unavailable { why: text() },
-            StoreError::Unknown { why: text() },
-            StoreError::Denied { why: text() },
-            StoreError::Unusable { place: "file:x".to_owned(), why: text() },
+            StoreError::LimitReached { message: text(), limit: 7 },
+            StoreError::QueueNotEmpty { queue: QueueName::new("emails").unwrap(), message: text() },
+            StoreError::Unsupported { store: "etcd:".to_owned(), message: text() },
+            StoreError::CursorTooOld { cursor: 1, oldest_cursor: 5 },
+            StoreError::Unavailable { message: text() },
+            StoreError::OutcomeUnknown { message: text() },
+            StoreError::Denied { message: text() },
+            StoreError::Unusable { store: "file:x".to_owned(), message: text() },
         ] {
             assert_eq!(store_error(through_json(error.clone().into()), None), error);
         }

@@ -4,7 +4,7 @@ mod convert;
 
 use std::fmt;
 
-use fencehold_core::job::{JobId, Queue, State};
+use fencehold_core::job::{JobId, JobState, QueueName};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 use serde::{Deserialize, Serialize};
 
@@ -17,27 +17,27 @@ macro_rules! kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
-        pub enum ProblemKind {
+        pub enum ErrorKind {
             $($(#[$doc])* #[serde(rename = $name)] $kind,)*
         }
 
-        impl ProblemKind {
+        impl ErrorKind {
             /// Every kind.
-            pub const ALL: &[ProblemKind] = &[$(ProblemKind::$kind,)*];
+            pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind,)*];
 
             /// Its name on the wire.
             pub const fn name(self) -> &'static str {
-                match self { $(ProblemKind::$kind => $name,)* }
+                match self { $(ErrorKind::$kind => $name,)* }
             }
 
             /// The status of an answer that is nothing but this problem.
             pub const fn status(self) -> u16 {
-                match self { $(ProblemKind::$kind => $status,)* }
+                match self { $(ErrorKind::$kind => $status,)* }
             }
 
             /// What it is, for people, always in the same words.
             pub const fn title(self) -> &'static str {
-                match self { $(ProblemKind::$kind => $title,)* }
+                match self { $(ErrorKind::$kind => $title,)* }
             }
         }
     };
@@ -51,31 +51,31 @@ kinds! {
     /// The caller may not do this.
     Forbidden = "urn:fencehold:forbidden" 403 "This token of access does not allow it";
     /// An open server was asked under a name that is not its own, or by a page of another site.
-    ForeignHost = "urn:fencehold:foreign-host" 403 "A server that asks for no token does not answer to this host or origin";
+    HostNotAllowed = "urn:fencehold:host-not-allowed" 403 "A server that asks for no token does not answer to this host or origin";
     /// There is no such path.
-    NoSuchPath = "urn:fencehold:no-such-path" 404 "There is nothing at this path";
+    PathNotFound = "urn:fencehold:path-not-found" 404 "There is nothing at this path";
     /// Nothing is kept of this key.
     NoSuchKey = "urn:fencehold:no-such-key" 404 "Nothing is kept of this key";
     /// There is no such token of access.
-    NoSuchToken = "urn:fencehold:no-such-token" 404 "There is no such token of access";
+    AccessTokenNotFound = "urn:fencehold:access-token-not-found" 404 "There is no such token of access";
     /// There is no such job.
-    NoSuchJob = "urn:fencehold:no-such-job" 404 "There is no such job";
+    JobNotFound = "urn:fencehold:job-not-found" 404 "There is no such job";
     /// The path takes other methods.
-    BadMethod = "urn:fencehold:bad-method" 405 "This path takes other methods";
+    MethodNotAllowed = "urn:fencehold:method-not-allowed" 405 "This path takes other methods";
     /// Somebody else holds the key.
     Held = "urn:fencehold:held" 409 "Somebody else holds the key";
     /// This hold id has had its lease.
-    Ended = "urn:fencehold:ended" 409 "This hold id has had its lease, and that is over";
+    HoldIdUsed = "urn:fencehold:hold-id-used" 409 "This hold id has had its lease, and that is over";
     /// The hold is over, or somebody else's.
     Lost = "urn:fencehold:lost" 409 "The hold is over";
     /// The token is right and the hold id is not.
-    WrongHold = "urn:fencehold:wrong-hold" 409 "The hold id is not the holder's";
+    WrongHoldId = "urn:fencehold:wrong-hold-id" 409 "The hold id is not the holder's";
     /// Nobody holds the key.
     NotHeld = "urn:fencehold:not-held" 409 "Nobody holds the key";
     /// It is still live.
-    StillLive = "urn:fencehold:still-live" 409 "It is still live";
+    NotExpired = "urn:fencehold:not-expired" 409 "It is still live";
     /// Only a contender of higher priority may ask.
-    NotHigher = "urn:fencehold:not-higher" 409 "Only a higher priority may ask the holder to yield";
+    PriorityTooLow = "urn:fencehold:priority-too-low" 409 "Only a higher priority may ask the holder to yield";
     /// A token was shown that the store never gave.
     StoreRewound = "urn:fencehold:store-rewound" 409 "The store was rewound";
     /// No token is left.
@@ -85,29 +85,29 @@ kinds! {
     /// The attempt is over.
     Over = "urn:fencehold:over" 409 "The attempt is over";
     /// The token is of another job.
-    OtherJob = "urn:fencehold:other-job" 409 "The token is of another job";
+    WrongJob = "urn:fencehold:wrong-job" 409 "The token is of another job";
     /// The job has come to its end.
     Finished = "urn:fencehold:finished" 409 "The job has come to its end";
     /// As the job stands, it cannot be done.
-    NotNow = "urn:fencehold:not-now" 409 "As the job stands, this cannot be done";
+    WrongState = "urn:fencehold:wrong-state" 409 "As the job stands, this cannot be done";
     /// Somebody works on it.
-    Running = "urn:fencehold:running" 409 "Somebody works on the job";
+    JobRunning = "urn:fencehold:job-running" 409 "Somebody works on the job";
     /// The unique key or the id is taken by a job that is not the same, or the job was completed otherwise.
     Conflict = "urn:fencehold:conflict" 409 "Something else came first under the same name";
     /// The queue takes no new jobs.
-    Draining = "urn:fencehold:draining" 409 "The queue takes no new jobs";
+    QueueDraining = "urn:fencehold:queue-draining" 409 "The queue takes no new jobs";
     /// The queue still has jobs or schedules.
-    NotEmpty = "urn:fencehold:not-empty" 409 "The queue has jobs or schedules";
+    QueueNotEmpty = "urn:fencehold:queue-not-empty" 409 "The queue has jobs or schedules";
     /// Events after this cursor are gone.
     CursorTooOld = "urn:fencehold:cursor-too-old" 410 "Events after this cursor are no longer kept";
     /// The body is too large.
-    TooLarge = "urn:fencehold:too-large" 413 "The body is too large";
+    BodyTooLarge = "urn:fencehold:body-too-large" 413 "The body is too large";
     /// The body is not JSON.
     NotJson = "urn:fencehold:not-json" 415 "The body must be application/json";
     /// A bound of the store is reached.
-    Full = "urn:fencehold:full" 429 "A limit of the store is reached";
+    LimitReached = "urn:fencehold:limit-reached" 429 "A limit of the store is reached";
     /// The caller asks for too much.
-    Limited = "urn:fencehold:limited" 429 "Too many requests";
+    RateLimited = "urn:fencehold:rate-limited" 429 "Too many requests";
     /// What is there cannot be used as a store, or an answer broke.
     Unusable = "urn:fencehold:unusable" 500 "The store cannot be used";
     /// This store cannot do that.
@@ -117,10 +117,10 @@ kinds! {
     /// This server is going away, and nothing was done.
     Stopping = "urn:fencehold:stopping" 503 "The server is stopping, and nothing was done";
     /// It may have been carried out.
-    Unknown = "urn:fencehold:unknown" 504 "The outcome is unknown; sending the same request again is safe";
+    OutcomeUnknown = "urn:fencehold:outcome-unknown" 504 "The outcome is unknown; sending the same request again is safe";
 }
 
-impl fmt::Display for ProblemKind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -133,7 +133,7 @@ impl fmt::Display for ProblemKind {
 pub struct Problem {
     /// What kind of problem it is. Programs go by this.
     #[serde(rename = "type")]
-    pub kind: ProblemKind,
+    pub kind: ErrorKind,
     /// What it is, for people, always in the same words.
     pub title: String,
     /// The status of an answer that is nothing but this.
@@ -172,10 +172,10 @@ pub struct Problem {
     pub job: Option<JobId>,
     /// How the job stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<State>,
+    pub state: Option<JobState>,
     /// Which queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
+    pub queue: Option<QueueName>,
     /// The holder's priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
@@ -201,7 +201,7 @@ pub struct Problem {
 
 impl Problem {
     /// A problem of this kind; what happened is said in `detail`.
-    pub fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
         Problem {
             kind,
             title: kind.title().to_owned(),

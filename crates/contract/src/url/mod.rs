@@ -16,7 +16,7 @@ mod remote;
 
 pub use etcd::{EtcdTls, EtcdUrl, escaped, unescaped};
 pub use file::FileUrl;
-pub use object::{Keys, ObjectOptions, ObjectPlace, Scheme};
+pub use object::{Keys, ObjectOptions, ObjectUrl, Scheme};
 pub use postgres::{CompletedJobs, MigrateSchema, PostgresTls, PostgresUrl, quoted};
 pub use remote::RemoteUrl;
 
@@ -34,7 +34,7 @@ pub enum StoreUrl {
     /// `http://HOST`, `https://HOST`: behind a Fencehold server.
     Remote(RemoteUrl),
     /// `s3://`, `gs://`, `az://`: in object storage.
-    Object(Box<ObjectPlace>),
+    Object(Box<ObjectUrl>),
 }
 
 /// What a store URL can begin with.
@@ -67,7 +67,7 @@ impl FromStr for StoreUrl {
                     "gs" => Scheme::Gs,
                     _ => Scheme::Az,
                 };
-                ObjectPlace::parse(spoken, place, options).map(|place| StoreUrl::Object(Box::new(place)))
+                ObjectUrl::parse(spoken, place, options).map(|place| StoreUrl::Object(Box::new(place)))
             }
             // Nothing after the scheme is repeated: it may contain a password.
             _ => Err(bad(format!("has the unknown scheme {:?}; there are {SCHEMES}", clip(scheme)))),

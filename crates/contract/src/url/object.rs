@@ -32,7 +32,7 @@ impl Scheme {
 /// A bucket (on Azure: a container), a prefix in it, and how it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ObjectPlace {
+pub struct ObjectUrl {
     /// Which cloud's language is spoken.
     pub scheme: Scheme,
     /// The bucket or container.
@@ -64,10 +64,10 @@ impl fmt::Debug for Keys {
     }
 }
 
-impl ObjectPlace {
+impl ObjectUrl {
     /// A place in a bucket, used as usual.
     pub fn new(scheme: Scheme, bucket: impl Into<String>, prefix: impl AsRef<str>) -> Self {
-        ObjectPlace {
+        ObjectUrl {
             scheme,
             bucket: bucket.into(),
             prefix: prefix.as_ref().trim_matches('/').to_owned(),
@@ -112,7 +112,7 @@ impl ObjectPlace {
                 "has a bucket or a prefix with blanks, dots alone or control characters".to_owned()
             ));
         }
-        let mut place = ObjectPlace::new(scheme, bucket, prefix);
+        let mut place = ObjectUrl::new(scheme, bucket, prefix);
         for option in options.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             place.set(name, value)?;
@@ -167,7 +167,7 @@ fn number(name: &str, value: &str) -> Result<u64, BadInput> {
     })
 }
 
-impl fmt::Display for ObjectPlace {
+impl fmt::Display for ObjectUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}//{}", self.scheme.name(), self.bucket)?;
         if !self.prefix.is_empty() {

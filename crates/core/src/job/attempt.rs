@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hold::HoldHash;
 use crate::key::Owner;
-use crate::lease::How;
-use crate::time::Stamp;
+use crate::lease::LeaseOutcome;
+use crate::time::Timestamp;
 use crate::token::Token;
 
 /// The attempts of a job that ended, oldest first.
@@ -29,11 +29,11 @@ pub struct Attempt {
     /// Who made it.
     pub owner: Owner,
     /// When it began.
-    pub since: Stamp,
+    pub since: Timestamp,
     /// When it ended.
-    pub ended: Stamp,
+    pub ended: Timestamp,
     /// How it ended.
-    pub how: Ended,
+    pub outcome: AttemptOutcome,
     /// What went wrong, in the holder's words; or who ended it, and why.
     pub error: Option<Box<str>>,
 }
@@ -43,7 +43,7 @@ pub struct Attempt {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ended {
+pub enum AttemptOutcome {
     /// The work was done.
     Completed,
     /// The work was done, and reported after the claim had run out but before anybody else had the job.
@@ -59,74 +59,78 @@ pub enum Ended {
     /// Its holder put the job off.
     Snoozed,
     /// Its holder gave the job back.
-    HandedBack,
+    Released,
     /// It was asked to yield, and its time ran out.
     Yielded,
     /// It was handed to somebody who had already gone, and was freed at once.
     Abandoned,
     /// It stopped at an effect of which nobody knows whether it happened.
-    Indeterminate,
+    InDoubt,
     /// Somebody ended it by force.
     Revoked,
     /// `store advance` ended every claim.
     Advanced,
 }
 
-impl Ended {
+impl AttemptOutcome {
     /// Every way, in the order of their tags.
-    pub const ALL: [Ended; 13] = [
-        Ended::Completed,
-        Ended::CompletedLate,
-        Ended::Failed,
-        Ended::FailedLate,
-        Ended::TimedOut,
-        Ended::Crashed,
-        Ended::Snoozed,
-        Ended::HandedBack,
-        Ended::Yielded,
-        Ended::Abandoned,
-        Ended::Indeterminate,
-        Ended::Revoked,
-        Ended::Advanced,
+    pub const ALL: [AttemptOutcome; 13] = [
+        AttemptOutcome::Completed,
+        AttemptOutcome::CompletedLate,
+        AttemptOutcome::Failed,
+        AttemptOutcome::FailedLate,
+        AttemptOutcome::TimedOut,
+        AttemptOutcome::Crashed,
+        AttemptOutcome::Snoozed,
+        AttemptOutcome::Released,
+        AttemptOutcome::Yielded,
+        AttemptOutcome::Abandoned,
+        AttemptOutcome::InDoubt,
+        AttemptOutcome::Revoked,
+        AttemptOutcome::Advanced,
     ];
 
     /// Whether the claim simply ran out, so that its holder may not know that it is over.
     pub const fn ran_out(self) -> bool {
-        matches!(self, Ended::TimedOut | Ended::Crashed | Ended::Yielded)
+        matches!(self, AttemptOutcome::TimedOut | AttemptOutcome::Crashed | AttemptOutcome::Yielded)
     }
 
     /// How the lease on the job ended, where that is known.
-    pub const fn how(self) -> How {
+    pub const fn how(self) -> LeaseOutcome {
         match self {
-            Ended::Crashed | Ended::CompletedLate | Ended::FailedLate => How::Expired,
-            Ended::TimedOut => How::AgedOut,
-            Ended::Yielded => How::Yielded,
-            Ended::Abandoned => How::Abandoned,
-            Ended::Revoked => How::Revoked,
-            Ended::Advanced => How::Advanced,
-            Ended::Completed | Ended::Failed | Ended::Snoozed | Ended::HandedBack | Ended::Indeterminate => {
-                How::Released
+            AttemptOutcome::Crashed | AttemptOutcome::CompletedLate | AttemptOutcome::FailedLate => {
+                LeaseOutcome::Expired
             }
+            AttemptOutcome::TimedOut => LeaseOutcome::AgedOut,
+            AttemptOutcome::Yielded => LeaseOutcome::Yielded,
+            AttemptOutcome::Abandoned => LeaseOutcome::Abandoned,
+            AttemptOutcome::Revoked => LeaseOutcome::Revoked,
+            AttemptOutcome::Advanced => LeaseOutcome::Advanced,
+            AttemptOutcome::Completed
+            | AttemptOutcome::Failed
+            | AttemptOutcome::Snoozed
+            | AttemptOutcome::Released
+            | AttemptOutcome::InDoubt => LeaseOutcome::Released,
         }
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for AttemptOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Ended::Completed => "completed",
-            Ended::CompletedLate => "completed late",
-            Ended::Failed => "failed",
-            Ended::FailedLate => "failed late",
-            Ended::TimedOut => "timed out",
-            Ended::Crashed => "crashed",
-            Ended::Snoozed => "snoozed",
-            Ended::HandedBack => "handed back",
-            Ended::Yielded => "yielded",
-            Ended::Abandoned => "abandoned",
-            Ended::Indeterminate => "indeterminate",
-            Ended::Revoked => "revoked",
-            Ended::Advanced => "ended by store advance",
+            AttemptOutcome::Completed => "completed",
+            AttemptOutcome::CompletedLate => "completed late",
+            AttemptOutcome::Failed => "failed",
+            AttemptOutcome::FailedLate => "failed late",
+            AttemptOutcome::TimedOut => "timed out",
+            AttemptOutcome::Crashed => "crashed",
+            AttemptOutcome::Snoozed => "snoozed",
+            AttemptOutcome::Released => "handed back",
+            AttemptOutcome::Yielded => "yielded",
+            AttemptOutcome::Abandoned => "abandoned",
+            AttemptOutcome::InDoubt => "indeterminate",
+            AttemptOutcome::Revoked => "revoked",
+            AttemptOutcome::Advanced => "ended by store advance",
         })
     }
 }

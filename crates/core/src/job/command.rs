@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::attempt::Ended;
+use super::attempt::AttemptOutcome;
 use super::id::JobId;
-use super::name::Queue;
-use super::state::State;
+use super::name::QueueName;
+use super::state::JobState;
 use crate::error::BadInput;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};
-use crate::lease::{Notice, Preempt};
+use crate::lease::{Preempt, YieldRequest};
 use crate::token::Token;
 
 /// Which attempt speaks.
@@ -136,20 +136,20 @@ pub enum Outcome {
         attempt: u32,
     },
     /// The claim goes on.
-    Renewed(JobRenewal),
+    Renewed(AttemptRenewal),
     /// The attempt is over.
-    Reported(Reported),
+    Reported(ReportedAttempt),
     /// The holder may write.
     MayWrite,
     /// The claim had run out, and that is now on record.
     Expired {
         /// In which way.
-        how: Ended,
+        how: AttemptOutcome,
     },
     /// The job was called off, or will be when its attempt has ended.
     Cancelled {
         /// How it stands now.
-        state: State,
+        state: JobState,
     },
     /// The job starts over.
     Retried,
@@ -161,7 +161,7 @@ pub enum Outcome {
 
 wire! {
     /// A renewed claim.
-    pub struct JobRenewal {
+    pub struct AttemptRenewal {
         /// The same token as before.
         pub token: Token,
         /// How long it lasts from the deciding moment.
@@ -170,7 +170,7 @@ wire! {
         pub cancel_requested: bool,
         /// A job of higher priority asks the holder to yield: checkpoint, hand back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub notice: Option<Notice>,
+        pub yield_request: Option<YieldRequest>,
         /// In how many milliseconds it should be gone, where somebody asks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_in_ms: Option<u64>,
@@ -178,12 +178,12 @@ wire! {
 
     /// What became of a job when its attempt ended.
     #[derive(Copy)]
-    pub struct Reported {
+    pub struct ReportedAttempt {
         /// How the job stands now.
-        pub state: State,
+        pub state: JobState,
         /// In how many milliseconds it is tried again, where it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub again_in_ms: Option<u64>,
+        pub retry_in_ms: Option<u64>,
         /// Whether the report came after the claim had run out.
         pub late: bool,
     }
@@ -198,104 +198,104 @@ pub enum Refusal {
     BadInput(#[from] BadInput),
     /// There is no such job: it never was, or it was deleted or pruned.
     #[error("there is no such job: it never was, or it was deleted, or pruned after its time")]
-    Unknown,
+    JobNotFound,
     /// The job went on under a newer token.
-    #[error("token {token} is stale: the job went on under token {current}{}", stale_how(*.how))]
+    #[error("token {token} is stale: the job went on under token {current_token}{}", stale_how(*.outcome))]
     Stale {
         /// The token that was shown.
         token: Token,
         /// How its attempt had ended, as far as is known.
-        how: Option<Ended>,
+        outcome: Option<AttemptOutcome>,
         /// The job's newest token.
-        current: Token,
+        current_token: Token,
     },
     /// The attempt is over, so it can no longer do this.
-    #[error("the attempt under token {token} is over: it {how}", how = over_how(*.how))]
+    #[error("the attempt under token {token} is over: it {ended}", ended = over_how(*.outcome))]
     Over {
         /// The token that was shown.
         token: Token,
         /// How it ended.
-        how: Ended,
+        outcome: AttemptOutcome,
     },
     /// The token is of another job.
-    #[error("token {token} was never given for this job{}", other_job(*.job))]
-    OtherJob {
+    #[error("token {token} was never given for this job{}", other_job(*.job_id))]
+    WrongJob {
         /// The token that was shown.
         token: Token,
         /// The job that works under it at the moment, where there is one.
-        job: Option<JobId>,
+        job_id: Option<JobId>,
     },
     /// The job's token came with a hold id that is not its holder's.
     #[error("the hold id is not the one that token {token} was given to")]
-    WrongHold {
+    WrongHoldId {
         /// The token that was shown.
         token: Token,
     },
     /// A token that this store has never given: the store was rewound.
-    #[error("token {shown} was shown, but this store has only given {current}: it was rewound")]
+    #[error("token {token} was shown, but this store has only given {current_token}: it was rewound")]
     StoreRewound {
         /// The token that was shown.
-        shown: Token,
+        token: Token,
         /// The largest that the store knows of.
-        current: Token,
+        current_token: Token,
     },
     /// The job has come to its end, and that stands.
     #[error("the job is {state}, and that stands")]
     Finished {
         /// How it ended.
-        state: State,
+        state: JobState,
     },
     /// As the job stands, this cannot be done to it.
-    #[error("the job is {state}: {why}")]
-    NotNow {
+    #[error("the job is {state}: {message}")]
+    WrongState {
         /// How it stands.
-        state: State,
+        state: JobState,
         /// What to do instead.
-        why: String,
+        message: String,
     },
     /// Somebody works on it.
-    #[error("{owner} works on it under token {token} for another {expires_in_ms} ms")]
-    Running {
+    #[error("{owner} works on it under token {token} for another {remaining_ms} ms")]
+    JobRunning {
         /// Who.
         owner: Owner,
         /// Its token.
         token: Token,
         /// How long it has left unless it renews.
-        expires_in_ms: u64,
+        remaining_ms: u64,
     },
     /// The claim is still live, so it cannot be expired.
     #[error("the claim is live for another {remaining_ms} ms")]
-    StillLive {
+    NotExpired {
         /// How long it has left.
         remaining_ms: u64,
     },
     /// Only a job of higher priority may ask a holder to yield.
-    #[error("the running job has priority {held}; a contender needs more")]
-    NotHigher {
+    #[error("the running job has priority {priority}; a contender needs more")]
+    PriorityTooLow {
         /// The running job's priority.
-        held: i16,
+        priority: i16,
     },
     /// The unique key, or the id, is taken by a job that is not the same; or the job was completed otherwise.
-    #[error("{}", conflict(what, first, differs))]
+    #[error("{}", conflict(field, job_id, differs))]
     Conflict {
         /// What came first under the same name: a unique key, an id, a completion.
-        what: String,
+        field: String,
         /// The job that came first.
-        first: JobId,
+        job_id: JobId,
         /// What is not the same about it: its queue, kind, payload or result.
         differs: String,
     },
     /// The queue takes no new jobs.
     #[error("queue {queue} is being drained and takes no new jobs; `queue resume` opens it again")]
-    Draining {
+    QueueDraining {
         /// Which queue.
-        queue: Queue,
+        queue: QueueName,
     },
     /// A bound is reached.
-    #[error("{what}: the limit of {limit} is reached")]
-    Full {
+    #[error("{message}: the limit of {limit} is reached")]
+    LimitReached {
         /// What there is too much of.
-        what: String,
+        message: String,
         /// The limit.
         limit: u64,
     },
@@ -304,26 +304,26 @@ pub enum Refusal {
     TokensExhausted,
 }
 
-fn stale_how(how: Option<Ended>) -> String {
+fn stale_how(how: Option<AttemptOutcome>) -> String {
     how.map(|how| format!(" after this attempt {}", over_how(how)))
         .unwrap_or_default()
 }
 
-fn over_how(how: Ended) -> &'static str {
+fn over_how(how: AttemptOutcome) -> &'static str {
     match how {
-        Ended::Completed => "was completed",
-        Ended::CompletedLate => "was completed late",
-        Ended::Failed => "failed",
-        Ended::FailedLate => "failed, as was said late",
-        Ended::TimedOut => "ran over its time limit",
-        Ended::Crashed => "ran out",
-        Ended::Snoozed => "was snoozed",
-        Ended::HandedBack => "was handed back",
-        Ended::Yielded => "had to yield",
-        Ended::Abandoned => "was given back, since its asker had gone",
-        Ended::Indeterminate => "stopped as indeterminate",
-        Ended::Revoked => "was ended by force",
-        Ended::Advanced => "was ended by `store advance`",
+        AttemptOutcome::Completed => "was completed",
+        AttemptOutcome::CompletedLate => "was completed late",
+        AttemptOutcome::Failed => "failed",
+        AttemptOutcome::FailedLate => "failed, as was said late",
+        AttemptOutcome::TimedOut => "ran over its time limit",
+        AttemptOutcome::Crashed => "ran out",
+        AttemptOutcome::Snoozed => "was snoozed",
+        AttemptOutcome::Released => "was handed back",
+        AttemptOutcome::Yielded => "had to yield",
+        AttemptOutcome::Abandoned => "was given back, since its asker had gone",
+        AttemptOutcome::InDoubt => "stopped as indeterminate",
+        AttemptOutcome::Revoked => "was ended by force",
+        AttemptOutcome::Advanced => "was ended by `store advance`",
     }
 }
 

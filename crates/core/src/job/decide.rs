@@ -3,22 +3,22 @@
 //! Here: claiming, renewing, and who may still speak for an attempt. How attempts end is in `report`; what operators
 //! and sweeps do is in `force`.
 
-use super::attempt::{Attempt, Ended};
-use super::command::{By, Command, JobRenewal, Outcome, Refusal, Written};
+use super::attempt::{Attempt, AttemptOutcome};
+use super::command::{AttemptRenewal, By, Command, Outcome, Refusal, Written};
 use super::record::{Claim, Record};
-use super::state::{Due, State};
-use crate::event::{Attempted, Fact};
+use super::state::{Due, JobState};
+use crate::event::{BlockedAction, EventData};
 use crate::hold::HoldHash;
 use crate::key::Owner;
 use crate::lease::{Change, Term};
-use crate::time::Stamp;
+use crate::time::Timestamp;
 use crate::token::Token;
 
 /// How a job stands in its store at the step that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The moment, by the store's clocks.
-    pub now: Stamp,
+    pub now: Timestamp,
     /// The newest token that the store has given to any job. Tokens are the store's, not the job's: so each names one
     /// attempt of one job, and none comes back when a job has been pruned.
     pub newest: Token,
@@ -36,7 +36,7 @@ pub struct Decision {
     /// The answer.
     pub reply: Result<Outcome, Refusal>,
     /// What happened.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<EventData>,
 }
 
 /// Decides one command. Total: every input has an answer.
@@ -95,24 +95,25 @@ impl Case<'_> {
         let now = self.standing.now;
         let state = self.record.state_at(now);
         if let (Some(claim), Term::Live { remaining_ms }) = (&self.record.claim, self.standing.term) {
-            return answer(Err(Refusal::Running {
+            return answer(Err(Refusal::JobRunning {
                 owner: claim.owner.clone(),
                 token: self.record.token,
-                expires_in_ms: remaining_ms,
+                remaining_ms,
             }));
         }
-        if state != State::Queued {
+        if state != JobState::Queued {
             return answer(Err(not_now(state, "only queued jobs can be claimed")));
         }
         let Some(token) = self.standing.newest.max(self.record.token).next_to_grant() else {
             return answer(Err(Refusal::TokensExhausted));
         };
         let mut record = self.record.clone();
-        record.state = State::Running;
+        record.state = JobState::Running;
         record.due = Due::Now;
         record.token = token;
         record.since_wall_ms = now.wall_ms;
-        let claim = Claim { hash, owner: owner.clone(), ttl_ms, since: now, cancel: None, notice: None };
+        let claim =
+            Claim { hash, owner: owner.clone(), ttl_ms, since: now, cancel: None, yield_request: None };
         let lasts_ms = limit_left_ms(&record, &claim, now).map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms));
         record.claim = Some(Box::new(claim));
         let attempt = record.attempt_count();
@@ -120,12 +121,12 @@ impl Case<'_> {
             record: Some(record),
             deadline: Change::LastsMs(lasts_ms),
             reply: Ok(Outcome::Claimed { token, remaining_ms: lasts_ms, attempt }),
-            facts: vec![Fact::JobClaimed { token, owner: owner.clone(), attempt }],
+            facts: vec![EventData::JobClaimed { token, owner: owner.clone(), attempt }],
         }
     }
 
     fn renew(&self, by: By) -> Decision {
-        let (claim, remaining_ms) = match self.live(by, Attempted::Renew) {
+        let (claim, remaining_ms) = match self.live(by, BlockedAction::Renew) {
             Ok(found) => found,
             Err(refused) => return *refused,
         };
@@ -134,18 +135,18 @@ impl Case<'_> {
         if let Some(left_ms) = limit_left_ms(self.record, claim, now) {
             lasts_ms = lasts_ms.min(left_ms);
         }
-        if let Some(notice) = &claim.notice {
+        if let Some(notice) = &claim.yield_request {
             lasts_ms = lasts_ms.min(notice.yield_at_ms.saturating_sub(now.store_ms));
         }
         // Never less than what was acknowledged before.
         let lasts_ms = lasts_ms.max(remaining_ms);
-        let renewal = JobRenewal {
+        let renewal = AttemptRenewal {
             token: by.token,
             remaining_ms: lasts_ms,
             cancel_requested: claim.cancel.is_some(),
-            notice: claim.notice.as_deref().cloned(),
+            yield_request: claim.yield_request.as_deref().cloned(),
             yield_in_ms: claim
-                .notice
+                .yield_request
                 .as_ref()
                 .map(|notice| notice.yield_at_ms.saturating_sub(now.store_ms)),
         };
@@ -154,10 +155,10 @@ impl Case<'_> {
 
     fn write(&self, by: By, what: Written) -> Decision {
         let attempted = match what {
-            Written::Checkpoint => Attempted::Checkpoint,
-            Written::Progress => Attempted::Progress,
-            Written::Intent => Attempted::Intent,
-            Written::Outcome => Attempted::Outcome,
+            Written::Checkpoint => BlockedAction::Checkpoint,
+            Written::Progress => BlockedAction::Progress,
+            Written::Intent => BlockedAction::BeginEffect,
+            Written::Outcome => BlockedAction::RecordEffect,
         };
         let may_be_late = matches!(what, Written::Checkpoint | Written::Outcome);
         match self.speaker(by, attempted) {
@@ -170,7 +171,7 @@ impl Case<'_> {
             Ok(Speaker::Over(attempt)) if may_be_late && self.is_open_to(attempt) => {
                 answer(Ok(Outcome::MayWrite))
             }
-            Ok(Speaker::Over(attempt)) => self.refuse(by, attempt.how, attempted),
+            Ok(Speaker::Over(attempt)) => self.refuse(by, attempt.outcome, attempted),
             Err(refused) => *refused,
         }
     }
@@ -178,38 +179,38 @@ impl Case<'_> {
     /// Whether an attempt whose claim simply ran out may still say what came of it: nobody has had the job since, and
     /// nobody has decided about it.
     pub(super) fn is_open_to(&self, attempt: &Attempt) -> bool {
-        let forced = seeded!(ForcedJobSpeaks) && attempt.how == Ended::Revoked;
+        let forced = seeded!(ForcedJobSpeaks) && attempt.outcome == AttemptOutcome::Revoked;
         let called_off = forced || seeded!(CancelledCompletes);
-        (attempt.how.ran_out() || forced)
-            && (matches!(self.record.state, State::Queued | State::Scheduled | State::Quarantined)
-                || (called_off && self.record.state == State::Cancelled))
+        (attempt.outcome.ran_out() || forced)
+            && (matches!(self.record.state, JobState::Queued | JobState::Scheduled | JobState::Quarantined)
+                || (called_off && self.record.state == JobState::Cancelled))
     }
 
     /// The live claim that this hold id and token speak for, or why they speak for none.
-    pub(super) fn live(&self, by: By, attempted: Attempted) -> Result<(&Claim, u64), Box<Decision>> {
+    pub(super) fn live(&self, by: By, attempted: BlockedAction) -> Result<(&Claim, u64), Box<Decision>> {
         match self.speaker(by, attempted)? {
             Speaker::Live(claim, remaining_ms) => Ok((claim, remaining_ms)),
             Speaker::Unnoted(claim) if seeded!(ClaimRevives) => Ok((claim, 0)),
             Speaker::Unnoted(claim) => Err(Box::new(self.refuse(by, self.how_it_ran_out(claim), attempted))),
-            Speaker::Over(attempt) => Err(Box::new(self.refuse(by, attempt.how, attempted))),
+            Speaker::Over(attempt) => Err(Box::new(self.refuse(by, attempt.outcome, attempted))),
         }
     }
 
     /// Who speaks, if it may speak at all: everybody else is refused, each for its own reason.
-    pub(super) fn speaker(&self, by: By, attempted: Attempted) -> Result<Speaker<'_>, Box<Decision>> {
+    pub(super) fn speaker(&self, by: By, attempted: BlockedAction) -> Result<Speaker<'_>, Box<Decision>> {
         let refused = |refusal| Err(Box::new(answer(Err(refusal))));
         let current = self.record.token;
         if by.token > self.standing.newest {
             let (shown, current) = (by.token, self.standing.newest);
             return Err(Box::new(Decision {
-                facts: vec![Fact::StoreRewound { shown_token: shown, current_token: current }],
-                ..answer(Err(Refusal::StoreRewound { shown, current }))
+                facts: vec![EventData::StoreRewound { token: shown, current_token: current }],
+                ..answer(Err(Refusal::StoreRewound { token: shown, current_token: current }))
             }));
         }
         let by_name = seeded!(WordByName);
         if let Some(claim) = self.record.claim.as_ref().filter(|_| by.token == current || by_name) {
             if claim.hash != by.hash && !by_name {
-                return refused(Refusal::WrongHold { token: by.token });
+                return refused(Refusal::WrongHoldId { token: by.token });
             }
             return Ok(match self.standing.term {
                 Term::Live { remaining_ms } => Speaker::Live(claim, remaining_ms),
@@ -218,13 +219,13 @@ impl Case<'_> {
         }
         let attempt = self.record.attempt(by.token);
         if attempt.is_some_and(|attempt| attempt.hash != by.hash) {
-            return refused(Refusal::WrongHold { token: by.token });
+            return refused(Refusal::WrongHoldId { token: by.token });
         }
         match attempt {
             Some(attempt) if by.token == current || seeded!(StaleCompletes) => Ok(Speaker::Over(attempt)),
-            Some(attempt) => Err(Box::new(self.stale(by, Some(attempt.how), attempted))),
+            Some(attempt) => Err(Box::new(self.stale(by, Some(attempt.outcome), attempted))),
             None if self.may_have_forgotten(by.token) => Err(Box::new(self.stale(by, None, attempted))),
-            None => refused(Refusal::OtherJob { token: by.token, job: None }),
+            None => refused(Refusal::WrongJob { token: by.token, job_id: None }),
         }
     }
 
@@ -235,50 +236,54 @@ impl Case<'_> {
             .is_some_and(|oldest| token < oldest.token)
     }
 
-    fn stale(&self, by: By, how: Option<Ended>, attempted: Attempted) -> Decision {
+    fn stale(&self, by: By, how: Option<AttemptOutcome>, attempted: BlockedAction) -> Decision {
         let current = self.record.token;
         Decision {
             facts: vec![self.blocked(by, how, attempted)],
-            ..answer(Err(Refusal::Stale { token: by.token, how, current }))
+            ..answer(Err(Refusal::Stale { token: by.token, outcome: how, current_token: current }))
         }
     }
 
     /// Refuses an attempt that is over, although nobody has had the job since.
-    pub(super) fn refuse(&self, by: By, how: Ended, attempted: Attempted) -> Decision {
+    pub(super) fn refuse(&self, by: By, how: AttemptOutcome, attempted: BlockedAction) -> Decision {
         // Who renews is told how its claim ended; who has something to say, that the job has come to its end without it.
-        let asks_why = attempted == Attempted::Renew && how.ran_out();
+        let asks_why = attempted == BlockedAction::Renew && how.ran_out();
         let refusal = if self.record.state.is_final() && !asks_why {
             Refusal::Finished { state: self.record.state }
         } else {
-            Refusal::Over { token: by.token, how }
+            Refusal::Over { token: by.token, outcome: how }
         };
         Decision { facts: vec![self.blocked(by, Some(how), attempted)], ..answer(Err(refusal)) }
     }
 
-    fn blocked(&self, by: By, how: Option<Ended>, attempted: Attempted) -> Fact {
-        Fact::StaleWriteBlocked {
-            stale_token: by.token,
+    fn blocked(&self, by: By, how: Option<AttemptOutcome>, attempted: BlockedAction) -> EventData {
+        EventData::StaleWriteBlocked {
+            token: by.token,
             current_token: self.record.token,
-            attempted,
-            how: how.map(Ended::how),
+            action: attempted,
+            outcome: how.map(AttemptOutcome::how),
         }
     }
 
     /// Why the time of a claim that is over was up.
-    pub(super) fn how_it_ran_out(&self, claim: &Claim) -> Ended {
+    pub(super) fn how_it_ran_out(&self, claim: &Claim) -> AttemptOutcome {
         let ended_at_ms = self.ran_out_at().store_ms;
-        let ended_at = Stamp { store_ms: ended_at_ms, ..self.standing.now };
+        let ended_at = Timestamp { store_ms: ended_at_ms, ..self.standing.now };
         if limit_left_ms(self.record, claim, ended_at) == Some(0) {
-            Ended::TimedOut
-        } else if claim.notice.as_ref().is_some_and(|notice| notice.yield_at_ms <= ended_at_ms) {
-            Ended::Yielded
+            AttemptOutcome::TimedOut
+        } else if claim
+            .yield_request
+            .as_ref()
+            .is_some_and(|notice| notice.yield_at_ms <= ended_at_ms)
+        {
+            AttemptOutcome::Yielded
         } else {
-            Ended::Crashed
+            AttemptOutcome::Crashed
         }
     }
 
     /// When the claim that is over ran out.
-    pub(super) fn ran_out_at(&self) -> Stamp {
+    pub(super) fn ran_out_at(&self) -> Timestamp {
         match self.standing.term {
             Term::Over { since_ms } => self.standing.now.earlier(since_ms),
             Term::Free | Term::Live { .. } => self.standing.now,
@@ -287,8 +292,8 @@ impl Case<'_> {
 }
 
 /// How much of its time limit an attempt has left.
-fn limit_left_ms(record: &Record, claim: &Claim, now: Stamp) -> Option<u64> {
-    let limit_ms = u64::from(record.terms.attempt_ms?.get());
+fn limit_left_ms(record: &Record, claim: &Claim, now: Timestamp) -> Option<u64> {
+    let limit_ms = u64::from(record.options.attempt_timeout_ms?.get());
     Some(claim.since.store_ms.saturating_add(limit_ms).saturating_sub(now.store_ms))
 }
 
@@ -297,6 +302,6 @@ pub(super) fn answer(reply: Result<Outcome, Refusal>) -> Decision {
     Decision { record: None, deadline: Change::Keep, reply, facts: Vec::new() }
 }
 
-pub(super) fn not_now(state: State, why: &str) -> Refusal {
-    Refusal::NotNow { state, why: why.to_owned() }
+pub(super) fn not_now(state: JobState, why: &str) -> Refusal {
+    Refusal::WrongState { state, message: why.to_owned() }
 }

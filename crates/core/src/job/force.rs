@@ -1,20 +1,20 @@
 //! What others than its holder can do to a job: call it off, start it over, forget it, ask for room.
 
-use super::attempt::{Attempt, Ended};
+use super::attempt::{Attempt, AttemptOutcome};
 use super::command::{Outcome, Refusal};
 use super::decide::{Case, Decision, answer, not_now};
-use super::record::{Cancel, Record, Undo};
+use super::record::{Cancel, CompensationState, Record};
 use super::report::settle;
-use super::state::{Due, State};
-use crate::event::Fact;
+use super::state::{Due, JobState};
+use crate::event::EventData;
 use crate::key::{Owner, Reason};
-use crate::lease::{Change, Notice, Preempt, Term};
+use crate::lease::{Change, Preempt, Term, YieldRequest};
 use crate::token::Token;
 
 impl Case<'_> {
     pub(super) fn cancel(&self, by: &Owner, reason: Option<&Reason>, now: bool) -> Decision {
         let state = self.record.state;
-        if state == State::Cancelled {
+        if state == JobState::Cancelled {
             return answer(Ok(Outcome::Cancelled { state }));
         }
         if state.is_final() {
@@ -34,7 +34,7 @@ impl Case<'_> {
                 let (by, reason) = (by.clone(), reason.cloned());
                 Decision {
                     record: Some(record),
-                    facts: vec![Fact::JobCancelRequested { token: self.record.token, by, reason }],
+                    facts: vec![EventData::JobCancelRequested { token: self.record.token, by, reason }],
                     ..answer(Ok(Outcome::Cancelled { state }))
                 }
             }
@@ -53,8 +53,8 @@ impl Case<'_> {
         }
         let mut decision = Case { standing: self.standing, record: &record }.expire(0);
         let (by, reason) = (cancel.by.clone(), cancel.reason.clone());
-        decision.facts.push(Fact::JobCancelled { by, reason });
-        decision.reply = Ok(Outcome::Cancelled { state: State::Cancelled });
+        decision.facts.push(EventData::JobCancelled { by, reason });
+        decision.reply = Ok(Outcome::Cancelled { state: JobState::Cancelled });
         decision
     }
 
@@ -64,7 +64,7 @@ impl Case<'_> {
         let mut record = self.record.clone();
         let why = cancel.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
         record.end(
-            Ended::Revoked,
+            AttemptOutcome::Revoked,
             self.standing.now,
             Some(format!("cancelled by {}{why}", cancel.by).into()),
         );
@@ -75,35 +75,35 @@ impl Case<'_> {
     }
 
     fn cancelled(&self, mut record: Record, cancel: &Cancel) -> Decision {
-        settle(&mut record, State::Cancelled, Due::Now, self.standing.now);
+        settle(&mut record, JobState::Cancelled, Due::Now, self.standing.now);
         let (by, reason) = (cancel.by.clone(), cancel.reason.clone());
         Decision {
             record: Some(record),
             deadline: Change::Clear,
-            reply: Ok(Outcome::Cancelled { state: State::Cancelled }),
-            facts: vec![Fact::JobCancelled { by, reason }],
+            reply: Ok(Outcome::Cancelled { state: JobState::Cancelled }),
+            facts: vec![EventData::JobCancelled { by, reason }],
         }
     }
 
     pub(super) fn retry(&self, by: &Owner) -> Decision {
         let state = self.record.state_at(self.standing.now);
         match state {
-            State::Queued if !self.has_a_past() => return answer(Ok(Outcome::Retried)),
-            State::Running => {
+            JobState::Queued if !self.has_a_past() => return answer(Ok(Outcome::Retried)),
+            JobState::Running => {
                 return answer(Err(not_now(
                     state,
                     "an attempt is under way; cancel it first, or let it end",
                 )));
             }
-            State::Completed => return answer(Err(Refusal::Finished { state })),
-            State::Queued
-            | State::Scheduled
-            | State::Failed
-            | State::Cancelled
-            | State::Quarantined
-            | State::Indeterminate => {}
+            JobState::Completed => return answer(Err(Refusal::Finished { state })),
+            JobState::Queued
+            | JobState::Scheduled
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Quarantined
+            | JobState::InDoubt => {}
         }
-        if self.record.undo != Undo::Nothing {
+        if self.record.compensation_state != CompensationState::None {
             let why = "its effects have been undone, or are being undone; enqueue a new job instead";
             return answer(Err(not_now(state, why)));
         }
@@ -111,12 +111,12 @@ impl Case<'_> {
         let Some(consumed) = self.consumed() else { return answer(Err(Refusal::TokensExhausted)) };
         let mut record = self.record.clone();
         record.token = consumed;
-        record.failures = 0;
-        record.crashes = 0;
-        settle(&mut record, State::Queued, Due::Now, self.standing.now);
+        record.failure_count = 0;
+        record.crash_count = 0;
+        settle(&mut record, JobState::Queued, Due::Now, self.standing.now);
         Decision {
             record: Some(record),
-            facts: vec![Fact::JobRetried { by: by.clone(), state }],
+            facts: vec![EventData::JobRetried { by: by.clone(), state }],
             ..answer(Ok(Outcome::Retried))
         }
     }
@@ -124,7 +124,7 @@ impl Case<'_> {
     /// Whether starting over changes anything: something is counted against the job, or somebody may still speak for it.
     fn has_a_past(&self) -> bool {
         let may_speak = self.record.attempts().last().is_some_and(|last| self.may_still_speak(last));
-        self.record.failures > 0 || self.record.crashes > 0 || may_speak
+        self.record.failure_count > 0 || self.record.crash_count > 0 || may_speak
     }
 
     fn may_still_speak(&self, last: &Attempt) -> bool {
@@ -135,13 +135,13 @@ impl Case<'_> {
         if let (Some(claim), Term::Live { remaining_ms }, false) =
             (&self.record.claim, self.standing.term, force)
         {
-            return answer(Err(Refusal::Running {
+            return answer(Err(Refusal::JobRunning {
                 owner: claim.owner.clone(),
                 token: self.record.token,
-                expires_in_ms: remaining_ms,
+                remaining_ms,
             }));
         }
-        if self.record.undo == Undo::UnderWay && !force {
+        if self.record.compensation_state == CompensationState::Running && !force {
             return answer(Err(not_now(
                 self.record.state,
                 "its effects are being undone; that has to end first",
@@ -154,19 +154,23 @@ impl Case<'_> {
         let (Some(claim), Term::Live { .. }) = (&self.record.claim, self.standing.term) else {
             return answer(Err(not_now(self.record.state, "nobody works on it")));
         };
-        let held = self.record.terms.priority;
+        let held = self.record.options.priority;
         if ask.priority <= held {
-            return answer(Err(Refusal::NotHigher { held }));
+            return answer(Err(Refusal::PriorityTooLow { priority: held }));
         }
-        if claim.notice.as_ref().is_some_and(|notice| notice.priority >= ask.priority) {
+        if claim
+            .yield_request
+            .as_ref()
+            .is_some_and(|notice| notice.priority >= ask.priority)
+        {
             return answer(Ok(Outcome::Nothing));
         }
         let now_ms = self.standing.now.store_ms;
-        let promised_ms = claim.notice.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
+        let promised_ms = claim.yield_request.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
         let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
         let mut record = self.record.clone();
         if let Some(claim) = &mut record.claim {
-            claim.notice = Some(Box::new(Notice {
+            claim.yield_request = Some(Box::new(YieldRequest {
                 contender: ask.contender.clone(),
                 task: ask.task.clone(),
                 priority: ask.priority,
@@ -175,7 +179,7 @@ impl Case<'_> {
         }
         Decision {
             record: Some(record),
-            facts: vec![Fact::YieldAsked {
+            facts: vec![EventData::YieldRequested {
                 token: self.record.token,
                 contender: ask.contender.clone(),
                 task: ask.task.clone(),
@@ -187,17 +191,17 @@ impl Case<'_> {
     }
 
     pub(super) fn withdraw(&self) -> Decision {
-        let asked = self.record.claim.as_ref().is_some_and(|claim| claim.notice.is_some());
+        let asked = self.record.claim.as_ref().is_some_and(|claim| claim.yield_request.is_some());
         if !asked || !matches!(self.standing.term, Term::Live { .. }) {
             return answer(Ok(Outcome::Nothing));
         }
         let mut record = self.record.clone();
         if let Some(claim) = &mut record.claim {
-            claim.notice = None;
+            claim.yield_request = None;
         }
         Decision {
             record: Some(record),
-            facts: vec![Fact::YieldWithdrawn { token: self.record.token }],
+            facts: vec![EventData::YieldWithdrawn { token: self.record.token }],
             ..answer(Ok(Outcome::Nothing))
         }
     }
@@ -205,8 +209,8 @@ impl Case<'_> {
     pub(super) fn advance(&self) -> Decision {
         let mut decision = match &self.record.claim {
             Some(claim) => {
-                let state = if claim.cancel.is_some() { State::Cancelled } else { State::Queued };
-                self.over(Ended::Advanced, self.standing.now, None, state, Due::Now)
+                let state = if claim.cancel.is_some() { JobState::Cancelled } else { JobState::Queued };
+                self.over(AttemptOutcome::Advanced, self.standing.now, None, state, Due::Now)
             }
             // Somebody may have had the job in the time that was lost, so what was late before is stale now.
             None if self.record.attempts().last().is_some_and(|last| self.may_still_speak(last)) => {

@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use super::attempt::Ended;
+use super::attempt::AttemptOutcome;
 use super::command::{By, Command, Outcome};
 use super::decide::{Decision, Standing};
 use super::record::{Claim, Record};
-use super::state::{Due, State};
+use super::state::{Due, JobState};
 use crate::lease::{Change, Term};
 use crate::limits::{TOKEN_MAX, TRAIL_MAX};
 
@@ -113,8 +113,8 @@ impl Step<'_> {
     }
 
     /// How the attempt stood that this decision ended or heard again, and how it stands now.
-    fn ending(&self) -> (Option<Ended>, Option<Ended>) {
-        let how = |record: &Record| record.attempt(self.before.token).map(|attempt| attempt.how);
+    fn ending(&self) -> (Option<AttemptOutcome>, Option<AttemptOutcome>) {
+        let how = |record: &Record| record.attempt(self.before.token).map(|attempt| attempt.outcome);
         (how(self.before), how(self.after))
     }
 
@@ -122,10 +122,10 @@ impl Step<'_> {
         let after = self.after;
         must(after.token >= self.before.token, Violation::TokenDidNotGrow)?;
         must(after.token.get() <= TOKEN_MAX, Violation::TokenOverCap)?;
-        must(after.terms == self.before.terms, Violation::TermsChanged)?;
-        let running = after.state == State::Running;
+        must(after.options == self.before.options, Violation::TermsChanged)?;
+        let running = after.state == JobState::Running;
         must(running == after.claim.is_some(), Violation::RunningWithoutClaim)?;
-        let waits = after.state == State::Scheduled;
+        let waits = after.state == JobState::Scheduled;
         must(waits == (after.due != Due::Now), Violation::DueDoesNotFitState)?;
         let attempts = after.attempts();
         let newest = attempts
@@ -151,17 +151,17 @@ impl Step<'_> {
     fn is_said_again(&self, by: By) -> bool {
         let attempt = self.before.attempt(by.token).filter(|attempt| attempt.hash == by.hash);
         matches!(
-            (self.command, attempt.map(|attempt| attempt.how)),
-            (Command::Fail { .. }, Some(Ended::Failed | Ended::FailedLate))
-                | (Command::Snooze { .. }, Some(Ended::Snoozed))
-                | (Command::HandBack(_), Some(Ended::HandedBack))
-                | (Command::StopAtIntent { .. }, Some(Ended::Indeterminate))
+            (self.command, attempt.map(|attempt| attempt.outcome)),
+            (Command::Fail { .. }, Some(AttemptOutcome::Failed | AttemptOutcome::FailedLate))
+                | (Command::Snooze { .. }, Some(AttemptOutcome::Snoozed))
+                | (Command::HandBack(_), Some(AttemptOutcome::Released))
+                | (Command::StopAtIntent { .. }, Some(AttemptOutcome::InDoubt))
         )
     }
 
     fn the_end_stands(&self) -> Result<(), Violation> {
         let (before, after) = (self.before.state, self.after.state);
-        let retried = matches!(self.command, Command::Retry { .. }) && before != State::Completed;
+        let retried = matches!(self.command, Command::Retry { .. }) && before != JobState::Completed;
         must(!before.is_final() || before == after || retried, Violation::EndDidNotStand)?;
         // What an operator started over, nobody from before speaks for.
         let restarted = retried && self.decision.record.is_some();
@@ -175,14 +175,16 @@ impl Step<'_> {
         if let Some(claim) = ended {
             let noted = self.after.attempt(self.before.token);
             must(noted.is_some_and(|attempt| attempt.hash == claim.hash), Violation::EndingNotRecorded)?;
-            let completed =
-                matches!(noted.map(|attempt| attempt.how), Some(Ended::Completed | Ended::CompletedLate));
-            let called_off = completed || self.after.state == State::Cancelled;
+            let completed = matches!(
+                noted.map(|attempt| attempt.outcome),
+                Some(AttemptOutcome::Completed | AttemptOutcome::CompletedLate)
+            );
+            let called_off = completed || self.after.state == JobState::Cancelled;
             must(claim.cancel.is_none() || called_off, Violation::CancelForgotten)?;
         }
         let counted = self.before.attempt_count() + u32::from(begun);
         must(self.after.attempt_count() == counted, Violation::EndingNotRecorded)?;
-        let ran_out = ended.is_some() && self.ending().1.is_some_and(Ended::ran_out);
+        let ran_out = ended.is_some() && self.ending().1.is_some_and(AttemptOutcome::ran_out);
         must(!ran_out || self.live_ms().is_none(), Violation::LiveClaimExpired)
     }
 
@@ -204,19 +206,30 @@ impl Step<'_> {
         let (before, after) = (self.before, self.after);
         let restarted = matches!(self.command, Command::Retry { .. }) && self.decision.record.is_some();
         if restarted {
-            return must(after.failures == 0 && after.crashes == 0, Violation::Miscounted);
+            return must(after.failure_count == 0 && after.crash_count == 0, Violation::Miscounted);
         }
         let (was, is) = self.ending();
-        let failed = |how| matches!(how, Some(Ended::Failed | Ended::FailedLate | Ended::TimedOut));
-        let crashed = |how| how == Some(Ended::Crashed);
+        let failed = |how| {
+            matches!(
+                how,
+                Some(AttemptOutcome::Failed | AttemptOutcome::FailedLate | AttemptOutcome::TimedOut)
+            )
+        };
+        let crashed = |how| how == Some(AttemptOutcome::Crashed);
         let expected = |count: u16, was: bool, is: bool| {
             count.saturating_sub(u16::from(was)).saturating_add(u16::from(is))
         };
-        must(after.failures == expected(before.failures, failed(was), failed(is)), Violation::Miscounted)?;
-        must(after.crashes == expected(before.crashes, crashed(was), crashed(is)), Violation::Miscounted)?;
-        if was != is && matches!(after.state, State::Queued | State::Scheduled) {
-            let too_often = failed(is) && after.failures >= after.terms.max_attempts
-                || crashed(is) && after.crashes >= after.terms.max_crashes;
+        must(
+            after.failure_count == expected(before.failure_count, failed(was), failed(is)),
+            Violation::Miscounted,
+        )?;
+        must(
+            after.crash_count == expected(before.crash_count, crashed(was), crashed(is)),
+            Violation::Miscounted,
+        )?;
+        if was != is && matches!(after.state, JobState::Queued | JobState::Scheduled) {
+            let too_often = failed(is) && after.failure_count >= after.options.max_failures
+                || crashed(is) && after.crash_count >= after.options.max_crashes;
             must(!too_often, Violation::TriedTooOften)?;
         }
         Ok(())
@@ -242,7 +255,7 @@ impl Step<'_> {
             Ok(Outcome::Expired { .. }) => must(self.live_ms().is_none(), Violation::LiveClaimExpired),
             Ok(Outcome::Cancelled { state }) => {
                 must(*state == after.state, Violation::EndDidNotStand)?;
-                let by_force = self.ending() == (None, Some(Ended::Revoked));
+                let by_force = self.ending() == (None, Some(AttemptOutcome::Revoked));
                 must(!by_force || after.token > self.standing.newest, Violation::ForceWithoutToken)
             }
             Ok(_) | Err(_) => Ok(()),

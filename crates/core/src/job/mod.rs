@@ -20,12 +20,12 @@ mod report;
 pub mod schedule;
 mod state;
 
-pub use attempt::{Attempt, Ended, Trail};
-pub use command::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
+pub use attempt::{Attempt, AttemptOutcome, Trail};
+pub use command::{AttemptRenewal, By, Command, Outcome, Refusal, ReportedAttempt, Written};
 pub use decide::{Decision, Standing, decide};
 pub use id::JobId;
 pub use invariant::{Violation, check};
-pub use name::{EffectName, Kind, Queue, ScheduleName, UniqueKey};
+pub use name::{EffectName, JobKind, QueueName, ScheduleName, UniqueKey};
 pub use queue::{Ready, Turns};
-pub use record::{Cancel, Claim, Notes, Record, Terms, Undo};
-pub use state::{Due, State};
+pub use record::{Cancel, Claim, CompensationState, JobOptions, Notes, Record};
+pub use state::{Due, JobState};

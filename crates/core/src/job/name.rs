@@ -8,11 +8,11 @@ use crate::limits::{
 
 text! {
     /// Where jobs stand in line: `emails`, `reports/nightly`.
-    Queue, "queue", QUEUE_BYTES_MAX
+    QueueName, "queue", QUEUE_BYTES_MAX
 }
 text! {
     /// What a job is: chooses the handler.
-    Kind, "kind", KIND_BYTES_MAX
+    JobKind, "kind", KIND_BYTES_MAX
 }
 text! {
     /// The name of a side effect within its job.
@@ -30,10 +30,10 @@ text! {
 /// Names of queues that start so are not for workers.
 const RESERVED: &str = "fencehold/";
 
-impl Queue {
+impl QueueName {
     /// Where operations of request handlers live. Nobody can claim from it by name.
     pub fn operations() -> Self {
-        Queue("fencehold/operations".into())
+        QueueName("fencehold/operations".into())
     }
 
     /// Whether users may enqueue here and claim from here.
@@ -48,8 +48,8 @@ impl Queue {
     }
 }
 
-impl Default for Queue {
+impl Default for QueueName {
     fn default() -> Self {
-        Queue("default".into())
+        QueueName("default".into())
     }
 }

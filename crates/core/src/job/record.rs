@@ -5,51 +5,57 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Ended, Trail};
-use super::state::{Due, State};
+use super::attempt::{Attempt, AttemptOutcome, Trail};
+use super::state::{Due, JobState};
 use crate::error::BadInput;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};
-use crate::lease::Notice;
+use crate::lease::YieldRequest;
 use crate::limits::{ATTEMPT_MS_MAX, TRAIL_MAX, TRIES_MAX};
-use crate::retry::Retry;
-use crate::time::Stamp;
+use crate::retry::RetryPolicy;
+use crate::time::Timestamp;
 use crate::token::Token;
 
 wire! {
     /// On which terms a job is tried.
     #[derive(Copy, Hash)]
     #[serde(deny_unknown_fields, default)]
-    pub struct Terms {
+    pub struct JobOptions {
         /// Its rank: higher is claimed first.
         pub priority: i16,
         /// After so many reported failures it has failed for good.
-        pub max_attempts: u16,
+        pub max_failures: u16,
         /// After so many dead holders it is quarantined.
         pub max_crashes: u16,
         /// The time limit of one attempt, in milliseconds.
         #[serde(skip_serializing_if = "Option::is_none")]
-        pub attempt_ms: Option<NonZeroU32>,
+        pub attempt_timeout_ms: Option<NonZeroU32>,
         /// How long it waits after a failure.
-        pub retry: Retry,
+        pub retry: RetryPolicy,
     }
 }
 
-impl Default for Terms {
+impl Default for JobOptions {
     fn default() -> Self {
-        Terms { priority: 0, max_attempts: 10, max_crashes: 5, attempt_ms: None, retry: Retry::default() }
+        JobOptions {
+            priority: 0,
+            max_failures: 10,
+            max_crashes: 5,
+            attempt_timeout_ms: None,
+            retry: RetryPolicy::default(),
+        }
     }
 }
 
-impl Terms {
+impl JobOptions {
     /// Whether a job can be tried on these terms at all.
     pub fn check(&self) -> Result<(), BadInput> {
-        for (field, tries) in [("max_attempts", self.max_attempts), ("max_crashes", self.max_crashes)] {
+        for (field, tries) in [("max_attempts", self.max_failures), ("max_crashes", self.max_crashes)] {
             if tries == 0 || tries > TRIES_MAX {
                 return Err(BadInput::new(field, format!("is {tries}; it takes 1 to {TRIES_MAX}")));
             }
         }
-        if let Some(limit_ms) = self.attempt_ms
+        if let Some(limit_ms) = self.attempt_timeout_ms
             && u64::from(limit_ms.get()) > ATTEMPT_MS_MAX
         {
             let problem = format!("is {limit_ms} ms; the limit is {ATTEMPT_MS_MAX} ms (30 days)");
@@ -63,19 +69,19 @@ impl Terms {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// How it stands. A scheduled job whose time has come counts as queued, whether or not anybody has noticed.
-    pub state: State,
+    pub state: JobState,
     /// While scheduled: what it waits for.
     pub due: Due,
     /// The newest token given or consumed for this job; zero: it was never claimed.
     pub token: Token,
     /// Failures that count: reported ones, and attempts over their time limit.
-    pub failures: u16,
+    pub failure_count: u16,
     /// Holders that died.
-    pub crashes: u16,
+    pub crash_count: u16,
     /// On which terms it is tried.
-    pub terms: Terms,
+    pub options: JobOptions,
     /// How far its effects have been undone.
-    pub undo: Undo,
+    pub compensation_state: CompensationState,
     /// What else is kept of it.
     pub notes: Notes,
     /// Since when it stands as it does, in wall time.
@@ -104,21 +110,26 @@ pub struct Notes {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Undo {
+pub enum CompensationState {
     /// There is nothing to undo.
     #[default]
-    Nothing,
+    None,
     /// Undo jobs are under way, one after the other.
-    UnderWay,
+    Running,
     /// All that could be undone has been.
     Done,
     /// An undo job failed; the ones before it in time stand.
     Stopped,
 }
 
-impl Undo {
+impl CompensationState {
     /// Every one, in the order of their tags.
-    pub const ALL: [Undo; 4] = [Undo::Nothing, Undo::UnderWay, Undo::Done, Undo::Stopped];
+    pub const ALL: [CompensationState; 4] = [
+        CompensationState::None,
+        CompensationState::Running,
+        CompensationState::Done,
+        CompensationState::Stopped,
+    ];
 }
 
 /// A live claim. Its token is the record's.
@@ -131,11 +142,11 @@ pub struct Claim {
     /// How long the claim or a renewal lasts.
     pub ttl_ms: u64,
     /// When it was claimed.
-    pub since: Stamp,
+    pub since: Timestamp,
     /// Somebody called the job off; the holder learns at its next renewal.
     pub cancel: Option<Box<Cancel>>,
     /// A job of higher priority asks the holder to yield.
-    pub notice: Option<Box<Notice>>,
+    pub yield_request: Option<Box<YieldRequest>>,
 }
 
 /// A request to call a running job off.
@@ -149,21 +160,21 @@ pub struct Cancel {
 
 impl Record {
     /// A job that was just enqueued, for this moment of the wall clock.
-    pub fn new(terms: Terms, run_at_wall_ms: Option<u64>, now: Stamp) -> Self {
+    pub fn new(terms: JobOptions, run_at_wall_ms: Option<u64>, now: Timestamp) -> Self {
         Record::due(terms, run_at_wall_ms.map_or(Due::Now, Due::Wall), now)
     }
 
     /// A job that was just enqueued, and what it waits for.
-    pub fn due(terms: Terms, due: Due, now: Stamp) -> Self {
+    pub fn due(terms: JobOptions, due: Due, now: Timestamp) -> Self {
         let waits = due.in_ms(now) > 0;
         Record {
-            state: if waits { State::Scheduled } else { State::Queued },
+            state: if waits { JobState::Scheduled } else { JobState::Queued },
             due: if waits { due } else { Due::Now },
             token: Token::NONE,
-            failures: 0,
-            crashes: 0,
-            terms,
-            undo: Undo::Nothing,
+            failure_count: 0,
+            crash_count: 0,
+            options: terms,
+            compensation_state: CompensationState::None,
             notes: Notes::default(),
             since_wall_ms: now.wall_ms,
             claim: None,
@@ -172,8 +183,12 @@ impl Record {
     }
 
     /// How it stands at this moment: what has become due is queued.
-    pub fn state_at(&self, now: Stamp) -> State {
-        if self.state == State::Scheduled && self.due.in_ms(now) == 0 { State::Queued } else { self.state }
+    pub fn state_at(&self, now: Timestamp) -> JobState {
+        if self.state == JobState::Scheduled && self.due.in_ms(now) == 0 {
+            JobState::Queued
+        } else {
+            self.state
+        }
     }
 
     /// The attempts that are remembered, oldest first.
@@ -193,7 +208,7 @@ impl Record {
     }
 
     /// Ends the claim, if there is one, and remembers how.
-    pub(crate) fn end(&mut self, how: Ended, at: Stamp, error: Option<Box<str>>) {
+    pub(crate) fn end(&mut self, how: AttemptOutcome, at: Timestamp, error: Option<Box<str>>) {
         let Some(claim) = self.claim.take() else { return };
         let trail = self.trail.get_or_insert_default();
         while trail.attempts.len() >= TRAIL_MAX {
@@ -201,8 +216,14 @@ impl Record {
             trail.forgotten = trail.forgotten.saturating_add(1);
         }
         let Claim { hash, owner, since, .. } = *claim;
-        trail
-            .attempts
-            .push(Attempt { token: self.token, hash, owner, since, ended: at, how, error });
+        trail.attempts.push(Attempt {
+            token: self.token,
+            hash,
+            owner,
+            since,
+            ended: at,
+            outcome: how,
+            error,
+        });
     }
 }

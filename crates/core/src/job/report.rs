@@ -3,42 +3,48 @@
 //! The first word stands. The same word again gets the same answer; another word about an attempt that is over is
 //! refused.
 
-use super::attempt::Ended;
-use super::command::{By, Outcome, Refusal, Reported};
+use super::attempt::AttemptOutcome;
+use super::command::{By, Outcome, Refusal, ReportedAttempt};
 use super::decide::{Case, Decision, Speaker, answer};
 use super::record::Record;
-use super::state::{Due, State};
-use crate::event::{Attempted, Fact};
+use super::state::{Due, JobState};
+use crate::event::{BlockedAction, EventData};
 use crate::lease::{Change, Term};
 use crate::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS, ERROR_BYTES_KEPT};
-use crate::time::Stamp;
+use crate::time::Timestamp;
 
 impl Case<'_> {
     pub(super) fn complete(&self, by: By) -> Decision {
-        let speaker = match self.speaker(by, Attempted::Complete) {
+        let speaker = match self.speaker(by, BlockedAction::Complete) {
             Ok(speaker) => speaker,
             Err(refused) => return *refused,
         };
         match speaker {
             Speaker::Live(..) => {
-                self.over(Ended::Completed, self.standing.now, None, State::Completed, Due::Now)
+                self.over(AttemptOutcome::Completed, self.standing.now, None, JobState::Completed, Due::Now)
             }
-            Speaker::Unnoted(_) => {
-                self.over(Ended::CompletedLate, self.standing.now, None, State::Completed, Due::Now)
-            }
-            Speaker::Over(attempt) => match attempt.how {
+            Speaker::Unnoted(_) => self.over(
+                AttemptOutcome::CompletedLate,
+                self.standing.now,
+                None,
+                JobState::Completed,
+                Due::Now,
+            ),
+            Speaker::Over(attempt) => match attempt.outcome {
                 // The same word again.
-                Ended::Completed | Ended::CompletedLate if self.record.state == State::Completed => {
-                    self.reported(self.record, attempt.how == Ended::CompletedLate)
+                AttemptOutcome::Completed | AttemptOutcome::CompletedLate
+                    if self.record.state == JobState::Completed =>
+                {
+                    self.reported(self.record, attempt.outcome == AttemptOutcome::CompletedLate)
                 }
                 how if self.is_open_to(attempt) => {
-                    let mut decision = self.late(how, Ended::CompletedLate, None);
+                    let mut decision = self.late(how, AttemptOutcome::CompletedLate, None);
                     if let Some(record) = &mut decision.record {
-                        settle(record, State::Completed, Due::Now, self.standing.now);
+                        settle(record, JobState::Completed, Due::Now, self.standing.now);
                     }
-                    self.tell(decision, Ended::CompletedLate)
+                    self.tell(decision, AttemptOutcome::CompletedLate)
                 }
-                how => self.refuse(by, how, Attempted::Complete),
+                how => self.refuse(by, how, BlockedAction::Complete),
             },
         }
     }
@@ -51,31 +57,31 @@ impl Case<'_> {
         for_good: bool,
         random: u64,
     ) -> Decision {
-        if let Some(again) = self.said_before(by, &[Ended::Failed, Ended::FailedLate]) {
+        if let Some(again) = self.said_before(by, &[AttemptOutcome::Failed, AttemptOutcome::FailedLate]) {
             return again;
         }
-        let speaker = match self.speaker(by, Attempted::Fail) {
+        let speaker = match self.speaker(by, BlockedAction::Fail) {
             Ok(speaker) => speaker,
             Err(refused) => return *refused,
         };
         let how = match speaker {
-            Speaker::Live(..) => Ended::Failed,
-            Speaker::Unnoted(_) => Ended::FailedLate,
-            Speaker::Over(attempt) => match attempt.how {
+            Speaker::Live(..) => AttemptOutcome::Failed,
+            Speaker::Unnoted(_) => AttemptOutcome::FailedLate,
+            Speaker::Over(attempt) => match attempt.outcome {
                 how if self.is_open_to(attempt) => {
-                    let mut decision = self.late(how, Ended::FailedLate, Some(kept(error)));
+                    let mut decision = self.late(how, AttemptOutcome::FailedLate, Some(kept(error)));
                     if let Some(record) = &mut decision.record {
                         count_failure(record, None, retry_in_ms, for_good, random, self.standing.now);
                     }
-                    return self.tell(decision, Ended::FailedLate);
+                    return self.tell(decision, AttemptOutcome::FailedLate);
                 }
-                how => return self.refuse(by, how, Attempted::Fail),
+                how => return self.refuse(by, how, BlockedAction::Fail),
             },
         };
         let mut record = self.record.clone();
         let cancelled = record.claim.as_ref().is_some_and(|claim| claim.cancel.is_some());
         record.end(how, self.standing.now, Some(kept(error)));
-        let instead = cancelled.then_some(State::Cancelled);
+        let instead = cancelled.then_some(JobState::Cancelled);
         count_failure(&mut record, instead, retry_in_ms, for_good, random, self.standing.now);
         self.tell(
             Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
@@ -85,27 +91,34 @@ impl Case<'_> {
 
     pub(super) fn snooze(&self, by: By, for_ms: u64) -> Decision {
         let due = Due::Store(self.standing.now.store_ms.saturating_add(for_ms));
-        self.put_back(by, Ended::Snoozed, Attempted::Snooze, State::Scheduled, due)
+        self.put_back(by, AttemptOutcome::Snoozed, BlockedAction::Snooze, JobState::Scheduled, due)
     }
 
     pub(super) fn hand_back(&self, by: By) -> Decision {
-        self.put_back(by, Ended::HandedBack, Attempted::HandBack, State::Queued, Due::Now)
+        self.put_back(by, AttemptOutcome::Released, BlockedAction::ReleaseJob, JobState::Queued, Due::Now)
     }
 
     /// The same word again was heard the first time, also where another attempt has begun since.
-    fn said_before(&self, by: By, words: &[Ended]) -> Option<Decision> {
+    fn said_before(&self, by: By, words: &[AttemptOutcome]) -> Option<Decision> {
         let attempt = self.record.attempt(by.token)?;
-        let same = attempt.hash == by.hash && words.contains(&attempt.how);
-        same.then(|| self.reported(self.record, attempt.how == Ended::FailedLate))
+        let same = attempt.hash == by.hash && words.contains(&attempt.outcome);
+        same.then(|| self.reported(self.record, attempt.outcome == AttemptOutcome::FailedLate))
     }
 
-    fn put_back(&self, by: By, how: Ended, attempted: Attempted, state: State, due: Due) -> Decision {
+    fn put_back(
+        &self,
+        by: By,
+        how: AttemptOutcome,
+        attempted: BlockedAction,
+        state: JobState,
+        due: Due,
+    ) -> Decision {
         if let Some(again) = self.said_before(by, &[how]) {
             return again;
         }
         match self.live(by, attempted) {
             Ok((claim, _)) if claim.cancel.is_some() => {
-                self.over(how, self.standing.now, None, State::Cancelled, Due::Now)
+                self.over(how, self.standing.now, None, JobState::Cancelled, Due::Now)
             }
             Ok(_) => self.over(how, self.standing.now, None, state, due),
             Err(refused) => *refused,
@@ -113,25 +126,25 @@ impl Case<'_> {
     }
 
     pub(super) fn abandon(&self, by: By) -> Decision {
-        match self.live(by, Attempted::HandBack) {
+        match self.live(by, BlockedAction::ReleaseJob) {
             Ok((claim, _)) => {
-                let state = if claim.cancel.is_some() { State::Cancelled } else { State::Queued };
-                self.over(Ended::Abandoned, self.standing.now, None, state, Due::Now)
+                let state = if claim.cancel.is_some() { JobState::Cancelled } else { JobState::Queued };
+                self.over(AttemptOutcome::Abandoned, self.standing.now, None, state, Due::Now)
             }
             Err(_) => answer(Ok(Outcome::Nothing)),
         }
     }
 
     pub(super) fn stop_at_intent(&self, by: By, effect: &str) -> Decision {
-        if let Some(again) = self.said_before(by, &[Ended::Indeterminate]) {
+        if let Some(again) = self.said_before(by, &[AttemptOutcome::InDoubt]) {
             return again;
         }
-        match self.live(by, Attempted::Intent) {
+        match self.live(by, BlockedAction::BeginEffect) {
             Ok((claim, _)) => {
                 let why = format!("nobody knows whether the effect {effect} happened").into_boxed_str();
                 let called_off = claim.cancel.is_some();
-                let state = if called_off { State::Cancelled } else { State::Indeterminate };
-                self.over(Ended::Indeterminate, self.standing.now, Some(why), state, Due::Now)
+                let state = if called_off { JobState::Cancelled } else { JobState::InDoubt };
+                self.over(AttemptOutcome::InDoubt, self.standing.now, Some(why), state, Due::Now)
             }
             Err(refused) => *refused,
         }
@@ -140,34 +153,47 @@ impl Case<'_> {
     pub(super) fn expire(&self, random: u64) -> Decision {
         let Some(claim) = &self.record.claim else { return answer(Ok(Outcome::Nothing)) };
         if let Term::Live { remaining_ms } = self.standing.term {
-            return answer(Err(Refusal::StillLive { remaining_ms }));
+            return answer(Err(Refusal::NotExpired { remaining_ms }));
         }
         let how = self.how_it_ran_out(claim);
         let now = self.standing.now;
         let mut record = self.record.clone();
         let called_off = claim.cancel.is_some();
-        let error = (how == Ended::TimedOut).then(|| "it ran over the time limit of an attempt".into());
+        let error =
+            (how == AttemptOutcome::TimedOut).then(|| "it ran over the time limit of an attempt".into());
         record.end(how, self.ran_out_at(), error);
         match how {
-            Ended::TimedOut => {
-                count_failure(&mut record, called_off.then_some(State::Cancelled), None, false, random, now);
+            AttemptOutcome::TimedOut => {
+                count_failure(
+                    &mut record,
+                    called_off.then_some(JobState::Cancelled),
+                    None,
+                    false,
+                    random,
+                    now,
+                );
             }
-            Ended::Crashed => {
-                record.crashes = record.crashes.saturating_add(1);
+            AttemptOutcome::Crashed => {
+                record.crash_count = record.crash_count.saturating_add(1);
                 let (state, due) = if called_off {
-                    (State::Cancelled, Due::Now)
-                } else if record.crashes >= record.terms.max_crashes && !seeded!(PoisonGoesOn) {
-                    (State::Quarantined, Due::Now)
+                    (JobState::Cancelled, Due::Now)
+                } else if record.crash_count >= record.options.max_crashes && !seeded!(PoisonGoesOn) {
+                    (JobState::Quarantined, Due::Now)
                 } else {
                     (
-                        State::Scheduled,
+                        JobState::Scheduled,
                         Due::Store(self.spread_from_ms().saturating_add(crash_delay_ms(random))),
                     )
                 };
                 settle(&mut record, state, due, now);
             }
             _ => {
-                settle(&mut record, if called_off { State::Cancelled } else { State::Queued }, Due::Now, now);
+                settle(
+                    &mut record,
+                    if called_off { JobState::Cancelled } else { JobState::Queued },
+                    Due::Now,
+                    now,
+                );
             }
         }
         let mut decision = self.tell(
@@ -188,10 +214,10 @@ impl Case<'_> {
     /// Ends the claim in this way, and says how the job stands from now on.
     pub(super) fn over(
         &self,
-        how: Ended,
-        at: Stamp,
+        how: AttemptOutcome,
+        at: Timestamp,
         error: Option<Box<str>>,
-        state: State,
+        state: JobState,
         due: Due,
     ) -> Decision {
         let mut record = self.record.clone();
@@ -204,15 +230,15 @@ impl Case<'_> {
     }
 
     /// An attempt that had run out says after all what came of it. What was counted against the job is taken back.
-    fn late(&self, ran_out: Ended, how: Ended, error: Option<Box<str>>) -> Decision {
+    fn late(&self, ran_out: AttemptOutcome, how: AttemptOutcome, error: Option<Box<str>>) -> Decision {
         let mut record = self.record.clone();
         match ran_out {
-            Ended::Crashed => record.crashes = record.crashes.saturating_sub(1),
-            Ended::TimedOut => record.failures = record.failures.saturating_sub(1),
+            AttemptOutcome::Crashed => record.crash_count = record.crash_count.saturating_sub(1),
+            AttemptOutcome::TimedOut => record.failure_count = record.failure_count.saturating_sub(1),
             _ => {}
         }
         if let Some(attempt) = record.trail.as_mut().and_then(|trail| trail.attempts.last_mut()) {
-            attempt.how = how;
+            attempt.outcome = how;
             attempt.ended = self.standing.now;
             attempt.error = error;
         }
@@ -220,17 +246,17 @@ impl Case<'_> {
     }
 
     /// Adds the answer and the fact to a decision that ended an attempt.
-    fn tell(&self, mut decision: Decision, how: Ended) -> Decision {
+    fn tell(&self, mut decision: Decision, how: AttemptOutcome) -> Decision {
         let record = decision.record.as_ref().unwrap_or(self.record);
-        let late = matches!(how, Ended::CompletedLate | Ended::FailedLate);
+        let late = matches!(how, AttemptOutcome::CompletedLate | AttemptOutcome::FailedLate);
         decision.reply = self.reported(record, late).reply;
         if let Some(attempt) = record.attempts().last() {
-            decision.facts.push(Fact::JobAttemptEnded {
+            decision.facts.push(EventData::JobAttemptEnded {
                 token: attempt.token,
                 owner: attempt.owner.clone(),
-                how,
+                outcome: how,
                 state: record.state_at(self.standing.now),
-                again_in_ms: again_in_ms(record, self.standing.now),
+                retry_in_ms: again_in_ms(record, self.standing.now),
             });
         }
         decision
@@ -239,12 +265,12 @@ impl Case<'_> {
     fn reported(&self, record: &Record, late: bool) -> Decision {
         let now = self.standing.now;
         let (state, again_in_ms) = (record.state_at(now), again_in_ms(record, now));
-        answer(Ok(Outcome::Reported(Reported { state, again_in_ms, late })))
+        answer(Ok(Outcome::Reported(ReportedAttempt { state, retry_in_ms: again_in_ms, late })))
     }
 }
 
-fn again_in_ms(record: &Record, now: Stamp) -> Option<u64> {
-    matches!(record.state, State::Queued | State::Scheduled).then(|| record.due.in_ms(now))
+fn again_in_ms(record: &Record, now: Timestamp) -> Option<u64> {
+    matches!(record.state, JobState::Queued | JobState::Scheduled).then(|| record.due.in_ms(now))
 }
 
 /// How long a crashed job stays away: its place in the spread.
@@ -255,27 +281,27 @@ fn crash_delay_ms(random: u64) -> u64 {
 /// Counts a failure and says what follows from it.
 fn count_failure(
     record: &mut Record,
-    instead: Option<State>,
+    instead: Option<JobState>,
     retry_in_ms: Option<u64>,
     for_good: bool,
     random: u64,
-    now: Stamp,
+    now: Timestamp,
 ) {
-    record.failures = record.failures.saturating_add(1);
+    record.failure_count = record.failure_count.saturating_add(1);
     let (state, due) = if let Some(state) = instead {
         (state, Due::Now)
-    } else if for_good || record.failures >= record.terms.max_attempts {
-        (State::Failed, Due::Now)
+    } else if for_good || record.failure_count >= record.options.max_failures {
+        (JobState::Failed, Due::Now)
     } else {
-        let by_policy_ms = || record.terms.retry.delay_ms(u32::from(record.failures), random);
+        let by_policy_ms = || record.options.retry.delay_ms(u32::from(record.failure_count), random);
         let delay_ms = retry_in_ms.unwrap_or_else(by_policy_ms);
-        (State::Scheduled, Due::Store(now.store_ms.saturating_add(delay_ms)))
+        (JobState::Scheduled, Due::Store(now.store_ms.saturating_add(delay_ms)))
     };
     settle(record, state, due, now);
 }
 
 /// Says how a job stands from now on.
-pub(super) fn settle(record: &mut Record, state: State, due: Due, now: Stamp) {
+pub(super) fn settle(record: &mut Record, state: JobState, due: Due, now: Timestamp) {
     record.state = state;
     record.due = due;
     record.since_wall_ms = now.wall_ms;

@@ -5,14 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BadInput;
-use crate::time::Stamp;
+use crate::time::Timestamp;
 
 /// How a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum State {
+pub enum JobState {
     /// Ready to be claimed.
     Queued,
     /// Waiting for its time, or for its retry.
@@ -28,59 +28,59 @@ pub enum State {
     /// It was the end of too many holders; kept for people.
     Quarantined,
     /// An effect was begun and nobody knows whether it happened: a person must look.
-    Indeterminate,
+    InDoubt,
 }
 
-impl State {
+impl JobState {
     /// Every state, in the order of their tags.
-    pub const ALL: [State; 8] = [
-        State::Queued,
-        State::Scheduled,
-        State::Running,
-        State::Completed,
-        State::Failed,
-        State::Cancelled,
-        State::Quarantined,
-        State::Indeterminate,
+    pub const ALL: [JobState; 8] = [
+        JobState::Queued,
+        JobState::Scheduled,
+        JobState::Running,
+        JobState::Completed,
+        JobState::Failed,
+        JobState::Cancelled,
+        JobState::Quarantined,
+        JobState::InDoubt,
     ];
 
     /// Whether the job has come to its end. It is then kept for a set time, and pruned.
     pub const fn is_final(self) -> bool {
-        matches!(self, State::Completed | State::Failed | State::Cancelled)
+        matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
     }
 
     /// Whether nothing more becomes of the job unless a person acts: it has come to its end, or waits for one.
     pub const fn is_settled(self) -> bool {
-        self.is_final() || matches!(self, State::Quarantined | State::Indeterminate)
+        self.is_final() || matches!(self, JobState::Quarantined | JobState::InDoubt)
     }
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
-            State::Queued => "queued",
-            State::Scheduled => "scheduled",
-            State::Running => "running",
-            State::Completed => "completed",
-            State::Failed => "failed",
-            State::Cancelled => "cancelled",
-            State::Quarantined => "quarantined",
-            State::Indeterminate => "indeterminate",
+            JobState::Queued => "queued",
+            JobState::Scheduled => "scheduled",
+            JobState::Running => "running",
+            JobState::Completed => "completed",
+            JobState::Failed => "failed",
+            JobState::Cancelled => "cancelled",
+            JobState::Quarantined => "quarantined",
+            JobState::InDoubt => "indeterminate",
         }
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl std::str::FromStr for State {
+impl std::str::FromStr for JobState {
     type Err = BadInput;
 
     fn from_str(text: &str) -> Result<Self, BadInput> {
-        State::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
-            let names = State::ALL.map(State::name).join(", ");
+        JobState::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| {
+            let names = JobState::ALL.map(JobState::name).join(", ");
             BadInput::new("state", format!("{text:?} is not one of {names}"))
         })
     }
@@ -100,7 +100,7 @@ pub enum Due {
 
 impl Due {
     /// In how many milliseconds it is due.
-    pub const fn in_ms(self, now: Stamp) -> u64 {
+    pub const fn in_ms(self, now: Timestamp) -> u64 {
         match self {
             Due::Now => 0,
             Due::Store(at_ms) => at_ms.saturating_sub(now.store_ms),

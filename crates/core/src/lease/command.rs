@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason, Task};
-use crate::lease::record::{How, Notice};
+use crate::lease::record::{LeaseOutcome, YieldRequest};
 use crate::token::Token;
 
 /// One thing that is asked of one key.
@@ -97,7 +97,7 @@ pub enum Outcome {
     /// The key is the asker's.
     Granted(Grant),
     /// The lease goes on.
-    Renewed(Renewal),
+    Renewed(LeaseRenewal),
     /// The key was given back, now or by an earlier sending of the same request.
     Released {
         /// The token that it had.
@@ -110,7 +110,7 @@ pub enum Outcome {
         /// The token that it had.
         token: Token,
         /// In which of the three ways.
-        how: How,
+        how: LeaseOutcome,
     },
     /// The holder has been asked to yield.
     Asked {
@@ -134,14 +134,14 @@ wire! {
     }
 
     /// A renewed lease.
-    pub struct Renewal {
+    pub struct LeaseRenewal {
         /// The same token as before.
         pub token: Token,
         /// How long it lasts from the deciding moment.
         pub remaining_ms: u64,
         /// Somebody asks the holder to yield.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub notice: Option<Notice>,
+        pub yield_request: Option<YieldRequest>,
         /// In how many milliseconds it should be gone, where somebody asks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_in_ms: Option<u64>,
@@ -152,7 +152,7 @@ wire! {
         /// The token that it had.
         pub token: Token,
         /// The token that was consumed: nobody gets it, and fences that know it refuse the old holder.
-        pub consumed: Token,
+        pub consumed_token: Token,
         /// Who had it.
         pub owner: Owner,
         /// What for.

@@ -1,18 +1,18 @@
 //! The decision: a pure function of how a key stands, what is kept of it, and what is asked.
 
 use crate::error::Refusal;
-use crate::event::Fact;
+use crate::event::EventData;
 use crate::key::{Owner, Reason};
 use crate::lease::command::{Acquire, Command, Grant, Outcome};
-use crate::lease::record::{Ending, Hold, How, Record};
-use crate::time::Stamp;
+use crate::lease::record::{Ending, Hold, LeaseOutcome, Record};
+use crate::time::Timestamp;
 use crate::token::Token;
 
 /// How a key stands in its store at the step that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The moment, by the store's clock.
-    pub now: Stamp,
+    pub now: Timestamp,
     /// The namespace's floor: every token given from now on is larger.
     pub floor: Token,
     /// Whether the recorded hold is live.
@@ -46,7 +46,7 @@ pub struct Decision {
     /// The answer.
     pub reply: Result<Outcome, Refusal>,
     /// What happened.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<EventData>,
 }
 
 /// What becomes of a deadline.
@@ -111,18 +111,18 @@ impl Case<'_> {
                 }
                 Term::Live { remaining_ms } => {
                     if let Some(ending) = self.record.ending_of(ask.hash) {
-                        return answer(Err(Refusal::Ended {
+                        return answer(Err(Refusal::HoldIdUsed {
                             token: Some(ending.token),
-                            how: Some(ending.how),
+                            outcome: Some(ending.outcome),
                         }));
                     }
                     if self.record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms) {
-                        return answer(Err(Refusal::Ended { token: None, how: None }));
+                        return answer(Err(Refusal::HoldIdUsed { token: None, outcome: None }));
                     }
                     return answer(Err(Refusal::Held {
                         owner: hold.owner.clone(),
                         task: hold.task.clone(),
-                        expires_in_ms: remaining_ms,
+                        remaining_ms,
                         token: self.record.counter,
                     }));
                 }
@@ -136,15 +136,19 @@ impl Case<'_> {
         if let Some(ending) = record.ending_of(ask.hash)
             && !seeded!(EndedGrantedAgain)
         {
-            next.reply = Err(Refusal::Ended { token: Some(ending.token), how: Some(ending.how) });
+            next.reply =
+                Err(Refusal::HoldIdUsed { token: Some(ending.token), outcome: Some(ending.outcome) });
             return next;
         }
         if record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms) {
-            next.reply = Err(Refusal::Ended { token: None, how: None });
+            next.reply = Err(Refusal::HoldIdUsed { token: None, outcome: None });
             return next;
         }
         let floor = if seeded!(FloorIgnored) { Token::NONE } else { self.standing.floor };
-        let ran_out = record.endings().last().is_some_and(|ending| ending.how == How::Expired);
+        let ran_out = record
+            .endings()
+            .last()
+            .is_some_and(|ending| ending.outcome == LeaseOutcome::Expired);
         let newest = record.counter.max(floor);
         let token = if seeded!(TokenNotBumped) && ran_out { Some(newest) } else { newest.next_to_grant() };
         let Some(token) = token else {
@@ -162,12 +166,12 @@ impl Case<'_> {
             max_age_ms: ask.max_age_ms,
             since: self.standing.now,
             priority: ask.priority,
-            notice: None,
+            yield_request: None,
         });
         next.record = Some(record);
         next.deadline = Change::LastsMs(lasts_ms);
         next.reply = Ok(Outcome::Granted(Grant { token, remaining_ms: lasts_ms, resumed: false }));
-        next.facts.push(Fact::LeaseAcquired {
+        next.facts.push(EventData::LeaseAcquired {
             token,
             owner: ask.owner.clone(),
             task: ask.task.clone(),
@@ -179,10 +183,10 @@ impl Case<'_> {
     fn expire(&self) -> Decision {
         match self.standing.term {
             Term::Live { .. } if seeded!(SweepTrustsItsList) => {
-                let outcome = Outcome::Expired { token: self.record.counter, how: How::Expired };
-                self.ended(How::Expired, self.standing.now, None, None, outcome)
+                let outcome = Outcome::Expired { token: self.record.counter, how: LeaseOutcome::Expired };
+                self.ended(LeaseOutcome::Expired, self.standing.now, None, None, outcome)
             }
-            Term::Live { remaining_ms } => answer(Err(Refusal::StillLive { remaining_ms })),
+            Term::Live { remaining_ms } => answer(Err(Refusal::NotExpired { remaining_ms })),
             Term::Over { .. } | Term::Free => self.run_out(),
         }
     }
@@ -191,8 +195,8 @@ impl Case<'_> {
     pub(super) fn rewound(&self, shown: Token) -> Option<Decision> {
         let current = self.record.counter.max(self.standing.floor);
         (shown > current).then(|| Decision {
-            facts: vec![Fact::StoreRewound { shown_token: shown, current_token: current }],
-            ..answer(Err(Refusal::StoreRewound { shown, current }))
+            facts: vec![EventData::StoreRewound { token: shown, current_token: current }],
+            ..answer(Err(Refusal::StoreRewound { token: shown, current_token: current }))
         })
     }
 
@@ -205,42 +209,46 @@ impl Case<'_> {
         let outcome = Outcome::Expired { token: self.record.counter, how };
         // Whoever had to yield is told for whom, also when the contender has long gone.
         let asked_by = hold
-            .notice
+            .yield_request
             .as_ref()
-            .filter(|_| how == How::Yielded)
+            .filter(|_| how == LeaseOutcome::Yielded)
             .map(|notice| notice.contender.clone());
         self.ended(how, self.standing.now.earlier(since_ms), asked_by, None, outcome)
     }
 
     /// Why the time of a hold that is over was up.
-    fn how_it_ran_out(&self, hold: &Hold) -> How {
+    fn how_it_ran_out(&self, hold: &Hold) -> LeaseOutcome {
         let since_ms = if let Term::Over { since_ms } = self.standing.term { since_ms } else { 0 };
         let ended_at_ms = self.standing.now.store_ms.saturating_sub(since_ms);
         let age_ms = ended_at_ms.saturating_sub(hold.since.store_ms);
         if hold.max_age_ms.is_some_and(|max_age_ms| age_ms >= max_age_ms.get()) {
-            How::AgedOut
-        } else if hold.notice.as_ref().is_some_and(|notice| notice.yield_at_ms <= ended_at_ms) {
-            How::Yielded
+            LeaseOutcome::AgedOut
+        } else if hold
+            .yield_request
+            .as_ref()
+            .is_some_and(|notice| notice.yield_at_ms <= ended_at_ms)
+        {
+            LeaseOutcome::Yielded
         } else {
-            How::Expired
+            LeaseOutcome::Expired
         }
     }
 
     /// Ends the hold, if there is one.
     pub(super) fn ended(
         &self,
-        how: How,
-        at: Stamp,
+        how: LeaseOutcome,
+        at: Timestamp,
         by: Option<Owner>,
         reason: Option<Reason>,
         outcome: Outcome,
     ) -> Decision {
         let Some(hold) = &self.record.hold else { return answer(Ok(outcome)) };
-        let facts = vec![Fact::LeaseEnded {
+        let facts = vec![EventData::LeaseEnded {
             token: self.record.counter,
             owner: hold.owner.clone(),
             task: hold.task.clone(),
-            how,
+            outcome: how,
             by: by.clone(),
             reason: reason.clone(),
         }];
@@ -254,10 +262,10 @@ impl Case<'_> {
 pub(super) fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Refusal {
     Refusal::Lost {
         token,
-        how: ending.map(|ending| ending.how),
+        outcome: ending.map(|ending| ending.outcome),
         by: ending.and_then(|ending| ending.by.clone()),
         reason: ending.and_then(|ending| ending.reason.clone()),
-        current,
+        current_token: current,
     }
 }
 

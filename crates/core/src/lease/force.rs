@@ -1,11 +1,11 @@
 //! What others can do about a lease: ask its holder to yield, end it by force, move every token on.
 
 use crate::error::Refusal;
-use crate::event::Fact;
+use crate::event::EventData;
 use crate::key::{Owner, Reason};
 use crate::lease::command::{Outcome, Preempt, Revoked};
 use crate::lease::decide::{Case, Decision, Term, answer, lost};
-use crate::lease::record::{How, Notice};
+use crate::lease::record::{LeaseOutcome, YieldRequest};
 use crate::token::Token;
 
 impl Case<'_> {
@@ -23,10 +23,16 @@ impl Case<'_> {
         }
         // A hold that has run out unnoticed is ended by force all the same: fences must refuse its holder from now on.
         let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
-        let revoked = Revoked { token, consumed, owner: hold.owner.clone(), task: hold.task.clone() };
+        let revoked =
+            Revoked { token, consumed_token: consumed, owner: hold.owner.clone(), task: hold.task.clone() };
         let outcome = Outcome::Revoked(revoked);
-        let mut decision =
-            self.ended(How::Revoked, self.standing.now, Some(by.clone()), Some(reason.clone()), outcome);
+        let mut decision = self.ended(
+            LeaseOutcome::Revoked,
+            self.standing.now,
+            Some(by.clone()),
+            Some(reason.clone()),
+            outcome,
+        );
         if seeded!(ForceLeavesTheHold) {
             return answer(decision.reply);
         }
@@ -43,10 +49,10 @@ impl Case<'_> {
             return answer(Err(Refusal::NotHeld));
         };
         if ask.priority <= hold.priority {
-            return answer(Err(Refusal::NotHigher { held: hold.priority }));
+            return answer(Err(Refusal::PriorityTooLow { priority: hold.priority }));
         }
         let now_ms = self.standing.now.store_ms;
-        if let Some(notice) = &hold.notice
+        if let Some(notice) = &hold.yield_request
             && notice.priority >= ask.priority
         {
             // Somebody of that rank has asked already: their time stands.
@@ -54,12 +60,12 @@ impl Case<'_> {
             return answer(Ok(Outcome::Asked { free_in_ms }));
         }
         // Whoever was told when the key is free must not find it later than that.
-        let promised_ms = hold.notice.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
+        let promised_ms = hold.yield_request.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
         let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
         let yield_in_ms = yield_at_ms.saturating_sub(now_ms);
         let mut record = self.record.clone();
         if let Some(hold) = &mut record.hold {
-            hold.notice = Some(Box::new(Notice {
+            hold.yield_request = Some(Box::new(YieldRequest {
                 contender: ask.contender.clone(),
                 task: ask.task.clone(),
                 priority: ask.priority,
@@ -68,7 +74,7 @@ impl Case<'_> {
         }
         Decision {
             record: Some(record),
-            facts: vec![Fact::YieldAsked {
+            facts: vec![EventData::YieldRequested {
                 token: self.record.counter,
                 contender: ask.contender.clone(),
                 task: ask.task.clone(),
@@ -80,18 +86,18 @@ impl Case<'_> {
     }
 
     pub(super) fn withdraw(&self) -> Decision {
-        let asked = self.record.hold.as_ref().is_some_and(|hold| hold.notice.is_some());
+        let asked = self.record.hold.as_ref().is_some_and(|hold| hold.yield_request.is_some());
         // Once its time is up, the notice is why: that is not taken back.
         if !asked || !matches!(self.standing.term, Term::Live { .. }) {
             return answer(Ok(Outcome::Nothing));
         }
         let mut record = self.record.clone();
         if let Some(hold) = &mut record.hold {
-            hold.notice = None;
+            hold.yield_request = None;
         }
         Decision {
             record: Some(record),
-            facts: vec![Fact::YieldWithdrawn { token: self.record.counter }],
+            facts: vec![EventData::YieldWithdrawn { token: self.record.counter }],
             ..answer(Ok(Outcome::Nothing))
         }
     }
@@ -101,7 +107,7 @@ impl Case<'_> {
             return answer(Err(Refusal::TokensExhausted));
         };
         let mut decision =
-            self.ended(How::Advanced, self.standing.now, Some(by.clone()), None, Outcome::Nothing);
+            self.ended(LeaseOutcome::Advanced, self.standing.now, Some(by.clone()), None, Outcome::Nothing);
         let record = decision.record.get_or_insert_with(|| self.record.clone());
         record.counter = lifted;
         // What ended in the time that was lost is not in the history: every hold id from before is treated as ended.

@@ -1,26 +1,29 @@
 //! What a holder can do about its own lease: renew it and give it back; and who is a holder at all.
 
 use crate::error::Refusal;
-use crate::event::{Attempted, Fact};
+use crate::event::{BlockedAction, EventData};
 use crate::hold::HoldHash;
-use crate::lease::command::{Outcome, Renewal};
+use crate::lease::command::{LeaseRenewal, Outcome};
 use crate::lease::decide::{Case, Change, Decision, Term, answer, lost};
-use crate::lease::record::{Ending, Hold, How};
+use crate::lease::record::{Ending, Hold, LeaseOutcome};
 use crate::token::Token;
 
 impl Case<'_> {
     pub(super) fn renew(&self, hash: HoldHash, token: Token) -> Decision {
-        let (hold, remaining_ms) = match self.holder(hash, token, Attempted::Renew) {
+        let (hold, remaining_ms) = match self.holder(hash, token, BlockedAction::Renew) {
             Ok(found) => found,
             Err(refused) => return *refused,
         };
         let lasts_ms = self.renewed_ms(hold, remaining_ms);
         let now_ms = self.standing.now.store_ms;
-        let renewal = Renewal {
+        let renewal = LeaseRenewal {
             token,
             remaining_ms: lasts_ms,
-            notice: hold.notice.as_deref().cloned(),
-            yield_in_ms: hold.notice.as_ref().map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
+            yield_request: hold.yield_request.as_deref().cloned(),
+            yield_in_ms: hold
+                .yield_request
+                .as_ref()
+                .map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
         };
         let set_ms = if seeded!(RenewalForHalf) { lasts_ms / 2 } else { lasts_ms };
         Decision { deadline: Change::LastsMs(set_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
@@ -35,7 +38,7 @@ impl Case<'_> {
             let ends_at_ms = hold.since.store_ms.saturating_add(max_age_ms.get());
             lasts_ms = lasts_ms.min(ends_at_ms.saturating_sub(now_ms));
         }
-        if let Some(notice) = &hold.notice {
+        if let Some(notice) = &hold.yield_request {
             lasts_ms = lasts_ms.min(notice.yield_at_ms.saturating_sub(now_ms));
         }
         lasts_ms.max(remaining_ms)
@@ -44,17 +47,19 @@ impl Case<'_> {
     pub(super) fn release(&self, hash: HoldHash, token: Token) -> Decision {
         if let Some(ending) = self.record.ending_of(hash)
             && ending.token == token
-            && ending.how == How::Released
+            && ending.outcome == LeaseOutcome::Released
         {
             // The same request again: the same answer.
             return answer(Ok(Outcome::Released { token }));
         }
-        match self.holder(hash, token, Attempted::Release) {
+        match self.holder(hash, token, BlockedAction::Release) {
             Ok(_) if seeded!(ReleaseKeepsTheHold) => answer(Ok(Outcome::Released { token })),
             Ok(_) if seeded!(EndingMisreported) => {
-                self.ended(How::Expired, self.standing.now, None, None, Outcome::Released { token })
+                self.ended(LeaseOutcome::Expired, self.standing.now, None, None, Outcome::Released { token })
             }
-            Ok(_) => self.ended(How::Released, self.standing.now, None, None, Outcome::Released { token }),
+            Ok(_) => {
+                self.ended(LeaseOutcome::Released, self.standing.now, None, None, Outcome::Released { token })
+            }
             Err(refused) => *refused,
         }
     }
@@ -62,7 +67,7 @@ impl Case<'_> {
     pub(super) fn abandon(&self, hash: HoldHash) -> Decision {
         match (&self.record.hold, self.standing.term) {
             (Some(hold), Term::Live { .. }) if hold.hash == hash => {
-                self.ended(How::Abandoned, self.standing.now, None, None, Outcome::Nothing)
+                self.ended(LeaseOutcome::Abandoned, self.standing.now, None, None, Outcome::Nothing)
             }
             _ => answer(Ok(Outcome::Nothing)),
         }
@@ -73,13 +78,13 @@ impl Case<'_> {
         &self,
         hash: HoldHash,
         token: Token,
-        attempted: Attempted,
+        attempted: BlockedAction,
     ) -> Result<(&Hold, u64), Box<Decision>> {
         if let Some(alarm) = self.rewound(token) {
             return Err(Box::new(alarm));
         }
         let own = self.record.hold.as_ref().filter(|hold| {
-            let renews = attempted == Attempted::Renew;
+            let renews = attempted == BlockedAction::Renew;
             let unproved = (seeded!(RenewalByToken) && renews) || (seeded!(ReleaseByToken) && !renews);
             (hold.hash == hash || unproved) && self.record.counter == token
         });
@@ -95,7 +100,7 @@ impl Case<'_> {
             };
         }
         let ending = self.record.ending_of(hash).filter(|ending| ending.token == token);
-        let refused = answer(Err(Refusal::WrongHold { token }));
+        let refused = answer(Err(Refusal::WrongHoldId { token }));
         // Any other token than the newest is of an earlier hold, also where the key was collected since.
         Err(Box::new(if ending.is_some() || token != self.record.counter {
             self.refuse_stale(refused, token, ending, attempted)
@@ -109,15 +114,15 @@ impl Case<'_> {
         mut refused: Decision,
         token: Token,
         ending: Option<&Ending>,
-        attempted: Attempted,
+        attempted: BlockedAction,
     ) -> Decision {
         let current = self.record.counter.max(token);
         refused.reply = Err(lost(token, ending, current));
-        refused.facts.push(Fact::StaleWriteBlocked {
-            stale_token: token,
+        refused.facts.push(EventData::StaleWriteBlocked {
+            token,
             current_token: current,
-            attempted,
-            how: ending.map(|ending| ending.how),
+            action: attempted,
+            outcome: ending.map(|ending| ending.outcome),
         });
         refused
     }

@@ -6,6 +6,6 @@ mod force;
 mod holder;
 mod record;
 
-pub use command::{Acquire, Command, Grant, Outcome, Preempt, Renewal, Revoked};
+pub use command::{Acquire, Command, Grant, LeaseRenewal, Outcome, Preempt, Revoked};
 pub use decide::{Change, Decision, Standing, Term, decide};
-pub use record::{Ending, History, Hold, How, Notice, Record};
+pub use record::{Ending, History, Hold, LeaseOutcome, Record, YieldRequest};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason, Task};
 use crate::limits::HISTORY_MAX;
-use crate::time::Stamp;
+use crate::time::Timestamp;
 use crate::token::Token;
 
 /// All that is kept of one key: its counter, who holds it, and how the last holds ended.
@@ -37,17 +37,17 @@ pub struct Hold {
     /// How long it may be held in all, however often it is renewed.
     pub max_age_ms: Option<NonZeroU64>,
     /// When it was granted.
-    pub since: Stamp,
+    pub since: Timestamp,
     /// Its rank against contenders that preempt.
     pub priority: i16,
     /// Somebody has asked the holder to yield.
-    pub notice: Option<Box<Notice>>,
+    pub yield_request: Option<Box<YieldRequest>>,
 }
 
 /// A contender's request that the holder yield.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Notice {
+pub struct YieldRequest {
     /// Who asks.
     pub contender: Owner,
     /// What for.
@@ -80,9 +80,9 @@ pub struct Ending {
     /// What for.
     pub task: Option<Task>,
     /// How it ended.
-    pub how: How,
+    pub outcome: LeaseOutcome,
     /// When it ended.
-    pub at: Stamp,
+    pub at: Timestamp,
     /// Who ended it by force, or had it asked to yield, where somebody did.
     pub by: Option<Owner>,
     /// Why, where somebody ended it by force.
@@ -94,7 +94,7 @@ pub struct Ending {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum How {
+pub enum LeaseOutcome {
     /// Its holder gave it back.
     Released,
     /// Its time ran out: the holder died, stalled, or could not reach the store.
@@ -111,16 +111,16 @@ pub enum How {
     Advanced,
 }
 
-impl How {
+impl LeaseOutcome {
     /// Every way, in the order of their tags.
-    pub const ALL: [How; 7] = [
-        How::Released,
-        How::Expired,
-        How::Revoked,
-        How::AgedOut,
-        How::Yielded,
-        How::Abandoned,
-        How::Advanced,
+    pub const ALL: [LeaseOutcome; 7] = [
+        LeaseOutcome::Released,
+        LeaseOutcome::Expired,
+        LeaseOutcome::Revoked,
+        LeaseOutcome::AgedOut,
+        LeaseOutcome::Yielded,
+        LeaseOutcome::Abandoned,
+        LeaseOutcome::Advanced,
     ];
 
     /// What happened, in the words for whoever relied on the hold.
@@ -128,24 +128,24 @@ impl How {
         let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         match self {
-            How::Expired => "it expired: it was not renewed in time".to_owned(),
-            How::AgedOut => "it was held for its whole max age".to_owned(),
-            How::Yielded => format!("it was asked to yield{by}, and its time was up"),
+            LeaseOutcome::Expired => "it expired: it was not renewed in time".to_owned(),
+            LeaseOutcome::AgedOut => "it was held for its whole max age".to_owned(),
+            LeaseOutcome::Yielded => format!("it was asked to yield{by}, and its time was up"),
             how => format!("it was {how}{by}{reason}"),
         }
     }
 }
 
-impl fmt::Display for How {
+impl fmt::Display for LeaseOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            How::Released => "released",
-            How::Expired => "expired",
-            How::Revoked => "revoked",
-            How::AgedOut => "aged out",
-            How::Yielded => "yielded",
-            How::Abandoned => "abandoned",
-            How::Advanced => "ended by store advance",
+            LeaseOutcome::Released => "released",
+            LeaseOutcome::Expired => "expired",
+            LeaseOutcome::Revoked => "revoked",
+            LeaseOutcome::AgedOut => "aged out",
+            LeaseOutcome::Yielded => "yielded",
+            LeaseOutcome::Abandoned => "abandoned",
+            LeaseOutcome::Advanced => "ended by store advance",
         })
     }
 }
@@ -177,7 +177,13 @@ impl Record {
     }
 
     /// Ends the hold, if there is one, and remembers how.
-    pub(crate) fn end(&mut self, how: How, at: Stamp, by: Option<Owner>, reason: Option<Reason>) {
+    pub(crate) fn end(
+        &mut self,
+        how: LeaseOutcome,
+        at: Timestamp,
+        by: Option<Owner>,
+        reason: Option<Reason>,
+    ) {
         let Some(hold) = self.hold.take() else { return };
         let history = self.history.get_or_insert_default();
         while history.endings.len() >= HISTORY_MAX {
@@ -187,6 +193,6 @@ impl Record {
         let Hold { hash, owner, task, .. } = hold;
         history
             .endings
-            .push(Ending { token: self.counter, hash, owner, task, how, at, by, reason });
+            .push(Ending { token: self.counter, hash, owner, task, outcome: how, at, by, reason });
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{EffectName, JobId, Kind, Queue};
+use crate::job::{EffectName, JobId, JobKind, QueueName};
 use crate::token::Token;
 use crate::wire::{AsJson, AsMoment, AsOptionalJson, null};
 
@@ -15,12 +15,12 @@ wire! {
         /// Its name within the job.
         pub name: EffectName,
         /// Its place among the job's effects, in the order in which they were first heard of.
-        pub nth: u16,
+        pub position: u16,
         /// The attempt that announced or recorded it.
         pub token: Token,
         /// When, in wall time.
         #[serde(rename = "at", with = "AsMoment")]
-        pub at_wall_ms: u64,
+        pub written_at_ms: u64,
         /// How it stands.
         pub state: EffectState,
         /// What it gave, as JSON.
@@ -28,10 +28,10 @@ wire! {
         pub value: Option<Box<str>>,
         /// The job that undoes it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub undo: Option<Box<UndoWith>>,
+        pub compensation: Option<Box<Compensation>>,
         /// The undo job, once it was enqueued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub undo_job: Option<JobId>,
+        pub compensation_job_id: Option<JobId>,
     }
 }
 
@@ -41,15 +41,15 @@ wire! {
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
     /// It was announced; nobody has said yet what came of it.
-    Intended(OnDoubt),
+    Intended(InDoubtPolicy),
     /// It happened.
     Done,
     /// Its undo job is under way.
-    Undoing,
+    Compensating,
     /// It was undone.
-    Undone,
+    Compensated,
     /// Its undo job failed for good.
-    UndoFailed,
+    CompensationFailed,
 }
 
 impl fmt::Display for EffectState {
@@ -57,9 +57,9 @@ impl fmt::Display for EffectState {
         f.pad(match self {
             EffectState::Intended(_) => "intended",
             EffectState::Done => "done",
-            EffectState::Undoing => "undoing",
-            EffectState::Undone => "undone",
-            EffectState::UndoFailed => "undo failed",
+            EffectState::Compensating => "undoing",
+            EffectState::Compensated => "undone",
+            EffectState::CompensationFailed => "undo failed",
         })
     }
 }
@@ -69,29 +69,29 @@ impl fmt::Display for EffectState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum OnDoubt {
+pub enum InDoubtPolicy {
     /// Do it again under the same idempotency key: what it calls tells the two apart.
     #[default]
-    RunAgain,
+    Retry,
     /// Stop: a person must look.
-    Ask,
+    Manual,
 }
 
-impl OnDoubt {
+impl InDoubtPolicy {
     /// Every one, in the order of their tags.
-    pub const ALL: [OnDoubt; 2] = [OnDoubt::RunAgain, OnDoubt::Ask];
+    pub const ALL: [InDoubtPolicy; 2] = [InDoubtPolicy::Retry, InDoubtPolicy::Manual];
 }
 
 wire! {
     /// The job that undoes an effect.
     #[derive(Hash)]
     #[serde(deny_unknown_fields)]
-    pub struct UndoWith {
+    pub struct Compensation {
         /// Its kind.
-        pub kind: Kind,
+        pub kind: JobKind,
         /// Its queue; `None`: the queue of the job whose effect it undoes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub queue: Option<Queue>,
+        pub queue: Option<QueueName>,
         /// Its payload, as JSON.
         #[serde(default = "null", with = "AsJson")]
         pub payload: Box<str>,
@@ -117,7 +117,7 @@ pub struct Outcome {
     /// What it gave, as JSON.
     pub value: Box<str>,
     /// The job that undoes it.
-    pub undo: Option<Box<UndoWith>>,
+    pub compensation: Option<Box<Compensation>>,
 }
 
 /// The key under which every attempt has this effect: what it calls can tell a repetition by it.
@@ -129,7 +129,7 @@ pub fn idempotency_key(job: JobId, effect: &EffectName) -> String {
 pub fn begin(
     found: Option<&Effect>,
     name: &EffectName,
-    policy: OnDoubt,
+    policy: InDoubtPolicy,
     token: Token,
     nth: u16,
     wall_ms: u64,
@@ -137,21 +137,21 @@ pub fn begin(
     match found {
         None => Begun::Go(Effect {
             name: name.clone(),
-            nth,
+            position: nth,
             token,
-            at_wall_ms: wall_ms,
+            written_at_ms: wall_ms,
             state: EffectState::Intended(policy),
             value: None,
-            undo: None,
-            undo_job: None,
+            compensation: None,
+            compensation_job_id: None,
         }),
         Some(found) => match found.state {
             // The same attempt asks again: its first asking was answered, or not.
             EffectState::Intended(_) if found.token == token => Begun::Go(found.clone()),
-            EffectState::Intended(OnDoubt::Ask) => Begun::InDoubt,
-            EffectState::Intended(OnDoubt::RunAgain) => {
+            EffectState::Intended(InDoubtPolicy::Manual) => Begun::InDoubt,
+            EffectState::Intended(InDoubtPolicy::Retry) => {
                 let state = EffectState::Intended(policy);
-                Begun::Go(Effect { token, at_wall_ms: wall_ms, state, ..found.clone() })
+                Begun::Go(Effect { token, written_at_ms: wall_ms, state, ..found.clone() })
             }
             _ if seeded!(RecordedEffectBegins) => {
                 Begun::Go(Effect { state: EffectState::Intended(policy), value: None, ..found.clone() })
@@ -184,12 +184,12 @@ pub fn record(
     }
     Ok(Effect {
         name: outcome.name.clone(),
-        nth: found.map_or(nth, |found| found.nth),
+        position: found.map_or(nth, |found| found.position),
         token,
-        at_wall_ms: wall_ms,
+        written_at_ms: wall_ms,
         state: EffectState::Done,
         value: Some(outcome.value.clone()),
-        undo: outcome.undo.clone(),
-        undo_job: None,
+        compensation: outcome.compensation.clone(),
+        compensation_job_id: None,
     })
 }

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EndedV1, HowV1, StateV1};
-use crate::job::{Kind, Queue, ScheduleName};
-use crate::lease::How;
-use crate::{Attempted, Event, Fact, Key, Namespace, Owner, Reason, Task, Token};
+use crate::job::{JobKind, QueueName, ScheduleName};
+use crate::lease::LeaseOutcome;
+use crate::{BlockedAction, Event, EventData, Key, Namespace, Owner, Reason, Task, Token};
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,37 +19,37 @@ pub struct EventV1 {
 }
 
 impl From<Event> for EventV1 {
-    fn from(Event { seq, at_wall_ms, namespace, key, fact }: Event) -> Self {
-        EventV1 { seq, at_wall_ms, namespace, key, fact: fact.into() }
+    fn from(Event { seq, at_ms: at_wall_ms, namespace, key, data }: Event) -> Self {
+        EventV1 { seq, at_wall_ms, namespace, key, fact: data.into() }
     }
 }
 
 impl From<EventV1> for Event {
     fn from(EventV1 { seq, at_wall_ms, namespace, key, fact }: EventV1) -> Self {
-        Event { seq, at_wall_ms, namespace, key, fact: fact.into() }
+        Event { seq, at_ms: at_wall_ms, namespace, key, data: fact.into() }
     }
 }
 
 /// The facts, each with its fields.
 macro_rules! facts {
-    ($($variant:ident { $($field:ident: $kind:ty),* }),* $(,)?) => {
+    ($($(#[$name:meta])* $variant:ident { $($(#[$field_name:meta])* $field:ident: $kind:ty),* }),* $(,)?) => {
         /// What happened.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum FactV1 { $($variant { $($field: $kind),* }),* }
+        pub enum FactV1 { $($(#[$name])* $variant { $($(#[$field_name])* $field: $kind),* }),* }
 
-        impl From<Fact> for FactV1 {
-            fn from(fact: Fact) -> Self {
+        impl From<EventData> for FactV1 {
+            fn from(fact: EventData) -> Self {
                 match fact {
-                    $(Fact::$variant { $($field),* } => FactV1::$variant { $($field: $field.into()),* }),*
+                    $(EventData::$variant { $($field),* } => FactV1::$variant { $($field: $field.into()),* }),*
                 }
             }
         }
 
-        impl From<FactV1> for Fact {
+        impl From<FactV1> for EventData {
             fn from(stored: FactV1) -> Self {
                 match stored {
-                    $(FactV1::$variant { $($field),* } => Fact::$variant { $($field: $field.into()),* }),*
+                    $(FactV1::$variant { $($field),* } => EventData::$variant { $($field: $field.into()),* }),*
                 }
             }
         }
@@ -59,30 +59,44 @@ macro_rules! facts {
 facts! {
     LeaseAcquired { token: Token, owner: Owner, task: Option<Task>, ttl_ms: u64 },
     LeaseEnded {
-        token: Token, owner: Owner, task: Option<Task>, how: HowV1, by: Option<Owner>, reason: Option<Reason>
+        token: Token, owner: Owner, task: Option<Task>, #[serde(rename = "how")] outcome: HowV1, by: Option<Owner>,
+        reason: Option<Reason>
     },
-    StaleWriteBlocked { stale_token: Token, current_token: Token, attempted: AttemptedV1, how: OptionalHowV1 },
-    YieldAsked { token: Token, contender: Owner, task: Option<Task>, priority: i16, yield_in_ms: u64 },
+    StaleWriteBlocked {
+        #[serde(rename = "stale_token")] token: Token, current_token: Token,
+        #[serde(rename = "attempted")] action: AttemptedV1, #[serde(rename = "how")] outcome: OptionalHowV1
+    },
+    #[serde(rename = "yield_asked")]
+    YieldRequested { token: Token, contender: Owner, task: Option<Task>, priority: i16, yield_in_ms: u64 },
     YieldWithdrawn { token: Token },
-    StoreRewound { shown_token: Token, current_token: Token },
+    StoreRewound { #[serde(rename = "shown_token")] token: Token, current_token: Token },
     KeyCollected { token: Token },
-    RowSetAside { problem: String },
-    JobEnqueued { queue: Queue, kind: Kind, state: StateV1 },
+    #[serde(rename = "row_set_aside")]
+    RowUnreadable { #[serde(rename = "problem")] message: String },
+    JobEnqueued { queue: QueueName, kind: JobKind, state: StateV1 },
     JobClaimed { token: Token, owner: Owner, attempt: u32 },
-    JobAttemptEnded { token: Token, owner: Owner, how: EndedV1, state: StateV1, again_in_ms: Option<u64> },
+    JobAttemptEnded {
+        token: Token, owner: Owner, #[serde(rename = "how")] outcome: EndedV1, state: StateV1,
+        #[serde(rename = "again_in_ms")] retry_in_ms: Option<u64>
+    },
     JobCancelRequested { token: Token, by: Owner, reason: Option<Reason> },
     JobCancelled { by: Owner, reason: Option<Reason> },
     JobRetried { by: Owner, state: StateV1 },
     JobDeleted { by: Owner, state: StateV1, forced: bool },
-    EffectUndone { effect: String, undone: bool },
-    QueueChanged { queue: Queue, mode: String, by: Owner },
-    ScheduleFired { schedule: ScheduleName, due_wall_ms: u64 },
+    #[serde(rename = "effect_undone")]
+    EffectCompensationEnded { effect: String, #[serde(rename = "undone")] compensated: bool },
+    QueueChanged { queue: QueueName, mode: String, by: Owner },
+    ScheduleFired { schedule: ScheduleName, #[serde(rename = "due_wall_ms")] due_at_ms: u64 },
 }
 
 stored_enum! {
     /// What a stale holder tried.
-    AttemptedV1 of Attempted {
-        Renew, Release, Complete, Fail, Snooze, HandBack, Checkpoint, Progress, Intent, Outcome,
+    AttemptedV1 of BlockedAction {
+        Renew, Release, Complete, Fail, Snooze,
+        #[serde(rename = "hand_back")] ReleaseJob,
+        Checkpoint, Progress,
+        #[serde(rename = "intent")] BeginEffect,
+        #[serde(rename = "outcome")] RecordEffect,
     }
 }
 
@@ -91,14 +105,14 @@ stored_enum! {
 #[serde(transparent)]
 pub struct OptionalHowV1(pub Option<HowV1>);
 
-impl From<Option<How>> for OptionalHowV1 {
-    fn from(how: Option<How>) -> Self {
+impl From<Option<LeaseOutcome>> for OptionalHowV1 {
+    fn from(how: Option<LeaseOutcome>) -> Self {
         OptionalHowV1(how.map(HowV1::from))
     }
 }
 
-impl From<OptionalHowV1> for Option<How> {
+impl From<OptionalHowV1> for Option<LeaseOutcome> {
     fn from(OptionalHowV1(how): OptionalHowV1) -> Self {
-        how.map(How::from)
+        how.map(LeaseOutcome::from)
     }
 }

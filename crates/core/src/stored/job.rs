@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::NoticeV1;
 use crate::job::{
-    Attempt, Cancel, Claim, Due, EffectName, Ended, JobId, Kind, Notes, Queue, Record, State, Terms, Trail,
-    Undo,
+    Attempt, AttemptOutcome, Cancel, Claim, CompensationState, Due, EffectName, JobId, JobKind, JobOptions,
+    JobState, Notes, QueueName, Record, Trail,
 };
-use crate::ledger::{Effect, EffectState, OnDoubt, UndoWith};
-use crate::retry::{Backoff, Retry};
-use crate::{HoldHash, Owner, Reason, Stamp, Token};
+use crate::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
+use crate::retry::{Backoff, RetryPolicy};
+use crate::{HoldHash, Owner, Reason, Timestamp, Token};
 
 /// All that changes about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct JobV1 {
 
 stored_enum! {
     /// How a job stands.
-    StateV1 of State { Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, Indeterminate }
+    StateV1 of JobState { Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, #[serde(rename = "indeterminate")] InDoubt }
 }
 
 /// What a job waits for.
@@ -70,7 +70,7 @@ stored_enum! {
 
 stored_enum! {
     /// How far the effects of a job have been undone.
-    UndoV1 of Undo { Nothing, UnderWay, Done, Stopped }
+    UndoV1 of CompensationState { #[serde(rename = "nothing")] None, #[serde(rename = "under_way")] Running, Done, Stopped }
 }
 
 /// What is kept of a job elsewhere.
@@ -88,7 +88,7 @@ pub struct ClaimV1 {
     pub hash: HoldHash,
     pub owner: Owner,
     pub ttl_ms: u64,
-    pub since: Stamp,
+    pub since: Timestamp,
     pub cancel: Option<CancelV1>,
     pub notice: Option<NoticeV1>,
 }
@@ -113,17 +113,20 @@ pub struct AttemptV1 {
     pub token: Token,
     pub hash: HoldHash,
     pub owner: Owner,
-    pub since: Stamp,
-    pub ended: Stamp,
+    pub since: Timestamp,
+    pub ended: Timestamp,
     pub how: EndedV1,
     pub error: Option<Box<str>>,
 }
 
 stored_enum! {
     /// The ways in which an attempt can end.
-    EndedV1 of Ended {
-        Completed, CompletedLate, Failed, FailedLate, TimedOut, Crashed, Snoozed, HandedBack, Yielded, Abandoned,
-        Indeterminate, Revoked, Advanced,
+    EndedV1 of AttemptOutcome {
+        Completed, CompletedLate, Failed, FailedLate, TimedOut, Crashed, Snoozed,
+        #[serde(rename = "handed_back")] Released,
+        Yielded, Abandoned,
+        #[serde(rename = "indeterminate")] InDoubt,
+        Revoked, Advanced,
     }
 }
 
@@ -153,14 +156,14 @@ pub enum EffectStateV1 {
 
 stored_enum! {
     /// What an attempt does that finds an intent without an outcome.
-    OnDoubtV1 of OnDoubt { RunAgain, Ask }
+    OnDoubtV1 of InDoubtPolicy { #[serde(rename = "run_again")] Retry, #[serde(rename = "ask")] Manual }
 }
 
 /// The job that undoes an effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoWithV1<'a> {
-    pub kind: Kind,
-    pub queue: Option<Queue>,
+    pub kind: JobKind,
+    pub queue: Option<QueueName>,
     pub payload: Cow<'a, str>,
 }
 
@@ -170,10 +173,10 @@ impl From<&Record> for JobV1 {
             state,
             due,
             token,
-            failures,
-            crashes,
-            terms,
-            undo,
+            failure_count: failures,
+            crash_count: crashes,
+            options: terms,
+            compensation_state: undo,
             notes: Notes { checkpoint, progress, result, effects },
             since_wall_ms,
             claim,
@@ -217,10 +220,10 @@ impl From<JobV1> for Record {
                 DueV1::Wall(ms) => Due::Wall(ms),
             },
             token,
-            failures,
-            crashes,
-            terms: terms.into(),
-            undo: undo.into(),
+            failure_count: failures,
+            crash_count: crashes,
+            options: terms.into(),
+            compensation_state: undo.into(),
             notes: Notes { checkpoint, progress, result, effects },
             since_wall_ms,
             claim: claim.map(|claim| Box::new(claim.into())),
@@ -229,24 +232,43 @@ impl From<JobV1> for Record {
     }
 }
 
-impl From<Terms> for TermsV1 {
-    fn from(Terms { priority, max_attempts, max_crashes, attempt_ms, retry }: Terms) -> Self {
-        let Retry { backoff, base_ms, cap_ms, jitter_percent } = retry;
+impl From<JobOptions> for TermsV1 {
+    fn from(
+        JobOptions {
+            priority,
+            max_failures: max_attempts,
+            max_crashes,
+            attempt_timeout_ms: attempt_ms,
+            retry,
+        }: JobOptions,
+    ) -> Self {
+        let RetryPolicy { backoff, base_delay_ms: base_ms, max_delay_ms: cap_ms, jitter_percent } = retry;
         let retry = RetryV1 { backoff: backoff.into(), base_ms, cap_ms, jitter_percent };
         TermsV1 { priority, max_attempts, max_crashes, attempt_ms, retry }
     }
 }
 
-impl From<TermsV1> for Terms {
+impl From<TermsV1> for JobOptions {
     fn from(TermsV1 { priority, max_attempts, max_crashes, attempt_ms, retry }: TermsV1) -> Self {
         let RetryV1 { backoff, base_ms, cap_ms, jitter_percent } = retry;
-        let retry = Retry { backoff: backoff.into(), base_ms, cap_ms, jitter_percent };
-        Terms { priority, max_attempts, max_crashes, attempt_ms, retry }
+        let retry = RetryPolicy {
+            backoff: backoff.into(),
+            base_delay_ms: base_ms,
+            max_delay_ms: cap_ms,
+            jitter_percent,
+        };
+        JobOptions {
+            priority,
+            max_failures: max_attempts,
+            max_crashes,
+            attempt_timeout_ms: attempt_ms,
+            retry,
+        }
     }
 }
 
 impl From<Claim> for ClaimV1 {
-    fn from(Claim { hash, owner, ttl_ms, since, cancel, notice }: Claim) -> Self {
+    fn from(Claim { hash, owner, ttl_ms, since, cancel, yield_request: notice }: Claim) -> Self {
         let cancel = cancel.map(|cancel| (*cancel).into());
         ClaimV1 { hash, owner, ttl_ms, since, cancel, notice: notice.map(|notice| (*notice).into()) }
     }
@@ -255,7 +277,14 @@ impl From<Claim> for ClaimV1 {
 impl From<ClaimV1> for Claim {
     fn from(ClaimV1 { hash, owner, ttl_ms, since, cancel, notice }: ClaimV1) -> Self {
         let cancel = cancel.map(|cancel| Box::new(cancel.into()));
-        Claim { hash, owner, ttl_ms, since, cancel, notice: notice.map(|notice| Box::new(notice.into())) }
+        Claim {
+            hash,
+            owner,
+            ttl_ms,
+            since,
+            cancel,
+            yield_request: notice.map(|notice| Box::new(notice.into())),
+        }
     }
 }
 
@@ -284,20 +313,29 @@ impl From<TrailV1> for Trail {
 }
 
 impl From<Attempt> for AttemptV1 {
-    fn from(Attempt { token, hash, owner, since, ended, how, error }: Attempt) -> Self {
+    fn from(Attempt { token, hash, owner, since, ended, outcome: how, error }: Attempt) -> Self {
         AttemptV1 { token, hash, owner, since, ended, how: how.into(), error }
     }
 }
 
 impl From<AttemptV1> for Attempt {
     fn from(AttemptV1 { token, hash, owner, since, ended, how, error }: AttemptV1) -> Self {
-        Attempt { token, hash, owner, since, ended, how: how.into(), error }
+        Attempt { token, hash, owner, since, ended, outcome: how.into(), error }
     }
 }
 
 impl<'a> From<&'a Effect> for EffectV1<'a> {
     fn from(effect: &'a Effect) -> Self {
-        let Effect { name, nth, token, at_wall_ms, state, value, undo, undo_job } = effect;
+        let Effect {
+            name,
+            position: nth,
+            token,
+            written_at_ms: at_wall_ms,
+            state,
+            value,
+            compensation: undo,
+            compensation_job_id: undo_job,
+        } = effect;
         EffectV1 {
             name: name.clone(),
             nth: *nth,
@@ -305,7 +343,7 @@ impl<'a> From<&'a Effect> for EffectV1<'a> {
             at_wall_ms: *at_wall_ms,
             state: (*state).into(),
             value: value.as_deref().map(Cow::Borrowed),
-            undo: undo.as_deref().map(|UndoWith { kind, queue, payload }| UndoWithV1 {
+            undo: undo.as_deref().map(|Compensation { kind, queue, payload }| UndoWithV1 {
                 kind: kind.clone(),
                 queue: queue.clone(),
                 payload: Cow::Borrowed(payload),
@@ -319,10 +357,19 @@ impl From<EffectV1<'_>> for Effect {
     fn from(stored: EffectV1<'_>) -> Self {
         let EffectV1 { name, nth, token, at_wall_ms, state, value, undo, undo_job } = stored;
         let undo = undo.map(|UndoWithV1 { kind, queue, payload }| {
-            Box::new(UndoWith { kind, queue, payload: payload.into() })
+            Box::new(Compensation { kind, queue, payload: payload.into() })
         });
         let (state, value) = (state.into(), value.map(Box::from));
-        Effect { name, nth, token, at_wall_ms, state, value, undo, undo_job }
+        Effect {
+            name,
+            position: nth,
+            token,
+            written_at_ms: at_wall_ms,
+            state,
+            value,
+            compensation: undo,
+            compensation_job_id: undo_job,
+        }
     }
 }
 
@@ -331,9 +378,9 @@ impl From<EffectState> for EffectStateV1 {
         match state {
             EffectState::Intended(policy) => EffectStateV1::Intended(policy.into()),
             EffectState::Done => EffectStateV1::Done,
-            EffectState::Undoing => EffectStateV1::Undoing,
-            EffectState::Undone => EffectStateV1::Undone,
-            EffectState::UndoFailed => EffectStateV1::UndoFailed,
+            EffectState::Compensating => EffectStateV1::Undoing,
+            EffectState::Compensated => EffectStateV1::Undone,
+            EffectState::CompensationFailed => EffectStateV1::UndoFailed,
         }
     }
 }
@@ -343,9 +390,9 @@ impl From<EffectStateV1> for EffectState {
         match stored {
             EffectStateV1::Intended(policy) => EffectState::Intended(policy.into()),
             EffectStateV1::Done => EffectState::Done,
-            EffectStateV1::Undoing => EffectState::Undoing,
-            EffectStateV1::Undone => EffectState::Undone,
-            EffectStateV1::UndoFailed => EffectState::UndoFailed,
+            EffectStateV1::Undoing => EffectState::Compensating,
+            EffectStateV1::Undone => EffectState::Compensated,
+            EffectStateV1::UndoFailed => EffectState::CompensationFailed,
         }
     }
 }

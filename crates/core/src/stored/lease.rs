@@ -6,8 +6,8 @@ use std::num::NonZeroU64;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::lease::{Ending, History, Hold, How, Notice, Record};
-use crate::{HoldHash, Owner, Reason, Stamp, Task, Token};
+use crate::lease::{Ending, History, Hold, LeaseOutcome, Record, YieldRequest};
+use crate::{HoldHash, Owner, Reason, Task, Timestamp, Token};
 
 /// What is stored of one key, but for its counter: a store keeps that where damage to the rest does not reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct HoldV1 {
     pub ttl_ms: u64,
     #[serde(default, deserialize_with = "none_if_zero")]
     pub max_age_ms: Option<NonZeroU64>,
-    pub since: Stamp,
+    pub since: Timestamp,
     pub priority: i16,
     #[serde(default)]
     pub notice: Option<NoticeV1>,
@@ -49,14 +49,14 @@ pub struct EndingV1 {
     pub owner: Owner,
     pub task: Option<Task>,
     pub how: HowV1,
-    pub at: Stamp,
+    pub at: Timestamp,
     pub by: Option<Owner>,
     pub reason: Option<Reason>,
 }
 
 stored_enum! {
     /// The ways in which a hold can end.
-    HowV1 of How { Released, Expired, Revoked, AgedOut, Yielded, Abandoned, Advanced }
+    HowV1 of LeaseOutcome { Released, Expired, Revoked, AgedOut, Yielded, Abandoned, Advanced }
 }
 
 impl Serialize for HoldV1 {
@@ -113,7 +113,7 @@ impl LeaseV1 {
 
 impl From<Hold> for HoldV1 {
     fn from(hold: Hold) -> Self {
-        let Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice } = hold;
+        let Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, yield_request: notice } = hold;
         let notice = notice.map(|notice| NoticeV1::from(*notice));
         HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice }
     }
@@ -123,30 +123,30 @@ impl From<HoldV1> for Hold {
     fn from(stored: HoldV1) -> Self {
         let HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice } = stored;
         let notice = notice.map(|notice| Box::new(notice.into()));
-        Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice }
+        Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, yield_request: notice }
     }
 }
 
-impl From<Notice> for NoticeV1 {
-    fn from(Notice { contender, task, priority, yield_at_ms }: Notice) -> Self {
+impl From<YieldRequest> for NoticeV1 {
+    fn from(YieldRequest { contender, task, priority, yield_at_ms }: YieldRequest) -> Self {
         NoticeV1 { contender, task, priority, yield_at_ms }
     }
 }
 
-impl From<NoticeV1> for Notice {
+impl From<NoticeV1> for YieldRequest {
     fn from(NoticeV1 { contender, task, priority, yield_at_ms }: NoticeV1) -> Self {
-        Notice { contender, task, priority, yield_at_ms }
+        YieldRequest { contender, task, priority, yield_at_ms }
     }
 }
 
 impl From<Ending> for EndingV1 {
-    fn from(Ending { token, hash, owner, task, how, at, by, reason }: Ending) -> Self {
+    fn from(Ending { token, hash, owner, task, outcome: how, at, by, reason }: Ending) -> Self {
         EndingV1 { token, hash, owner, task, how: how.into(), at, by, reason }
     }
 }
 
 impl From<EndingV1> for Ending {
     fn from(EndingV1 { token, hash, owner, task, how, at, by, reason }: EndingV1) -> Self {
-        Ending { token, hash, owner, task, how: how.into(), at, by, reason }
+        Ending { token, hash, owner, task, outcome: how.into(), at, by, reason }
     }
 }

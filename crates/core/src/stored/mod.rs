@@ -2,7 +2,8 @@
 //!
 //! A type has its version in its name. Never add, remove, rename or reorder a field or a variant of one: add a version, and have the store
 //! write which one it is. Conversions name every field and every variant. So what is new in a type of the rules does not compile until
-//! it is said here what is stored of it.
+//! it is said here what is stored of it. A field or a variant may follow a new name in memory as long as an attribute gives the name that is
+//! stored.
 //!
 //! One definition serves two encodings: bytes, which go by order (`file:`), and text, which goes by name (etcd, PostgreSQL). Object
 //! storage keeps moments as ages, and adds that to what is here. What is only a checked text or a number (names, tokens, moments) is
@@ -12,12 +13,12 @@
 
 /// An enumeration that is stored: by its place among all, or by its name.
 macro_rules! stored_enum {
-    ($(#[$doc:meta])* $stored:ident of $kind:ty { $($variant:ident),* $(,)? }) => {
+    ($(#[$doc:meta])* $stored:ident of $kind:ty { $($(#[$name:meta])* $variant:ident),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[expect(missing_docs, reason = "the type that it stands for says what they mean")]
-        pub enum $stored { $($variant),* }
+        pub enum $stored { $($(#[$name])* $variant),* }
 
         impl $stored {
             /// Its number, where it is stored as one.

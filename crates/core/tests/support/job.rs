@@ -2,12 +2,12 @@
 //! moves.
 
 use fencehold_core::job::{
-    By, Command, Decision, Ended, JobRenewal, Outcome, Record, Refusal, Reported, Standing, State, Terms,
-    Written, decide,
+    AttemptOutcome, AttemptRenewal, By, Command, Decision, JobOptions, JobState, Outcome, Record, Refusal,
+    ReportedAttempt, Standing, Written, decide,
 };
 use fencehold_core::lease::Preempt;
-use fencehold_core::retry::{Backoff, Retry};
-use fencehold_core::{Fact, Owner, Reason, Stamp, Token};
+use fencehold_core::retry::{Backoff, RetryPolicy};
+use fencehold_core::{EventData, Owner, Reason, Timestamp, Token};
 
 use super::{TTL_MS, changed, hold, owner, task, term};
 
@@ -21,16 +21,16 @@ pub(crate) struct OneJob {
     pub(crate) deadline_ms: Option<u64>,
     /// The newest token that the store has given to any job.
     pub(crate) newest: Token,
-    pub(crate) now: Stamp,
+    pub(crate) now: Timestamp,
     /// What happened since the news were last read.
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Vec<EventData>,
 }
 
 /// Terms on which every number can be told: three attempts, two crashes, a fixed delay without jitter.
-pub(crate) fn terms() -> Terms {
+pub(crate) fn terms() -> JobOptions {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
-    let retry = Retry::new(Backoff::Fixed, retry_ms, retry_ms);
-    Terms { max_attempts: 3, max_crashes: 2, retry, ..Terms::default() }
+    let retry = RetryPolicy::new(Backoff::Fixed, retry_ms, retry_ms);
+    JobOptions { max_failures: 3, max_crashes: 2, retry, ..JobOptions::default() }
 }
 
 /// A good reason.
@@ -44,8 +44,8 @@ impl OneJob {
         OneJob::with(terms())
     }
 
-    pub(crate) fn with(terms: Terms) -> Self {
-        let now = Stamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
+    pub(crate) fn with(terms: JobOptions) -> Self {
+        let now = Timestamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
         OneJob {
             record: Record::new(terms, None, now),
             deadline_ms: None,
@@ -109,7 +109,7 @@ impl OneJob {
     /// A claim of this hold id that has run out and was noted as a crash.
     pub(crate) fn crashed(&mut self, id: u8) -> By {
         let by = self.run_out(id);
-        assert_eq!(self.expire(0), Ok(Outcome::Expired { how: Ended::Crashed }));
+        assert_eq!(self.expire(0), Ok(Outcome::Expired { how: AttemptOutcome::Crashed }));
         by
     }
 
@@ -117,45 +117,45 @@ impl OneJob {
     pub(crate) fn quarantined(&mut self) -> By {
         loop {
             let by = self.crashed(200);
-            if self.record.state == State::Quarantined {
+            if self.record.state == JobState::Quarantined {
                 return by;
             }
         }
     }
 
-    pub(crate) fn renew(&mut self, by: By) -> Result<JobRenewal, Refusal> {
+    pub(crate) fn renew(&mut self, by: By) -> Result<AttemptRenewal, Refusal> {
         match self.ask(&Command::Renew(by))? {
             Outcome::Renewed(renewal) => Ok(renewal),
             other => panic!("a renewal was answered {other:?}"),
         }
     }
 
-    pub(crate) fn complete(&mut self, by: By) -> Result<Reported, Refusal> {
+    pub(crate) fn complete(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
         self.report(&Command::Complete(by))
     }
 
-    pub(crate) fn fail(&mut self, by: By) -> Result<Reported, Refusal> {
+    pub(crate) fn fail(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
         self.report(&failing(by))
     }
 
-    pub(crate) fn fail_for_good(&mut self, by: By) -> Result<Reported, Refusal> {
+    pub(crate) fn fail_for_good(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
         let error = "no such customer".into();
         self.report(&Command::Fail { by, error, retry_in_ms: None, for_good: true, random: 0 })
     }
 
-    pub(crate) fn snooze(&mut self, by: By, for_ms: u64) -> Result<Reported, Refusal> {
+    pub(crate) fn snooze(&mut self, by: By, for_ms: u64) -> Result<ReportedAttempt, Refusal> {
         self.report(&Command::Snooze { by, for_ms })
     }
 
-    pub(crate) fn hand_back(&mut self, by: By) -> Result<Reported, Refusal> {
+    pub(crate) fn hand_back(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
         self.report(&Command::HandBack(by))
     }
 
-    pub(crate) fn stop_at_intent(&mut self, by: By) -> Result<Reported, Refusal> {
+    pub(crate) fn stop_at_intent(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
         self.report(&Command::StopAtIntent { by, effect: "charge".into() })
     }
 
-    fn report(&mut self, command: &Command) -> Result<Reported, Refusal> {
+    fn report(&mut self, command: &Command) -> Result<ReportedAttempt, Refusal> {
         match self.ask(command)? {
             Outcome::Reported(reported) => Ok(reported),
             other => panic!("{command:?} was answered {other:?}"),
@@ -170,7 +170,7 @@ impl OneJob {
         self.ask(&Command::Expire { random })
     }
 
-    pub(crate) fn cancel(&mut self, now: bool) -> Result<State, Refusal> {
+    pub(crate) fn cancel(&mut self, now: bool) -> Result<JobState, Refusal> {
         match self.ask(&cancelling(now))? {
             Outcome::Cancelled { state } => Ok(state),
             other => panic!("a cancellation was answered {other:?}"),
@@ -190,22 +190,22 @@ impl OneJob {
     }
 
     /// How the job stands at this moment.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> JobState {
         self.record.state_at(self.now)
     }
 
     /// Failures and crashes so far.
     pub(crate) fn counts(&self) -> (u16, u16) {
-        (self.record.failures, self.record.crashes)
+        (self.record.failure_count, self.record.crash_count)
     }
 
     /// How the last attempt ended.
-    pub(crate) fn how(&self) -> Ended {
-        self.record.attempts().last().expect("an attempt has ended").how
+    pub(crate) fn how(&self) -> AttemptOutcome {
+        self.record.attempts().last().expect("an attempt has ended").outcome
     }
 
     /// What happened since this was last asked.
-    pub(crate) fn news(&mut self) -> Vec<Fact> {
+    pub(crate) fn news(&mut self) -> Vec<EventData> {
         std::mem::take(&mut self.facts)
     }
 
@@ -241,11 +241,11 @@ pub(crate) fn preempting(priority: i16, yield_in_ms: u64) -> Command {
 }
 
 /// The answer to a report that came in time.
-pub(crate) fn reported(state: State, again_in_ms: Option<u64>) -> Reported {
-    Reported { state, again_in_ms, late: false }
+pub(crate) fn reported(state: JobState, again_in_ms: Option<u64>) -> ReportedAttempt {
+    ReportedAttempt { state, retry_in_ms: again_in_ms, late: false }
 }
 
 /// The answer to a report that came after the claim had run out.
-pub(crate) fn late(state: State, again_in_ms: Option<u64>) -> Reported {
-    Reported { state, again_in_ms, late: true }
+pub(crate) fn late(state: JobState, again_in_ms: Option<u64>) -> ReportedAttempt {
+    ReportedAttempt { state, retry_in_ms: again_in_ms, late: true }
 }

@@ -7,10 +7,10 @@ pub(crate) mod model;
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{
-    Acquire, Change, Command, Decision, Ending, Grant, How, Outcome, Preempt, Record, Renewal, Revoked,
-    Standing, Term, decide,
+    Acquire, Change, Command, Decision, Ending, Grant, LeaseOutcome, LeaseRenewal, Outcome, Preempt, Record,
+    Revoked, Standing, Term, decide,
 };
-use fencehold_core::{Fact, HoldHash, HoldId, Owner, Reason, Refusal, Stamp, Task, Token};
+use fencehold_core::{EventData, HoldHash, HoldId, Owner, Reason, Refusal, Task, Timestamp, Token};
 
 /// The ttl of every ask that names no other.
 pub(crate) const TTL_MS: u64 = 30_000;
@@ -24,15 +24,15 @@ pub(crate) struct OneKey {
     pub(crate) record: Record,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) floor: Token,
-    pub(crate) now: Stamp,
+    pub(crate) now: Timestamp,
     /// What happened since the news were last read.
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Vec<EventData>,
 }
 
 impl OneKey {
     /// A key that was never held, at a moment far from zero on both clocks.
     pub(crate) fn new() -> Self {
-        let now = Stamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
+        let now = Timestamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
         OneKey { now, ..OneKey::default() }
     }
 
@@ -80,7 +80,7 @@ impl OneKey {
         self.acquire(ask).expect("the key is free").token
     }
 
-    pub(crate) fn renew(&mut self, id: u8, token: Token) -> Result<Renewal, Refusal> {
+    pub(crate) fn renew(&mut self, id: u8, token: Token) -> Result<LeaseRenewal, Refusal> {
         match self.ask(&Command::Renew { hash: hold(id), token })? {
             Outcome::Renewed(renewal) => Ok(renewal),
             other => panic!("a renewal was answered {other:?}"),
@@ -152,7 +152,7 @@ impl OneKey {
     }
 
     /// What happened since this was last asked.
-    pub(crate) fn news(&mut self) -> Vec<Fact> {
+    pub(crate) fn news(&mut self) -> Vec<EventData> {
         std::mem::take(&mut self.facts)
     }
 
@@ -163,7 +163,7 @@ impl OneKey {
 }
 
 /// What a deadline means at this moment.
-pub(crate) fn term(deadline_ms: Option<u64>, now: Stamp) -> Term {
+pub(crate) fn term(deadline_ms: Option<u64>, now: Timestamp) -> Term {
     match deadline_ms {
         None => Term::Free,
         Some(at_ms) if now.store_ms < at_ms => Term::Live { remaining_ms: at_ms - now.store_ms },
@@ -172,7 +172,7 @@ pub(crate) fn term(deadline_ms: Option<u64>, now: Stamp) -> Term {
 }
 
 /// The deadline after a decision.
-pub(crate) fn changed(deadline_ms: Option<u64>, change: Change, now: Stamp) -> Option<u64> {
+pub(crate) fn changed(deadline_ms: Option<u64>, change: Change, now: Timestamp) -> Option<u64> {
     match change {
         Change::Keep => deadline_ms,
         Change::LastsMs(ms) => Some(now.store_ms + ms),
@@ -218,13 +218,20 @@ pub(crate) fn revocation(only_token: Option<Token>) -> Command {
 }
 
 /// What the holder of an ended lease is told, by whom included.
-pub(crate) fn lost(token: Token, how: How, current: Token) -> Refusal {
-    let forced = matches!(how, How::Revoked | How::Advanced);
-    let reason = (how == How::Revoked).then(|| Reason::new("stuck since noon").expect("a good reason"));
-    Refusal::Lost { token, how: Some(how), by: forced.then(|| owner("operator")), reason, current }
+pub(crate) fn lost(token: Token, how: LeaseOutcome, current: Token) -> Refusal {
+    let forced = matches!(how, LeaseOutcome::Revoked | LeaseOutcome::Advanced);
+    let reason =
+        (how == LeaseOutcome::Revoked).then(|| Reason::new("stuck since noon").expect("a good reason"));
+    Refusal::Lost {
+        token,
+        outcome: Some(how),
+        by: forced.then(|| owner("operator")),
+        reason,
+        current_token: current,
+    }
 }
 
 /// What the holder of a lease is told that the record no longer remembers.
 pub(crate) fn forgotten(token: Token, current: Token) -> Refusal {
-    Refusal::Lost { token, how: None, by: None, reason: None, current }
+    Refusal::Lost { token, outcome: None, by: None, reason: None, current_token: current }
 }

@@ -1,7 +1,7 @@
 //! The promises once more, told another way: the whole story of one key with nothing forgotten. It hears every
 //! command and its answer, and objects to an answer that breaks a promise. It shares no code with the rules.
 
-use fencehold_core::lease::{Acquire, Command, Grant, How, Outcome, Preempt, Revoked};
+use fencehold_core::lease::{Acquire, Command, Grant, LeaseOutcome, Outcome, Preempt, Revoked};
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HISTORY_MAX, TOKEN_MAX};
 use fencehold_core::{HoldHash, Refusal, Token};
 
@@ -20,7 +20,7 @@ pub(crate) struct Life {
     /// By when it should yield, and to which priority.
     yield_at: Option<(u64, i16)>,
     /// How and when it ended, once somebody has noted it.
-    end: Option<(How, u64)>,
+    end: Option<(LeaseOutcome, u64)>,
 }
 
 /// The whole story of one key.
@@ -46,14 +46,14 @@ impl Life {
     }
 
     /// How it ended if nobody did anything but let its time run out.
-    fn how_time_ran_out(&self) -> How {
+    fn how_time_ran_out(&self) -> LeaseOutcome {
         let aged_out = |max_age_ms| self.deadline_ms >= self.since_ms + max_age_ms;
         if self.ask.max_age_ms.is_some_and(|max_age_ms| aged_out(max_age_ms.get())) {
-            How::AgedOut
+            LeaseOutcome::AgedOut
         } else if self.yield_at.is_some_and(|(at_ms, _)| at_ms <= self.deadline_ms) {
-            How::Yielded
+            LeaseOutcome::Yielded
         } else {
-            How::Expired
+            LeaseOutcome::Expired
         }
     }
 
@@ -87,7 +87,7 @@ impl Model {
             Command::Abandon { hash } => {
                 assert_eq!(*reply, Ok(Outcome::Nothing));
                 if self.live().is_some_and(|life| life.ask.hash == *hash) {
-                    self.end(How::Abandoned);
+                    self.end(LeaseOutcome::Abandoned);
                 }
             }
             Command::Revoke { only_token, .. } => self.revoke(*only_token, reply),
@@ -124,7 +124,9 @@ impl Model {
         assert_eq!(key.deadline_ms, self.held().map(|life| life.deadline_ms), "until when");
         assert_eq!(key.record.counter, self.counter, "counter");
         let endings = key.record.endings().iter();
-        let endings: Vec<_> = endings.map(|ending| (ending.token, ending.how, ending.at.store_ms)).collect();
+        let endings: Vec<_> = endings
+            .map(|ending| (ending.token, ending.outcome, ending.at.store_ms))
+            .collect();
         let noted = self.noted();
         assert_eq!(endings, noted[noted.len().saturating_sub(HISTORY_MAX)..], "every end is on record");
     }
@@ -138,7 +140,7 @@ impl Model {
             let held = Refusal::Held {
                 owner: life.ask.owner.clone(),
                 task: life.ask.task.clone(),
-                expires_in_ms: remaining_ms,
+                remaining_ms,
                 token: life.token,
             };
             if life.ask.hash == ask.hash {
@@ -182,7 +184,7 @@ impl Model {
 
     /// A hold id that has not ended may be answered so only if it is old enough to have ended and been forgotten.
     fn must_be_excused(&self, ask: &Acquire, reply: &Reply) {
-        assert_eq!(*reply, Err(Refusal::Ended { token: None, how: None }));
+        assert_eq!(*reply, Err(Refusal::HoldIdUsed { token: None, outcome: None }));
         let noted = self.noted();
         let forgotten_at_ms = noted.len().checked_sub(HISTORY_MAX + 1).map(|newest| noted[newest].2);
         let forgotten_at_ms = forgotten_at_ms.max(self.advanced_at_ms);
@@ -205,21 +207,24 @@ impl Model {
         let yield_in_ms = life.yield_at.map(|(at_ms, _)| at_ms.saturating_sub(now_ms));
         assert_eq!((renewal.token, renewal.remaining_ms), (token, life.deadline_ms - now_ms));
         assert_eq!(renewal.yield_in_ms, yield_in_ms);
-        assert_eq!(renewal.notice.as_ref().map(|notice| notice.priority), life.yield_at.map(|asked| asked.1));
+        assert_eq!(
+            renewal.yield_request.as_ref().map(|notice| notice.priority),
+            life.yield_at.map(|asked| asked.1)
+        );
     }
 
     fn release(&mut self, hash: HoldHash, token: Token, reply: &Reply) {
         if self.is_alarm(token, reply) {
             return;
         }
-        let released = self.remembers(hash) == Some(ended(token, How::Released));
+        let released = self.remembers(hash) == Some(ended(token, LeaseOutcome::Released));
         let live = self.live().is_some_and(|life| life.is(hash, token));
         if !live && !released {
             return self.must_be_stale(hash, token, reply);
         }
         assert_eq!(*reply, Ok(Outcome::Released { token }));
         if live {
-            self.end(How::Released);
+            self.end(LeaseOutcome::Released);
         }
     }
 
@@ -234,15 +239,21 @@ impl Model {
             .find(|life| life.is(hash, token))
             .and_then(|life| life.end);
         match reply {
-            Err(Refusal::Lost { token: shown, how, by, reason, current }) => {
+            Err(Refusal::Lost { token: shown, outcome: how, by, reason, current_token: current }) => {
                 assert_eq!((*shown, *how), (token, known.map(|end| end.0)));
-                let by_somebody = matches!(how, Some(How::Revoked | How::Advanced | How::Yielded));
-                assert_eq!((by.is_some(), reason.is_some()), (by_somebody, *how == Some(How::Revoked)));
+                let by_somebody = matches!(
+                    how,
+                    Some(LeaseOutcome::Revoked | LeaseOutcome::Advanced | LeaseOutcome::Yielded)
+                );
+                assert_eq!(
+                    (by.is_some(), reason.is_some()),
+                    (by_somebody, *how == Some(LeaseOutcome::Revoked))
+                );
                 let newest = self.counter.max(self.floor);
                 assert!(*current >= self.counter && *current >= token && *current <= newest);
                 assert!(known.is_some() || token != self.counter, "the hold under that token is not over");
             }
-            Err(Refusal::WrongHold { token: shown }) => {
+            Err(Refusal::WrongHoldId { token: shown }) => {
                 assert!(known.is_none() && *shown == token && token == self.counter, "stale, not wrong");
             }
             other => panic!("not the holder, yet answered {other:?}"),
@@ -257,24 +268,24 @@ impl Model {
         if let Some(only) = only_token.filter(|only| *only != life.token) {
             let known = self.remembered().iter().find(|life| life.token == only);
             let how = known.and_then(|life| life.end).map(|end| end.0);
-            let Err(Refusal::Lost { token, how: told, current, .. }) = reply else {
+            let Err(Refusal::Lost { token, outcome: told, current_token: current, .. }) = reply else {
                 panic!("another hold was meant, yet answered {reply:?}")
             };
             return assert_eq!((*token, *told, *current), (only, how, life.token));
         }
-        let Ok(Outcome::Revoked(Revoked { token, consumed, owner, task })) = reply else {
+        let Ok(Outcome::Revoked(Revoked { token, consumed_token: consumed, owner, task })) = reply else {
             panic!("a hold withstood force: {reply:?}")
         };
         assert_eq!((*token, owner, task), (life.token, &life.ask.owner, &life.ask.task));
         assert!(*consumed > self.spent && consumed.get() <= TOKEN_MAX, "force consumed no token");
-        self.end(How::Revoked);
+        self.end(LeaseOutcome::Revoked);
         self.spend(*consumed);
     }
 
     fn expire(&mut self, reply: &Reply) {
         if let Some(life) = self.live() {
             let remaining_ms = life.deadline_ms - self.now_ms;
-            assert_eq!(*reply, Err(Refusal::StillLive { remaining_ms }));
+            assert_eq!(*reply, Err(Refusal::NotExpired { remaining_ms }));
         } else if let Some(life) = self.held() {
             assert_eq!(*reply, Ok(Outcome::Expired { token: life.token, how: life.how_time_ran_out() }));
             self.note();
@@ -286,7 +297,7 @@ impl Model {
     fn preempt(&mut self, ask: &Preempt, reply: &Reply) {
         let Some(life) = self.live() else { return assert_eq!(*reply, Err(Refusal::NotHeld)) };
         if ask.priority <= life.ask.priority {
-            return assert_eq!(*reply, Err(Refusal::NotHigher { held: life.ask.priority }));
+            return assert_eq!(*reply, Err(Refusal::PriorityTooLow { priority: life.ask.priority }));
         }
         let asked = (self.now_ms + ask.yield_in_ms, ask.priority);
         // A higher one takes a notice over, but not to a later time than was promised.
@@ -303,7 +314,7 @@ impl Model {
             return assert_eq!(*reply, Err(Refusal::TokensExhausted));
         }
         assert_eq!(*reply, Ok(Outcome::Nothing));
-        self.end(How::Advanced);
+        self.end(LeaseOutcome::Advanced);
         self.advanced_at_ms = Some(self.now_ms);
         self.spend(Token::new(lifted));
     }
@@ -311,7 +322,7 @@ impl Model {
     /// A token that was never given is an alarm, and the only thing that is.
     fn is_alarm(&self, shown: Token, reply: &Reply) -> bool {
         let current = self.counter.max(self.floor);
-        let alarm = Err(Refusal::StoreRewound { shown, current });
+        let alarm = Err(Refusal::StoreRewound { token: shown, current_token: current });
         assert_eq!(*reply == alarm, shown > current, "{shown} was shown: {reply:?}");
         shown > current
     }
@@ -335,7 +346,7 @@ impl Model {
     }
 
     /// Ends the hold now, if there is one.
-    fn end(&mut self, how: How) {
+    fn end(&mut self, how: LeaseOutcome) {
         let now_ms = self.now_ms;
         if self.held().is_some() {
             self.newest().end = Some((how, now_ms));
@@ -355,7 +366,7 @@ impl Model {
     }
 
     /// Every ending since the record was last collected.
-    fn noted(&self) -> Vec<(Token, How, u64)> {
+    fn noted(&self) -> Vec<(Token, LeaseOutcome, u64)> {
         let ended = self.lives[self.kept_from..].iter();
         ended
             .filter_map(|life| life.end.map(|(how, at_ms)| (life.token, how, at_ms)))
@@ -375,6 +386,6 @@ impl Model {
     }
 }
 
-fn ended(token: Token, how: How) -> Refusal {
-    Refusal::Ended { token: Some(token), how: Some(how) }
+fn ended(token: Token, how: LeaseOutcome) -> Refusal {
+    Refusal::HoldIdUsed { token: Some(token), outcome: Some(how) }
 }

@@ -2,12 +2,13 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, ActedItem, Action, Contents, QueueMode, QueueOrder, QueueView,
+    ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, Contents, JobAction, JobSelector, QueueMode,
+    QueueView, SetQueueModeRequest,
 };
 use fencehold_contract::operation::JobAnswer;
 use fencehold_contract::quota::Limited;
-use fencehold_core::job::{Command, JobId, Outcome, Queue, Refusal, State};
-use fencehold_core::{Fact, Owner, Stamp};
+use fencehold_core::job::{Command, JobId, JobState, Outcome, QueueName, Refusal};
+use fencehold_core::{EventData, Owner, Timestamp};
 
 use super::Touch;
 use super::archive::{Archive, JobChange};
@@ -18,14 +19,14 @@ use crate::state::Engine;
 impl Engine {
     pub(super) fn act(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        request: ActRequest,
+        request: ChangeJobsRequest,
         archive: &mut dyn Archive,
     ) -> JobAnswer {
-        let (ids, next) = match &request.on {
-            ActOn::Jobs(ids) => (ids.clone(), None),
-            ActOn::Matching { filter, cursor, limit } => {
+        let (ids, next) = match &request.selector {
+            JobSelector::Jobs(ids) => (ids.clone(), None),
+            JobSelector::Matching { filter, cursor, limit } => {
                 let mut ids: Vec<JobId> = Vec::new();
                 // Nobody comes in between: what is looked at here is acted upon in the same step.
                 let next = self.each_match(now, space, filter, *cursor, *limit, archive, &mut |slot, _| {
@@ -36,25 +37,27 @@ impl Engine {
         };
         let items = ids
             .into_iter()
-            .map(|id| ActedItem { id, outcome: self.act_on(now, space, id, &request, archive) })
+            .map(|id| ChangedJob { job_id: id, result: self.act_on(now, space, id, &request, archive) })
             .collect();
-        JobAnswer::Acted(Acted { items, next })
+        JobAnswer::Acted(ChangeJobBatchResponse { results: items, next_cursor: next })
     }
 
     fn act_on(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         id: JobId,
-        request: &ActRequest,
+        request: &ChangeJobsRequest,
         archive: &mut dyn Archive,
-    ) -> Result<State, Refusal> {
+    ) -> Result<JobState, Refusal> {
         let at = self.find_job(space, id, archive)?;
         let by = request.by.clone();
         let command = match &request.action {
-            Action::Cancel { reason, now } => Command::Cancel { by, reason: reason.clone(), now: *now },
-            Action::Retry => Command::Retry { by },
-            Action::Delete { force } => Command::Delete { force: *force },
+            JobAction::Cancel { reason, force: now } => {
+                Command::Cancel { by, reason: reason.clone(), now: *now }
+            }
+            JobAction::Retry => Command::Retry { by },
+            JobAction::Delete { force } => Command::Delete { force: *force },
         };
         if request.dry_run {
             return self.would(now, at, &command);
@@ -63,7 +66,7 @@ impl Engine {
             .jobs
             .table
             .at(at)
-            .map_or(State::Completed, |slot| slot.record.state_at(now));
+            .map_or(JobState::Completed, |slot| slot.record.state_at(now));
         if self.apply_to_job(now, at, &command, archive)? == Outcome::Deleted {
             self.delete(now, space, at, &request.by, archive);
             return Ok(stood);
@@ -73,8 +76,8 @@ impl Engine {
     }
 
     /// What a command would lead to.
-    fn would(&self, now: Stamp, at: u32, command: &Command) -> Result<State, Refusal> {
-        let slot = self.jobs.table.at(at).ok_or(Refusal::Unknown)?;
+    fn would(&self, now: Timestamp, at: u32, command: &Command) -> Result<JobState, Refusal> {
+        let slot = self.jobs.table.at(at).ok_or(Refusal::JobNotFound)?;
         let standing =
             fencehold_core::job::Standing { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
         let decision = fencehold_core::job::decide(&standing, &slot.record, command);
@@ -83,16 +86,16 @@ impl Engine {
     }
 
     /// Forgets a job with all that belongs to it.
-    fn delete(&mut self, now: Stamp, space: u32, at: u32, by: &Owner, archive: &mut dyn Archive) {
+    fn delete(&mut self, now: Timestamp, space: u32, at: u32, by: &Owner, archive: &mut dyn Archive) {
         let Some(slot) = self.jobs.table.at(at) else { return };
         let (id, state) = (slot.id, slot.record.state_at(now));
-        let forced = state == State::Running;
-        self.note_job(now, space, id, vec![Fact::JobDeleted { by: by.clone(), state, forced }]);
+        let forced = state == JobState::Running;
+        self.note_job(now, space, id, vec![EventData::JobDeleted { by: by.clone(), state, forced }]);
         self.remove_job(now, space, at, archive);
     }
 
     /// Removes a job from memory and from the archive, and frees its unique key.
-    pub(super) fn remove_job(&mut self, now: Stamp, space: u32, at: u32, archive: &mut dyn Archive) {
+    pub(super) fn remove_job(&mut self, now: Timestamp, space: u32, at: u32, archive: &mut dyn Archive) {
         self.answer_waits(at);
         let Some(arrival) = self.jobs.table.at(at).map(|slot| slot.arrival) else { return };
         if let Some(body) = self.body(arrival, archive)
@@ -120,12 +123,12 @@ impl Engine {
     }
 
     /// A job that is not ready any more asks nobody to yield.
-    fn withdraw_notice_if_gone(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
+    fn withdraw_notice_if_gone(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
         let ready = self
             .jobs
             .table
             .at(at)
-            .is_some_and(|slot| slot.record.state_at(now) == State::Queued);
+            .is_some_and(|slot| slot.record.state_at(now) == JobState::Queued);
         if !ready {
             self.withdraw_notice_for(now, at, archive);
         }
@@ -133,7 +136,7 @@ impl Engine {
 
     pub(super) fn queue_views(&self, space: u32) -> Vec<QueueView> {
         let mut views: Vec<QueueView> = self.jobs.queues.of_space(space).map(QueueState::view).collect();
-        views.sort_by(|a, b| a.queue.cmp(&b.queue));
+        views.sort_by(|a, b| a.name.cmp(&b.name));
         views
     }
 
@@ -144,16 +147,16 @@ impl Engine {
             return;
         }
         if let Some(used) = self.table.used_mut(queue.space) {
-            used.queues += 1;
+            used.queue_count += 1;
         }
         self.jobs.batch.queues.insert(number);
     }
 
     pub(super) fn set_queue(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        order: &QueueOrder,
+        order: &SetQueueModeRequest,
     ) -> Result<JobAnswer, StoreError> {
         let known = self.jobs.queues.find(space, &order.queue);
         if known.is_none_or(|number| !self.jobs.queues.at(number).is_kept) {
@@ -171,7 +174,7 @@ impl Engine {
             self.jobs.queues.stirred.insert(number);
             self.batch.durable = true;
             let mode = order.mode.name().to_owned();
-            let fact = Fact::QueueChanged { queue: order.queue.clone(), mode, by: order.by.clone() };
+            let fact = EventData::QueueChanged { queue: order.queue.clone(), mode, by: order.by.clone() };
             if let Ok(key) = fencehold_core::Key::new(format!("queue/{}", order.queue)) {
                 self.note(now, space, &key, vec![fact]);
             }
@@ -182,9 +185,9 @@ impl Engine {
     /// Removes a queue that has no jobs and no schedules. Claims that wait for its jobs go on waiting.
     pub(super) fn remove_queue(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        name: &Queue,
+        name: &QueueName,
         by: &Owner,
     ) -> Result<JobAnswer, StoreError> {
         let number = self.jobs.queues.find(space, name);
@@ -196,7 +199,8 @@ impl Engine {
         contents.check(name)?;
         self.forget_queue(number);
         self.batch.durable = true;
-        let fact = Fact::QueueChanged { queue: name.clone(), mode: "removed".to_owned(), by: by.clone() };
+        let fact =
+            EventData::QueueChanged { queue: name.clone(), mode: "removed".to_owned(), by: by.clone() };
         if let Ok(key) = fencehold_core::Key::new(format!("queue/{name}")) {
             self.note(now, space, &key, vec![fact]);
         }
@@ -220,7 +224,7 @@ impl Engine {
         self.jobs.batch.others.push(JobChange::NoQueue { number });
         let queue = self.jobs.queues.at_mut(number);
         if let Some(used) = self.table.used_mut(queue.space) {
-            used.queues = used.queues.saturating_sub(1);
+            used.queue_count = used.queue_count.saturating_sub(1);
         }
         let queue = self.jobs.queues.at_mut(number);
         if queue.line.is_empty() {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{Counts, QueueMode, ScheduleSpec, UndoOf};
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, Record, ScheduleName, UniqueKey};
+use fencehold_contract::job::{CompensatedEffect, JobCounts, QueueMode, ScheduleSpec};
+use fencehold_core::job::{EffectName, JobId, JobKind, QueueName, Record, ScheduleName, UniqueKey};
 use fencehold_core::ledger::Effect;
-use fencehold_core::{Namespace, Stamp, Token};
+use fencehold_core::{Namespace, Timestamp, Token};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body {
     pub namespace: Namespace,
-    pub queue: Queue,
-    pub kind: Kind,
+    pub queue: QueueName,
+    pub kind: JobKind,
     pub payload: Box<str>,
     pub labels: Vec<(Box<str>, Box<str>)>,
     pub trace: Option<Box<str>>,
     pub unique: Option<UniqueKey>,
     pub yield_within_ms: Option<u64>,
     pub enqueued_wall_ms: u64,
-    pub undo_of: Option<UndoOf>,
+    pub undo_of: Option<CompensatedEffect>,
 }
 
 /// What a job's holder leaves behind, apart from its effects.
@@ -67,10 +67,10 @@ pub struct About {
 pub struct KeptQueue {
     pub number: u32,
     pub namespace: Namespace,
-    pub name: Queue,
+    pub name: QueueName,
     pub mode: QueueMode,
     /// How many finished jobs it has; the others are counted where they are.
-    pub finished: Counts,
+    pub finished: JobCounts,
 }
 
 /// A unique key that is taken.
@@ -173,7 +173,7 @@ pub trait Archive {
     /// The places of jobs that have effects, from this one on.
     fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>>;
     /// Everything that was left in the archive when the engine began, and how many rows could not be read.
-    fn load_jobs(&mut self, _: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+    fn load_jobs(&mut self, _: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
         Ok((KeptJobs::default(), 0))
     }
 }

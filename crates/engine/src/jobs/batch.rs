@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fencehold_core::job::{JobId, State};
+use fencehold_core::job::{JobId, JobState};
 
 use super::archive::{Body, JobChange};
 use crate::state::Engine;
@@ -69,6 +69,6 @@ impl Engine {
         let table = &self.jobs.table;
         self.jobs
             .ledgers
-            .retain(|at, _| table.at(*at).is_some_and(|slot| slot.record.state == State::Running));
+            .retain(|at, _| table.at(*at).is_some_and(|slot| slot.record.state == JobState::Running));
     }
 }

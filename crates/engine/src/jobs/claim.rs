@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{ClaimRequest, QueueMode};
+use fencehold_contract::job::{ClaimJobsRequest, QueueMode};
 use fencehold_core::job::{By, Command, Outcome, Refusal};
 use fencehold_core::lease::Preempt;
-use fencehold_core::{HoldHash, Owner, Stamp, Task};
+use fencehold_core::{HoldHash, Owner, Task, Timestamp};
 use hashbrown::HashMap;
 
 use super::archive::Archive;
@@ -50,11 +50,11 @@ impl Claimers {
 }
 
 impl Engine {
-    pub(super) fn claim(&mut self, now: Stamp, ticket: Ticket, space: u32, request: ClaimRequest) {
+    pub(super) fn claim(&mut self, now: Timestamp, ticket: Ticket, space: u32, request: ClaimJobsRequest) {
         if let Some(closed) = self.closed(now, space) {
             return self.answer(ticket, Err(closed));
         }
-        let hash = request.hold.hash();
+        let hash = request.hold_id.hash();
         let holder = (space, *hash.as_bytes());
         let held = self.jobs.by_hold.get(&holder).cloned().unwrap_or_default();
         if !held.is_empty() || self.jobs.past.has(&holder) {
@@ -73,7 +73,7 @@ impl Engine {
             // It stands in line already: the later sending takes the place of the earlier.
             since_ms = since_ms.min(claimer.since_ms);
             let why = "the same claim was sent again, and the later one stands in line".to_owned();
-            self.answer(earlier, Err(StoreError::Unavailable { why }));
+            self.answer(earlier, Err(StoreError::Unavailable { message: why }));
         }
         let mut queues = Vec::with_capacity(request.queues.len());
         for (name, weight) in &request.queues {
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Turns away everybody whose time in line is up: whoever is found in line after this may be given something.
-    pub(super) fn dismiss_claimers(&mut self, now: Stamp) {
+    pub(super) fn dismiss_claimers(&mut self, now: Timestamp) {
         while let Some((until_ms, ticket)) = self.jobs.claimers.by_until.first().copied() {
             if until_ms > now.store_ms {
                 return;
@@ -150,18 +150,18 @@ impl Engine {
     pub(crate) fn send_claimers_home(&mut self, why: &str) {
         for ticket in self.jobs.claimers.by_ticket.keys().copied().collect::<Vec<_>>() {
             self.leave_line(ticket);
-            self.answer(ticket, Err(StoreError::Unavailable { why: why.to_owned() }));
+            self.answer(ticket, Err(StoreError::Unavailable { message: why.to_owned() }));
         }
         self.jobs.claimers.at_once.clear();
     }
 
-    fn answer_empty(&mut self, now: Stamp, ticket: Ticket, claimer: &Claimer) {
+    fn answer_empty(&mut self, now: Timestamp, ticket: Ticket, claimer: &Claimer) {
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
         self.look(ticket, Look::Claimed { jobs: Vec::new(), waited_ms, resumed: false });
     }
 
     /// Serves those in line from the queues to which something has happened.
-    pub fn serve_claims(&mut self, now: Stamp, archive: &mut dyn Archive) {
+    pub fn serve_claims(&mut self, now: Timestamp, archive: &mut dyn Archive) {
         self.dismiss_claimers(now);
         let stirred = std::mem::take(&mut self.jobs.queues.stirred);
         loop {
@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// Gives one claim what there is for it.
-    fn serve(&mut self, now: Stamp, ticket: Ticket, archive: &mut dyn Archive) {
+    fn serve(&mut self, now: Timestamp, ticket: Ticket, archive: &mut dyn Archive) {
         let Some(since_ms) = self.jobs.claimers.by_ticket.get(&ticket).copied() else { return };
         let offers = |claimer: &Claimer| {
             claimer.queues.iter().any(|(number, _)| self.jobs.queues.at(*number).offers())
@@ -239,7 +239,7 @@ impl Engine {
         if given.is_empty() && exhausted {
             let what = Refusal::TokensExhausted.to_string();
             let limit = fencehold_core::limits::TOKEN_MAX;
-            return self.answer(ticket, Err(StoreError::Full { what, limit }));
+            return self.answer(ticket, Err(StoreError::LimitReached { message: what, limit }));
         }
         if given.is_empty() && !seeded!(RefusalEndsClaim) {
             // There was nothing for it after all: it goes on waiting, for as long as it wants to.
@@ -253,7 +253,7 @@ impl Engine {
     }
 
     /// Jobs were handed to somebody who had gone: they go back at once.
-    pub(crate) fn abandon_jobs(&mut self, now: Stamp, given: Vec<(u32, By)>, archive: &mut dyn Archive) {
+    pub(crate) fn abandon_jobs(&mut self, now: Timestamp, given: Vec<(u32, By)>, archive: &mut dyn Archive) {
         for (at, by) in given.into_iter().filter(|_| !seeded!(AbandonedJobsKept)) {
             let queue = self.jobs.table.at(at).map(|slot| slot.queue);
             let _ = self.apply_to_job(now, at, &Command::Abandon(by), archive);
@@ -266,7 +266,7 @@ impl Engine {
     }
 
     /// A ready job that may ask for room does so, if somebody of lower rank works in its queue.
-    pub(super) fn ask_for_room(&mut self, now: Stamp, number: u32, archive: &mut dyn Archive) {
+    pub(super) fn ask_for_room(&mut self, now: Timestamp, number: u32, archive: &mut dyn Archive) {
         let queue = self.jobs.queues.at(number);
         if queue.mode == QueueMode::Paused {
             return;
@@ -297,7 +297,7 @@ impl Engine {
     }
 
     /// A job that had asked for room needs it no more.
-    pub(super) fn withdraw_notice_for(&mut self, now: Stamp, contender: u32, archive: &mut dyn Archive) {
+    pub(super) fn withdraw_notice_for(&mut self, now: Timestamp, contender: u32, archive: &mut dyn Archive) {
         if let Some(victim) = self.jobs.notices.remove(&contender) {
             let _ = self.apply_to_job(now, victim, &Command::Withdraw, archive);
         }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{Enqueued, NewJob, QueueMode, UndoOf};
+use fencehold_contract::job::{CompensatedEffect, EnqueuedJob, NewJob, QueueMode};
 use fencehold_contract::operation::{JobAnswer, check_job};
 use fencehold_contract::quota::Limited;
-use fencehold_core::job::{Due, JobId, Kind, Queue, Record, Refusal, State, UniqueKey};
+use fencehold_core::job::{Due, JobId, JobKind, JobState, QueueName, Record, Refusal, UniqueKey};
 use fencehold_core::limits::JOBS_MAX;
-use fencehold_core::{Fact, Stamp};
+use fencehold_core::{EventData, Timestamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
@@ -87,7 +87,7 @@ impl Uniques {
 }
 
 /// The clock by which windows are counted: elapsed time, whatever the wall clock is set to.
-pub(super) fn window_clock_ms(now: Stamp) -> u64 {
+pub(super) fn window_clock_ms(now: Timestamp) -> u64 {
     if seeded!(WindowByWall) { now.wall_ms } else { now.store_ms }
 }
 
@@ -99,7 +99,7 @@ pub fn digest(text: &str) -> [u8; 16] {
 }
 
 /// What a request is recognised by: the same queue, kind and payload, however that was written.
-pub(super) fn identity(queue: &Queue, kind: &Kind, payload: &str) -> [u8; 16] {
+pub(super) fn identity(queue: &QueueName, kind: &JobKind, payload: &str) -> [u8; 16] {
     if seeded!(TextTellsRequests) {
         return digest(payload);
     }
@@ -107,7 +107,7 @@ pub(super) fn identity(queue: &Queue, kind: &Kind, payload: &str) -> [u8; 16] {
 }
 
 /// What is not the same about the job that came first, if anything.
-fn difference(first: &Body, queue: &Queue, kind: &Kind, payload: &str) -> Option<&'static str> {
+fn difference(first: &Body, queue: &QueueName, kind: &JobKind, payload: &str) -> Option<&'static str> {
     if seeded!(TextTellsRequests) {
         return (*first.payload != *payload).then_some("payload");
     }
@@ -121,7 +121,7 @@ fn difference(first: &Body, queue: &Queue, kind: &Kind, payload: &str) -> Option
 }
 
 fn conflict(what: &str, first: JobId, differs: &str) -> Refusal {
-    Refusal::Conflict { what: what.to_owned(), first, differs: differs.to_owned() }
+    Refusal::Conflict { field: what.to_owned(), job_id: first, differs: differs.to_owned() }
 }
 
 /// What a unique key is recognised by. Keys of operations are apart from those of jobs.
@@ -132,7 +132,7 @@ pub fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
 impl Engine {
     pub(super) fn enqueue(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         jobs: Vec<NewJob>,
         archive: &mut dyn Archive,
@@ -143,17 +143,17 @@ impl Engine {
 
     fn enqueue_one(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         job: NewJob,
         archive: &mut dyn Archive,
-    ) -> Result<Enqueued, Refusal> {
+    ) -> Result<EnqueuedJob, Refusal> {
         let due = check_job(&job, now)?;
         if let Some(found) = self.job_with_id(space, job.id, archive)? {
             if let Some(differs) = difference(&found, &job.queue, &job.kind, &job.payload) {
                 return Err(conflict("id", job.id, differs));
             }
-            return Ok(Enqueued { id: job.id, existed: true });
+            return Ok(EnqueuedJob { job_id: job.id, existed: true });
         }
         let unique = job
             .unique
@@ -167,16 +167,16 @@ impl Engine {
             if let Some(differs) = self.differs_from_first(space, taken, same, archive) {
                 return Err(conflict("unique key", taken.job, differs));
             }
-            return Ok(Enqueued { id: taken.job, existed: true });
+            return Ok(EnqueuedJob { job_id: taken.job, existed: true });
         }
         if let Some(number) = self.jobs.queues.find(space, &job.queue)
             && self.jobs.queues.at(number).mode == QueueMode::Draining
         {
-            return Err(Refusal::Draining { queue: job.queue });
+            return Err(Refusal::QueueDraining { queue: job.queue });
         }
         self.check_room_for_job(space, &job.queue, job.payload.len())?;
         if self.jobs.live() >= JOBS_MAX {
-            return Err(Refusal::Full { what: "jobs of this store".to_owned(), limit: JOBS_MAX });
+            return Err(Refusal::LimitReached { message: "jobs of this store".to_owned(), limit: JOBS_MAX });
         }
         if let Some((key, window_ms)) = unique {
             let until_ms = window_clock_ms(now).saturating_add(window_ms);
@@ -184,19 +184,26 @@ impl Engine {
         }
         let id = job.id;
         self.add_job(now, space, job, due, None);
-        Ok(Enqueued { id, existed: false })
+        Ok(EnqueuedJob { job_id: id, existed: false })
     }
 
     /// Whether a namespace has room for one more job.
-    pub(super) fn check_room_for_job(&self, space: u32, queue: &Queue, bytes: usize) -> Result<(), Refusal> {
+    pub(super) fn check_room_for_job(
+        &self,
+        space: u32,
+        queue: &QueueName,
+        bytes: usize,
+    ) -> Result<(), Refusal> {
         let known = self.jobs.queues.find(space, queue);
         let new_queue = known.is_none_or(|number| !self.jobs.queues.at(number).is_kept);
         let room = if new_queue { self.check_quota(space, Limited::Queues, 1) } else { Ok(()) };
         room.and_then(|()| self.check_quota(space, Limited::Jobs, 1))
             .and_then(|()| self.check_quota(space, Limited::Bytes, bytes as u64))
             .map_err(|full| match full {
-                StoreError::Full { what, limit } => Refusal::Full { what, limit },
-                other => Refusal::Full { what: other.to_string(), limit: 0 },
+                StoreError::LimitReached { message: what, limit } => {
+                    Refusal::LimitReached { message: what, limit }
+                }
+                other => Refusal::LimitReached { message: other.to_string(), limit: 0 },
             })
     }
 
@@ -206,7 +213,7 @@ impl Engine {
         &mut self,
         space: u32,
         taken: Taken,
-        (queue, kind, payload, identity): (&Queue, &Kind, &str, [u8; 16]),
+        (queue, kind, payload, identity): (&QueueName, &JobKind, &str, [u8; 16]),
         archive: &mut dyn Archive,
     ) -> Option<&'static str> {
         if taken.payload == identity {
@@ -234,7 +241,7 @@ impl Engine {
     /// Whose a unique key is at this moment: for its window, and until its job has come to its end.
     pub(super) fn taken_by(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         key: [u8; 16],
         archive: &mut dyn Archive,
@@ -272,7 +279,7 @@ impl Engine {
         let Ok(at) = self.find_job(space, id, archive) else {
             // Of another namespace, or nobody's. An id names one job, so another namespace's cannot be used here; but it is
             // none of this one's business whose it is.
-            return if self.jobs.table.find(id).is_some() { Err(Refusal::Unknown) } else { Ok(None) };
+            return if self.jobs.table.find(id).is_some() { Err(Refusal::JobNotFound) } else { Ok(None) };
         };
         let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
         Ok(self.body(arrival, archive))
@@ -281,11 +288,11 @@ impl Engine {
     /// Makes a job. It has been looked at.
     pub(super) fn add_job(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         job: NewJob,
         due: Due,
-        undo_of: Option<UndoOf>,
+        undo_of: Option<CompensatedEffect>,
     ) -> u32 {
         self.table.keep_space(space);
         let queue = self.jobs.queues.find_or_insert(space, &job.queue);
@@ -293,23 +300,23 @@ impl Engine {
         self.jobs.last_arrival += 1;
         self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
         let arrival = self.jobs.last_arrival;
-        let record = Record::due(job.terms, due, now);
+        let record = Record::due(job.options, due, now);
         let state = record.state;
         let about = About {
             bytes: u32::try_from(job.payload.len()).unwrap_or(u32::MAX),
-            yield_within_ms: u32::try_from(job.yield_within_ms.unwrap_or(0)).unwrap_or(u32::MAX),
+            yield_within_ms: u32::try_from(job.preempt_within_ms.unwrap_or(0)).unwrap_or(u32::MAX),
             undoes: undo_of.is_some(),
         };
-        let fact = Fact::JobEnqueued { queue: job.queue.clone(), kind: job.kind.clone(), state };
+        let fact = EventData::JobEnqueued { queue: job.queue.clone(), kind: job.kind.clone(), state };
         let body = Arc::new(Body {
             namespace: self.namespace(space),
             queue: job.queue,
             kind: job.kind,
             payload: job.payload,
             labels: job.labels,
-            trace: job.trace,
+            trace: job.traceparent,
             unique: job.unique.map(|unique| unique.key),
-            yield_within_ms: job.yield_within_ms,
+            yield_within_ms: job.preempt_within_ms,
             enqueued_wall_ms: now.wall_ms,
             undo_of,
         });
@@ -334,7 +341,7 @@ impl Engine {
     /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be told to
     /// go on: it has its key again then, unless somebody took it meanwhile; that must not depend on who looked when. True: there
     /// may be more.
-    pub(super) fn free_uniques(&mut self, now: Stamp, archive: &mut dyn Archive) -> bool {
+    pub(super) fn free_uniques(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
         const AT_A_TIME: usize = 256;
         let now_ms = window_clock_ms(now);
         let ended = self.jobs.uniques.ended(now_ms, AT_A_TIME);
@@ -343,7 +350,7 @@ impl Engine {
             let Some(taken) = self.jobs.uniques.get(space, key) else { continue };
             let at = self.find_job(space, taken.job, archive).ok();
             let slot = at.and_then(|at| self.jobs.table.at(at));
-            let may_go_on = slot.is_some_and(|slot| slot.record.state != State::Completed);
+            let may_go_on = slot.is_some_and(|slot| slot.record.state != JobState::Completed);
             if may_go_on || now_ms < taken.until_ms {
                 self.jobs.uniques.put_off(space, key, now_ms);
             } else {

@@ -1,15 +1,19 @@
 //! The ledger of each job: announcing and recording effects, undoing them, and what a person says of those in doubt.
 
-use fencehold_contract::job::{LedgerAct, LedgerAnswer, LedgerEntry, NewJob, ResolveRequest, UndoOf};
+use fencehold_contract::job::{
+    AttemptLedgerEntry, CompensatedEffect, LedgerEntry, LedgerResponse, NewJob, ResolveEffectRequest,
+};
 use fencehold_contract::operation::{JobAnswer, check_json};
-use fencehold_core::job::{Command, EffectName, JobId, Refusal, State, Terms, Undo, Written};
+use fencehold_core::job::{
+    Command, CompensationState, EffectName, JobId, JobOptions, JobState, Refusal, Written,
+};
 use fencehold_core::ledger::{
-    Begun, Effect, EffectState, Outcome, UndoWith, begin, next_to_undo, record, stands_undone, withdraws,
+    Begun, Compensation, Effect, EffectState, Outcome, begin, next_to_undo, record, stands_undone, withdraws,
 };
 use fencehold_core::limits::{
     EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX,
 };
-use fencehold_core::{Fact, Stamp};
+use fencehold_core::{EventData, Timestamp};
 
 use super::Touch;
 use super::archive::{Archive, JobChange};
@@ -19,9 +23,9 @@ use crate::state::Engine;
 impl Engine {
     pub(super) fn write_ledger(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        entries: Vec<LedgerEntry>,
+        entries: Vec<AttemptLedgerEntry>,
         archive: &mut dyn Archive,
     ) -> JobAnswer {
         let answers = entries
@@ -33,42 +37,42 @@ impl Engine {
 
     fn enter(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        entry: LedgerEntry,
+        entry: AttemptLedgerEntry,
         archive: &mut dyn Archive,
-    ) -> Result<LedgerAnswer, Refusal> {
-        let at = self.find_job(space, entry.attempt.job, archive)?;
+    ) -> Result<LedgerResponse, Refusal> {
+        let at = self.find_job(space, entry.attempt.job_id, archive)?;
         let speaker = by(&entry.attempt);
-        match entry.act {
-            LedgerAct::Begin { effect, policy } => {
+        match entry.entry {
+            LedgerEntry::Begin { effect, in_doubt_policy: policy } => {
                 let found = self.effect(at, &effect, archive);
                 if let Some(found) = found.as_ref().filter(|found| !is_open(found)) {
                     // It is recorded: whoever asks may know, live or not, as long as it may speak at all.
                     let command = Command::Write { by: speaker, what: Written::Outcome };
                     self.apply_to_job(now, at, &command, archive)?;
-                    return Ok(LedgerAnswer::Recorded(found.clone()));
+                    return Ok(LedgerResponse::Recorded(found.clone()));
                 }
                 self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Intent }, archive)?;
                 let nth = self.next_nth(at, found.as_ref())?;
                 match begin(found.as_ref(), &effect, policy, speaker.token, nth, now.wall_ms) {
                     Begun::Go(effect) => {
                         self.keep_effect(at, effect, archive);
-                        Ok(LedgerAnswer::Go)
+                        Ok(LedgerResponse::Proceed)
                     }
-                    Begun::Recorded(effect) => Ok(LedgerAnswer::Recorded(effect)),
+                    Begun::Recorded(effect) => Ok(LedgerResponse::Recorded(effect)),
                     Begun::InDoubt => {
                         let effect = effect.as_str().into();
                         self.apply_to_job(now, at, &Command::StopAtIntent { by: speaker, effect }, archive)?;
-                        Ok(LedgerAnswer::InDoubt)
+                        Ok(LedgerResponse::InDoubt)
                     }
                 }
             }
-            LedgerAct::Record { effect, value, undo } => {
+            LedgerEntry::Record { effect, value, compensation: undo } => {
                 check_json("value of the effect", &value, EFFECT_VALUE_BYTES_MAX)?;
                 if let Some(undo) = &undo {
                     check_json("payload of the undo job", &undo.payload, PAYLOAD_BYTES_MAX)?;
-                    undo.queue.as_ref().map_or(Ok(()), fencehold_core::job::Queue::check_open)?;
+                    undo.queue.as_ref().map_or(Ok(()), fencehold_core::job::QueueName::check_open)?;
                 }
                 self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Outcome }, archive)?;
                 let found = self.effect(at, &effect, archive);
@@ -76,32 +80,32 @@ impl Engine {
                 if found.as_ref().is_none_or(is_open) {
                     self.check_room(at, value.len() + undo.as_ref().map_or(0, |undo| undo.payload.len()))?;
                 }
-                let outcome = Outcome { name: effect, value, undo: undo.map(Box::new) };
+                let outcome = Outcome { name: effect, value, compensation: undo.map(Box::new) };
                 match record(found.as_ref(), &outcome, speaker.token, nth, now.wall_ms) {
                     Ok(effect) => {
                         self.keep_effect(at, effect.clone(), archive);
-                        Ok(LedgerAnswer::Recorded(effect))
+                        Ok(LedgerResponse::Recorded(effect))
                     }
                     // The first record stands.
-                    Err(first) => Ok(LedgerAnswer::Recorded(first)),
+                    Err(first) => Ok(LedgerResponse::Recorded(first)),
                 }
             }
-            LedgerAct::Withdraw { effect } => {
+            LedgerEntry::Withdraw { effect } => {
                 self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Outcome }, archive)?;
                 match self.effect(at, &effect, archive) {
                     Some(found) if withdraws(&found, speaker.token) => {
                         self.forget_effect(at, effect, archive);
-                        Ok(LedgerAnswer::Withdrawn)
+                        Ok(LedgerResponse::Withdrawn)
                     }
-                    None => Ok(LedgerAnswer::Withdrawn),
+                    None => Ok(LedgerResponse::Withdrawn),
                     Some(found) if is_open(&found) => {
-                        let state = State::Running;
+                        let state = JobState::Running;
                         let why = format!(
                             "effect {effect} was announced by an earlier attempt, which may have had it"
                         );
-                        Err(Refusal::NotNow { state, why })
+                        Err(Refusal::WrongState { state, message: why })
                     }
-                    Some(found) => Ok(LedgerAnswer::Recorded(found)),
+                    Some(found) => Ok(LedgerResponse::Recorded(found)),
                 }
             }
         }
@@ -137,13 +141,13 @@ impl Engine {
         let count = self.jobs.table.at(at).map_or(0, |slot| slot.record.notes.effects);
         if found.is_none() && usize::from(count) >= EFFECTS_PER_JOB_MAX {
             let what = "effects of this job".to_owned();
-            return Err(Refusal::Full { what, limit: EFFECTS_PER_JOB_MAX as u64 });
+            return Err(Refusal::LimitReached { message: what, limit: EFFECTS_PER_JOB_MAX as u64 });
         }
         let highest = self
             .jobs
             .ledgers
             .get(&at)
-            .and_then(|effects| effects.iter().map(|effect| effect.nth).max());
+            .and_then(|effects| effects.iter().map(|effect| effect.position).max());
         Ok(highest.map_or(0, |nth| nth.saturating_add(1)))
     }
 
@@ -153,13 +157,13 @@ impl Engine {
         let known: usize = effects
             .iter()
             .map(|effect| {
-                let undo = effect.undo.as_ref().map_or(0, |undo| undo.payload.len());
+                let undo = effect.compensation.as_ref().map_or(0, |undo| undo.payload.len());
                 effect.value.as_ref().map_or(0, |value| value.len()) + undo
             })
             .sum();
         if known + bytes > EFFECTS_BYTES_MAX {
             let what = "bytes of this job's effects".to_owned();
-            return Err(Refusal::Full { what, limit: EFFECTS_BYTES_MAX as u64 });
+            return Err(Refusal::LimitReached { message: what, limit: EFFECTS_BYTES_MAX as u64 });
         }
         Ok(())
     }
@@ -188,105 +192,119 @@ impl Engine {
     }
 
     /// A job has failed for good or was called off: its effects are undone, last one first.
-    pub(super) fn begin_to_undo(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
+    pub(super) fn begin_to_undo(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
         let slot = self.jobs.table.at(at);
-        let undone = |state| matches!(state, State::Failed | State::Cancelled);
+        let undone = |state| matches!(state, JobState::Failed | JobState::Cancelled);
         if slot.is_some_and(|slot| undone(slot.record.state) && slot.record.notes.effects > 0) {
             self.undo_next(now, at, archive);
         }
     }
 
     /// Enqueues the next undo job of a job, or notes that there is none left.
-    fn undo_next(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
+    fn undo_next(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
         let effects = self.effects(at, archive);
-        let stands = if effects.iter().any(|effect| effect.state == EffectState::UndoFailed) {
-            Undo::Stopped
+        let stands = if effects.iter().any(|effect| effect.state == EffectState::CompensationFailed) {
+            CompensationState::Stopped
         } else if next_to_undo(effects).is_some() {
-            Undo::UnderWay
-        } else if effects.iter().any(|effect| effect.state == EffectState::Undone) && stands_undone(effects) {
-            Undo::Done
+            CompensationState::Running
+        } else if effects.iter().any(|effect| effect.state == EffectState::Compensated)
+            && stands_undone(effects)
+        {
+            CompensationState::Done
         } else {
-            Undo::Nothing
+            CompensationState::None
         };
         if let Some(effect) = next_to_undo(effects).cloned() {
             self.enqueue_undo(now, at, effect, archive);
         }
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
-        slot.record.undo = stands;
+        slot.record.compensation_state = stands;
         let arrival = slot.arrival;
         self.jobs.batch.touched.insert(arrival, Touch::Put(at));
         self.batch.durable = true;
     }
 
-    fn enqueue_undo(&mut self, now: Stamp, at: u32, effect: Effect, archive: &mut dyn Archive) {
+    fn enqueue_undo(&mut self, now: Timestamp, at: u32, effect: Effect, archive: &mut dyn Archive) {
         let Some(slot) = self.jobs.table.at(at) else { return };
-        let (id, queue_no, arrival, terms) = (slot.id, slot.queue, slot.arrival, slot.record.terms);
+        let (id, queue_no, arrival, terms) = (slot.id, slot.queue, slot.arrival, slot.record.options);
         let queue = self.jobs.queues.at(queue_no);
         let (space, own_queue) = (queue.space, queue.name.clone());
-        let Some(UndoWith { kind, queue, payload }) = effect.undo.as_deref().cloned() else { return };
+        let Some(Compensation { kind, queue, payload }) = effect.compensation.as_deref().cloned() else {
+            return;
+        };
         // Always the same id: however often this is tried, there is one undo job.
         let undo_id: JobId = self.id_here(space, id.following(effect.name.as_str()), archive);
         if self.find_job(space, undo_id, archive).is_err() {
             let trace = self.body(arrival, archive).and_then(|body| body.trace.clone());
             // Undoing is tried as often as the work itself was to be, and is not pressed for time.
-            let terms = Terms { attempt_ms: None, ..terms };
-            let job =
-                NewJob { terms, trace, ..NewJob::new(undo_id, queue.unwrap_or(own_queue), kind, payload) };
-            let undo_of = UndoOf { job: id, effect: effect.name.clone() };
+            let terms = JobOptions { attempt_timeout_ms: None, ..terms };
+            let job = NewJob {
+                options: terms,
+                traceparent: trace,
+                ..NewJob::new(undo_id, queue.unwrap_or(own_queue), kind, payload)
+            };
+            let undo_of = CompensatedEffect { job_id: id, effect: effect.name.clone() };
             self.add_job(now, space, job, fencehold_core::job::Due::Now, Some(undo_of));
         }
-        let effect = Effect { state: EffectState::Undoing, undo_job: Some(undo_id), ..effect };
+        let effect =
+            Effect { state: EffectState::Compensating, compensation_job_id: Some(undo_id), ..effect };
         self.keep_effect(at, effect, archive);
     }
 
     /// An undo job has come to its end: so has the effect that it undoes, and the next one is begun.
-    pub(super) fn undo_goes_on(&mut self, now: Stamp, undo_at: u32, archive: &mut dyn Archive) {
+    pub(super) fn undo_goes_on(&mut self, now: Timestamp, undo_at: u32, archive: &mut dyn Archive) {
         let Some(slot) = self.jobs.table.at(undo_at) else { return };
         let (arrival, state, queue) = (slot.arrival, slot.record.state, slot.queue);
         let space = self.jobs.queues.at(queue).space;
-        let Some(UndoOf { job, effect }) = self.body(arrival, archive).and_then(|body| body.undo_of.clone())
+        let Some(CompensatedEffect { job_id: job, effect }) =
+            self.body(arrival, archive).and_then(|body| body.undo_of.clone())
         else {
             return;
         };
         let Ok(at) = self.find_job(space, job, archive) else { return };
         let Some(found) = self.effect(at, &effect, archive) else { return };
-        let undone = state == State::Completed;
-        let stands = if undone { EffectState::Undone } else { EffectState::UndoFailed };
+        let undone = state == JobState::Completed;
+        let stands = if undone { EffectState::Compensated } else { EffectState::CompensationFailed };
         self.keep_effect(at, Effect { state: stands, ..found }, archive);
-        self.note_job(now, space, job, vec![Fact::EffectUndone { effect: effect.to_string(), undone }]);
+        self.note_job(
+            now,
+            space,
+            job,
+            vec![EventData::EffectCompensationEnded { effect: effect.to_string(), compensated: undone }],
+        );
         self.undo_next(now, at, archive);
     }
 
     /// A person says what became of an effect that nobody knew of.
     pub(super) fn resolve(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        request: &ResolveRequest,
+        request: &ResolveEffectRequest,
         archive: &mut dyn Archive,
     ) -> Result<(), Refusal> {
-        let at = self.find_job(space, request.job, archive)?;
+        let at = self.find_job(space, request.job_id, archive)?;
         let state = self
             .jobs
             .table
             .at(at)
-            .map_or(State::Completed, |slot| slot.record.state_at(now));
+            .map_or(JobState::Completed, |slot| slot.record.state_at(now));
         let found = self.effect(at, &request.effect, archive);
         let Some(found) = found.filter(is_open) else {
             let why = format!("it has no open intent {}; `reconcile` lists what is open", request.effect);
-            return Err(Refusal::NotNow { state, why });
+            return Err(Refusal::WrongState { state, message: why });
         };
-        if state == State::Running {
+        if state == JobState::Running {
             let why = "its holder is still at work, and may know itself".to_owned();
-            return Err(Refusal::NotNow { state, why });
+            return Err(Refusal::WrongState { state, message: why });
         }
         if let Some(value) = &request.happened {
             let (state, value) = (EffectState::Done, Some(value.clone()));
-            self.keep_effect(at, Effect { state, value, at_wall_ms: now.wall_ms, ..found }, archive);
+            self.keep_effect(at, Effect { state, value, written_at_ms: now.wall_ms, ..found }, archive);
         } else {
             self.forget_effect(at, request.effect.clone(), archive);
         }
-        if state == State::Indeterminate {
+        if state == JobState::InDoubt {
             self.apply_to_job(now, at, &Command::Retry { by: request.by.clone() }, archive)?;
         }
         Ok(())

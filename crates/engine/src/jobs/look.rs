@@ -1,13 +1,13 @@
 //! Answers that are read from the archive once the changes of their batch have been kept.
 
 use fencehold_contract::job::{
-    AttemptView, Began, Begun, Claimed, ClaimedJob, Finding, FindingKind, FindingPage, FindingsRequest,
-    JobDetail, JobFilter, JobPage, JobView, JobsRequest, RunnerView,
+    AttemptView, BegunOperation, ClaimedJob, ClaimedJobs, EffectPage, EffectView, FindingKind, JobDetail,
+    JobFilter, JobPage, JobView, ListEffectsRequest, ListJobsRequest, OperationStatus, RunnerView,
 };
 use fencehold_contract::operation::JobAnswer;
-use fencehold_core::job::{Attempt, JobId, Notes, State, Terms};
+use fencehold_core::job::{Attempt, JobId, JobOptions, JobState, Notes};
 use fencehold_core::ledger::{Effect, EffectState};
-use fencehold_core::{Stamp, Token};
+use fencehold_core::{Timestamp, Token};
 
 use super::archive::{Archive, Body, Note, Read, Rows};
 use super::table::Slot;
@@ -32,8 +32,8 @@ pub enum Look {
     Began { job: Picked, resumed: bool },
     Done { id: JobId, arrival: u64, result: bool },
     Job { space: u32, id: JobId },
-    List { space: u32, request: JobsRequest },
-    Findings { space: u32, request: FindingsRequest },
+    List { space: u32, request: ListJobsRequest },
+    Findings { space: u32, request: ListEffectsRequest },
 }
 
 impl Look {
@@ -52,7 +52,7 @@ pub struct Picked {
     token: Token,
     attempt: u32,
     remaining_ms: u64,
-    terms: Terms,
+    terms: JobOptions,
     failures: u16,
     crashes: u16,
     notes: Notes,
@@ -60,7 +60,7 @@ pub struct Picked {
 
 impl Engine {
     /// What the holder of a job gets to know of it.
-    pub(super) fn picked(&self, now: Stamp, at: u32) -> Option<Picked> {
+    pub(super) fn picked(&self, now: Timestamp, at: u32) -> Option<Picked> {
         let slot = self.jobs.table.at(at)?;
         let record = &slot.record;
         Some(Picked {
@@ -72,32 +72,37 @@ impl Engine {
                 Some(claim) if seeded!(ClaimRepeatCountsAnew) => claim.ttl_ms,
                 _ => slot.deadline_ms.saturating_sub(now.store_ms),
             },
-            terms: record.terms,
-            failures: record.failures,
-            crashes: record.crashes,
+            terms: record.options,
+            failures: record.failure_count,
+            crashes: record.crash_count,
             notes: record.notes,
         })
     }
 
     /// Reads what is still to be read for an answer. The tokens are those of claimed jobs for which it has no room.
-    pub fn read(&self, now: Stamp, look: Look, archive: &mut dyn Archive) -> Read<(JobAnswer, Vec<Token>)> {
+    pub fn read(
+        &self,
+        now: Timestamp,
+        look: Look,
+        archive: &mut dyn Archive,
+    ) -> Read<(JobAnswer, Vec<Token>)> {
         let answer = match look {
             Look::Claimed { jobs, waited_ms, resumed } => {
                 let (jobs, left_out) = those_with_room(jobs, archive)?;
-                return Ok((JobAnswer::Claimed(Claimed { jobs, waited_ms, resumed }), left_out));
+                return Ok((JobAnswer::Claimed(ClaimedJobs { jobs, waited_ms, resumed }), left_out));
             }
             Look::Began { job, resumed } => {
                 let id = job.id;
                 let what = match claimed(job, archive)? {
-                    Some(job) => Begun::New(Box::new(job)),
-                    None => Begun::Indeterminate { job: id },
+                    Some(job) => OperationStatus::Started(Box::new(job)),
+                    None => OperationStatus::InDoubt { job_id: id },
                 };
-                JobAnswer::Began(Began { what, waited_ms: 0, resumed })
+                JobAnswer::Began(BegunOperation { operation: what, waited_ms: 0, resumed })
             }
             Look::Done { id, arrival, result } => {
                 let result = if result { text(archive.note(arrival, Note::Result)?) } else { None };
-                JobAnswer::Began(Began {
-                    what: Begun::Done { job: id, result },
+                JobAnswer::Began(BegunOperation {
+                    operation: OperationStatus::Completed { job_id: id, result },
                     waited_ms: 0,
                     resumed: false,
                 })
@@ -136,7 +141,7 @@ impl Engine {
 
     fn detail(
         &self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         id: JobId,
         archive: &mut dyn Archive,
@@ -168,7 +173,7 @@ impl Engine {
             result,
             progress,
             checkpoint,
-            trace: body.trace.clone(),
+            traceparent: body.trace.clone(),
             attempts: slot.record.attempts().iter().map(view_attempt).collect(),
             effects,
         }))
@@ -176,12 +181,12 @@ impl Engine {
 
     fn page(
         &self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        request: &JobsRequest,
+        request: &ListJobsRequest,
         archive: &mut dyn Archive,
     ) -> Read<JobPage> {
-        let mut page = JobPage { jobs: Vec::new(), next: None };
+        let mut page = JobPage { jobs: Vec::new(), next_cursor: None };
         let next = self.each_match(
             now,
             space,
@@ -193,7 +198,7 @@ impl Engine {
                 page.jobs.push(view(now, slot, body));
             },
         )?;
-        page.next = next;
+        page.next_cursor = next;
         Ok(page)
     }
 
@@ -201,7 +206,7 @@ impl Engine {
     #[expect(clippy::too_many_arguments, reason = "a page is what, from where, how much, and for whom")]
     pub(super) fn each_match(
         &self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         filter: &JobFilter,
         cursor: Option<u64>,
@@ -241,34 +246,34 @@ impl Engine {
 
     fn findings(
         &self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        request: &FindingsRequest,
+        request: &ListEffectsRequest,
         archive: &mut dyn Archive,
-    ) -> Read<FindingPage> {
+    ) -> Read<EffectPage> {
         let jobs = archive.with_effects(request.cursor.unwrap_or(0), request.limit)?;
         let full = jobs.len() == request.limit;
-        let mut page = FindingPage { findings: Vec::new(), next: None };
+        let mut page = EffectPage { effects: Vec::new(), next_cursor: None };
         for (arrival, id) in jobs {
-            page.next = Some(arrival + 1).filter(|_| full);
+            page.next_cursor = Some(arrival + 1).filter(|_| full);
             let Some(detail) = self.detail(now, space, id, archive)? else { continue };
             for effect in detail.effects {
                 let Some(what) = finding(&detail.job, &effect) else { continue };
-                page.findings.push(Finding {
-                    what,
-                    job: id,
+                page.effects.push(EffectView {
+                    finding: what,
+                    job_id: id,
                     queue: detail.job.queue.clone(),
                     kind: detail.job.kind.clone(),
-                    state: detail.job.state,
+                    job_state: detail.job.state,
                     effect: effect.name,
                     effect_state: effect.state,
                     token: effect.token,
-                    at_wall_ms: effect.at_wall_ms,
-                    undo_job: effect.undo_job,
+                    written_at_ms: effect.written_at_ms,
+                    compensation_job_id: effect.compensation_job_id,
                 });
             }
-            if page.findings.len() >= FINDINGS_MAX {
-                page.next = Some(arrival + 1);
+            if page.effects.len() >= FINDINGS_MAX {
+                page.next_cursor = Some(arrival + 1);
                 return Ok(page);
             }
         }
@@ -280,17 +285,18 @@ impl Engine {
 fn finding(job: &JobView, effect: &Effect) -> Option<FindingKind> {
     match effect.state {
         // While its holder is at work, an intent is only what it says.
-        EffectState::Intended(_) if job.state == State::Running && effect.token == job.token => None,
-        EffectState::Intended(_) => Some(FindingKind::OpenIntent),
-        EffectState::Undoing => Some(FindingKind::NotYetUndone),
-        EffectState::UndoFailed => Some(FindingKind::UndoFailed),
-        EffectState::Undone => Some(FindingKind::Undone),
+        EffectState::Intended(_) if job.state == JobState::Running && effect.token == job.token => None,
+        EffectState::Intended(_) => Some(FindingKind::InDoubt),
+        EffectState::Compensating => Some(FindingKind::CompensationPending),
+        EffectState::CompensationFailed => Some(FindingKind::CompensationFailed),
+        EffectState::Compensated => Some(FindingKind::Compensated),
         EffectState::Done
-            if matches!(job.state, State::Failed | State::Cancelled) && effect.undo.is_some() =>
+            if matches!(job.state, JobState::Failed | JobState::Cancelled)
+                && effect.compensation.is_some() =>
         {
-            Some(FindingKind::NotYetUndone)
+            Some(FindingKind::CompensationPending)
         }
-        EffectState::Done if effect.token != job.token && job.state != State::Completed => {
+        EffectState::Done if effect.token != job.token && job.state != JobState::Completed => {
             Some(FindingKind::Superseded)
         }
         EffectState::Done => None,
@@ -317,7 +323,17 @@ fn those_with_room(picked: Vec<Picked>, archive: &mut dyn Archive) -> Read<(Vec<
 
 /// How many bytes a job has in an answer: what can be long about it, and enough for the rest.
 fn job_bytes(job: &ClaimedJob) -> usize {
-    let ClaimedJob { queue, kind, payload, labels, trace, checkpoint, effects, undo_of, .. } = job;
+    let ClaimedJob {
+        queue,
+        kind,
+        payload,
+        labels,
+        traceparent: trace,
+        checkpoint,
+        effects,
+        compensates: undo_of,
+        ..
+    } = job;
     let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
     let undo_of = undo_of.as_ref().map_or(0, |of| of.effect.as_str().len());
     let names = queue.as_str().len() + kind.as_str().len() + trace.as_ref().map_or(0, |trace| trace.len());
@@ -327,7 +343,7 @@ fn job_bytes(job: &ClaimedJob) -> usize {
 
 /// How many bytes an effect has in an answer.
 pub(super) fn effect_bytes(effect: &Effect) -> usize {
-    let undo = effect.undo.as_ref().map_or(0, |undo| {
+    let undo = effect.compensation.as_ref().map_or(0, |undo| {
         undo.payload.len()
             + undo.kind.as_str().len()
             + undo.queue.as_ref().map_or(0, |queue| queue.as_str().len())
@@ -348,19 +364,19 @@ fn claimed(job: Picked, archive: &mut dyn Archive) -> Read<Option<ClaimedJob>> {
         token: job.token,
         attempt: job.attempt,
         remaining_ms: job.remaining_ms,
-        terms: job.terms,
-        failures: job.failures,
-        crashes: job.crashes,
+        options: job.terms,
+        failure_count: job.failures,
+        crash_count: job.crashes,
         labels: body.labels.clone(),
-        trace: body.trace.clone(),
+        traceparent: body.trace.clone(),
         checkpoint: checkpoint.map(|bytes| bytes.to_vec()),
         effects,
-        undo_of: body.undo_of.clone(),
+        compensates: body.undo_of.clone(),
     }))
 }
 
 fn in_order(mut effects: Vec<Effect>) -> Vec<Effect> {
-    effects.sort_by_key(|effect| effect.nth);
+    effects.sort_by_key(|effect| effect.position);
     effects
 }
 
@@ -368,17 +384,17 @@ fn text(bytes: Option<std::sync::Arc<[u8]>>) -> Option<Box<str>> {
     bytes.map(|bytes| std::str::from_utf8(&bytes).unwrap_or(NOT_UTF8).into())
 }
 
-pub(super) fn view(now: Stamp, slot: &Slot, body: &Body) -> JobView {
+pub(super) fn view(now: Timestamp, slot: &Slot, body: &Body) -> JobView {
     let record = &slot.record;
     let state = record.state_at(now);
     let runner = record.claim.as_ref().map(|claim| RunnerView {
         owner: claim.owner.clone(),
         ttl_ms: claim.ttl_ms,
         remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
-        since_wall_ms: claim.since.wall_ms,
+        claimed_at_ms: claim.since.wall_ms,
         age_ms: now.store_ms.saturating_sub(claim.since.store_ms),
-        cancel_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
-        notice: claim.notice.as_deref().cloned(),
+        cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
+        yield_request: claim.yield_request.as_deref().cloned(),
     });
     JobView {
         id: slot.id,
@@ -386,18 +402,18 @@ pub(super) fn view(now: Stamp, slot: &Slot, body: &Body) -> JobView {
         kind: body.kind.clone(),
         state,
         token: record.token,
-        terms: record.terms,
-        attempts: record.attempt_count(),
-        failures: record.failures,
-        crashes: record.crashes,
-        enqueued_wall_ms: body.enqueued_wall_ms,
-        since_wall_ms: record.since_wall_ms,
-        due_in_ms: (state == State::Scheduled).then(|| record.due.in_ms(now)),
+        options: record.options,
+        attempt_count: record.attempt_count(),
+        failure_count: record.failure_count,
+        crash_count: record.crash_count,
+        enqueued_at_ms: body.enqueued_wall_ms,
+        state_changed_at_ms: record.since_wall_ms,
+        due_in_ms: (state == JobState::Scheduled).then(|| record.due.in_ms(now)),
         runner,
         labels: body.labels.clone(),
-        unique: body.unique.clone(),
-        undo: record.undo,
-        undo_of: body.undo_of.clone(),
+        unique_key: body.unique.clone(),
+        compensation_state: record.compensation_state,
+        compensates: body.undo_of.clone(),
     }
 }
 
@@ -405,15 +421,15 @@ fn view_attempt(attempt: &Attempt) -> AttemptView {
     AttemptView {
         token: attempt.token,
         owner: attempt.owner.clone(),
-        since_wall_ms: attempt.since.wall_ms,
-        ended_wall_ms: attempt.ended.wall_ms,
-        how: attempt.how,
+        started_at_ms: attempt.since.wall_ms,
+        ended_at_ms: attempt.ended.wall_ms,
+        outcome: attempt.outcome,
         error: attempt.error.clone(),
     }
 }
 
 /// Whether a job stands as the filter says.
-pub(super) fn stands(now: Stamp, slot: &Slot, filter: &JobFilter) -> bool {
+pub(super) fn stands(now: Timestamp, slot: &Slot, filter: &JobFilter) -> bool {
     let state = slot.record.state_at(now);
     let by_owner = filter
         .owner
@@ -436,9 +452,9 @@ fn is_about(body: &Body, filter: &JobFilter) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_contract::job::UndoOf;
-    use fencehold_core::job::{EffectName, Kind, Queue};
-    use fencehold_core::ledger::UndoWith;
+    use fencehold_contract::job::CompensatedEffect;
+    use fencehold_core::job::{EffectName, JobKind, QueueName};
+    use fencehold_core::ledger::Compensation;
     use fencehold_core::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, TRACE_BYTES_MAX};
 
     use super::*;
@@ -453,49 +469,52 @@ mod tests {
         let name = |bytes| EffectName::new(text(bytes)).unwrap();
         let effect = |nth| Effect {
             name: name(128),
-            nth,
+            position: nth,
             token: Token::new(fencehold_core::limits::TOKEN_MAX),
-            at_wall_ms: u64::MAX,
+            written_at_ms: u64::MAX,
             state: EffectState::Done,
             value: Some(text(64 << 10)),
-            undo: Some(Box::new(UndoWith {
-                kind: Kind::new(text(128)).unwrap(),
-                queue: Queue::new(text(128)).ok(),
+            compensation: Some(Box::new(Compensation {
+                kind: JobKind::new(text(128)).unwrap(),
+                queue: QueueName::new(text(128)).ok(),
                 payload: text(1 << 20),
             })),
-            undo_job: Some(JobId::from_random(1, [1; 10])),
+            compensation_job_id: Some(JobId::from_random(1, [1; 10])),
         };
         let small = ClaimedJob {
             id: JobId::from_random(1, [1; 10]),
-            queue: Queue::new("q").unwrap(),
-            kind: Kind::new("k").unwrap(),
+            queue: QueueName::new("q").unwrap(),
+            kind: JobKind::new("k").unwrap(),
             payload: "1".into(),
             token: Token::new(fencehold_core::limits::TOKEN_MAX),
             attempt: u32::MAX,
             remaining_ms: u64::MAX,
-            terms: Terms::default(),
-            failures: u16::MAX,
-            crashes: u16::MAX,
+            options: JobOptions::default(),
+            failure_count: u16::MAX,
+            crash_count: u16::MAX,
             labels: Vec::new(),
-            trace: None,
+            traceparent: None,
             checkpoint: None,
             effects: Vec::new(),
-            undo_of: None,
+            compensates: None,
         };
         let large = ClaimedJob {
-            queue: Queue::new(text(128)).unwrap(),
-            kind: Kind::new(text(128)).unwrap(),
+            queue: QueueName::new(text(128)).unwrap(),
+            kind: JobKind::new(text(128)).unwrap(),
             payload: text(1 << 20),
             labels: vec![(text(LABEL_NAME_BYTES_MAX), text(LABEL_VALUE_BYTES_MAX)); LABELS_MAX],
-            trace: Some(text(TRACE_BYTES_MAX)),
+            traceparent: Some(text(TRACE_BYTES_MAX)),
             checkpoint: Some(vec![7; 256 << 10]),
             effects: (0..3).map(effect).collect(),
-            undo_of: Some(UndoOf { job: JobId::from_random(1, [1; 10]), effect: name(128) }),
+            compensates: Some(CompensatedEffect {
+                job_id: JobId::from_random(1, [1; 10]),
+                effect: name(128),
+            }),
             ..small.clone()
         };
         let mut effects = small.clone();
         effects.effects = (0..1_000)
-            .map(|nth| Effect { value: None, undo: None, ..effect(nth) })
+            .map(|nth| Effect { value: None, compensation: None, ..effect(nth) })
             .collect();
         for job in [small, large, effects] {
             let (measured, travels) = (job_bytes(&job), postcard::to_allocvec(&job).unwrap().len());

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use fencehold_core::job::{By, Command, Decision, JobId, Outcome, Refusal, Standing, Turns, decide};
 use fencehold_core::lease::{Change as Deadline, Term};
 use fencehold_core::ledger::Effect;
-use fencehold_core::{HoldHash, Key, Namespace, Stamp, Token};
+use fencehold_core::{HoldHash, Key, Namespace, Timestamp, Token};
 use hashbrown::HashMap;
 
 pub use archive::{About, KeptJob, KeptSchedule, KeptUnique, Note};
@@ -106,7 +106,7 @@ impl Engine {
     /// Takes one request about jobs. Its answer comes with the batch, or with a later one if it waits.
     pub(super) fn ask_jobs(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         space: u32,
         ask: JobAsk,
@@ -139,12 +139,12 @@ impl Engine {
     /// Decides one command on one job and carries it out.
     fn apply_to_job(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         at: u32,
         command: &Command,
         archive: &mut dyn Archive,
     ) -> Result<Outcome, Refusal> {
-        let Some(slot) = self.jobs.table.at(at) else { return Err(Refusal::Unknown) };
+        let Some(slot) = self.jobs.table.at(at) else { return Err(Refusal::JobNotFound) };
         let standing = Standing { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
         let Decision { record, deadline, mut reply, facts } = decide(&standing, &slot.record, command);
         let (id, queue) = (slot.id, slot.queue);
@@ -168,7 +168,7 @@ impl Engine {
             let space = self.jobs.queues.at(queue).space;
             self.note_job(now, space, id, facts);
         }
-        if let Err(Refusal::OtherJob { token, job }) = &mut reply {
+        if let Err(Refusal::WrongJob { token, job_id: job }) = &mut reply {
             // By its name only within the namespace: another's jobs are nobody's business here.
             let space = self.jobs.queues.at(queue).space;
             let holder = self.jobs.by_token.get(token).and_then(|at| self.jobs.table.at(*at));
@@ -185,13 +185,13 @@ impl Engine {
             at
         } else {
             let read = archive.finished(id);
-            let job = self.archived(read).flatten().ok_or(Refusal::Unknown)?;
+            let job = self.archived(read).flatten().ok_or(Refusal::JobNotFound)?;
             let at = self.jobs.table.insert(job);
             self.jobs.batch.leaving.push(at);
             at
         };
-        let queue = self.jobs.table.at(at).map(|slot| slot.queue).ok_or(Refusal::Unknown)?;
-        if self.jobs.queues.at(queue).space == space { Ok(at) } else { Err(Refusal::Unknown) }
+        let queue = self.jobs.table.at(at).map(|slot| slot.queue).ok_or(Refusal::JobNotFound)?;
+        if self.jobs.queues.at(queue).space == space { Ok(at) } else { Err(Refusal::JobNotFound) }
     }
 
     /// What was read from the archive. An archive that cannot be read ends this engine's service: nothing is answered then.
@@ -221,7 +221,7 @@ impl Engine {
         }
     }
 
-    fn note_job(&mut self, now: Stamp, space: u32, id: JobId, facts: Vec<fencehold_core::Fact>) {
+    fn note_job(&mut self, now: Timestamp, space: u32, id: JobId, facts: Vec<fencehold_core::EventData>) {
         if let Ok(key) = Key::new(format!("job/{id}")) {
             self.note(now, space, &key, facts);
         }
@@ -251,13 +251,13 @@ impl Engine {
     /// After `store advance`: nothing from before speaks for a job any more.
     pub(super) fn advance_jobs(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         lift: u64,
         archive: &mut dyn Archive,
     ) -> Result<(), StoreError> {
         let Some(lifted) = self.jobs.newest.max(self.jobs.ceiling).lifted(lift) else {
             let what = "the tokens of jobs".to_owned();
-            return Err(StoreError::Full { what, limit: fencehold_core::limits::TOKEN_MAX });
+            return Err(StoreError::LimitReached { message: what, limit: fencehold_core::limits::TOKEN_MAX });
         };
         self.raise_newest(lifted);
         // Also of those that have run out: they may still speak, and must not.
@@ -279,7 +279,7 @@ impl Jobs {
         self.schedules.in_space(space)
     }
 
-    fn is_live(&self, at: u32, now: Stamp) -> bool {
+    fn is_live(&self, at: u32, now: Timestamp) -> bool {
         self.table
             .at(at)
             .is_some_and(|slot| matches!(slot.term(now.store_ms), Term::Live { .. }))

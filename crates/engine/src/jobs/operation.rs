@@ -1,10 +1,10 @@
 //! Operations of request handlers: a job that nobody but its own request works on, found by its idempotency key.
 
-use fencehold_contract::job::{Began, BeginRequest, Begun, NewJob, Unique};
+use fencehold_contract::job::{BeginOperationRequest, BegunOperation, NewJob, OperationStatus, Unique};
 use fencehold_contract::operation::{Answer, JobAnswer};
-use fencehold_core::job::{By, Command, Due, EffectName, Kind, Queue, Refusal, State};
-use fencehold_core::ledger::OnDoubt;
-use fencehold_core::{BadInput, Stamp};
+use fencehold_core::job::{By, Command, Due, EffectName, JobKind, JobState, QueueName, Refusal};
+use fencehold_core::ledger::InDoubtPolicy;
+use fencehold_core::{BadInput, Timestamp};
 
 use super::archive::Archive;
 use super::enqueue::{Taken, identity, unique_digest, window_clock_ms};
@@ -15,26 +15,26 @@ use crate::waiters::Ticket;
 impl Engine {
     pub(super) fn begin(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         space: u32,
-        request: BeginRequest,
+        request: BeginOperationRequest,
         archive: &mut dyn Archive,
     ) {
         if let Some(closed) = self.closed(now, space) {
             return self.answer(ticket, Err(closed));
         }
-        let key = unique_digest("operation", &request.key);
+        let key = unique_digest("operation", &request.idempotency_key);
         if let Err(bad) = self.check_ttl(space, request.ttl_ms) {
             return self.answer(ticket, Err(bad.into()));
         }
-        let Ok(kind) = Kind::new("operation") else { return };
-        let payload = identity(&Queue::operations(), &kind, &request.payload);
+        let Ok(kind) = JobKind::new("operation") else { return };
+        let payload = identity(&QueueName::operations(), &kind, &request.payload);
         let taken = self.taken_by(now, space, key, archive);
-        let same = (&Queue::operations(), &kind, &*request.payload, payload);
+        let same = (&QueueName::operations(), &kind, &*request.payload, payload);
         match taken {
             Some(taken) if self.differs_from_first(space, taken, same, archive).is_some() => {
-                self.answer_begun(ticket, Begun::Conflict { job: taken.job });
+                self.answer_begun(ticket, OperationStatus::Conflict { job_id: taken.job });
             }
             Some(taken) => match self.find_job(space, taken.job, archive) {
                 Ok(at) => self.begin_again(now, ticket, at, &request, archive),
@@ -47,32 +47,36 @@ impl Engine {
     #[expect(clippy::too_many_arguments, reason = "a request and what was found out about it")]
     fn begin_anew(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         space: u32,
-        request: BeginRequest,
+        request: BeginOperationRequest,
         key: [u8; 16],
         payload: [u8; 16],
         archive: &mut dyn Archive,
     ) {
-        match self.job_with_id(space, request.id, archive) {
+        match self.job_with_id(space, request.job_id, archive) {
             Ok(None) => {}
-            Ok(Some(_)) => return self.answer_begun(ticket, Begun::Conflict { job: request.id }),
+            Ok(Some(_)) => {
+                return self.answer_begun(ticket, OperationStatus::Conflict { job_id: request.job_id });
+            }
             Err(_) => {
                 let taken = BadInput::new("id", "cannot be used here: begin with a new one");
                 return self.answer(ticket, Err(taken.into()));
             }
         }
-        if let Err(Refusal::Full { what, limit }) =
-            self.check_room_for_job(space, &Queue::operations(), request.payload.len())
+        if let Err(Refusal::LimitReached { message: what, limit }) =
+            self.check_room_for_job(space, &QueueName::operations(), request.payload.len())
         {
-            return self.answer(ticket, Err(fencehold_contract::StoreError::Full { what, limit }));
+            return self
+                .answer(ticket, Err(fencehold_contract::StoreError::LimitReached { message: what, limit }));
         }
-        let Ok(kind) = Kind::new("operation") else { return };
-        let until_ms = window_clock_ms(now).saturating_add(request.window_ms);
-        self.take_unique(space, key, Taken { job: request.id, payload, until_ms });
-        let unique = Unique { key: request.key.clone(), window_ms: request.window_ms };
-        let job = NewJob::new(request.id, Queue::operations(), kind, request.payload.clone());
+        let Ok(kind) = JobKind::new("operation") else { return };
+        let until_ms = window_clock_ms(now).saturating_add(request.idempotency_window_ms);
+        self.take_unique(space, key, Taken { job: request.job_id, payload, until_ms });
+        let unique =
+            Unique { key: request.idempotency_key.clone(), window_ms: request.idempotency_window_ms };
+        let job = NewJob::new(request.job_id, QueueName::operations(), kind, request.payload.clone());
         let at = self.add_job(now, space, NewJob { unique: Some(unique), ..job }, Due::Now, None);
         self.hand_over(now, ticket, at, &request, archive);
     }
@@ -80,10 +84,10 @@ impl Engine {
     /// An operation that was begun before.
     fn begin_again(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         at: u32,
-        request: &BeginRequest,
+        request: &BeginOperationRequest,
         archive: &mut dyn Archive,
     ) {
         if !self.jobs.is_live(at, now) {
@@ -92,47 +96,53 @@ impl Engine {
         }
         let Some(slot) = self.jobs.table.at(at) else { return };
         let (id, record, arrival) = (slot.id, &slot.record, slot.arrival);
-        let own = record.claim.as_ref().is_some_and(|claim| claim.hash == request.hold.hash());
+        let own = record.claim.as_ref().is_some_and(|claim| claim.hash == request.hold_id.hash());
         match record.state_at(now) {
-            State::Running if own => {
+            JobState::Running if own => {
                 if let Some(job) = self.picked(now, at) {
-                    self.look_again(ticket, request.hold.hash(), Look::Began { job, resumed: true });
+                    self.look_again(ticket, request.hold_id.hash(), Look::Began { job, resumed: true });
                 }
             }
-            State::Running => {
+            JobState::Running => {
                 let Some(claim) = &record.claim else { return };
-                let begun = Begun::InProgress {
-                    job: id,
+                let begun = OperationStatus::InProgress {
+                    job_id: id,
                     owner: claim.owner.clone(),
                     token: record.token,
-                    expires_in_ms: slot.deadline_ms.saturating_sub(now.store_ms),
+                    remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
                 };
                 self.answer_begun(ticket, begun);
             }
-            State::Completed => {
+            JobState::Completed => {
                 let result = record.notes.result;
                 self.look(ticket, Look::Done { id, arrival, result });
             }
-            state @ (State::Failed | State::Cancelled | State::Quarantined) => {
+            state @ (JobState::Failed | JobState::Cancelled | JobState::Quarantined) => {
                 let error = record.attempts().last().and_then(|attempt| attempt.error.clone());
-                self.answer_begun(ticket, Begun::Failed { job: id, state, error });
+                self.answer_begun(ticket, OperationStatus::Failed { job_id: id, state, error });
             }
-            State::Queued | State::Scheduled => {
+            JobState::Queued | JobState::Scheduled => {
                 // An earlier holder died, or gave it back. Only a death leaves a doubt.
-                let died = record.attempts().last().is_some_and(|attempt| attempt.how.ran_out());
-                if died && request.policy == OnDoubt::Ask {
+                let died = record.attempts().last().is_some_and(|attempt| attempt.outcome.ran_out());
+                if died && request.in_doubt_policy == InDoubtPolicy::Manual {
                     self.stop_in_doubt(now, at, request, archive);
-                    return self.answer_begun(ticket, Begun::Indeterminate { job: id });
+                    return self.answer_begun(ticket, OperationStatus::InDoubt { job_id: id });
                 }
                 self.make_ready(now, at, archive);
                 self.hand_over(now, ticket, at, request, archive);
             }
-            _ => self.answer_begun(ticket, Begun::Indeterminate { job: id }),
+            _ => self.answer_begun(ticket, OperationStatus::InDoubt { job_id: id }),
         }
     }
 
     /// An operation whose holder died waits for a person.
-    fn stop_in_doubt(&mut self, now: Stamp, at: u32, request: &BeginRequest, archive: &mut dyn Archive) {
+    fn stop_in_doubt(
+        &mut self,
+        now: Timestamp,
+        at: u32,
+        request: &BeginOperationRequest,
+        archive: &mut dyn Archive,
+    ) {
         self.make_ready(now, at, archive);
         let Some(by) = self.claim_operation(now, at, request, archive) else { return };
         let effect: Box<str> = EffectName::new("operation").map_or("".into(), |name| name.as_str().into());
@@ -140,11 +150,11 @@ impl Engine {
     }
 
     /// Takes an operation out of its waiting time: its next holder is here.
-    fn make_ready(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
+    fn make_ready(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
         let Some(slot) = self.jobs.table.at(at) else { return };
-        if slot.record.state == State::Scheduled {
+        if slot.record.state == JobState::Scheduled {
             let mut record = slot.record.clone();
-            record.state = State::Queued;
+            record.state = JobState::Queued;
             record.due = Due::Now;
             self.become_job(now, at, record, archive);
         }
@@ -152,12 +162,12 @@ impl Engine {
 
     fn claim_operation(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         at: u32,
-        request: &BeginRequest,
+        request: &BeginOperationRequest,
         archive: &mut dyn Archive,
     ) -> Option<By> {
-        let (hash, owner, ttl_ms) = (request.hold.hash(), request.owner.clone(), request.ttl_ms);
+        let (hash, owner, ttl_ms) = (request.hold_id.hash(), request.owner.clone(), request.ttl_ms);
         let queue = self.jobs.table.at(at).map(|slot| slot.queue)?;
         self.note_ttl(self.jobs.queues.at(queue).space, ttl_ms);
         self.apply_to_job(now, at, &Command::Claim { hash, owner, ttl_ms }, archive)
@@ -167,10 +177,10 @@ impl Engine {
 
     fn hand_over(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         at: u32,
-        request: &BeginRequest,
+        request: &BeginOperationRequest,
         archive: &mut dyn Archive,
     ) {
         let claimed = self.claim_operation(now, at, request, archive);
@@ -181,11 +191,18 @@ impl Engine {
         } else {
             let what = Refusal::TokensExhausted.to_string();
             let limit = fencehold_core::limits::TOKEN_MAX;
-            self.answer(ticket, Err(fencehold_contract::StoreError::Full { what, limit }));
+            self.answer(ticket, Err(fencehold_contract::StoreError::LimitReached { message: what, limit }));
         }
     }
 
-    fn answer_begun(&mut self, ticket: Ticket, what: Begun) {
-        self.answer(ticket, Ok(Answer::Job(JobAnswer::Began(Began { what, waited_ms: 0, resumed: false }))));
+    fn answer_begun(&mut self, ticket: Ticket, what: OperationStatus) {
+        self.answer(
+            ticket,
+            Ok(Answer::Job(JobAnswer::Began(BegunOperation {
+                operation: what,
+                waited_ms: 0,
+                resumed: false,
+            }))),
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Where a job stands by its record: among the ready ones of its queue, with those that wait for their time, or with its holder.
 
-use fencehold_core::Stamp;
-use fencehold_core::job::{Due, Record, State};
+use fencehold_core::Timestamp;
+use fencehold_core::job::{Due, JobState, Record};
 
 use super::archive::Archive;
 use super::batch::Touch;
@@ -9,7 +9,7 @@ use crate::state::Engine;
 
 impl Engine {
     /// Gives a job a new record, and moves it to where it then belongs.
-    pub(super) fn become_job(&mut self, now: Stamp, at: u32, record: Record, archive: &mut dyn Archive) {
+    pub(super) fn become_job(&mut self, now: Timestamp, at: u32, record: Record, archive: &mut dyn Archive) {
         let state = record.state;
         self.leave_place(at);
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
@@ -27,7 +27,7 @@ impl Engine {
         if state.is_final() && !was.state.is_final() {
             self.come_to_an_end(now, at, archive);
         }
-        if state != State::Running && was.state == State::Running {
+        if state != JobState::Running && was.state == JobState::Running {
             self.jobs.forget_notice_of(at);
         }
     }
@@ -38,21 +38,21 @@ impl Engine {
         let Some(slot) = jobs.table.at(at) else { return };
         let (record, queue_no) = (&slot.record, slot.queue);
         let queue = jobs.queues.at_mut(queue_no);
-        let (priority, arrival) = (record.terms.priority, slot.arrival);
+        let (priority, arrival) = (record.options.priority, slot.arrival);
         let mut shown = record.state;
         match record.state {
-            State::Queued => drop(queue.ready.remove(priority, arrival)),
-            State::Scheduled => {
+            JobState::Queued => drop(queue.ready.remove(priority, arrival)),
+            JobState::Scheduled => {
                 let waited = match record.due {
                     Due::Store(at_ms) => jobs.due_store.remove(&(at_ms, at)),
                     Due::Wall(at_ms) => jobs.due_wall.remove(&(at_ms, at)),
                     Due::Now => false,
                 };
                 if !waited && queue.ready.remove(priority, arrival).is_some() {
-                    shown = State::Queued;
+                    shown = JobState::Queued;
                 }
             }
-            State::Running => {
+            JobState::Running => {
                 queue.running.remove(&(priority, at));
                 jobs.by_token.remove(&record.token);
                 if let Some(claim) = &record.claim {
@@ -74,8 +74,8 @@ impl Engine {
         if !shown.is_final()
             && let Some(used) = self.table.used_mut(space)
         {
-            used.jobs = used.jobs.saturating_sub(1);
-            used.bytes = used.bytes.saturating_sub(bytes);
+            used.job_count = used.job_count.saturating_sub(1);
+            used.payload_bytes = used.payload_bytes.saturating_sub(bytes);
         }
         if shown.is_final() {
             jobs.finished = jobs.finished.saturating_sub(1);
@@ -89,10 +89,10 @@ impl Engine {
     pub(super) fn becomes_ready(&mut self, at: u32) {
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         let waits_again = seeded!(ReadyWaitsAgain) || seeded!(RefusalEndsClaim);
-        if slot.record.state != State::Scheduled || waits_again {
+        if slot.record.state != JobState::Scheduled || waits_again {
             return;
         }
-        slot.record.state = State::Queued;
+        slot.record.state = JobState::Queued;
         if let Due::Wall(_) = std::mem::take(&mut slot.record.due) {
             let arrival = slot.arrival;
             self.jobs.batch.touched.insert(arrival, Touch::Put(at));
@@ -100,31 +100,31 @@ impl Engine {
     }
 
     /// Takes a job that cannot be claimed from among the ready ones, to where its record says that it belongs.
-    pub(super) fn is_not_ready(&mut self, now: Stamp, at: u32) {
+    pub(super) fn is_not_ready(&mut self, now: Timestamp, at: u32) {
         let Some(slot) = self.jobs.table.at(at) else { return };
-        let (queue, priority, arrival) = (slot.queue, slot.record.terms.priority, slot.arrival);
+        let (queue, priority, arrival) = (slot.queue, slot.record.options.priority, slot.arrival);
         let state = slot.record.state_at(now);
         let queue = self.jobs.queues.at_mut(queue);
         queue.ready.remove(priority, arrival);
-        if state == State::Scheduled {
+        if state == JobState::Scheduled {
             queue.counts.queued = queue.counts.queued.saturating_sub(1);
             let (space, bytes) = (queue.space, u64::from(slot.bytes));
             if let Some(used) = self.table.used_mut(space) {
                 // It is counted again where it belongs.
-                used.jobs = used.jobs.saturating_sub(1);
-                used.bytes = used.bytes.saturating_sub(bytes);
+                used.job_count = used.job_count.saturating_sub(1);
+                used.payload_bytes = used.payload_bytes.saturating_sub(bytes);
             }
             self.take_place(now, at);
         }
     }
 
     /// Puts a job into the place that its record gives it.
-    pub(super) fn take_place(&mut self, now: Stamp, at: u32) {
+    pub(super) fn take_place(&mut self, now: Timestamp, at: u32) {
         if self
             .jobs
             .table
             .at(at)
-            .is_some_and(|slot| slot.record.state_at(now) == State::Queued)
+            .is_some_and(|slot| slot.record.state_at(now) == JobState::Queued)
         {
             self.becomes_ready(at);
         }
@@ -132,26 +132,26 @@ impl Engine {
         let Some(slot) = jobs.table.at(at) else { return };
         let (record, queue_no) = (&slot.record, slot.queue);
         let queue = jobs.queues.at_mut(queue_no);
-        let (priority, arrival) = (record.terms.priority, slot.arrival);
+        let (priority, arrival) = (record.options.priority, slot.arrival);
         let shown = record.state_at(now);
         *queue.counts.of(shown) += 1;
         if !shown.is_final()
             && let Some(used) = self.table.used_mut(queue.space)
         {
-            used.jobs += 1;
-            used.bytes += u64::from(slot.bytes);
+            used.job_count += 1;
+            used.payload_bytes += u64::from(slot.bytes);
         }
         match shown {
-            State::Queued => {
+            JobState::Queued => {
                 queue.ready.insert(priority, arrival, at);
                 jobs.queues.stirred.insert(queue_no);
             }
-            State::Scheduled => match record.due {
+            JobState::Scheduled => match record.due {
                 Due::Store(at_ms) => drop(jobs.due_store.insert((at_ms, at))),
                 Due::Wall(at_ms) => drop(jobs.due_wall.insert((at_ms, at))),
                 Due::Now => {}
             },
-            State::Running => {
+            JobState::Running => {
                 queue.running.insert((priority, at));
                 jobs.by_token.insert(record.token, at);
                 if let Some(claim) = &record.claim {
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// A job has come to its end: what it undid counts, what it did is undone.
-    fn come_to_an_end(&mut self, now: Stamp, at: u32, archive: &mut dyn Archive) {
+    fn come_to_an_end(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
         self.jobs.batch.leaving.push(at);
         let Some(slot) = self.jobs.table.at(at) else { return };
         if slot.undoes {

@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 
 use fencehold_contract::KeepFinished;
-use fencehold_core::Stamp;
-use fencehold_core::job::{JobId, Undo};
+use fencehold_core::Timestamp;
+use fencehold_core::job::{CompensationState, JobId};
 use hashbrown::HashMap;
 
 use super::archive::{Archive, Row, Rows};
@@ -64,7 +64,7 @@ impl Pruning {
     }
 
     /// Where to look next: at what nobody has looked at, else where a job ended long enough ago.
-    fn next_look(&mut self, now: Stamp) -> Option<Look> {
+    fn next_look(&mut self, now: Timestamp) -> Option<Look> {
         if let Some(from) = self.unseen_from {
             return Some(Look { from, to: None });
         }
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// Looks at a stretch, and forgets what is to be forgotten there. True: there is more to do.
-    pub(super) fn prune(&mut self, now: Stamp, archive: &mut dyn Archive) -> bool {
+    pub(super) fn prune(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
         if self.jobs.finished == 0 && self.jobs.uniques.is_empty() {
             self.jobs.pruning.forget_all();
             return false;
@@ -157,11 +157,11 @@ impl Engine {
     }
 
     /// Forgets a finished job whose time has come, or notes when to look at it again.
-    fn forget_or_note(&mut self, now: Stamp, row: Row, archive: &mut dyn Archive) {
+    fn forget_or_note(&mut self, now: Timestamp, row: Row, archive: &mut dyn Archive) {
         let Row { arrival, id, finished } = row;
         let Some(job) = finished else { return };
         // What is being undone, or could not be, is kept for people. Once it is undone it is noted again.
-        if !matches!(job.record.undo, Undo::Nothing | Undo::Done) {
+        if !matches!(job.record.compensation_state, CompensationState::None | CompensationState::Done) {
             return;
         }
         // An earlier version noted the end in wall time alone, from which its store time was begun.
@@ -198,7 +198,7 @@ impl Engine {
     /// Until when the window of a job's unique key is open, if it still is.
     fn keeps_its_key_until(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         id: JobId,
         arrival: u64,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fencehold_contract::job::{Counts, QueueMode, QueueView};
+use fencehold_contract::job::{JobCounts, QueueMode, QueueView};
 use fencehold_core::Namespace;
-use fencehold_core::job::{Queue, Ready, State};
+use fencehold_core::job::{JobState, QueueName, Ready};
 use hashbrown::HashMap;
 
 use super::archive::KeptQueue;
@@ -14,12 +14,12 @@ use crate::waiters::Ticket;
 #[derive(Debug)]
 pub(super) struct QueueState {
     pub(super) space: u32,
-    pub(super) name: Queue,
+    pub(super) name: QueueName,
     pub(super) mode: QueueMode,
     pub(super) ready: Ready<u32>,
     /// The jobs that are worked on, lowest priority first: who is asked to yield.
     pub(super) running: BTreeSet<(i16, u32)>,
-    pub(super) counts: Counts,
+    pub(super) counts: JobCounts,
     /// The claims that wait for jobs from here, first come first.
     pub(super) line: BTreeSet<(u64, Ticket)>,
     /// Whether it is kept: it has had a job, or somebody has said what it is to do.
@@ -30,11 +30,11 @@ impl QueueState {
     pub(super) fn vacant() -> Self {
         QueueState {
             space: NOWHERE,
-            name: Queue::default(),
+            name: QueueName::default(),
             mode: QueueMode::Open,
             ready: Ready::default(),
             running: BTreeSet::new(),
-            counts: Counts::default(),
+            counts: JobCounts::default(),
             line: BTreeSet::new(),
             is_kept: false,
         }
@@ -44,7 +44,7 @@ impl QueueState {
     pub(super) fn is_idle(&self) -> bool {
         self.is_kept
             && self.mode == QueueMode::Open
-            && self.counts == Counts::default()
+            && self.counts == JobCounts::default()
             && self.line.is_empty()
     }
 
@@ -55,10 +55,10 @@ impl QueueState {
 
     pub(super) fn view(&self) -> QueueView {
         QueueView {
-            queue: self.name.clone(),
+            name: self.name.clone(),
             mode: self.mode,
-            counts: self.counts,
-            claimers: self.line.len() as u64,
+            job_counts: self.counts,
+            waiting_claim_count: self.line.len() as u64,
         }
     }
 }
@@ -77,9 +77,9 @@ pub(super) struct Queues {
     /// By number. A queue that only claims have named is kept nowhere, and its number is free again with the last of them.
     all: Vec<QueueState>,
     vacant: Vec<u32>,
-    by_name: HashMap<(u32, Queue), u32>,
+    by_name: HashMap<(u32, QueueName), u32>,
     /// The numbers of queues that were forgotten lately, kept for them: turns, and whose is first among equals, go by the number.
-    former: BTreeMap<(u32, Queue), u32>,
+    former: BTreeMap<(u32, QueueName), u32>,
     /// Queues to which something has happened since claims were last served.
     pub(super) stirred: BTreeSet<u32>,
     /// Queues that may have become unused, to be looked at by the sweep.
@@ -89,12 +89,12 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn find(&self, space: u32, name: &Queue) -> Option<u32> {
+    pub(super) fn find(&self, space: u32, name: &QueueName) -> Option<u32> {
         self.by_name.get(&(space, name.clone())).copied()
     }
 
     /// The number of a queue; a new one gets a free one.
-    pub(super) fn find_or_insert(&mut self, space: u32, name: &Queue) -> u32 {
+    pub(super) fn find_or_insert(&mut self, space: u32, name: &QueueName) -> u32 {
         if let Some(number) = self.find(space, name) {
             return number;
         }
@@ -185,8 +185,8 @@ impl Queues {
     pub(super) fn kept(&self, number: u32, namespace: Namespace) -> KeptQueue {
         let queue = self.at(number);
         let mut counts = queue.counts;
-        let mut finished = Counts::default();
-        for state in State::ALL.into_iter().filter(|state| state.is_final()) {
+        let mut finished = JobCounts::default();
+        for state in JobState::ALL.into_iter().filter(|state| state.is_final()) {
             *finished.of(state) = *counts.of(state);
         }
         KeptQueue { number, namespace, name: queue.name.clone(), mode: queue.mode, finished }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use fencehold_contract::job::{JobFilter, JobView, QueueMode};
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
-use fencehold_contract::{Limits, StoreError, Used};
+use fencehold_contract::{Quota, QuotaUsage, StoreError};
 use fencehold_core::job::{By, Command, JobId};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TOKEN_MAX;
-use fencehold_core::{Event, Namespace, Stamp, Token};
+use fencehold_core::{Event, Namespace, Timestamp, Token};
 
 use super::JobBatch;
 use super::archive::{
@@ -31,7 +31,7 @@ const NEW_FROM: u64 = 1 << 62;
 /// All that a decision may look at.
 #[derive(Clone, Debug, Default)]
 pub struct Brought {
-    pub now: Stamp,
+    pub now: Timestamp,
     /// The newest token that was given to any job.
     pub newest: Token,
     /// Tokens set aside for what may be decided, in the order in which they are to be used.
@@ -41,11 +41,11 @@ pub struct Brought {
     pub jobs: Vec<BroughtJob>,
     /// Jobs that were looked for, found or not.
     pub known: HashSet<JobId>,
-    pub queues: Vec<(Namespace, fencehold_core::job::Queue, QueueMode)>,
+    pub queues: Vec<(Namespace, fencehold_core::job::QueueName, QueueMode)>,
     pub uniques: Vec<KeptUnique>,
     pub schedules: Vec<KeptSchedule>,
     /// What a namespace may have, and what it has of queues, jobs and bytes. `None`: no limit is set, or what is decided keeps to none.
-    pub room: Option<(Namespace, Limits, Used)>,
+    pub room: Option<(Namespace, Quota, QuotaUsage)>,
 }
 
 /// A job with all that belongs to it. Its queue is in its body.
@@ -64,7 +64,7 @@ pub struct BroughtJob {
 pub struct Replay {
     engine: Engine,
     archive: BroughtArchive,
-    now: Stamp,
+    now: Timestamp,
     tokens: VecDeque<Token>,
     changes: Vec<JobChange>,
     events: Vec<Event>,
@@ -155,7 +155,8 @@ impl Replay {
             Some(Reply::Said(Err(error))) => Err(error),
             Some(Reply::ToRead(look)) => {
                 let read = self.engine.read(self.now, look, &mut self.archive);
-                read.map(|(answer, _)| answer).map_err(|why| StoreError::Unavailable { why })
+                read.map(|(answer, _)| answer)
+                    .map_err(|why| StoreError::Unavailable { message: why })
             }
             Some(Reply::Said(Ok(_))) | None => Err(fencehold_contract::operation::misfit()),
         }
@@ -191,7 +192,7 @@ impl Replay {
     }
 
     /// Has the first ready job of a queue ask for room.
-    pub fn ask_for_room(&mut self, namespace: &Namespace, queue: &fencehold_core::job::Queue) {
+    pub fn ask_for_room(&mut self, namespace: &Namespace, queue: &fencehold_core::job::QueueName) {
         let space = self.engine.table.space(namespace);
         let Some(number) = self.engine.jobs.queues.find(space, queue) else { return };
         let newest = self.begin();
@@ -275,7 +276,7 @@ impl Engine {
     fn bring_queue(
         &mut self,
         namespace: &Namespace,
-        name: &fencehold_core::job::Queue,
+        name: &fencehold_core::job::QueueName,
         mode: QueueMode,
     ) -> u32 {
         let space = self.table.space(namespace);

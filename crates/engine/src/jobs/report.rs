@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::job::{AttemptRef, RenewedJobs, Report, Word};
+use fencehold_contract::job::{AttemptRef, AttemptReport, RenewAttemptBatchResponse, Report};
 use fencehold_contract::operation::{JobAnswer, check_word};
-use fencehold_core::Stamp;
-use fencehold_core::job::{By, Command, JobRenewal, Outcome, Refusal, Reported, Written};
+use fencehold_core::Timestamp;
+use fencehold_core::job::{AttemptRenewal, By, Command, Outcome, Refusal, ReportedAttempt, Written};
 
 use super::Touch;
 use super::archive::{Archive, JobChange, Note};
@@ -15,7 +15,7 @@ use crate::state::Engine;
 impl Engine {
     pub(super) fn renew_claims(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         attempts: &[AttemptRef],
         archive: &mut dyn Archive,
@@ -24,17 +24,17 @@ impl Engine {
             .iter()
             .map(|attempt| self.renew_claim(now, space, attempt, archive))
             .collect();
-        JobAnswer::Renewed(RenewedJobs { answers, waited_ms: 0 })
+        JobAnswer::Renewed(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
     }
 
     fn renew_claim(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         attempt: &AttemptRef,
         archive: &mut dyn Archive,
-    ) -> Result<JobRenewal, Refusal> {
-        let at = self.find_job(space, attempt.job, archive)?;
+    ) -> Result<AttemptRenewal, Refusal> {
+        let at = self.find_job(space, attempt.job_id, archive)?;
         let deadline_ms = self.jobs.table.at(at).map_or(0, |slot| slot.deadline_ms);
         match self.apply_to_job(now, at, &Command::Renew(by(attempt)), archive)? {
             Outcome::Renewed(renewal) => {
@@ -42,15 +42,15 @@ impl Engine {
                 self.measures.claim_renewed(left_ms, renewal.remaining_ms);
                 Ok(renewal)
             }
-            _ => Err(Refusal::Unknown),
+            _ => Err(Refusal::JobNotFound),
         }
     }
 
     pub(super) fn report(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        reports: Vec<Report>,
+        reports: Vec<AttemptReport>,
         archive: &mut dyn Archive,
     ) -> JobAnswer {
         let answers = reports
@@ -62,31 +62,31 @@ impl Engine {
 
     fn hear(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
-        report: Report,
+        report: AttemptReport,
         archive: &mut dyn Archive,
-    ) -> Result<Reported, Refusal> {
-        check_word(&report.word)?;
-        let at = self.find_job(space, report.attempt.job, archive)?;
+    ) -> Result<ReportedAttempt, Refusal> {
+        check_word(&report.report)?;
+        let at = self.find_job(space, report.attempt.job_id, archive)?;
         let speaker = by(&report.attempt);
-        let (command, note) = match report.word {
-            Word::Complete { result } => (
+        let (command, note) = match report.report {
+            Report::Complete { result } => (
                 Command::Complete(speaker),
                 result.map(|text| (Note::Result, Arc::from(text.into_boxed_bytes()))),
             ),
-            Word::Fail { error, retry_in_ms, for_good } => {
-                let random = report.attempt.job.spread(speaker.token.get());
+            Report::Fail { error, retry_in_ms, permanent: for_good } => {
+                let random = report.attempt.job_id.spread(speaker.token.get());
                 let error = error.into_boxed_str();
                 (Command::Fail { by: speaker, error, retry_in_ms, for_good, random }, None)
             }
-            Word::Snooze { for_ms } => (Command::Snooze { by: speaker, for_ms }, None),
-            Word::HandBack => (Command::HandBack(speaker), None),
-            Word::Checkpoint { bytes } => {
+            Report::Snooze { delay_ms: for_ms } => (Command::Snooze { by: speaker, for_ms }, None),
+            Report::Release => (Command::HandBack(speaker), None),
+            Report::Checkpoint { checkpoint: bytes } => {
                 let command = Command::Write { by: speaker, what: Written::Checkpoint };
                 (command, Some((Note::Checkpoint, Arc::from(bytes))))
             }
-            Word::Progress { note } => {
+            Report::Progress { progress: note } => {
                 let command = Command::Write { by: speaker, what: Written::Progress };
                 (command, Some((Note::Progress, Arc::from(note.into_boxed_bytes()))))
             }
@@ -97,7 +97,7 @@ impl Engine {
             .jobs
             .table
             .at(at)
-            .map_or(fencehold_core::job::State::Completed, |slot| slot.record.state);
+            .map_or(fencehold_core::job::JobState::Completed, |slot| slot.record.state);
         // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands. One that
         // says something else is told so.
         let first = before != Some(state) || matches!(outcome, Outcome::MayWrite);
@@ -107,7 +107,7 @@ impl Engine {
             && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
         {
             let (what, differs) = ("completion".to_owned(), "result".to_owned());
-            return Err(Refusal::Conflict { what, first: report.attempt.job, differs });
+            return Err(Refusal::Conflict { field: what, job_id: report.attempt.job_id, differs });
         }
         if let Some((what, bytes)) = note.filter(|_| first) {
             self.keep_note(at, what, bytes);
@@ -117,7 +117,7 @@ impl Engine {
         }
         // As it stands at this moment: that its time has come may not have been noticed yet.
         let stands = self.jobs.table.at(at).map_or(state, |slot| slot.record.state_at(now));
-        Ok(Reported { state: stands, again_in_ms: None, late: false })
+        Ok(ReportedAttempt { state: stands, retry_in_ms: None, late: false })
     }
 
     /// Whether a completed job has another result than this one.
@@ -165,5 +165,5 @@ impl Engine {
 
 /// The attempt that speaks.
 pub(super) fn by(attempt: &AttemptRef) -> By {
-    By { hash: attempt.hold.hash(), token: attempt.token }
+    By { hash: attempt.hold_id.hash(), token: attempt.token }
 }

@@ -1,8 +1,8 @@
 //! Going on from what was kept.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::Counts;
-use fencehold_core::Stamp;
+use fencehold_contract::job::JobCounts;
+use fencehold_core::Timestamp;
 
 use super::archive::{Archive, KeptJobs};
 use super::batch::JobBatch;
@@ -14,12 +14,12 @@ const LOAD_WITHIN_MS: u64 = 30_000;
 
 impl Engine {
     /// Jobs are read from the archive when something needs them.
-    pub(crate) fn leave_jobs_for_later(&mut self, now: Stamp) {
+    pub(crate) fn leave_jobs_for_later(&mut self, now: Timestamp) {
         self.jobs.to_load_ms = Some(now.store_ms.saturating_add(LOAD_WITHIN_MS));
     }
 
     /// Reads the jobs, unless they are here. Where that fails, leases are served without them.
-    pub(crate) fn load_jobs(&mut self, now: Stamp, archive: &mut dyn Archive) -> Result<(), StoreError> {
+    pub(crate) fn load_jobs(&mut self, now: Timestamp, archive: &mut dyn Archive) -> Result<(), StoreError> {
         if self.jobs.to_load_ms.is_none() {
             return Ok(());
         }
@@ -31,7 +31,7 @@ impl Engine {
     }
 
     /// Reads the jobs once they have waited long enough: what time brings to them is this owner's to note.
-    pub(crate) fn load_jobs_in_time(&mut self, now: Stamp, archive: &mut dyn Archive) {
+    pub(crate) fn load_jobs_in_time(&mut self, now: Timestamp, archive: &mut dyn Archive) {
         if self.jobs.to_load_ms.is_some_and(|at_ms| at_ms <= now.store_ms)
             && let Err(error) = self.load_jobs(now, archive)
         {
@@ -41,17 +41,17 @@ impl Engine {
     }
 
     /// Goes on from what was kept. All moments are on the clock that it will be asked by.
-    pub(crate) fn restore_jobs(&mut self, now: Stamp, kept: KeptJobs) {
+    pub(crate) fn restore_jobs(&mut self, now: Timestamp, kept: KeptJobs) {
         self.look_at_the_wall_clock(now);
         for queue in kept.queues {
             let space = self.table.space(&queue.namespace);
-            let Counts { completed, failed, cancelled, .. } = queue.finished;
+            let JobCounts { completed, failed, cancelled, .. } = queue.finished;
             self.jobs.finished = [completed, failed, cancelled]
                 .iter()
                 .fold(self.jobs.finished, |all, count| all.saturating_add(*count));
             self.jobs.queues.restore(space, queue);
             if let Some(used) = self.table.used_mut(space) {
-                used.queues += 1;
+                used.queue_count += 1;
             }
         }
         self.jobs.pruning.restore(kept.keep_finished_ms);
@@ -64,7 +64,7 @@ impl Engine {
                 continue;
             }
             if let Some(claim) = &mut job.record.claim {
-                claim.notice = None;
+                claim.yield_request = None;
             }
             let space = self.jobs.queues.at(job.queue).space;
             for attempt in job.record.attempts() {

@@ -7,8 +7,8 @@ use fencehold_contract::job::{NewJob, ScheduleSpec, ScheduleView};
 use fencehold_contract::operation::JobAnswer;
 use fencehold_contract::quota::Limited;
 use fencehold_core::job::schedule::{Cron, Zone};
-use fencehold_core::job::{JobId, Queue, ScheduleName};
-use fencehold_core::{BadInput, Fact, Stamp};
+use fencehold_core::job::{JobId, QueueName, ScheduleName};
+use fencehold_core::{BadInput, EventData, Timestamp};
 use hashbrown::HashMap;
 
 use super::archive::{Archive, JobChange, KeptSchedule};
@@ -24,7 +24,7 @@ pub(super) struct Schedules {
     all: BTreeMap<(u32, ScheduleName), Schedule>,
     due: BTreeSet<(u64, u32, ScheduleName)>,
     /// How many put their jobs into which queue.
-    queues: HashMap<(u32, Queue), u64>,
+    queues: HashMap<(u32, QueueName), u64>,
     counts: HashMap<u32, u64>,
     /// The furthest that the wall clock was ahead of store time since the next moments were last looked for.
     wall_ahead_ms: i128,
@@ -42,7 +42,7 @@ struct Schedule {
 impl Schedule {
     /// Its next moment: the one that is noted, unless another comes before it by what the wall clock shows now. Where the
     /// clock was ahead and was set right, the noted one may be years away.
-    fn next_wall_ms(&self, now: Stamp) -> Option<u64> {
+    fn next_wall_ms(&self, now: Timestamp) -> Option<u64> {
         let noted_ms = self.next_wall_ms?;
         if noted_ms <= now.wall_ms || seeded!(ScheduleFollowsJump) {
             return Some(noted_ms);
@@ -54,8 +54,8 @@ impl Schedule {
     fn view(&self) -> ScheduleView {
         ScheduleView {
             spec: self.spec.clone(),
-            next_wall_ms: self.next_wall_ms,
-            last_wall_ms: self.last_wall_ms,
+            next_run_at_ms: self.next_wall_ms,
+            last_run_at_ms: self.last_wall_ms,
         }
     }
 }
@@ -82,7 +82,7 @@ impl Schedules {
     }
 
     /// How many put their jobs into this queue.
-    pub(super) fn count_into(&self, space: u32, queue: &Queue) -> u64 {
+    pub(super) fn count_into(&self, space: u32, queue: &QueueName) -> u64 {
         self.queues.get(&(space, queue.clone())).copied().unwrap_or(0)
     }
 
@@ -105,7 +105,7 @@ impl Schedules {
     }
 
     /// Looks for every next moment anew, once the wall clock was set back.
-    pub(super) fn wall_clock_shows(&mut self, now: Stamp, ahead_ms: i128) {
+    pub(super) fn wall_clock_shows(&mut self, now: Timestamp, ahead_ms: i128) {
         if ahead_ms + STEP_BACK_MS >= self.wall_ahead_ms {
             self.wall_ahead_ms = self.wall_ahead_ms.max(ahead_ms);
             return;
@@ -121,10 +121,10 @@ impl Schedules {
         }
     }
 
-    pub(super) fn restore(&mut self, now: Stamp, space: u32, kept: KeptSchedule) {
+    pub(super) fn restore(&mut self, now: Timestamp, space: u32, kept: KeptSchedule) {
         let KeptSchedule { spec, next_wall_ms, last_wall_ms, .. } = kept;
         // It was understood when it was made; a later version that does not understand it any more leaves it out.
-        if let (Ok(cron), Ok(zone)) = (Cron::parse(&spec.cron), Zone::parse(&spec.zone)) {
+        if let (Ok(cron), Ok(zone)) = (Cron::parse(&spec.cron), Zone::parse(&spec.time_zone)) {
             let schedule = Schedule { spec, cron, zone, next_wall_ms, last_wall_ms };
             let next_wall_ms = schedule.next_wall_ms(now);
             self.put(space, Schedule { next_wall_ms, ..schedule });
@@ -140,12 +140,12 @@ impl Engine {
 
     pub(super) fn set_schedule(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         spec: ScheduleSpec,
     ) -> Result<JobAnswer, StoreError> {
         let cron = Cron::parse(&spec.cron)?;
-        let zone = Zone::parse(&spec.zone)?;
+        let zone = Zone::parse(&spec.time_zone)?;
         let earlier = self.jobs.schedules.all.get(&(space, spec.name.clone()));
         if earlier.is_none() {
             self.check_quota(space, Limited::Schedules, 1)?;
@@ -155,8 +155,8 @@ impl Engine {
             .filter(|queue| *queue != spec.queue);
         let last_wall_ms = earlier.and_then(|schedule| schedule.last_wall_ms);
         // Sent twice, it stays as it is: what is due but has not fired yet is not put off.
-        let unchanged =
-            earlier.filter(|earlier| earlier.spec.cron == spec.cron && earlier.spec.zone == spec.zone);
+        let unchanged = earlier
+            .filter(|earlier| earlier.spec.cron == spec.cron && earlier.spec.time_zone == spec.time_zone);
         let next_wall_ms = match unchanged {
             Some(earlier) => earlier.next_wall_ms(now),
             None => cron.next_after(now.wall_ms, &zone),
@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// Keeps the schedules that are not due as they are seen now: their next moments were looked for anew when they were loaded.
-    pub(super) fn keep_next_moments(&mut self, now: Stamp) {
+    pub(super) fn keep_next_moments(&mut self, now: Timestamp) {
         let later = self.jobs.schedules.due.iter().filter(|(at_ms, ..)| *at_ms > now.wall_ms);
         let later: Vec<_> = later.map(|(_, space, name)| (*space, name.clone())).collect();
         for (space, name) in later {
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Fires what is due. What fell due while nobody served is made up for by one firing. True: there is more.
-    pub(super) fn fire_schedules(&mut self, now: Stamp, archive: &mut dyn Archive) -> bool {
+    pub(super) fn fire_schedules(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
         for _ in 0..FIRE_MAX {
             let Some((due_wall_ms, space, name)) = self.jobs.schedules.due.first().cloned() else {
                 return false;
@@ -233,7 +233,7 @@ impl Engine {
 
     fn fire(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         space: u32,
         schedule: &Schedule,
         due_wall_ms: u64,
@@ -246,10 +246,10 @@ impl Engine {
             return;
         }
         let job = NewJob::new(id, spec.queue.clone(), spec.kind.clone(), spec.payload.clone());
-        let job = NewJob { terms: spec.terms, labels: spec.labels.clone(), ..job };
+        let job = NewJob { options: spec.options, labels: spec.labels.clone(), ..job };
         self.add_job(now, space, job, fencehold_core::job::Due::Now, None);
         if let Ok(key) = fencehold_core::Key::new(format!("schedule/{}", spec.name)) {
-            let fact = Fact::ScheduleFired { schedule: spec.name.clone(), due_wall_ms };
+            let fact = EventData::ScheduleFired { schedule: spec.name.clone(), due_at_ms: due_wall_ms };
             self.note(now, space, &key, vec![fact]);
         }
     }

@@ -1,15 +1,15 @@
 //! What time brings: claims that run out, scheduled jobs whose moment has come. A little at a time, so that nobody who asks
 //! waits for all of it.
 
-use fencehold_core::Stamp;
-use fencehold_core::job::{Command, State};
+use fencehold_core::Timestamp;
+use fencehold_core::job::{Command, JobState};
 
 use super::archive::Archive;
 use crate::state::Engine;
 
 impl Engine {
     /// Notes what has run out and what has become due, at most `budget` of it. True: there is more.
-    pub(crate) fn sweep_jobs(&mut self, now: Stamp, budget: usize, archive: &mut dyn Archive) -> bool {
+    pub(crate) fn sweep_jobs(&mut self, now: Timestamp, budget: usize, archive: &mut dyn Archive) -> bool {
         self.look_at_the_wall_clock(now);
         self.dismiss_claimers(now);
         self.dismiss_waits(now);
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// Moves one scheduled job whose time has come to its place among the ready ones.
-    fn wake_one(&mut self, now: Stamp) -> bool {
+    fn wake_one(&mut self, now: Timestamp) -> bool {
         let jobs = &mut self.jobs;
         let by_store = jobs.due_store.first().filter(|(at_ms, _)| *at_ms <= now.store_ms).copied();
         let by_wall = jobs.due_wall.first().filter(|(at_ms, _)| *at_ms <= now.wall_ms).copied();
@@ -59,16 +59,16 @@ impl Engine {
         let jobs = &mut self.jobs;
         let Some(slot) = jobs.table.at(at) else { return true };
         let queue = jobs.queues.at_mut(slot.queue);
-        let count = queue.counts.of(State::Scheduled);
+        let count = queue.counts.of(JobState::Scheduled);
         *count = count.saturating_sub(1);
         queue.counts.queued += 1;
-        queue.ready.insert(slot.record.terms.priority, slot.arrival, at);
+        queue.ready.insert(slot.record.options.priority, slot.arrival, at);
         jobs.queues.stirred.insert(slot.queue);
         true
     }
 
     /// Notes what the wall clock shows. One that was set back makes the next moments of schedules be looked for anew.
-    pub(super) fn look_at_the_wall_clock(&mut self, now: Stamp) {
+    pub(super) fn look_at_the_wall_clock(&mut self, now: Timestamp) {
         let ahead_ms = i128::from(now.wall_ms) - i128::from(now.store_ms);
         self.jobs.wall_ahead_ms = ahead_ms;
         self.jobs.schedules.wall_clock_shows(now, ahead_ms);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fencehold_contract::job::WaitRequest;
 use fencehold_contract::operation::{Answer, JobAnswer};
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::WAIT_MS_MAX;
 use hashbrown::HashMap;
@@ -48,7 +48,7 @@ impl Waits {
 impl Engine {
     pub(super) fn wait_for(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         ticket: Ticket,
         space: u32,
         request: &WaitRequest,
@@ -56,7 +56,7 @@ impl Engine {
     ) {
         let WaitRequest { id, wait_ms } = *request;
         match self.find_job(space, id, archive) {
-            Err(Refusal::Unknown) => {
+            Err(Refusal::JobNotFound) => {
                 self.answer(ticket, Ok(Answer::Job(JobAnswer::Job(None))));
             }
             Ok(at) => {
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// Tells those who have waited for long enough how the job stands.
-    pub(super) fn dismiss_waits(&mut self, now: Stamp) {
+    pub(super) fn dismiss_waits(&mut self, now: Timestamp) {
         while let Some((until_ms, ticket)) = self.jobs.waits.by_until.first().copied() {
             if until_ms > now.store_ms {
                 return;

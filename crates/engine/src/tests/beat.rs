@@ -1,17 +1,17 @@
 //! When a holder last gave a sign of life, also where its term was cut short.
 
-use fencehold_contract::AcquireRequest;
+use fencehold_contract::AcquireLeaseRequest;
 
 use super::{Rig, TTL_MS, request};
 
 fn beat_ms_ago(rig: &mut Rig) -> Option<u64> {
-    rig.view("k").unwrap().holder.unwrap().renewed_ms_ago
+    rig.view("k").unwrap().holder.unwrap().renewed_ago_ms
 }
 
 #[test]
 fn a_view_says_how_long_ago_the_holder_renewed() {
     let mut rig = Rig::new();
-    let held = rig.take(AcquireRequest { max_age_ms: Some(TTL_MS + 2_000), ..request("k", 1) });
+    let held = rig.take(AcquireLeaseRequest { max_age_ms: Some(TTL_MS + 2_000), ..request("k", 1) });
     rig.pass(TTL_MS - 1_000);
     assert_eq!(beat_ms_ago(&mut rig), Some(TTL_MS - 1_000), "it was granted then");
     rig.renew(&held).unwrap();

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use fencehold_contract::operation::Ask;
-use fencehold_contract::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
+use fencehold_contract::{HoldRef, ListEventsRequest, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_core::{Event, Namespace, Owner, Reason, Stamp, Token};
+use fencehold_core::{Event, Namespace, Owner, Reason, Timestamp, Token};
 use proptest::prelude::*;
 
 use super::super::jobs::KeptJobs;
@@ -55,7 +55,7 @@ impl Disk {
             other => panic!("not a lease: {other:?}"),
         };
         Engine::from_kept(
-            Stamp::default(),
+            Timestamp::default(),
             Kept {
                 leases: self.leases.values().map(lease).collect(),
                 floors: self
@@ -109,13 +109,17 @@ fn play(steps: &[Step]) {
         match step {
             Step::Take(name) => {
                 let request = request(&format!("k/{name}"), nth as u64);
-                let hold = request.hold;
+                let hold = request.hold_id;
                 let (changes, answers) = rig.ask(Ask::Acquire(request));
                 disk.keep(changes);
                 if let Reply::Said(Ok(fencehold_contract::operation::Answer::Acquired(acquired))) =
                     &answers[0].result
                 {
-                    holds.push(HoldRef { key: acquired.key.clone(), hold, token: acquired.grant.token });
+                    holds.push(HoldRef {
+                        key: acquired.key.clone(),
+                        hold_id: hold,
+                        token: acquired.grant.token,
+                    });
                 }
             }
             Step::Renew(back) => renew_or_release(&mut rig, &mut disk, &holds, *back, Ask::Renew),
@@ -151,17 +155,20 @@ fn renew_or_release(
 }
 
 fn revoke(name: &str) -> Ask {
-    let which = Which::Key { key: key(name), only_token: None };
-    let request =
-        RevokeRequest { which, by: Owner::new("P").unwrap(), reason: Reason::new("because").unwrap() };
+    let which = RevokeTarget::Key { key: key(name), only_token: None };
+    let request = RevokeLeasesRequest {
+        target: which,
+        by: Owner::new("P").unwrap(),
+        reason: Reason::new("because").unwrap(),
+    };
     Ask::Revoke { request, from: 0 }
 }
 
 /// Everything that can be seen without changing anything, and what the next grant of a new key would be.
 fn seen(rig: &mut Rig) -> String {
-    let list = ListRequest { include_free: true, limit: 100, ..ListRequest::default() };
+    let list = ListLeasesRequest { include_free: true, limit: 100, ..ListLeasesRequest::default() };
     let leases = rig.answer(Ask::List(list));
-    let events = rig.answer(Ask::Events(EventsRequest { limit: 1_000, ..EventsRequest::default() }));
+    let events = rig.answer(Ask::Events(ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() }));
     let status = rig.answer(Ask::Status);
     let floor = rig.engine.table.space(&Namespace::default());
     let floor = rig.engine.table.floor(floor);
@@ -182,7 +189,7 @@ fn only_what_promises_something_asks_to_survive_a_power_cut() {
     let mut rig = Rig::new();
     let (changes, _) = rig.ask(Ask::Acquire(request("k", 1)));
     assert!(changes.durable, "a grant");
-    let hold = HoldRef { key: key("k"), hold: request("k", 1).hold, token: Token::new(1) };
+    let hold = HoldRef { key: key("k"), hold_id: request("k", 1).hold_id, token: Token::new(1) };
 
     let (changes, _) = rig.ask(Ask::Renew(vec![hold.clone()]));
     assert!(!changes.durable && !changes.is_empty(), "a renewal is kept, and waits for no disk");
@@ -221,11 +228,11 @@ fn a_notice_does_not_outlive_the_line() {
     let mut disk = Disk::default();
     disk.keep(rig.ask(Ask::Acquire(request("k", 1))).0);
     let mut contender = request("k", 2);
-    (contender.priority, contender.yield_within_ms, contender.wait_ms) = (5, Some(1_000), 60_000);
+    (contender.priority, contender.preempt_within_ms, contender.wait_ms) = (5, Some(1_000), 60_000);
     disk.keep(rig.ask(Ask::Acquire(contender)).0);
-    assert!(rig.view("k").unwrap().holder.unwrap().notice.is_some());
+    assert!(rig.view("k").unwrap().holder.unwrap().yield_request.is_some());
     rig.engine = disk.load();
-    assert_eq!(rig.view("k").unwrap().holder.unwrap().notice, None);
+    assert_eq!(rig.view("k").unwrap().holder.unwrap().yield_request, None);
 }
 
 /// Over a reboot, the wall clock says how much time has passed since it was last noted: a step that was seen before does not count.

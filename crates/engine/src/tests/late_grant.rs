@@ -2,7 +2,7 @@
 
 use fencehold_contract::HoldRef;
 use fencehold_contract::operation::{Answer, Ask};
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 
 use super::super::state::{Granted, Reply};
 use super::{Answered, Rig, request};
@@ -39,8 +39,12 @@ fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
     assert!(changes.durable, "the next grant is a promise");
     let view = rig.view("k").unwrap();
     assert_eq!(view.holder.unwrap().owner.as_str(), "owner-3");
-    let endings: Vec<_> = view.endings.iter().map(|ending| (ending.owner.as_str(), ending.how)).collect();
-    assert_eq!(endings, [("owner-1", How::Released), ("owner-2", How::Abandoned)]);
+    let endings: Vec<_> = view
+        .endings
+        .iter()
+        .map(|ending| (ending.owner.as_str(), ending.outcome))
+        .collect();
+    assert_eq!(endings, [("owner-1", LeaseOutcome::Released), ("owner-2", LeaseOutcome::Abandoned)]);
     assert!(view.token > view.endings[1].token);
 }
 

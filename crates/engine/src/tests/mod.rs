@@ -11,8 +11,8 @@ mod watchers;
 mod writer;
 
 use fencehold_contract::operation::{Answer, Ask};
-use fencehold_contract::{AcquireRequest, HoldRef, LeaseView, StoreError};
-use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Stamp, Token};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseView, StoreError};
+use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Timestamp, Token};
 
 use super::jobs::MemoryArchive;
 use super::keep::Changes;
@@ -22,19 +22,19 @@ use super::waiters::Ticket;
 /// An engine and the hands of a clock.
 struct Rig {
     engine: Engine,
-    now: Stamp,
+    now: Timestamp,
     next_ticket: Ticket,
     archive: MemoryArchive,
 }
 
 impl Rig {
     fn new() -> Self {
-        let now = Stamp { store_ms: 1_000_000, wall_ms: 1_800_000_000_000 };
+        let now = Timestamp { store_ms: 1_000_000, wall_ms: 1_800_000_000_000 };
         Rig { engine: Engine::new(), now, next_ticket: 1, archive: MemoryArchive::default() }
     }
 
     fn pass(&mut self, ms: u64) {
-        self.now = Stamp { store_ms: self.now.store_ms + ms, wall_ms: self.now.wall_ms + ms };
+        self.now = Timestamp { store_ms: self.now.store_ms + ms, wall_ms: self.now.wall_ms + ms };
     }
 
     fn sweep(&mut self, budget: usize) -> bool {
@@ -66,11 +66,11 @@ impl Rig {
         answers.swap_remove(at).result.said()
     }
 
-    fn take(&mut self, request: AcquireRequest) -> HoldRef {
-        let hold = request.hold;
+    fn take(&mut self, request: AcquireLeaseRequest) -> HoldRef {
+        let hold = request.hold_id;
         match self.answer(Ask::Acquire(request)) {
             Ok(Answer::Acquired(acquired)) => {
-                HoldRef { key: acquired.key, hold, token: acquired.grant.token }
+                HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
             }
             other => panic!("{other:?}"),
         }
@@ -78,7 +78,7 @@ impl Rig {
 
     fn renew(&mut self, hold: &HoldRef) -> Result<Token, Refusal> {
         match self.answer(Ask::Renew(vec![hold.clone()])) {
-            Ok(Answer::Renewed(mut renewed)) => renewed.answers.remove(0).map(|renewal| renewal.token),
+            Ok(Answer::Renewed(mut renewed)) => renewed.results.remove(0).map(|renewal| renewal.token),
             other => panic!("{other:?}"),
         }
     }
@@ -92,7 +92,7 @@ impl Rig {
 
     fn held(&mut self) -> u64 {
         match self.answer(Ask::Status) {
-            Ok(Answer::Status(status)) => status.held,
+            Ok(Answer::Status(status)) => status.held_count,
             other => panic!("{other:?}"),
         }
     }
@@ -100,11 +100,11 @@ impl Rig {
 
 const TTL_MS: u64 = 10_000;
 
-fn request(name: &str, nth: u64) -> AcquireRequest {
+fn request(name: &str, nth: u64) -> AcquireLeaseRequest {
     let mut bits = [9; 16];
     bits[..8].copy_from_slice(&nth.to_be_bytes());
     let owner = Owner::new(format!("owner-{nth}")).unwrap();
-    AcquireRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
+    AcquireLeaseRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
 }
 
 fn key(name: &str) -> Key {

@@ -1,12 +1,12 @@
 //! Looking leaves no trace: only what is taken in a namespace makes one.
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, FindingsRequest, JobFilter, JobsRequest, NewJob,
-    Report, WaitRequest, Word,
+    AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobFilter, JobSelector,
+    ListEffectsRequest, ListJobsRequest, NewJob, Report, WaitRequest,
 };
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
-use fencehold_contract::{EventsRequest, HoldRef, ListRequest, RevokeRequest, Which};
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_contract::{HoldRef, ListEventsRequest, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
 
 use super::{Rig, key, request};
@@ -15,8 +15,8 @@ use super::{Rig, key, request};
 fn whoever_only_looks_makes_no_namespace() {
     let mut rig = Rig::new();
     rig.take(request("k", 1));
-    let events = EventsRequest { limit: 1, wait_ms: 50, ..EventsRequest::default() };
-    let list = ListRequest { limit: 1, ..ListRequest::default() };
+    let events = ListEventsRequest { limit: 1, wait_ms: 50, ..ListEventsRequest::default() };
+    let list = ListLeasesRequest { limit: 1, ..ListLeasesRequest::default() };
     for nth in 0..10 {
         let nobodys = Namespace::new(format!("nobodys-{nth}")).unwrap();
         for ask in [Ask::Get(key("k")), Ask::List(list.clone()), Ask::Events(events.clone()), Ask::Status] {
@@ -35,10 +35,10 @@ fn whoever_only_looks_makes_no_namespace() {
 fn whoever_speaks_for_no_lease_makes_no_namespace() {
     let mut rig = Rig::new();
     rig.take(request("k", 1));
-    let hold = HoldRef { key: key("k"), hold: HoldId::from_random([7; 16]), token: Token::new(3) };
+    let hold = HoldRef { key: key("k"), hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("because").unwrap());
     let revoke = |which| Ask::Revoke {
-        request: RevokeRequest { which, by: by.clone(), reason: reason.clone() },
+        request: RevokeLeasesRequest { target: which, by: by.clone(), reason: reason.clone() },
         from: 0,
     };
     for nth in 0..10 {
@@ -46,8 +46,8 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
         let asks = [
             Ask::Renew(vec![hold.clone()]),
             Ask::Release(vec![hold.clone()]),
-            revoke(Which::Key { key: key("k"), only_token: None }),
-            revoke(Which::Prefix(String::new())),
+            revoke(RevokeTarget::Key { key: key("k"), only_token: None }),
+            revoke(RevokeTarget::Prefix(String::new())),
         ];
         for ask in asks {
             rig.engine.ask(rig.now, 1_000 + nth, &nobodys, ask, &mut rig.archive);
@@ -59,7 +59,7 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
     assert_eq!(rig.held(), 1, "and the same key elsewhere was left alone");
 
     let nobodys = Namespace::new("nobodys-0").unwrap();
-    let events = EventsRequest { limit: 10, ..EventsRequest::default() };
+    let events = ListEventsRequest { limit: 10, ..ListEventsRequest::default() };
     rig.engine.ask(rig.now, 2_000, &nobodys, Ask::Events(events), &mut rig.archive);
     let (_, mut answers) = rig.engine.take_batch(true);
     match answers.pop().unwrap().result.said() {
@@ -75,10 +75,10 @@ fn nobodys(nth: u64) -> Namespace {
 }
 
 fn claim(nth: u8, wait_ms: u64) -> JobAsk {
-    JobAsk::Claim(ClaimRequest {
-        queues: vec![(Queue::new("q").unwrap(), 1)],
+    JobAsk::Claim(ClaimJobsRequest {
+        queues: vec![(QueueName::new("q").unwrap(), 1)],
         limit: 1,
-        hold: HoldId::from_random([nth; 16]),
+        hold_id: HoldId::from_random([nth; 16]),
         owner: Owner::new("w").unwrap(),
         ttl_ms: 1_000,
         wait_ms,
@@ -92,30 +92,30 @@ fn whoever_speaks_of_no_job_makes_no_namespace() {
     let mut rig = Rig::new();
     rig.take(request("k", 1));
     let job = JobId::from_random(1_800_000_000_000, [7; 10]);
-    let attempt = AttemptRef { job, hold: HoldId::from_random([7; 16]), token: Token::new(3) };
+    let attempt = AttemptRef { job_id: job, hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
     let by = Owner::new("P").unwrap();
-    let report = |word| JobAsk::Report(vec![Report { attempt: attempt.clone(), word }]);
+    let report = |word| JobAsk::Report(vec![AttemptReport { attempt: attempt.clone(), report: word }]);
     let cancel = |on| {
-        JobAsk::Act(ActRequest {
-            on,
-            action: Action::Cancel { reason: None, now: true },
+        JobAsk::Act(ChangeJobsRequest {
+            selector: on,
+            action: JobAction::Cancel { reason: None, force: true },
             by: by.clone(),
             dry_run: false,
         })
     };
     for nth in 0..10 {
-        let all = ActOn::Matching { filter: JobFilter::default(), cursor: None, limit: 10 };
+        let all = JobSelector::Matching { filter: JobFilter::default(), cursor: None, limit: 10 };
         let asks = [
             JobAsk::Renew(vec![attempt.clone()]),
-            report(Word::Complete { result: None }),
-            report(Word::Fail { error: "no".to_owned(), retry_in_ms: None, for_good: true }),
-            report(Word::HandBack),
-            cancel(ActOn::Jobs(vec![job])),
+            report(Report::Complete { result: None }),
+            report(Report::Fail { error: "no".to_owned(), retry_in_ms: None, permanent: true }),
+            report(Report::Release),
+            cancel(JobSelector::Jobs(vec![job])),
             cancel(all),
             JobAsk::Get(job),
             JobAsk::WaitFor(WaitRequest { id: job, wait_ms: 1_000 }),
-            JobAsk::List(JobsRequest { limit: 10, ..JobsRequest::default() }),
-            JobAsk::Findings(FindingsRequest { limit: 10, ..FindingsRequest::default() }),
+            JobAsk::List(ListJobsRequest { limit: 10, ..ListJobsRequest::default() }),
+            JobAsk::Findings(ListEffectsRequest { limit: 10, ..ListEffectsRequest::default() }),
             JobAsk::Queues,
             JobAsk::Schedules,
         ];
@@ -162,8 +162,8 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
     assert_eq!(rig.engine.table.namespaces(), 1);
     let job = NewJob::new(
         JobId::from_random(1_800_000_000_000, [7; 10]),
-        Queue::new("q").unwrap(),
-        Kind::new("k").unwrap(),
+        QueueName::new("q").unwrap(),
+        JobKind::new("k").unwrap(),
         "{}",
     );
     rig.engine

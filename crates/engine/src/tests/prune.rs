@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fencehold_contract::KeepFinished;
-use fencehold_contract::job::{ActOn, ActRequest, Action, ClaimRequest, NewJob};
+use fencehold_contract::job::{ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector, NewJob};
 use fencehold_contract::operation::{Ask, JobAsk};
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{HoldId, Owner};
 
@@ -111,16 +111,16 @@ impl Yard {
             })
             .collect();
         self.jobs += many;
-        let (queue, kind) = (Queue::new(queue).unwrap(), Kind::new("k").unwrap());
+        let (queue, kind) = (QueueName::new(queue).unwrap(), JobKind::new("k").unwrap());
         let new = |id: &JobId| NewJob::new(*id, queue.clone(), kind.clone(), "{}");
         self.ask(JobAsk::Enqueue(ids.iter().map(new).collect()));
         ids
     }
 
     fn cancel(&mut self, ids: &[JobId]) {
-        self.ask(JobAsk::Act(ActRequest {
-            on: ActOn::Jobs(ids.to_vec()),
-            action: Action::Cancel { reason: None, now: false },
+        self.ask(JobAsk::Act(ChangeJobsRequest {
+            selector: JobSelector::Jobs(ids.to_vec()),
+            action: JobAction::Cancel { reason: None, force: false },
             by: Owner::new("P").unwrap(),
             dry_run: false,
         }));
@@ -138,10 +138,10 @@ impl Yard {
     fn claim(&mut self, nth: u64) {
         let mut bits = [5; 16];
         bits[..8].copy_from_slice(&nth.to_be_bytes());
-        self.ask(JobAsk::Claim(ClaimRequest {
-            queues: vec![(Queue::new("ready").unwrap(), 1)],
+        self.ask(JobAsk::Claim(ClaimJobsRequest {
+            queues: vec![(QueueName::new("ready").unwrap(), 1)],
             limit: 1,
-            hold: HoldId::from_random(bits),
+            hold_id: HoldId::from_random(bits),
             owner: Owner::new("w").unwrap(),
             ttl_ms: HOUR_MS,
             wait_ms: 0,
@@ -229,10 +229,10 @@ fn what_was_started_over_is_kept_from_its_last_end() {
     let mut yard = Yard::new();
     let ids = yard.finish(1);
     yard.rig.pass(HOUR_MS / 2);
-    let on = ActOn::Jobs(ids.clone());
-    yard.ask(JobAsk::Act(ActRequest {
-        on,
-        action: Action::Retry,
+    let on = JobSelector::Jobs(ids.clone());
+    yard.ask(JobAsk::Act(ChangeJobsRequest {
+        selector: on,
+        action: JobAction::Retry,
         by: Owner::new("P").unwrap(),
         dry_run: false,
     }));

@@ -76,11 +76,11 @@ fn the_engine_asks_to_be_woken_for_deadlines_waiters_and_watchers() {
     waiter.wait_ms = 50;
     rig.send(fencehold_contract::operation::Ask::Acquire(waiter));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 50));
-    rig.send(fencehold_contract::operation::Ask::Events(fencehold_contract::EventsRequest {
-        after: Some(1),
+    rig.send(fencehold_contract::operation::Ask::Events(fencehold_contract::ListEventsRequest {
+        cursor: Some(1),
         limit: 1,
         wait_ms: 20,
-        ..fencehold_contract::EventsRequest::default()
+        ..fencehold_contract::ListEventsRequest::default()
     }));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 20));
 }

@@ -3,7 +3,7 @@
 use fencehold_contract::StoreError;
 use fencehold_contract::operation::{Answer, Ask};
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 
 use super::super::state::Reply;
 use super::{Answered, Rig, TTL_MS, Ticket, request};
@@ -76,11 +76,14 @@ fn a_hold_id_that_comes_back_after_its_end_passes_the_key_on() {
     let first = in_line(&mut rig, 2, 5 * TTL_MS);
     rig.pass(TTL_MS);
     let mut again = request("k", 1);
-    again.hold_age_ms = TTL_MS;
+    again.hold_id_age_ms = TTL_MS;
     let again = rig.send(Ask::Acquire(again));
     let (_, answers) = rig.engine.take_batch(true);
     match answer_to(&answers, again) {
-        Err(StoreError::Refused { refusal: Refusal::Ended { how: Some(How::Expired), .. }, .. }) => {}
+        Err(StoreError::Refused {
+            refusal: Refusal::HoldIdUsed { outcome: Some(LeaseOutcome::Expired), .. },
+            ..
+        }) => {}
         other => panic!("{other:?}"),
     }
     assert!(answer_to(&answers, first).is_ok());
@@ -96,7 +99,7 @@ fn a_renewal_before_the_sweep_revives_nothing() {
     rig.send(Ask::Renew(vec![held]));
     let (_, answers) = rig.engine.take_batch(true);
     assert!(answer_to(&answers, first).is_ok(), "and the key goes to the first in line");
-    assert_eq!(rig.view("k").unwrap().endings[0].how, How::Expired);
+    assert_eq!(rig.view("k").unwrap().endings[0].outcome, LeaseOutcome::Expired);
 }
 
 /// What people see does not wait for a sweep either.

@@ -1,13 +1,13 @@
 //! Those who watch: told of what concerns them, once, and of nothing else.
 
-use fencehold_contract::EventsRequest;
+use fencehold_contract::ListEventsRequest;
 use fencehold_contract::operation::{Answer, Ask};
 
 use super::{Rig, Ticket, request};
 
 fn watch(rig: &mut Rig, prefix: Option<&str>, after: u64) -> Ticket {
     let prefix = prefix.map(str::to_owned);
-    rig.send(Ask::Events(EventsRequest { after: Some(after), prefix, limit: 10, wait_ms: 1_000 }))
+    rig.send(Ask::Events(ListEventsRequest { cursor: Some(after), prefix, limit: 10, wait_ms: 1_000 }))
 }
 
 /// Who was told of which events, and where they are to go on.
@@ -15,7 +15,7 @@ fn told(rig: &mut Rig) -> Vec<(Ticket, Vec<u64>, u64)> {
     let (_, answers) = rig.engine.take_batch(true);
     let events = answers.into_iter().filter_map(|answered| match answered.result.said() {
         Ok(Answer::Events(page)) => {
-            Some((answered.ticket, page.events.iter().map(|event| event.seq).collect(), page.next))
+            Some((answered.ticket, page.events.iter().map(|event| event.seq).collect(), page.next_cursor))
         }
         _ => None,
     });

@@ -5,13 +5,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::job::{Began, BeginRequest, Begun};
+use fencehold_contract::job::{BeginOperationRequest, BegunOperation, OperationStatus};
 use fencehold_contract::operation::{Answer, Ask, Claim, JobAnswer, JobAsk};
-use fencehold_contract::{AcquireRequest, HoldRef, LeaseView, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseView, StoreError};
 use fencehold_core::Namespace;
-use fencehold_core::job::{JobId, State, UniqueKey};
-use fencehold_core::lease::How;
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::job::{JobId, JobState, UniqueKey};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::ledger::InDoubtPolicy;
 
 use super::super::jobs::{Archive, MemoryArchive};
 use super::super::keep::{Changes, Keep, KeepError, KeepInMemory};
@@ -46,10 +46,12 @@ fn view(handle: &Handle) -> LeaseView {
     }
 }
 
-fn take(handle: &Handle, request: AcquireRequest) -> HoldRef {
-    let hold = request.hold;
+fn take(handle: &Handle, request: AcquireLeaseRequest) -> HoldRef {
+    let hold = request.hold_id;
     match send(handle, Ask::Acquire(request), true).recv_timeout(LONG).unwrap() {
-        Ok(Answer::Acquired(acquired)) => HoldRef { key: acquired.key, hold, token: acquired.grant.token },
+        Ok(Answer::Acquired(acquired)) => {
+            HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -60,7 +62,7 @@ fn a_grant_that_nobody_takes_is_given_back() {
     let writer = start(KeepInMemory::default());
     let handle = &writer.handle;
     let held = take(handle, request("k", 1));
-    let waiter = AcquireRequest { wait_ms: 60_000, ..request("k", 2) };
+    let waiter = AcquireLeaseRequest { wait_ms: 60_000, ..request("k", 2) };
     let never_taken = send(handle, Ask::Acquire(waiter), false);
     send(handle, Ask::Release(vec![held]), true)
         .recv_timeout(LONG)
@@ -69,8 +71,8 @@ fn a_grant_that_nobody_takes_is_given_back() {
     assert!(matches!(never_taken.recv_timeout(LONG).unwrap(), Ok(Answer::Acquired(_))));
     let view = view(handle);
     assert_eq!(view.holder, None);
-    let endings: Vec<_> = view.endings.iter().map(|ending| ending.how).collect();
-    assert_eq!(endings, [How::Released, How::Abandoned]);
+    let endings: Vec<_> = view.endings.iter().map(|ending| ending.outcome).collect();
+    assert_eq!(endings, [LeaseOutcome::Released, LeaseOutcome::Abandoned]);
 }
 
 /// R13: the same request was sent twice, and one of the two was answered: that one has the lease.
@@ -80,15 +82,15 @@ fn a_grant_that_one_of_two_sendings_takes_is_kept() {
     let handle = &writer.handle;
     take(handle, request("k", 1));
     // The answer to the second sending finds nobody, but it is not a fresh grant.
-    let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
+    let again = AcquireLeaseRequest { hold_id_age_ms: 1, ..request("k", 1) };
     send(handle, Ask::Acquire(again), false).recv_timeout(LONG).unwrap().unwrap();
     assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
 }
 
 /// Sends the request again, as a call that was the only one to send it or not, and drops the answer once it is there.
 fn drop_the_answer_to_a_repeat(handle: &Handle, own: bool) {
-    let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
-    let claim = Claim { hold: again.hold, own };
+    let again = AcquireLeaseRequest { hold_id_age_ms: 1, ..request("k", 1) };
+    let claim = Claim { hold: again.hold_id, own };
     let asked = handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX);
     // Whatever is asked later is answered later.
     view(handle);
@@ -123,8 +125,8 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
     let taken = send(handle, Ask::Acquire(request("k", 1)), true);
     at_gate.recv_timeout(LONG).unwrap();
     // Both come while the engine is held, so they are in one batch.
-    let again = AcquireRequest { hold_age_ms: 1, ..request("k", 1) };
-    let claim = Claim { hold: again.hold, own: true };
+    let again = AcquireLeaseRequest { hold_id_age_ms: 1, ..request("k", 1) };
+    let claim = Claim { hold: again.hold_id, own: true };
     drop(handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX));
     drop(open);
     taken.recv_timeout(LONG).unwrap().unwrap();
@@ -138,9 +140,9 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
 fn a_call_that_is_found_gone_after_a_repeat_was_answered_gives_nothing_back() {
     let writer = start(KeepInMemory::default());
     let handle = &writer.handle;
-    let claim = Claim { hold: request("k", 1).hold, own: true };
+    let claim = Claim { hold: request("k", 1).hold_id, own: true };
     let cut_off = handle.ask(Namespace::default(), Ask::Acquire(request("k", 1)), Some(claim), u64::MAX);
-    take(handle, AcquireRequest { hold_age_ms: 1, ..request("k", 1) });
+    take(handle, AcquireLeaseRequest { hold_id_age_ms: 1, ..request("k", 1) });
     drop(cut_off);
     assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
 }
@@ -154,27 +156,29 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
     let handle = &writer.handle;
     let _held = send(handle, Ask::Acquire(request("k", 1)), true);
     at_gate.recv_timeout(LONG).unwrap();
-    let AcquireRequest { hold, owner, ttl_ms, .. } = request("k", 2);
+    let AcquireLeaseRequest { hold_id: hold, owner, ttl_ms, .. } = request("k", 2);
     let id = JobId::from_random(1, [7; 10]);
-    let begin = BeginRequest {
-        id,
-        key: UniqueKey::new("pay-42").unwrap(),
+    let begin = BeginOperationRequest {
+        job_id: id,
+        idempotency_key: UniqueKey::new("pay-42").unwrap(),
         payload: "1".into(),
-        hold,
+        hold_id: hold,
         owner,
         ttl_ms,
-        window_ms: 60_000,
-        policy: OnDoubt::Ask,
+        idempotency_window_ms: 60_000,
+        in_doubt_policy: InDoubtPolicy::Manual,
     };
     let _gone = send(handle, Ask::Job(JobAsk::Begin(begin.clone())), false);
     let again = send(handle, Ask::Job(JobAsk::Begin(begin)), true);
     drop(open);
     match again.recv_timeout(LONG).unwrap() {
-        Ok(Answer::Job(JobAnswer::Began(Began { what: Begun::New(_), .. }))) => {}
+        Ok(Answer::Job(JobAnswer::Began(BegunOperation {
+            operation: OperationStatus::Started(_), ..
+        }))) => {}
         other => panic!("{other:?}"),
     }
     match send(handle, Ask::Job(JobAsk::Get(id)), true).recv_timeout(LONG).unwrap() {
-        Ok(Answer::Job(JobAnswer::Job(Some(detail)))) => assert_eq!(detail.job.state, State::Running),
+        Ok(Answer::Job(JobAnswer::Job(Some(detail)))) => assert_eq!(detail.job.state, JobState::Running),
         other => panic!("{other:?}"),
     }
 }

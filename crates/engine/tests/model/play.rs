@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Waker};
 
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which,
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget,
+    StoreError,
 };
-use fencehold_core::lease::{How, Renewal};
+use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 use fencehold_engine::MemoryStore;
@@ -18,14 +19,14 @@ use fencehold_test_store::block_on;
 use super::state::{Model, State};
 use super::step::{Step, Terms};
 
-type Answer = Result<Acquired, StoreError>;
+type Answer = Result<AcquiredLease, StoreError>;
 type Asked = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 pub(crate) fn play(steps: &[Step]) {
     let clock = ManualClock::new();
     let store = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
     let model = Model::new(clock.now().store_ms);
-    let call = Call::new(Namespace::default());
+    let call = CallContext::new(Namespace::default());
     let mut play = Play { clock, store, call, model, under_way: BTreeMap::new() };
     for step in steps {
         play.step(step);
@@ -38,7 +39,7 @@ pub(crate) fn play(steps: &[Step]) {
 struct Play {
     clock: ManualClock,
     store: Arc<MemoryStore>,
-    call: Call,
+    call: CallContext,
     model: Model,
     /// The requests that have not been answered, by their number.
     under_way: BTreeMap<usize, Asked>,
@@ -74,7 +75,10 @@ impl Play {
         } else if terms.wait_ms == 0 {
             let shortest_ms = self.model.shortest_wait_ms(&terms);
             match answer.expect("an answer at once") {
-                Err(StoreError::Refused { refusal: Refusal::Held { expires_in_ms, .. }, .. }) => {
+                Err(StoreError::Refused {
+                    refusal: Refusal::Held { remaining_ms: expires_in_ms, .. },
+                    ..
+                }) => {
                     assert_eq!(expires_in_ms, shortest_ms);
                 }
                 other => panic!("all its keys are held, but: {other:?}"),
@@ -110,9 +114,9 @@ impl Play {
                     return;
                 }
                 let ending = self.model.remembered(ask);
-                let ended = Refusal::Ended {
+                let ended = Refusal::HoldIdUsed {
                     token: ending.map(|ending| Token::new(ending.token)),
-                    how: ending.map(|ending| ending.how),
+                    outcome: ending.map(|ending| ending.how),
                 };
                 assert_eq!(answer.map_err(refusal), Err(ended), "an ended hold id");
             }
@@ -123,8 +127,8 @@ impl Play {
         let asks: Vec<usize> = nths.iter().filter_map(|nth| self.nth_granted(*nth)).collect();
         let holds = asks.iter().map(|ask| self.hold(*ask)).collect();
         let renewed = block_on(self.store.renew(&self.call, holds)).unwrap();
-        assert_eq!(renewed.answers.len(), asks.len());
-        for (ask, answer) in asks.into_iter().zip(renewed.answers) {
+        assert_eq!(renewed.results.len(), asks.len());
+        for (ask, answer) in asks.into_iter().zip(renewed.results) {
             match self.model.live_on(ask) {
                 None => self.assert_lost(ask, answer.map(|renewal| renewal.token)),
                 Some(key) => self.assert_renewed(key, answer.expect("a live hold")),
@@ -132,11 +136,14 @@ impl Play {
         }
     }
 
-    fn assert_renewed(&mut self, key: usize, renewal: Renewal) {
+    fn assert_renewed(&mut self, key: usize, renewal: LeaseRenewal) {
         let remaining_ms = self.model.renew(key);
         assert_eq!((renewal.token.get(), renewal.remaining_ms), (self.model.keys[key].counter, remaining_ms));
         let notice = self.model.keys[key].holder.as_ref().and_then(|holder| holder.notice);
-        assert_eq!(renewal.notice.and_then(|notice| notice.task), notice.map(|notice| task_of(notice.ask)));
+        assert_eq!(
+            renewal.yield_request.and_then(|notice| notice.task),
+            notice.map(|notice| task_of(notice.ask))
+        );
         let yield_in_ms = notice.map(|notice| notice.yield_at_ms.saturating_sub(self.model.now_ms));
         assert_eq!(renewal.yield_in_ms, yield_in_ms);
     }
@@ -145,10 +152,13 @@ impl Play {
         let Some(ask) = self.nth_granted(nth) else { return };
         let mut answers = block_on(self.store.release(&self.call, vec![self.hold(ask)])).unwrap();
         let answer = answers.remove(0);
-        let released = self.model.remembered(ask).is_some_and(|ending| ending.how == How::Released);
+        let released = self
+            .model
+            .remembered(ask)
+            .is_some_and(|ending| ending.how == LeaseOutcome::Released);
         if let Some(key) = self.model.live_on(ask) {
             assert_eq!(answer, Ok(self.hold(ask).token));
-            self.model.end(key, How::Released);
+            self.model.end(key, LeaseOutcome::Released);
         } else if released {
             assert_eq!(answer, Ok(self.hold(ask).token), "the same release, the same answer");
         } else {
@@ -160,30 +170,31 @@ impl Play {
     fn assert_lost(&self, ask: usize, answer: Result<Token, Refusal>) {
         let State::Granted { key, token } = self.model.asks[ask].state else { panic!("never granted") };
         match answer {
-            Err(Refusal::Lost { token: shown, how, current, .. }) => {
+            Err(Refusal::Lost { token: shown, outcome: how, current_token: current, .. }) => {
                 assert_eq!(shown.get(), token);
                 assert_eq!(how, self.model.remembered(ask).map(|ending| ending.how));
                 assert_eq!(current.get(), self.model.keys[key].counter.max(token));
             }
             // Of a collected key only the floor is known: that this was its last token, not whose it was.
-            Err(Refusal::WrongHold { .. }) if !self.model.keys[key].kept => {}
+            Err(Refusal::WrongHoldId { .. }) if !self.model.keys[key].kept => {}
             other => panic!("a hold that is over got {other:?}"),
         }
     }
 
     fn revoke(&mut self, key: usize) {
-        let which = Which::Key { key: key_of(key), only_token: None };
+        let which = RevokeTarget::Key { key: key_of(key), only_token: None };
         let answer = block_on(self.store.revoke(&self.call, force(which)));
         if self.model.keys[key].holder.is_none() {
             assert_eq!(answer.map_err(refusal), Err(Refusal::NotHeld));
             return;
         }
-        let consumed = answer.unwrap()[0].revoked.consumed.get();
+        let consumed = answer.unwrap()[0].revoked.consumed_token.get();
         self.end_by_force(key, consumed);
     }
 
     fn revoke_owner(&mut self, owner: usize) {
-        let answer = block_on(self.store.revoke(&self.call, force(Which::Owner(owner_of(owner))))).unwrap();
+        let answer =
+            block_on(self.store.revoke(&self.call, force(RevokeTarget::Owner(owner_of(owner))))).unwrap();
         let held_by = |key: &usize| {
             let holder = self.model.keys[*key].holder.as_ref();
             holder.is_some_and(|holder| self.model.asks[holder.ask].terms.owner == owner)
@@ -195,13 +206,13 @@ impl Play {
                 .iter()
                 .find(|lease| lease.key == key_of(key))
                 .expect("a hold of that owner");
-            self.end_by_force(key, revoked.revoked.consumed.get());
+            self.end_by_force(key, revoked.revoked.consumed_token.get());
         }
     }
 
     fn end_by_force(&mut self, key: usize, consumed: u64) {
         assert!(consumed > self.model.keys[key].counter, "force consumes a token");
-        self.model.end(key, How::Revoked);
+        self.model.end(key, LeaseOutcome::Revoked);
         self.model.keys[key].counter = consumed;
     }
 
@@ -225,7 +236,7 @@ impl Play {
     /// waits for is left free. Who stood in several lines may have been granted any of the keys.
     fn serve(&mut self) {
         self.settle();
-        let mut granted: Vec<(usize, Acquired)> = Vec::new();
+        let mut granted: Vec<(usize, AcquiredLease)> = Vec::new();
         for (ask, asked) in &mut self.under_way {
             if let Some(answer) = look(asked) {
                 let acquired = answer.unwrap_or_else(|error| panic!("request {ask} in line got: {error}"));
@@ -234,7 +245,7 @@ impl Play {
         }
         while !granted.is_empty() {
             let model = &self.model;
-            let first = |(ask, acquired): &(usize, Acquired)| {
+            let first = |(ask, acquired): &(usize, AcquiredLease)| {
                 model.line(key_number(&acquired.key)).first() == Some(ask)
             };
             let next = granted
@@ -253,7 +264,7 @@ impl Play {
         }
     }
 
-    fn grant(&mut self, ask: usize, acquired: &Acquired) {
+    fn grant(&mut self, ask: usize, acquired: &AcquiredLease) {
         let key = key_number(&acquired.key);
         self.model.grant(ask, key, acquired.grant.token.get());
         let holder = self.model.keys[key].holder.as_ref().expect("a holder");
@@ -268,9 +279,12 @@ impl Play {
             let slot = &self.model.keys[key];
             assert_eq!(view.is_some(), slot.kept, "whether anything is kept of key {key}");
             let Some(view) = view else { continue };
-            assert_eq!((view.token.get(), view.waiters), (slot.counter, self.model.line(key).len() as u64));
+            assert_eq!(
+                (view.token.get(), view.waiter_count),
+                (slot.counter, self.model.line(key).len() as u64)
+            );
             let endings: Vec<_> =
-                view.endings.iter().map(|ending| (ending.token.get(), ending.how)).collect();
+                view.endings.iter().map(|ending| (ending.token.get(), ending.outcome)).collect();
             let remembered: Vec<_> =
                 slot.remembered().iter().map(|ending| (ending.token, ending.how)).collect();
             assert_eq!(endings, remembered);
@@ -285,8 +299,8 @@ impl Play {
         let status = block_on(self.store.status(&self.call)).unwrap();
         let held = self.model.keys.iter().filter(|key| key.holder.is_some()).count();
         let kept = self.model.keys.iter().filter(|key| key.kept).count();
-        assert_eq!((status.held, status.keys), (held as u64, kept as u64));
-        assert_eq!(status.waiters, self.model.in_line().len() as u64);
+        assert_eq!((status.held_count, status.key_count), (held as u64, kept as u64));
+        assert_eq!(status.waiter_count, self.model.in_line().len() as u64);
     }
 
     /// Waits until the store has done all that follows from what it was told. The answers of a step have gone when the
@@ -301,15 +315,15 @@ impl Play {
     fn send(&mut self, ask: usize, hold_age_ms: u64) -> Option<Answer> {
         let Terms { keys, owner, ttl_ms, wait_ms, priority, yield_within_ms, max_age_ms } =
             self.model.asks[ask].terms.clone();
-        let request = AcquireRequest {
-            keys: keys.into_iter().map(key_of).collect(),
+        let request = AcquireLeaseRequest {
+            any_of: keys.into_iter().map(key_of).collect(),
             task: Some(task_of(ask)),
-            hold_age_ms,
+            hold_id_age_ms: hold_age_ms,
             wait_ms,
             priority,
-            yield_within_ms,
+            preempt_within_ms: yield_within_ms,
             max_age_ms,
-            ..AcquireRequest::new(key_of(0), hold_of(ask), owner_of(owner), ttl_ms)
+            ..AcquireLeaseRequest::new(key_of(0), hold_of(ask), owner_of(owner), ttl_ms)
         };
         let (store, call) = (self.store.clone(), self.call.clone());
         let mut asked: Asked = Box::pin(async move { store.acquire(&call, request).await });
@@ -344,7 +358,7 @@ impl Play {
 
     fn hold(&self, ask: usize) -> HoldRef {
         let State::Granted { key, token } = self.model.asks[ask].state else { panic!("never granted") };
-        HoldRef { key: key_of(key), hold: hold_of(ask), token: Token::new(token) }
+        HoldRef { key: key_of(key), hold_id: hold_of(ask), token: Token::new(token) }
     }
 }
 
@@ -362,8 +376,12 @@ fn refusal(error: StoreError) -> Refusal {
     }
 }
 
-fn force(which: Which) -> RevokeRequest {
-    RevokeRequest { which, by: Owner::new("P").unwrap(), reason: Reason::new("because").unwrap() }
+fn force(which: RevokeTarget) -> RevokeLeasesRequest {
+    RevokeLeasesRequest {
+        target: which,
+        by: Owner::new("P").unwrap(),
+        reason: Reason::new("because").unwrap(),
+    }
 }
 
 fn key_of(number: usize) -> Key {

@@ -1,6 +1,6 @@
 //! The contract, once more, as simply as it can be said: no slab, no wheel, no batches.
 
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HISTORY_MAX};
 
 use super::step::{KEYS, Terms};
@@ -41,7 +41,7 @@ pub(crate) struct Notice {
 pub(crate) struct Ending {
     pub(crate) ask: usize,
     pub(crate) token: u64,
-    pub(crate) how: How,
+    pub(crate) how: LeaseOutcome,
 }
 
 pub(crate) struct Ask {
@@ -149,7 +149,7 @@ impl Model {
         self.keys[key].remembered().iter().copied().find(|ending| ending.ask == ask)
     }
 
-    pub(crate) fn end(&mut self, key: usize, how: How) {
+    pub(crate) fn end(&mut self, key: usize, how: LeaseOutcome) {
         let slot = &mut self.keys[key];
         let holder = slot.holder.take().expect("a hold to end");
         slot.endings.push(Ending { ask: holder.ask, token: slot.counter, how });
@@ -195,18 +195,18 @@ impl Model {
         late
     }
 
-    fn how_it_ran_out(&self, key: usize) -> Option<How> {
+    fn how_it_ran_out(&self, key: usize) -> Option<LeaseOutcome> {
         let holder = self.keys[key]
             .holder
             .as_ref()
             .filter(|holder| holder.deadline_ms <= self.now_ms)?;
         let max_age_ms = self.asks[holder.ask].terms.max_age_ms;
         Some(if max_age_ms.is_some_and(|age_ms| holder.since_ms + age_ms <= holder.deadline_ms) {
-            How::AgedOut
+            LeaseOutcome::AgedOut
         } else if holder.notice.is_some_and(|notice| notice.yield_at_ms <= holder.deadline_ms) {
-            How::Yielded
+            LeaseOutcome::Yielded
         } else {
-            How::Expired
+            LeaseOutcome::Expired
         })
     }
 

@@ -231,10 +231,10 @@ impl Model for Leases {
                 if let Ok(Ruled::Revoked(revoked)) =
                     next.rule(&Command::Revoke { by: owner(), reason, only_token: None })
                 {
-                    if revoked.consumed.get() <= next.ledger.newest {
+                    if revoked.consumed_token.get() <= next.ledger.newest {
                         next.breach(Breach::TokenDidNotGrow);
                     }
-                    next.ledger.newest = revoked.consumed.get();
+                    next.ledger.newest = revoked.consumed_token.get();
                     next.ledger.promised.retain(|(token, ..)| *token != revoked.token.get());
                 }
             }

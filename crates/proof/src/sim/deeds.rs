@@ -1,6 +1,6 @@
 //! What owners do when they wake, and what they make of what they are told.
 
-use fencehold_contract::{HoldRef, RevokeRequest, StoreError, Which};
+use fencehold_contract::{HoldRef, RevokeLeasesRequest, RevokeTarget, StoreError};
 use fencehold_core::{Key, Owner as Name, Reason};
 
 use super::owner::{About, Held, request};
@@ -54,8 +54,8 @@ impl World {
                 self.tell(|| format!("{name} revokes {key}"));
                 let by = Name::new(name).expect("a short name");
                 let reason = Reason::new("simulated").expect("a short text");
-                let which = Which::Key { key, only_token: None };
-                self.send(at, Question::Revoke(RevokeRequest { which, by, reason }));
+                let which = RevokeTarget::Key { key, only_token: None };
+                self.send(at, Question::Revoke(RevokeLeasesRequest { target: which, by, reason }));
             }
             _ => {
                 let mut keys = vec![key];
@@ -67,7 +67,7 @@ impl World {
                 let wait_ms = if self.chance.per_mille(500) { self.chance.between(1, 3_000) } else { 0 };
                 let hold = self.fresh_hold();
                 let request = request(keys, hold, &name, ttl_ms, wait_ms);
-                let asked = request.keys.iter().map(Key::as_str).collect::<Vec<_>>().join(" or ");
+                let asked = request.any_of.iter().map(Key::as_str).collect::<Vec<_>>().join(" or ");
                 self.tell(|| format!("{name} asks for {asked}: ttl {ttl_ms} ms, waits {wait_ms} ms"));
                 self.send(at, Question::Acquire(request.clone()));
                 self.owners[at].about = About::Asking { request, first_sent_ms: self.now_ms, sendings: 1 };
@@ -87,7 +87,7 @@ impl World {
         }
         *sendings += 1;
         let mut again = request.clone();
-        again.hold_age_ms = (now_ms - *first_sent_ms).max(1);
+        again.hold_id_age_ms = (now_ms - *first_sent_ms).max(1);
         let wait_ms = again.wait_ms;
         let name = self.owners[at].name.clone();
         self.tally.count("sent again");
@@ -134,14 +134,17 @@ impl World {
         match (question, answer) {
             (Question::Acquire(asked), Ok(Reply::Acquired(acquired))) => {
                 let first_sent_ms = match &self.owners[at].about {
-                    About::Asking { request, first_sent_ms, .. } if request.hold == asked.hold => {
+                    About::Asking { request, first_sent_ms, .. } if request.hold_id == asked.hold_id => {
                         *first_sent_ms
                     }
-                    About::Holding(held) if held.hold == asked.hold => return Ok(()),
+                    About::Holding(held) if held.hold == asked.hold_id => return Ok(()),
                     _ => {
                         // It no longer wants it: what was granted is given back.
-                        let hold =
-                            HoldRef { key: acquired.key, hold: asked.hold, token: acquired.grant.token };
+                        let hold = HoldRef {
+                            key: acquired.key,
+                            hold_id: asked.hold_id,
+                            token: acquired.grant.token,
+                        };
                         self.send(at, Question::Release(vec![hold]));
                         return Ok(());
                     }
@@ -154,7 +157,7 @@ impl World {
                 let works_until_ms = self.now_ms + self.chance.between(10, 4_000);
                 let held = Held {
                     key: acquired.key,
-                    hold: asked.hold,
+                    hold: asked.hold_id,
                     token: acquired.grant.token,
                     ttl_ms: asked.ttl_ms,
                     believes_until_ms,
@@ -169,13 +172,13 @@ impl World {
                 self.wakes_in(at, after_ms);
             }
             (Question::Acquire(asked), Err(StoreError::Refused { .. })) => {
-                if matches!(&self.owners[at].about, About::Asking { request, .. } if request.hold == asked.hold)
+                if matches!(&self.owners[at].about, About::Asking { request, .. } if request.hold_id == asked.hold_id)
                 {
                     self.owners[at].about = About::Nothing;
                 }
             }
             (Question::Renew(holds), Ok(Reply::Renewed(renewed))) => {
-                let until_ms = match renewed.answers.first() {
+                let until_ms = match renewed.results.first() {
                     Some(Ok(renewal)) => Some(self.owners[at].believes_until_ms(
                         sent_ms,
                         renewed.waited_ms,
@@ -185,7 +188,7 @@ impl World {
                 };
                 let about = &mut self.owners[at].about;
                 if let About::Holding(held) = about
-                    && holds.first().is_some_and(|hold| hold.hold == held.hold)
+                    && holds.first().is_some_and(|hold| hold.hold_id == held.hold)
                 {
                     match until_ms {
                         Some(until_ms) => held.believes_until_ms = held.believes_until_ms.max(until_ms),
@@ -195,7 +198,7 @@ impl World {
             }
             (Question::Release(holds), Ok(Reply::Released(_))) => {
                 let about = &mut self.owners[at].about;
-                if matches!(about, About::Holding(held) if holds.first().is_some_and(|hold| hold.hold == held.hold))
+                if matches!(about, About::Holding(held) if holds.first().is_some_and(|hold| hold.hold_id == held.hold))
                 {
                     *about = About::Nothing;
                 }

@@ -1,7 +1,7 @@
 //! What may be true. When a disk fails in the middle of a commit, nobody knows whether the batch is there: then there are
 //! two accounts, one for each, and every later answer must fit at least one of them.
 
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 
 use super::audit::{Audit, Auditor, Gap, Pair};
 use super::store::Abandoned;
@@ -21,7 +21,7 @@ impl Default for Accounts {
 
 /// What one step of the store did: what went back first, and then the answers in groups, each before the next.
 pub(super) struct Step<'a> {
-    pub(super) now: Stamp,
+    pub(super) now: Timestamp,
     pub(super) abandoned: &'a [Abandoned],
     pub(super) groups: &'a [Vec<Pair<'a>>],
 }

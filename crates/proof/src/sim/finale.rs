@@ -1,7 +1,7 @@
 //! The end of every story: when the trouble has stopped, everything must finish. Every key can be had, and every job comes
 //! to its end.
 
-use fencehold_contract::job::{ClaimRequest, QueueMode, QueueOrder, Report, Word};
+use fencehold_contract::job::{AttemptReport, ClaimJobsRequest, QueueMode, Report, SetQueueModeRequest};
 
 use super::owner::request;
 use super::store::{Caller, Stepped};
@@ -65,12 +65,12 @@ impl World {
             let last_ms = after
                 .iter()
                 .find(|view| view.spec.name == *name)
-                .and_then(|view| view.last_wall_ms);
+                .and_then(|view| view.last_run_at_ms);
             if last_ms.is_none_or(|last_ms| last_ms < before_ms) {
                 return Err(format!(
                     "P10: the schedule {name} fires once a minute, and has been silent for over a minute; its next moment \
                      was said to be {:?} at {before_ms}",
-                    before.next_wall_ms
+                    before.next_run_at_ms
                 ));
             }
             self.tally.count("schedule: fired");
@@ -93,7 +93,7 @@ impl World {
     fn finishes_all_jobs(&mut self) -> Result<(), String> {
         let by = self.owners[0].signs();
         for queue in self.queues.clone() {
-            let order = QueueOrder { queue, mode: QueueMode::Open, by: by.clone() };
+            let order = SetQueueModeRequest { queue, mode: QueueMode::Open, by: by.clone() };
             self.asks_at_last(Question::SetQueue(order))?;
         }
         let mut empty_rounds = 0;
@@ -101,10 +101,10 @@ impl World {
             // The sweep goes in small steps, and what has run out comes back after a while.
             self.now_ms += 10_000;
             let hold = self.fresh_hold();
-            let claim = ClaimRequest {
+            let claim = ClaimJobsRequest {
                 queues: self.queues.iter().map(|queue| (queue.clone(), 1)).collect(),
                 limit: AT_A_TIME,
-                hold,
+                hold_id: hold,
                 owner: by.clone(),
                 ttl_ms: 1_000,
                 wait_ms: 0,
@@ -118,8 +118,9 @@ impl World {
                 break;
             }
             for job in claimed.jobs {
-                let attempt = fencehold_contract::job::AttemptRef { job: job.id, hold, token: job.token };
-                let report = Report { attempt, word: Word::Complete { result: None } };
+                let attempt =
+                    fencehold_contract::job::AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
+                let report = AttemptReport { attempt, report: Report::Complete { result: None } };
                 self.asks_at_last(Question::Report(vec![report]))?;
             }
         }

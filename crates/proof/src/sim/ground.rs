@@ -1,7 +1,7 @@
 //! What the store stands on: a simulated log, or SQLite itself on a simulated disk.
 
 use fencehold_contract::StoreError;
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 
 use super::chance::Chance;
 use super::disk::{Disk, Kept, Meets};
@@ -24,7 +24,11 @@ impl Ground {
 
     /// A machine that goes on from what is there, and what it found. `Ok(None)`: the disk is in trouble, and it must be
     /// tried again.
-    pub(super) fn starts(&mut self, now: Stamp, found: Found) -> Result<Option<(Machine, Found)>, String> {
+    pub(super) fn starts(
+        &mut self,
+        now: Timestamp,
+        found: Found,
+    ) -> Result<Option<(Machine, Found)>, String> {
         match self {
             Ground::Log(disk) => {
                 let marked = std::mem::take(&mut disk.marked);
@@ -35,7 +39,7 @@ impl Ground {
             }
             Ground::Sqlite(directory) => match directory.starts(now, found) {
                 Ok(started) => Ok(Some(started)),
-                Err(StoreError::Unusable { why, .. }) => {
+                Err(StoreError::Unusable { message: why, .. }) => {
                     Err(format!("P6: the store cannot be used again: {why}"))
                 }
                 Err(_) => Ok(None),

@@ -60,7 +60,7 @@ impl History {
                 self.reign(key.as_str(), token.get()).seen.push(call);
             }
             (Question::Renew(holds), Ok(Reply::Renewed(renewed))) => {
-                for (hold, answer) in holds.iter().zip(&renewed.answers) {
+                for (hold, answer) in holds.iter().zip(&renewed.results) {
                     if answer.is_ok() {
                         self.reign(hold.key.as_str(), hold.token.get()).seen.push(call);
                     }
@@ -73,9 +73,11 @@ impl History {
                 }
             }
             (Question::RenewClaims(attempts), Ok(Reply::RenewedClaims(renewed))) => {
-                for (attempt, answer) in attempts.iter().zip(&renewed.answers) {
+                for (attempt, answer) in attempts.iter().zip(&renewed.results) {
                     if answer.is_ok() {
-                        self.reign(&format!("job/{}", attempt.job), attempt.token.get()).seen.push(call);
+                        self.reign(&format!("job/{}", attempt.job_id), attempt.token.get())
+                            .seen
+                            .push(call);
                     }
                 }
             }

@@ -1,8 +1,8 @@
 //! One who takes keys and jobs: asks, waits, asks again, holds, renews, gives back; crashes and oversleeps when it is
 //! told to.
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob};
-use fencehold_contract::{AcquireRequest, HoldRef};
+use fencehold_contract::job::{AttemptRef, ClaimJobsRequest, NewJob};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef};
 use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::{HoldId, Key, Owner as Name, Token};
 
@@ -30,9 +30,9 @@ pub(super) struct Owner {
 #[derive(Debug)]
 pub(super) enum About {
     Nothing,
-    Asking { request: AcquireRequest, first_sent_ms: u64, sendings: u32 },
+    Asking { request: AcquireLeaseRequest, first_sent_ms: u64, sendings: u32 },
     Holding(Held),
-    Claiming { request: ClaimRequest, first_sent_ms: u64, sendings: u32 },
+    Claiming { request: ClaimJobsRequest, first_sent_ms: u64, sendings: u32 },
     Working(Work),
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn as_ref(&self) -> HoldRef {
-        HoldRef { key: self.key.clone(), hold: self.hold, token: self.token }
+        HoldRef { key: self.key.clone(), hold_id: self.hold, token: self.token }
     }
 
     pub(super) fn renew(&self) -> Question {
@@ -82,7 +82,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn attempt(&self) -> AttemptRef {
-        AttemptRef { job: self.job, hold: self.hold, token: self.token }
+        AttemptRef { job_id: self.job, hold_id: self.hold, token: self.token }
     }
 }
 
@@ -131,8 +131,14 @@ impl Owner {
 }
 
 /// The terms of an acquisition.
-pub(super) fn request(keys: Vec<Key>, hold: HoldId, name: &str, ttl_ms: u64, wait_ms: u64) -> AcquireRequest {
+pub(super) fn request(
+    keys: Vec<Key>,
+    hold: HoldId,
+    name: &str,
+    ttl_ms: u64,
+    wait_ms: u64,
+) -> AcquireLeaseRequest {
     let first = keys[0].clone();
     let owner = Name::new(name).expect("a short name");
-    AcquireRequest { keys, wait_ms, ..AcquireRequest::new(first, hold, owner, ttl_ms) }
+    AcquireLeaseRequest { any_of: keys, wait_ms, ..AcquireLeaseRequest::new(first, hold, owner, ttl_ms) }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
-use fencehold_core::{HoldHash, Stamp};
+use fencehold_core::{HoldHash, Timestamp};
 
 use super::audit::{Asked, Gap, Pair};
 use super::chance::Chance;
@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// A new process starts from what the disk holds. `None`: the disk would not let it.
-    pub(super) fn starts(&mut self, now: Stamp, gap: Gap) -> Result<Option<Found>, String> {
+    pub(super) fn starts(&mut self, now: Timestamp, gap: Gap) -> Result<Option<Found>, String> {
         let Some((machine, found)) = self.ground.starts(now, gap.found)? else { return Ok(None) };
         self.machine = Some(machine);
         self.accounts.restarted(&Gap { found, ..gap });
@@ -88,7 +88,7 @@ impl Store {
     /// somebody still waits for an answer: what was granted to nobody is given back at once.
     pub(super) fn step(
         &mut self,
-        now: Stamp,
+        now: Timestamp,
         arrived: Vec<(Caller, Question)>,
         chance: &mut Chance,
         is_there: impl Fn(&Caller) -> bool,
@@ -149,7 +149,7 @@ impl Store {
 fn goes_back(given: &Given, question: &Question) -> Option<Abandoned> {
     match (&given.result, question) {
         (Ok(Reply::Acquired(acquired)), Question::Acquire(request)) if !acquired.grant.resumed => {
-            Some(Abandoned::Lease(acquired.key.as_str().to_owned(), request.hold.hash()))
+            Some(Abandoned::Lease(acquired.key.as_str().to_owned(), request.hold_id.hash()))
         }
         (Ok(Reply::Claimed(claimed)), _) if given.hands_out_jobs() => {
             Some(Abandoned::Jobs(claimed.jobs.iter().map(|job| job.id).collect()))

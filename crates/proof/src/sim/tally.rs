@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::job::{Action, LedgerAnswer, QueueMode, Word};
-use fencehold_core::job::State;
+use fencehold_contract::job::{JobAction, LedgerResponse, QueueMode, Report};
+use fencehold_core::job::JobState;
 
 use super::mix::Ground;
 use crate::simulated::{Question, Reply};
@@ -35,7 +35,7 @@ impl Tally {
             (Question::Acquire(_), Ok(_)) => "acquire: granted",
             (Question::Acquire(_), Err(_)) => "acquire: refused",
             (Question::Renew(_), Ok(Reply::Renewed(renewed)))
-                if renewed.answers.iter().all(Result::is_ok) =>
+                if renewed.results.iter().all(Result::is_ok) =>
             {
                 "renew: done"
             }
@@ -60,7 +60,7 @@ impl Tally {
                 _ => "enqueue: conflict",
             },
             (Question::Claim(request), Ok(Reply::Claimed(claimed))) => {
-                if claimed.jobs.iter().any(|job| job.undo_of.is_some()) {
+                if claimed.jobs.iter().any(|job| job.compensates.is_some()) {
                     self.count("undo job given");
                 }
                 match (claimed.jobs.is_empty(), request.wait_ms) {
@@ -69,39 +69,39 @@ impl Tally {
                     (false, _) => "claim: given in line",
                 }
             }
-            (Question::RenewClaims(_), Ok(Reply::RenewedClaims(renewed))) => match renewed.answers.first() {
+            (Question::RenewClaims(_), Ok(Reply::RenewedClaims(renewed))) => match renewed.results.first() {
                 Some(Ok(renewal)) if renewal.cancel_requested => "renew claim: called off",
                 Some(Ok(_)) => "renew claim: done",
                 _ => "renew claim: refused",
             },
             (Question::Report(reports), Ok(Reply::Reported(answers))) => {
                 let late = answers.first().map(|answer| answer.as_ref().map(|reported| reported.late));
-                match (reports.first().map(|report| &report.word), late) {
-                    (Some(Word::Complete { .. }), Some(Ok(false))) => "complete: done",
-                    (Some(Word::Complete { .. }), Some(Ok(true))) => "complete: late",
-                    (Some(Word::Complete { .. }), _) => "complete: refused",
-                    (Some(Word::Fail { .. }), Some(Ok(false))) => "fail: done",
-                    (Some(Word::Fail { .. }), Some(Ok(true))) => "fail: late",
-                    (Some(Word::Fail { .. }), _) => "fail: refused",
-                    (Some(Word::Snooze { .. }), Some(Ok(_))) => "snooze: done",
-                    (Some(Word::HandBack), Some(Ok(_))) => "hand back: done",
-                    (Some(Word::Checkpoint { .. }), Some(Ok(_))) => "checkpoint: done",
-                    (Some(Word::Progress { .. }), Some(Ok(_))) => "progress: done",
+                match (reports.first().map(|report| &report.report), late) {
+                    (Some(Report::Complete { .. }), Some(Ok(false))) => "complete: done",
+                    (Some(Report::Complete { .. }), Some(Ok(true))) => "complete: late",
+                    (Some(Report::Complete { .. }), _) => "complete: refused",
+                    (Some(Report::Fail { .. }), Some(Ok(false))) => "fail: done",
+                    (Some(Report::Fail { .. }), Some(Ok(true))) => "fail: late",
+                    (Some(Report::Fail { .. }), _) => "fail: refused",
+                    (Some(Report::Snooze { .. }), Some(Ok(_))) => "snooze: done",
+                    (Some(Report::Release), Some(Ok(_))) => "hand back: done",
+                    (Some(Report::Checkpoint { .. }), Some(Ok(_))) => "checkpoint: done",
+                    (Some(Report::Progress { .. }), Some(Ok(_))) => "progress: done",
                     _ => "other words: refused",
                 }
             }
             (Question::Ledger(_), Ok(Reply::Ledger(answers))) => match answers.first() {
-                Some(Ok(LedgerAnswer::Go)) => "ledger: announced",
-                Some(Ok(LedgerAnswer::InDoubt)) => "ledger: in doubt",
+                Some(Ok(LedgerResponse::Proceed)) => "ledger: announced",
+                Some(Ok(LedgerResponse::InDoubt)) => "ledger: in doubt",
                 Some(Ok(_)) => "ledger: recorded",
                 _ => "ledger: refused",
             },
             (Question::Act(request), Ok(Reply::Acted(acted))) => {
-                let outcome = acted.items.first().map(|item| &item.outcome);
+                let outcome = acted.results.first().map(|item| &item.result);
                 match (&request.action, outcome) {
-                    (Action::Retry, Some(Ok(_))) => "start over: done",
-                    (Action::Retry, _) => "start over: refused",
-                    (_, Some(Ok(State::Cancelled))) => "cancel: done",
+                    (JobAction::Retry, Some(Ok(_))) => "start over: done",
+                    (JobAction::Retry, _) => "start over: refused",
+                    (_, Some(Ok(JobState::Cancelled))) => "cancel: done",
                     (_, Some(Ok(_))) => "cancel: asked for",
                     _ => "cancel: refused",
                 }
@@ -157,7 +157,7 @@ pub(super) fn says(answer: &Result<Reply, StoreError>) -> String {
             let again = if acquired.grant.resumed { ", as before" } else { "" };
             format!("{} is yours under token {}{again}", acquired.key, acquired.grant.token)
         }
-        Ok(Reply::Renewed(renewed)) => match renewed.answers.first() {
+        Ok(Reply::Renewed(renewed)) => match renewed.results.first() {
             Some(Ok(renewal)) => format!("token {} is renewed", renewal.token),
             Some(Err(refusal)) => refusal.to_string(),
             None => "nothing".to_owned(),
@@ -190,7 +190,7 @@ fn says_of_jobs(reply: &Reply) -> String {
             Some(job) => format!("a job is yours under token {}", job.token),
             None => "there is no job".to_owned(),
         },
-        Reply::RenewedClaims(renewed) => match renewed.answers.first() {
+        Reply::RenewedClaims(renewed) => match renewed.results.first() {
             Some(Ok(renewal)) if renewal.cancel_requested => {
                 format!("the claim under token {} is renewed; its job was called off", renewal.token)
             }
@@ -205,20 +205,20 @@ fn says_of_jobs(reply: &Reply) -> String {
             None => "nothing".to_owned(),
         },
         Reply::Ledger(answers) => match answers.first() {
-            Some(Ok(LedgerAnswer::Go)) => "go ahead".to_owned(),
-            Some(Ok(LedgerAnswer::Recorded(effect))) => format!("{} is on record", effect.name),
+            Some(Ok(LedgerResponse::Proceed)) => "go ahead".to_owned(),
+            Some(Ok(LedgerResponse::Recorded(effect))) => format!("{} is on record", effect.name),
             Some(Ok(_)) => "nobody knows whether it happened: stop".to_owned(),
             Some(Err(refusal)) => refused(refusal),
             None => "nothing".to_owned(),
         },
-        Reply::Acted(acted) => match acted.items.first().map(|item| &item.outcome) {
+        Reply::Acted(acted) => match acted.results.first().map(|item| &item.result) {
             Some(Ok(state)) => format!("the job is {state}"),
             Some(Err(refusal)) => refused(refusal),
             None => "nothing".to_owned(),
         },
         Reply::Job(Some(detail)) => format!("the job is {}", detail.job.state),
         Reply::Job(None) => "there is no such job".to_owned(),
-        Reply::Queue(view) => format!("{} is {}", view.queue, view.mode.name()),
+        Reply::Queue(view) => format!("{} is {}", view.name, view.mode.name()),
         _ => "done".to_owned(),
     }
 }

@@ -1,13 +1,13 @@
 //! What workers and those who give them work do, and what they make of what they are told.
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, ClaimRequest, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, QueueMode,
-    QueueOrder, Report, ScheduleSpec, Unique, When, Word,
+    AttemptLedgerEntry, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector,
+    LedgerEntry, LedgerResponse, NewJob, QueueMode, Report, ScheduleSpec, SetQueueModeRequest, Unique, When,
 };
 use fencehold_core::Reason;
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, ScheduleName, Terms, UniqueKey};
-use fencehold_core::ledger::{OnDoubt, UndoWith};
-use fencehold_core::retry::{Backoff, Retry};
+use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName, ScheduleName, UniqueKey};
+use fencehold_core::ledger::{Compensation, InDoubtPolicy};
+use fencehold_core::retry::{Backoff, RetryPolicy};
 
 use super::audit::BEAT;
 use super::owner::{About, Work};
@@ -49,7 +49,8 @@ impl World {
             _ => When::Now,
         };
         let priority = i16::try_from(self.chance.between(0, 2)).unwrap_or(0);
-        job.terms = Terms { priority, max_attempts: 3, max_crashes: 3, retry: quick(), ..Terms::default() };
+        job.options =
+            JobOptions { priority, max_failures: 3, max_crashes: 3, retry: quick(), ..JobOptions::default() };
         let (name, job_name) = (self.name(at), self.job_name(id));
         let unique = job
             .unique
@@ -79,14 +80,22 @@ impl World {
     fn acts(&mut self, at: usize) {
         let Some(id) = self.some_job() else { return };
         let (action, verb) = match self.chance.draw() % 4 {
-            0 => (Action::Retry, "starts over"),
-            1 => (Action::Cancel { reason: None, now: true }, "calls off at once"),
-            _ => (Action::Cancel { reason: Reason::new("simulated").ok(), now: false }, "calls off"),
+            0 => (JobAction::Retry, "starts over"),
+            1 => (JobAction::Cancel { reason: None, force: true }, "calls off at once"),
+            _ => (JobAction::Cancel { reason: Reason::new("simulated").ok(), force: false }, "calls off"),
         };
         let (name, job_name) = (self.name(at), self.job_name(id));
         self.tell(|| format!("{name} {verb} {job_name}"));
         let by = self.owners[at].signs();
-        self.send(at, Question::Act(ActRequest { on: ActOn::Jobs(vec![id]), action, by, dry_run: false }));
+        self.send(
+            at,
+            Question::Act(ChangeJobsRequest {
+                selector: JobSelector::Jobs(vec![id]),
+                action,
+                by,
+                dry_run: false,
+            }),
+        );
     }
 
     fn orders_a_queue(&mut self, at: usize) {
@@ -101,18 +110,18 @@ impl World {
         let mode = if order < 3 { QueueMode::Paused } else { QueueMode::Open };
         self.tell(|| format!("{name} has {queue} {}", mode.name()));
         let by = self.owners[at].signs();
-        self.send(at, Question::SetQueue(QueueOrder { queue, mode, by }));
+        self.send(at, Question::SetQueue(SetQueueModeRequest { queue, mode, by }));
     }
 
     fn sets_a_schedule(&mut self, at: usize) {
         let spec = ScheduleSpec {
             name: ScheduleName::new(BEAT).expect("a short name"),
             cron: "* * * * *".to_owned(),
-            zone: "UTC".to_owned(),
+            time_zone: "UTC".to_owned(),
             queue: self.some_queue(),
             kind: kind(BEAT),
             payload: "0".into(),
-            terms: Terms { max_attempts: 3, max_crashes: 3, retry: quick(), ..Terms::default() },
+            options: JobOptions { max_failures: 3, max_crashes: 3, retry: quick(), ..JobOptions::default() },
             labels: Vec::new(),
             by: self.owners[at].signs(),
         };
@@ -125,10 +134,10 @@ impl World {
         let queues = self.queues.iter().map(|queue| (queue.clone(), 1)).collect();
         let ttl_ms = self.chance.one_of(&self.mix.ttls_ms.clone());
         let wait_ms = if self.chance.per_mille(500) { self.chance.between(1, 3_000) } else { 0 };
-        let request = ClaimRequest {
+        let request = ClaimJobsRequest {
             queues,
             limit: 1,
-            hold: self.fresh_hold(),
+            hold_id: self.fresh_hold(),
             owner: self.owners[at].signs(),
             ttl_ms,
             wait_ms,
@@ -210,25 +219,29 @@ impl World {
     fn next_word(&mut self, at: usize, work: &Work) -> Question {
         let (name, token, job) = (self.name(at), work.token, self.job_name(work.job));
         if let Some(effect) = work.effects.first().cloned() {
-            let policy = if self.chance.per_mille(250) { OnDoubt::Ask } else { OnDoubt::RunAgain };
+            let policy =
+                if self.chance.per_mille(250) { InDoubtPolicy::Manual } else { InDoubtPolicy::Retry };
             self.tell(|| format!("{name} announces {effect} of {job} under token {token}"));
-            let act = LedgerAct::Begin { effect, policy };
-            return Question::Ledger(vec![LedgerEntry { attempt: work.attempt(), act }]);
+            let act = LedgerEntry::Begin { effect, in_doubt_policy: policy };
+            return Question::Ledger(vec![AttemptLedgerEntry { attempt: work.attempt(), entry: act }]);
         }
         let (said, verb) = match self.chance.draw() % 20 {
-            0 => (Word::Checkpoint { bytes: token.get().to_le_bytes().to_vec() }, "leaves a checkpoint of"),
-            1 => (Word::Progress { note: "1".into() }, "tells how far it is with"),
-            2 => (Word::Snooze { for_ms: self.chance.between(1, 2_000) }, "puts off"),
-            3 => (Word::HandBack, "gives back"),
+            0 => (
+                Report::Checkpoint { checkpoint: token.get().to_le_bytes().to_vec() },
+                "leaves a checkpoint of",
+            ),
+            1 => (Report::Progress { progress: "1".into() }, "tells how far it is with"),
+            2 => (Report::Snooze { delay_ms: self.chance.between(1, 2_000) }, "puts off"),
+            3 => (Report::Release, "gives back"),
             4..=6 => {
                 let for_good = self.chance.per_mille(300);
                 let retry_in_ms = self.chance.per_mille(300).then_some(50);
-                (Word::Fail { error: "simulated".to_owned(), retry_in_ms, for_good }, "fails")
+                (Report::Fail { error: "simulated".to_owned(), retry_in_ms, permanent: for_good }, "fails")
             }
-            _ => (Word::Complete { result: Some(format!("{token}").into()) }, "completes"),
+            _ => (Report::Complete { result: Some(format!("{token}").into()) }, "completes"),
         };
         self.tell(|| format!("{name} {verb} {job} under token {token}"));
-        Question::Report(vec![Report { attempt: work.attempt(), word: said }])
+        Question::Report(vec![AttemptReport { attempt: work.attempt(), report: said }])
     }
 
     /// What an owner makes of an answer about jobs.
@@ -239,7 +252,7 @@ impl World {
                 self.told_of_claim(caller, &asked, claimed);
             }
             (Question::RenewClaims(attempts), Ok(Reply::RenewedClaims(renewed))) => {
-                let until_ms = match renewed.answers.first() {
+                let until_ms = match renewed.results.first() {
                     Some(Ok(renewal)) => Some(self.owners[at].believes_until_ms(
                         caller.sent_ms,
                         renewed.waited_ms,
@@ -262,26 +275,26 @@ impl World {
             }
             (Question::Report(reports), Ok(Reply::Reported(answers))) => {
                 let goes_on = answers.first().is_some_and(Result::is_ok)
-                    && matches!(reports[0].word, Word::Checkpoint { .. } | Word::Progress { .. });
+                    && matches!(reports[0].report, Report::Checkpoint { .. } | Report::Progress { .. });
                 self.answered(at, reports[0].attempt.token, |work| goes_on.then_some(work));
             }
             (Question::Ledger(entries), Ok(Reply::Ledger(answers))) => {
                 let (entry, answer) = (&entries[0], answers.into_iter().next());
-                let undo = self.chance.per_mille(600).then(|| UndoWith {
+                let undo = self.chance.per_mille(600).then(|| Compensation {
                     kind: kind("undo"),
                     queue: None,
                     payload: "\"undo\"".into(),
                 });
-                self.answered(at, entry.attempt.token, |mut work| match (&entry.act, answer) {
-                    (LedgerAct::Begin { effect, .. }, Some(Ok(LedgerAnswer::Go))) => {
+                self.answered(at, entry.attempt.token, |mut work| match (&entry.entry, answer) {
+                    (LedgerEntry::Begin { effect, .. }, Some(Ok(LedgerResponse::Proceed))) => {
                         let value = format!("\"{effect} by {}\"", work.token).into();
-                        let act = LedgerAct::Record { effect: effect.clone(), value, undo };
-                        let entry = LedgerEntry { attempt: work.attempt(), act };
+                        let act = LedgerEntry::Record { effect: effect.clone(), value, compensation: undo };
+                        let entry = AttemptLedgerEntry { attempt: work.attempt(), entry: act };
                         work.unanswered = Some((Question::Ledger(vec![entry]), 0));
                         Some(work)
                     }
-                    (_, Some(Ok(LedgerAnswer::Recorded(_)))) => {
-                        work.effects.retain(|effect| effect != entry.act.effect());
+                    (_, Some(Ok(LedgerResponse::Recorded(_)))) => {
+                        work.effects.retain(|effect| effect != entry.entry.effect());
                         Some(work)
                     }
                     _ => None,
@@ -294,12 +307,14 @@ impl World {
     fn told_of_claim(
         &mut self,
         caller: Caller,
-        asked: &ClaimRequest,
-        claimed: fencehold_contract::job::Claimed,
+        asked: &ClaimJobsRequest,
+        claimed: fencehold_contract::job::ClaimedJobs,
     ) {
         let at = caller.owner;
         let first_sent_ms = match &self.owners[at].about {
-            About::Claiming { request, first_sent_ms, .. } if request.hold == asked.hold => *first_sent_ms,
+            About::Claiming { request, first_sent_ms, .. } if request.hold_id == asked.hold_id => {
+                *first_sent_ms
+            }
             // Of an earlier claim: whoever stopped wanting it lets it run out.
             _ => return,
         };
@@ -310,13 +325,13 @@ impl World {
         // Which sending was answered cannot be told.
         let believes_until_ms =
             self.owners[at].believes_until_ms(first_sent_ms, claimed.waited_ms, job.remaining_ms);
-        let effects = if job.undo_of.is_some() { 0 } else { self.chance.between(0, 2) };
+        let effects = if job.compensates.is_some() { 0 } else { self.chance.between(0, 2) };
         let effect = |nth: u64| EffectName::new(format!("effect {nth}")).expect("a short name");
         let (name, job_name, token) = (self.name(at), self.job_name(job.id), job.token);
         self.tell(|| format!("{name} works on {job_name} under token {token}"));
         self.owners[at].about = About::Working(Work {
             job: job.id,
-            hold: asked.hold,
+            hold: asked.hold_id,
             token,
             ttl_ms: asked.ttl_ms,
             believes_until_ms,
@@ -354,7 +369,7 @@ impl World {
         self.job_ids.get(usize::try_from(nth).unwrap_or(0)).copied()
     }
 
-    fn some_queue(&mut self) -> Queue {
+    fn some_queue(&mut self) -> QueueName {
         let nth = self.chance.draw() % self.queues.len() as u64;
         self.queues[usize::try_from(nth).unwrap_or(0)].clone()
     }
@@ -373,10 +388,10 @@ impl World {
 }
 
 /// A retry policy that a short story has time for.
-fn quick() -> Retry {
-    Retry::new(Backoff::Fixed, 200, 200)
+fn quick() -> RetryPolicy {
+    RetryPolicy::new(Backoff::Fixed, 200, 200)
 }
 
-fn kind(name: &str) -> Kind {
-    Kind::new(name).expect("a short name")
+fn kind(name: &str) -> JobKind {
+    JobKind::new(name).expect("a short name")
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use fencehold_contract::StoreError;
-use fencehold_core::job::{JobId, Queue};
-use fencehold_core::{HoldId, Key, Stamp};
+use fencehold_core::job::{JobId, QueueName};
+use fencehold_core::{HoldId, Key, Timestamp};
 
 use super::audit::Gap;
 use super::chance::Chance;
@@ -56,7 +56,7 @@ pub(super) struct World {
     pub(super) next_event: u64,
     pub(super) owners: Vec<Owner>,
     pub(super) keys: Vec<Key>,
-    pub(super) queues: Vec<Queue>,
+    pub(super) queues: Vec<QueueName>,
     /// Every job that anybody tried to enqueue.
     pub(super) job_ids: Vec<JobId>,
     pub(super) store: Store,
@@ -100,7 +100,7 @@ impl World {
         let owners = (0..mix.owners).map(&mut owner).collect();
         let key = |nth: usize| Key::new(format!("key/{nth}")).expect("a short name");
         let keys = (0..mix.keys).map(key).collect();
-        let queue = |nth: usize| Queue::new(format!("queue {nth}")).expect("a short name");
+        let queue = |nth: usize| QueueName::new(format!("queue {nth}")).expect("a short name");
         let queues = (0..mix.queues).map(queue).collect();
         let mut world = World {
             chance,
@@ -168,9 +168,9 @@ impl World {
         }
     }
 
-    pub(super) fn stamp(&self) -> Stamp {
+    pub(super) fn stamp(&self) -> Timestamp {
         let wall_ms = (WALL_MS + self.now_ms).saturating_add_signed(self.wall_shift_ms);
-        Stamp { store_ms: BOOT_MS + self.now_ms - self.booted_ms, wall_ms }
+        Timestamp { store_ms: BOOT_MS + self.now_ms - self.booted_ms, wall_ms }
     }
 
     /// Runs to the end. An error says which promise was broken.

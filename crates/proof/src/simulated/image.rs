@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fencehold_core::{Key, Namespace, Stamp, Token};
+use fencehold_core::{Key, Namespace, Timestamp, Token};
 use fencehold_engine::{Change, Kept, KeptEvents, KeptLease, KeptNamespace, MemoryArchive};
 use fencehold_store_file::sim::{Noted, Trust, rebase};
 
@@ -80,7 +80,7 @@ impl Image {
     }
 
     /// As an owner loads it.
-    pub(super) fn kept(&self, now: Stamp, found: Found) -> Kept {
+    pub(super) fn kept(&self, now: Timestamp, found: Found) -> Kept {
         let trust = match found {
             Found::Unsynced if seeded!(UnsyncedTrusted) => Trust::Exact,
             Found::SameBoot => Trust::Exact,
@@ -118,7 +118,7 @@ impl Image {
         }
     }
 
-    fn namespaces(&self, now: Stamp, found: Found) -> Vec<KeptNamespace> {
+    fn namespaces(&self, now: Timestamp, found: Found) -> Vec<KeptNamespace> {
         let known = self.namespaces.values().cloned().map(|mut known| {
             if found == Found::NewBoot {
                 let again = known.closed_until_ms.filter(|_| self.closed_until_ms > 0);
@@ -135,7 +135,7 @@ impl Image {
     }
 
     /// What a new owner notes of the clock.
-    fn followed(&self, now: Stamp, found: Found) -> Noted {
+    fn followed(&self, now: Timestamp, found: Found) -> Noted {
         let text = self.noted.as_ref().map(Noted::text).unwrap_or_default();
         let boots = self.noted.as_ref().map_or(0, |noted| noted.identity.len());
         let identity = "|".repeat(boots + usize::from(found == Found::NewBoot || boots == 0));
@@ -148,7 +148,7 @@ impl Image {
     }
 
     /// What an owner writes when it starts: every lease and every job as it now stands.
-    pub(crate) fn rebased(&self, now: Stamp, found: Found) -> Image {
+    pub(crate) fn rebased(&self, now: Timestamp, found: Found) -> Image {
         let mut image = Image { terms: BTreeMap::new(), rows: BTreeMap::new(), ..self.clone() };
         image.noted = Some(self.followed(now, found));
         let kept = Image { noted: image.noted.clone(), ..self.clone() }.kept(now, found);

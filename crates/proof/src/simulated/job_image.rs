@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fencehold_core::job::{JobId, ScheduleName};
-use fencehold_core::{Namespace, Stamp, Token};
+use fencehold_core::{Namespace, Timestamp, Token};
 use fencehold_engine::{JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, MemoryArchive};
 use fencehold_store_file::sim::{Trust, rebase_job};
 
@@ -60,7 +60,7 @@ impl JobImage {
         self.archive.take(change.clone());
     }
 
-    pub(super) fn kept(&self, now: Stamp, trust: Trust) -> KeptJobs {
+    pub(super) fn kept(&self, now: Timestamp, trust: Trust) -> KeptJobs {
         let live = self.live.values().map(|job| {
             let mut job = job.clone();
             let term = self.terms.get(&job.arrival);

@@ -11,7 +11,7 @@ mod question;
 
 use std::path::Path;
 
-use fencehold_core::{Namespace, Stamp};
+use fencehold_core::{Namespace, Timestamp};
 
 pub(crate) use self::image::{Found, Image};
 pub(crate) use self::question::{Question, Reply};
@@ -117,7 +117,7 @@ impl Default for Machine {
 
 impl Machine {
     /// An engine that goes on from what a simulated disk holds.
-    pub(crate) fn from_image(image: &Image, now: Stamp, found: Found) -> Self {
+    pub(crate) fn from_image(image: &Image, now: Timestamp, found: Found) -> Self {
         let ahead_ms = image.ahead_ms();
         let engine = Engine::from_kept(ahead(now, ahead_ms), image.kept(now, found));
         Machine { engine, keeps: Keeps::InMemory(KeepInMemory::of(image.archive())), ahead_ms }
@@ -138,7 +138,7 @@ impl Machine {
     }
 
     /// Takes one request. Returns how many answers are there by now.
-    pub(crate) fn ask(&mut self, now: Stamp, ticket: u64, question: Question) -> usize {
+    pub(crate) fn ask(&mut self, now: Timestamp, ticket: u64, question: Question) -> usize {
         let now = ahead(now, self.ahead_ms);
         let namespace = Namespace::default();
         self.engine.ask(now, ticket, &namespace, question.ask(), self.keeps.archive());
@@ -146,13 +146,13 @@ impl Machine {
     }
 
     /// Notes what has run out. True: there is more.
-    pub(crate) fn sweep(&mut self, now: Stamp, budget: usize) -> bool {
+    pub(crate) fn sweep(&mut self, now: Timestamp, budget: usize) -> bool {
         let now = ahead(now, self.ahead_ms);
         self.engine.sweep(now, budget, self.keeps.archive())
     }
 
     /// A fresh grant found nobody to take it.
-    pub(crate) fn abandon(&mut self, now: Stamp, given: &Given) {
+    pub(crate) fn abandon(&mut self, now: Timestamp, given: &Given) {
         let now = ahead(now, self.ahead_ms);
         match &given.granted {
             None | Some(Granted::Lease { fresh: false, .. }) => {}
@@ -162,7 +162,7 @@ impl Machine {
 
     /// Serves the claims in line, and hands over what was changed and answered. An error: what was kept could not be
     /// read, and nothing may be answered.
-    pub(crate) fn take_batch(&mut self, now: Stamp) -> Result<Batch, String> {
+    pub(crate) fn take_batch(&mut self, now: Timestamp) -> Result<Batch, String> {
         let now = ahead(now, self.ahead_ms);
         self.engine.serve_claims(now, self.keeps.archive());
         if let Some(why) = self.engine.broken() {
@@ -200,7 +200,7 @@ impl Machine {
     }
 
     /// The answers of a batch that was kept, and why something of them could not be read.
-    pub(crate) fn answers(&mut self, now: Stamp, batch: Batch) -> (Vec<Given>, Option<String>) {
+    pub(crate) fn answers(&mut self, now: Timestamp, batch: Batch) -> (Vec<Given>, Option<String>) {
         let now = ahead(now, self.ahead_ms);
         let mut unreadable = None;
         let mut answers = Vec::with_capacity(batch.answers.len());
@@ -238,8 +238,8 @@ impl Machine {
 }
 
 /// The same moment, on the clock of an engine whose store time is so much ahead.
-fn ahead(now: Stamp, ahead_ms: u64) -> Stamp {
-    Stamp { store_ms: now.store_ms + ahead_ms, ..now }
+fn ahead(now: Timestamp, ahead_ms: u64) -> Timestamp {
+    Timestamp { store_ms: now.store_ms + ahead_ms, ..now }
 }
 
 fn untold(said: Said) -> Result<Reply, StoreError> {

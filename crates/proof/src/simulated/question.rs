@@ -1,47 +1,49 @@
 //! What can be asked of a machine, and what it answers.
 
 use fencehold_contract::job::{
-    ActRequest, Acted, AttemptRef, ClaimRequest, Claimed, Enqueued, JobDetail, LedgerAnswer, LedgerEntry,
-    NewJob, QueueOrder, QueueView, RenewedJobs, Report, ScheduleSpec, ScheduleView,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobBatchResponse, ChangeJobsRequest,
+    ClaimJobsRequest, ClaimedJobs, EnqueuedJob, JobDetail, LedgerResponse, NewJob, QueueView,
+    RenewAttemptBatchResponse, ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
 use fencehold_contract::operation::{Answer, Ask, Claim, JobAnswer, JobAsk};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Call, HoldRef, LeaseView, Renewed, RevokeRequest, RevokedLease,
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseView, RenewLeaseBatchResponse,
+    RevokeLeasesRequest, RevokedLease,
 };
-use fencehold_core::job::{JobId, Queue, Refusal as JobRefusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName};
 use fencehold_core::{Key, Owner, Refusal, Token};
 
 /// What can be asked of a machine.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     /// See [`LeaseStore::acquire`](fencehold_contract::LeaseStore::acquire).
-    Acquire(AcquireRequest),
+    Acquire(AcquireLeaseRequest),
     /// See [`LeaseStore::renew`](fencehold_contract::LeaseStore::renew).
     Renew(Vec<HoldRef>),
     /// See [`LeaseStore::release`](fencehold_contract::LeaseStore::release).
     Release(Vec<HoldRef>),
     /// See [`LeaseStore::revoke`](fencehold_contract::LeaseStore::revoke).
-    Revoke(RevokeRequest),
+    Revoke(RevokeLeasesRequest),
     /// See [`LeaseStore::get`](fencehold_contract::LeaseStore::get).
     Get(Key),
     /// See [`JobStore::enqueue`](fencehold_contract::JobStore::enqueue).
     Enqueue(Vec<NewJob>),
     /// See [`JobStore::claim`](fencehold_contract::JobStore::claim).
-    Claim(ClaimRequest),
+    Claim(ClaimJobsRequest),
     /// See [`JobStore::renew_claims`](fencehold_contract::JobStore::renew_claims).
     RenewClaims(Vec<AttemptRef>),
     /// See [`JobStore::report`](fencehold_contract::JobStore::report).
-    Report(Vec<Report>),
+    Report(Vec<AttemptReport>),
     /// See [`JobStore::ledger`](fencehold_contract::JobStore::ledger).
-    Ledger(Vec<LedgerEntry>),
+    Ledger(Vec<AttemptLedgerEntry>),
     /// See [`JobStore::job`](fencehold_contract::JobStore::job).
     Job(JobId),
     /// See [`JobStore::act`](fencehold_contract::JobStore::act).
-    Act(ActRequest),
+    Act(ChangeJobsRequest),
     /// See [`JobStore::set_queue`](fencehold_contract::JobStore::set_queue).
-    SetQueue(QueueOrder),
+    SetQueue(SetQueueModeRequest),
     /// See [`JobStore::remove_queue`](fencehold_contract::JobStore::remove_queue).
-    RemoveQueue(Queue, Owner),
+    RemoveQueue(QueueName, Owner),
     /// See [`JobStore::set_schedule`](fencehold_contract::JobStore::set_schedule).
     SetSchedule(Box<ScheduleSpec>),
     /// See [`JobStore::remove_schedule`](fencehold_contract::JobStore::remove_schedule).
@@ -82,7 +84,7 @@ impl Question {
             Reply::Claimed(claimed) => Answer::Job(JobAnswer::Claimed(claimed)),
             _ => return None,
         };
-        let call = Call::new(fencehold_core::Namespace::default());
+        let call = CallContext::new(fencehold_core::Namespace::default());
         let claim = Claim::of(&call, &self.clone().ask())?.after_sending(false);
         match claim.unclaimed(Ok(answer))?.ask {
             Ask::Release(holds) => Some(Question::Release(holds)),
@@ -96,9 +98,9 @@ impl Question {
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     /// To an acquire.
-    Acquired(Acquired),
+    Acquired(AcquiredLease),
     /// To renewals.
-    Renewed(Renewed),
+    Renewed(RenewLeaseBatchResponse),
     /// To releases.
     Released(Vec<Result<Token, Refusal>>),
     /// To a revocation.
@@ -106,21 +108,21 @@ pub(crate) enum Reply {
     /// To a look.
     Lease(Option<LeaseView>),
     /// To jobs that are to be.
-    Enqueued(Vec<Result<Enqueued, JobRefusal>>),
+    Enqueued(Vec<Result<EnqueuedJob, JobRefusal>>),
     /// To a claim.
-    Claimed(Claimed),
+    Claimed(ClaimedJobs),
     /// To a claim whose jobs could not be read: their ids and tokens, and how long each lasts.
     ClaimedUnread(Vec<(JobId, Token, u64)>),
     /// To renewals of claims.
-    RenewedClaims(RenewedJobs),
+    RenewedClaims(RenewAttemptBatchResponse),
     /// To what attempts say.
-    Reported(Vec<Result<Reported, JobRefusal>>),
+    Reported(Vec<Result<ReportedAttempt, JobRefusal>>),
     /// To entries in ledgers.
-    Ledger(Vec<Result<LedgerAnswer, JobRefusal>>),
+    Ledger(Vec<Result<LedgerResponse, JobRefusal>>),
     /// To a look at a job.
     Job(Option<Box<JobDetail>>),
     /// To an act.
-    Acted(Acted),
+    Acted(ChangeJobBatchResponse),
     /// To an order for a queue.
     Queue(QueueView),
     /// To the removal of a queue: whether there was one.

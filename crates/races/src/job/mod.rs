@@ -13,8 +13,8 @@ pub(crate) mod till;
 pub(crate) mod worker;
 
 use async_trait::async_trait;
-use fencehold_core::job::{Ended, State, Terms};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::job::{AttemptOutcome, JobOptions, JobState};
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::{HoldId, Owner};
 
 /// The terms of a claim.
@@ -56,7 +56,7 @@ pub(crate) enum JobAct {
     Fail(Work),
     HandBack(Work),
     /// An effect is about to happen.
-    Announce(Work, &'static str, OnDoubt),
+    Announce(Work, &'static str, InDoubtPolicy),
     /// An effect has happened; a job of the kind `undo-NAME` undoes it.
     Record(Work, &'static str),
     Cancel {
@@ -109,7 +109,7 @@ pub(crate) enum JobTold {
     },
     /// How the job stands after this word, or after force.
     Stands {
-        state: State,
+        state: JobState,
         late: bool,
     },
     /// The effect may happen.
@@ -124,11 +124,11 @@ pub(crate) enum JobTold {
     },
     /// The attempt is over.
     Over {
-        how: Ended,
+        how: AttemptOutcome,
     },
     /// The job has come to its end, and that stands.
     Finished {
-        state: State,
+        state: JobState,
     },
     /// No answer came.
     Unheard,
@@ -149,7 +149,7 @@ impl JobTold {
         matches!(self, JobTold::Stale { .. })
     }
 
-    pub(crate) fn leaves_it(&self, as_state: State) -> bool {
+    pub(crate) fn leaves_it(&self, as_state: JobState) -> bool {
         matches!(self, JobTold::Stands { state, .. } if *state == as_state)
     }
 }
@@ -157,7 +157,7 @@ impl JobTold {
 /// The job as anybody can see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    pub(crate) state: State,
+    pub(crate) state: JobState,
     /// Who works on it.
     pub(crate) worker: Option<String>,
     /// How long that claim lasts unless it is renewed.
@@ -174,7 +174,7 @@ pub(crate) struct Seen {
 #[async_trait]
 pub(crate) trait JobProtocol: Send + Sync {
     /// Puts the job into its queue.
-    async fn put(&self, terms: Terms) -> Result<(), String>;
+    async fn put(&self, terms: JobOptions) -> Result<(), String>;
     async fn perform(&self, who: &str, act: &JobAct) -> JobTold;
     /// How many stand in line for the job.
     async fn in_line(&self) -> usize;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use fencehold_contract::clock::{Clock, ManualClock};
-use fencehold_core::job::{State, Terms};
+use fencehold_core::job::{JobOptions, JobState};
 use fencehold_core::ttl;
 use futures_channel::oneshot;
 
@@ -18,7 +18,7 @@ use crate::trace::Trace;
 
 #[derive(Clone)]
 struct Row {
-    state: State,
+    state: JobState,
     worker: Option<String>,
     deadline_ms: u64,
     ttl_ms: u64,
@@ -44,7 +44,7 @@ impl NaiveJobs {
     pub(crate) fn new(clock: ManualClock, gate: Arc<Gate>, trace: Arc<Trace>) -> Self {
         let row = Row {
             // Not there yet.
-            state: State::Scheduled,
+            state: JobState::Scheduled,
             worker: None,
             deadline_ms: 0,
             ttl_ms: 0,
@@ -93,12 +93,12 @@ impl NaiveJobs {
     fn decide(&self, act: &JobAct, read: &Row) -> Result<(), JobTold> {
         let mine = |owner: &str| read.worker.as_deref() == Some(owner);
         match act {
-            JobAct::Claim(wish) if mine(wish.owner.as_str()) && read.state == State::Running => {
+            JobAct::Claim(wish) if mine(wish.owner.as_str()) && read.state == JobState::Running => {
                 Err(Self::claimed(wish, read))
             }
             JobAct::Claim(_) => {
-                let dead = read.state == State::Running && read.deadline_ms <= self.now_ms();
-                if dead || read.state == State::Queued { Ok(()) } else { Err(JobTold::Nothing) }
+                let dead = read.state == JobState::Running && read.deadline_ms <= self.now_ms();
+                if dead || read.state == JobState::Queued { Ok(()) } else { Err(JobTold::Nothing) }
             }
             JobAct::Renew(work)
             | JobAct::Complete(work, _)
@@ -124,23 +124,23 @@ impl NaiveJobs {
         match act {
             JobAct::Claim(wish) => {
                 row.claims += 1;
-                row.state = State::Running;
+                row.state = JobState::Running;
                 row.worker = Some(wish.owner.to_string());
                 (row.deadline_ms, row.ttl_ms) = (now_ms + wish.ttl_ms, wish.ttl_ms);
                 Self::claimed(wish, &row)
             }
             JobAct::Renew(_) => {
                 *row = Row { deadline_ms: now_ms + read.ttl_ms, ..read.clone() };
-                JobTold::Renewed { cancel_requested: read.state == State::Cancelled }
+                JobTold::Renewed { cancel_requested: read.state == JobState::Cancelled }
             }
             JobAct::Complete(_, result) => {
-                (row.state, row.result) = (State::Completed, Some((*result).to_owned()));
+                (row.state, row.result) = (JobState::Completed, Some((*result).to_owned()));
                 row.completions += 1;
-                stands(State::Completed)
+                stands(JobState::Completed)
             }
             JobAct::Fail(_) | JobAct::HandBack(_) => {
-                (row.state, row.worker) = (State::Queued, None);
-                stands(State::Queued)
+                (row.state, row.worker) = (JobState::Queued, None);
+                stands(JobState::Queued)
             }
             JobAct::Announce(..) => JobTold::Go,
             JobAct::Record(_, effect) => {
@@ -148,13 +148,13 @@ impl NaiveJobs {
                 JobTold::Recorded
             }
             JobAct::Cancel { .. } => {
-                row.state = State::Cancelled;
+                row.state = JobState::Cancelled;
                 row.undone = row.effects.iter().rev().cloned().collect();
-                stands(State::Cancelled)
+                stands(JobState::Cancelled)
             }
             JobAct::Sweep => {
-                if read.state == State::Running && read.deadline_ms <= now_ms {
-                    (row.state, row.worker) = (State::Queued, None);
+                if read.state == JobState::Running && read.deadline_ms <= now_ms {
+                    (row.state, row.worker) = (JobState::Queued, None);
                 }
                 JobTold::Swept
             }
@@ -164,8 +164,8 @@ impl NaiveJobs {
 
 #[async_trait]
 impl JobProtocol for NaiveJobs {
-    async fn put(&self, _: Terms) -> Result<(), String> {
-        self.row().state = State::Queued;
+    async fn put(&self, _: JobOptions) -> Result<(), String> {
+        self.row().state = JobState::Queued;
         for waiting in self.line().drain(..) {
             let _ = waiting.send(());
         }
@@ -209,11 +209,11 @@ impl JobProtocol for NaiveJobs {
 
     async fn look(&self) -> Result<Seen, String> {
         let row = self.row().clone();
-        let live = row.state == State::Running && self.now_ms() < row.deadline_ms;
-        let dead = row.state == State::Running && !live;
+        let live = row.state == JobState::Running && self.now_ms() < row.deadline_ms;
+        let dead = row.state == JobState::Running && !live;
         Ok(Seen {
             // A row whose time is up is there for the taking.
-            state: if dead { State::Queued } else { row.state },
+            state: if dead { JobState::Queued } else { row.state },
             worker: row.worker.filter(|_| live),
             remaining_ms: row.deadline_ms.saturating_sub(self.now_ms()),
             result: row.result,

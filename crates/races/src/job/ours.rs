@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobDetail, JobStore, LedgerAct, LedgerAnswer,
-    LedgerEntry, NewJob, Report, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobDetail,
+    JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob, Report,
 };
-use fencehold_contract::{Call, LeaseStore, StoreError};
-use fencehold_core::job::{EffectName, Ended, JobId, Kind, Queue, Refusal, Reported, Terms};
-use fencehold_core::ledger::{EffectState, UndoWith, idempotency_key};
+use fencehold_contract::{CallContext, LeaseStore, StoreError};
+use fencehold_core::job::{
+    AttemptOutcome, EffectName, JobId, JobKind, JobOptions, QueueName, Refusal, ReportedAttempt,
+};
+use fencehold_core::ledger::{Compensation, EffectState, idempotency_key};
 use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Owner, Token};
 use fencehold_test_store::Arena;
@@ -22,13 +24,13 @@ use crate::trace::Trace;
 /// Workers that use a real store.
 pub(crate) struct OurJobs {
     pub(crate) arena: Arc<dyn Arena>,
-    pub(crate) call: Call,
+    pub(crate) call: CallContext,
     pub(crate) gate: Arc<Gate>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) job: JobId,
     /// Where the job stands, and where the jobs stand that undo its effects.
-    pub(crate) queue: Queue,
-    pub(crate) undo_queue: Queue,
+    pub(crate) queue: QueueName,
+    pub(crate) undo_queue: QueueName,
     /// The hold id of whoever undoes; a claim that is over may use it again.
     pub(crate) undo_holds: Vec<HoldId>,
 }
@@ -40,7 +42,7 @@ impl OurJobs {
     }
 
     fn attempt(&self, work: &Work) -> AttemptRef {
-        AttemptRef { job: self.job, hold: work.hold, token: Token::new(work.token) }
+        AttemptRef { job_id: self.job, hold_id: work.hold, token: Token::new(work.token) }
     }
 
     async fn deliver(&self, who: &str, act: &JobAct) -> JobTold {
@@ -48,7 +50,7 @@ impl OurJobs {
         let Some(jobs) = store.jobs() else { return JobTold::Other("the store keeps no jobs".to_owned()) };
         let told = match act {
             JobAct::Claim(wish) => {
-                let request = ClaimRequest {
+                let request = ClaimJobsRequest {
                     wait_ms: wish.wait_ms,
                     ..claim(&self.queue, wish.hold, wish.owner.clone(), wish.ttl_ms)
                 };
@@ -69,25 +71,26 @@ impl OurJobs {
             JobAct::Renew(work) => self.renew(jobs, work).await,
             JobAct::Complete(work, result) => {
                 let result = Some(serde_json::json!(result).to_string().into());
-                self.report(jobs, work, Word::Complete { result }).await
+                self.report(jobs, work, Report::Complete { result }).await
             }
             JobAct::Fail(work) => {
                 let error = "no answer came".to_owned();
-                self.report(jobs, work, Word::Fail { error, retry_in_ms: None, for_good: false })
+                self.report(jobs, work, Report::Fail { error, retry_in_ms: None, permanent: false })
                     .await
             }
-            JobAct::HandBack(work) => self.report(jobs, work, Word::HandBack).await,
+            JobAct::HandBack(work) => self.report(jobs, work, Report::Release).await,
             JobAct::Announce(work, name, policy) => {
-                let act = LedgerAct::Begin { effect: effect(name), policy: *policy };
+                let act = LedgerEntry::Begin { effect: effect(name), in_doubt_policy: *policy };
                 self.enter(jobs, work, act).await
             }
             JobAct::Record(work, name) => {
-                let undo = UndoWith {
+                let undo = Compensation {
                     kind: kind(&format!("undo-{name}")),
                     queue: Some(self.undo_queue.clone()),
                     payload: "{}".into(),
                 };
-                let act = LedgerAct::Record { effect: effect(name), value: "1".into(), undo: Some(undo) };
+                let act =
+                    LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
                 self.enter(jobs, work, act).await
             }
             JobAct::Cancel { now } => self.cancel(jobs, who, *now).await,
@@ -99,35 +102,36 @@ impl OurJobs {
 
     async fn renew(&self, jobs: &dyn JobStore, work: &Work) -> Result<JobTold, StoreError> {
         let renewed = jobs.renew_claims(&self.call, vec![self.attempt(work)]).await?;
-        let told = |renewal: fencehold_core::job::JobRenewal| JobTold::Renewed {
+        let told = |renewal: fencehold_core::job::AttemptRenewal| JobTold::Renewed {
             cancel_requested: renewal.cancel_requested,
         };
-        Ok(first(renewed.answers, told))
+        Ok(first(renewed.results, told))
     }
 
-    async fn report(&self, jobs: &dyn JobStore, by: &Work, word: Word) -> Result<JobTold, StoreError> {
-        let report = Report { attempt: self.attempt(by), word };
+    async fn report(&self, jobs: &dyn JobStore, by: &Work, word: Report) -> Result<JobTold, StoreError> {
+        let report = AttemptReport { attempt: self.attempt(by), report: word };
         let answers = jobs.report(&self.call, vec![report]).await?;
-        Ok(first(answers, |Reported { state, late, .. }| JobTold::Stands { state, late }))
+        Ok(first(answers, |ReportedAttempt { state, late, .. }| JobTold::Stands { state, late }))
     }
 
-    async fn enter(&self, jobs: &dyn JobStore, work: &Work, act: LedgerAct) -> Result<JobTold, StoreError> {
-        let entry = LedgerEntry { attempt: self.attempt(work), act };
+    async fn enter(&self, jobs: &dyn JobStore, work: &Work, act: LedgerEntry) -> Result<JobTold, StoreError> {
+        let entry = AttemptLedgerEntry { attempt: self.attempt(work), entry: act };
         let answers = jobs.ledger(&self.call, vec![entry]).await?;
         Ok(first(answers, |answer| match answer {
-            LedgerAnswer::Go => JobTold::Go,
-            LedgerAnswer::Recorded(_) => JobTold::Recorded,
-            LedgerAnswer::InDoubt => JobTold::InDoubt,
-            LedgerAnswer::Withdrawn => JobTold::Other("Withdrawn".to_owned()),
+            LedgerResponse::Proceed => JobTold::Go,
+            LedgerResponse::Recorded(_) => JobTold::Recorded,
+            LedgerResponse::InDoubt => JobTold::InDoubt,
+            LedgerResponse::Withdrawn => JobTold::Other("Withdrawn".to_owned()),
         }))
     }
 
     async fn cancel(&self, jobs: &dyn JobStore, who: &str, now: bool) -> Result<JobTold, StoreError> {
         let by = Owner::new(who).map_err(StoreError::from)?;
-        let action = Action::Cancel { reason: None, now };
-        let request = ActRequest { on: ActOn::Jobs(vec![self.job]), action, by, dry_run: false };
-        let outcomes = jobs.act(&self.call, request).await?.items;
-        Ok(first(outcomes.into_iter().map(|item| item.outcome).collect(), |state| JobTold::Stands {
+        let action = JobAction::Cancel { reason: None, force: now };
+        let request =
+            ChangeJobsRequest { selector: JobSelector::Jobs(vec![self.job]), action, by, dry_run: false };
+        let outcomes = jobs.act(&self.call, request).await?.results;
+        Ok(first(outcomes.into_iter().map(|item| item.result).collect(), |state| JobTold::Stands {
             state,
             late: false,
         }))
@@ -136,10 +140,10 @@ impl OurJobs {
 
 #[async_trait]
 impl JobProtocol for OurJobs {
-    async fn put(&self, terms: Terms) -> Result<(), String> {
+    async fn put(&self, terms: JobOptions) -> Result<(), String> {
         let store = self.arena.store();
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
-        let job = NewJob { terms, ..NewJob::new(self.job, self.queue.clone(), kind("work"), "{}") };
+        let job = NewJob { options: terms, ..NewJob::new(self.job, self.queue.clone(), kind("work"), "{}") };
         let answers = jobs.enqueue(&self.call, vec![job]).await.map_err(|error| error.to_string())?;
         match answers.into_iter().next() {
             Some(Ok(_)) => Ok(()),
@@ -160,8 +164,8 @@ impl JobProtocol for OurJobs {
         let store = self.arena.other();
         let Some(jobs) = store.jobs() else { return 0 };
         let queues = jobs.queues(&self.call).await.unwrap_or_default();
-        let queue = queues.into_iter().find(|view| view.queue == self.queue);
-        queue.map_or(0, |view| usize::try_from(view.claimers).unwrap_or(usize::MAX))
+        let queue = queues.into_iter().find(|view| view.name == self.queue);
+        queue.map_or(0, |view| usize::try_from(view.waiting_claim_count).unwrap_or(usize::MAX))
     }
 
     fn relies_for_ms(&self, claim: &GrantedClaim) -> u64 {
@@ -180,10 +184,10 @@ impl JobProtocol for OurJobs {
         let hold = *self.undo_holds.get(undone)?;
         let request = claim(&self.undo_queue, hold, owner, self.arena.ttl_ms());
         let job = jobs.claim(&self.call, request).await.ok()?.jobs.pop()?;
-        let attempt = AttemptRef { job: job.id, hold, token: job.token };
-        let done = Report { attempt, word: Word::Complete { result: None } };
+        let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
+        let done = AttemptReport { attempt, report: Report::Complete { result: None } };
         jobs.report(&self.call, vec![done]).await.ok()?.pop()?.ok()?;
-        Some(job.undo_of?.effect.to_string())
+        Some(job.compensates?.effect.to_string())
     }
 
     async fn look(&self) -> Result<Seen, String> {
@@ -191,17 +195,18 @@ impl JobProtocol for OurJobs {
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
         let found = jobs.job(&self.call, self.job).await.map_err(|error| error.to_string())?;
         let JobDetail { job, result, attempts, effects, .. } = found.ok_or("the job is gone")?;
-        let completed = |how: Ended| matches!(how, Ended::Completed | Ended::CompletedLate);
+        let completed =
+            |how: AttemptOutcome| matches!(how, AttemptOutcome::Completed | AttemptOutcome::CompletedLate);
         let text = |json: Box<str>| serde_json::from_str(&json).unwrap_or_else(|_| json.to_string());
         Ok(Seen {
             state: job.state,
             remaining_ms: job.runner.as_ref().map_or(0, |runner| runner.remaining_ms),
             worker: job.runner.map(|runner| runner.owner.to_string()),
             result: result.map(text),
-            completions: attempts.iter().filter(|attempt| completed(attempt.how)).count(),
+            completions: attempts.iter().filter(|attempt| completed(attempt.outcome)).count(),
             undone: effects
                 .into_iter()
-                .filter(|effect| matches!(effect.state, EffectState::Undone))
+                .filter(|effect| matches!(effect.state, EffectState::Compensated))
                 .map(|effect| effect.name.to_string())
                 .collect(),
         })
@@ -210,21 +215,22 @@ impl JobProtocol for OurJobs {
     async fn remove(&self) {
         let store = self.arena.store();
         let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) else { return };
-        let action = Action::Delete { force: true };
-        let request = ActRequest { on: ActOn::Jobs(vec![self.job]), action, by, dry_run: false };
+        let action = JobAction::Delete { force: true };
+        let request =
+            ChangeJobsRequest { selector: JobSelector::Jobs(vec![self.job]), action, by, dry_run: false };
         // A race that never had a job has nothing to remove.
         let _ = jobs.act(&self.call, request).await;
     }
 }
 
 /// One job, without waiting.
-fn claim(queue: &Queue, hold: HoldId, owner: Owner, ttl_ms: u64) -> ClaimRequest {
+fn claim(queue: &QueueName, hold: HoldId, owner: Owner, ttl_ms: u64) -> ClaimJobsRequest {
     let queues = vec![(queue.clone(), 1)];
-    ClaimRequest { queues, limit: 1, hold, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 }
+    ClaimJobsRequest { queues, limit: 1, hold_id: hold, owner, ttl_ms, wait_ms: 0, waited_before_ms: 0 }
 }
 
-fn kind(name: &str) -> Kind {
-    Kind::new(name).expect("a short name without control characters")
+fn kind(name: &str) -> JobKind {
+    JobKind::new(name).expect("a short name without control characters")
 }
 
 fn effect(name: &str) -> EffectName {
@@ -233,15 +239,15 @@ fn effect(name: &str) -> EffectName {
 
 fn failed(error: StoreError) -> JobTold {
     match error {
-        StoreError::Unknown { .. } => JobTold::Unheard,
+        StoreError::OutcomeUnknown { .. } => JobTold::Unheard,
         other => JobTold::Other(other.to_string()),
     }
 }
 
 fn refused(refusal: Refusal) -> JobTold {
     match refusal {
-        Refusal::Stale { current, .. } => JobTold::Stale { current: current.get() },
-        Refusal::Over { how, .. } => JobTold::Over { how },
+        Refusal::Stale { current_token: current, .. } => JobTold::Stale { current: current.get() },
+        Refusal::Over { outcome: how, .. } => JobTold::Over { how },
         Refusal::Finished { state } => JobTold::Finished { state },
         other => JobTold::Other(other.to_string()),
     }

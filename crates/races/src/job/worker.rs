@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fencehold_core::Owner;
-use fencehold_core::job::{State, Terms};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::job::{JobOptions, JobState};
+use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::limits::CRASH_SPREAD_MS;
 use fencehold_test_store::Power;
 
@@ -18,7 +18,7 @@ use crate::trace::fields;
 impl Stage {
     /// Goes on only where the store keeps jobs, and puts the one of this race into its queue.
     pub(crate) fn has_a_job(&self) -> Played {
-        self.has_a_job_on(Terms::default())
+        self.has_a_job_on(JobOptions::default())
     }
 
     /// Goes on only where the store keeps jobs.
@@ -29,7 +29,7 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn has_a_job_on(&self, terms: Terms) -> Played {
+    pub(crate) fn has_a_job_on(&self, terms: JobOptions) -> Played {
         self.keeps_jobs()?;
         let put = self.drive(self.jobs.put(terms));
         self.must(put.is_ok(), &format!("a job can be enqueued, but: {put:?}"))?;
@@ -58,7 +58,7 @@ impl Stage {
         if self.needs(Power::MovesTime, "").is_ok() {
             self.moves_time(self.job()?.remaining_ms);
         }
-        self.sees("a claim that nobody renews runs out", |job| job.state != State::Running)?;
+        self.sees("a claim that nobody renews runs out", |job| job.state != JobState::Running)?;
         let fields = fields!(key: self.key.as_str(), token: work.token, forced: true);
         self.trace
             .event("clock", format!("token {} runs out", work.token), "lease_expired", fields);
@@ -71,7 +71,7 @@ impl Stage {
         if self.needs(Power::MovesTime, "").is_ok() {
             self.moves_time(CRASH_SPREAD_MS);
         }
-        self.sees("a crashed job comes back", |job| job.state == State::Queued)
+        self.sees("a crashed job comes back", |job| job.state == JobState::Queued)
     }
 
     /// Looks until the job is seen so.
@@ -167,7 +167,7 @@ impl Worker<'_> {
         self.does(JobAct::HandBack(work.clone()))
     }
 
-    pub(crate) fn announces(&self, work: &Work, effect: &'static str, policy: OnDoubt) -> JobTold {
+    pub(crate) fn announces(&self, work: &Work, effect: &'static str, policy: InDoubtPolicy) -> JobTold {
         self.does(JobAct::Announce(work.clone(), effect, policy))
     }
 

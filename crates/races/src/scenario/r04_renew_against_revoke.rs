@@ -1,6 +1,6 @@
 //! R04, renew against revoke: A's renewal has set out; P revokes; the renewal arrives.
 
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 
 use super::Race;
 use crate::protocol::Act;
@@ -23,5 +23,5 @@ fn script(stage: &Stage) -> Played {
     p.revokes();
     let told = renewal.goes_on()?;
     stage.must(stage.holder().is_none(), "a revoked lease stays revoked")?;
-    stage.must(told.is_lost(How::Revoked), "A is told that it was revoked")
+    stage.must(told.is_lost(LeaseOutcome::Revoked), "A is told that it was revoked")
 }

@@ -1,7 +1,7 @@
 //! R06-job, complete after takeover, a job: A stalls with its completion on the way; its claim expires; B claims the
 //! job and completes it; A's completion arrives.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 
 use super::Race;
 use crate::job::JobAct;
@@ -25,7 +25,7 @@ fn script(stage: &Stage) -> Played {
     let late = a.begins(JobAct::Complete(old.clone(), "by A"))?;
     stage.crashes(&old)?;
     let new = b.claims()?;
-    stage.must(b.completes(&new, "by B").leaves_it(State::Completed), "the holder completes the job")?;
+    stage.must(b.completes(&new, "by B").leaves_it(JobState::Completed), "the holder completes the job")?;
     let told = late.goes_on()?;
     stage.must(stage.job()?.result.as_deref() == Some("by B"), "the result of the holder stands")?;
     stage.must(told.is_stale(), "the late one is told that it is stale")?;

@@ -1,6 +1,6 @@
 //! R07, complete after expiry, nobody took it: A's claim expires; nobody takes the job; A completes it.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 
 use super::Race;
 use crate::job::JobTold;
@@ -23,7 +23,7 @@ fn script(stage: &Stage) -> Played {
     stage.claim_runs_out(&work)?;
     let told = a.completes(&work, "by A");
     stage.must(
-        told == JobTold::Stands { state: State::Completed, late: true },
+        told == JobTold::Stands { state: JobState::Completed, late: true },
         "work that was done is done, and on record as late",
     )?;
     stage.must(b.asks(&b.wish())?.is_none(), "nobody does it again")?;

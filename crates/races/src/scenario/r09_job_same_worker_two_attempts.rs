@@ -1,7 +1,7 @@
 //! R09-job, same worker, two attempts at a job: W claims the job, loses it and claims it again; then its first thread
 //! completes, as W.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 
 use super::Race;
 use crate::stage::{Played, Stage};
@@ -24,7 +24,7 @@ fn script(stage: &Stage) -> Played {
     let new = second.claims()?;
     stage.must(new.token > old.token, "every attempt has a token of its own")?;
     let told = first.completes(&old, "1st attempt");
-    stage.must(stage.job()?.state == State::Running, "the second attempt goes on")?;
+    stage.must(stage.job()?.state == JobState::Running, "the second attempt goes on")?;
     stage.must(told.is_stale(), "the first attempt is told that it is stale")?;
-    stage.must(second.completes(&new, "2nd attempt").leaves_it(State::Completed), "the second completes")
+    stage.must(second.completes(&new, "2nd attempt").leaves_it(JobState::Completed), "the second completes")
 }

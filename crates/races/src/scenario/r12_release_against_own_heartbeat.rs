@@ -1,6 +1,6 @@
 //! R12, release against own heartbeat: A's heartbeat is on its way; A releases; the heartbeat arrives.
 
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 
 use super::Race;
 use crate::protocol::{Act, Told};
@@ -23,6 +23,6 @@ fn script(stage: &Stage) -> Played {
     stage.must(matches!(a.releases(&lease), Told::Released), "the holder can give it back")?;
     let told = heartbeat.goes_on()?;
     stage.must(stage.holder().is_none(), "a released lease stays released")?;
-    stage.must(told.is_lost(How::Released), "the heartbeat is told: released")?;
+    stage.must(told.is_lost(LeaseOutcome::Released), "the heartbeat is told: released")?;
     b.acquires().map(drop)
 }

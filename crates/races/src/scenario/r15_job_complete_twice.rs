@@ -1,6 +1,6 @@
 //! R15-job, complete a job twice: A completes; the same completion arrives twice.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 
 use super::Race;
 use crate::gate::Fate;
@@ -21,6 +21,6 @@ fn script(stage: &Stage) -> Played {
     let a = stage.worker("A");
     let work = a.claims()?;
     a.next_meets("complete", Fate::Doubled);
-    stage.must(a.completes(&work, "done").leaves_it(State::Completed), "the same answer both times")?;
+    stage.must(a.completes(&work, "done").leaves_it(JobState::Completed), "the same answer both times")?;
     stage.must(stage.job()?.completions == 1, "completed once")
 }

@@ -1,6 +1,6 @@
 //! R16, complete, then fail: A's completion arrives; its answer is lost; A reports a failure.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 
 use super::Race;
 use crate::gate::Fate;
@@ -24,7 +24,7 @@ fn script(stage: &Stage) -> Played {
     a.next_meets("complete", Fate::AnswerLost);
     a.completes(&work, "by A");
     let told = a.does(JobAct::Fail(work));
-    stage.must(stage.job()?.state == State::Completed, "what was completed stays completed")?;
-    stage.must(told == JobTold::Finished { state: State::Completed }, "A is told that it is completed")?;
+    stage.must(stage.job()?.state == JobState::Completed, "what was completed stays completed")?;
+    stage.must(told == JobTold::Finished { state: JobState::Completed }, "A is told that it is completed")?;
     stage.must(b.asks(&b.wish())?.is_none(), "nobody does it again")
 }

@@ -1,8 +1,8 @@
 //! R17, crash between effect and record: A announces an effect and has it; it is killed before it can record that; B
 //! takes the job up.
 
-use fencehold_core::job::State;
-use fencehold_core::ledger::OnDoubt;
+use fencehold_core::job::JobState;
+use fencehold_core::ledger::InDoubtPolicy;
 
 use super::Race;
 use crate::job::JobTold;
@@ -23,16 +23,18 @@ fn script(stage: &Stage) -> Played {
     stage.has_a_job()?;
     let (a, b) = (stage.worker("A"), stage.worker("B"));
     let old = a.claims()?;
-    stage.must(a.announces(&old, "charge", OnDoubt::RunAgain) == JobTold::Go, "an effect may happen")?;
+    stage.must(a.announces(&old, "charge", InDoubtPolicy::Retry) == JobTold::Go, "an effect may happen")?;
     a.pays("charge");
-    stage.must(a.announces(&old, "ship", OnDoubt::Ask) == JobTold::Go, "another may, too")?;
+    stage.must(a.announces(&old, "ship", InDoubtPolicy::Manual) == JobTold::Go, "another may, too")?;
     stage.crashes(&old)?;
     let new = b.claims()?;
-    stage.must(b.announces(&new, "charge", OnDoubt::RunAgain) == JobTold::Go, "B may do it again")?;
+    stage.must(b.announces(&new, "charge", InDoubtPolicy::Retry) == JobTold::Go, "B may do it again")?;
     b.pays("charge");
     stage.must(stage.till.times_paid() == 1, "the till was paid once")?;
     stage.must(b.records(&new, "charge") == JobTold::Recorded, "and that is on record")?;
-    stage
-        .must(b.announces(&new, "ship", OnDoubt::Ask) == JobTold::InDoubt, "what nobody can know is said")?;
-    stage.must(stage.job()?.state == State::Indeterminate, "the job waits for a person")
+    stage.must(
+        b.announces(&new, "ship", InDoubtPolicy::Manual) == JobTold::InDoubt,
+        "what nobody can know is said",
+    )?;
+    stage.must(stage.job()?.state == JobState::InDoubt, "the job waits for a person")
 }

@@ -1,6 +1,6 @@
 //! R31, poison job: A job kills every holder.
 
-use fencehold_core::job::{State, Terms};
+use fencehold_core::job::{JobOptions, JobState};
 
 use super::Race;
 use crate::stage::{Played, Stage};
@@ -16,10 +16,10 @@ pub(super) const RACE: Race = Race {
 };
 
 fn script(stage: &Stage) -> Played {
-    stage.has_a_job_on(Terms { max_crashes: 2, ..Terms::default() })?;
+    stage.has_a_job_on(JobOptions { max_crashes: 2, ..JobOptions::default() })?;
     let (a, b, c) = (stage.worker("A"), stage.worker("B"), stage.worker("C"));
     stage.crashes(&a.claims()?)?;
     stage.claim_runs_out(&b.claims()?)?;
     stage.must(c.asks(&c.wish())?.is_none(), "nobody else is handed what has killed two")?;
-    stage.must(stage.job()?.state == State::Quarantined, "the job is kept for people")
+    stage.must(stage.job()?.state == JobState::Quarantined, "the job is kept for people")
 }

@@ -1,6 +1,6 @@
 //! R33, cancel against complete: A's completion and P's cancellation set out at once; the cancellation arrives first.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 
 use super::Race;
 use crate::job::{JobAct, JobTold};
@@ -24,10 +24,10 @@ fn script(stage: &Stage) -> Played {
     let cancellation = p.begins(JobAct::Cancel { now: true })?;
     let cancelled = cancellation.goes_on()?;
     let completed = completion.goes_on()?;
-    stage.must(cancelled.leaves_it(State::Cancelled), "what arrives first is carried out")?;
-    stage.must(stage.job()?.state == State::Cancelled, "the first terminal state stands")?;
+    stage.must(cancelled.leaves_it(JobState::Cancelled), "what arrives first is carried out")?;
+    stage.must(stage.job()?.state == JobState::Cancelled, "the first terminal state stands")?;
     stage.must(completed.is_stale(), "A is told that it is over")?;
     let again = p.does(JobAct::Cancel { now: true });
-    let same = matches!(again, JobTold::Stands { state: State::Cancelled, .. });
+    let same = matches!(again, JobTold::Stands { state: JobState::Cancelled, .. });
     stage.must(same, "the same word again gets the same answer")
 }

@@ -1,13 +1,13 @@
 //! R45, answer too large: Jobs that carry more than one answer has room for are claimed together.
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, JobStore, LedgerAct, LedgerEntry, NewJob, Report,
-    Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction,
+    JobSelector, JobStore, LedgerEntry, NewJob, Report,
 };
-use fencehold_contract::{Call, LeaseStore, StoreError};
+use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Owner;
-use fencehold_core::job::{EffectName, JobId, Kind, Queue};
-use fencehold_core::ledger::UndoWith;
+use fencehold_core::job::{EffectName, JobId, JobKind, QueueName};
+use fencehold_core::ledger::Compensation;
 use fencehold_core::limits::PAYLOAD_BYTES_MAX;
 
 use super::Race;
@@ -40,14 +40,14 @@ fn script(stage: &Stage) -> Played {
 }
 
 struct Large {
-    call: Call,
-    queue: Queue,
+    call: CallContext,
+    queue: QueueName,
     ids: Vec<JobId>,
 }
 
 impl Large {
-    fn new(stage: &Stage, call: Call) -> Result<Self, Stop> {
-        let queue = Queue::new(format!("large-{}", stage.fresh_job().to_string().to_lowercase()));
+    fn new(stage: &Stage, call: CallContext) -> Result<Self, Stop> {
+        let queue = QueueName::new(format!("large-{}", stage.fresh_job().to_string().to_lowercase()));
         let queue = queue.map_err(|bad| Stop::Broken(format!("broken: a queue has a name, but: {bad}")))?;
         Ok(Large { call, queue, ids: (0..JOBS).map(|_| stage.fresh_job()).collect() })
     }
@@ -70,12 +70,12 @@ impl Large {
                 .trace
                 .note("B", format!("claims all that there are, and gets {}", claimed.len()));
             stage.must(!claimed.is_empty(), "a job that is ready is handed out")?;
-            let whole = claimed.iter().all(|job| job.effects.len() == 1 && job.crashes == 0);
+            let whole = claimed.iter().all(|job| job.effects.len() == 1 && job.crash_count == 0);
             stage.must(whole, "each carries all that was stored, and none counts as crashed")?;
             done += claimed.len();
-            let completed = claimed.iter().map(|job| Report {
-                attempt: AttemptRef { job: job.id, hold, token: job.token },
-                word: Word::Complete { result: None },
+            let completed = claimed.iter().map(|job| AttemptReport {
+                attempt: AttemptRef { job_id: job.id, hold_id: hold, token: job.token },
+                report: Report::Complete { result: None },
             });
             let reported = stage.drive(jobs(b).report(&self.call, completed.collect()));
             let reported = reported.is_ok_and(|answers| answers.iter().all(Result::is_ok));
@@ -86,7 +86,7 @@ impl Large {
 
     async fn fill(&self, stage: &Stage, store: &dyn LeaseStore) -> Result<(), StoreError> {
         let jobs = jobs(store);
-        let kind = Kind::new("work")?;
+        let kind = JobKind::new("work")?;
         let new = self
             .ids
             .iter()
@@ -95,22 +95,27 @@ impl Large {
         let hold = stage.fresh_hold();
         let claimed = jobs.claim(&self.call, self.request("A", hold, stage.ttl_ms())).await?.jobs;
         for job in claimed {
-            let attempt = AttemptRef { job: job.id, hold, token: job.token };
+            let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
             let payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
-            let undo = Some(UndoWith { kind: kind.clone(), queue: None, payload });
-            let act = LedgerAct::Record { effect: EffectName::new("charge")?, value: "1".into(), undo };
-            jobs.ledger(&self.call, vec![LedgerEntry { attempt: attempt.clone(), act }])
+            let undo = Some(Compensation { kind: kind.clone(), queue: None, payload });
+            let act = LedgerEntry::Record {
+                effect: EffectName::new("charge")?,
+                value: "1".into(),
+                compensation: undo,
+            };
+            jobs.ledger(&self.call, vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }])
                 .await?;
-            jobs.report(&self.call, vec![Report { attempt, word: Word::HandBack }]).await?;
+            jobs.report(&self.call, vec![AttemptReport { attempt, report: Report::Release }])
+                .await?;
         }
         Ok(())
     }
 
-    fn request(&self, owner: &str, hold: fencehold_core::HoldId, ttl_ms: u64) -> ClaimRequest {
-        ClaimRequest {
+    fn request(&self, owner: &str, hold: fencehold_core::HoldId, ttl_ms: u64) -> ClaimJobsRequest {
+        ClaimJobsRequest {
             queues: vec![(self.queue.clone(), 1)],
             limit: JOBS,
-            hold,
+            hold_id: hold,
             owner: Owner::new(owner).expect("a short name"),
             // Long enough for all that is written and read, also where time passes by itself.
             ttl_ms: ttl_ms * 20,
@@ -120,10 +125,10 @@ impl Large {
     }
 
     async fn remove(&self, store: &dyn LeaseStore) -> Result<(), StoreError> {
-        let (on, action) = (ActOn::Jobs(self.ids.clone()), Action::Delete { force: true });
+        let (on, action) = (JobSelector::Jobs(self.ids.clone()), JobAction::Delete { force: true });
         let by = Owner::new("race")?;
         jobs(store)
-            .act(&self.call, ActRequest { on, action, by, dry_run: false })
+            .act(&self.call, ChangeJobsRequest { selector: on, action, by, dry_run: false })
             .await?;
         Ok(())
     }

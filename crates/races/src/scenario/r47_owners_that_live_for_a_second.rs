@@ -1,9 +1,9 @@
 //! R47, owners that live for a second: Every day a process comes, works off one job, and ends after a second. Nothing serves the
 //! store in between.
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, Word};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report, Unique};
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
+use fencehold_core::job::{JobId, JobKind, QueueName, UniqueKey};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_test_store::Power;
 
@@ -31,7 +31,7 @@ fn script(stage: &Stage) -> Played {
     stage.keeps_jobs()?;
     let call = &stage.ours()?.call;
     let broken = |error: &dyn std::fmt::Display| Stop::Broken(format!("broken: {error}"));
-    let queue = Queue::new("r47").map_err(|bad| broken(&bad))?;
+    let queue = QueueName::new("r47").map_err(|bad| broken(&bad))?;
     let unique = UniqueKey::new("daily").map_err(|bad| broken(&bad))?;
     let mut made: Vec<JobId> = Vec::new();
     for _ in 0..DAYS {
@@ -43,25 +43,25 @@ fn script(stage: &Stage) -> Played {
         let id = stage.fresh_job();
         let new = NewJob {
             unique: Some(Unique { key: unique.clone(), window_ms: DAY_MS / 2 }),
-            ..NewJob::new(id, queue.clone(), Kind::new("work").map_err(|bad| broken(&bad))?, "{}")
+            ..NewJob::new(id, queue.clone(), JobKind::new("work").map_err(|bad| broken(&bad))?, "{}")
         };
         let enqueued = stage.drive(jobs.enqueue(call, vec![new])).map_err(|error| broken(&error))?;
-        let fresh = enqueued.iter().all(|job| job.as_ref().is_ok_and(|job| job.id == id));
+        let fresh = enqueued.iter().all(|job| job.as_ref().is_ok_and(|job| job.job_id == id));
         stage.must(fresh, "a unique key is free when its time is over")?;
         let hold = stage.fresh_hold();
-        let claim = ClaimRequest {
+        let claim = ClaimJobsRequest {
             queues: vec![(queue.clone(), 1)],
             limit: 1,
-            hold,
+            hold_id: hold,
             owner: Owner::new("A").map_err(|bad| broken(&bad))?,
             ttl_ms: stage.ttl_ms(),
             wait_ms: 0,
             waited_before_ms: 0,
         };
         let claimed = stage.drive(jobs.claim(call, claim)).map_err(|error| broken(&error))?;
-        let done = claimed.jobs.iter().map(|job| Report {
-            attempt: AttemptRef { job: job.id, hold, token: job.token },
-            word: Word::Complete { result: None },
+        let done = claimed.jobs.iter().map(|job| AttemptReport {
+            attempt: AttemptRef { job_id: job.id, hold_id: hold, token: job.token },
+            report: Report::Complete { result: None },
         });
         let told = stage.drive(jobs.report(call, done.collect())).map_err(|error| broken(&error))?;
         stage.must(told.len() == 1 && told[0].is_ok(), "the job of the day is done")?;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{BadInput, HoldId, Key, Namespace, Owner};
 
 use super::Keeper;
@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Whether this store was ever served by a server that asked for tokens.
 pub async fn has_had_tokens(store: &dyn LeaseStore) -> Result<bool, StoreError> {
-    let call = Call::new(Namespace::new(NAMESPACE)?);
+    let call = CallContext::new(Namespace::new(NAMESPACE)?);
     Ok(store.get(&call, Key::new(KEY)?).await?.is_some())
 }
 
@@ -37,16 +37,17 @@ async fn mark(store: &dyn LeaseStore) -> Result<(), StoreError> {
     if has_had_tokens(store).await? {
         return Ok(());
     }
-    let call = Call::new(Namespace::new(NAMESPACE)?);
+    let call = CallContext::new(Namespace::new(NAMESPACE)?);
     let key = Key::new(KEY)?;
-    let hold = fresh().map_err(|error| StoreError::Unavailable { why: format!("no randomness: {error}") })?;
-    let ttl_ms = store.capabilities().ttl_ms_min;
-    let request = AcquireRequest::new(key.clone(), hold, owner()?, ttl_ms);
+    let hold =
+        fresh().map_err(|error| StoreError::Unavailable { message: format!("no randomness: {error}") })?;
+    let ttl_ms = store.capabilities().min_ttl_ms;
+    let request = AcquireLeaseRequest::new(key.clone(), hold, owner()?, ttl_ms);
     match store.acquire(&call, request).await {
         Ok(acquired) => {
             let token = acquired.grant.token;
             // If it fails, the lease runs out by itself; the key stays.
-            let _ = store.release(&call, vec![HoldRef { key, hold, token }]).await;
+            let _ = store.release(&call, vec![HoldRef { key, hold_id: hold, token }]).await;
             Ok(())
         }
         // Another server does the same at this moment.

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use fencehold_contract::http::{NAMESPACE_HEADER, Operation as _, Spec, op};
-use fencehold_contract::problem::{Problem, ProblemKind};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::Namespace;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -135,7 +135,7 @@ impl Inner {
             over.add_one();
             let detail =
                 "this token sends more requests a second than the server takes from one; nothing was done";
-            let mut problem = Problem::new(ProblemKind::Limited, detail);
+            let mut problem = Problem::new(ErrorKind::RateLimited, detail);
             problem.retry_after_ms = Some(retry_after_ms);
             return Err(problem);
         }
@@ -181,9 +181,9 @@ impl Inner {
     fn turn_away(&self, stranger: &Stranger) -> Problem {
         self.metrics.strangers.add_one();
         let kind = if matches!(stranger, Stranger::Closed) {
-            ProblemKind::Unavailable
+            ErrorKind::Unavailable
         } else {
-            ProblemKind::Unauthorized
+            ErrorKind::Unauthorized
         };
         Problem::new(kind, stranger.to_string())
     }
@@ -199,7 +199,7 @@ impl Inner {
                     "this server asks for no token, so it answers to programs of this machine only, and {foreign}; name \
                      more hosts with the setting `hosts`, or make a token"
                 );
-                Problem::new(ProblemKind::ForeignHost, detail)
+                Problem::new(ErrorKind::HostNotAllowed, detail)
             })?;
         }
         self.access.caller(parts, from).map_err(|stranger| {
@@ -215,10 +215,10 @@ impl Inner {
 fn namespace_of(parts: &Parts) -> Result<Option<Namespace>, Problem> {
     let Some(value) = parts.headers.get(NAMESPACE_HEADER) else { return Ok(None) };
     let bad = |why: String| {
-        let mut problem = Problem::new(ProblemKind::BadInput, format!("namespace {why}"));
+        let mut problem = Problem::new(ErrorKind::BadInput, format!("namespace {why}"));
         (problem.what, problem.why) = (Some("namespace".to_owned()), Some(why));
         problem
     };
     let text = value.to_str().map_err(|_| bad("is not plain text".to_owned()))?;
-    Namespace::new(text).map(Some).map_err(|error| bad(error.problem))
+    Namespace::new(text).map(Some).map_err(|error| bad(error.message))
 }

@@ -2,20 +2,21 @@
 
 use fencehold_contract::http::Nothing;
 use fencehold_contract::http::access::{
-    AuditPage, AuditRequest, CreateTokenRequest, RevokeTokenRequest, RevokedToken, TokenView, Tokens,
+    AccessTokenList, AccessTokenView, AuditPage, AuditRequest, CreateAccessTokenRequest,
+    RevokeAccessTokenRequest, RevokedAccessToken,
 };
 
 use super::answer::{Answer, Asked};
 
-pub(super) async fn create(asked: Asked, request: CreateTokenRequest) -> Answer<TokenView> {
+pub(super) async fn create(asked: Asked, request: CreateAccessTokenRequest) -> Answer<AccessTokenView> {
     asked.store.create_token(&asked.call, request).await
 }
 
-pub(super) async fn list(asked: Asked, _: Nothing) -> Answer<Tokens> {
+pub(super) async fn list(asked: Asked, _: Nothing) -> Answer<AccessTokenList> {
     asked.store.tokens(&asked.call).await
 }
 
-pub(super) async fn revoke(asked: Asked, request: RevokeTokenRequest) -> Answer<RevokedToken> {
+pub(super) async fn revoke(asked: Asked, request: RevokeAccessTokenRequest) -> Answer<RevokedAccessToken> {
     asked.store.revoke_token(&asked.call, request).await
 }
 

@@ -11,8 +11,8 @@ use fencehold_contract::http::{
     IDEMPOTENCY_HEADER, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, StoreOperation,
 };
 use fencehold_contract::operation::{Ask, JobAsk, misfit, perform};
-use fencehold_contract::problem::{Problem, ProblemKind};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::problem::{ErrorKind, Problem};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::{BadInput, Namespace};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -36,7 +36,7 @@ pub(super) struct Asked {
     pub(super) server: Arc<Inner>,
     /// The store, as far as this caller may use it.
     pub(super) store: Desk,
-    pub(super) call: Call,
+    pub(super) call: CallContext,
     pub(super) idempotency_key: Option<HeaderValue>,
 }
 
@@ -54,7 +54,7 @@ impl Asked {
             Some(value) => patience_of(value)
                 .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?,
         };
-        let call = Call::new(namespace).with_patience_ms(patience_ms).relayed();
+        let call = CallContext::new(namespace).with_patience_ms(patience_ms).relayed();
         let trace = parts
             .headers
             .get(TRACE_HEADER)
@@ -194,7 +194,7 @@ async fn from_body<T: DeserializeOwned>(
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
-        return Err(Problem::new(ProblemKind::NotJson, "send the body as content-type: application/json"));
+        return Err(Problem::new(ErrorKind::NotJson, "send the body as content-type: application/json"));
     }
     let taken = server
         .gate
@@ -205,13 +205,13 @@ async fn from_body<T: DeserializeOwned>(
             BadBody::TooLarge { limit } => {
                 server.metrics.bodies_too_large.add_one();
                 let detail = format!("the body has more than {limit} bytes; send less at a time");
-                let mut problem = Problem::new(ProblemKind::TooLarge, detail);
+                let mut problem = Problem::new(ErrorKind::BodyTooLarge, detail);
                 problem.limit = u64::try_from(limit).ok();
                 problem
             }
             BadBody::TooSlow => {
                 server.metrics.bodies_too_slow.add_one();
-                Problem::new(ProblemKind::Unavailable, "the body did not come in time; nothing was done")
+                Problem::new(ErrorKind::Unavailable, "the body did not come in time; nothing was done")
             }
             BadBody::Broken => bad(BadInput::new("body", "broke off")),
         })?;
@@ -242,10 +242,10 @@ fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Respo
 /// A problem without the paths of this machine that a store named in it: they stand in the log instead. `None`: it names
 /// none.
 pub(super) fn without_paths(problem: &Problem) -> Option<Problem> {
-    if !matches!(problem.kind, ProblemKind::Unavailable | ProblemKind::Unknown | ProblemKind::Unusable) {
+    if !matches!(problem.kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Unusable) {
         return None;
     }
-    let place = problem.what.as_deref().filter(|_| problem.kind == ProblemKind::Unusable);
+    let place = problem.what.as_deref().filter(|_| problem.kind == ErrorKind::Unusable);
     let clean = |text: &str| {
         let text = place.map_or_else(|| text.to_owned(), |place| text.replace(place, "the server's store"));
         hide_paths(&text)
@@ -319,10 +319,10 @@ mod tests {
             "(a path of the server): no space; see file:(a path of the server), `(a path of the server) b` at \
              http://h:1/p and 3/4"
         );
-        let mut problem = Problem::new(ProblemKind::Unusable, "data/x cannot be used as a store: damaged");
+        let mut problem = Problem::new(ErrorKind::Unusable, "data/x cannot be used as a store: damaged");
         problem.what = Some("data/x".to_owned());
         let shown = without_paths(&problem).unwrap();
         assert_eq!(shown.detail, "the server's store cannot be used as a store: damaged");
-        assert!(without_paths(&Problem::new(ProblemKind::NoSuchPath, "there is nothing at /x")).is_none());
+        assert!(without_paths(&Problem::new(ErrorKind::PathNotFound, "there is nothing at /x")).is_none());
     }
 }

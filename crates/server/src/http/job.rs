@@ -1,10 +1,10 @@
 //! Jobs: what is more than one call of the contract.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::http::{EnqueueAnswer, EnqueueRequest, JobRequest};
-use fencehold_contract::job::{Began, BeginRequest, JobDetail, WaitRequest};
+use fencehold_contract::http::{EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest};
+use fencehold_contract::job::{BeginOperationRequest, BegunOperation, JobDetail, WaitRequest};
 use fencehold_contract::operation::jobs_of;
-use fencehold_contract::problem::{Problem, ProblemKind};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::job::{JobId, Refusal};
 use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
@@ -17,7 +17,7 @@ impl Asked {
         let mut bits = [0; 10];
         random(&mut bits).map_err(|error| {
             let why = format!("no randomness can be had: {error}");
-            StoreError::Unavailable { why }
+            StoreError::Unavailable { message: why }
         })?;
         Ok(JobId::from_random(self.server.clock.now().wall_ms, bits))
     }
@@ -28,7 +28,10 @@ fn random(bits: &mut [u8]) -> Result<(), getrandom::Error> {
     getrandom::fill(bits)
 }
 
-pub(super) async fn enqueue(asked: Asked, request: EnqueueRequest) -> Answer<EnqueueAnswer> {
+pub(super) async fn enqueue(
+    asked: Asked,
+    request: EnqueueJobBatchRequest,
+) -> Answer<EnqueueJobBatchResponse> {
     let key = idempotency_key(&asked)?;
     let mut jobs = Vec::with_capacity(request.jobs.len());
     let mut refused = Vec::new();
@@ -53,7 +56,7 @@ pub(super) async fn enqueue(asked: Asked, request: EnqueueRequest) -> Answer<Enq
     for (nth, answer) in refused {
         answers.insert(nth.min(answers.len()), answer);
     }
-    Ok(EnqueueAnswer { answers })
+    Ok(EnqueueJobBatchResponse { results: answers })
 }
 
 /// An id that a caller made itself. Ids that follow from something are made by stores and servers alone: who could give
@@ -83,24 +86,24 @@ fn idempotency_key(asked: &Asked) -> Answer<Option<String>> {
     }
 }
 
-pub(super) async fn begin(asked: Asked, mut request: BeginRequest) -> Answer<Began> {
+pub(super) async fn begin(asked: Asked, mut request: BeginOperationRequest) -> Answer<BegunOperation> {
     asked.server.stopping.check()?;
-    if request.id.is_nil() {
-        request.id = asked.fresh_id()?;
+    if request.job_id.is_nil() {
+        request.job_id = asked.fresh_id()?;
     } else {
-        callers_own(request.id).map_err(StoreError::BadInput)?;
+        callers_own(request.job_id).map_err(StoreError::BadInput)?;
     }
     Ok(jobs_of(&asked.store)?.begin(&asked.call, request).await?)
 }
 
-pub(super) async fn get(asked: Asked, request: JobRequest) -> Answer<JobDetail> {
-    let (id, jobs) = (request.job, jobs_of(&asked.store)?);
+pub(super) async fn get(asked: Asked, request: GetJobRequest) -> Answer<JobDetail> {
+    let (id, jobs) = (request.job_id, jobs_of(&asked.store)?);
     let detail = match request.wait_ms {
         None => jobs.job(&asked.call, id).await?,
         Some(wait_ms) => asked.in_line(jobs.wait_for(&asked.call, WaitRequest { id, wait_ms })).await?,
     };
     detail.ok_or_else(|| {
-        let mut problem = Problem::new(ProblemKind::NoSuchJob, format!("{id}: {}", Refusal::Unknown));
+        let mut problem = Problem::new(ErrorKind::JobNotFound, format!("{id}: {}", Refusal::JobNotFound));
         problem.job = Some(id);
         problem
     })

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use fencehold_contract::problem::{Problem, ProblemKind};
-use fencehold_contract::{Call, LeaseStore, StoreError};
+use fencehold_contract::problem::{ErrorKind, Problem};
+use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Namespace;
 use http::{Method, Request, Uri, header};
 
@@ -34,7 +34,7 @@ pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
     match server.readiness.look(&*server.store).await {
         Ok(()) => "ready\n".into_response(),
         Err(retry_after_ms) => {
-            let mut problem = Problem::new(ProblemKind::Unavailable, NOT_READY);
+            let mut problem = Problem::new(ErrorKind::Unavailable, NOT_READY);
             problem.retry_after_ms = retry_after_ms;
             problem_response(&problem)
         }
@@ -82,7 +82,7 @@ impl Readiness {
 /// For how long the store grants nothing, if it answers.
 async fn closed_for_ms(store: &dyn LeaseStore) -> Result<u64, StoreError> {
     store
-        .closed_for_ms(&Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS))
+        .closed_for_ms(&CallContext::new(Namespace::default()).with_patience_ms(PATIENCE_MS))
         .await
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn metrics(State(server): State<Arc<Inner>>, request: Request<B
         }
         Ok(_) => {
             let detail = "metrics are of all namespaces, and need a token with the scope metrics:read or admin for all of them";
-            problem_response(&Problem::new(ProblemKind::Forbidden, detail))
+            problem_response(&Problem::new(ErrorKind::Forbidden, detail))
         }
         Err(problem) => problem_response(&problem),
     }
@@ -108,10 +108,10 @@ pub(super) async fn document() -> Response {
 
 pub(super) async fn no_such_path(uri: Uri) -> Response {
     let detail = format!("there is nothing at {}; /v1/openapi.json lists what there is", uri.path());
-    problem_response(&Problem::new(ProblemKind::NoSuchPath, detail))
+    problem_response(&Problem::new(ErrorKind::PathNotFound, detail))
 }
 
 pub(super) async fn bad_method(method: Method, uri: Uri) -> Response {
     let detail = format!("{} does not take {method}; /v1/openapi.json lists what it takes", uri.path());
-    problem_response(&Problem::new(ProblemKind::BadMethod, detail))
+    problem_response(&Problem::new(ErrorKind::MethodNotAllowed, detail))
 }

@@ -13,7 +13,7 @@ use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use fencehold_contract::http::{Operation, op};
 use fencehold_contract::problem::Problem;
-use fencehold_contract::{EventPage, EventsRequest, FlatEvent, LeaseStore as _, StoreError};
+use fencehold_contract::{EventPage, FlatEvent, LeaseStore as _, ListEventsRequest, StoreError};
 use fencehold_core::BadInput;
 use fencehold_core::limits::PAGE_MAX;
 use futures_util::stream;
@@ -119,7 +119,7 @@ async fn begin(
 }
 
 async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>) -> Answer<EventPage> {
-    let request = EventsRequest { after, prefix, limit: PAGE_MAX, wait_ms: 0 };
+    let request = ListEventsRequest { cursor: after, prefix, limit: PAGE_MAX, wait_ms: 0 };
     let page = asked.in_line(asked.store.events(&asked.call, request)).await?;
     Ok(page)
 }
@@ -189,7 +189,7 @@ impl Stream {
         let events: Vec<_> = page.events.iter().map(FlatEvent).collect();
         let events = serde_json::to_string(&events).unwrap_or_default();
         let items = events.trim_start_matches('[').trim_end_matches(']');
-        self.tell_items(items, page.next).await
+        self.tell_items(items, page.next_cursor).await
     }
 
     /// One message: the items of an array of events; without any it only moves the cursor.

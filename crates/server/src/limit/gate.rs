@@ -77,7 +77,7 @@ impl Gate {
                 NoSeat::OfCaller { limit } => ("waiting requests of this token", limit),
                 NoSeat::OfAll { limit } => ("waiting requests of all tokens", limit),
             };
-            StoreError::Full { what: what.to_owned(), limit: limit as u64 }
+            StoreError::LimitReached { message: what.to_owned(), limit: limit as u64 }
         })
     }
 
@@ -85,7 +85,10 @@ impl Gate {
     pub(crate) fn listening_seat(&self, who: &Who) -> Result<Seat<Who>, StoreError> {
         self.listening.take(who).map_err(|no_seat| {
             let (NoSeat::OfCaller { limit } | NoSeat::OfAll { limit }) = no_seat;
-            StoreError::Full { what: "connections on which holders listen".to_owned(), limit: limit as u64 }
+            StoreError::LimitReached {
+                message: "connections on which holders listen".to_owned(),
+                limit: limit as u64,
+            }
         })
     }
 
@@ -105,7 +108,7 @@ impl Gate {
         match tokio::time::timeout(patience, lane.enter(tenant, cost)).await {
             Ok(Ok(place)) => Ok(Room::Place(place)),
             Ok(Err(_)) | Err(_) => Err(StoreError::Unavailable {
-                why: "the server has more to do than it can; nothing was done".to_owned(),
+                message: "the server has more to do than it can; nothing was done".to_owned(),
             }),
         }
     }

@@ -32,8 +32,8 @@ impl Ending {
         match outcome {
             Ok(_) => Ending::Done,
             Err(StoreError::Denied { .. }) => Ending::Denied,
-            Err(StoreError::Full { .. }) => Ending::Limited,
-            Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) => Ending::Unavailable,
+            Err(StoreError::LimitReached { .. }) => Ending::Limited,
+            Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => Ending::Unavailable,
             Err(StoreError::Unusable { .. }) => Ending::Failed,
             Err(_) => Ending::Refused,
         }
@@ -169,5 +169,5 @@ impl Metrics {
 
 /// Whether a refusal of a lease says that somebody showed another's token with a wrong hold id.
 pub(crate) fn is_wrong_hold(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::WrongHold { .. })
+    matches!(refusal, Refusal::WrongHoldId { .. })
 }

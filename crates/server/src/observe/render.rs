@@ -4,12 +4,12 @@
 //! `memory:`, and on `file:` while this process owns the directory (`fencehold_store_served_here`). Elsewhere only what
 //! passes through this server can be counted.
 
-use fencehold_contract::job::{JobFilter, JobsRequest, QueueView};
+use fencehold_contract::job::{JobFilter, ListJobsRequest, QueueView};
 use fencehold_contract::measure::Measures;
-use fencehold_contract::{Call, JobStore};
+use fencehold_contract::{CallContext, JobStore};
 use fencehold_core::Namespace;
-use fencehold_core::job::{Ended, State};
-use fencehold_core::lease::How;
+use fencehold_core::job::{AttemptOutcome, JobState};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::JOBS_MAX;
 
 use super::metrics::{Ending, Kind};
@@ -41,7 +41,7 @@ pub(crate) async fn render(server: &Inner) -> String {
     }
     requests(&mut page, server);
     limits(&mut page, server);
-    let call = Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
+    let call = CallContext::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
     if let Ok(status) = server.store.status(&call).await {
         let here = status.owner_pid.is_none_or(|pid| pid == std::process::id());
         page.gauge(
@@ -49,17 +49,21 @@ pub(crate) async fn render(server: &Inner) -> String {
             "Whether the store's engine runs in this process.",
             flag(here),
         );
-        page.gauge("fencehold_keys", "Keys on record, held or free.", status.keys as f64);
-        page.gauge("fencehold_leases_held", "Keys with a hold on record.", status.held as f64);
-        page.gauge("fencehold_waiters", "Requests in line for a key.", status.waiters as f64);
-        page.gauge("fencehold_rows_set_aside", "Kept rows that could not be read.", status.set_aside as f64);
-        let failing = status.maintenance.len() as f64;
+        page.gauge("fencehold_keys", "Keys on record, held or free.", status.key_count as f64);
+        page.gauge("fencehold_leases_held", "Keys with a hold on record.", status.held_count as f64);
+        page.gauge("fencehold_waiters", "Requests in line for a key.", status.waiter_count as f64);
+        page.gauge(
+            "fencehold_rows_set_aside",
+            "Kept rows that could not be read.",
+            status.unreadable_row_count as f64,
+        );
+        let failing = status.maintenance_errors.len() as f64;
         page.gauge(
             "fencehold_maintenance_failing",
             "Parts of the maintenance that fail at present.",
             failing,
         );
-        page.gauge("fencehold_jobs_live", "Jobs that are not finished.", status.jobs as f64);
+        page.gauge("fencehold_jobs_live", "Jobs that are not finished.", status.job_count as f64);
         page.gauge("fencehold_jobs_live_max", "How many there may be.", JOBS_MAX as f64);
     }
     if let Some(jobs) = server.store.jobs() {
@@ -71,7 +75,7 @@ pub(crate) async fn render(server: &Inner) -> String {
 fn store(page: &mut Page, measures: &Measures) {
     let facts = &measures.facts;
     page.counter("fencehold_leases_granted_total", "Leases granted.", &facts.granted);
-    let hows: Vec<String> = How::ALL.iter().map(|how| how.to_string().replace(' ', "_")).collect();
+    let hows: Vec<String> = LeaseOutcome::ALL.iter().map(|how| how.to_string().replace(' ', "_")).collect();
     let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("how", how.as_str())]).collect();
     let ended: Vec<Series<'_>> = ended
         .iter()
@@ -101,7 +105,10 @@ fn store(page: &mut Page, measures: &Measures) {
     );
     page.counter("fencehold_jobs_enqueued_total", "Jobs enqueued.", &facts.enqueued);
     page.counter("fencehold_job_attempts_total", "Attempts begun.", &facts.claimed);
-    let hows: Vec<String> = Ended::ALL.iter().map(|how| how.to_string().replace(' ', "_")).collect();
+    let hows: Vec<String> = AttemptOutcome::ALL
+        .iter()
+        .map(|how| how.to_string().replace(' ', "_"))
+        .collect();
     let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("how", how.as_str())]).collect();
     let ended: Vec<Series<'_>> = ended
         .iter()
@@ -109,9 +116,9 @@ fn store(page: &mut Page, measures: &Measures) {
         .map(|(label, counter)| (label.as_slice(), counter.get() as f64))
         .collect();
     page.counts("fencehold_job_attempts_ended_total", "Attempts that ended, by how.", &ended);
-    let crashes = Ended::ALL
+    let crashes = AttemptOutcome::ALL
         .iter()
-        .position(|how| *how == Ended::Crashed)
+        .position(|how| *how == AttemptOutcome::Crashed)
         .and_then(|at| facts.attempts.get(at));
     let crashes = crashes.map_or(0, fencehold_contract::measure::Counter::get);
     page.counts(
@@ -264,13 +271,13 @@ fn limits(page: &mut Page, server: &Inner) {
 }
 
 async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
-    let mut all: Vec<(Call, QueueView)> = Vec::new();
+    let mut all: Vec<(CallContext, QueueView)> = Vec::new();
     for namespace in server.namespaces() {
-        let call = Call::new(namespace).with_patience_ms(PATIENCE_MS);
+        let call = CallContext::new(namespace).with_patience_ms(PATIENCE_MS);
         let found = jobs.queues(&call).await.unwrap_or_default();
         all.extend(found.into_iter().map(|queue| (call.clone(), queue)));
     }
-    all.sort_by_key(|(_, queue)| std::cmp::Reverse((queue.counts.queued, queue.counts.scheduled)));
+    all.sort_by_key(|(_, queue)| std::cmp::Reverse((queue.job_counts.queued, queue.job_counts.scheduled)));
     let hidden = all.len().saturating_sub(QUEUES_SHOWN);
     all.truncate(QUEUES_SHOWN);
     page.gauge(
@@ -284,21 +291,21 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
     for (call, queue) in &mut all {
         let age_ms = oldest_ready_ms(server, jobs, call, queue).await;
         ages.push((
-            [("namespace", call.namespace.to_string()), ("queue", queue.queue.to_string())],
+            [("namespace", call.namespace.to_string()), ("queue", queue.name.to_string())],
             age_ms as f64 / MS,
         ));
         for state in [
-            State::Queued,
-            State::Scheduled,
-            State::Running,
-            State::Failed,
-            State::Quarantined,
-            State::Indeterminate,
+            JobState::Queued,
+            JobState::Scheduled,
+            JobState::Running,
+            JobState::Failed,
+            JobState::Quarantined,
+            JobState::InDoubt,
         ] {
-            let count = *queue.counts.of(state) as f64;
+            let count = *queue.job_counts.of(state) as f64;
             let labels = [
                 ("namespace", call.namespace.to_string()),
-                ("queue", queue.queue.to_string()),
+                ("queue", queue.name.to_string()),
                 ("state", state.name().to_owned()),
             ];
             depths.push((labels, count));
@@ -324,21 +331,21 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
 
 /// Jobs that were cancelled and run on; the log of their workers and `explain` say whose. Since when is counted from the first look
 /// of this server that found them so: the store notes that a job was cancelled, and not when.
-async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[(Call, QueueView)]) {
+async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[(CallContext, QueueView)]) {
     let mut found = Vec::new();
-    for (call, queue) in all.iter().filter(|(_, queue)| queue.counts.running > 0) {
+    for (call, queue) in all.iter().filter(|(_, queue)| queue.job_counts.running > 0) {
         let filter = JobFilter {
-            queue: Some(queue.queue.clone()),
-            states: vec![State::Running],
+            queue: Some(queue.name.clone()),
+            states: vec![JobState::Running],
             ..JobFilter::default()
         };
-        let request = JobsRequest { filter, cursor: None, limit: RUNNING_LOOKED_AT };
+        let request = ListJobsRequest { filter, cursor: None, limit: RUNNING_LOOKED_AT };
         let running = jobs.jobs(call, request).await.map(|page| page.jobs).unwrap_or_default();
         let ignore = running
             .into_iter()
-            .filter(|job| job.runner.as_ref().is_some_and(|runner| runner.cancel_by.is_some()));
+            .filter(|job| job.runner.as_ref().is_some_and(|runner| runner.cancel_requested_by.is_some()));
         found.extend(
-            ignore.map(|job| ((job.id, job.token), [call.namespace.to_string(), queue.queue.to_string()])),
+            ignore.map(|job| ((job.id, job.token), [call.namespace.to_string(), queue.name.to_string()])),
         );
     }
     let found = server.cancelled.seen(server.clock.now().store_ms, found);
@@ -359,15 +366,17 @@ async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[
     );
 }
 
-async fn oldest_ready_ms(server: &Inner, jobs: &dyn JobStore, call: &Call, queue: &QueueView) -> u64 {
-    if queue.counts.queued == 0 {
+async fn oldest_ready_ms(server: &Inner, jobs: &dyn JobStore, call: &CallContext, queue: &QueueView) -> u64 {
+    if queue.job_counts.queued == 0 {
         return 0;
     }
     let filter =
-        JobFilter { queue: Some(queue.queue.clone()), states: vec![State::Queued], ..JobFilter::default() };
-    let request = JobsRequest { filter, cursor: None, limit: READY_LOOKED_AT };
+        JobFilter { queue: Some(queue.name.clone()), states: vec![JobState::Queued], ..JobFilter::default() };
+    let request = ListJobsRequest { filter, cursor: None, limit: READY_LOOKED_AT };
     let page = jobs.jobs(call, request).await;
-    let since = page.ok().and_then(|page| page.jobs.iter().map(|job| job.since_wall_ms).min());
+    let since = page
+        .ok()
+        .and_then(|page| page.jobs.iter().map(|job| job.state_changed_at_ms).min());
     since.map_or(0, |since| server.clock.now().wall_ms.saturating_sub(since))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::problem::Problem;
-use fencehold_contract::{Call, EventPage, EventsRequest, FlatEvent, Prefixes};
+use fencehold_contract::{CallContext, EventPage, FlatEvent, ListEventsRequest, Prefixes};
 use fencehold_core::Namespace;
 use fencehold_core::limits::PAGE_MAX;
 use tokio::task::AbortHandle;
@@ -72,7 +72,7 @@ impl Feed {
 
     /// Hands out what was read. Returns how many were told something.
     fn hand_out(&mut self, page: EventPage) -> usize {
-        self.told = page.next;
+        self.told = page.next_cursor;
         let mut found: BTreeMap<&str, Batch> = BTreeMap::new();
         for event in &page.events {
             let mut words: Option<Arc<str>> = None;
@@ -83,7 +83,7 @@ impl Feed {
                 });
                 let batch = found.entry(prefix).or_insert_with(|| Batch {
                     events: Vec::new(),
-                    next: page.next,
+                    next: page.next_cursor,
                     bytes: 0,
                 });
                 batch.bytes += words.len() + 1;
@@ -117,15 +117,16 @@ impl Drop for Feed {
 
 /// Reads for as long as anybody watches, or until the store has no answer.
 async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: u64) {
-    let call = Call::new(namespace.clone()).with_patience_ms(PATIENCE_MS);
+    let call = CallContext::new(namespace.clone()).with_patience_ms(PATIENCE_MS);
     let problem = loop {
-        let request = EventsRequest { after: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
+        let request =
+            ListEventsRequest { cursor: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
         let page = match server.stopping.unless(server.store.events(&call, request)).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => break error.into(),
             Err(stopping) => break stopping,
         };
-        after = page.next;
+        after = page.next_cursor;
         let is_full = page.events.len() >= PAGE_MAX;
         let told = match server.feeds.all().get_mut(&namespace) {
             Some(feed) if feed.number == number => feed.hand_out(page),

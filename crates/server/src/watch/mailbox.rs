@@ -129,7 +129,7 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_contract::problem::ProblemKind;
+    use fencehold_contract::problem::ErrorKind;
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
         let mailbox = Mailbox::default();
         mailbox.put(&batch(1..=3, 3));
         mailbox.put(&batch(4..=5, 2));
-        mailbox.end(&Arc::new(Problem::new(ProblemKind::Unavailable, "gone")));
+        mailbox.end(&Arc::new(Problem::new(ErrorKind::Unavailable, "gone")));
         let Ok(Mail::Batches(batches)) = mailbox.take().await else { panic!("what happened comes first") };
         assert_eq!(Mail::items(&batches, 2), ("3,4,5".to_owned(), 5));
         assert_eq!(Mail::items(&batches, 9), (String::new(), 9));

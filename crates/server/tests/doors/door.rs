@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
@@ -72,7 +72,7 @@ impl Door {
     pub(crate) async fn until_waiters(&self, key: &str, count: u64) {
         self.until("so many wait", async || {
             let view = self.store.get(&call(), Key::new(key).unwrap()).await.unwrap();
-            view.is_some_and(|view| view.waiters == count)
+            view.is_some_and(|view| view.waiter_count == count)
         })
         .await;
     }
@@ -99,14 +99,14 @@ impl Door {
     /// Takes a key behind the server's back.
     pub(crate) async fn take(&self, key: &str) -> HoldRef {
         let (key, hold) = (Key::new(key).unwrap(), HoldId::parse(HOLD).unwrap());
-        let request = AcquireRequest::new(key.clone(), hold, Owner::new("ada").unwrap(), 30_000);
+        let request = AcquireLeaseRequest::new(key.clone(), hold, Owner::new("ada").unwrap(), 30_000);
         let acquired = self.store.acquire(&call(), request).await.unwrap();
-        HoldRef { key, hold, token: acquired.grant.token }
+        HoldRef { key, hold_id: hold, token: acquired.grant.token }
     }
 }
 
-pub(crate) fn call() -> Call {
-    Call::new(Namespace::default())
+pub(crate) fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 /// All that comes until the connection is closed, or breaks off.

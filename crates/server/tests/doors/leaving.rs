@@ -31,7 +31,7 @@ async fn a_server_that_stops_sends_those_in_line_home_and_finishes() {
     door.serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(door.address).await.is_err(), "nobody listens any more");
     let view = door.store.get(&call(), Key::new("k").unwrap()).await.unwrap().unwrap();
-    assert_eq!(view.waiters, 0);
+    assert_eq!(view.waiter_count, 0);
 }
 
 /// While one request is under way, others still come: they are told that the server is not ready, nothing new is given to

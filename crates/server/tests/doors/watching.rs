@@ -1,6 +1,6 @@
 //! Streams of events.
 
-use fencehold_contract::{AcquireRequest, HoldRef};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef};
 use fencehold_core::{HoldId, Key, Owner};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -68,9 +68,12 @@ async fn happen(door: &Door, many: u64) {
         let hold = HoldId::parse(&format!("{many:016x}{nth:016x}")).unwrap();
         let (key, owner) =
             (Key::new(format!("{long}/{}", nth % 400)).unwrap(), Owner::new("a".repeat(250)).unwrap());
-        let request = AcquireRequest::new(key.clone(), hold, owner, 30_000);
+        let request = AcquireLeaseRequest::new(key.clone(), hold, owner, 30_000);
         let token = door.store.acquire(&call(), request).await.unwrap().grant.token;
-        door.store.release(&call(), vec![HoldRef { key, hold, token }]).await.unwrap();
+        door.store
+            .release(&call(), vec![HoldRef { key, hold_id: hold, token }])
+            .await
+            .unwrap();
     }
 }
 
@@ -103,7 +106,7 @@ async fn a_watcher_that_reads_nothing_is_cut_off_and_resumes_from_its_cursor_wit
     cut_off(watcher.0.into_inner()).await;
 
     let mut watcher = Watcher::start(&door, "", &format!("last-event-id: {cursor}\r\n")).await;
-    let last = door.store.status(&call()).await.unwrap().last_event;
+    let last = door.store.status(&call()).await.unwrap().newest_event_seq;
     while cursor < last {
         let (next, events) = watcher.batch().await;
         cursor = next;

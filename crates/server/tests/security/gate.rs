@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
-    LeasePage, LeaseStore, LeaseView, ListRequest, Renewed, RevokeRequest, RevokedLease, StoreError,
-    StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
+    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
 };
 use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
 use fencehold_engine::MemoryStore;
@@ -37,7 +37,7 @@ impl Gated {
         Arc::new(Gated { store, tenant, held, let_in: Semaphore::new(0) })
     }
 
-    async fn pass(&self, call: &Call, what: Held) {
+    async fn pass(&self, call: &CallContext, what: Held) {
         if call.namespace == self.tenant && what == self.held {
             self.let_in.acquire().await.unwrap().forget();
         }
@@ -54,45 +54,57 @@ impl LeaseStore for Gated {
         LeaseStore::jobs(&self.store)
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         self.pass(call, Held::Renewals).await;
         self.store.renew(call, holds).await
     }
 
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
         self.pass(call, Held::Acquisitions).await;
         self.store.acquire(call, request).await
     }
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         self.store.release(call, holds).await
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
         self.store.revoke(call, request).await
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         self.store.get(call, key).await
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         self.store.list(call, request).await
     }
 
-    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
         self.store.events(call, request).await
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         self.store.advance(call, by, lift).await
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         self.store.status(call).await
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::{Call, LeaseStore as _};
+use fencehold_contract::{CallContext, LeaseStore as _};
 use fencehold_core::{Key, Namespace};
 use fencehold_engine::MemoryStore;
 use fencehold_server::Options;
@@ -265,9 +265,9 @@ fn when_the_server_stops_whoever_waits_is_sent_home_and_what_is_held_stays_held(
     assert!(started.elapsed() < grace / 2, "stopping took {:?}", started.elapsed());
     let said = hear(waiting);
     assert_eq!((said.status, said.kind()), (503, "stopping"), "{said:?}");
-    let call = Call::new(Namespace::new("team").unwrap());
+    let call = CallContext::new(Namespace::new("team").unwrap());
     let looked = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let view = looked.block_on(store.get(&call, Key::new("k").unwrap())).unwrap().unwrap();
     assert!(view.holder.is_some_and(|holder| holder.owner.as_str() == "tester"), "it is not held any more");
-    assert_eq!(view.waiters, 0);
+    assert_eq!(view.waiter_count, 0);
 }

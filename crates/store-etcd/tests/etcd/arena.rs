@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fencehold_contract::{Call, LeaseStore};
+use fencehold_contract::{CallContext, LeaseStore};
 use fencehold_core::{Key, Namespace};
 use fencehold_store_etcd::EtcdStore;
 use fencehold_test_servers::etcd::fresh_prefix;
@@ -60,13 +60,13 @@ impl Arena for EtcdArena {
         panic!("etcd's time cannot be moved by {ms} ms");
     }
 
-    fn run_out(&self, call: &Call, key: &Key) {
+    fn run_out(&self, call: &CallContext, key: &Key) {
         block_on(self.handle(0).run_out(call, key.clone())).unwrap();
     }
 
     fn open_again(&self, closed_for_ms: u64) {
         let passed_ms = self.passed_ms.fetch_add(closed_for_ms, Ordering::SeqCst) + closed_for_ms;
-        let call = Call::new(Namespace::default());
+        let call = CallContext::new(Namespace::default());
         block_on(self.handle(0).reopen(&call, passed_ms)).unwrap();
     }
 

@@ -1,23 +1,23 @@
 //! Races, arranged: a chosen request of a chosen holder is held until somebody else has been answered.
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, LeaseStore, RevokeRequest, StoreError, Which};
+use fencehold_contract::{AcquireLeaseRequest, LeaseStore, RevokeLeasesRequest, RevokeTarget, StoreError};
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_etcd::Request;
 use fencehold_test_store::block_on;
 
 use crate::call;
 use crate::people::{Held, Person, TTL_MS, key, people};
 
-fn lost(how: How) -> impl Fn(Refusal) -> bool {
-    move |refusal| matches!(refusal, Refusal::Lost { how: Some(told), .. } if told == how)
+fn lost(how: LeaseOutcome) -> impl Fn(Refusal) -> bool {
+    move |refusal| matches!(refusal, Refusal::Lost { outcome: Some(told), .. } if told == how)
 }
 
 fn revoke(person: &Person, name: &str) {
     let (by, reason) = ("P".parse().unwrap(), "it was stuck".parse().unwrap());
-    let which = Which::Key { key: key(name), only_token: None };
-    block_on(person.store.revoke(&call(), RevokeRequest { which, by, reason })).unwrap();
+    let which = RevokeTarget::Key { key: key(name), only_token: None };
+    block_on(person.store.revoke(&call(), RevokeLeasesRequest { target: which, by, reason })).unwrap();
 }
 
 /// R01: A's release has seen its own lease; it runs out; B takes the key; A's release lands.
@@ -34,7 +34,7 @@ fn a_release_that_was_overtaken_leaves_the_newcomer_alone() {
     b.run_out("k");
     let newcomer = b.take("k");
     a.gate.let_go();
-    assert!(lost(How::Expired)(release.join().unwrap().unwrap_err()));
+    assert!(lost(LeaseOutcome::Expired)(release.join().unwrap().unwrap_err()));
     assert!(b.renew(&newcomer).is_ok(), "untouched");
 }
 
@@ -67,12 +67,12 @@ fn a_late_note_that_a_lease_ran_out_leaves_the_next_holder_alone() {
     a.gate.hold_next(Request::Write);
     let renewal = {
         let dead = dead.clone();
-        a.start(move |store| block_on(store.renew(&call(), vec![dead.as_ref()])).unwrap().answers.remove(0))
+        a.start(move |store| block_on(store.renew(&call(), vec![dead.as_ref()])).unwrap().results.remove(0))
     };
     a.gate.until_held();
     let next = b.take("k");
     a.gate.let_go();
-    assert!(lost(How::Expired)(renewal.join().unwrap().unwrap_err()));
+    assert!(lost(LeaseOutcome::Expired)(renewal.join().unwrap().unwrap_err()));
     assert!(b.renew(&next).is_ok(), "untouched");
     assert_eq!(b.view("k").endings.len(), 1, "it ended once");
 }
@@ -88,13 +88,13 @@ fn a_renewal_that_meets_a_revocation_is_refused() {
         let renewal = {
             let held = held.clone();
             a.start(move |store| {
-                block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().answers.remove(0)
+                block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().results.remove(0)
             })
         };
         a.gate.until_held();
         revoke(&b, "k");
         a.gate.let_go();
-        assert!(lost(How::Revoked)(renewal.join().unwrap().unwrap_err()), "held at {held_at:?}");
+        assert!(lost(LeaseOutcome::Revoked)(renewal.join().unwrap().unwrap_err()), "held at {held_at:?}");
         assert_eq!(b.holder("k"), None);
     }
 }
@@ -107,14 +107,14 @@ fn a_delayed_renewal_steals_nothing_back() {
     a.gate.hold_next(Request::KeepAlive);
     let renewal = {
         let held = held.clone();
-        a.start(move |store| block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().answers.remove(0))
+        a.start(move |store| block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().results.remove(0))
     };
     a.gate.until_held();
     b.run_out("k");
     let next = b.take("k");
     a.gate.let_go();
     match renewal.join().unwrap() {
-        Err(Refusal::Lost { current, .. }) => assert_eq!(current, next.token),
+        Err(Refusal::Lost { current_token: current, .. }) => assert_eq!(current, next.token),
         other => panic!("{other:?}"),
     }
     assert!(b.renew(&next).is_ok());
@@ -128,12 +128,12 @@ fn a_heartbeat_behind_a_release_revives_nothing() {
     a.gate.hold_next(Request::KeepAlive);
     let renewal = {
         let held = held.clone();
-        a.start(move |store| block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().answers.remove(0))
+        a.start(move |store| block_on(store.renew(&call(), vec![held.as_ref()])).unwrap().results.remove(0))
     };
     a.gate.until_held();
     assert!(b.release(&held).is_ok());
     a.gate.let_go();
-    assert!(lost(How::Released)(renewal.join().unwrap().unwrap_err()));
+    assert!(lost(LeaseOutcome::Released)(renewal.join().unwrap().unwrap_err()));
     assert_eq!(b.holder("k"), None);
 }
 
@@ -154,7 +154,7 @@ fn a_waiter_whose_own_etcd_lease_has_ended_is_not_granted() {
     // C is first in line now, and has not taken the key yet when B's grant lands.
     c.gate.until_held();
     b.gate.let_go();
-    while a.view("k").waiters < 2 {
+    while a.view("k").waiter_count < 2 {
         assert_eq!(a.holder("k"), None, "B stands in line anew");
     }
     c.gate.let_go();
@@ -180,7 +180,7 @@ fn a_grant_that_lands_after_the_waiters_time_is_given_back() {
         Err(StoreError::Unavailable { .. } | StoreError::Refused { .. })
     ));
     assert_eq!(a.holder("k"), None);
-    assert_eq!(a.view("k").endings.last().map(|ending| ending.how), Some(How::Abandoned));
+    assert_eq!(a.view("k").endings.last().map(|ending| ending.outcome), Some(LeaseOutcome::Abandoned));
 }
 
 /// P7: the same request again takes the place in line of the earlier one, also through another handle.
@@ -191,12 +191,12 @@ fn the_same_request_again_keeps_its_place_in_line() {
     let request = b.ask_to_wait("k");
     let first = b.stand_in_line(request.clone());
     let behind = c.stand_in_line(c.ask_to_wait("k"));
-    let again = a.start_acquire(AcquireRequest { hold_age_ms: 20, waited_before_ms: 20, ..request });
+    let again = a.start_acquire(AcquireLeaseRequest { hold_id_age_ms: 20, waited_before_ms: 20, ..request });
     match first.join().unwrap() {
-        Err(StoreError::Unavailable { why }) => assert!(why.contains("sent again"), "{why}"),
+        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("sent again"), "{why}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(a.view("k").waiters, 2, "it stands in line once");
+    assert_eq!(a.view("k").waiter_count, 2, "it stands in line once");
     a.release(&held).unwrap();
     again.join().unwrap().unwrap();
     assert_eq!(a.holder("k").as_deref(), Some("B"));
@@ -211,10 +211,10 @@ fn after_an_advance_no_token_comes_twice() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("known");
     let advanced = block_on(b.store.advance(&call(), "P".parse().unwrap(), 1_000)).unwrap();
-    assert_eq!((advanced.keys, advanced.ended, advanced.closed_for_ms), (1, 1, TTL_MS));
-    assert!(lost(How::Advanced)(a.renew(&held).unwrap_err()));
+    assert_eq!((advanced.key_count, advanced.ended_count, advanced.closed_for_ms), (1, 1, TTL_MS));
+    assert!(lost(LeaseOutcome::Advanced)(a.renew(&held).unwrap_err()));
     match b.acquire(b.ask("unknown")) {
-        Err(StoreError::Unavailable { why }) => assert!(why.contains("store advance"), "{why}"),
+        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("store advance"), "{why}"),
         other => panic!("{other:?}"),
     }
     let closed_for_ms = || block_on(b.store.closed_for_ms(&call())).unwrap();
@@ -222,16 +222,16 @@ fn after_an_advance_no_token_comes_twice() {
     assert!(block_on(b.store.status(&call())).unwrap().closed_for_ms > 0, "and the status says so");
     block_on(b.store.reopen(&call(), TTL_MS)).unwrap();
     assert_eq!(closed_for_ms(), 0, "it grants again");
-    let elsewhere = fencehold_contract::Call::new("elsewhere".parse().unwrap());
+    let elsewhere = fencehold_contract::CallContext::new("elsewhere".parse().unwrap());
     for (call, name) in [(call(), "known"), (call(), "unknown"), (elsewhere, "unknown")] {
         let token = block_on(b.store.acquire(&call, b.ask(name))).unwrap().grant.token;
         assert!(token.get() > 1_000, "{name}: token {token}");
     }
-    assert!(lost(How::Advanced)(a.renew(&held).unwrap_err()), "and it stays ended");
-    let again = AcquireRequest { hold_age_ms: 1, ..held.request.clone() };
+    assert!(lost(LeaseOutcome::Advanced)(a.renew(&held).unwrap_err()), "and it stays ended");
+    let again = AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() };
     match a.acquire(again) {
-        Err(StoreError::Refused { refusal: Refusal::Ended { how, .. }, .. }) => {
-            assert_eq!(how, Some(How::Advanced));
+        Err(StoreError::Refused { refusal: Refusal::HoldIdUsed { outcome: how, .. }, .. }) => {
+            assert_eq!(how, Some(LeaseOutcome::Advanced));
         }
         other => panic!("{other:?}"),
     }
@@ -269,7 +269,7 @@ fn a_revocation_whose_answer_is_lost_strikes_once() {
     b.gate.lose_write(0);
     revoke(&b, "k");
     assert!(b.gate.has_lost());
-    assert!(lost(How::Revoked)(a.renew(&held).unwrap_err()));
+    assert!(lost(LeaseOutcome::Revoked)(a.renew(&held).unwrap_err()));
     assert_eq!(a.view("k").endings.len(), 1);
     assert_eq!(a.view("k").token.get(), held.token.get() + 1, "one token was consumed");
 }
@@ -279,11 +279,13 @@ fn a_revocation_whose_answer_is_lost_strikes_once() {
 fn the_recorded_ttl_counts_not_a_contenders() {
     let [a, b] = people(["A", "B"]);
     a.take("k");
-    let brief = AcquireRequest { ttl_ms: 2_000, ..b.ask("k") };
-    let patient = AcquireRequest { ttl_ms: 600_000, ..b.ask("k") };
+    let brief = AcquireLeaseRequest { ttl_ms: 2_000, ..b.ask("k") };
+    let patient = AcquireLeaseRequest { ttl_ms: 600_000, ..b.ask("k") };
     for contender in [brief, patient] {
         match b.acquire(contender) {
-            Err(StoreError::Refused { refusal: Refusal::Held { expires_in_ms, .. }, .. }) => {
+            Err(StoreError::Refused {
+                refusal: Refusal::Held { remaining_ms: expires_in_ms, .. }, ..
+            }) => {
                 assert!((TTL_MS / 2..=TTL_MS).contains(&expires_in_ms), "{expires_in_ms}");
             }
             other => panic!("{other:?}"),
@@ -296,20 +298,20 @@ fn the_recorded_ttl_counts_not_a_contenders() {
 fn a_dead_holders_key_goes_to_one_who_waits_and_not_early() {
     let [a, b] = people(["A", "B"]);
     let before_ms = SystemClock.now().store_ms;
-    let dead = a.take_with(AcquireRequest { ttl_ms: 2_000, ..a.ask("k") });
+    let dead = a.take_with(AcquireLeaseRequest { ttl_ms: 2_000, ..a.ask("k") });
     let next = b.acquire(b.ask_to_wait("k")).unwrap();
     let took_ms = SystemClock.now().store_ms - before_ms;
     assert!(took_ms >= 2_000, "{took_ms} ms");
     assert!(next.grant.token > dead.token);
-    assert_eq!(b.view("k").endings.last().map(|ending| ending.how), Some(How::Expired));
-    assert!(lost(How::Expired)(a.renew(&dead).unwrap_err()));
+    assert_eq!(b.view("k").endings.last().map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
+    assert!(lost(LeaseOutcome::Expired)(a.renew(&dead).unwrap_err()));
 }
 
 /// A hold is over at its `max_age`, however often it is renewed: etcd's clock says when.
 #[test]
 fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed() {
     let [a, b] = people(["A", "B"]);
-    let held = a.take_with(AcquireRequest { max_age_ms: Some(3_000), ..a.ask("k") });
+    let held = a.take_with(AcquireLeaseRequest { max_age_ms: Some(3_000), ..a.ask("k") });
     let waiting = b.stand_in_line(b.ask_to_wait("k"));
     let refused = loop {
         match a.renew(&held) {
@@ -317,7 +319,7 @@ fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed() {
             Err(refusal) => break refusal,
         }
     };
-    assert!(lost(How::AgedOut)(refused));
+    assert!(lost(LeaseOutcome::AgedOut)(refused));
     waiting.join().unwrap().unwrap();
     assert_eq!(b.holder("k").as_deref(), Some("B"));
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fencehold_contract::clock::{Clock, SystemClock};
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 
 #[derive(Debug, Default)]
 pub(crate) struct MovedClock {
@@ -25,9 +25,9 @@ impl MovedClock {
 }
 
 impl Clock for MovedClock {
-    fn now(&self) -> Stamp {
-        let Stamp { store_ms, wall_ms } = SystemClock.now();
-        Stamp {
+    fn now(&self) -> Timestamp {
+        let Timestamp { store_ms, wall_ms } = SystemClock.now();
+        Timestamp {
             store_ms: store_ms + self.ahead_ms.load(Ordering::SeqCst),
             wall_ms: wall_ms.saturating_add_signed(self.wall_ms.load(Ordering::SeqCst)),
         }

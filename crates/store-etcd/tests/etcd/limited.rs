@@ -1,7 +1,7 @@
 //! Limits of a namespace while others act at the same moment, and what they cost; and how long `advance` closes a namespace.
 
 use fencehold_contract::{
-    AcquireRequest, Call, LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError,
+    AcquireLeaseRequest, CallContext, LeaseStore as _, Quota, QuotaRequest, QuotaView, StoreError,
 };
 use fencehold_core::Owner;
 use fencehold_store_etcd::Request;
@@ -10,17 +10,17 @@ use fencehold_test_store::block_on;
 use crate::call;
 use crate::people::{Person, TTL_MS, people};
 
-fn set(person: &Person, limits: Limits) -> Result<LimitsView, StoreError> {
+fn set(person: &Person, limits: Quota) -> Result<QuotaView, StoreError> {
     let by = Owner::new("ops").unwrap();
     block_on(
         person
             .store
-            .limits(&call(), LimitsRequest { set: Some(limits), every_namespace: false, by }),
+            .limits(&call(), QuotaRequest { quota: Some(limits), all_namespaces: false, by }),
     )
 }
 
-fn keys(keys: u64) -> Limits {
-    Limits { keys: Some(keys), ..Limits::default() }
+fn keys(keys: u64) -> Quota {
+    Quota { max_keys: Some(keys), ..Quota::default() }
 }
 
 /// Two who counted at the same moment do not both get a new key where there is room for one.
@@ -35,35 +35,35 @@ fn new_keys_that_come_at_the_same_time_stay_within_the_limit() {
     b.take("three");
     a.gate.let_go();
     match late.join().unwrap() {
-        Err(StoreError::Full { what, limit: 2 }) => {
+        Err(StoreError::LimitReached { message: what, limit: 2 }) => {
             assert!(what.starts_with("lease keys of namespace default (use the same keys again"), "{what}");
         }
         other => panic!("a third key: {other:?}"),
     }
-    let used = block_on(b.store.limits(&call(), looking())).unwrap().used;
-    assert_eq!(used.keys, 2);
+    let used = block_on(b.store.limits(&call(), looking())).unwrap().usage;
+    assert_eq!(used.key_count, 2);
 }
 
-fn looking() -> LimitsRequest {
-    LimitsRequest { set: None, every_namespace: false, by: Owner::new("ops").unwrap() }
+fn looking() -> QuotaRequest {
+    QuotaRequest { quota: None, all_namespaces: false, by: Owner::new("ops").unwrap() }
 }
 
 /// A limit that is set while a grant is on its way counts for it.
 #[test]
 fn a_limit_counts_from_the_moment_at_which_it_is_set() {
     let [a, b] = people(["A", "B"]);
-    for limits in [Limits { ttl_ms: Some(TTL_MS - 1), ..Limits::default() }, keys(0)] {
+    for limits in [Quota { max_ttl_ms: Some(TTL_MS - 1), ..Quota::default() }, keys(0)] {
         a.gate.hold_next(Request::Write);
         let late = a.start_acquire(a.ask("k"));
         a.gate.until_held();
         set(&b, limits).unwrap();
         a.gate.let_go();
-        match (limits.keys, late.join().unwrap()) {
+        match (limits.max_keys, late.join().unwrap()) {
             (None, Err(StoreError::BadInput(bad))) => assert_eq!(bad.field, "ttl", "{bad}"),
-            (Some(_), Err(StoreError::Full { limit: 0, .. })) => {}
+            (Some(_), Err(StoreError::LimitReached { limit: 0, .. })) => {}
             (_, other) => panic!("granted although {limits:?}: {other:?}"),
         }
-        set(&b, Limits { ttl_ms: Some(TTL_MS), ..Limits::default() }).unwrap();
+        set(&b, Quota { max_ttl_ms: Some(TTL_MS), ..Quota::default() }).unwrap();
     }
 }
 
@@ -71,7 +71,7 @@ fn a_limit_counts_from_the_moment_at_which_it_is_set() {
 #[test]
 fn only_a_new_key_is_counted_and_only_where_there_is_a_limit() {
     let [a, b] = people(["A", "B"]);
-    set(&b, Limits { ttl_ms: Some(TTL_MS), ..Limits::default() }).unwrap();
+    set(&b, Quota { max_ttl_ms: Some(TTL_MS), ..Quota::default() }).unwrap();
     let usual = [Request::Read, Request::LeaseGrant, Request::Write];
     let held = a.take("one");
     assert_eq!(a.gate.taken(), usual, "a new key where only the ttl is limited");
@@ -89,26 +89,26 @@ fn only_a_new_key_is_counted_and_only_where_there_is_a_limit() {
 #[test]
 fn limits_are_set_although_an_answer_was_lost() {
     let [a, b] = people(["A", "B"]);
-    set(&a, Limits { ttl_ms: Some(TTL_MS), ..Limits::default() }).unwrap();
+    set(&a, Quota { max_ttl_ms: Some(TTL_MS), ..Quota::default() }).unwrap();
     b.gate.lose_write(0);
     let view = set(&b, keys(7)).unwrap();
     assert!(b.gate.has_lost());
-    assert_eq!(view.limits, Limits { keys: Some(7), ttl_ms: Some(TTL_MS), ..Limits::USUAL });
+    assert_eq!(view.quota, Quota { max_keys: Some(7), max_ttl_ms: Some(TTL_MS), ..Quota::USUAL });
 }
 
 /// What only jobs have is refused with what can be set instead.
 #[test]
 fn limits_of_jobs_are_refused() {
     let [a] = people(["A"]);
-    match set(&a, Limits { queues: Some(3), keys: Some(1), ..Limits::default() }) {
-        Err(StoreError::Unsupported { what, .. }) => assert!(what.contains("--max-keys"), "{what}"),
+    match set(&a, Quota { max_queues: Some(3), max_keys: Some(1), ..Quota::default() }) {
+        Err(StoreError::Unsupported { message: what, .. }) => assert!(what.contains("--max-keys"), "{what}"),
         other => panic!("{other:?}"),
     }
-    match set(&a, Limits { ttl_ms: Some(1_000), ..Limits::default() }) {
-        Err(StoreError::BadInput(bad)) => assert!(bad.problem.contains("2000 ms"), "{bad}"),
+    match set(&a, Quota { max_ttl_ms: Some(1_000), ..Quota::default() }) {
+        Err(StoreError::BadInput(bad)) => assert!(bad.message.contains("2000 ms"), "{bad}"),
         other => panic!("below the shortest: {other:?}"),
     }
-    assert_eq!(block_on(a.store.limits(&call(), looking())).unwrap().limits, Limits::USUAL);
+    assert_eq!(block_on(a.store.limits(&call(), looking())).unwrap().quota, Quota::USUAL);
 }
 
 /// A grant that comes while an advance is under way counts in its namespace.
@@ -116,8 +116,8 @@ fn limits_of_jobs_are_refused() {
 fn an_advance_counts_what_was_granted_until_it_closed_the_store() {
     let [a, b] = people(["A", "B"]);
     let long_ms = TTL_MS * 3;
-    let elsewhere = Call::new("elsewhere".parse().unwrap());
-    let long = |name| AcquireRequest { ttl_ms: long_ms, ..a.ask(name) };
+    let elsewhere = CallContext::new("elsewhere".parse().unwrap());
+    let long = |name| AcquireLeaseRequest { ttl_ms: long_ms, ..a.ask(name) };
     block_on(a.store.acquire(&elsewhere, long("k"))).unwrap();
     a.take("k");
     b.gate.hold_next(Request::Write);
@@ -137,8 +137,12 @@ fn an_advance_counts_what_was_granted_until_it_closed_the_store() {
 #[test]
 fn an_advance_that_breaks_off_leaves_all_namespaces_closed() {
     let [a, b] = people(["A", "B"]);
-    let elsewhere = Call::new("elsewhere".parse().unwrap());
-    block_on(a.store.acquire(&elsewhere, AcquireRequest { ttl_ms: TTL_MS * 3, ..a.ask("k") })).unwrap();
+    let elsewhere = CallContext::new("elsewhere".parse().unwrap());
+    block_on(
+        a.store
+            .acquire(&elsewhere, AcquireLeaseRequest { ttl_ms: TTL_MS * 3, ..a.ask("k") }),
+    )
+    .unwrap();
     a.take("k");
     // A lease for the store, the store itself, two for the namespaces, one more for the store, and the namespaces.
     b.gate.lose_write(5);

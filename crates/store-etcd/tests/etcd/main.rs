@@ -15,7 +15,7 @@ mod unheard;
 
 use std::sync::OnceLock;
 
-use fencehold_contract::Call;
+use fencehold_contract::CallContext;
 use fencehold_core::Namespace;
 use fencehold_test_servers::etcd::Cluster;
 
@@ -25,8 +25,8 @@ fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(Cluster::start)
 }
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 fencehold_conformance::lease_conformance!(arena::EtcdArena::new);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore, LeaseView, StoreError};
-use fencehold_core::lease::Renewal;
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, LeaseStore, LeaseView, StoreError};
+use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Token};
 use fencehold_store_etcd::EtcdStore;
 use fencehold_test_servers::etcd::fresh_prefix;
@@ -43,30 +43,30 @@ pub(crate) fn key(name: &str) -> Key {
 /// What somebody asks for and got.
 #[derive(Clone)]
 pub(crate) struct Held {
-    pub(crate) request: AcquireRequest,
+    pub(crate) request: AcquireLeaseRequest,
     pub(crate) token: Token,
 }
 
 impl Held {
     pub(crate) fn as_ref(&self) -> HoldRef {
-        HoldRef { key: self.request.keys[0].clone(), hold: self.request.hold, token: self.token }
+        HoldRef { key: self.request.any_of[0].clone(), hold_id: self.request.hold_id, token: self.token }
     }
 }
 
 impl Person {
-    pub(crate) fn ask(&self, name: &str) -> AcquireRequest {
+    pub(crate) fn ask(&self, name: &str) -> AcquireLeaseRequest {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut bits = [0x3c; 16];
         bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let owner = Owner::new(self.name).unwrap();
-        AcquireRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
+        AcquireLeaseRequest::new(key(name), HoldId::from_random(bits), owner, TTL_MS)
     }
 
-    pub(crate) fn ask_to_wait(&self, name: &str) -> AcquireRequest {
-        AcquireRequest { wait_ms: 60_000, ..self.ask(name) }
+    pub(crate) fn ask_to_wait(&self, name: &str) -> AcquireLeaseRequest {
+        AcquireLeaseRequest { wait_ms: 60_000, ..self.ask(name) }
     }
 
-    pub(crate) fn acquire(&self, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    pub(crate) fn acquire(&self, request: AcquireLeaseRequest) -> Result<AcquiredLease, StoreError> {
         block_on(self.store.acquire(&call(), request))
     }
 
@@ -74,15 +74,15 @@ impl Person {
         self.take_with(self.ask(name))
     }
 
-    pub(crate) fn take_with(&self, request: AcquireRequest) -> Held {
+    pub(crate) fn take_with(&self, request: AcquireLeaseRequest) -> Held {
         let token = self.acquire(request.clone()).unwrap().grant.token;
         Held { request, token }
     }
 
-    pub(crate) fn renew(&self, held: &Held) -> Result<Renewal, Refusal> {
+    pub(crate) fn renew(&self, held: &Held) -> Result<LeaseRenewal, Refusal> {
         block_on(self.store.renew(&call(), vec![held.as_ref()]))
             .unwrap()
-            .answers
+            .results
             .remove(0)
     }
 
@@ -111,16 +111,22 @@ impl Person {
         thread::spawn(move || call(store))
     }
 
-    pub(crate) fn start_acquire(&self, request: AcquireRequest) -> JoinHandle<Result<Acquired, StoreError>> {
+    pub(crate) fn start_acquire(
+        &self,
+        request: AcquireLeaseRequest,
+    ) -> JoinHandle<Result<AcquiredLease, StoreError>> {
         self.start(move |store| block_on(store.acquire(&call(), request)))
     }
 
     /// Stands in line on a thread of its own; returns when it is seen there.
-    pub(crate) fn stand_in_line(&self, request: AcquireRequest) -> JoinHandle<Result<Acquired, StoreError>> {
-        let name = request.keys[0].to_string();
-        let before = self.view(&name).waiters;
+    pub(crate) fn stand_in_line(
+        &self,
+        request: AcquireLeaseRequest,
+    ) -> JoinHandle<Result<AcquiredLease, StoreError>> {
+        let name = request.any_of[0].to_string();
+        let before = self.view(&name).waiter_count;
         let waiting = self.start_acquire(request);
-        while self.view(&name).waiters == before {
+        while self.view(&name).waiter_count == before {
             thread::yield_now();
         }
         waiting

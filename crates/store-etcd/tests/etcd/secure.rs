@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireRequest, Acquired, LeaseStore, StoreError, StoreUrl};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, LeaseStore, StoreError, StoreUrl};
 use fencehold_store_etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
 use fencehold_test_servers::etcd::{Lone, MEMBERS};
 use fencehold_test_store::block_on;
@@ -23,8 +23,8 @@ fn open(url: &str) -> Result<EtcdStore, StoreError> {
     }
 }
 
-fn take(store: &EtcdStore) -> Result<Acquired, StoreError> {
-    let request = AcquireRequest::new(
+fn take(store: &EtcdStore) -> Result<AcquiredLease, StoreError> {
+    let request = AcquireLeaseRequest::new(
         "k".parse().unwrap(),
         fencehold_core::HoldId::from_random([7; 16]),
         "A".parse().unwrap(),
@@ -45,7 +45,7 @@ fn a_user_shows_its_password_and_nobody_else_gets_in() {
         (format!("etcd://127.0.0.1:{port}/auth"), "wants a user"),
     ] {
         match take(&open(&url).unwrap()) {
-            Err(StoreError::Unusable { place, why }) => {
+            Err(StoreError::Unusable { store: place, message: why }) => {
                 assert!(why.contains(says), "{why}");
                 assert!(!format!("{place}{why}").contains("wr0ng"));
             }
@@ -65,7 +65,7 @@ fn tls_checks_who_answers_and_who_asks() {
     let refused = |options: &str| {
         let stranger = open(&url(options)).unwrap();
         match block_on(stranger.status(&call().with_patience_ms(1_000))) {
-            Err(StoreError::Unavailable { why }) => why,
+            Err(StoreError::Unavailable { message: why }) => why,
             other => panic!("{other:?}"),
         }
     };
@@ -75,7 +75,7 @@ fn tls_checks_who_answers_and_who_asks() {
     let why = refused(&format!("ca={}&cert={cert}&key={key}", certificate("server.pem")));
     assert!(why.contains("certificate"), "{why}");
     match open("etcd://127.0.0.1/tls?ca=/no/such/file").map(drop) {
-        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("/no/such/file"), "{why}"),
+        Err(StoreError::Unusable { message: why, .. }) => assert!(why.contains("/no/such/file"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, Acquired, LeaseStore as _, StoreError};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, LeaseStore as _, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_etcd::Request;
 use fencehold_test_store::block_on;
 
@@ -15,7 +15,7 @@ use crate::people::{Held, Person, TTL_MS, people};
 
 /// An acquisition whose caller can go before it looks at the answer.
 struct Asking {
-    answer: Pin<Box<dyn Future<Output = Result<Acquired, StoreError>>>>,
+    answer: Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>>>>,
     answered: mpsc::Receiver<()>,
 }
 
@@ -28,7 +28,7 @@ impl Wake for Bell {
 }
 
 /// Asks, and returns when the write that decides stands at the gate.
-fn asking(person: &Person, request: AcquireRequest) -> Asking {
+fn asking(person: &Person, request: AcquireLeaseRequest) -> Asking {
     person.gate.hold_next(Request::Write);
     let store = person.store.clone();
     let mut answer: Pin<Box<dyn Future<Output = _>>> =
@@ -40,13 +40,13 @@ fn asking(person: &Person, request: AcquireRequest) -> Asking {
     Asking { answer, answered }
 }
 
-fn endings(person: &Person) -> Vec<How> {
-    person.view("k").endings.iter().map(|ending| ending.how).collect()
+fn endings(person: &Person) -> Vec<LeaseOutcome> {
+    person.view("k").endings.iter().map(|ending| ending.outcome).collect()
 }
 
 fn until_abandoned(person: &Person) {
     let before_ms = SystemClock.now().store_ms;
-    while endings(person).last() != Some(&How::Abandoned) {
+    while endings(person).last() != Some(&LeaseOutcome::Abandoned) {
         assert!(SystemClock.now().store_ms - before_ms < TTL_MS / 2, "only its ttl will end it");
     }
     assert_eq!(person.holder("k"), None);
@@ -110,8 +110,10 @@ fn a_grant_that_nobody_knew_of_is_found_by_its_hold_id() {
     let asking = asking(&a, request.clone());
     a.clock.pass(600_000);
     a.gate.let_go();
-    assert!(matches!(block_on(asking.answer), Err(StoreError::Unknown { .. })));
-    let told = b.acquire(AcquireRequest { hold_age_ms: 600_000, ..request.clone() }).unwrap();
+    assert!(matches!(block_on(asking.answer), Err(StoreError::OutcomeUnknown { .. })));
+    let told = b
+        .acquire(AcquireLeaseRequest { hold_id_age_ms: 600_000, ..request.clone() })
+        .unwrap();
     assert!(told.grant.resumed && told.grant.remaining_ms <= TTL_MS, "{told:?}");
     b.renew(&Held { request, token: told.grant.token }).unwrap();
 }
@@ -127,7 +129,7 @@ fn a_grant_that_the_same_request_took_up_is_left_to_it() {
     a.gate.let_go();
     // The giving back has looked, and is about to write.
     a.gate.until_held();
-    let told = b.acquire(AcquireRequest { hold_age_ms: 1, ..request.clone() }).unwrap();
+    let told = b.acquire(AcquireLeaseRequest { hold_id_age_ms: 1, ..request.clone() }).unwrap();
     assert!(told.grant.resumed, "it is the first sending's");
     a.gate.let_go();
     // Closing waits for what is under way.
@@ -146,7 +148,7 @@ fn a_grant_that_was_taken_up_before_it_could_be_given_back_is_left_alone() {
     a.gate.hold_next(Request::Read);
     a.gate.let_go();
     a.gate.until_held();
-    let told = b.acquire(AcquireRequest { hold_age_ms: 1, ..request.clone() }).unwrap();
+    let told = b.acquire(AcquireLeaseRequest { hold_id_age_ms: 1, ..request.clone() }).unwrap();
     a.gate.let_go();
     block_on(a.store.close());
     b.renew(&Held { request, token: told.grant.token }).unwrap();
@@ -166,7 +168,7 @@ fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
     a.gate.let_go();
     block_on(a.store.close());
     b.renew(&next).unwrap();
-    assert_eq!(endings(&b), [How::Expired]);
+    assert_eq!(endings(&b), [LeaseOutcome::Expired]);
 }
 
 /// The first sending was answered, and is at work; a repeat whose caller has gone leaves it alone.
@@ -174,7 +176,7 @@ fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
 fn a_repeat_whose_caller_has_gone_ends_nothing() {
     let [a, b] = people(["A", "B"]);
     let held = a.take("k");
-    drop(asking(&b, AcquireRequest { hold_age_ms: 1, ..held.request.clone() }));
+    drop(asking(&b, AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() }));
     b.gate.let_go();
     block_on(b.store.close());
     a.renew(&held).unwrap();

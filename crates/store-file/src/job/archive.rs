@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
 use fencehold_engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
@@ -29,7 +29,7 @@ fn understood<T>(arrival: u64, read: Result<T, String>) -> Option<T> {
 }
 
 impl Archive for SqliteKeep {
-    fn load_jobs(&mut self, now: Stamp) -> Result<(KeptJobs, u64), StoreError> {
+    fn load_jobs(&mut self, now: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
         SqliteKeep::load_jobs(self, now)
     }
 

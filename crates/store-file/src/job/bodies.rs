@@ -73,15 +73,15 @@ fn size_of(body: &Body) -> usize {
 #[cfg(test)]
 mod tests {
     use fencehold_core::Namespace;
-    use fencehold_core::job::{JobId, Kind, Queue};
+    use fencehold_core::job::{JobId, JobKind, QueueName};
 
     use super::*;
 
     fn body(payload: usize) -> Arc<Body> {
         Arc::new(Body {
             namespace: Namespace::default(),
-            queue: Queue::new("q").unwrap(),
-            kind: Kind::new("k").unwrap(),
+            queue: QueueName::new("q").unwrap(),
+            kind: JobKind::new("k").unwrap(),
             payload: "x".repeat(payload).into(),
             labels: Vec::new(),
             trace: None,

@@ -1,7 +1,7 @@
 //! Looking for damage among the jobs: every row can be read, every job is in one place, and the books add up.
 
 use fencehold_core::Namespace;
-use fencehold_core::job::{JobId, Queue, Record, State};
+use fencehold_core::job::{JobId, JobState, QueueName, Record};
 use rusqlite::Connection;
 
 use super::codec::{decode_body, decode_finished, decode_schedule};
@@ -100,7 +100,7 @@ fn examine_queues(connection: &Connection, report: &mut CheckReport) -> rusqlite
         let number: i64 = row.get(0)?;
         let named = row.get(1).ok().zip(row.get(2).ok());
         let named = named.is_some_and(|(space, name): (String, String)| {
-            Namespace::new(space).is_ok() && Queue::new(name).is_ok()
+            Namespace::new(space).is_ok() && QueueName::new(name).is_ok()
         });
         let mode = row.get::<_, i64>(3).is_ok_and(|mode| (0..=2).contains(&mode));
         let counts = (4..7).all(|nth| row.get::<_, i64>(nth).is_ok_and(|count| count >= 0));
@@ -127,7 +127,7 @@ fn examine_queues(connection: &Connection, report: &mut CheckReport) -> rusqlite
 fn wrong(record: &Record, finished: bool, newest: u64) -> Option<&'static str> {
     if record.state.is_final() != finished {
         Some("its state is not that of its table")
-    } else if (record.state == State::Running) != record.claim.is_some() {
+    } else if (record.state == JobState::Running) != record.claim.is_some() {
         Some("it is claimed and not running, or running and not claimed")
     } else if record.token.get() > newest {
         Some("its token was never set aside")

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use fencehold_contract::job::{Counts, QueueMode};
+use fencehold_contract::job::{JobCounts, QueueMode};
 use fencehold_contract::stored::queue_mode_numbered;
-use fencehold_core::job::{Due, JobId, Queue};
-use fencehold_core::{Namespace, Stamp, Token};
+use fencehold_core::job::{Due, JobId, QueueName};
+use fencehold_core::{Namespace, Timestamp, Token};
 use fencehold_engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -14,7 +14,11 @@ use crate::load::{Trust, began_ms};
 use crate::sqlite::from_sql;
 
 /// Reads everything, inside the transaction that raised the epoch, or in one of the same owner. How many rows were set aside comes with it.
-pub(crate) fn load(connection: &Connection, now: Stamp, trust: Trust) -> rusqlite::Result<(KeptJobs, u64)> {
+pub(crate) fn load(
+    connection: &Connection,
+    now: Timestamp,
+    trust: Trust,
+) -> rusqlite::Result<(KeptJobs, u64)> {
     let sql = "SELECT token_ceiling, keep_finished_ms FROM meta";
     let (ceiling, keep_finished_ms): (i64, Option<i64>) =
         connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -53,7 +57,7 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         let mode = row.get::<_, u8>(3).ok().and_then(queue_mode_numbered);
         let named = row.get(1).ok().zip(row.get(2).ok());
         let named = named.and_then(|(space, name): (String, String)| {
-            Namespace::new(space).ok().zip(Queue::new(name).ok())
+            Namespace::new(space).ok().zip(QueueName::new(name).ok())
         });
         let whole = mode.is_some() && completed.and(failed).and(cancelled).is_some();
         if named.is_none() || !whole {
@@ -70,11 +74,11 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
         }
         // A queue that seems empty is forgotten: where its counts are damaged, its finished jobs are counted.
         let recounted = if whole { None } else { Some(count_finished(connection, number)?) };
-        let finished = Counts {
+        let finished = JobCounts {
             completed: completed.or(recounted).unwrap_or(0),
             failed: failed.unwrap_or(0),
             cancelled: cancelled.unwrap_or(0),
-            ..Counts::default()
+            ..JobCounts::default()
         };
         let mode = mode.unwrap_or_default();
         kept.queues.push(KeptQueue { number, namespace, name, mode, finished });
@@ -108,7 +112,7 @@ fn put_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<()>
 }
 
 /// The name of a queue, as one of its jobs has it.
-fn named_by_its_jobs(connection: &Connection, number: u32) -> Option<(Namespace, Queue)> {
+fn named_by_its_jobs(connection: &Connection, number: u32) -> Option<(Namespace, QueueName)> {
     let sql = "SELECT body FROM jobs WHERE arrival IN \
                (SELECT arrival FROM job_live WHERE queue = ?1 UNION ALL \
                 SELECT arrival FROM job_finished WHERE queue = ?1) LIMIT 16";
@@ -136,13 +140,18 @@ fn queue_of(connection: &Connection, arrival: i64, kept: &mut KeptJobs) -> rusql
     }
     let number = kept.queues.iter().map(|queue| queue.number + 1).max().unwrap_or(0);
     let Body { namespace, queue: name, .. } = body;
-    let queue = KeptQueue { number, namespace, name, mode: QueueMode::Open, finished: Counts::default() };
+    let queue = KeptQueue { number, namespace, name, mode: QueueMode::Open, finished: JobCounts::default() };
     put_queue(connection, &queue)?;
     kept.queues.push(queue);
     Ok(Some(number))
 }
 
-fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJobs) -> rusqlite::Result<()> {
+fn load_live(
+    connection: &Connection,
+    now: Timestamp,
+    trust: Trust,
+    kept: &mut KeptJobs,
+) -> rusqlite::Result<()> {
     let sql = "SELECT l.arrival, l.id, l.queue, l.deadline_ms, l.record, t.token, t.deadline_ms \
                FROM job_live l LEFT JOIN job_terms t ON t.arrival = l.arrival ORDER BY l.arrival";
     let mut statement = connection.prepare(sql)?;
@@ -226,7 +235,7 @@ fn load_live(connection: &Connection, now: Stamp, trust: Trust, kept: &mut KeptJ
 }
 
 /// Makes a job's moments mean something on the clock of now.
-pub fn rebase(job: &mut KeptJob, now: Stamp, trust: Trust) {
+pub fn rebase(job: &mut KeptJob, now: Timestamp, trust: Trust) {
     if trust.is_of_another_boot() && seeded!(RebootEndsDelays) && matches!(job.record.due, Due::Store(_)) {
         job.record.due = Due::Store(now.store_ms);
     } else if trust == Trust::NewBoot {

@@ -123,7 +123,7 @@ async fn find(
             Ok(Attempt::Unusable(error @ (StoreError::Unusable { .. } | StoreError::NoStore { .. }))) => {
                 return Sought::Unusable(error);
             }
-            Ok(Attempt::Unusable(StoreError::Unavailable { why })) => shared.set_obstacle(why),
+            Ok(Attempt::Unusable(StoreError::Unavailable { message: why })) => shared.set_obstacle(why),
             Ok(Attempt::Unusable(error)) => shared.set_obstacle(error.to_string()),
             Err(panic) => shared.set_obstacle(format!("{path}: taking over failed: {panic}")),
         }

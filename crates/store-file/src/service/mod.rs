@@ -111,7 +111,7 @@ pub(super) async fn run(
             Next::Seek { silent: epoch } if !service.closed => silent = epoch,
             _ => {
                 return service
-                    .answer_all(&StoreError::Unavailable { why: "this store was closed".to_owned() });
+                    .answer_all(&StoreError::Unavailable { message: "this store was closed".to_owned() });
             }
         }
     }

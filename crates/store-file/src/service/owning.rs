@@ -131,7 +131,7 @@ impl Service {
         tracing::error!(why, "nobody may serve until every lease that was acknowledged is over");
         door.turn_out();
         door.serve(Offer::Refusing { epoch, why: why.as_str().into() });
-        let refusal = StoreError::Unavailable { why };
+        let refusal = StoreError::Unavailable { message: why };
         let mut beat = beat();
         while clock.now().store_ms < until_ms && self.place.mark().is_err() {
             tokio::select! {

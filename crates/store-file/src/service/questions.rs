@@ -59,7 +59,7 @@ impl Service {
         for Pending { question, sent_at_ms } in ids.iter().filter_map(|id| self.pending.remove(id)) {
             let why =
                 "the owner of the directory went before it answered; look before you try again".to_owned();
-            let result = Box::new(Err(StoreError::Unknown { why }));
+            let result = Box::new(Err(StoreError::OutcomeUnknown { message: why }));
             let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
         }
     }
@@ -76,7 +76,7 @@ impl Service {
             .collect();
         for id in overdue {
             let Some(Pending { question, sent_at_ms }) = self.pending.remove(&id) else { continue };
-            let error = StoreError::Unavailable { why: self.shared.obstacle() };
+            let error = StoreError::Unavailable { message: self.shared.obstacle() };
             let result = Box::new(Err(or_unknown(error, &question.ask, question.uncertain)));
             let _ = question.reply.send(Told::Answer { result, sent_at_ms, sent_before: false });
         }

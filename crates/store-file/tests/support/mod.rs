@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::{AcquireRequest, Acquired, Call, HoldRef, LeaseStore, LeaseView, StoreError};
+use fencehold_contract::{
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, LeaseView, StoreError,
+};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
 use fencehold_store_file::FileStore;
 pub use fencehold_test_store::block_on;
@@ -73,20 +75,20 @@ impl Ground {
     }
 }
 
-pub fn call() -> Call {
-    Call::new(Namespace::default())
+pub fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 pub fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-pub fn request(name: &str, nth: u8) -> AcquireRequest {
+pub fn request(name: &str, nth: u8) -> AcquireLeaseRequest {
     let owner = Owner::new(format!("owner-{nth}")).unwrap();
-    AcquireRequest::new(key(name), HoldId::from_random([nth; 16]), owner, TTL_MS)
+    AcquireLeaseRequest::new(key(name), HoldId::from_random([nth; 16]), owner, TTL_MS)
 }
 
-pub fn acquire(store: &FileStore, name: &str, nth: u8) -> Result<Acquired, StoreError> {
+pub fn acquire(store: &FileStore, name: &str, nth: u8) -> Result<AcquiredLease, StoreError> {
     block_on(store.acquire(&call(), request(name, nth)))
 }
 
@@ -95,12 +97,12 @@ pub fn take(store: &FileStore, name: &str, nth: u8) -> Token {
 }
 
 pub fn hold(name: &str, nth: u8, token: Token) -> HoldRef {
-    HoldRef { key: key(name), hold: HoldId::from_random([nth; 16]), token }
+    HoldRef { key: key(name), hold_id: HoldId::from_random([nth; 16]), token }
 }
 
 pub fn renew(store: &FileStore, name: &str, nth: u8, token: Token) -> u64 {
     let renewed = block_on(store.renew(&call(), vec![hold(name, nth, token)])).unwrap();
-    renewed.answers[0].as_ref().unwrap().remaining_ms
+    renewed.results[0].as_ref().unwrap().remaining_ms
 }
 
 pub fn release(store: &FileStore, name: &str, nth: u8, token: Token) {

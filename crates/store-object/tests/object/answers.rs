@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::{ManualClock, SystemClock};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, Limits, LimitsRequest, ListRequest, StoreError,
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore as _, ListLeasesRequest, Quota,
+    QuotaRequest, StoreError,
 };
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
 use fencehold_store_object::{Cloud, ObjectStore, Seed};
@@ -24,11 +25,11 @@ fn every_call(holder: &Holder, patience_ms: u64) -> Vec<(&'static str, Result<()
     let store = &holder.store;
     let call = holder.call.clone().with_patience_ms(patience_ms);
     let shown =
-        HoldRef { key: Key::new("k").unwrap(), hold: HoldId::from_random([7; 16]), token: Token::new(3) };
+        HoldRef { key: Key::new("k").unwrap(), hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
     let by = || Owner::new("ops").unwrap();
     let limits = |keys: Option<u64>| {
-        let set = keys.map(|keys| Limits { keys: Some(keys), ..Limits::default() });
-        LimitsRequest { set, every_namespace: false, by: by() }
+        let set = keys.map(|keys| Quota { max_keys: Some(keys), ..Quota::default() });
+        QuotaRequest { quota: set, all_namespaces: false, by: by() }
     };
     vec![
         ("acquire", block_on(store.acquire(&call, holder.ask("k"))).map(drop)),
@@ -36,7 +37,11 @@ fn every_call(holder: &Holder, patience_ms: u64) -> Vec<(&'static str, Result<()
         ("release", block_on(store.release(&call, vec![shown])).map(drop)),
         ("revoke", holder.revoke("k").map(drop)),
         ("get", block_on(store.get(&call, Key::new("k").unwrap())).map(drop)),
-        ("list", block_on(store.list(&call, ListRequest { limit: 10, ..ListRequest::default() })).map(drop)),
+        (
+            "list",
+            block_on(store.list(&call, ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() }))
+                .map(drop),
+        ),
         ("status", block_on(store.status(&call)).map(drop)),
         ("advance", block_on(store.advance(&call, by(), 1)).map(drop)),
         ("limits", block_on(store.limits(&call, limits(None))).map(drop)),
@@ -52,7 +57,7 @@ fn every_call_says_that_the_bucket_is_missing() {
         stage.place.bucket = MISSING.to_owned();
         let a = stage.holder("A");
         for (what, answer) in every_call(&a, PATIENT_MS) {
-            let Err(StoreError::Unusable { place, why }) = &answer else {
+            let Err(StoreError::Unusable { store: place, message: why }) = &answer else {
                 panic!("{server:?}, {what}: {answer:?}");
             };
             assert!(place.contains(MISSING), "{server:?}, {what}: {place}");
@@ -80,7 +85,7 @@ fn probing_says_that_the_bucket_is_missing() {
     }
 }
 
-fn try_within(holder: &Holder, patience_ms: u64) -> Result<Acquired, StoreError> {
+fn try_within(holder: &Holder, patience_ms: u64) -> Result<AcquiredLease, StoreError> {
     let call = holder.call.clone().with_patience_ms(patience_ms);
     block_on(holder.store.acquire(&call, holder.ask("k")))
 }
@@ -101,7 +106,7 @@ fn an_error_that_answers_every_write_is_told_with_its_status() {
             let context = format!("{server:?}, {status}: {text}");
             match status {
                 401 | 403 => assert!(matches!(refused, StoreError::Unusable { .. }), "{context}"),
-                _ => assert!(matches!(refused, StoreError::Unknown { .. }), "{context}"),
+                _ => assert!(matches!(refused, StoreError::OutcomeUnknown { .. }), "{context}"),
             }
             assert!(text.contains(&format!("HTTP {status}")), "{context}");
             assert!(text.contains(&stage.place.to_string()), "{context}");
@@ -146,7 +151,7 @@ fn an_advance_that_cannot_write_says_why() {
     a.gate.answer(None, Some(429));
     let call = a.call.clone().with_patience_ms(5_000);
     let answer = block_on(a.store.advance(&call, Owner::new("ops").unwrap(), 1));
-    let Err(StoreError::Unknown { why }) = &answer else { panic!("{answer:?}") };
+    let Err(StoreError::OutcomeUnknown { message: why }) = &answer else { panic!("{answer:?}") };
     assert!(why.contains("HTTP 429"), "{why}");
     let sent = a.gate.take().len();
     assert!(sent <= 64, "{sent} requests");
@@ -166,12 +171,12 @@ fn who_waits_is_let_in_as_soon_as_an_advance_is_over() {
             ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap()
         };
         let (holder, waiter) = (open(), open());
-        let call = Call::new(Namespace::default());
-        let ask = |key: &str| AcquireRequest { ttl_ms: TTL_MS, wait_ms: 60_000, ..crate::ask(key, "A") };
+        let call = CallContext::new(Namespace::default());
+        let ask = |key: &str| AcquireLeaseRequest { ttl_ms: TTL_MS, wait_ms: 60_000, ..crate::ask(key, "A") };
         let first = block_on(holder.acquire(&call, ask("k"))).unwrap();
         let advanced = block_on(holder.advance(&call, Owner::new("ops").unwrap(), 1)).unwrap();
-        assert!(advanced.closed_for_ms < call.patience_ms, "{advanced:?}");
-        let try_it = AcquireRequest { wait_ms: 0, ..ask("k") };
+        assert!(advanced.closed_for_ms < call.timeout_ms, "{advanced:?}");
+        let try_it = AcquireLeaseRequest { wait_ms: 0, ..ask("k") };
         let refused = block_on(waiter.acquire(&call, try_it)).unwrap_err();
         assert!(matches!(refused, StoreError::Unavailable { .. }), "{server:?}: {refused}");
         // As `/readyz` of a server asks, and `store status`.

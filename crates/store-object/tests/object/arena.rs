@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::{Clock as _, ManualClock};
-use fencehold_contract::{Call, LeaseStore, ListRequest, ObjectPlace};
+use fencehold_contract::{CallContext, LeaseStore, ListLeasesRequest, ObjectUrl};
 use fencehold_core::{Key, Namespace};
 use fencehold_store_object::{ObjectStore, Seed, over_after_ms};
 use fencehold_test_store::{Arena, Power, block_on};
@@ -12,7 +12,7 @@ use crate::servers::Server;
 
 pub struct ObjectArena {
     clock: ManualClock,
-    place: ObjectPlace,
+    place: ObjectUrl,
     handles: Mutex<Option<[Arc<ObjectStore>; 2]>>,
 }
 
@@ -52,7 +52,7 @@ impl Arena for ObjectArena {
     }
 
     /// A lease is over for a contender when it has seen it for long enough: so both handles look, and then time passes.
-    fn run_out(&self, call: &Call, key: &Key) {
+    fn run_out(&self, call: &CallContext, key: &Key) {
         for handle in self.handles() {
             block_on(handle.get(call, key.clone())).unwrap();
         }
@@ -72,8 +72,8 @@ impl Arena for ObjectArena {
 
     fn open_again(&self, closed_for_ms: u64) {
         for handle in self.handles() {
-            let call = Call::new(Namespace::default());
-            let all = ListRequest { include_free: true, limit: 1_000, ..ListRequest::default() };
+            let call = CallContext::new(Namespace::default());
+            let all = ListLeasesRequest { include_free: true, limit: 1_000, ..ListLeasesRequest::default() };
             block_on(handle.list(&call, all)).unwrap();
             // A key that nobody has ever held: asking for it is looking at what an advance has left for such keys.
             let _ = block_on(handle.acquire(&call, crate::ask("never-held", "nobody")));

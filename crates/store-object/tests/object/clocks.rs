@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::{Clock as _, ManualClock, SystemClock};
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Namespace;
 use fencehold_store_object::{Cloud, ObjectStore, Seed, over_after_ms};
 use fencehold_test_store::block_on;
@@ -19,7 +19,7 @@ struct Machine {
 
 impl Machine {
     /// Booted this long ago, with its wall clock off by this much.
-    fn new(place: &fencehold_contract::ObjectPlace, booted_ms: u64, wall_off_ms: i64) -> Self {
+    fn new(place: &fencehold_contract::ObjectUrl, booted_ms: u64, wall_off_ms: i64) -> Self {
         let clock = ManualClock::new();
         clock.pass(booted_ms);
         clock.set_wall(1_800_000_000_000_u64.saturating_add_signed(wall_off_ms));
@@ -29,13 +29,13 @@ impl Machine {
         Machine { store, clock }
     }
 
-    fn acquire(&self, request: AcquireRequest) -> Result<fencehold_contract::Acquired, StoreError> {
-        block_on(self.store.acquire(&Call::new(Namespace::default()), request))
+    fn acquire(&self, request: AcquireLeaseRequest) -> Result<fencehold_contract::AcquiredLease, StoreError> {
+        block_on(self.store.acquire(&CallContext::new(Namespace::default()), request))
     }
 
     fn renew(&self, hold: &HoldRef) -> bool {
-        let renewed = block_on(self.store.renew(&Call::new(Namespace::default()), vec![hold.clone()]));
-        renewed.unwrap().answers[0].is_ok()
+        let renewed = block_on(self.store.renew(&CallContext::new(Namespace::default()), vec![hold.clone()]));
+        renewed.unwrap().results[0].is_ok()
     }
 }
 
@@ -76,9 +76,9 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
     let place = Server::Gcs.place();
     let (holder, contender) = (Machine::new(&place, 0, 0), Machine::new(&place, 0, 0));
     let request = ask("k", "A");
-    let hold = request.hold;
+    let hold = request.hold_id;
     let acquired = holder.acquire(request).unwrap();
-    let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+    let own = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
     for round in 0..5 {
         assert!(contender.acquire(ask("k", "B")).is_err(), "round {round}");
         // Right up to what the holder takes for its deadline.
@@ -96,14 +96,14 @@ fn an_object_that_was_just_written_is_left_alone_for_a_second() {
     place.options.write_gap_ms = 1_000;
     let cloud = Arc::new(Cloud::open(&place).unwrap());
     let store = ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
-    let call = Call::new(Namespace::default());
+    let call = CallContext::new(Namespace::default());
     let request = ask("k", "A");
-    let hold = request.hold;
+    let hold = request.hold_id;
     let before_ms = SystemClock.now().store_ms;
     let acquired = block_on(store.acquire(&call, request)).unwrap();
-    let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+    let own = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
     for _ in 0..2 {
-        block_on(store.renew(&call, vec![own.clone()])).unwrap().answers[0]
+        block_on(store.renew(&call, vec![own.clone()])).unwrap().results[0]
             .clone()
             .unwrap();
     }

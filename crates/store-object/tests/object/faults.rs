@@ -1,9 +1,9 @@
 //! A fault gate: the answer of a write that was carried out is turned into a 503, a silence or a reset, at every write
 //! in turn. No lease is lost, none is held twice, and the holder never waits for itself.
 
-use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore as _, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Refusal;
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_object::Fate;
 
 use crate::servers::{CLOUDS, Server};
@@ -24,12 +24,12 @@ fn a_life_with_one_lost_answer(server: Server, lost: usize, fate: Fate) {
     } else {
         b.gate.lose_write(0, fate);
     }
-    let request = AcquireRequest { ttl_ms: TTL_MS, ..a.ask("k") };
-    let hold = request.hold;
+    let request = AcquireLeaseRequest { ttl_ms: TTL_MS, ..a.ask("k") };
+    let hold = request.hold_id;
     let acquired = a.acquire(request).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(!acquired.grant.resumed, "{context}: granted once");
     let token = acquired.grant.token;
-    let own = HoldRef { key: acquired.key, hold, token };
+    let own = HoldRef { key: acquired.key, hold_id: hold, token };
     assert_eq!(b.held_by("k"), ("A".to_owned(), token), "{context}");
     for _ in 0..2 {
         let renewal = a.renew(&own).unwrap_or_else(|refusal| panic!("{context}: {refusal}"));
@@ -39,7 +39,10 @@ fn a_life_with_one_lost_answer(server: Server, lost: usize, fate: Fate) {
     assert_eq!(a.release(&own), Ok(token), "{context}");
     let next = b.take("k");
     assert_eq!(next.token.get(), token.get() + 1, "{context}: nothing else was granted in between");
-    assert!(matches!(a.renew(&own), Err(Refusal::Lost { how: Some(How::Released), .. })), "{context}");
+    assert!(
+        matches!(a.renew(&own), Err(Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. })),
+        "{context}"
+    );
     let view = b.look("k").unwrap();
     assert_eq!(view.endings.len(), 1, "{context}: it ended once");
     assert!(a.gate.is_done() && b.gate.is_done(), "{context}: the answer was lost");
@@ -83,7 +86,11 @@ fn a_revocation_whose_answer_is_lost_hits_once() {
             let revoked = p.revoke("k").unwrap_or_else(|error| panic!("{server:?}: {error}"));
             assert_eq!(revoked[0].revoked.token, held.token);
             let view = p.look("k").unwrap();
-            assert_eq!((view.token, view.endings.len()), (revoked[0].revoked.consumed, 1), "{server:?}");
+            assert_eq!(
+                (view.token, view.endings.len()),
+                (revoked[0].revoked.consumed_token, 1),
+                "{server:?}"
+            );
         }
     }
 }
@@ -98,7 +105,7 @@ fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {
     let gate = a.gate.hold_write();
     let call = a.call.clone().with_patience_ms(1_000);
     let answer = fencehold_test_store::block_on(a.store.release(&call, held));
-    assert!(matches!(answer, Err(StoreError::Unknown { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
     gate.arrived();
     let holders = ["j", "k"].map(|key| a.look(key).expect("a key").holder.is_some());
     assert_eq!(holders.iter().filter(|held| **held).count(), 1, "one was released, the other was not");

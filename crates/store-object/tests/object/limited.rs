@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::{LeaseStore as _, Limits, LimitsRequest, LimitsView, StoreError};
+use fencehold_contract::{LeaseStore as _, Quota, QuotaRequest, QuotaView, StoreError};
 use fencehold_core::Owner;
 use fencehold_store_object::Fate;
 use fencehold_test_store::block_on;
@@ -11,21 +11,21 @@ use crate::TTL_MS;
 use crate::servers::{CLOUDS, Server};
 use crate::stage::{Holder, Stage};
 
-fn limits(holder: &Holder, set: impl Into<Option<Limits>>) -> Result<LimitsView, StoreError> {
+fn limits(holder: &Holder, set: impl Into<Option<Quota>>) -> Result<QuotaView, StoreError> {
     let by = Owner::new("ops").unwrap();
     block_on(
         holder
             .store
-            .limits(&holder.call, LimitsRequest { set: set.into(), every_namespace: false, by }),
+            .limits(&holder.call, QuotaRequest { quota: set.into(), all_namespaces: false, by }),
     )
 }
 
-fn keys(keys: u64) -> Limits {
-    Limits { keys: Some(keys), ..Limits::default() }
+fn keys(keys: u64) -> Quota {
+    Quota { max_keys: Some(keys), ..Quota::default() }
 }
 
-fn ttl(ttl_ms: u64) -> Limits {
-    Limits { ttl_ms: Some(ttl_ms), ..Limits::default() }
+fn ttl(ttl_ms: u64) -> Quota {
+    Quota { max_ttl_ms: Some(ttl_ms), ..Quota::default() }
 }
 
 fn reads(holder: &Holder) -> usize {
@@ -52,13 +52,13 @@ fn only_a_new_key_is_counted_and_only_where_there_is_a_limit() {
         a.take("two");
         assert_eq!(reads(&a), 1, "{server:?}: it is known now");
         match a.acquire(a.ask("three")) {
-            Err(StoreError::Full { what, limit: 2 }) => {
+            Err(StoreError::LimitReached { message: what, limit: 2 }) => {
                 let named = "lease keys of namespace default (use the same keys again";
                 assert!(what.starts_with(named), "{server:?}: {what}");
             }
             other => panic!("{server:?}: a third key: {other:?}"),
         }
-        assert_eq!(limits(&b, None).unwrap().used.keys, 2, "{server:?}");
+        assert_eq!(limits(&b, None).unwrap().usage.key_count, 2, "{server:?}");
     }
 }
 
@@ -74,7 +74,7 @@ fn a_limit_counts_within_a_minute_and_one_that_is_lifted_at_once() {
     a.release(&held).unwrap();
     stage.clock.pass(60_000);
     match a.acquire(a.ask("k")) {
-        Err(StoreError::BadInput(bad)) => assert!(bad.problem.contains("29999 ms"), "{bad}"),
+        Err(StoreError::BadInput(bad)) => assert!(bad.message.contains("29999 ms"), "{bad}"),
         other => panic!("above the longest: {other:?}"),
     }
     limits(&b, ttl(TTL_MS)).unwrap();
@@ -95,7 +95,7 @@ fn callers_that_come_at_the_same_time_exceed_a_limit_by_one_each() {
     late.join().unwrap().unwrap();
     for holder in [&*a, &b] {
         let refused = holder.acquire(holder.ask("three"));
-        assert!(matches!(refused, Err(StoreError::Full { limit: 1, .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::LimitReached { limit: 1, .. })), "{refused:?}");
     }
 }
 
@@ -109,8 +109,8 @@ fn limits_are_set_although_an_answer_was_lost() {
         b.gate.lose_write(0, Fate::Unavailable);
         let view = limits(&b, keys(7)).unwrap();
         assert!(b.gate.is_done(), "{server:?}");
-        let set = Limits { keys: Some(7), ttl_ms: Some(TTL_MS), ..Limits::USUAL };
-        assert_eq!(view.limits, set, "{server:?}");
+        let set = Quota { max_keys: Some(7), max_ttl_ms: Some(TTL_MS), ..Quota::USUAL };
+        assert_eq!(view.quota, set, "{server:?}");
     }
 }
 
@@ -120,13 +120,13 @@ fn limits_of_jobs_are_refused() {
     let mut stage = Stage::on(Server::Moto);
     stage.place.options.ttl_ms_min = 15_000;
     let a = stage.holder("A");
-    match limits(&a, Some(Limits { jobs: Some(3), keys: Some(1), ..Limits::default() })) {
-        Err(StoreError::Unsupported { what, .. }) => assert!(what.contains("--max-keys"), "{what}"),
+    match limits(&a, Some(Quota { max_jobs: Some(3), max_keys: Some(1), ..Quota::default() })) {
+        Err(StoreError::Unsupported { message: what, .. }) => assert!(what.contains("--max-keys"), "{what}"),
         other => panic!("{other:?}"),
     }
     match limits(&a, ttl(14_999)) {
-        Err(StoreError::BadInput(bad)) => assert!(bad.problem.contains("15000 ms"), "{bad}"),
+        Err(StoreError::BadInput(bad)) => assert!(bad.message.contains("15000 ms"), "{bad}"),
         other => panic!("below the shortest: {other:?}"),
     }
-    assert_eq!(limits(&a, None).unwrap().limits, Limits::USUAL);
+    assert_eq!(limits(&a, None).unwrap().quota, Quota::USUAL);
 }

@@ -24,7 +24,7 @@ mod twins;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::ObjectArena;
-use fencehold_contract::AcquireRequest;
+use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_test_servers::object as servers;
 use servers::Server;
@@ -33,12 +33,12 @@ use servers::Server;
 pub const TTL_MS: u64 = 30_000;
 
 /// An ordinary try, by a hold id that nobody else has.
-pub fn ask(key: &str, owner: &str) -> AcquireRequest {
+pub fn ask(key: &str, owner: &str) -> AcquireLeaseRequest {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut bits = [0x3c; 16];
     bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     let hold = HoldId::from_random(bits);
-    AcquireRequest::new(Key::new(key).unwrap(), hold, Owner::new(owner).unwrap(), TTL_MS)
+    AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, Owner::new(owner).unwrap(), TTL_MS)
 }
 
 mod s3 {

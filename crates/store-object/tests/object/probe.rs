@@ -54,7 +54,7 @@ fn opening_refuses_storage_that_lets_several_win() {
         let clock = Arc::new(ManualClock::new());
         let opened = ObjectStore::open(&Server::Careless.place(), clock, Seed::draw().unwrap());
         match opened.map(drop) {
-            Err(StoreError::Unusable { why, .. }) => {
+            Err(StoreError::Unusable { message: why, .. }) => {
                 assert!(why.contains("does not keep its conditions"), "{why}");
             }
             other => panic!("{other:?}"),

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::{AcquireRequest, LeaseStore as _, StoreError};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, LeaseStore as _, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Owner, Refusal};
 use fencehold_store_object::{Cas as _, Cloud, over_after_ms};
 use fencehold_test_store::block_on;
@@ -31,7 +31,12 @@ fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
         let newer = b.take("k");
         gate.go();
         match releasing.join().unwrap() {
-            Err(Refusal::Lost { token, how: Some(How::Expired), current, .. }) => {
+            Err(Refusal::Lost {
+                token,
+                outcome: Some(LeaseOutcome::Expired),
+                current_token: current,
+                ..
+            }) => {
                 assert_eq!((token, current), (held.token, newer.token), "{server:?}");
             }
             other => panic!("{server:?}: {other:?}"),
@@ -80,7 +85,7 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
         // Its lift is larger, so that it writes once more when it was outrun.
         let late = a.start(move |a| advance(a, 1_000));
         gate.arrived();
-        b.acquire(AcquireRequest { ttl_ms: LONG_MS, ..b.ask("long") }).unwrap();
+        b.acquire(AcquireLeaseRequest { ttl_ms: LONG_MS, ..b.ask("long") }).unwrap();
         let first = advance(&b, 1);
         assert_eq!(first.closed_for_ms, over_after_ms(LONG_MS), "{server:?}");
         gate.go();
@@ -140,10 +145,12 @@ fn a_renewal_that_arrives_after_a_revocation_is_refused() {
             move |a| a.renew(&held)
         });
         gate.arrived();
-        let consumed = p.revoke("k").unwrap()[0].revoked.consumed;
+        let consumed = p.revoke("k").unwrap()[0].revoked.consumed_token;
         gate.go();
         match renewing.join().unwrap() {
-            Err(Refusal::Lost { how: Some(How::Revoked), current, .. }) => assert_eq!(current, consumed),
+            Err(Refusal::Lost { outcome: Some(LeaseOutcome::Revoked), current_token: current, .. }) => {
+                assert_eq!(current, consumed)
+            }
             other => panic!("{server:?}: {other:?}"),
         }
         assert!(p.look("k").unwrap().holder.is_none());
@@ -168,7 +175,9 @@ fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
         let newer = b.take("k");
         gate.go();
         match renewing.join().unwrap() {
-            Err(Refusal::Lost { how: Some(How::Expired), current, .. }) => assert_eq!(current, newer.token),
+            Err(Refusal::Lost { outcome: Some(LeaseOutcome::Expired), current_token: current, .. }) => {
+                assert_eq!(current, newer.token)
+            }
             other => panic!("{server:?}: {other:?}"),
         }
         b.renew(&newer).expect("untouched");
@@ -231,7 +240,10 @@ fn a_heartbeat_that_arrives_after_the_release_revives_nothing() {
         gate.arrived();
         assert_eq!(a.release(&held), Ok(held.token));
         gate.go();
-        assert!(matches!(renewing.join().unwrap(), Err(Refusal::Lost { how: Some(How::Released), .. })));
+        assert!(matches!(
+            renewing.join().unwrap(),
+            Err(Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. })
+        ));
         assert!(b.take("k").token > held.token, "{server:?}: free at once");
     }
 }
@@ -258,15 +270,17 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
         runtime.block_on(cloud.remove("leases/default/made-since.json", limit)).unwrap();
         let fresh = stage.holder("B");
         match fresh.renew(&lost) {
-            Err(Refusal::StoreRewound { shown, .. }) => assert_eq!(shown, lost.token),
+            Err(Refusal::StoreRewound { token: shown, .. }) => assert_eq!(shown, lost.token),
             other => panic!("{server:?}: {other:?}"),
         }
         let by = Owner::new("P").unwrap();
         let advanced = block_on(fresh.store.advance(&fresh.call, by, 1_000)).unwrap();
-        assert_eq!((advanced.keys, advanced.ended), (1, 1), "{server:?}");
+        assert_eq!((advanced.key_count, advanced.ended_count), (1, 1), "{server:?}");
         for key in ["k", "made-since"] {
             match fresh.acquire(fresh.ask(key)) {
-                Err(StoreError::Unavailable { why }) => assert!(why.contains("store advance"), "{why}"),
+                Err(StoreError::Unavailable { message: why }) => {
+                    assert!(why.contains("store advance"), "{why}")
+                }
                 other => panic!("{server:?}: {other:?}"),
             }
         }
@@ -283,7 +297,7 @@ fn the_recorded_ttl_counts() {
         let stage = Stage::on(server);
         let (a, b) = (stage.holder("A"), stage.holder("B"));
         let held = a.take("k");
-        let brief = || AcquireRequest { ttl_ms: TTL_MS / 10, ..b.ask("k") };
+        let brief = || AcquireLeaseRequest { ttl_ms: TTL_MS / 10, ..b.ask("k") };
         assert!(b.acquire(brief()).is_err());
         stage.clock.pass(over_after_ms(TTL_MS / 10));
         assert!(b.acquire(brief()).is_err(), "{server:?}: by its own ttl it would be over");

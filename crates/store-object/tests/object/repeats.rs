@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake, Waker};
 
-use fencehold_contract::{AcquireRequest, Acquired, HoldRef, LeaseStore as _, StoreError};
-use fencehold_core::lease::How;
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, LeaseStore as _, StoreError};
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Owner, Refusal};
 use fencehold_store_object::Fate;
 use fencehold_test_store::block_on;
@@ -17,7 +17,7 @@ use crate::stage::{Holder, Stage};
 
 /// An acquisition that is under way, by a caller that can go before it looks at the answer.
 struct Asking {
-    _answer: Pin<Box<dyn Future<Output = Result<Acquired, StoreError>>>>,
+    _answer: Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>>>>,
     answered: mpsc::Receiver<()>,
 }
 
@@ -30,7 +30,7 @@ impl Wake for Bell {
 }
 
 impl Asking {
-    fn of(holder: &Holder, request: AcquireRequest) -> Self {
+    fn of(holder: &Holder, request: AcquireLeaseRequest) -> Self {
         let (store, call) = (Arc::clone(&holder.store), holder.call.clone());
         let mut answer: Pin<Box<dyn Future<Output = _>>> =
             Box::pin(async move { store.acquire(&call, request).await });
@@ -65,7 +65,7 @@ fn a_hold_id_that_comes_back_in_another_process_gets_its_lease_and_no_more_time(
         let request = a.ask("k");
         let first = a.acquire(request.clone()).unwrap();
         stage.clock.pass(TTL_MS / 3);
-        let repeat = AcquireRequest { hold_age_ms: TTL_MS / 3, ..request.clone() };
+        let repeat = AcquireLeaseRequest { hold_id_age_ms: TTL_MS / 3, ..request.clone() };
         let second = again.acquire(repeat.clone()).unwrap();
         assert_eq!((second.grant.token, second.grant.resumed), (first.grant.token, true));
         assert_eq!(second.grant.remaining_ms, TTL_MS - TTL_MS / 3, "{server:?}");
@@ -73,8 +73,11 @@ fn a_hold_id_that_comes_back_in_another_process_gets_its_lease_and_no_more_time(
         b.look("k");
         stage.run_out();
         let newer = b.take("k");
-        match again.acquire(AcquireRequest { hold_age_ms: 2 * TTL_MS, ..repeat }) {
-            Err(StoreError::Refused { refusal: Refusal::Ended { how: Some(How::Expired), .. }, .. }) => {}
+        match again.acquire(AcquireLeaseRequest { hold_id_age_ms: 2 * TTL_MS, ..repeat }) {
+            Err(StoreError::Refused {
+                refusal: Refusal::HoldIdUsed { outcome: Some(LeaseOutcome::Expired), .. },
+                ..
+            }) => {}
             other => panic!("{server:?}: {other:?}"),
         }
         b.renew(&newer).expect("untouched");
@@ -96,7 +99,7 @@ fn a_grant_whose_asker_has_gone_is_given_back() {
         let view = b.look("k").expect("it was carried out");
         assert!(view.holder.is_none(), "{server:?}: nobody is left to hold it");
         assert_eq!(view.endings[0].owner, Owner::new("A").unwrap(), "{server:?}");
-        assert_eq!(view.endings[0].how, How::Abandoned, "{server:?}: and visible as such");
+        assert_eq!(view.endings[0].outcome, LeaseOutcome::Abandoned, "{server:?}: and visible as such");
     }
 }
 
@@ -117,7 +120,7 @@ fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back()
         a.settle();
         let view = b.look("k").expect("it was carried out");
         assert!(view.holder.is_none(), "{server:?}: nobody is left to hold it");
-        assert_eq!(view.endings[0].how, How::Abandoned, "{server:?}");
+        assert_eq!(view.endings[0].outcome, LeaseOutcome::Abandoned, "{server:?}");
     });
 }
 
@@ -135,11 +138,13 @@ fn a_grant_that_the_same_request_took_up_elsewhere_is_not_given_back() {
         drop(asking);
         grant.go();
         giving_back.arrived();
-        let told = again.acquire(AcquireRequest { hold_age_ms: 1, ..request.clone() }).unwrap();
+        let told = again
+            .acquire(AcquireLeaseRequest { hold_id_age_ms: 1, ..request.clone() })
+            .unwrap();
         assert!(told.grant.resumed, "{server:?}: it is the first sending's");
         giving_back.go();
         a.settle();
-        let own = HoldRef { key: told.key, hold: request.hold, token: told.grant.token };
+        let own = HoldRef { key: told.key, hold_id: request.hold_id, token: told.grant.token };
         again.renew(&own).unwrap_or_else(|refusal| panic!("{server:?}: {refusal}"));
     }
 }
@@ -163,7 +168,11 @@ fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
         a.settle();
         b.renew(&next).unwrap_or_else(|refusal| panic!("{server:?}: {refusal}"));
         let endings = b.look("k").unwrap().endings;
-        assert_eq!(endings.iter().map(|ending| ending.how).collect::<Vec<_>>(), [How::Expired], "{server:?}");
+        assert_eq!(
+            endings.iter().map(|ending| ending.outcome).collect::<Vec<_>>(),
+            [LeaseOutcome::Expired],
+            "{server:?}"
+        );
     }
 }
 
@@ -175,7 +184,7 @@ fn only_the_first_repeat_writes() {
         let (a, again) = (stage.holder("A"), stage.holder("A"));
         let request = a.ask("k");
         a.acquire(request.clone()).unwrap();
-        let repeat = AcquireRequest { hold_age_ms: 1, ..request };
+        let repeat = AcquireLeaseRequest { hold_id_age_ms: 1, ..request };
         let writes = |holder: &Holder| {
             holder.acquire(repeat.clone()).unwrap();
             holder.gate.take().iter().any(|request| request.writes)
@@ -195,7 +204,7 @@ fn a_repeat_whose_asker_has_gone_leaves_the_lease_alone() {
         let (a, again) = (stage.holder("A"), stage.holder("A"));
         let request = a.ask("k");
         let token = a.acquire(request.clone()).unwrap().grant.token;
-        drop(Asking::of(&again, AcquireRequest { hold_age_ms: 1, ..request }));
+        drop(Asking::of(&again, AcquireLeaseRequest { hold_id_age_ms: 1, ..request }));
         again.settle();
         let view = a.look("k").unwrap();
         assert!(view.holder.is_some() && view.token == token, "{server:?}: {view:?}");
@@ -230,7 +239,7 @@ fn a_write_that_may_still_arrive_is_never_taken_for_lost() {
         let stage = Stage::on(server);
         let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
         // With a ttl of 12 s a request is given up on after 2 s.
-        let request = AcquireRequest { ttl_ms: 12_000, ..a.ask("k") };
+        let request = AcquireLeaseRequest { ttl_ms: 12_000, ..a.ask("k") };
         let (first, second) = (a.gate.hold_write(), a.gate.hold_write());
         let taking = a.start(move |a| a.acquire(request));
         first.arrived();
@@ -252,14 +261,14 @@ fn a_write_that_arrives_after_its_own_retry_harms_nothing() {
     on_every_cloud(|server| {
         let stage = Stage::on(server);
         let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
-        let request = AcquireRequest { ttl_ms: 12_000, ..a.ask("k") };
-        let hold = request.hold;
+        let request = AcquireLeaseRequest { ttl_ms: 12_000, ..a.ask("k") };
+        let hold = request.hold_id;
         let first = a.gate.hold_write();
         let taking = a.start(move |a| a.acquire(request));
         first.arrived();
         let acquired = taking.join().unwrap().unwrap_or_else(|error| panic!("{server:?}: {error}"));
         first.go();
-        let own = HoldRef { key: acquired.key, hold, token: acquired.grant.token };
+        let own = HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token };
         a.renew(&own).expect("its own");
         assert_eq!(b.held_by("k"), ("A".to_owned(), own.token));
     });

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{
-    AcquireRequest, Acquired, Call, HoldRef, LeaseStore as _, LeaseView, ObjectPlace, RevokeRequest,
-    RevokedLease, StoreError, Which,
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore as _, LeaseView, ObjectUrl,
+    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
 };
-use fencehold_core::lease::Renewal;
+use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
 use fencehold_store_object::{Cloud, Fate, Gate, ObjectStore, Request, Seed, over_after_ms};
 use fencehold_test_store::block_on;
@@ -20,7 +20,7 @@ use crate::servers::Server;
 
 /// One place, one clock, and what every holder on it uses.
 pub struct Stage {
-    pub place: ObjectPlace,
+    pub place: ObjectUrl,
     pub clock: ManualClock,
 }
 
@@ -35,7 +35,7 @@ impl Stage {
         let cloud = Arc::new(Cloud::behind(&self.place, gate.clone()).unwrap());
         let clock = Arc::new(self.clock.clone());
         let store = ObjectStore::open_on(cloud, &self.place, clock, Seed::draw().unwrap()).unwrap();
-        Holder { name, store: Arc::new(store), gate, call: Call::new(Namespace::default()) }
+        Holder { name, store: Arc::new(store), gate, call: CallContext::new(Namespace::default()) }
     }
 
     /// Lets enough time pass for whoever has been watching.
@@ -49,23 +49,23 @@ pub struct Holder {
     pub name: &'static str,
     pub store: Arc<ObjectStore>,
     pub gate: Arc<TestGate>,
-    pub call: Call,
+    pub call: CallContext,
 }
 
 impl Holder {
-    pub fn ask(&self, key: &str) -> AcquireRequest {
+    pub fn ask(&self, key: &str) -> AcquireLeaseRequest {
         crate::ask(key, self.name)
     }
 
-    pub fn acquire(&self, request: AcquireRequest) -> Result<Acquired, StoreError> {
+    pub fn acquire(&self, request: AcquireLeaseRequest) -> Result<AcquiredLease, StoreError> {
         block_on(self.store.acquire(&self.call, request))
     }
 
     pub fn take(&self, key: &str) -> HoldRef {
         let request = self.ask(key);
-        let hold = request.hold;
+        let hold = request.hold_id;
         let acquired = self.acquire(request).unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        HoldRef { key: acquired.key, hold, token: acquired.grant.token }
+        HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
     }
 
     /// Who holds it, in the words of the refusal.
@@ -78,12 +78,12 @@ impl Holder {
         }
     }
 
-    pub fn renew(&self, hold: &HoldRef) -> Result<Renewal, Refusal> {
+    pub fn renew(&self, hold: &HoldRef) -> Result<LeaseRenewal, Refusal> {
         self.try_renew(hold).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    pub fn try_renew(&self, hold: &HoldRef) -> Result<Result<Renewal, Refusal>, StoreError> {
-        block_on(self.store.renew(&self.call, vec![hold.clone()])).map(|renewed| renewed.answers[0].clone())
+    pub fn try_renew(&self, hold: &HoldRef) -> Result<Result<LeaseRenewal, Refusal>, StoreError> {
+        block_on(self.store.renew(&self.call, vec![hold.clone()])).map(|renewed| renewed.results[0].clone())
     }
 
     pub fn release(&self, hold: &HoldRef) -> Result<Token, Refusal> {
@@ -92,9 +92,9 @@ impl Holder {
     }
 
     pub fn revoke(&self, key: &str) -> Result<Vec<RevokedLease>, StoreError> {
-        let which = Which::Key { key: Key::new(key).unwrap(), only_token: None };
+        let which = RevokeTarget::Key { key: Key::new(key).unwrap(), only_token: None };
         let (by, reason) = (Owner::new(self.name).unwrap(), Reason::new("it was stuck").unwrap());
-        block_on(self.store.revoke(&self.call, RevokeRequest { which, by, reason }))
+        block_on(self.store.revoke(&self.call, RevokeLeasesRequest { target: which, by, reason }))
     }
 
     /// Looks, so that what is there has been seen from now on.

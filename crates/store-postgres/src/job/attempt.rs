@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::job::{AttemptRef, LedgerAnswer, LedgerEntry, RenewedJobs, Report, Word};
+use fencehold_contract::job::{
+    AttemptLedgerEntry, AttemptRef, AttemptReport, LedgerResponse, RenewAttemptBatchResponse, Report,
+};
 use fencehold_contract::operation::{JobAnswer, JobAsk, check_word};
-use fencehold_contract::{Call, CompletedJobs, StoreError};
-use fencehold_core::job::{JobId, JobRenewal, Refusal, Reported, State};
+use fencehold_contract::{CallContext, CompletedJobs, StoreError};
+use fencehold_core::job::{AttemptRenewal, JobId, JobState, Refusal, ReportedAttempt};
 use fencehold_core::{HoldId, Token};
 use tokio_postgres::types::Type;
 
@@ -20,9 +22,9 @@ impl Core {
     pub(super) async fn renew_claims(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         attempts: Vec<AttemptRef>,
-    ) -> Result<RenewedJobs, StoreError> {
+    ) -> Result<RenewAttemptBatchResponse, StoreError> {
         let proofs = Proofs::of(attempts.iter());
         budget.lane = Lane::Renewals;
         let before_ms = self.clock.now().store_ms;
@@ -52,14 +54,14 @@ impl Core {
             // Before the rules refuse what a clock that has jumped has ended.
             self.saw_the_clock(budget, before_ms, to_sql(at_ms)).await?;
         }
-        let renewal = |token, remaining_ms| JobRenewal {
+        let renewal = |token, remaining_ms| AttemptRenewal {
             token,
             remaining_ms,
             cancel_requested: false,
-            notice: None,
+            yield_request: None,
             yield_in_ms: None,
         };
-        let mut answers: Vec<Option<Result<JobRenewal, Refusal>>> = (1..)
+        let mut answers: Vec<Option<Result<AttemptRenewal, Refusal>>> = (1..)
             .zip(&attempts)
             .map(|(nth, attempt)| kept.get(&nth).map(|left_ms| Ok(renewal(attempt.token, *left_ms))))
             .collect();
@@ -67,44 +69,44 @@ impl Core {
         if !left.is_empty() {
             budget.lane = Lane::Checks;
             let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
-            let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job).collect());
+            let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job_id).collect());
             let JobAnswer::Renewed(decided) =
                 self.by_the_rules(budget, call, &about, JobAsk::Renew(rest)).await?
             else {
                 return Err(fencehold_contract::operation::misfit());
             };
-            for (nth, answer) in left.into_iter().zip(decided.answers) {
+            for (nth, answer) in left.into_iter().zip(decided.results) {
                 answers[nth] = Some(answer);
             }
         }
         let answers = answers
             .into_iter()
-            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .map(|answer| answer.unwrap_or(Err(Refusal::JobNotFound)))
             .collect();
-        Ok(RenewedJobs { answers, waited_ms: 0 })
+        Ok(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
     }
 
     pub(super) async fn report(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
-        let reports: Vec<Report> = reports.into_iter().map(without_nul).collect();
+        call: &CallContext,
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
+        let reports: Vec<AttemptReport> = reports.into_iter().map(without_nul).collect();
         let mut spoken: HashMap<JobId, usize> = HashMap::new();
         for report in &reports {
-            *spoken.entry(report.attempt.job).or_default() += 1;
+            *spoken.entry(report.attempt.job_id).or_default() += 1;
         }
         // Of a job of which more is said, everything is heard in order.
         let plain: Vec<usize> = (0..reports.len())
             .filter(|nth| {
-                let Report { attempt, word } = &reports[*nth];
-                let completes = matches!(word, Word::Complete { .. }) && check_word(word).is_ok();
-                completes && spoken.get(&attempt.job) == Some(&1)
+                let AttemptReport { attempt, report: word } = &reports[*nth];
+                let completes = matches!(word, Report::Complete { .. }) && check_word(word).is_ok();
+                completes && spoken.get(&attempt.job_id) == Some(&1)
             })
             .collect();
-        let completed = |late: bool| Reported { state: State::Completed, again_in_ms: None, late };
-        let mut answers: Vec<Option<Result<Reported, Refusal>>> = vec![None; reports.len()];
+        let completed = |late: bool| ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late };
+        let mut answers: Vec<Option<Result<ReportedAttempt, Refusal>>> = vec![None; reports.len()];
         for (nth, late) in self.complete(budget, call, &reports, plain).await? {
             answers[nth] = Some(Ok(completed(late)));
         }
@@ -112,14 +114,16 @@ impl Core {
         let left: Vec<usize> = (0..reports.len()).filter(|nth| !done[*nth]).collect();
         budget.outcome_unknown |= left.len() < reports.len();
         if !left.is_empty() {
-            let rest: Vec<Report> = left.iter().map(|nth| reports[*nth].clone()).collect();
-            let about = About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job).collect());
+            let rest: Vec<AttemptReport> = left.iter().map(|nth| reports[*nth].clone()).collect();
+            let about =
+                About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job_id).collect());
             // A holder may leave notes while it has a transaction open under its own fence.
-            let notes =
-                |report: &Report| matches!(report.word, Word::Checkpoint { .. } | Word::Progress { .. });
+            let notes = |report: &AttemptReport| {
+                matches!(report.report, Report::Checkpoint { .. } | Report::Progress { .. })
+            };
             let about = if rest.iter().all(notes) { about } else { about.ending() };
             // Whether it is the same completion again is told by the result that is kept.
-            let says_completed = |report: &Report| matches!(report.word, Word::Complete { .. });
+            let says_completed = |report: &AttemptReport| matches!(report.report, Report::Complete { .. });
             let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
             let JobAnswer::Reported(decided) =
                 self.by_the_rules(budget, call, &about, JobAsk::Report(rest)).await?
@@ -127,20 +131,20 @@ impl Core {
                 return Err(fencehold_contract::operation::misfit());
             };
             for (nth, mut answer) in left.into_iter().zip(decided) {
-                if let Err(Refusal::OtherJob { token, job: job @ None }) = &mut answer {
+                if let Err(Refusal::WrongJob { token, job_id: job @ None }) = &mut answer {
                     // Whoever is heard after this one was at work when this one spoke.
                     let later = (nth..reports.len()).filter(|later| done[*later]);
                     *job = later
                         .map(|later| &reports[later].attempt)
                         .find(|attempt| attempt.token == *token)
-                        .map(|attempt| attempt.job);
+                        .map(|attempt| attempt.job_id);
                 }
                 answers[nth] = Some(answer);
             }
         }
         Ok(answers
             .into_iter()
-            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .map(|answer| answer.unwrap_or(Err(Refusal::JobNotFound)))
             .collect())
     }
 
@@ -149,27 +153,27 @@ impl Core {
     async fn complete(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        reports: &[Report],
+        call: &CallContext,
+        reports: &[AttemptReport],
         mut plain: Vec<usize>,
     ) -> Result<Vec<(usize, bool)>, StoreError> {
         if plain.is_empty() {
             return Ok(Vec::new());
         }
         // The order in which they are locked.
-        plain.sort_unstable_by_key(|nth| reports[*nth].attempt.job);
+        plain.sort_unstable_by_key(|nth| reports[*nth].attempt.job_id);
         let proofs = Proofs::of(plain.iter().map(|nth| &reports[*nth].attempt));
         let results: Vec<Option<&str>> = plain
             .iter()
-            .map(|nth| match &reports[*nth].word {
-                Word::Complete { result } => result.as_deref(),
+            .map(|nth| match &reports[*nth].report {
+                Report::Complete { result } => result.as_deref(),
                 _ => None,
             })
             .collect();
         // Most have none to tell.
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Dropped;
-        let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job).collect();
+        let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
         let sql = self.sql(&within(Core::lock_ms(budget), "job_complete($1, $2, $3, $4, $5, $6)"));
         let rows = self
             .run_past_fences(budget, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
@@ -194,17 +198,17 @@ impl Core {
             return Ok(plain.into_iter().map(|nth| (nth, late)).collect());
         }
         let told: HashMap<Bits, bool> = told.into_iter().filter_map(|(id, late)| Some((id?, late))).collect();
-        let of = |nth: usize| told.get(&reports[nth].attempt.job.into()).map(|late| (nth, *late));
+        let of = |nth: usize| told.get(&reports[nth].attempt.job_id.into()).map(|late| (nth, *late));
         Ok(plain.into_iter().filter_map(of).collect())
     }
 
     pub(super) async fn ledger(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        entries: Vec<LedgerEntry>,
-    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
-        let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job).collect());
+        call: &CallContext,
+        entries: Vec<AttemptLedgerEntry>,
+    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
+        let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id).collect());
         match self.by_the_rules(budget, call, &about, JobAsk::Ledger(entries)).await? {
             JobAnswer::Ledger(answers) => Ok(answers),
             _ => Err(fencehold_contract::operation::misfit()),
@@ -215,7 +219,7 @@ impl Core {
     pub(super) async fn by_the_rules(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         about: &About,
         ask: JobAsk,
     ) -> Result<JobAnswer, StoreError> {
@@ -223,7 +227,7 @@ impl Core {
             .decide(budget, Repeat::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??;
         for refusal in refusals(&mut answer) {
-            if let Refusal::OtherJob { token, job } = refusal
+            if let Refusal::WrongJob { token, job_id: job } = refusal
                 && job.is_none()
             {
                 *job = self.job_under(budget, call, *token).await;
@@ -234,7 +238,12 @@ impl Core {
 
     /// The job of the caller's namespace that is worked on under a token. Only for the words of a refusal, which is an answer
     /// without it too.
-    async fn job_under(&self, budget: &mut StatementBudget, call: &Call, token: Token) -> Option<JobId> {
+    async fn job_under(
+        &self,
+        budget: &mut StatementBudget,
+        call: &CallContext,
+        token: Token,
+    ) -> Option<JobId> {
         let (namespace, token) = (call.namespace.as_str(), to_sql(token.get()));
         let found = self
             .run(budget, Repeat::Safe, async |client| {
@@ -254,7 +263,7 @@ impl Core {
 fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
     match answer {
         JobAnswer::Renewed(renewed) => {
-            renewed.answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+            renewed.results.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
         }
         JobAnswer::Reported(answers) => {
             answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
@@ -265,8 +274,8 @@ fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
 }
 
 /// The database keeps no character of code zero in texts.
-fn without_nul(mut report: Report) -> Report {
-    if let Word::Fail { error, .. } = &mut report.word
+fn without_nul(mut report: AttemptReport) -> AttemptReport {
+    if let Report::Fail { error, .. } = &mut report.report
         && error.contains('\0')
     {
         *error = error.replace('\0', "\u{fffd}");
@@ -288,11 +297,11 @@ impl Proofs {
         let mut last: Option<(HoldId, Bits)> = None;
         for attempt in attempts {
             let hash = match last {
-                Some((hold, hash)) if hold == attempt.hold => hash,
-                _ => attempt.hold.hash().into(),
+                Some((hold, hash)) if hold == attempt.hold_id => hash,
+                _ => attempt.hold_id.hash().into(),
             };
-            last = Some((attempt.hold, hash));
-            proofs.ids.push(attempt.job.into());
+            last = Some((attempt.hold_id, hash));
+            proofs.ids.push(attempt.job_id.into());
             proofs.hashes.push(hash);
             proofs.tokens.push(to_sql(attempt.token.get()));
         }

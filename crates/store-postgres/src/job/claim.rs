@@ -6,8 +6,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencehold_contract::job::{ClaimRequest, Claimed};
-use fencehold_contract::{Call, Limits, StoreError};
+use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
+use fencehold_contract::{CallContext, Quota, StoreError};
 use fencehold_net::{Caller, sleep};
 use tokio_postgres::types::{ToSql, Type};
 
@@ -28,19 +28,19 @@ impl Core {
     /// Serves one claim, waiting for the first job if need be.
     pub(super) async fn serve_claim(
         self: &Rc<Self>,
-        call: &Call,
-        request: &ClaimRequest,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
         caller: &Caller,
-    ) -> Result<Claimed, StoreError> {
+    ) -> Result<ClaimedJobs, StoreError> {
         self.begin_nothing_outdated()?;
         let core = Rc::clone(self);
         caller.after_response(async move { core.tell_lines().await });
-        let taken = self.take_politely(&mut self.budget(call.patience_ms, 0), call, request).await?;
+        let taken = self.take_politely(&mut self.budget(call.timeout_ms, 0), call, request).await?;
         match taken.became {
             Became::Closed(ms) => Err(still_closed(ms)),
             Became::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
             became if !taken.jobs.is_empty() || request.wait_ms == 0 => {
-                Ok(Claimed { resumed: became == Became::Repeated, jobs: taken.jobs, waited_ms: 0 })
+                Ok(ClaimedJobs { resumed: became == Became::Repeated, jobs: taken.jobs, waited_ms: 0 })
             }
             _ => self.stand_in_line(call, request, caller).await,
         }
@@ -51,8 +51,8 @@ impl Core {
     async fn take_politely(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: &ClaimRequest,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
     ) -> Result<Taken, StoreError> {
         if request.wait_ms == 0 {
             for _ in 0..POLITE_TRIES {
@@ -70,12 +70,12 @@ impl Core {
     /// Waits for the first job.
     async fn stand_in_line(
         &self,
-        call: &Call,
-        request: &ClaimRequest,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
         caller: &Caller,
-    ) -> Result<Claimed, StoreError> {
-        let mut budget = self.budget(call.patience_ms, request.wait_ms);
-        let ear = self.listen(&format!("line/{}", Bits::from(request.hold.hash()).text()));
+    ) -> Result<ClaimedJobs, StoreError> {
+        let mut budget = self.budget(call.timeout_ms, request.wait_ms);
+        let ear = self.listen(&format!("line/{}", Bits::from(request.hold_id.hash()).text()));
         let (since_ms, sending) = self.line_up(&mut budget, call, request).await?;
         let place = self.jobs.line.stand(sending);
         let mut early_looks = EARLY_LOOKS.into_iter();
@@ -84,12 +84,12 @@ impl Core {
                 break Err(caller_gone());
             }
             // Each look is a request of its own, and its patience starts with it.
-            let mut budget = self.budget(call.patience_ms, 0);
+            let mut budget = self.budget(call.timeout_ms, 0);
             let way = Way::InLine { sending, gone: &|| caller.has_gone() };
             match self.take_jobs(&mut budget, call, request, &way).await {
                 Ok(Taken { became: Became::Replaced, .. }) => {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
-                    return Err(StoreError::Unavailable { why });
+                    return Err(StoreError::Unavailable { message: why });
                 }
                 Ok(Taken { became: Became::Closed(ms), .. }) => break Err(still_closed(ms)),
                 Ok(Taken { became: Became::TtlTooLong(ms), .. }) => {
@@ -98,10 +98,10 @@ impl Core {
                 Ok(taken) if !taken.jobs.is_empty() || taken.became == Became::TooLate => {
                     let waited_ms = taken.now_ms.saturating_sub(since_ms);
                     if taken.jobs.is_empty() {
-                        break Ok(Claimed { jobs: Vec::new(), waited_ms, resumed: false });
+                        break Ok(ClaimedJobs { jobs: Vec::new(), waited_ms, resumed: false });
                     }
                     let resumed = taken.became == Became::Repeated;
-                    return Ok(Claimed { jobs: taken.jobs, waited_ms, resumed });
+                    return Ok(ClaimedJobs { jobs: taken.jobs, waited_ms, resumed });
                 }
                 Ok(_) => {}
                 Err(error) => break Err(error),
@@ -122,11 +122,11 @@ impl Core {
     async fn line_up(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: &ClaimRequest,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
     ) -> Result<(u64, Bits), StoreError> {
         let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
-        let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
+        let (hash, namespace) = (Bits::from(request.hold_id.hash()), call.namespace.as_str());
         let wants = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let (wait_ms, before_ms) = (to_sql(request.wait_ms), to_sql(request.waited_before_ms));
         self.run(budget, Repeat::Safe, async |client| {
@@ -150,9 +150,9 @@ impl Core {
         .await
     }
 
-    async fn leave_line(&self, call: &Call, request: &ClaimRequest, sending: Bits) {
-        let mut budget = self.budget(call.patience_ms, 0);
-        let (hash, namespace) = (Bits::from(request.hold.hash()), call.namespace.as_str());
+    async fn leave_line(&self, call: &CallContext, request: &ClaimJobsRequest, sending: Bits) {
+        let mut budget = self.budget(call.timeout_ms, 0);
+        let (hash, namespace) = (Bits::from(request.hold_id.hash()), call.namespace.as_str());
         let left = self
             .run(&mut budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_leave_line($1, $2, $3)");
@@ -170,11 +170,11 @@ impl Core {
 
 fn still_closed(for_ms: u64) -> StoreError {
     let why = format!("after `store advance` nobody is granted anything for another {for_ms} ms");
-    StoreError::Unavailable { why }
+    StoreError::Unavailable { message: why }
 }
 
-fn ttl_too_long(call: &Call, request: &ClaimRequest, longest_ms: u64) -> StoreError {
-    let limits = Limits { ttl_ms: Some(longest_ms), ..Limits::default() };
+fn ttl_too_long(call: &CallContext, request: &ClaimJobsRequest, longest_ms: u64) -> StoreError {
+    let limits = Quota { max_ttl_ms: Some(longest_ms), ..Quota::default() };
     match limits.check_ttl(&call.namespace, request.ttl_ms) {
         Err(bad) => bad.into(),
         Ok(()) => fencehold_contract::operation::misfit(),

@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use fencehold_contract::StoreError;
-use fencehold_core::job::{JobId, Queue};
+use fencehold_core::job::{JobId, QueueName};
 use fencehold_core::{Namespace, Token};
 use fencehold_engine::{Brought, Replay, Replayed};
 use serde::de::DeserializeOwned;
@@ -32,7 +32,7 @@ pub(super) struct About {
     /// Unique keys, by their digests.
     pub(super) keys: Vec<[u8; 16]>,
     /// Queues whose state matters although none of the jobs is in them.
-    pub(super) queues: Vec<Queue>,
+    pub(super) queues: Vec<QueueName>,
     /// Whether what holders left behind must be read: checkpoints, progress, results.
     pub(super) notes: bool,
     /// Whether what a queue does is decided.
@@ -229,7 +229,7 @@ async fn load(
 ) -> Result<Result<Brought, String>, tokio_postgres::Error> {
     let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
     let keys: Vec<Bits> = about.keys.iter().copied().map(Bits).collect();
-    let queues: Vec<&str> = about.queues.iter().map(Queue::as_str).collect();
+    let queues: Vec<&str> = about.queues.iter().map(QueueName::as_str).collect();
     let namespace = about.namespace.as_str();
     let rows = client
         .query_typed(

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, Action, Began, BeginRequest, Contents, Counts, QueueOrder, QueueView,
-    ResolveRequest, ScheduleSpec, ScheduleView,
+    BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobsRequest, Contents, JobAction,
+    JobCounts, JobSelector, QueueView, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
 use fencehold_contract::operation::{JobAnswer, JobAsk};
 use fencehold_contract::quota::{Limited, full};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Queue, Refusal, ScheduleName, State};
+use fencehold_core::job::{JobId, JobState, QueueName, Refusal, ScheduleName};
 use fencehold_engine::{Replay, unique_digest};
 use tokio_postgres::types::Type;
 
@@ -24,12 +24,12 @@ impl Core {
     pub(super) async fn act(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: ActRequest,
-    ) -> Result<Acted, StoreError> {
-        let (ids, next, filter) = match &request.on {
-            ActOn::Jobs(ids) => (ids.clone(), None, None),
-            ActOn::Matching { filter, cursor, limit } => {
+        call: &CallContext,
+        request: ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, StoreError> {
+        let (ids, next, filter) = match &request.selector {
+            JobSelector::Jobs(ids) => (ids.clone(), None, None),
+            JobSelector::Matching { filter, cursor, limit } => {
                 let (ids, next) = self.matching(budget, call, filter, *cursor, *limit).await?;
                 (ids, next, Some(filter))
             }
@@ -37,14 +37,17 @@ impl Core {
         // A person's act is not repeated: the job could have gone on since.
         let repeat = if request.dry_run { Repeat::Safe } else { Repeat::Never };
         // Whoever only asks its holder to stop waits for no fence.
-        let forced =
-            matches!(request.action, Action::Cancel { now: true, .. } | Action::Delete { force: true });
+        let forced = matches!(
+            request.action,
+            JobAction::Cancel { force: true, .. } | JobAction::Delete { force: true }
+        );
         let about = About::jobs(&call.namespace, ids.clone());
         let about = if forced && !request.dry_run { about.ending() } else { about };
         let one = |replay: &mut Replay, id: JobId| {
-            let ask = JobAsk::Act(ActRequest { on: ActOn::Jobs(vec![id]), ..request.clone() });
+            let ask =
+                JobAsk::Act(ChangeJobsRequest { selector: JobSelector::Jobs(vec![id]), ..request.clone() });
             match replay.ask(&call.namespace, ask)? {
-                JobAnswer::Acted(acted) => Ok(acted.items),
+                JobAnswer::Acted(acted) => Ok(acted.results),
                 _ => Err(fencehold_contract::operation::misfit()),
             }
         };
@@ -60,14 +63,14 @@ impl Core {
                 Ok(items)
             })
             .await?;
-        Ok(Acted { items: items?, next })
+        Ok(ChangeJobBatchResponse { results: items?, next_cursor: next })
     }
 
     pub(super) async fn set_queue(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        order: QueueOrder,
+        call: &CallContext,
+        order: SetQueueModeRequest,
     ) -> Result<QueueView, StoreError> {
         let (queue, mode) = (order.queue.clone(), order.mode);
         let about = About {
@@ -79,14 +82,15 @@ impl Core {
         budget.outcome_unknown = true;
         let mut views = self.queue_views(budget, call, Some(&queue)).await?;
         // One that is open and empty is not shown.
-        let unused = || QueueView { queue, mode, counts: Counts::default(), claimers: 0 };
+        let unused =
+            || QueueView { name: queue, mode, job_counts: JobCounts::default(), waiting_claim_count: 0 };
         Ok(views.pop().unwrap_or_else(unused))
     }
 
     pub(super) async fn schedules(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
     ) -> Result<Vec<ScheduleView>, StoreError> {
         let namespace = call.namespace.as_str();
         let texts = self
@@ -100,7 +104,7 @@ impl Core {
         for text in texts {
             let row: ScheduleRow = read("schedule", &text).map_err(|why| self.unusable(why))?;
             let ScheduleRow { spec, next_ms, last_ms, .. } = row;
-            views.push(ScheduleView { spec: spec.into(), next_wall_ms: next_ms, last_wall_ms: last_ms });
+            views.push(ScheduleView { spec: spec.into(), next_run_at_ms: next_ms, last_run_at_ms: last_ms });
         }
         Ok(views)
     }
@@ -108,7 +112,7 @@ impl Core {
     pub(super) async fn set_schedule(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         spec: ScheduleSpec,
     ) -> Result<ScheduleView, StoreError> {
         let (namespace, name) = (call.namespace.as_str(), spec.name.as_str());
@@ -157,7 +161,7 @@ impl Core {
     pub(super) async fn remove_schedule(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         name: &ScheduleName,
         _by: &Owner,
     ) -> Result<bool, StoreError> {
@@ -175,8 +179,8 @@ impl Core {
     pub(super) async fn remove_queue(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        queue: &Queue,
+        call: &CallContext,
+        queue: &QueueName,
         by: &Owner,
     ) -> Result<bool, StoreError> {
         let (namespace, name, by) = (call.namespace.as_str(), queue.as_str(), by.as_str());
@@ -193,8 +197,8 @@ impl Core {
             })
             .await?;
         let Some((removed, told, schedules)) = row else { return Ok(false) };
-        let mut counts = Counts::default();
-        for (state, count) in State::ALL.into_iter().zip(told.unwrap_or_default()) {
+        let mut counts = JobCounts::default();
+        for (state, count) in JobState::ALL.into_iter().zip(told.unwrap_or_default()) {
             *counts.of(state) = from_sql(count);
         }
         if removed {
@@ -206,13 +210,13 @@ impl Core {
     pub(super) async fn begin(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: BeginRequest,
-    ) -> Result<Began, StoreError> {
+        call: &CallContext,
+        request: BeginOperationRequest,
+    ) -> Result<BegunOperation, StoreError> {
         let about = About {
-            keys: vec![unique_digest("operation", &request.key)],
-            queues: vec![fencehold_core::job::Queue::operations()],
-            ..About::jobs(&call.namespace, vec![request.id]).with_notes()
+            keys: vec![unique_digest("operation", &request.idempotency_key)],
+            queues: vec![fencehold_core::job::QueueName::operations()],
+            ..About::jobs(&call.namespace, vec![request.job_id]).with_notes()
         };
         match self.by_the_rules(budget, call, &about, JobAsk::Begin(request)).await? {
             JobAnswer::Began(began) => Ok(began),
@@ -223,10 +227,10 @@ impl Core {
     pub(super) async fn resolve(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: ResolveRequest,
+        call: &CallContext,
+        request: ResolveEffectRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        let about = About::jobs(&call.namespace, vec![request.job]);
+        let about = About::jobs(&call.namespace, vec![request.job_id]);
         let ask = JobAsk::Resolve(request);
         let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
         match self.decide(budget, Repeat::Never, &about, act).await?? {

@@ -1,9 +1,9 @@
 //! Putting jobs into their queues: the new ones in one statement; what was there already, by the rules.
 
-use fencehold_contract::job::{Enqueued, NewJob, When};
+use fencehold_contract::job::{EnqueuedJob, NewJob, When};
 use fencehold_contract::operation::{JobAnswer, JobAsk, check_job};
-use fencehold_contract::{Call, StoreError};
-use fencehold_core::Stamp;
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::Timestamp;
 use fencehold_core::job::Refusal;
 use fencehold_engine::{digest, unique_digest};
 use tokio_postgres::error::SqlState;
@@ -19,21 +19,21 @@ use crate::{Core, Repeat};
 /// How long an enqueue waits at a time for what another transaction is about to make. Between two tries it uses no connection.
 const LOCK_MS: i64 = 250;
 
-type Answers = Vec<Result<Enqueued, Refusal>>;
+type Answers = Vec<Result<EnqueuedJob, Refusal>>;
 
 impl Core {
     pub(super) async fn enqueue(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         jobs: Vec<NewJob>,
     ) -> Result<Answers, StoreError> {
         self.begin_nothing_outdated()?;
         let jobs: Vec<NewJob> = jobs.into_iter().map(without_nul).collect();
         // Whether a job can be enqueued at all does not depend on the moment.
-        let mut answers: Vec<Option<Result<Enqueued, Refusal>>> = jobs
+        let mut answers: Vec<Option<Result<EnqueuedJob, Refusal>>> = jobs
             .iter()
-            .map(|job| check_job(job, Stamp::default()).err().map(|bad| Err(bad.into())))
+            .map(|job| check_job(job, Timestamp::default()).err().map(|bad| Err(bad.into())))
             .collect();
         let good: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !good.is_empty() {
@@ -49,12 +49,12 @@ impl Core {
                     continue;
                 }
                 let nth = good[usize::try_from(nth - 1).unwrap_or(0)];
-                answers[nth] = Some(Ok(Enqueued { id: jobs[nth].id, existed: false }));
+                answers[nth] = Some(Ok(EnqueuedJob { job_id: jobs[nth].id, existed: false }));
             }
         }
         if good
             .iter()
-            .any(|nth| answers[*nth].is_some() && jobs[*nth].yield_within_ms.is_some())
+            .any(|nth| answers[*nth].is_some() && jobs[*nth].preempt_within_ms.is_some())
         {
             self.make_room_or_leave_it(budget).await;
         }
@@ -70,7 +70,7 @@ impl Core {
         }
         Ok(answers
             .into_iter()
-            .map(|answer| answer.unwrap_or(Err(Refusal::Unknown)))
+            .map(|answer| answer.unwrap_or(Err(Refusal::JobNotFound)))
             .collect())
     }
 
@@ -78,7 +78,7 @@ impl Core {
     async fn make_jobs(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         batch: &Batch<'_>,
     ) -> Result<Vec<i64>, StoreError> {
         let lock_ms = Core::lock_ms(budget).min(LOCK_MS);
@@ -111,7 +111,7 @@ impl Core {
     async fn held_up(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         batch: &Batch<'_>,
     ) -> Result<String, StoreError> {
         let sql = self.sql("SELECT fencehold.job_held_up($1, $2, $3, $4)");
@@ -135,7 +135,7 @@ impl Core {
     async fn enqueue_by_the_rules(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         jobs: Vec<NewJob>,
     ) -> Result<Answers, StoreError> {
         let keys = jobs.iter().filter_map(|job| job.unique.as_ref());
@@ -159,8 +159,8 @@ impl Core {
 
 /// The database keeps no character of code zero in texts.
 fn without_nul(job: NewJob) -> NewJob {
-    let trace = job.trace.map(|trace| trace.replace('\0', "\u{fffd}").into());
-    NewJob { trace, ..job }
+    let trace = job.traceparent.map(|trace| trace.replace('\0', "\u{fffd}").into());
+    NewJob { traceparent: trace, ..job }
 }
 
 /// The columns of many new jobs.
@@ -212,18 +212,18 @@ impl<'a> Batch<'a> {
         let unique = job.unique.as_ref();
         let extra = Extra {
             labels: job.labels.clone(),
-            trace: job.trace.clone(),
+            trace: job.traceparent.clone(),
             unique: unique.map(|unique| unique.key.clone()),
-            yield_within_ms: job.yield_within_ms,
+            yield_within_ms: job.preempt_within_ms,
             undo_of: None,
         };
         self.unique.extend(unique.map(|unique| unique.key.as_str()));
         self.ids.push(job.id.into());
         self.queues.push(job.queue.as_str());
-        self.priorities.push(job.terms.priority);
+        self.priorities.push(job.options.priority);
         self.kinds.push(job.kind.as_str());
         self.payloads.push(&job.payload);
-        self.terms.push(kept_terms(&job.terms));
+        self.terms.push(kept_terms(&job.options));
         self.extras.push(extra.kept());
         self.at_ms.push(match job.when {
             When::At { wall_ms } => Some(to_sql(wall_ms)),
@@ -233,7 +233,7 @@ impl<'a> Batch<'a> {
             When::After { delay_ms } => Some(to_sql(delay_ms)),
             _ => None,
         });
-        self.urgent.push(job.yield_within_ms.is_some());
+        self.urgent.push(job.preempt_within_ms.is_some());
         if let Some(keys) = &mut self.keys {
             keys.push(unique.map(|unique| Bits(unique_digest("job", &unique.key))));
             self.digests.push(unique.map(|_| Bits(digest(&job.payload))));

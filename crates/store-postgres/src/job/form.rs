@@ -6,7 +6,7 @@ use fencehold_contract::job::QueueMode;
 use fencehold_contract::stored::{
     CancelV1, NoticeV1, StateV1, TermsV1, UndoOfV1, UndoV1, queue_mode_numbered,
 };
-use fencehold_core::job::{State, Terms, Undo, UniqueKey};
+use fencehold_core::job::{CompensationState, JobOptions, JobState, UniqueKey};
 use serde::{Deserialize, Serialize};
 
 use super::value::Json;
@@ -36,16 +36,16 @@ impl Extra {
 }
 
 /// The terms as they are kept beside the lane, which has the priority; `None`: the usual ones.
-pub(super) fn kept_terms(terms: &Terms) -> Option<Json> {
-    let usual = Terms { priority: terms.priority, ..Terms::default() };
+pub(super) fn kept_terms(terms: &JobOptions) -> Option<Json> {
+    let usual = JobOptions { priority: terms.priority, ..JobOptions::default() };
     (*terms != usual)
         .then(|| serde_json::to_string(&TermsV1::from(*terms)).ok().map(Json))
         .flatten()
 }
 
 /// The terms of a job of this priority.
-pub(super) fn terms_of(kept: Option<TermsV1>, priority: i16) -> Terms {
-    Terms { priority, ..kept.map(Terms::from).unwrap_or_default() }
+pub(super) fn terms_of(kept: Option<TermsV1>, priority: i16) -> JobOptions {
+    JobOptions { priority, ..kept.map(JobOptions::from).unwrap_or_default() }
 }
 
 /// What is asked of the holder of a claim.
@@ -57,19 +57,19 @@ pub(super) struct Asked {
     pub(super) notice: Option<NoticeV1>,
 }
 
-pub(super) fn undo_of(number: u8) -> Undo {
-    UndoV1::numbered(number).map(Undo::from).unwrap_or_default()
+pub(super) fn undo_of(number: u8) -> CompensationState {
+    UndoV1::numbered(number).map(CompensationState::from).unwrap_or_default()
 }
 
-pub(super) fn undo_number(undo: Undo) -> u8 {
+pub(super) fn undo_number(undo: CompensationState) -> u8 {
     UndoV1::from(undo).number()
 }
 
-pub(super) fn state_of(number: u8) -> State {
-    StateV1::numbered(number).map_or(State::Indeterminate, State::from)
+pub(super) fn state_of(number: u8) -> JobState {
+    StateV1::numbered(number).map_or(JobState::InDoubt, JobState::from)
 }
 
-pub(super) fn state_number(state: State) -> u8 {
+pub(super) fn state_number(state: JobState) -> u8 {
     StateV1::from(state).number()
 }
 
@@ -103,11 +103,16 @@ mod tests {
     /// The functions of the database know them too.
     #[test]
     fn the_numbers_of_states_are_known() {
-        use State::{Cancelled, Completed, Failed, Indeterminate, Quarantined, Queued, Running, Scheduled};
+        use JobState::{Cancelled, Completed, Failed, InDoubt, Quarantined, Queued, Running, Scheduled};
         let states = [Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, Indeterminate];
         assert_eq!(states.map(state_number), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(states.map(|state| state_of(state_number(state))), states);
-        let undoes = [Undo::Nothing, Undo::UnderWay, Undo::Done, Undo::Stopped];
+        let undoes = [
+            CompensationState::None,
+            CompensationState::Running,
+            CompensationState::Done,
+            CompensationState::Stopped,
+        ];
         assert_eq!(undoes.map(undo_number), [0, 1, 2, 3]);
         assert_eq!(undoes.map(|undo| undo_of(undo_number(undo))), undoes);
         assert_eq!(
@@ -119,7 +124,7 @@ mod tests {
     #[test]
     fn the_json_of_what_a_job_has_is_known() {
         let terms = Backoff::ALL.map(samples::terms);
-        let kept = |terms: &Terms| kept_terms(terms).unwrap().0.into_bytes();
+        let kept = |terms: &JobOptions| kept_terms(terms).unwrap().0.into_bytes();
         golden::current(HERE, "terms.v1.json", &terms, kept, |bytes| Ok(terms_of(Some(read(bytes)?), -3)));
         let extra = Extra {
             labels: vec![("customer".into(), "7".into())],
@@ -129,7 +134,7 @@ mod tests {
             undo_of: Some(UndoOfV1 { job: samples::job(4), effect: EffectName::new("charge").unwrap() }),
         };
         golden::current(HERE, "extra.v1.json", &[extra], |extra| extra.kept().unwrap().0.into_bytes(), read);
-        let Claim { cancel, notice, .. } = samples::claim();
+        let Claim { cancel, yield_request: notice, .. } = samples::claim();
         let (cancel, notice) =
             (cancel.map(|cancel| (*cancel).into()), notice.map(|notice| NoticeV1::from(*notice)));
         let asked = [

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use fencehold_contract::stored::{
     EffectStateV1, EffectV1, FactV1, ScheduleV1, TermsV1, TrailV1, queue_mode_number,
 };
-use fencehold_core::job::{Claim, Due, JobId, Notes, Terms, Undo};
+use fencehold_core::job::{Claim, CompensationState, Due, JobId, JobOptions, Notes};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Token};
 use fencehold_engine::{Body, Brought, JobChange, KeptJob, KeptUnique, Note};
@@ -60,7 +60,7 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
     for change in changes {
         kept.extend(match change {
             JobChange::Body { arrival, id, body } => {
-                last.get(arrival).map(|job| body_row(*arrival, *id, body, &job.record.terms))
+                last.get(arrival).map(|job| body_row(*arrival, *id, body, &job.record.options))
             }
             JobChange::Live(job) | JobChange::Finished(job) => last.remove(&job.arrival).map(place_row),
             JobChange::Term { arrival, token, deadline_ms } => Some(
@@ -103,14 +103,14 @@ pub(super) fn changes_to_keep(changes: &[JobChange], events: &[Event], loaded: &
     }
     kept.extend(events.iter().map(|event| {
         json!({
-            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": FactV1::from(event.fact.clone()),
-            "at_ms": event.at_wall_ms,
+            "what": "note_event", "namespace": event.namespace, "key": event.key, "fact": FactV1::from(event.data.clone()),
+            "at_ms": event.at_ms,
         })
     }));
     Json(Value::Array(kept).to_string())
 }
 
-fn body_row(arrival: u64, id: JobId, body: &Body, terms: &Terms) -> Value {
+fn body_row(arrival: u64, id: JobId, body: &Body, terms: &JobOptions) -> Value {
     let extra = Extra {
         labels: body.labels.clone(),
         trace: body.trace.clone(),
@@ -119,7 +119,7 @@ fn body_row(arrival: u64, id: JobId, body: &Body, terms: &Terms) -> Value {
         undo_of: body.undo_of.clone().map(Into::into),
     };
     let extra = (extra != Extra::default()).then_some(extra);
-    let usual = Terms { priority: terms.priority, ..Terms::default() };
+    let usual = JobOptions { priority: terms.priority, ..JobOptions::default() };
     json!({
         "what": "body", "arrival": arrival, "id": id, "namespace": body.namespace, "queue": body.queue,
         "priority": terms.priority, "enqueued_ms": body.enqueued_wall_ms, "kind": body.kind,
@@ -130,7 +130,7 @@ fn body_row(arrival: u64, id: JobId, body: &Body, terms: &Terms) -> Value {
 fn place_row(job: &KeptJob) -> Value {
     let record = &job.record;
     let claim = record.claim.as_ref().map(|claim| {
-        let Claim { hash, owner, ttl_ms, since, cancel, notice } = claim.as_ref();
+        let Claim { hash, owner, ttl_ms, since, cancel, yield_request: notice } = claim.as_ref();
         let asked = (cancel.is_some() || notice.is_some())
             .then(|| Asked {
                 cancel: cancel.as_deref().map(|cancel| cancel.clone().into()),
@@ -149,11 +149,11 @@ fn place_row(job: &KeptJob) -> Value {
     // A job that was never tried has no past; one that an operator took in hand has.
     let past = (record.token > Token::NONE || record.state.is_final() || record.notes != Notes::default()).then(|| {
         json!({
-            "token": record.token, "failures": record.failures, "crashes": record.crashes, "attempts": ended,
-            "undo": undo_number(record.undo), "since_ms": record.since_wall_ms, "trail": trail,
+            "token": record.token, "failures": record.failure_count, "crashes": record.crash_count, "attempts": ended,
+            "undo": undo_number(record.compensation_state), "since_ms": record.since_wall_ms, "trail": trail,
         })
     });
-    let settled = matches!(record.undo, Undo::Nothing | Undo::Done);
+    let settled = matches!(record.compensation_state, CompensationState::None | CompensationState::Done);
     json!({
         "what": "place", "arrival": job.arrival, "id": job.id, "state": state_number(record.state),
         "token": record.token, "since_ms": record.since_wall_ms, "due_ms": due_ms, "deadline_ms": job.deadline_ms,

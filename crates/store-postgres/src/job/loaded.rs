@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fencehold_contract::Used;
+use fencehold_contract::QuotaUsage;
 use fencehold_contract::stored::{EffectV1, LimitsV1, ScheduleV1, TermsV1, TrailV1};
-use fencehold_core::job::{Attempt, Claim, Due, Ended, JobId, Kind, Notes, Queue, Record, Trail};
+use fencehold_core::job::{
+    Attempt, AttemptOutcome, Claim, Due, JobId, JobKind, Notes, QueueName, Record, Trail,
+};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TRAIL_MAX;
 use fencehold_core::{HoldHash, Namespace, Owner, Token};
@@ -30,15 +32,15 @@ pub(super) struct Head {
 #[derive(Debug, Deserialize)]
 pub(super) struct RoomRow {
     pub(super) limits: LimitsV1,
-    pub(super) used: Used,
+    pub(super) used: QuotaUsage,
     /// Those of the queues that have a row, and count as not there.
-    pub(super) unused: Vec<Queue>,
+    pub(super) unused: Vec<QueueName>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct QueueRow {
     pub(super) namespace: Namespace,
-    pub(super) name: Queue,
+    pub(super) name: QueueName,
     pub(super) mode: u8,
 }
 
@@ -83,10 +85,10 @@ pub(super) struct JobRow {
     arrival: u64,
     pub(super) id: JobId,
     pub(super) namespace: Namespace,
-    pub(super) queue: Queue,
+    pub(super) queue: QueueName,
     pub(super) mode: u8,
     priority: i16,
-    kind: Kind,
+    kind: JobKind,
     payload: Box<str>,
     enqueued_ms: u64,
     terms: Option<TermsV1>,
@@ -141,16 +143,23 @@ impl JobRow {
             let since = stamp(claim.since_ms);
             let cancel = cancel.map(|cancel| Box::new(cancel.into()));
             let notice = notice.map(|notice| Box::new(notice.into()));
-            Box::new(Claim { hash, owner: claim.owner, ttl_ms: claim.ttl_ms, since, cancel, notice })
+            Box::new(Claim {
+                hash,
+                owner: claim.owner,
+                ttl_ms: claim.ttl_ms,
+                since,
+                cancel,
+                yield_request: notice,
+            })
         });
         let record = Record {
             state: state_of(self.state),
             due: self.due_ms.map_or(Due::Now, Due::Store),
             token: self.token,
-            failures: self.failures,
-            crashes: self.crashes,
-            terms: terms_of(self.terms, self.priority),
-            undo: undo_of(self.undo),
+            failure_count: self.failures,
+            crash_count: self.crashes,
+            options: terms_of(self.terms, self.priority),
+            compensation_state: undo_of(self.undo),
             notes: Notes {
                 checkpoint: kept_notes.contains_key(&0),
                 progress: kept_notes.contains_key(&1),
@@ -212,7 +221,7 @@ fn with_last(trail: Option<Trail>, last: Option<LastRow>) -> Option<Box<Trail>> 
         owner: last.owner,
         since: stamp(last.began_ms),
         ended: stamp(last.ended_ms),
-        how: if last.late { Ended::CompletedLate } else { Ended::Completed },
+        outcome: if last.late { AttemptOutcome::CompletedLate } else { AttemptOutcome::Completed },
         error: None,
     });
     Some(Box::new(trail))

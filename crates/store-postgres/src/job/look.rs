@@ -1,12 +1,13 @@
 //! Looking at jobs, at many of them, and waiting for the end of one.
 
 use fencehold_contract::job::{
-    Counts, FindingPage, FindingsRequest, JobDetail, JobFilter, JobPage, JobsRequest, QueueView, WaitRequest,
+    EffectPage, JobCounts, JobDetail, JobFilter, JobPage, ListEffectsRequest, ListJobsRequest, QueueView,
+    WaitRequest,
 };
 use fencehold_contract::operation::{JobAnswer, JobAsk};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_net::sleep;
 use tokio_postgres::types::Type;
 
@@ -25,7 +26,7 @@ impl Core {
     pub(super) async fn job(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         id: JobId,
     ) -> Result<Option<JobDetail>, StoreError> {
         Ok(self.job_and_moment(budget, call, id).await?.0)
@@ -34,7 +35,7 @@ impl Core {
     async fn job_and_moment(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         id: JobId,
     ) -> Result<(Option<JobDetail>, u64), StoreError> {
         let about = About::jobs(&call.namespace, vec![id]).with_notes();
@@ -49,12 +50,12 @@ impl Core {
 
     pub(super) async fn wait_for(
         &self,
-        call: &Call,
+        call: &CallContext,
         request: WaitRequest,
     ) -> Result<Option<JobDetail>, StoreError> {
         let WaitRequest { id, wait_ms } = request;
         let ear = self.listen(&format!("job/{id}"));
-        let mut budget = self.budget(call.patience_ms, 0);
+        let mut budget = self.budget(call.timeout_ms, 0);
         let (detail, since_ms) = self.job_and_moment(&mut budget, call, id).await?;
         let settled =
             |detail: &Option<JobDetail>| detail.as_ref().is_none_or(|found| found.job.state.is_settled());
@@ -66,7 +67,7 @@ impl Core {
             self.await_end(&mut budget, id, wait_ms).await?;
         }
         loop {
-            let mut budget = self.budget(call.patience_ms, 0);
+            let mut budget = self.budget(call.timeout_ms, 0);
             let (detail, now_ms) = self.job_and_moment(&mut budget, call, id).await?;
             if settled(&detail) || now_ms.saturating_sub(since_ms) >= wait_ms {
                 return Ok(detail);
@@ -100,22 +101,22 @@ impl Core {
     pub(super) async fn list_jobs(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: &JobsRequest,
+        call: &CallContext,
+        request: &ListJobsRequest,
     ) -> Result<JobPage, StoreError> {
         let (ids, next) = self
             .matching(budget, call, &request.filter, request.cursor, request.limit)
             .await?;
         let about = About::jobs(&call.namespace, ids.clone());
         let jobs = self.look(budget, &about, |replay| replay.views(&ids)).await?;
-        Ok(JobPage { jobs, next })
+        Ok(JobPage { jobs, next_cursor: next })
     }
 
     /// A page of the jobs that match, in the order of their arrival, and where the next one starts.
     pub(super) async fn matching(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         filter: &JobFilter,
         cursor: Option<u64>,
         limit: usize,
@@ -123,7 +124,7 @@ impl Core {
         let JobFilter { queue, kind, states, labels, owner, payload_contains } = filter;
         let namespace = call.namespace.as_str();
         let from = to_sql(cursor.unwrap_or(0));
-        let (queue, kind) = (queue.as_ref().map(Queue::as_str), kind.as_ref().map(Kind::as_str));
+        let (queue, kind) = (queue.as_ref().map(QueueName::as_str), kind.as_ref().map(JobKind::as_str));
         let states: Vec<i16> = states.iter().map(|state| state_number(*state).into()).collect();
         let states = Some(states).filter(|states| !states.is_empty());
         let labels = json(labels);
@@ -174,9 +175,9 @@ impl Core {
     pub(super) async fn findings(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: FindingsRequest,
-    ) -> Result<FindingPage, StoreError> {
+        call: &CallContext,
+        request: ListEffectsRequest,
+    ) -> Result<EffectPage, StoreError> {
         let namespace = call.namespace.as_str();
         let (from, limit) = (to_sql(request.cursor.unwrap_or(0)), to_sql(request.limit as u64));
         let found = self
@@ -199,7 +200,7 @@ impl Core {
             .look(budget, &about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??
         {
-            JobAnswer::Findings(page) => Ok(FindingPage { next, ..page }),
+            JobAnswer::Findings(page) => Ok(EffectPage { next_cursor: next, ..page }),
             _ => Err(fencehold_contract::operation::misfit()),
         }
     }
@@ -207,10 +208,10 @@ impl Core {
     pub(super) async fn queue_views(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        only: Option<&Queue>,
+        call: &CallContext,
+        only: Option<&QueueName>,
     ) -> Result<Vec<QueueView>, StoreError> {
-        let (namespace, only) = (call.namespace.as_str(), only.map(Queue::as_str));
+        let (namespace, only) = (call.namespace.as_str(), only.map(QueueName::as_str));
         let rows = self
             .run(budget, Repeat::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_queues($1, $2)");
@@ -218,16 +219,16 @@ impl Core {
             })
             .await?;
         let view = |row: &tokio_postgres::Row| {
-            let mut counts = Counts::default();
+            let mut counts = JobCounts::default();
             let told: Vec<i64> = row.get(2);
-            for (state, count) in fencehold_core::job::State::ALL.into_iter().zip(told) {
+            for (state, count) in fencehold_core::job::JobState::ALL.into_iter().zip(told) {
                 *counts.of(state) = from_sql(count);
             }
             Some(QueueView {
-                queue: Queue::new(row.get::<_, &str>(0)).ok()?,
+                name: QueueName::new(row.get::<_, &str>(0)).ok()?,
                 mode: mode_of(u8::try_from(row.get::<_, i16>(1)).unwrap_or(0)),
-                counts,
-                claimers: from_sql(row.get(3)),
+                job_counts: counts,
+                waiting_claim_count: from_sql(row.get(3)),
             })
         };
         Ok(rows.iter().filter_map(view).collect())

@@ -29,14 +29,16 @@ use std::rc::Rc;
 
 use async_trait::async_trait;
 use fencehold_contract::job::{
-    ActRequest, Acted, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued, FindingPage,
-    FindingsRequest, JobDetail, JobPage, JobStore, JobsRequest, LedgerAnswer, LedgerEntry, NewJob,
-    QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView, WaitRequest,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EnqueuedJob,
+    JobDetail, JobPage, JobStore, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob, QueueView,
+    RenewAttemptBatchResponse, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    WaitRequest,
 };
 use fencehold_contract::operation::{JobAsk, misfit};
-use fencehold_contract::{Call, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
+use fencehold_contract::{CallContext, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
 use fencehold_net::Caller;
 
 use super::{Core, PostgresStore, StatementBudget};
@@ -74,8 +76,10 @@ impl PostgresStore {
     /// Has the thread do something about jobs.
     async fn ask_jobs<T: Send + 'static>(
         &self,
-        call: &Call,
-        work: impl AsyncFnOnce(&Rc<Core>, &mut StatementBudget, &Call) -> Result<T, StoreError> + Send + 'static,
+        call: &CallContext,
+        work: impl AsyncFnOnce(&Rc<Core>, &mut StatementBudget, &CallContext) -> Result<T, StoreError>
+        + Send
+        + 'static,
     ) -> Result<T, StoreError> {
         let about = call.clone();
         self.ask(call, async move |core, budget| {
@@ -90,24 +94,24 @@ impl PostgresStore {
 impl JobStore for PostgresStore {
     async fn enqueue(
         &self,
-        call: &Call,
+        call: &CallContext,
         jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError> {
         let JobAsk::Enqueue(jobs) = checked(JobAsk::Enqueue(jobs))? else { return Err(misfit()) };
         self.ask_jobs(call, async move |core, budget, call| core.enqueue(budget, call, jobs).await)
             .await
     }
 
-    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
         JobAsk::Claim(request.clone()).check()?;
-        let (hash, asked, undone) = (request.hold.hash(), call.clone(), call.clone());
+        let (hash, asked, undone) = (request.hold_id.hash(), call.clone(), call.clone());
         let claim = async move |core: &Rc<Core>, caller: &Caller| {
             core.start_upkeep();
             core.start_jobs();
             core.hear_of_holds();
             core.serve_claim(&asked, &request, caller).await
         };
-        let undo = async move |core: &Rc<Core>, answer: Result<Claimed, StoreError>| {
+        let undo = async move |core: &Rc<Core>, answer: Result<ClaimedJobs, StoreError>| {
             if let Ok(claimed) = answer {
                 core.undo_claim(&undone, hash, claimed).await;
             }
@@ -115,7 +119,11 @@ impl JobStore for PostgresStore {
         self.actor.call_or_undo(claim, undo).await?
     }
 
-    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+    async fn renew_claims(
+        &self,
+        call: &CallContext,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewAttemptBatchResponse, StoreError> {
         let JobAsk::Renew(attempts) = checked(JobAsk::Renew(attempts))? else { return Err(misfit()) };
         self.ask_jobs(call, async move |core, budget, call| core.renew_claims(budget, call, attempts).await)
             .await
@@ -123,9 +131,9 @@ impl JobStore for PostgresStore {
 
     async fn report(
         &self,
-        call: &Call,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        call: &CallContext,
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
         let JobAsk::Report(reports) = checked(JobAsk::Report(reports))? else { return Err(misfit()) };
         self.ask_jobs(call, async move |core, budget, call| core.report(budget, call, reports).await)
             .await
@@ -133,60 +141,77 @@ impl JobStore for PostgresStore {
 
     async fn ledger(
         &self,
-        call: &Call,
-        entries: Vec<LedgerEntry>,
-    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        call: &CallContext,
+        entries: Vec<AttemptLedgerEntry>,
+    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
         let JobAsk::Ledger(entries) = checked(JobAsk::Ledger(entries))? else { return Err(misfit()) };
         self.ask_jobs(call, async move |core, budget, call| core.ledger(budget, call, entries).await)
             .await
     }
 
-    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| core.job(budget, call, id).await)
             .await
     }
 
-    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+    async fn wait_for(
+        &self,
+        call: &CallContext,
+        request: WaitRequest,
+    ) -> Result<Option<JobDetail>, StoreError> {
         JobAsk::WaitFor(request).check()?;
         self.ask_jobs(call, async move |core, _, call| core.wait_for(call, request).await)
             .await
     }
 
-    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         JobAsk::List(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.list_jobs(budget, call, &request).await)
             .await
     }
 
-    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+    async fn act(
+        &self,
+        call: &CallContext,
+        request: ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, StoreError> {
         JobAsk::Act(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.act(budget, call, request).await)
             .await
     }
 
-    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| core.queue_views(budget, call, None).await)
             .await
     }
 
-    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+    async fn set_queue(
+        &self,
+        call: &CallContext,
+        order: SetQueueModeRequest,
+    ) -> Result<QueueView, StoreError> {
         JobAsk::SetQueue(order.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.set_queue(budget, call, order).await)
             .await
     }
 
-    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| core.schedules(budget, call).await)
             .await
     }
 
-    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+    async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         JobAsk::SetSchedule(Box::new(spec.clone())).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.set_schedule(budget, call, spec).await)
             .await
     }
 
-    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_queue(
+        &self,
+        call: &CallContext,
+        queue: QueueName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         JobAsk::RemoveQueue { queue: queue.clone(), by: by.clone() }.check()?;
         self.ask_jobs(call, async move |core, budget, call| {
             core.remove_queue(budget, call, &queue, &by).await
@@ -194,14 +219,23 @@ impl JobStore for PostgresStore {
         .await
     }
 
-    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_schedule(
+        &self,
+        call: &CallContext,
+        name: ScheduleName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| {
             core.remove_schedule(budget, call, &name, &by).await
         })
         .await
     }
 
-    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+    async fn begin(
+        &self,
+        call: &CallContext,
+        request: BeginOperationRequest,
+    ) -> Result<BegunOperation, StoreError> {
         JobAsk::Begin(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| {
             core.hear_of_holds();
@@ -210,13 +244,21 @@ impl JobStore for PostgresStore {
         .await
     }
 
-    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+    async fn findings(
+        &self,
+        call: &CallContext,
+        request: ListEffectsRequest,
+    ) -> Result<EffectPage, StoreError> {
         JobAsk::Findings(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.findings(budget, call, request).await)
             .await
     }
 
-    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+    async fn resolve(
+        &self,
+        call: &CallContext,
+        request: ResolveEffectRequest,
+    ) -> Result<Result<(), Refusal>, StoreError> {
         JobAsk::Resolve(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.resolve(budget, call, request).await)
             .await

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_core::Namespace;
-use fencehold_core::job::{JobId, Queue};
+use fencehold_core::job::{JobId, QueueName};
 use fencehold_engine::Replay;
 use fencehold_net::sleep;
 use futures_util::future::select;
@@ -199,7 +199,9 @@ impl Core {
             })
             .await?;
         for (namespace, queue, contender, victim) in asking {
-            let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), Queue::new(queue)) else { continue };
+            let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), QueueName::new(queue)) else {
+                continue;
+            };
             let about = About::jobs(&namespace, vec![contender, victim]);
             self.decide(budget, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
                 .await?;

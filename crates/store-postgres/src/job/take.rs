@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::job::{ClaimRequest, ClaimedJob};
+use fencehold_contract::job::{ClaimJobsRequest, ClaimedJob};
 use fencehold_contract::stored::{EffectV1, TermsV1};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Token;
-use fencehold_core::job::{JobId, Kind};
+use fencehold_core::job::{JobId, JobKind};
 use fencehold_core::ledger::Effect;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -90,8 +90,8 @@ impl Core {
     pub(super) async fn take_jobs(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: &ClaimRequest,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
         way: &Way<'_>,
     ) -> Result<Taken, StoreError> {
         let (lanes, heads) = self.jobs.memory.borrow().trusted_heads(self.clock.now().store_ms);
@@ -106,8 +106,8 @@ impl Core {
     async fn take_from(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
-        request: &ClaimRequest,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
         way: &Way<'_>,
         lanes: &[i32],
         heads: &[i64],
@@ -121,7 +121,7 @@ impl Core {
         let turns = self.jobs.memory.borrow().turns(call.namespace.as_str(), &names);
         let namespace = call.namespace.as_str();
         let limit = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let hash = Bits::from(request.hold.hash());
+        let hash = Bits::from(request.hold_id.hash());
         let owner = request.owner.as_str();
         let ttl_ms = to_sql(request.ttl_ms);
         let (sending, pushes) = match way {
@@ -191,7 +191,7 @@ impl Core {
 }
 
 /// Reads what a claim was answered: see `job_claim` for the rows that are no jobs.
-fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
+fn answer(rows: &[Row], request: &ClaimJobsRequest) -> Result<Answer, String> {
     let mut taken = Taken { now_ms: 0, became: Became::Served, jobs: Vec::new() };
     let (mut urgent, mut clocks, mut found) = (Vec::new(), Vec::new(), HashMap::new());
     let mut stirs = false;
@@ -226,7 +226,7 @@ fn answer(rows: &[Row], request: &ClaimRequest) -> Result<Answer, String> {
 }
 
 /// A row of a claim.
-fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, String> {
+fn claimed(row: &Row, id: Bits, request: &ClaimJobsRequest) -> Result<ClaimedJob, String> {
     let nth: Option<i32> = row.get(column::QUEUE);
     let named = nth
         .and_then(|nth| usize::try_from(nth - 1).ok())
@@ -242,23 +242,23 @@ fn claimed(row: &Row, id: Bits, request: &ClaimRequest) -> Result<ClaimedJob, St
         .transpose()?
         .unwrap_or_default();
     let mut effects: Vec<Effect> = effects.into_iter().map(Effect::from).collect();
-    effects.sort_by_key(|effect| effect.nth);
+    effects.sort_by_key(|effect| effect.position);
     let small = |number: i32| u16::try_from(number).unwrap_or(u16::MAX);
     Ok(ClaimedJob {
         id: JobId::from_bytes(id.0),
         queue: queue.clone(),
-        kind: Kind::new(row.get::<_, &str>(column::KIND)).map_err(|bad| bad.to_string())?,
+        kind: JobKind::new(row.get::<_, &str>(column::KIND)).map_err(|bad| bad.to_string())?,
         payload: row.get::<_, String>(column::PAYLOAD).into(),
         token: Token::new(from_sql(row.get(column::TOKEN))),
         attempt: u32::try_from(row.get::<_, i64>(column::ATTEMPT)).unwrap_or(u32::MAX),
         remaining_ms: from_sql(row.get(column::REMAINING_MS)),
-        terms: terms_of(terms, row.get(column::PRIORITY)),
-        failures: small(row.get(column::FAILURES)),
-        crashes: small(row.get(column::CRASHES)),
+        options: terms_of(terms, row.get(column::PRIORITY)),
+        failure_count: small(row.get(column::FAILURES)),
+        crash_count: small(row.get(column::CRASHES)),
         labels: extra.labels,
-        trace: extra.trace,
+        traceparent: extra.trace,
         checkpoint: row.get(column::CHECKPOINT),
         effects,
-        undo_of: extra.undo_of.map(Into::into),
+        compensates: extra.undo_of.map(Into::into),
     })
 }

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use fencehold_core::Namespace;
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use tokio::sync::Mutex;
 use tokio_postgres::types::Type;
 
@@ -19,7 +19,7 @@ const PATIENCE_MS: u64 = 2_000;
 /// What is to be told.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
-    lines: RefCell<BTreeSet<(Namespace, Queue)>>,
+    lines: RefCell<BTreeSet<(Namespace, QueueName)>>,
     /// How many times what had gathered was taken up to be told.
     round: Cell<u64>,
     /// Whoever has it tells.
@@ -28,7 +28,7 @@ pub(super) struct Telling {
 
 impl Telling {
     /// There may be something for those who stand in line for these queues.
-    pub(super) fn note<'a>(&self, namespace: &Namespace, queues: impl Iterator<Item = &'a Queue>) {
+    pub(super) fn note<'a>(&self, namespace: &Namespace, queues: impl Iterator<Item = &'a QueueName>) {
         let lines = queues.map(|queue| (namespace.clone(), queue.clone()));
         self.lines.borrow_mut().extend(lines);
     }

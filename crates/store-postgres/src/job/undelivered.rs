@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use fencehold_contract::job::Claimed;
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::job::ClaimedJobs;
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::HoldHash;
 use fencehold_core::job::{By, JobId};
 use fencehold_engine::Replay;
@@ -17,12 +17,12 @@ use crate::{Core, Repeat};
 impl Core {
     /// Returns jobs to their queues that were claimed for a caller that has gone, unless the same claim was sent again and has
     /// them.
-    pub(super) async fn undo_claim(&self, call: &Call, hash: HoldHash, claimed: Claimed) {
+    pub(super) async fn undo_claim(&self, call: &CallContext, hash: HoldHash, claimed: ClaimedJobs) {
         if claimed.jobs.is_empty() {
             return;
         }
         let given: Vec<_> = claimed.jobs.iter().map(|job| (job.id, By { hash, token: job.token })).collect();
-        if let Err(why) = self.hand_back(&mut self.budget(call.patience_ms, 0), call, &given).await {
+        if let Err(why) = self.hand_back(&mut self.budget(call.timeout_ms, 0), call, &given).await {
             tracing::warn!(%why, "undelivered jobs could not be returned; their claims will run out");
         }
     }
@@ -30,7 +30,7 @@ impl Core {
     async fn hand_back(
         &self,
         budget: &mut StatementBudget,
-        call: &Call,
+        call: &CallContext,
         given: &[(JobId, By)],
     ) -> Result<(), StoreError> {
         let ids: Vec<Bits> = given.iter().map(|(id, _)| (*id).into()).collect();

@@ -1,7 +1,7 @@
 //! Values as the database has them: 128 bits as a `uuid`, JSON as a `jsonb`, numbers, moments, and bytes as hexadecimal digits.
 
 use fencehold_core::job::JobId;
-use fencehold_core::{HoldHash, Stamp};
+use fencehold_core::{HoldHash, Timestamp};
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
@@ -90,8 +90,8 @@ pub(super) fn from_sql(number: i64) -> u64 {
 }
 
 /// Store time here is wall time.
-pub(super) fn stamp(ms: u64) -> Stamp {
-    Stamp { store_ms: ms, wall_ms: ms }
+pub(super) fn stamp(ms: u64) -> Timestamp {
+    Timestamp { store_ms: ms, wall_ms: ms }
 }
 
 pub(super) fn bytes_of(hex: &str) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! Another server has taken over, and may have lost what the one before gave last. It is noticed by its timeline, in the calls
 //! themselves: behind a pooler nobody connects anew. And `store advance`, which does the same by hand.
 
-use fencehold_contract::job::{QueueMode, QueueOrder, Report, Word};
+use fencehold_contract::job::{AttemptReport, QueueMode, Report, SetQueueModeRequest};
 use fencehold_core::Owner;
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{attempt, call};
@@ -74,9 +74,9 @@ fn an_attempt_from_before_a_failover_is_over_whatever_its_holder_says_first() {
 #[test]
 fn a_handle_that_renews_or_reports_first_after_a_failover_is_refused_and_the_job_is_ready_again() {
     let words = [
-        Word::Complete { result: None },
-        Word::Fail { error: "no answer".to_owned(), retry_in_ms: None, for_good: false },
-        Word::Snooze { for_ms: 1_000 },
+        Report::Complete { result: None },
+        Report::Fail { error: "no answer".to_owned(), retry_in_ms: None, permanent: false },
+        Report::Snooze { delay_ms: 1_000 },
     ];
     for word in [None].into_iter().chain(words.map(Some)) {
         let stage = Stage::new();
@@ -89,11 +89,11 @@ fn a_handle_that_renews_or_reports_first_after_a_failover_is_refused_and_the_job
         let refused = match word {
             None => block_on(jobs.renew_claims(&call(), vec![attempt(A, 1)]))
                 .unwrap()
-                .answers
+                .results
                 .remove(0)
                 .is_err(),
             Some(word) => {
-                let report = Report { attempt: attempt(A, 1), word };
+                let report = AttemptReport { attempt: attempt(A, 1), report: word };
                 block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).is_err()
             }
         };
@@ -110,7 +110,11 @@ fn a_queue_that_is_paused_first_after_a_failover_is_paused_and_nothing_is_left_o
     run(&session, &claim(A));
     block_on(jobs.queues(&call())).unwrap();
     take_over(&stage);
-    let order = |mode| QueueOrder { queue: Queue::new("q").unwrap(), mode, by: Owner::new("P").unwrap() };
+    let order = |mode| SetQueueModeRequest {
+        queue: QueueName::new("q").unwrap(),
+        mode,
+        by: Owner::new("P").unwrap(),
+    };
     let view = block_on(jobs.set_queue(&call(), order(QueueMode::Paused))).unwrap();
     assert_eq!(view.mode, QueueMode::Paused);
     assert_eq!(stage.state(), "0", "the attempt is over");

@@ -3,8 +3,8 @@
 
 use std::thread;
 
-use fencehold_contract::job::ClaimRequest;
-use fencehold_contract::{AcquireRequest, HoldRef};
+use fencehold_contract::job::ClaimJobsRequest;
+use fencehold_contract::{AcquireLeaseRequest, HoldRef};
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_test_store::{Arena as _, block_on};
 
@@ -53,20 +53,20 @@ fn renewals_go_through_while_all_connections_for_calls_are_in_use() {
     let store = stage.arena.store();
     let hold = HoldId::from_random([1; 16]);
     let owner = Owner::new("A").unwrap();
-    let wanted = AcquireRequest::new(Key::new("k").unwrap(), hold, owner, 30_000);
+    let wanted = AcquireLeaseRequest::new(Key::new("k").unwrap(), hold, owner, 30_000);
     let token = block_on(store.acquire(&call(), wanted)).unwrap().grant.token;
-    let lease = HoldRef { key: Key::new("k").unwrap(), hold, token };
+    let lease = HoldRef { key: Key::new("k").unwrap(), hold_id: hold, token };
     let jobs = store.jobs().unwrap();
     block_on(jobs.claim(&call(), request(A))).unwrap();
     with_all_connections_in_use(&stage, || {
         let soon = || call().with_patience_ms(5_000);
         let renewed = block_on(store.renew(&soon(), vec![lease])).expect("leases are renewed");
-        assert!(renewed.answers[0].is_ok(), "{renewed:?}");
+        assert!(renewed.results[0].is_ok(), "{renewed:?}");
         let renewed = block_on(jobs.renew_claims(&soon(), vec![attempt(A, 1)])).expect("claims are renewed");
-        assert!(renewed.answers[0].is_ok(), "{renewed:?}");
+        assert!(renewed.results[0].is_ok(), "{renewed:?}");
         // One that is decided by the rules, for it is refused.
         let refused = block_on(jobs.renew_claims(&soon(), vec![attempt(B, 1)])).expect("it is answered");
-        assert!(refused.answers[0].is_err(), "{refused:?}");
+        assert!(refused.results[0].is_err(), "{refused:?}");
     });
 }
 
@@ -78,7 +78,7 @@ fn a_claim_keeps_its_place_in_line_while_all_connections_for_calls_are_in_use() 
     block_on(jobs.claim(&call(), request(A))).unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            let wait = ClaimRequest { wait_ms: 600_000, ..request(B) };
+            let wait = ClaimJobsRequest { wait_ms: 600_000, ..request(B) };
             block_on(jobs.claim(&call(), wait)).unwrap()
         });
         let beat = || stage.watch.value("SELECT max(beat) FROM fencehold.job_waiter");

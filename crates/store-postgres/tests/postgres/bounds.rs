@@ -2,7 +2,7 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::NewJob;
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
 use fencehold_test_store::{Arena as _, block_on};
 
@@ -12,7 +12,7 @@ use crate::job_handles::call;
 fn jobs(count: usize, payload: &str) -> Vec<NewJob> {
     let new = |nth: usize| {
         let id = JobId::due(nth as u64 + 1, "bounds");
-        NewJob::new(id, Queue::new("q").unwrap(), Kind::new("work").unwrap(), payload)
+        NewJob::new(id, QueueName::new("q").unwrap(), JobKind::new("work").unwrap(), payload)
     };
     (0..count).map(new).collect()
 }

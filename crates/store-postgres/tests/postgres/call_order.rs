@@ -1,9 +1,9 @@
 //! The jobs of one call stand in its order, although the fast statement makes those that are plainly new, and the rules decide
 //! about the others after it.
 
-use fencehold_contract::job::{NewJob, QueueMode, QueueOrder, Unique};
+use fencehold_contract::job::{NewJob, QueueMode, SetQueueModeRequest, Unique};
 use fencehold_core::Owner;
-use fencehold_core::job::{Kind, Queue, Refusal, UniqueKey};
+use fencehold_core::job::{JobKind, QueueName, Refusal, UniqueKey};
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
@@ -16,7 +16,7 @@ fn id(nth: u8) -> String {
 }
 
 fn job(nth: u8, queue: &str, unique: Option<&str>) -> NewJob {
-    let (queue, kind) = (Queue::new(queue).unwrap(), Kind::new("work").unwrap());
+    let (queue, kind) = (QueueName::new(queue).unwrap(), JobKind::new("work").unwrap());
     let unique = unique.map(|key| Unique { key: UniqueKey::new(key).unwrap(), window_ms: 1 });
     NewJob { unique, ..NewJob::new(id(nth).parse().unwrap(), queue, kind, "{}") }
 }
@@ -56,11 +56,11 @@ fn of_two_with_one_key_the_second_stands_before_what_comes_after_it() {
     let stage = Stage::new();
     let store = stage.arena.store();
     let jobs = store.jobs().unwrap();
-    let (queue, by) = (Queue::new("drained").unwrap(), Owner::new("P").unwrap());
-    block_on(jobs.set_queue(&call(), QueueOrder { queue, mode: QueueMode::Draining, by })).unwrap();
+    let (queue, by) = (QueueName::new("drained").unwrap(), Owner::new("P").unwrap());
+    block_on(jobs.set_queue(&call(), SetQueueModeRequest { queue, mode: QueueMode::Draining, by })).unwrap();
     let three = vec![job(2, "drained", Some("k")), job(3, "q", Some("k")), job(4, "q", None)];
     let answers = block_on(jobs.enqueue(&call(), three)).unwrap();
-    assert!(matches!(answers[0], Err(Refusal::Draining { .. })), "{answers:?}");
+    assert!(matches!(answers[0], Err(Refusal::QueueDraining { .. })), "{answers:?}");
     let order = "SELECT string_agg(right(id::text, 1), ' ' ORDER BY arrival) FROM job_body";
     assert_eq!(run(&stage.session(), order).as_deref(), Some("1 3 4"));
 }

@@ -4,13 +4,13 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use fencehold_contract::clock::{Clock, SystemClock};
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 
 #[derive(Debug, Default)]
 pub(crate) struct MovedClock {
     ahead_ms: RwLock<u64>,
     /// It does not go by itself.
-    stands_at: Option<Stamp>,
+    stands_at: Option<Timestamp>,
 }
 
 impl MovedClock {
@@ -28,10 +28,10 @@ impl MovedClock {
 }
 
 impl Clock for MovedClock {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         let ahead_ms = *self.ahead_ms.read().unwrap_or_else(PoisonError::into_inner);
-        let Stamp { store_ms, wall_ms } = self.stands_at.unwrap_or_else(|| SystemClock.now());
-        Stamp { store_ms: store_ms + ahead_ms, wall_ms }
+        let Timestamp { store_ms, wall_ms } = self.stands_at.unwrap_or_else(|| SystemClock.now());
+        Timestamp { store_ms: store_ms + ahead_ms, wall_ms }
     }
 
     fn real_time_until(&self, until_ms: u64) -> Option<Duration> {

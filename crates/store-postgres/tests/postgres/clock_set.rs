@@ -1,8 +1,8 @@
 //! The database's clock is wall time: what becomes of leases and claims when it is set.
 
-use fencehold_contract::job::{QueueMode, QueueOrder, Report, ScheduleSpec, Word};
-use fencehold_contract::{AcquireRequest, HoldRef};
-use fencehold_core::job::{Kind, Queue, ScheduleName, State, Terms};
+use fencehold_contract::job::{AttemptReport, QueueMode, Report, ScheduleSpec, SetQueueModeRequest};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef};
+use fencehold_core::job::{JobKind, JobOptions, JobState, QueueName, ScheduleName};
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_test_store::{Arena as _, block_on};
 
@@ -13,9 +13,9 @@ use crate::session::{Calls, LOOKS_MAX, Session};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
-fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
+fn request(name: &str, hold: u8, owner: &str) -> AcquireLeaseRequest {
     let hold = HoldId::from_random([hold; 16]);
-    AcquireRequest::new(Key::new(name).unwrap(), hold, Owner::new(owner).unwrap(), 30_000)
+    AcquireLeaseRequest::new(Key::new(name).unwrap(), hold, Owner::new(owner).unwrap(), 30_000)
 }
 
 /// R20: what was taken before anybody noticed has a larger token, so the old holder's fence is refused; from then on
@@ -27,10 +27,10 @@ fn a_clock_set_forward_is_noticed_by_a_renewal_and_ends_nothing_more() {
     let take = |name: &str, hold: u8| {
         let request = request(name, hold, "A");
         let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
-        HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token }
+        HoldRef { key: acquired.key, hold_id: request.hold_id, token: acquired.grant.token }
     };
     let (renewed, taken, idle) = (take("renewed", 1), take("taken", 2), take("idle", 3));
-    block_on(store.renew(&call(), vec![renewed.clone()])).unwrap().answers[0]
+    block_on(store.renew(&call(), vec![renewed.clone()])).unwrap().results[0]
         .as_ref()
         .unwrap();
     // The clock jumps, and in the same moment somebody takes a key, before anybody can notice.
@@ -40,7 +40,7 @@ fn a_clock_set_forward_is_noticed_by_a_renewal_and_ends_nothing_more() {
         calls.acquire("taken", 9, "B")
     ));
     assert_eq!(user.run(&calls.fence("taken", taken.token.get())).unwrap_err().0, "FH001");
-    let answers = block_on(store.renew(&call(), vec![renewed.clone(), taken])).unwrap().answers;
+    let answers = block_on(store.renew(&call(), vec![renewed.clone(), taken])).unwrap().results;
     assert_eq!(answers[0].as_ref().unwrap().remaining_ms, 30_000, "it lives on");
     assert!(answers[1].is_err(), "over is over");
     let tried = block_on(store.acquire(&call(), request("idle", 8, "B")));
@@ -112,7 +112,7 @@ fn a_claim_that_the_rules_renew_after_the_clock_was_set_back_lasts_one_ttl() {
     stage.arena.shift(-HOUR_MS);
     let store = stage.arena.store();
     let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
-    let renewed = renewed.answers[0].as_ref().unwrap();
+    let renewed = renewed.results[0].as_ref().unwrap();
     assert!(renewed.cancel_requested);
     assert_eq!(renewed.remaining_ms, 30_000);
     assert_eq!(run(&session, "SELECT deadline_ms - now_ms() FROM job_running").as_deref(), Some("30000"));
@@ -126,26 +126,26 @@ fn a_report_and_a_queue_order_after_the_clock_was_set_back_go_by_the_clock_as_it
     let jobs = store.jobs().unwrap();
     run(&session, &claim(A));
     stage.arena.shift(-HOUR_MS);
-    let order = QueueOrder {
-        queue: Queue::new("q").unwrap(),
+    let order = SetQueueModeRequest {
+        queue: QueueName::new("q").unwrap(),
         mode: QueueMode::Draining,
         by: Owner::new("P").unwrap(),
     };
     assert_eq!(block_on(jobs.set_queue(&call(), order)).unwrap().mode, QueueMode::Draining);
-    let word = Word::Snooze { for_ms: 1_000 };
-    let said = block_on(jobs.report(&call(), vec![Report { attempt: attempt(A, 1), word }]))
+    let word = Report::Snooze { delay_ms: 1_000 };
+    let said = block_on(jobs.report(&call(), vec![AttemptReport { attempt: attempt(A, 1), report: word }]))
         .unwrap()
         .remove(0)
         .unwrap();
-    assert_eq!((said.state, said.again_in_ms), (State::Scheduled, Some(1_000)));
+    assert_eq!((said.state, said.retry_in_ms), (JobState::Scheduled, Some(1_000)));
     stage.arena.pass(1_000);
     assert_eq!(run(&session, &claim(B)).as_deref(), Some("2"), "not an hour later");
-    let word = Word::Complete { result: None };
-    let said = block_on(jobs.report(&call(), vec![Report { attempt: attempt(B, 2), word }]))
+    let word = Report::Complete { result: None };
+    let said = block_on(jobs.report(&call(), vec![AttemptReport { attempt: attempt(B, 2), report: word }]))
         .unwrap()
         .remove(0)
         .unwrap();
-    assert!(said.state == State::Completed && !said.late);
+    assert!(said.state == JobState::Completed && !said.late);
 }
 
 /// A failover may have lost the last grants: no token comes twice.
@@ -169,13 +169,13 @@ fn another_timeline_lifts_the_floor() {
 fn a_clock_that_is_set_forward_twice_is_noticed_twice() {
     let arena = PostgresArena::new();
     let store = arena.store();
-    let long = AcquireRequest { ttl_ms: 24 * HOUR_MS.unsigned_abs(), ..request("long", 9, "L") };
+    let long = AcquireLeaseRequest { ttl_ms: 24 * HOUR_MS.unsigned_abs(), ..request("long", 9, "L") };
     block_on(store.acquire(&call(), long)).unwrap();
     for step in 1..=2 {
         let request = request(&format!("k/{step}"), step, "A");
         let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
-        let lease = HoldRef { key: acquired.key, hold: request.hold, token: acquired.grant.token };
-        let renew = || block_on(store.renew(&call(), vec![lease.clone()])).unwrap().answers.remove(0);
+        let lease = HoldRef { key: acquired.key, hold_id: request.hold_id, token: acquired.grant.token };
+        let renew = || block_on(store.renew(&call(), vec![lease.clone()])).unwrap().results.remove(0);
         renew().unwrap();
         arena.shift(HOUR_MS);
         assert_eq!(renew().expect("it lives on").remaining_ms, 30_000, "step {step}");
@@ -194,7 +194,7 @@ fn a_claim_that_is_renewed_after_the_clock_was_set_forward_lives_on() {
     let renew = || {
         block_on(jobs.renew_claims(&call(), vec![attempt(A, 1)]))
             .unwrap()
-            .answers
+            .results
             .remove(0)
     };
     renew().unwrap();
@@ -246,11 +246,11 @@ fn a_schedule_goes_on_after_the_clock_was_ahead_for_a_moment() {
         let spec = ScheduleSpec {
             name: ScheduleName::new("beat").unwrap(),
             cron: "* * * * *".to_owned(),
-            zone: "UTC".to_owned(),
-            queue: Queue::new("q").unwrap(),
-            kind: Kind::new("beat").unwrap(),
+            time_zone: "UTC".to_owned(),
+            queue: QueueName::new("q").unwrap(),
+            kind: JobKind::new("beat").unwrap(),
             payload: "1".into(),
-            terms: Terms::default(),
+            options: JobOptions::default(),
             labels: Vec::new(),
             by: Owner::new("P").unwrap(),
         };
@@ -261,12 +261,12 @@ fn a_schedule_goes_on_after_the_clock_was_ahead_for_a_moment() {
                 session.value("SELECT next_ms - now_ms() FROM job_schedule")
             });
         };
-        let first_ms = set().next_wall_ms.unwrap();
+        let first_ms = set().next_run_at_ms.unwrap();
         arena.shift(24 * HOUR_MS);
         until("it fires while the clock is ahead", "SELECT count(*) = 1 FROM job_body");
         arena.shift(-24 * HOUR_MS);
         if sets_again {
-            let next_ms = set().next_wall_ms.unwrap();
+            let next_ms = set().next_run_at_ms.unwrap();
             assert!(next_ms <= first_ms + MINUTE_MS, "{next_ms} is not soon after {first_ms}");
         }
         until("its next moment is set right", "SELECT next_ms <= now_ms() + 60000 FROM job_schedule");

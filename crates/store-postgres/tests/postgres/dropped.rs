@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Unique, WaitRequest, Word};
-use fencehold_contract::{Call, CompletedJobs, JobStore as _};
-use fencehold_core::job::{JobId, Kind, Queue, Refusal, Reported, State, UniqueKey};
+use fencehold_contract::job::{
+    AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report, Unique, WaitRequest,
+};
+use fencehold_contract::{CallContext, CompletedJobs, JobStore as _};
+use fencehold_core::job::{JobId, JobKind, JobState, QueueName, Refusal, ReportedAttempt, UniqueKey};
 use fencehold_core::{HoldId, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
 
-const COMPLETE: Word = Word::Complete { result: None };
+const COMPLETE: Report = Report::Complete { result: None };
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 fn store() -> PostgresStore {
@@ -30,33 +32,33 @@ fn store_in(schema: &str) -> PostgresStore {
 
 fn job(nth: u8) -> NewJob {
     let id = JobId::from_random(1_800_000_000_000, [nth; 10]);
-    NewJob::new(id, Queue::new("q").unwrap(), Kind::new("k").unwrap(), "1")
+    NewJob::new(id, QueueName::new("q").unwrap(), JobKind::new("k").unwrap(), "1")
 }
 
 /// Enqueues a job and takes it.
 fn begun(store: &PostgresStore, job: NewJob) -> AttemptRef {
     let hold = HoldId::from_random(*job.id.as_bytes());
     block_on(store.enqueue(&call(), vec![job])).unwrap()[0].clone().unwrap();
-    let request = ClaimRequest {
-        queues: vec![(Queue::new("q").unwrap(), 1)],
+    let request = ClaimJobsRequest {
+        queues: vec![(QueueName::new("q").unwrap(), 1)],
         limit: 1,
-        hold,
+        hold_id: hold,
         owner: Owner::new("me").unwrap(),
         ttl_ms: 60_000,
         wait_ms: 0,
         waited_before_ms: 0,
     };
     let claimed = block_on(store.claim(&call(), request)).unwrap().jobs.remove(0);
-    AttemptRef { job: claimed.id, hold, token: claimed.token }
+    AttemptRef { job_id: claimed.id, hold_id: hold, token: claimed.token }
 }
 
-fn say(store: &PostgresStore, attempt: &AttemptRef, word: Word) -> Result<Reported, Refusal> {
-    let report = Report { attempt: attempt.clone(), word };
+fn say(store: &PostgresStore, attempt: &AttemptRef, word: Report) -> Result<ReportedAttempt, Refusal> {
+    let report = AttemptReport { attempt: attempt.clone(), report: word };
     block_on(store.report(&call(), vec![report])).unwrap().remove(0)
 }
 
 fn is_there(store: &PostgresStore, attempt: &AttemptRef) -> bool {
-    block_on(store.job(&call(), attempt.job)).unwrap().is_some()
+    block_on(store.job(&call(), attempt.job_id)).unwrap().is_some()
 }
 
 #[test]
@@ -64,10 +66,10 @@ fn a_completed_job_is_gone_and_the_same_word_again_gets_the_same_answer() {
     let store = store();
     let attempt = begun(&store, job(1));
     let said = say(&store, &attempt, COMPLETE).unwrap();
-    assert_eq!((said.state, said.late), (State::Completed, false));
+    assert_eq!((said.state, said.late), (JobState::Completed, false));
     assert!(!is_there(&store, &attempt));
     assert_eq!(say(&store, &attempt, COMPLETE).unwrap(), said);
-    let stranger = AttemptRef { hold: HoldId::from_random([9; 16]), ..attempt };
+    let stranger = AttemptRef { hold_id: HoldId::from_random([9; 16]), ..attempt };
     say(&store, &stranger, COMPLETE).unwrap_err();
 }
 
@@ -80,15 +82,15 @@ fn a_job_of_which_there_is_more_to_tell_is_kept() {
     say(&store, &with_key, COMPLETE).unwrap();
     assert!(is_there(&store, &with_key), "its key names it");
     let again = block_on(store.enqueue(&call(), vec![NewJob { unique, ..job(2) }])).unwrap();
-    assert_eq!(again[0].as_ref().unwrap().id, with_key.job);
+    assert_eq!(again[0].as_ref().unwrap().job_id, with_key.job_id);
 
     let with_note = begun(&store, job(3));
-    say(&store, &with_note, Word::Checkpoint { bytes: b"half".to_vec() }).unwrap();
+    say(&store, &with_note, Report::Checkpoint { checkpoint: b"half".to_vec() }).unwrap();
     say(&store, &with_note, COMPLETE).unwrap();
     assert!(is_there(&store, &with_note), "it left a checkpoint");
 
     let tried = begun(&store, job(4));
-    say(&store, &tried, Word::HandBack).unwrap();
+    say(&store, &tried, Report::Release).unwrap();
     let retried = begun(&store, job(4));
     say(&store, &retried, COMPLETE).unwrap();
     assert!(is_there(&store, &retried), "it has an earlier attempt");
@@ -99,7 +101,7 @@ fn whoever_waits_for_the_end_of_a_job_is_told_how_it_ended() {
     let schema = fresh_schema();
     let store = Arc::new(store_in(&schema));
     let attempt = begun(&store, job(1));
-    let (waiting, id) = (Arc::clone(&store), attempt.job);
+    let (waiting, id) = (Arc::clone(&store), attempt.job_id);
     let waits = std::thread::spawn(move || {
         block_on(waiting.wait_for(&call(), WaitRequest { id, wait_ms: 60_000 })).unwrap()
     });
@@ -108,5 +110,5 @@ fn whoever_waits_for_the_end_of_a_job_is_told_how_it_ended() {
         std::thread::yield_now();
     }
     say(&store, &attempt, COMPLETE).unwrap();
-    assert_eq!(waits.join().unwrap().unwrap().job.state, State::Completed);
+    assert_eq!(waits.join().unwrap().unwrap().job.state, JobState::Completed);
 }

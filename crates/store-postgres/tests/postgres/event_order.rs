@@ -28,18 +28,18 @@ fn an_open_transaction_with_an_enqueue_keeps_no_other_event_back() {
     let arena = PostgresArena::new();
     let (open, other, read) = (session(&arena), session(&arena), reader(&arena));
     enqueue(&other);
-    let start = read(None).next;
+    let start = read(None).next_cursor;
     open.value("BEGIN");
     let late = enqueue(&open);
     let early = enqueue(&other);
     let page = read(Some(start));
     assert_eq!(keys(&page), [&early], "while the first one is open");
-    let page = read(Some(page.next));
+    let page = read(Some(page.next_cursor));
     assert_eq!(keys(&page), [""; 0], "once");
     open.value("COMMIT");
-    let page = read(Some(page.next));
+    let page = read(Some(page.next_cursor));
     assert_eq!(keys(&page), [&late]);
-    assert_eq!(keys(&read(Some(page.next))), [""; 0], "once");
+    assert_eq!(keys(&read(Some(page.next_cursor))), [""; 0], "once");
     assert_eq!(keys(&read(Some(start))), [&early, &late], "in the same order for all");
 }
 
@@ -48,7 +48,7 @@ fn after_a_rollback_no_transaction_of_another_database_keeps_events_back() {
     let (arena, neighbour) = (PostgresArena::new(), PostgresArena::new());
     let (open, other, read) = (session(&arena), session(&arena), reader(&arena));
     enqueue(&other);
-    let start = read(None).next;
+    let start = read(None).next_cursor;
     let elsewhere = Session::new(&neighbour);
     elsewhere.value("BEGIN");
     elsewhere.value("SELECT pg_current_xact_id()");
@@ -66,7 +66,7 @@ fn what_follows_a_late_event_is_read_after_it() {
     let arena = PostgresArena::new();
     let (open, other, third, read) = (session(&arena), session(&arena), session(&arena), reader(&arena));
     enqueue(&other);
-    let start = read(None).next;
+    let start = read(None).next_cursor;
     open.value("BEGIN");
     let late = enqueue(&open);
     let early = enqueue(&other);
@@ -76,13 +76,13 @@ fn what_follows_a_late_event_is_read_after_it() {
     let later = enqueue(&third);
     open.value("COMMIT");
     other.value(&claim(1, 9));
-    let page = read(Some(page.next));
+    let page = read(Some(page.next_cursor));
     let told: Vec<_> = page.events.iter().filter(|event| event.key.as_str() == late).collect();
-    let told: Vec<_> = told.iter().map(|event| serde_json::to_value(&event.fact).unwrap()).collect();
+    let told: Vec<_> = told.iter().map(|event| serde_json::to_value(&event.data).unwrap()).collect();
     assert!(told.len() == 2 && told[0]["job_enqueued"].is_object(), "{told:?}");
     assert!(told[1]["job_claimed"].is_object(), "{told:?}");
     third.value("COMMIT");
-    assert_eq!(keys(&read(Some(page.next))), [&later]);
+    assert_eq!(keys(&read(Some(page.next_cursor))), [&later]);
 }
 
 fn claim(nth: u64, most: u64) -> String {

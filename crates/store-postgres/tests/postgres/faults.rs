@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -37,13 +37,13 @@ fn hold(nth: usize, serial: u64) -> HoldId {
 /// Takes turns until it is over. An error costs a turn, never a rule.
 fn take_turns(cluster: &Cluster, ward: &Ward, nth: usize) {
     let store = PostgresStore::open(&cluster.url("faults"), Arc::new(SystemClock)).unwrap();
-    let call = Call::new(Namespace::default());
+    let call = CallContext::new(Namespace::default());
     for serial in 0.. {
         if ward.over.load(Ordering::SeqCst) {
             return;
         }
         let owner = Owner::new(format!("holder-{nth}")).unwrap();
-        let mut request = AcquireRequest::new(Key::new("k").unwrap(), hold(nth, serial), owner, TTL_MS);
+        let mut request = AcquireLeaseRequest::new(Key::new("k").unwrap(), hold(nth, serial), owner, TTL_MS);
         request.wait_ms = 20_000;
         let asked_ms = SystemClock.now().store_ms;
         let Ok(acquired) = block_on(store.acquire(&call, request.clone())) else { continue };
@@ -61,7 +61,7 @@ fn take_turns(cluster: &Cluster, ward: &Ward, nth: usize) {
         assert!(token.get() > before || left_ms == until_ms, "token {token} after {before}");
         ward.stays.lock().unwrap().push((token.get(), since_ms, left_ms));
         ward.turns.fetch_add(1, Ordering::SeqCst);
-        let mine = HoldRef { key: acquired.key, hold: request.hold, token };
+        let mine = HoldRef { key: acquired.key, hold_id: request.hold_id, token };
         // If that is not answered, the ttl ends it.
         let _ = block_on(store.release(&call.clone().with_patience_ms(3_000), vec![mine]));
     }

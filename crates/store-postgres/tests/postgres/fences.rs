@@ -2,30 +2,32 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, RevokeRequest, StoreError, Which};
+use fencehold_contract::{
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget, StoreError,
+};
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal};
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::arena::PostgresArena;
 use crate::session::{Calls, Said, Session};
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-fn request(name: &str, hold: u8, owner: &str) -> AcquireRequest {
+fn request(name: &str, hold: u8, owner: &str) -> AcquireLeaseRequest {
     let hold = fencehold_core::HoldId::from_random([hold; 16]);
-    AcquireRequest::new(key(name), hold, Owner::new(owner).unwrap(), 30_000)
+    AcquireLeaseRequest::new(key(name), hold, Owner::new(owner).unwrap(), 30_000)
 }
 
 pub(crate) fn take(store: &Arc<dyn LeaseStore>, name: &str, hold: u8, owner: &str) -> HoldRef {
     let request = request(name, hold, owner);
     let acquired = block_on(store.acquire(&call(), request.clone())).unwrap();
-    HoldRef { key: key(name), hold: request.hold, token: acquired.grant.token }
+    HoldRef { key: key(name), hold_id: request.hold_id, token: acquired.grant.token }
 }
 
 fn refused(said: Said) -> (String, String) {
@@ -53,8 +55,8 @@ fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
     assert_eq!(said, "k: the lease under token 2 has ended: it was released");
     let c = take(&store, "k", 3, "C");
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
-    let which = Which::Key { key: key("k"), only_token: None };
-    block_on(store.revoke(&call(), RevokeRequest { which, by, reason })).unwrap();
+    let which = RevokeTarget::Key { key: key("k"), only_token: None };
+    block_on(store.revoke(&call(), RevokeLeasesRequest { target: which, by, reason })).unwrap();
     assert_eq!(refused(user.run(&calls.fence("k", c.token.get()))).0, "FH001", "force consumed a token");
     assert_eq!(refused(user.run(&calls.fence("k", 99))).0, "FH003");
     assert_eq!(refused(user.run(&calls.fence("never-held", 1))).0, "FH003");
@@ -72,7 +74,7 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
     for _ in 0..9 {
         arena.pass(10_000);
         let renewed = block_on(store.renew(&call(), vec![a.clone()])).unwrap();
-        assert_eq!(renewed.answers[0].as_ref().unwrap().remaining_ms, 30_000, "its own renewals go on");
+        assert_eq!(renewed.results[0].as_ref().unwrap().remaining_ms, 30_000, "its own renewals go on");
     }
     let held = |answer: Result<_, StoreError>| match answer {
         Err(StoreError::Refused { refusal: Refusal::Held { owner, .. }, .. }) => owner.to_string(),
@@ -83,14 +85,14 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
     arena.pass(40_000);
     assert_eq!(held(block_on(store.acquire(&call(), request("k", 4, "B"))).map(drop)), "A");
     // Another of several keys can be had all the same.
-    let any = AcquireRequest { keys: vec![key("k"), key("free")], ..request("k", 5, "B") };
+    let any = AcquireLeaseRequest { any_of: vec![key("k"), key("free")], ..request("k", 5, "B") };
     assert_eq!(block_on(store.acquire(&call(), any)).unwrap().key.as_str(), "free");
     // Force waits within its time, and then says for whom.
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
-    let which = Which::Key { key: key("k"), only_token: None };
+    let which = RevokeTarget::Key { key: key("k"), only_token: None };
     let impatient = call().with_patience_ms(400);
-    match block_on(store.revoke(&impatient, RevokeRequest { which, by, reason })) {
-        Err(StoreError::Unavailable { why }) => {
+    match block_on(store.revoke(&impatient, RevokeLeasesRequest { target: which, by, reason })) {
+        Err(StoreError::Unavailable { message: why }) => {
             assert!(why.contains(&format!("backend {}", user.pid)) && why.contains("k has a fence"), "{why}");
         }
         other => panic!("{other:?}"),
@@ -235,10 +237,12 @@ fn a_lease_that_has_run_out_under_a_fence_is_shown_as_held() {
     arena.pass(30_000);
     let shown = || block_on(store.get(&call(), key("k"))).unwrap().unwrap().holder;
     let listed = || {
-        block_on(store.list(&call(), fencehold_contract::ListRequest { limit: 10, ..Default::default() }))
-            .unwrap()
-            .leases
-            .len()
+        block_on(
+            store.list(&call(), fencehold_contract::ListLeasesRequest { limit: 10, ..Default::default() }),
+        )
+        .unwrap()
+        .leases
+        .len()
     };
     match block_on(store.acquire(&call(), request("k", 2, "B"))) {
         Err(StoreError::Refused { refusal: Refusal::Held { owner, .. }, .. }) => {

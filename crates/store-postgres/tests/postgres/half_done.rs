@@ -1,19 +1,19 @@
 //! Calls of several statements, the first of which was carried out: what the caller is told is true of all of them.
 
-use fencehold_contract::job::{ClaimRequest, NewJob};
-use fencehold_contract::{Call, StoreError};
-use fencehold_core::job::{JobId, Kind, Queue, Terms};
+use fencehold_contract::job::{ClaimJobsRequest, NewJob};
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName};
 use fencehold_core::{HoldId, Namespace, Owner};
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_races::{A, JOB, Stage, claim, run};
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 fn new_job(id: &str) -> NewJob {
-    NewJob::new(JobId::parse(id).unwrap(), Queue::new("q").unwrap(), Kind::new("work").unwrap(), "{}")
+    NewJob::new(JobId::parse(id).unwrap(), QueueName::new("q").unwrap(), JobKind::new("work").unwrap(), "{}")
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn an_enqueue_that_was_carried_out_in_part_is_not_said_to_have_done_nothing() {
     let jobs = vec![new_job("019a7afd-1e00-7000-8000-0000000000a1"), new_job(JOB)];
     let store = stage.arena.store();
     match block_on(store.jobs().unwrap().enqueue(&call().with_patience_ms(3_000), jobs)) {
-        Err(StoreError::Unknown { .. }) => {}
+        Err(StoreError::OutcomeUnknown { .. }) => {}
         other => panic!("{other:?}"),
     }
     run(&other, "COMMIT");
@@ -40,18 +40,18 @@ fn a_claimed_job_reaches_its_asker_although_nobody_can_be_told_that_its_room_is_
     assert_eq!(run(&other, &claim(A)).as_deref(), Some("1"));
     let store = stage.arena.store();
     let urgent = NewJob {
-        terms: Terms { priority: 5, ..Terms::default() },
-        yield_within_ms: Some(10_000),
+        options: JobOptions { priority: 5, ..JobOptions::default() },
+        preempt_within_ms: Some(10_000),
         ..new_job("019a7afd-1e00-7000-8000-0000000000a1")
     };
     block_on(store.jobs().unwrap().enqueue(&call(), vec![urgent.clone()])).unwrap();
     assert_eq!(run(&other, "SELECT count(*) FROM job_running WHERE asked IS NOT NULL").as_deref(), Some("1"));
     run(&other, "BEGIN");
     run(&other, "SELECT FROM job_running FOR UPDATE");
-    let request = ClaimRequest {
-        queues: vec![(Queue::new("q").unwrap(), 1)],
+    let request = ClaimJobsRequest {
+        queues: vec![(QueueName::new("q").unwrap(), 1)],
         limit: 1,
-        hold: HoldId::from_random([9; 16]),
+        hold_id: HoldId::from_random([9; 16]),
         owner: Owner::new("B").unwrap(),
         ttl_ms: 30_000,
         wait_ms: 0,

@@ -1,9 +1,9 @@
 //! What a fence keeps others from doing, and what it does not: whoever would end by force what it is on waits, within its patience, without
 //! being in the way of the holder's renewals, and is then told whose fence it is.
 
-use fencehold_contract::job::{ActOn, ActRequest, Action};
-use fencehold_contract::{RevokeRequest, StoreError, Which};
-use fencehold_core::job::{Refusal, State};
+use fencehold_contract::job::{ChangeJobsRequest, JobAction, JobSelector};
+use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, StoreError};
+use fencehold_core::job::{JobState, Refusal};
 use fencehold_core::{Owner, Reason};
 use fencehold_test_store::{Arena as _, block_on};
 
@@ -36,7 +36,7 @@ fn renewals_go_on_while_somebody_waits_to_call_a_fenced_job_off() {
             run(&work, "COMMIT");
         },
     );
-    assert_eq!(told, Ok(State::Cancelled));
+    assert_eq!(told, Ok(JobState::Cancelled));
 }
 
 /// R41, step by step: whoever locks a job in order to end its claim waits before it has locked anything.
@@ -64,9 +64,9 @@ fn whoever_only_asks_the_holder_to_stop_waits_for_no_fence() {
     let stage = Stage::new();
     let store = stage.arena.store();
     let work = fenced(&stage);
-    assert_eq!(cancel(&*store, false), Ok(State::Running));
+    assert_eq!(cancel(&*store, false), Ok(JobState::Running));
     let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
-    assert!(renewed.answers[0].as_ref().unwrap().cancel_requested);
+    assert!(renewed.results[0].as_ref().unwrap().cancel_requested);
     run(&work, "COMMIT");
 }
 
@@ -91,7 +91,7 @@ fn whoever_calls_off_what_has_run_out_under_a_fence_does_not_keep_its_holder_fro
             run(&work, "COMMIT");
         },
     );
-    assert_eq!(told, Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(told, Err(Refusal::Finished { state: JobState::Completed }));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
     work.value(&calls.fence("reports/daily", 1));
     let impatient = || call().with_patience_ms(600);
     let names = |said: Result<(), StoreError>, what: &str| match said {
-        Err(StoreError::Unavailable { why }) => {
+        Err(StoreError::Unavailable { message: why }) => {
             let by =
                 format!("{what} has a fence on it: the transaction of backend {} has been open", work.pid);
             assert!(why.contains(&by), "{why}");
@@ -112,14 +112,15 @@ fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
         other => panic!("{other:?}"),
     };
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
-    for which in [Which::Owner(Owner::new("A").unwrap()), Which::Prefix("reports/".to_owned())] {
-        let request = RevokeRequest { which, by: by.clone(), reason: reason.clone() };
+    for which in [RevokeTarget::Owner(Owner::new("A").unwrap()), RevokeTarget::Prefix("reports/".to_owned())]
+    {
+        let request = RevokeLeasesRequest { target: which, by: by.clone(), reason: reason.clone() };
         names(block_on(store.revoke(&impatient(), request)).map(drop), "reports/daily");
     }
     names(block_on(store.advance(&impatient(), by.clone(), 1)).map(drop), "");
-    let request = ActRequest {
-        on: ActOn::Jobs(vec![JOB.parse().unwrap()]),
-        action: Action::Cancel { reason: Some(reason), now: true },
+    let request = ChangeJobsRequest {
+        selector: JobSelector::Jobs(vec![JOB.parse().unwrap()]),
+        action: JobAction::Cancel { reason: Some(reason), force: true },
         by,
         dry_run: false,
     };

@@ -1,7 +1,7 @@
 //! The races of leases as interleavings of real sessions: each step in a stated order, and where one must wait for
 //! another, that it does is seen.
 
-use fencehold_contract::{Call, EventPage, EventsRequest};
+use fencehold_contract::{CallContext, EventPage, ListEventsRequest};
 use fencehold_core::Namespace;
 use fencehold_test_store::{Arena as _, block_on};
 use serde_json::{Value, json};
@@ -330,9 +330,9 @@ fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
 
 /// Reads events after a cursor.
 pub(crate) fn reader(arena: &PostgresArena) -> impl Fn(Option<u64>) -> EventPage + use<> {
-    let (store, call) = (arena.store(), Call::new(Namespace::default()));
+    let (store, call) = (arena.store(), CallContext::new(Namespace::default()));
     move |after| {
-        let request = EventsRequest { after, limit: 100, ..Default::default() };
+        let request = ListEventsRequest { cursor: after, limit: 100, ..Default::default() };
         block_on(store.events(&call, request)).unwrap()
     }
 }
@@ -349,11 +349,11 @@ fn events_that_are_committed_late_are_not_skipped() {
         late.value(&calls.acquire("late", 1, "A"));
         early.value(&calls.acquire("early", 2, "B"));
         // The one that took its number first has not committed: what came after it does not wait for it.
-        let before = read(Some(first.next));
+        let before = read(Some(first.next_cursor));
         let keys: Vec<_> = before.events.iter().map(|event| event.key.as_str()).collect();
         assert_eq!(keys, ["early"]);
         late.value("COMMIT");
-        let page = read(Some(before.next));
+        let page = read(Some(before.next_cursor));
         let keys: Vec<_> = page.events.iter().map(|event| event.key.as_str()).collect();
         assert_eq!(keys, ["late"]);
         // One that is rolled back leaves a gap, which is passed over.
@@ -361,7 +361,7 @@ fn events_that_are_committed_late_are_not_skipped() {
         late.value(&calls.acquire("never", 3, "A"));
         late.value("ROLLBACK");
         early.value(&calls.acquire("after", 4, "B"));
-        assert_eq!(read(Some(page.next)).events[0].key.as_str(), "after");
+        assert_eq!(read(Some(page.next_cursor)).events[0].key.as_str(), "after");
     });
 }
 
@@ -379,11 +379,11 @@ fn an_event_of_a_transaction_that_began_later_and_is_still_open_is_not_skipped()
         late.value(&calls.acquire("late", 1, "A"));
         early.value(&calls.acquire("early", 2, "B"));
         early.value("COMMIT");
-        let before = read(Some(first.next));
+        let before = read(Some(first.next_cursor));
         let keys: Vec<_> = before.events.iter().map(|event| event.key.as_str()).collect();
         assert_eq!(keys, ["early"]);
         late.value("COMMIT");
-        let page = read(Some(before.next));
+        let page = read(Some(before.next_cursor));
         let keys: Vec<_> = page.events.iter().map(|event| event.key.as_str()).collect();
         assert_eq!(keys, ["late"]);
     });

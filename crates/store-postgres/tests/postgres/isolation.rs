@@ -25,7 +25,10 @@ fn a_handle_sees_what_it_waited_for_whatever_isolation_a_database_has_by_default
             || block_on(store.jobs().unwrap().claim(&call(), request(A))),
             || drop(run(&operator, "COMMIT")),
         );
-        assert!(matches!(&told, Err(StoreError::Unavailable { why }) if why.contains("advance")), "{told:?}");
+        assert!(
+            matches!(&told, Err(StoreError::Unavailable { message: why }) if why.contains("advance")),
+            "{told:?}"
+        );
         assert_eq!(stage.state(), "0", "the job was not touched");
     }
 }

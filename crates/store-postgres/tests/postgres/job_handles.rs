@@ -4,12 +4,12 @@
 use std::thread;
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Action, AttemptRef, ClaimRequest, ClaimedJob, LedgerAct, LedgerAnswer, LedgerEntry,
-    Report, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob,
+    JobAction, JobSelector, LedgerEntry, LedgerResponse, Report,
 };
-use fencehold_contract::{Call, LeaseStore};
-use fencehold_core::job::{EffectName, JobId, Queue, Refusal, Reported, State};
-use fencehold_core::ledger::{EffectState, OnDoubt};
+use fencehold_contract::{CallContext, LeaseStore};
+use fencehold_core::job::{EffectName, JobId, JobState, QueueName, Refusal, ReportedAttempt};
+use fencehold_core::ledger::{EffectState, InDoubtPolicy};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
 use fencehold_test_store::{Arena as _, block_on};
@@ -17,8 +17,8 @@ use fencehold_test_store::{Arena as _, block_on};
 use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
 use crate::session::Session;
 
-pub(crate) fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+pub(crate) fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 fn hold((bits, _): (&str, &str)) -> HoldId {
@@ -27,31 +27,36 @@ fn hold((bits, _): (&str, &str)) -> HoldId {
 }
 
 pub(crate) fn attempt(who: (&str, &str), token: u64) -> AttemptRef {
-    AttemptRef { job: JOB.parse().unwrap(), hold: hold(who), token: Token::new(token) }
+    AttemptRef { job_id: JOB.parse().unwrap(), hold_id: hold(who), token: Token::new(token) }
 }
 
-fn report(store: &dyn LeaseStore, who: (&str, &str), token: u64, word: Word) -> Result<Reported, Refusal> {
-    let report = Report { attempt: attempt(who, token), word };
+fn report(
+    store: &dyn LeaseStore,
+    who: (&str, &str),
+    token: u64,
+    word: Report,
+) -> Result<ReportedAttempt, Refusal> {
+    let report = AttemptReport { attempt: attempt(who, token), report: word };
     block_on(store.jobs().unwrap().report(&call(), vec![report])).unwrap().remove(0)
 }
 
-fn failed() -> Word {
-    Word::Fail { error: "no answer".to_owned(), retry_in_ms: None, for_good: false }
+fn failed() -> Report {
+    Report::Fail { error: "no answer".to_owned(), retry_in_ms: None, permanent: false }
 }
 
-pub(crate) fn cancel(store: &dyn LeaseStore, now: bool) -> Result<State, Refusal> {
+pub(crate) fn cancel(store: &dyn LeaseStore, now: bool) -> Result<JobState, Refusal> {
     let id: JobId = JOB.parse().unwrap();
-    let request = ActRequest {
-        on: ActOn::Jobs(vec![id]),
-        action: Action::Cancel { reason: Some(Reason::new("the customer left").unwrap()), now },
+    let request = ChangeJobsRequest {
+        selector: JobSelector::Jobs(vec![id]),
+        action: JobAction::Cancel { reason: Some(Reason::new("the customer left").unwrap()), force: now },
         by: Owner::new("P").unwrap(),
         dry_run: false,
     };
     block_on(store.jobs().unwrap().act(&call(), request))
         .unwrap()
-        .items
+        .results
         .remove(0)
-        .outcome
+        .result
 }
 
 /// What a handle is told that asks while `work` has its transaction open, and is seen to wait for it.
@@ -105,7 +110,7 @@ fn r16_a_failure_waits_for_the_completion_and_changes_nothing() {
     let store = stage.arena.store();
     let work = completing(&stage);
     let told = meanwhile(&work, || report(&*store, A, 1, failed()), || drop(run(&work, "COMMIT")));
-    assert_eq!(told, Err(Refusal::Finished { state: State::Completed }));
+    assert_eq!(told, Err(Refusal::Finished { state: JobState::Completed }));
     assert_eq!(stage.state(), "3");
 }
 
@@ -116,7 +121,7 @@ fn r16_a_failure_after_a_completion_that_was_rolled_back_counts() {
     let store = stage.arena.store();
     let work = completing(&stage);
     let told = meanwhile(&work, || report(&*store, A, 1, failed()), || drop(run(&work, "ROLLBACK")));
-    assert_eq!(told.map(|reported| reported.state), Ok(State::Scheduled));
+    assert_eq!(told.map(|reported| reported.state), Ok(JobState::Scheduled));
     let said = first(work.run(&complete(A, 1))).unwrap_err();
     assert!(said.starts_with("FH002 "), "{said}");
 }
@@ -129,7 +134,7 @@ fn r33_who_cancels_waits_for_the_completion_and_is_told_of_it() {
         let store = stage.arena.store();
         let work = completing(&stage);
         let told = meanwhile(&work, || cancel(&*store, now), || drop(run(&work, "COMMIT")));
-        assert_eq!(told, Err(Refusal::Finished { state: State::Completed }));
+        assert_eq!(told, Err(Refusal::Finished { state: JobState::Completed }));
         assert_eq!(stage.state(), "3");
     }
 }
@@ -141,7 +146,7 @@ fn r33_a_cancellation_goes_on_when_the_completion_was_rolled_back() {
     let store = stage.arena.store();
     let work = completing(&stage);
     let told = meanwhile(&work, || cancel(&*store, true), || drop(run(&work, "ROLLBACK")));
-    assert_eq!(told, Ok(State::Cancelled));
+    assert_eq!(told, Ok(JobState::Cancelled));
     let said = first(work.run(&complete(A, 1))).unwrap_err();
     assert!(said.starts_with("FH001 "), "{said}");
     assert_eq!(stage.state(), "5");
@@ -210,18 +215,20 @@ fn r17_an_effect_in_the_transaction_of_its_record_dies_with_it() {
 /// attempt runs it again under the same name, or the job stops for a person: as the intent says.
 #[test]
 fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
-    for (policy, answer, state) in
-        [(OnDoubt::RunAgain, LedgerAnswer::Go, "2"), (OnDoubt::Ask, LedgerAnswer::InDoubt, "7")]
-    {
+    for (policy, answer, state) in [
+        (InDoubtPolicy::Retry, LedgerResponse::Proceed, "2"),
+        (InDoubtPolicy::Manual, LedgerResponse::InDoubt, "7"),
+    ] {
         let stage = Stage::new();
         let store = stage.arena.store();
         let announce = |who, token| {
-            let act = LedgerAct::Begin { effect: EffectName::new("charge").unwrap(), policy };
-            let entry = LedgerEntry { attempt: attempt(who, token), act };
+            let act =
+                LedgerEntry::Begin { effect: EffectName::new("charge").unwrap(), in_doubt_policy: policy };
+            let entry = AttemptLedgerEntry { attempt: attempt(who, token), entry: act };
             block_on(store.jobs().unwrap().ledger(&call(), vec![entry])).unwrap().remove(0)
         };
         claim_by_handle(&*store, A);
-        assert_eq!(announce(A, 1), Ok(LedgerAnswer::Go));
+        assert_eq!(announce(A, 1), Ok(LedgerResponse::Proceed));
         // All of its connections end at once, and it never comes back.
         stage
             .watch
@@ -234,7 +241,7 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
         run(&user, "BEGIN");
         let said = first(user.run(&format!("SELECT once('{JOB}', '{}', 2, 'charge', '9')", B.0)));
         match policy {
-            OnDoubt::RunAgain => assert_eq!(said, Ok(Some("9".to_owned()))),
+            InDoubtPolicy::Retry => assert_eq!(said, Ok(Some("9".to_owned()))),
             _ => assert!(said.as_ref().unwrap_err().starts_with("FH005 "), "{said:?}"),
         }
         run(&user, "ROLLBACK");
@@ -243,11 +250,11 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
     }
 }
 
-pub(crate) fn request(who: (&str, &str)) -> ClaimRequest {
-    ClaimRequest {
-        queues: vec![(Queue::new("q").unwrap(), 1)],
+pub(crate) fn request(who: (&str, &str)) -> ClaimJobsRequest {
+    ClaimJobsRequest {
+        queues: vec![(QueueName::new("q").unwrap(), 1)],
         limit: 1,
-        hold: hold(who),
+        hold_id: hold(who),
         owner: Owner::new(who.1).unwrap(),
         ttl_ms: 30_000,
         wait_ms: 0,

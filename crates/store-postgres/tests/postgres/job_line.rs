@@ -2,7 +2,7 @@
 //! for them to commit, and never what one of them could have had.
 
 use fencehold_contract::job::NewJob;
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::{call, request};
@@ -95,8 +95,8 @@ fn those_in_line_are_told_by_a_transaction_of_its_own_as_soon_as_there_is_someth
     let enqueue = || {
         let job = NewJob::new(
             JobId::from_random(0, [7; 10]),
-            Queue::new("q").unwrap(),
-            Kind::new("work").unwrap(),
+            QueueName::new("q").unwrap(),
+            JobKind::new("work").unwrap(),
             "1",
         );
         block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
 use fencehold_contract::{
-    AcquireRequest, Call, HoldRef, LeaseStore as _, PostgresUrl, RevokeRequest, StoreError, StoreUrl, Which,
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, PostgresUrl, RevokeLeasesRequest,
+    RevokeTarget, StoreError, StoreUrl,
 };
-use fencehold_core::job::{JobId, Kind, Queue, State};
+use fencehold_core::job::{JobId, JobKind, JobState, QueueName};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -109,8 +110,8 @@ fn carry(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> bool)
     let _ = to.shutdown(Shutdown::Both);
 }
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
     let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
     let key = || Key::new("k").unwrap();
     let hold = HoldId::from_random([7; 16]);
-    let request = AcquireRequest::new(key(), hold, Owner::new("A").unwrap(), 30_000);
+    let request = AcquireLeaseRequest::new(key(), hold, Owner::new("A").unwrap(), 30_000);
     block_on(store.status(&call())).unwrap();
 
     wire.lose("lease_acquire");
@@ -132,9 +133,9 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
         "not held by somebody else: itself"
     );
 
-    let mine = HoldRef { key: key(), hold, token: acquired.grant.token };
+    let mine = HoldRef { key: key(), hold_id: hold, token: acquired.grant.token };
     wire.lose("lease_renew");
-    assert!(block_on(store.renew(&call(), vec![mine.clone()])).unwrap().answers[0].is_ok());
+    assert!(block_on(store.renew(&call(), vec![mine.clone()])).unwrap().results[0].is_ok());
     wire.lose("lease_release");
     let released = block_on(store.release(&call(), vec![mine.clone()])).unwrap();
     assert_eq!(released[0], Ok(mine.token), "the same release, the same answer");
@@ -148,13 +149,14 @@ fn force_whose_answer_was_lost_is_not_used_again() {
     let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
     let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
     let key = || Key::new("k").unwrap();
-    let request = AcquireRequest::new(key(), HoldId::from_random([8; 16]), Owner::new("A").unwrap(), 30_000);
+    let request =
+        AcquireLeaseRequest::new(key(), HoldId::from_random([8; 16]), Owner::new("A").unwrap(), 30_000);
     block_on(store.acquire(&call(), request)).unwrap();
     wire.lose("lease_revoke");
-    let which = Which::Key { key: key(), only_token: None };
+    let which = RevokeTarget::Key { key: key(), only_token: None };
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
-    match block_on(store.revoke(&call(), RevokeRequest { which, by, reason })) {
-        Err(StoreError::Unknown { .. }) => {}
+    match block_on(store.revoke(&call(), RevokeLeasesRequest { target: which, by, reason })) {
+        Err(StoreError::OutcomeUnknown { .. }) => {}
         other => panic!("{other:?}"),
     }
     assert!(wire.has_lost());
@@ -170,20 +172,20 @@ fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_on
     let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
     let jobs = store.jobs().unwrap();
     let (queue, hold, owner) =
-        (Queue::new("q").unwrap(), HoldId::from_random([9; 16]), Owner::new("A").unwrap());
+        (QueueName::new("q").unwrap(), HoldId::from_random([9; 16]), Owner::new("A").unwrap());
     let id = JobId::from_random(1, [9; 10]);
-    let job = NewJob::new(id, queue.clone(), Kind::new("work").unwrap(), "{}".to_owned());
+    let job = NewJob::new(id, queue.clone(), JobKind::new("work").unwrap(), "{}".to_owned());
 
     wire.lose("job_enqueue");
     let enqueued = block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();
-    assert_eq!(enqueued.id, id);
+    assert_eq!(enqueued.job_id, id);
     assert!(wire.has_lost());
 
     wire.lose("job_claim");
-    let request = ClaimRequest {
+    let request = ClaimJobsRequest {
         queues: vec![(queue, 1)],
         limit: 1,
-        hold,
+        hold_id: hold,
         owner,
         ttl_ms: 30_000,
         wait_ms: 0,
@@ -193,18 +195,18 @@ fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_on
     assert!(wire.has_lost());
     assert_eq!((claimed.len(), claimed[0].token.get()), (1, 1), "the claim that it has already");
 
-    let attempt = AttemptRef { job: id, hold, token: claimed[0].token };
+    let attempt = AttemptRef { job_id: id, hold_id: hold, token: claimed[0].token };
     wire.lose("job_renew");
-    block_on(jobs.renew_claims(&call(), vec![attempt.clone()])).unwrap().answers[0]
+    block_on(jobs.renew_claims(&call(), vec![attempt.clone()])).unwrap().results[0]
         .as_ref()
         .unwrap();
     assert!(wire.has_lost());
 
     wire.lose("job_complete");
-    let report = Report { attempt, word: Word::Complete { result: Some("7".into()) } };
+    let report = AttemptReport { attempt, report: Report::Complete { result: Some("7".into()) } };
     let reported = block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap();
     assert!(wire.has_lost());
-    assert!(reported.state == State::Completed && !reported.late, "{reported:?}");
+    assert!(reported.state == JobState::Completed && !reported.late, "{reported:?}");
     let detail = block_on(jobs.job(&call(), id)).unwrap().unwrap();
     assert_eq!(detail.attempts.len(), 1, "{detail:?}");
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, LeaseStore as _, PostgresUrl, StoreError};
+use fencehold_contract::{CallContext, LeaseStore as _, PostgresUrl, StoreError};
 use fencehold_core::Namespace;
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
 use crate::cluster::{Admin, fresh_schema};
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 /// A store in a schema, used by one role.
@@ -27,7 +27,7 @@ fn url_of(role: &str, schema: &str) -> PostgresUrl {
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
     match answer {
-        Err(StoreError::Unusable { why, .. }) => why,
+        Err(StoreError::Unusable { message: why, .. }) => why,
         other => panic!("it was not refused: {other:?}"),
     }
 }

@@ -4,15 +4,15 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireRequest, Call, LeaseStore as _, StoreError, StoreUrl};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, LeaseStore as _, StoreError, StoreUrl};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 /// Each looks whether the schema is there, finds that it is not, and waits for the one that makes it.
@@ -43,7 +43,7 @@ fn one_who_may_only_look_can_look_and_is_refused_the_rest() {
     let owner = open(&text);
     let request = |hold: u8| {
         let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([hold; 16]));
-        AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 30_000)
+        AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 30_000)
     };
     block_on(owner.acquire(&call(), request(1))).unwrap();
     let reader = format!("reader_of_{schema}");
@@ -54,7 +54,7 @@ fn one_who_may_only_look_can_look_and_is_refused_the_rest() {
     assert_eq!(seen.holder.unwrap().owner.as_str(), "A");
     assert!(block_on(looking.status(&call())).is_ok());
     match block_on(looking.acquire(&call(), request(2))) {
-        Err(StoreError::Unusable { why, .. }) => {
+        Err(StoreError::Unusable { message: why, .. }) => {
             assert!(why.contains(&format!("fencehold_{schema}_worker")), "{why}");
         }
         other => panic!("{other:?}"),

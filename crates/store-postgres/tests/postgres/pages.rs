@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use fencehold_contract::job::FindingsRequest;
+use fencehold_contract::job::ListEffectsRequest;
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
@@ -56,7 +56,7 @@ fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
     run(&other, "BEGIN");
     run(&other, "LOCK TABLE job_past IN ACCESS EXCLUSIVE MODE");
     let page = thread::scope(|scope| {
-        let request = FindingsRequest { cursor: None, limit: 1 };
+        let request = ListEffectsRequest { cursor: None, limit: 1 };
         let asking = scope.spawn(|| block_on(store.jobs().unwrap().findings(&call(), request)).unwrap());
         let looks = "SELECT count(*) > 0 FROM pg_stat_activity
              WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%job_look%'";
@@ -65,5 +65,5 @@ fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
         run(&other, "COMMIT");
         asking.join().unwrap()
     });
-    assert!(page.findings.is_empty() && page.next.is_some(), "another one is behind it: {page:?}");
+    assert!(page.effects.is_empty() && page.next_cursor.is_some(), "another one is behind it: {page:?}");
 }

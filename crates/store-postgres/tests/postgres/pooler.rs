@@ -4,9 +4,9 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, NewJob, Report, Word};
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore, PostgresUrl};
-use fencehold_core::job::{JobId, Kind, Queue, State};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, PostgresUrl};
+use fencehold_core::job::{JobId, JobKind, JobState, QueueName};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -59,8 +59,8 @@ impl Drop for Pooler {
     }
 }
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(PATIENCE_MS)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(PATIENCE_MS)
 }
 
 fn owner(name: &str) -> Owner {
@@ -71,21 +71,21 @@ fn owner(name: &str) -> Owner {
 fn leases_work(one: &dyn LeaseStore, other: &dyn LeaseStore) {
     let key = Key::new("k").unwrap();
     let request = |hold: u8, name| {
-        AcquireRequest::new(key.clone(), HoldId::from_random([hold; 16]), owner(name), 30_000)
+        AcquireLeaseRequest::new(key.clone(), HoldId::from_random([hold; 16]), owner(name), 30_000)
     };
     let held = block_on(one.acquire(&call(), request(1, "A"))).unwrap();
-    let held = HoldRef { key: held.key, hold: request(1, "A").hold, token: held.grant.token };
-    let waits = AcquireRequest { wait_ms: PATIENCE_MS, ..request(2, "B") };
+    let held = HoldRef { key: held.key, hold_id: request(1, "A").hold_id, token: held.grant.token };
+    let waits = AcquireLeaseRequest { wait_ms: PATIENCE_MS, ..request(2, "B") };
     let granted = thread::scope(|scope| {
         let waiting = scope.spawn(|| block_on(other.acquire(&call(), waits)));
         while block_on(one.get(&call(), key.clone()))
             .unwrap()
-            .is_none_or(|view| view.waiters == 0)
+            .is_none_or(|view| view.waiter_count == 0)
         {
             thread::yield_now();
         }
         let renewed = block_on(one.renew(&call(), vec![held.clone()])).unwrap();
-        renewed.answers[0].as_ref().unwrap();
+        renewed.results[0].as_ref().unwrap();
         block_on(one.release(&call(), vec![held.clone()])).unwrap()[0].as_ref().unwrap();
         waiting.join().unwrap().unwrap()
     });
@@ -95,30 +95,30 @@ fn leases_work(one: &dyn LeaseStore, other: &dyn LeaseStore) {
 /// A job that fails and is completed: one statement each, and a transaction of several.
 fn jobs_work(store: &dyn LeaseStore, arena: &PostgresArena) {
     let jobs = store.jobs().unwrap();
-    let queue = Queue::new("q").unwrap();
+    let queue = QueueName::new("q").unwrap();
     let id = JobId::from_random(1, [7; 10]);
-    let job = NewJob::new(id, queue.clone(), Kind::new("work").unwrap(), "{}".to_owned());
+    let job = NewJob::new(id, queue.clone(), JobKind::new("work").unwrap(), "{}".to_owned());
     block_on(jobs.enqueue(&call(), vec![job])).unwrap()[0].as_ref().unwrap();
-    let attempt = |hold: u8, word: Word| {
+    let attempt = |hold: u8, word: Report| {
         let hold = HoldId::from_random([hold; 16]);
-        let request = ClaimRequest {
+        let request = ClaimJobsRequest {
             queues: vec![(queue.clone(), 1)],
             limit: 1,
-            hold,
+            hold_id: hold,
             owner: owner("A"),
             ttl_ms: 30_000,
             wait_ms: 0,
             waited_before_ms: 0,
         };
         let claimed = block_on(jobs.claim(&call(), request)).unwrap().jobs.remove(0);
-        let attempt = AttemptRef { job: id, hold, token: claimed.token };
-        let report = Report { attempt, word };
+        let attempt = AttemptRef { job_id: id, hold_id: hold, token: claimed.token };
+        let report = AttemptReport { attempt, report: word };
         block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap().state
     };
-    let failed = Word::Fail { error: "no".to_owned(), retry_in_ms: Some(1_000), for_good: false };
-    assert_eq!(attempt(3, failed), State::Scheduled);
+    let failed = Report::Fail { error: "no".to_owned(), retry_in_ms: Some(1_000), permanent: false };
+    assert_eq!(attempt(3, failed), JobState::Scheduled);
     arena.clock.pass(1_000, || arena.shift(1_000));
-    assert_eq!(attempt(4, Word::Complete { result: None }), State::Completed);
+    assert_eq!(attempt(4, Report::Complete { result: None }), JobState::Completed);
 }
 
 #[test]

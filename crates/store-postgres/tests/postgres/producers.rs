@@ -5,7 +5,7 @@ use std::thread;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{NewJob, Unique};
-use fencehold_core::job::{JobId, Kind, Queue, UniqueKey};
+use fencehold_core::job::{JobId, JobKind, QueueName, UniqueKey};
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
@@ -99,7 +99,7 @@ fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing
     run(&first, &enqueue("new", None));
     run(&first, &enqueue("q", Some("k")));
     let job = |queue: &str, nth: u8| {
-        let (queue, kind) = (Queue::new(queue).unwrap(), Kind::new("work").unwrap());
+        let (queue, kind) = (QueueName::new(queue).unwrap(), JobKind::new("work").unwrap());
         NewJob::new(JobId::from_bytes([nth; 16]), queue, kind, "1")
     };
     let key = UniqueKey::new("k").unwrap();
@@ -107,7 +107,7 @@ fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing
     for (job, what) in [(job("new", 7), "queue new"), (unique, "the unique key k")] {
         let impatient = call().with_patience_ms(600);
         match block_on(store.jobs().unwrap().enqueue(&impatient, vec![job])) {
-            Err(StoreError::Unavailable { why }) => {
+            Err(StoreError::Unavailable { message: why }) => {
                 assert!(why.contains(what), "{why}");
                 assert!(why.contains(&format!("backend {}", first.pid)), "{why}");
             }
@@ -150,7 +150,7 @@ fn a_unique_key_or_an_id_is_for_one_queue_kind_and_payload_however_that_is_writt
     let store = stage.arena.store();
     let user = stage.session();
     let key = UniqueKey::new("k").unwrap();
-    let (queue, kind) = (Queue::new("q").unwrap(), Kind::new("work").unwrap());
+    let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("work").unwrap());
     let id = JobId::from_bytes([9; 16]);
     let job = NewJob::new(id, queue, kind, r#"{"to":"bob","n":1}"#);
     let job = NewJob { unique: Some(Unique { key, window_ms: 60_000 }), ..job };

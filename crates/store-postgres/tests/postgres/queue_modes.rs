@@ -2,28 +2,28 @@
 
 use std::thread;
 
-use fencehold_contract::Call;
-use fencehold_contract::job::{QueueMode, QueueOrder, ScheduleSpec};
-use fencehold_core::job::{JobId, Kind, Queue, ScheduleName, Terms};
+use fencehold_contract::CallContext;
+use fencehold_contract::job::{QueueMode, ScheduleSpec, SetQueueModeRequest};
+use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName, ScheduleName};
 use fencehold_core::{Namespace, Owner};
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_races::{Stage, first, run};
 use crate::session::LOOKS_MAX;
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
 fn schedule(name: &str) -> ScheduleSpec {
     ScheduleSpec {
         name: ScheduleName::new(name).unwrap(),
         cron: "0 * * * *".to_owned(),
-        zone: "UTC".to_owned(),
-        queue: Queue::new("reports").unwrap(),
-        kind: Kind::new(name).unwrap(),
+        time_zone: "UTC".to_owned(),
+        queue: QueueName::new("reports").unwrap(),
+        kind: JobKind::new(name).unwrap(),
         payload: "{}".into(),
-        terms: Terms::default(),
+        options: JobOptions::default(),
         labels: Vec::new(),
         by: Owner::new("P").unwrap(),
     }
@@ -34,7 +34,7 @@ fn set(stage: &Stage, names: &[&str]) -> u64 {
     let store = stage.arena.store();
     let set = |name: &&str| block_on(store.jobs().unwrap().set_schedule(&call(), schedule(name))).unwrap();
     let views: Vec<_> = names.iter().map(set).collect();
-    views.last().unwrap().next_wall_ms.unwrap()
+    views.last().unwrap().next_run_at_ms.unwrap()
 }
 
 fn fire(stage: &Stage, due_ms: u64, kind: &str) {
@@ -57,9 +57,15 @@ fn a_schedule_that_fires_into_a_paused_or_draining_queue_leaves_it_so() {
     for (mode, kept) in [(QueueMode::Paused, "1"), (QueueMode::Draining, "2")] {
         let stage = Stage::new();
         let due_ms = set(&stage, &["hourly"]);
-        let (queue, by) = (Queue::new("reports").unwrap(), Owner::new("P").unwrap());
+        let (queue, by) = (QueueName::new("reports").unwrap(), Owner::new("P").unwrap());
         let store = stage.arena.store();
-        block_on(store.jobs().unwrap().set_queue(&call(), QueueOrder { queue, mode, by })).unwrap();
+        block_on(
+            store
+                .jobs()
+                .unwrap()
+                .set_queue(&call(), SetQueueModeRequest { queue, mode, by }),
+        )
+        .unwrap();
         fire(&stage, due_ms, "hourly");
         let mode = format!("SELECT mode FROM {}.job_queue WHERE name = 'reports'", stage.arena.schema);
         assert_eq!(stage.watch.value(&mode), kept);

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::job::{AttemptRef, ClaimRequest, JobStore, NewJob, Report, Unique, Word};
-use fencehold_contract::{AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore};
-use fencehold_core::job::{JobId, Kind, Queue, State, UniqueKey};
+use fencehold_contract::job::{
+    AttemptRef, AttemptReport, ClaimJobsRequest, JobStore, NewJob, Report, Unique,
+};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest};
+use fencehold_core::job::{JobId, JobKind, JobState, QueueName, UniqueKey};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -23,8 +25,8 @@ const SCHEMA: &str = "fencehold";
 /// What stands before each entry of the server's log: no statement has it.
 const MARK: &str = "@@entry ";
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 fn folder() -> PathBuf {
@@ -41,42 +43,42 @@ fn usual_life(store: &PostgresStore) {
     let (key, owner) = (Key::new("k").unwrap(), Owner::new("A").unwrap());
     let hold = HoldId::from_random([1; 16]);
     let acquired =
-        block_on(store.acquire(&call(), AcquireRequest::new(key.clone(), hold, owner.clone(), 60_000)))
+        block_on(store.acquire(&call(), AcquireLeaseRequest::new(key.clone(), hold, owner.clone(), 60_000)))
             .unwrap();
-    let lease = HoldRef { key: key.clone(), hold, token: acquired.grant.token };
+    let lease = HoldRef { key: key.clone(), hold_id: hold, token: acquired.grant.token };
     block_on(store.renew(&call(), vec![lease.clone()]))
         .unwrap()
-        .answers
+        .results
         .remove(0)
         .unwrap();
     block_on(store.get(&call(), key)).unwrap();
-    let queue = Queue::new("q").unwrap();
+    let queue = QueueName::new("q").unwrap();
     let jobs: &dyn JobStore = LeaseStore::jobs(store).unwrap();
-    let mut new = NewJob::new(job_id(), queue.clone(), Kind::new("k").unwrap(), "{\"n\":1}");
+    let mut new = NewJob::new(job_id(), queue.clone(), JobKind::new("k").unwrap(), "{\"n\":1}");
     new.unique = Some(Unique { key: UniqueKey::new("once").unwrap(), window_ms: 60_000 });
     block_on(jobs.enqueue(&call(), vec![new])).unwrap().remove(0).unwrap();
     let hold = HoldId::from_random([2; 16]);
-    let claim = ClaimRequest {
+    let claim = ClaimJobsRequest {
         queues: vec![(queue, 1)],
         limit: 1,
-        hold,
+        hold_id: hold,
         owner,
         ttl_ms: 60_000,
         wait_ms: 0,
         waited_before_ms: 0,
     };
     let claimed = block_on(jobs.claim(&call(), claim)).unwrap().jobs.remove(0);
-    let attempt = AttemptRef { job: claimed.id, hold, token: claimed.token };
+    let attempt = AttemptRef { job_id: claimed.id, hold_id: hold, token: claimed.token };
     block_on(jobs.renew_claims(&call(), vec![attempt.clone()]))
         .unwrap()
-        .answers
+        .results
         .remove(0)
         .unwrap();
-    let done = Report { attempt, word: Word::Complete { result: Some("{\"sent\":true}".into()) } };
+    let done = AttemptReport { attempt, report: Report::Complete { result: Some("{\"sent\":true}".into()) } };
     block_on(jobs.report(&call(), vec![done])).unwrap().remove(0).unwrap();
     block_on(jobs.queues(&call())).unwrap();
     block_on(store.release(&call(), vec![lease])).unwrap().remove(0).unwrap();
-    block_on(store.events(&call(), EventsRequest { after: None, prefix: None, limit: 10, wait_ms: 0 }))
+    block_on(store.events(&call(), ListEventsRequest { cursor: None, prefix: None, limit: 10, wait_ms: 0 }))
         .unwrap();
 }
 
@@ -130,7 +132,7 @@ fn recorded(log: &str) -> String {
 }
 
 /// Says everything again, on a schema of this program. The statement that fails is named.
-fn replay(recording: &str) -> Result<State, String> {
+fn replay(recording: &str) -> Result<JobState, String> {
     let schema = fresh_schema();
     let store = PostgresStore::open(&crate::cluster().url(&schema), Arc::new(SystemClock)).unwrap();
     block_on(store.migrate(&call())).unwrap();
@@ -193,7 +195,7 @@ fn what_this_program_says_can_be_recorded_and_said_again() {
         });
         std::fs::write(folder().join(format!("{known:04}.tsv")), &recording).unwrap();
     }
-    assert_eq!(replay(&recording), Ok(State::Completed), "{recording}");
+    assert_eq!(replay(&recording), Ok(JobState::Completed), "{recording}");
 }
 
 /// A program of an earlier version goes on after a migration: all that it says is understood, and its job is completed.
@@ -207,7 +209,7 @@ fn what_earlier_programs_say_is_understood_by_the_schema_of_this_one() {
     assert!(!files.is_empty(), "there is no recording");
     for file in files {
         let recording = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(replay(&recording), Ok(State::Completed), "{}", file.display());
+        assert_eq!(replay(&recording), Ok(JobState::Completed), "{}", file.display());
     }
 }
 

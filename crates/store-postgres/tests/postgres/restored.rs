@@ -4,20 +4,20 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireRequest, Call, HoldRef, LeaseStore as _, StoreError, StoreUrl};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, StoreError, StoreUrl};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
 
-fn call() -> Call {
-    Call::new(Namespace::default())
+fn call() -> CallContext {
+    CallContext::new(Namespace::default())
 }
 
-fn request(hold: u8) -> AcquireRequest {
+fn request(hold: u8) -> AcquireLeaseRequest {
     let hold = HoldId::from_random([hold; 16]);
-    AcquireRequest::new(Key::new("k").unwrap(), hold, Owner::new("A").unwrap(), 300)
+    AcquireLeaseRequest::new(Key::new("k").unwrap(), hold, Owner::new("A").unwrap(), 300)
 }
 
 /// One of PostgreSQL's programs for clients, which are on the path.
@@ -36,7 +36,7 @@ fn a_restored_dump_gives_no_token_twice_once_it_was_advanced() {
     let store = open(&url);
     let take = |store: &PostgresStore, hold: u8| {
         let acquired = block_on(store.acquire(&call(), request(hold)))?;
-        let held = HoldRef { key: acquired.key, hold: request(hold).hold, token: acquired.grant.token };
+        let held = HoldRef { key: acquired.key, hold_id: request(hold).hold_id, token: acquired.grant.token };
         block_on(store.release(&call(), vec![held.clone()])).unwrap()[0]
             .as_ref()
             .unwrap();
@@ -69,10 +69,12 @@ fn a_restored_dump_gives_no_token_twice_once_it_was_advanced() {
 
     match block_on(restored.renew(&call(), vec![newest.clone()]))
         .unwrap()
-        .answers
+        .results
         .remove(0)
     {
-        Err(Refusal::StoreRewound { shown, current }) => assert!(shown == newest.token && current < shown),
+        Err(Refusal::StoreRewound { token: shown, current_token: current }) => {
+            assert!(shown == newest.token && current < shown)
+        }
         other => panic!("{other:?}"),
     }
     let advanced = block_on(restored.advance(&call(), Owner::new("P").unwrap(), 1_000)).unwrap();

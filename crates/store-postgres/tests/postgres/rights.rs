@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, StoreUrl};
+use fencehold_contract::{CallContext, StoreUrl};
 use fencehold_core::Namespace;
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -110,7 +110,7 @@ fn the_matrix_of_sql_is_what_was_seen() {
         .replacen("postgres@", &format!("{OWNER}@"), 1);
     let StoreUrl::Postgres(url) = url.parse().unwrap() else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
-    block_on(store.migrate(&Call::new(Namespace::default()))).unwrap();
+    block_on(store.migrate(&CallContext::new(Namespace::default()))).unwrap();
 
     let admin = cluster.admin_in(database);
     let roles = roles(&admin);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{AcquireRequest, Call, LeaseStore as _, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, CallContext, LeaseStore as _, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -26,8 +26,8 @@ const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guar
 /// What an admin may call beside that.
 const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_limits_set store_open_now";
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 fn migrated() -> String {
@@ -126,7 +126,7 @@ fn roles_that_were_made_after_the_schema_get_their_rights_from_a_migration() {
     admin.run(&format!("CREATE ROLE {worker} NOLOGIN; CREATE ROLE user_of_{schema} LOGIN IN ROLE {worker}"));
     let user = || open_as(&format!("user_of_{schema}"), &schema);
     match block_on(user().status(&call())) {
-        Err(StoreError::Unusable { why, .. }) => {
+        Err(StoreError::Unusable { message: why, .. }) => {
             assert!(
                 why.contains(&worker) && why.contains("if it has that role") && why.contains("store migrate"),
                 "{why}"
@@ -193,7 +193,7 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
     assert!(block_on(jobs.wait_for(&call(), wait)).unwrap().is_some(), "it is told that the job is not over");
     assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
     let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
-    let request = AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 30_000);
+    let request = AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 30_000);
     assert!(matches!(block_on(reader.acquire(&call(), request)), Err(StoreError::Unusable { .. })));
 }
 
@@ -220,7 +220,7 @@ fn maintenance_that_fails_is_seen_in_the_status_until_it_works_again() {
     admin.run(&format!("ALTER TABLE {schema}.job_dropped RENAME TO gone"));
     let store = open_as("postgres", &schema);
     block_on(store.jobs().unwrap().queues(&call())).unwrap();
-    let maintenance = || block_on(store.status(&call())).unwrap().maintenance;
+    let maintenance = || block_on(store.status(&call())).unwrap().maintenance_errors;
     let seen = (0..LOOKS_MAX).any(|_| {
         let said = maintenance();
         said.iter()
@@ -237,5 +237,5 @@ fn the_status_knows_of_the_events_of_jobs() {
     crate::cluster()
         .admin()
         .run(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}')"));
-    assert_eq!(block_on(open_as("postgres", &schema).status(&call())).unwrap().last_event, 1);
+    assert_eq!(block_on(open_as("postgres", &schema).status(&call())).unwrap().newest_event_seq, 1);
 }

@@ -1,7 +1,7 @@
 //! What a claim that runs out leaves of its job: the crash is counted, the job's place is kept, and the one who comes late takes
 //! the crash back.
 
-use fencehold_core::job::State;
+use fencehold_core::job::JobState;
 use fencehold_test_store::{Arena as _, block_on};
 
 use crate::job_handles::call;
@@ -16,13 +16,13 @@ fn place(stage: &Stage, job: &str) -> String {
         .value(&format!("SELECT arrival FROM {}.job_body WHERE id = '{job}'", stage.arena.schema))
 }
 
-fn standing(stage: &Stage) -> (State, u16, u16) {
+fn standing(stage: &Stage) -> (JobState, u16, u16) {
     let store = stage.arena.store();
     let job = block_on(store.jobs().unwrap().job(&call(), JOB.parse().unwrap()))
         .unwrap()
         .unwrap()
         .job;
-    (job.state, job.failures, job.crashes)
+    (job.state, job.failure_count, job.crash_count)
 }
 
 /// The claim that comes next: which job it takes, and how often that has crashed.
@@ -59,7 +59,7 @@ fn a_job_that_has_crashed_and_failed_keeps_both_counts_when_another_claim_runs_o
     run(&session, "UPDATE job_past SET failures = 2");
     assert_eq!(run(&session, &next(B)), Some(format!("{JOB} 1 2 2")));
     stage.take_over();
-    assert_eq!(standing(&stage), (State::Queued, 2, 2));
+    assert_eq!(standing(&stage), (JobState::Queued, 2, 2));
 }
 
 /// Late completion: the holder was not dead after all.
@@ -70,16 +70,16 @@ fn a_completion_after_the_claim_ran_out_takes_the_crash_back() {
     run(&stage.session(), &claim(A));
     stage.take_over();
     assert_eq!(standing(&stage).2, 1);
-    let report = fencehold_contract::job::Report {
+    let report = fencehold_contract::job::AttemptReport {
         attempt: crate::job_handles::attempt(A, 1),
-        word: fencehold_contract::job::Word::Complete { result: None },
+        report: fencehold_contract::job::Report::Complete { result: None },
     };
     let said = block_on(store.jobs().unwrap().report(&call(), vec![report]))
         .unwrap()
         .remove(0)
         .unwrap();
     assert!(said.late);
-    assert_eq!(standing(&stage), (State::Completed, 0, 0));
+    assert_eq!(standing(&stage), (JobState::Completed, 0, 0));
 }
 
 /// A claim that has run out and was not swept yet is completed in a user's transaction: nothing has crashed.
@@ -90,5 +90,5 @@ fn a_completion_before_the_sweep_leaves_no_crash() {
     run(&session, &claim(A));
     stage.arena.pass(30_000);
     run(&session, &complete(A, 1));
-    assert_eq!(standing(&stage), (State::Completed, 0, 0));
+    assert_eq!(standing(&stage), (JobState::Completed, 0, 0));
 }

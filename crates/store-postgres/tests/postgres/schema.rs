@@ -6,7 +6,7 @@ use std::thread;
 
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{
-    AcquireRequest, Call, EventsRequest, HoldRef, LeaseStore as _, MigrateSchema, StoreError,
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, ListEventsRequest, MigrateSchema, StoreError,
 };
 use fencehold_core::{HoldId, Key, Namespace, Owner, Token};
 use fencehold_store_postgres::PostgresStore;
@@ -54,8 +54,8 @@ fn open(schema: &str) -> PostgresStore {
     PostgresStore::open(&crate::cluster().url(schema), Arc::new(SystemClock)).unwrap()
 }
 
-fn call() -> Call {
-    Call::new(Namespace::default()).with_patience_ms(60_000)
+fn call() -> CallContext {
+    CallContext::new(Namespace::default()).with_patience_ms(60_000)
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_schema_that_is_newer_than_the_program_is_refused_and_left_alone() {
     let admin = crate::cluster().admin();
     admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
     match block_on(open(&schema).migrate(&call())) {
-        Err(StoreError::Unusable { why, .. }) => {
+        Err(StoreError::Unusable { message: why, .. }) => {
             assert!(why.contains("version 9999") && why.contains("update this one"), "{why}");
         }
         other => panic!("{other:?}"),
@@ -127,10 +127,10 @@ fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
     let store = open(&schema);
     let carried_out = block_on(store.migrate(&call())).unwrap();
     assert_eq!(carried_out.len(), all - OLD, "only what was missing: {carried_out:?}");
-    let lease = HoldRef { key, hold, token: Token::new(1) };
-    let renewed = block_on(store.renew(&call(), vec![lease])).unwrap().answers.remove(0).unwrap();
+    let lease = HoldRef { key, hold_id: hold, token: Token::new(1) };
+    let renewed = block_on(store.renew(&call(), vec![lease])).unwrap().results.remove(0).unwrap();
     assert_eq!(renewed.token.get(), 1);
-    let all = EventsRequest { after: None, prefix: None, limit: 100, wait_ms: 0 };
+    let all = ListEventsRequest { cursor: None, prefix: None, limit: 100, wait_ms: 0 };
     let told = block_on(store.events(&call(), all)).unwrap().events;
     assert_eq!(told.len(), 1, "what was told before is told still: {told:?}");
     let queues = block_on(store.jobs().unwrap().queues(&call())).unwrap();
@@ -143,7 +143,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
     let fencehold_contract::StoreUrl::Postgres(url) = url else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
     match block_on(store.migrate(&call().with_patience_ms(50))) {
-        Err(StoreError::Unavailable { why }) => {
+        Err(StoreError::Unavailable { message: why }) => {
             assert!(why.starts_with("postgres://me@127.0.0.1:1/app: "), "{why}");
             assert!(!why.contains("secret"), "{why}");
         }
@@ -184,7 +184,7 @@ fn an_older_schema_is_changed_only_when_that_is_asked_for() {
     let all = make_old(&admin, &schema, OLD);
     let found = || block_on(open(&schema).schema_version(&call())).unwrap().found;
     match block_on(open(&schema).status(&call())) {
-        Err(StoreError::Unusable { why, .. }) => {
+        Err(StoreError::Unusable { message: why, .. }) => {
             assert!(why.contains("store migrate") && why.contains("migrate=auto"), "{why}");
         }
         other => panic!("{other:?}"),
@@ -241,10 +241,10 @@ fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
     let store = open(&schema);
     let request = |key: &str, hold: u8| {
         let (key, hold) = (Key::new(key).unwrap(), HoldId::from_random([hold; 16]));
-        AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)
+        AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)
     };
     let acquired = block_on(store.acquire(&call(), request("k", 1))).unwrap();
-    let held = HoldRef { key: acquired.key, hold: request("k", 1).hold, token: acquired.grant.token };
+    let held = HoldRef { key: acquired.key, hold_id: request("k", 1).hold_id, token: acquired.grant.token };
     admin.run(&format!("INSERT INTO {schema}.migration VALUES (9999, 'of the future')"));
     // It must connect anew.
     let sessions =
@@ -252,16 +252,16 @@ fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
     admin.end_sessions(&sessions);
     block_on(store.renew(&call(), vec![held.clone()]))
         .unwrap()
-        .answers
+        .results
         .remove(0)
         .unwrap();
     match block_on(store.acquire(&call(), request("l", 2))) {
-        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("update this one"), "{why}"),
+        Err(StoreError::Unusable { message: why, .. }) => assert!(why.contains("update this one"), "{why}"),
         other => panic!("it began something new: {other:?}"),
     }
     block_on(store.release(&call(), vec![held])).unwrap().remove(0).unwrap();
     match block_on(open(&schema).status(&call())) {
-        Err(StoreError::Unusable { why, .. }) => assert!(why.contains("update this one"), "{why}"),
+        Err(StoreError::Unusable { message: why, .. }) => assert!(why.contains("update this one"), "{why}"),
         other => panic!("{other:?}"),
     }
 }
@@ -273,7 +273,9 @@ fn a_schema_may_be_called_by_a_word_of_the_language() {
     block_on(store.jobs().unwrap().queues(&call())).unwrap();
     let acquired = {
         let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
-        block_on(store.acquire(&call(), AcquireRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)))
+        block_on(
+            store.acquire(&call(), AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 60_000)),
+        )
     };
     assert_eq!(acquired.unwrap().grant.token.get(), 1);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, StoreError, StoreUrl};
+use fencehold_contract::{CallContext, StoreError, StoreUrl};
 use fencehold_core::Namespace;
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -33,7 +33,7 @@ fn connect(cluster: &Cluster, mode: &str) -> Result<(), StoreError> {
     let url = cluster.url_text("tls").replace("sslmode=disable", mode);
     let StoreUrl::Postgres(url) = url.parse().unwrap() else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock))?;
-    block_on(store.migrate(&Call::new(Namespace::default()).with_patience_ms(3_000))).map(drop)
+    block_on(store.migrate(&CallContext::new(Namespace::default()).with_patience_ms(3_000))).map(drop)
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_connection_is_as_secret_as_its_url_asks_for() {
     connect(&cluster, &format!("sslmode=verify-full&sslrootcert={ca}")).unwrap();
     // Not signed by anybody whom the system trusts; and an authority that is none.
     match connect(&cluster, "sslmode=verify-full") {
-        Err(StoreError::Unavailable { why }) => assert!(why.contains("certificate"), "{why}"),
+        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("certificate"), "{why}"),
         other => panic!("{other:?}"),
     }
     let other = format!("sslmode=verify-full&sslrootcert={}", fixture("server.key"));
@@ -57,7 +57,7 @@ fn a_connection_is_as_secret_as_its_url_asks_for() {
 fn a_server_without_tls_is_refused_where_it_is_required() {
     let plain = crate::cluster();
     match connect(plain, "sslmode=require") {
-        Err(StoreError::Unavailable { why }) => assert!(why.to_lowercase().contains("tls"), "{why}"),
+        Err(StoreError::Unavailable { message: why }) => assert!(why.to_lowercase().contains("tls"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use fencehold_contract::{Call, LeaseStore as _};
+use fencehold_contract::{CallContext, LeaseStore as _};
 use fencehold_core::Namespace;
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
@@ -126,7 +126,7 @@ impl Template {
         crate::cluster().shared().run(&format!("CREATE DATABASE {TEMPLATE}"));
         let url = crate::cluster().url_in(TEMPLATE, SCHEMA);
         let store = PostgresStore::open(&url, Arc::new(MovedClock::default())).unwrap();
-        block_on(store.migrate(&Call::new(Namespace::default()))).unwrap();
+        block_on(store.migrate(&CallContext::new(Namespace::default()))).unwrap();
         block_on(store.close());
         let admin = crate::cluster().admin_in(TEMPLATE);
         admin.run(&format!(

@@ -8,10 +8,10 @@ mod report;
 use std::time::Duration;
 
 use fencehold::{Error, Fencehold};
-use fencehold_contract::job::{ActOn, ActRequest, Action, JobFilter};
-use fencehold_contract::{Call, StoreError, StoreUrl};
+use fencehold_contract::job::{ChangeJobsRequest, JobAction, JobFilter, JobSelector};
+use fencehold_contract::{CallContext, StoreError, StoreUrl};
 use fencehold_core::Namespace;
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_load::{Client, Failed, Lives, Measured, Pairs, Renewals, Target, renew_all, run_after};
 use processes::Processes;
@@ -118,7 +118,7 @@ impl Args {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
         };
-        let call = Call::new(namespace.clone()).with_patience_ms(60_000);
+        let call = CallContext::new(namespace.clone()).with_patience_ms(60_000);
         let store = &Store { leases: store.leases.clone(), call, name: store.name.clone() };
         let load = match &self.what {
             What::Lease(load) => load,
@@ -141,7 +141,7 @@ impl Args {
             .connect_lazy()
             .await
             .map_err(|error| Failure::of_library(error, &store.name))?;
-        let ttl = Duration::from_millis(TTL_MS.max(store.leases.capabilities().ttl_ms_min));
+        let ttl = Duration::from_millis(TTL_MS.max(store.leases.capabilities().min_ttl_ms));
         let lease = fencehold
             .lease(NAME)
             .task("fencehold bench")
@@ -150,7 +150,7 @@ impl Args {
             .acquire()
             .await;
         let lease = lease.map_err(|error| match error {
-            Error::TimedOut { .. } => Failure::of_library(error, &store.name).with_next(format!(
+            Error::WaitTimedOut { .. } => Failure::of_library(error, &store.name).with_next(format!(
                 "Another `fencehold bench` uses this store: see `fencehold explain {NAME} --namespace {namespace}`."
             )),
             error => Failure::of_library(error, &store.name),
@@ -280,17 +280,21 @@ async fn requests(target: &Target) -> Result<Option<[u64; 3]>, Failed> {
 
 /// Deletes the jobs of this run, or of one that was killed.
 async fn delete_jobs(store: &Store) -> Result<(), Failure> {
-    let filter = JobFilter { queue: Some(Queue::new(NAME)?), ..JobFilter::default() };
+    let filter = JobFilter { queue: Some(QueueName::new(NAME)?), ..JobFilter::default() };
     let by = identity::ourselves()?;
     let mut progress = Progress::new("deleted", None);
     let mut cursor = None;
     loop {
-        let on = ActOn::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX };
-        let request =
-            ActRequest { on, action: Action::Delete { force: true }, by: by.clone(), dry_run: false };
+        let on = JobSelector::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX };
+        let request = ChangeJobsRequest {
+            selector: on,
+            action: JobAction::Delete { force: true },
+            by: by.clone(),
+            dry_run: false,
+        };
         let acted = store.ask(async |jobs, call| jobs.act(call, request.clone()).await).await?;
-        progress.add(acted.items.len() as u64, 0);
-        match acted.next {
+        progress.add(acted.results.len() as u64, 0);
+        match acted.next_cursor {
             Some(next) => cursor = Some(next),
             None => return Ok(()),
         }

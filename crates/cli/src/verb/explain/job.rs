@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
-use fencehold_core::job::{Ended, State, Undo};
+use fencehold_core::job::{AttemptOutcome, CompensationState, JobState};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use crate::verb::{DONE, Outcome};
 /// All that can be said of a job.
 #[derive(Debug, Serialize)]
 struct Explanation<'a> {
-    state: State,
+    state: JobState,
     /// In one sentence: how it stands.
     says: String,
     /// In one sentence: what happens next, and when.
@@ -37,7 +37,7 @@ pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail
     let key = Key::new(format!("{JOB_KEY}{}", detail.job.id))?;
     let (alarms, cancelled_wall_ms) = super::alarms_of_job(store, &key).await?;
     let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
-    let queue = queues.iter().find(|view| view.queue == detail.job.queue);
+    let queue = queues.iter().find(|view| view.name == detail.job.queue);
     let now_wall_ms = SystemClock.now().wall_ms;
     let explanation = Explanation {
         state: detail.job.state,
@@ -55,13 +55,13 @@ pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail
 
 fn says(job: &JobView) -> String {
     let JobView { id, kind, queue, state, .. } = job;
-    let since = utc(job.since_wall_ms);
+    let since = utc(job.state_changed_at_ms);
     match &job.runner {
         Some(runner) => format!(
             "Job {id} ({kind} in queue {queue}) is running: {} works on it under token {}, attempt {}, for {} so far.",
             runner.owner,
             job.token,
-            job.attempts,
+            job.attempt_count,
             show_ms(runner.age_ms)
         ),
         None => format!("Job {id} ({kind} in queue {queue}) is {state} since {since}, after {}.", tries(job)),
@@ -69,14 +69,14 @@ fn says(job: &JobView) -> String {
 }
 
 fn tries(job: &JobView) -> String {
-    let attempts = match job.attempts {
+    let attempts = match job.attempt_count {
         0 => return "no attempt".to_owned(),
         1 => "1 attempt".to_owned(),
         many => format!("{many} attempts"),
     };
     format!(
         "{attempts} ({} of {} failures, {} of {} crashes)",
-        job.failures, job.terms.max_attempts, job.crashes, job.terms.max_crashes
+        job.failure_count, job.options.max_failures, job.crash_count, job.options.max_crashes
     )
 }
 
@@ -85,27 +85,29 @@ fn next(detail: &JobDetail, queue: Option<&QueueView>, now_wall_ms: u64) -> Stri
     let id = job.id;
     let retry = format!("`fencehold job retry {id}` has it start over");
     match job.state {
-        State::Queued => queued(job, queue),
-        State::Scheduled => {
+        JobState::Queued => queued(job, queue),
+        JobState::Scheduled => {
             let due_in_ms = job.due_in_ms.unwrap_or(0);
             let at = utc(now_wall_ms.saturating_add(due_in_ms));
-            let why = match detail.attempts.last().map(|attempt| attempt.how) {
-                Some(Ended::Crashed) => "its holder died",
-                Some(Ended::Failed | Ended::FailedLate | Ended::TimedOut) => "it failed",
-                Some(Ended::Snoozed) => "it was put off",
+            let why = match detail.attempts.last().map(|attempt| attempt.outcome) {
+                Some(AttemptOutcome::Crashed) => "its holder died",
+                Some(AttemptOutcome::Failed | AttemptOutcome::FailedLate | AttemptOutcome::TimedOut) => {
+                    "it failed"
+                }
+                Some(AttemptOutcome::Snoozed) => "it was put off",
                 _ => "it was enqueued for then",
             };
             format!("It is ready in {}, at {at}, since {why}; then it is claimed.", show_ms(due_in_ms))
         }
-        State::Running => job.runner.as_ref().map_or_else(String::new, |runner| running(job, runner)),
-        State::Completed => "Nothing: it is done. It is forgotten after its time.".to_owned(),
-        State::Failed => format!("Nothing by itself: it failed for good. {retry}.{}", undoing(job)),
-        State::Cancelled => format!("Nothing: it was called off. {retry}.{}", undoing(job)),
-        State::Quarantined => format!(
+        JobState::Running => job.runner.as_ref().map_or_else(String::new, |runner| running(job, runner)),
+        JobState::Completed => "Nothing: it is done. It is forgotten after its time.".to_owned(),
+        JobState::Failed => format!("Nothing by itself: it failed for good. {retry}.{}", undoing(job)),
+        JobState::Cancelled => format!("Nothing: it was called off. {retry}.{}", undoing(job)),
+        JobState::Quarantined => format!(
             "Nothing by itself: it was the end of {} holders, and is kept from others. Find out why; then {retry}.",
-            job.crashes
+            job.crash_count
         ),
-        State::Indeterminate => {
+        JobState::InDoubt => {
             let open = detail
                 .effects
                 .iter()
@@ -126,9 +128,9 @@ fn queued(job: &JobView, queue: Option<&QueueView>) -> String {
         Some(view) if view.mode == QueueMode::Paused => format!(
             "It waits: queue {name} is paused. `fencehold queue resume {name}` has it hand out jobs again."
         ),
-        Some(view) if view.claimers == 0 => format!(
+        Some(view) if view.waiting_claim_count == 0 => format!(
             "It waits for a worker: nobody waits for jobs of queue {name} at the moment ({} are queued, {} running).",
-            view.counts.queued, view.counts.running
+            view.job_counts.queued, view.job_counts.running
         ),
         _ => format!("The next worker that asks queue {name} and has its turn gets it."),
     }
@@ -136,23 +138,23 @@ fn queued(job: &JobView, queue: Option<&QueueView>) -> String {
 
 fn running(job: &JobView, runner: &RunnerView) -> String {
     let left = show_ms(runner.remaining_ms);
-    if let Some(by) = &runner.cancel_by {
+    if let Some(by) = &runner.cancel_requested_by {
         return format!(
             "{by} has called it off: its holder learns at its next renewal and ends it, or the claim runs out in \
              {left}; then it is cancelled."
         );
     }
-    if let Some(notice) = &runner.notice {
+    if let Some(notice) = &runner.yield_request {
         return format!(
             "{} (priority {}) waits for its place: its holder is asked to hand it back; then it is queued again.",
             notice.contender, notice.priority
         );
     }
-    let crashes_left = job.terms.max_crashes.saturating_sub(job.crashes);
+    let crashes_left = job.options.max_crashes.saturating_sub(job.crash_count);
     let then = if crashes_left <= 1 { "it is quarantined" } else { "it is tried again within 5 s" };
     let limit = job
-        .terms
-        .attempt_ms
+        .options
+        .attempt_timeout_ms
         .map(|ms| format!(" One attempt may take {}.", show_exact_ms(ms.get().into())))
         .unwrap_or_default();
     format!(
@@ -161,10 +163,10 @@ fn running(job: &JobView, runner: &RunnerView) -> String {
 }
 
 fn undoing(job: &JobView) -> &'static str {
-    match job.undo {
-        Undo::UnderWay => " Its effects are being undone, last one first.",
-        Undo::Done => " Its effects were undone.",
-        Undo::Stopped => " An effect could not be undone: see `fencehold reconcile`.",
+    match job.compensation_state {
+        CompensationState::Running => " Its effects are being undone, last one first.",
+        CompensationState::Done => " Its effects were undone.",
+        CompensationState::Stopped => " An effect could not be undone: see `fencehold reconcile`.",
         _ => "",
     }
 }
@@ -173,7 +175,7 @@ fn remarks(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
     let job = &detail.job;
     let mut remarks = Vec::new();
     if let Some(runner) = &job.runner
-        && runner.cancel_by.is_some()
+        && runner.cancel_requested_by.is_some()
         && let Some(cancelled_for_ms) = cancelled_for_ms.filter(|ms| *ms > runner.ttl_ms / 2)
     {
         remarks.push(format!(
@@ -185,7 +187,7 @@ fn remarks(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
         ));
     }
     if let Some(runner) = &job.runner
-        && runner.notice.is_none()
+        && runner.yield_request.is_none()
         && runner.ttl_ms.saturating_sub(runner.remaining_ms) > runner.ttl_ms / 3 * 2
     {
         let silent = show_ms(runner.ttl_ms.saturating_sub(runner.remaining_ms));
@@ -197,8 +199,8 @@ fn remarks(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
     if let Some(error) = detail.attempts.iter().rev().find_map(|attempt| attempt.error.as_deref()) {
         remarks.push(format!("The last error: {}", error.trim_end()));
     }
-    if job.crashes > 0 {
-        remarks.push(format!("{} of its holders died, stalled or lost the store.", job.crashes));
+    if job.crash_count > 0 {
+        remarks.push(format!("{} of its holders died, stalled or lost the store.", job.crash_count));
     }
     remarks
 }

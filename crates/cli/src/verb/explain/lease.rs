@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fencehold_contract::{EndingView, HolderView, LeaseView};
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Even
     remarks.extend(crashes(&lease.endings));
     let (state, says, next, last_beat_ms_ago) = match &lease.holder {
         Some(holder) => {
-            let beat_ms_ago = holder.renewed_ms_ago;
+            let beat_ms_ago = holder.renewed_ago_ms;
             remarks.extend(silence(holder, beat_ms_ago));
             ("held", held(lease, holder, beat_ms_ago), after_held(lease, holder), beat_ms_ago)
         }
@@ -88,13 +88,13 @@ fn held(lease: &LeaseView, holder: &HolderView, beat_ms_ago: Option<u64>) -> Str
 
 fn after_held(lease: &LeaseView, holder: &HolderView) -> String {
     let left = show_ms(holder.remaining_ms);
-    let heir = match lease.waiters {
+    let heir = match lease.waiter_count {
         0 => "the key is free for whoever asks".to_owned(),
         1 => "the one in line gets it".to_owned(),
         waiters => format!("the first of {waiters} in line gets it"),
     };
     let larger = format!("under a token above {}", lease.token);
-    if let (Some(notice), Some(yield_in_ms)) = (&holder.notice, holder.yield_in_ms) {
+    if let (Some(notice), Some(yield_in_ms)) = (&holder.yield_request, holder.yield_in_ms) {
         let latest = show_ms(yield_in_ms.max(holder.remaining_ms));
         return format!(
             "{} (priority {}) has asked for it: the holder can stay for {latest} at most, then {heir}, {larger}.",
@@ -115,9 +115,9 @@ fn free(lease: &LeaseView) -> String {
     let task = last.task.as_ref().map(|task| format!(" for task {task}")).unwrap_or_default();
     let by = last.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let reason = last.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let why = match last.how {
-        How::Expired => ": its holder died, stalled or could not reach the store",
-        How::Abandoned => ": it was granted to somebody who had stopped waiting",
+    let why = match last.outcome {
+        LeaseOutcome::Expired => ": its holder died, stalled or could not reach the store",
+        LeaseOutcome::Abandoned => ": it was granted to somebody who had stopped waiting",
         _ => "",
     };
     format!(
@@ -125,14 +125,14 @@ fn free(lease: &LeaseView) -> String {
         lease.key,
         last.token,
         last.owner,
-        last.how,
-        utc(last.at_wall_ms)
+        last.outcome,
+        utc(last.ended_at_ms)
     )
 }
 
 fn after_free(lease: &LeaseView) -> String {
     let larger = format!("under a token above {}", lease.token);
-    match lease.waiters {
+    match lease.waiter_count {
         0 => format!("The next who asks gets it, {larger}."),
         waiters => format!("{waiters} in line: the first is about to get it, {larger}."),
     }
@@ -149,7 +149,7 @@ fn silence(holder: &HolderView, beat_ms_ago: Option<u64>) -> Option<String> {
 }
 
 fn crashes(endings: &[EndingView]) -> Option<String> {
-    let expired = endings.iter().filter(|ending| ending.how == How::Expired).count();
+    let expired = endings.iter().filter(|ending| ending.outcome == LeaseOutcome::Expired).count();
     (expired > 0).then(|| {
         let all = endings.len();
         format!("{expired} of the last {all} holds expired: their holders died, stalled or lost the store.")

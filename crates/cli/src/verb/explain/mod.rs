@@ -4,7 +4,7 @@ mod job;
 mod lease;
 
 use fencehold_core::job::JobId;
-use fencehold_core::{Event, Fact, Key};
+use fencehold_core::{Event, EventData, Key};
 
 use crate::context::{Context, Store};
 use crate::failure::Failure;
@@ -64,8 +64,8 @@ async fn alarms(store: &Store, key: &Key) -> Result<Vec<Event>, Failure> {
 async fn alarms_of_job(store: &Store, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
     let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
     events.retain(|event| event.key == *key);
-    let asked = |event: &&Event| matches!(event.fact, Fact::JobCancelRequested { .. });
-    let cancelled_wall_ms = events.iter().rev().find(asked).map(|event| event.at_wall_ms);
+    let asked = |event: &&Event| matches!(event.data, EventData::JobCancelRequested { .. });
+    let cancelled_wall_ms = events.iter().rev().find(asked).map(|event| event.at_ms);
     events.retain(is_alarm);
     events.drain(..events.len().saturating_sub(ALARMS_MAX));
     Ok((events, cancelled_wall_ms))
@@ -73,7 +73,9 @@ async fn alarms_of_job(store: &Store, key: &Key) -> Result<(Vec<Event>, Option<u
 
 fn is_alarm(event: &Event) -> bool {
     matches!(
-        event.fact,
-        Fact::StaleWriteBlocked { .. } | Fact::StoreRewound { .. } | Fact::RowSetAside { .. }
+        event.data,
+        EventData::StaleWriteBlocked { .. }
+            | EventData::StoreRewound { .. }
+            | EventData::RowUnreadable { .. }
     )
 }

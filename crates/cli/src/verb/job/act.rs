@@ -1,6 +1,6 @@
 //! Acting on jobs: on some by name, or on all that match, page by page.
 
-use fencehold_contract::job::{ActOn, ActRequest, ActedItem, Action, JobFilter};
+use fencehold_contract::job::{ChangeJobsRequest, ChangedJob, JobAction, JobFilter, JobSelector};
 use fencehold_core::Owner;
 use fencehold_core::job::JobId;
 use fencehold_core::limits::PAGE_MAX;
@@ -41,7 +41,7 @@ pub(super) struct Which {
 
 /// What is done, in the words for it.
 pub(super) struct Deed {
-    pub(super) action: Action,
+    pub(super) action: JobAction,
     /// `cancelled`.
     pub(super) done: &'static str,
 }
@@ -57,10 +57,10 @@ struct Line {
 }
 
 impl Line {
-    fn of(item: &ActedItem) -> Self {
-        match &item.outcome {
-            Ok(state) => Line { id: item.id, state: Some(state.name()), refused: None },
-            Err(refusal) => Line { id: item.id, state: None, refused: Some(refusal.to_string()) },
+    fn of(item: &ChangedJob) -> Self {
+        match &item.result {
+            Ok(state) => Line { id: item.job_id, state: Some(state.name()), refused: None },
+            Err(refusal) => Line { id: item.job_id, state: None, refused: Some(refusal.to_string()) },
         }
     }
 }
@@ -85,23 +85,30 @@ impl Which {
 
     async fn carry_out(self, context: &Context, store: &Store, deed: Deed) -> Outcome {
         let by = self.by.map_or_else(identity::person, Ok)?;
-        let request =
-            |on| ActRequest { on, action: deed.action.clone(), by: by.clone(), dry_run: self.dry_run };
+        let request = |on| ChangeJobsRequest {
+            selector: on,
+            action: deed.action.clone(),
+            by: by.clone(),
+            dry_run: self.dry_run,
+        };
         let items = if self.jobs.is_empty() {
             matching(store, deed.done, self.filter.filter(), request).await?
         } else {
-            let request = request(ActOn::Jobs(self.jobs.clone()));
-            store.ask(async |jobs, call| jobs.act(call, request.clone()).await).await?.items
+            let request = request(JobSelector::Jobs(self.jobs.clone()));
+            store
+                .ask(async |jobs, call| jobs.act(call, request.clone()).await)
+                .await?
+                .results
         };
         // One that was named alone gets its refusal in full.
         if let ([one], [named]) = (self.jobs.as_slice(), items.as_slice())
-            && let Err(refusal) = &named.outcome
+            && let Err(refusal) = &named.result
         {
             return Err(Failure::refused_job(*one, refusal.clone()));
         }
         let lines: Vec<Line> = items.iter().map(Line::of).collect();
         context.output.many(&lines, "no job matches", || table(&items))?;
-        let refused = items.iter().filter(|item| item.outcome.is_err()).count();
+        let refused = items.iter().filter(|item| item.result.is_err()).count();
         if context.output.format == Format::Table && items.len() > 1 {
             note(&summary(items.len() - refused, refused, deed.done, self.dry_run));
         }
@@ -119,18 +126,18 @@ async fn matching(
     store: &Store,
     done: &'static str,
     filter: JobFilter,
-    request: impl Fn(ActOn) -> ActRequest,
-) -> Result<Vec<ActedItem>, Failure> {
+    request: impl Fn(JobSelector) -> ChangeJobsRequest,
+) -> Result<Vec<ChangedJob>, Failure> {
     let mut progress = Progress::new(done, Some(at_most(store, &filter).await?));
     let mut items = Vec::new();
     let mut cursor = None;
     loop {
-        let page = request(ActOn::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX });
+        let page = request(JobSelector::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX });
         let acted = store.ask(async |jobs, call| jobs.act(call, page.clone()).await).await?;
-        let many = acted.items.len() as u64;
+        let many = acted.results.len() as u64;
         progress.add(many, many);
-        items.extend(acted.items);
-        match acted.next {
+        items.extend(acted.results);
+        match acted.next_cursor {
             Some(next) => cursor = Some(next),
             None => return Ok(items),
         }
@@ -143,12 +150,12 @@ fn summary(done: usize, refused: usize, word: &str, dry_run: bool) -> String {
     format!("{done} jobs {would}{word}{but}")
 }
 
-fn table(items: &[ActedItem]) -> Table {
+fn table(items: &[ChangedJob]) -> Table {
     let mut table = Table::new(["JOB", "STATE"]);
     for item in items {
         table.row([
-            item.id.into(),
-            match &item.outcome {
+            item.job_id.into(),
+            match &item.result {
                 Ok(state) => Cell::from(state).in_colour(state_colour(*state)),
                 Err(refusal) => Cell::from(format!("refused: {refusal}")).in_colour(Colour::Warning),
             },

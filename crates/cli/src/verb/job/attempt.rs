@@ -1,7 +1,7 @@
 //! A script's word about its attempt at a job: which attempt, and what is answered.
 
-use fencehold_contract::job::{Report, Word};
-use fencehold_core::job::{JobId, Reported};
+use fencehold_contract::job::{AttemptReport, Report};
+use fencehold_core::job::{JobId, ReportedAttempt};
 use serde::Serialize;
 
 use crate::context::{Context, Store};
@@ -28,26 +28,26 @@ pub(super) struct Attempt {
 struct Answer {
     id: JobId,
     #[serde(flatten)]
-    reported: Reported,
+    reported: ReportedAttempt,
 }
 
 impl Attempt {
     /// Says it, and prints what became of the job.
-    pub(super) async fn say(self, context: &Context, word: Word) -> Outcome {
+    pub(super) async fn say(self, context: &Context, word: Report) -> Outcome {
         let store = context.open_to_look()?;
         store.closing(async |store| self.tell(context, store, word).await).await
     }
 
-    async fn tell(self, context: &Context, store: &Store, word: Word) -> Outcome {
+    async fn tell(self, context: &Context, store: &Store, word: Report) -> Outcome {
         let attempt = hold::attempt(self.job, self.token)?;
-        let id = attempt.job;
-        let reports = vec![Report { attempt, word }];
+        let id = attempt.job_id;
+        let reports = vec![AttemptReport { attempt, report: word }];
         let answers = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?;
         let reported = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
         let answer = Answer { id, reported };
         context.output.one(&answer, |palette| {
             let mut lines = vec![("job", id.to_string()), ("state", reported.state.to_string())];
-            if let Some(ms) = reported.again_in_ms {
+            if let Some(ms) = reported.retry_in_ms {
                 lines.push(("tried again in", show_ms(ms)));
             }
             if reported.late {

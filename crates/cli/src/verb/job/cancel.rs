@@ -1,6 +1,6 @@
 //! `fencehold job cancel`: call jobs off.
 
-use fencehold_contract::job::Action;
+use fencehold_contract::job::JobAction;
 use fencehold_core::Reason;
 
 use super::act::{Deed, MORE, Which};
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let action = Action::Cancel { reason: self.reason, now: self.now };
+        let action = JobAction::Cancel { reason: self.reason, force: self.now };
         self.which.act(context, Deed { action, done: "cancelled" }).await
     }
 }

@@ -1,7 +1,7 @@
 //! `fencehold job claim`: one job for a script, which renews it itself and says what came of it.
 
-use fencehold_contract::job::{AttemptRef, ClaimRequest, ClaimedJob, Report, Weighted, Word};
-use fencehold_core::job::{JobId, Kind, Queue};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, Report, Weighted};
+use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Owner, Token, ttl};
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub(crate) fn parse_source(text: &str) -> Result<Source, String> {
             (name, weight.ok_or("a weight is a whole number from 1, as in emails=3")?)
         }
     };
-    let queue = Queue::new(name).map_err(|error| error.to_string())?;
+    let queue = QueueName::new(name).map_err(|error| error.to_string())?;
     queue.check_open().map_err(|error| error.to_string())?;
     Ok((queue, weight))
 }
@@ -79,8 +79,8 @@ pub(crate) fn parse_source(text: &str) -> Result<Source, String> {
 #[derive(Debug, Serialize)]
 struct Taken {
     id: JobId,
-    queue: Queue,
-    kind: Kind,
+    queue: QueueName,
+    kind: JobKind,
     payload: Box<RawValue>,
     token: Token,
     attempt: u32,
@@ -106,10 +106,10 @@ impl Args {
         let claimed = store
             .ask(async |jobs, call| {
                 let waited_ms = boot_ms().saturating_sub(began_ms);
-                let request = ClaimRequest {
+                let request = ClaimJobsRequest {
                     queues: self.queue.clone(),
                     limit: 1,
-                    hold,
+                    hold_id: hold,
                     owner: owner.clone(),
                     ttl_ms: self.ttl,
                     wait_ms: wait_ms.saturating_sub(waited_ms),
@@ -122,10 +122,10 @@ impl Args {
             return Err(Failure::new(Exit::Held, format!("no job is ready in {}", names.join(", ")))
                 .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
         };
-        let attempt = AttemptRef { job: job.id, hold, token: job.token };
+        let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
         if let Err(failure) = print(context, &taken(&job, self.ttl, hold.reveal()), &job) {
             // Nobody has seen the hold id, so nobody could say what came of the job.
-            let reports = vec![Report { attempt, word: Word::HandBack }];
+            let reports = vec![AttemptReport { attempt, report: Report::Release }];
             let _ = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await;
             return Err(failure);
         }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_source_has_a_weight_of_one_unless_told() {
-        let queue = |name: &str| Queue::new(name).unwrap();
+        let queue = |name: &str| QueueName::new(name).unwrap();
         assert_eq!(parse_source("emails"), Ok((queue("emails"), 1)));
         assert_eq!(parse_source("emails=7"), Ok((queue("emails"), 7)));
         for bad in ["emails=0", "emails=-1", "emails=many", "", "=3", "fencehold/operations"] {

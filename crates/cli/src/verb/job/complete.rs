@@ -1,6 +1,6 @@
 //! `fencehold job complete`: the work is done.
 
-use fencehold_contract::job::Word;
+use fencehold_contract::job::Report;
 
 use super::attempt::{Attempt, MORE};
 use super::terms::Payload;
@@ -27,6 +27,6 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let result = self.result.map(|Payload(result)| result);
-        self.attempt.say(context, Word::Complete { result }).await
+        self.attempt.say(context, Report::Complete { result }).await
     }
 }

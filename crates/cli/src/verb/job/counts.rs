@@ -1,7 +1,7 @@
 //! `fencehold job counts`: how many jobs there are in which state.
 
-use fencehold_contract::job::Counts;
-use fencehold_core::job::{Queue, State};
+use fencehold_contract::job::JobCounts;
+use fencehold_core::job::{JobState, QueueName};
 
 use crate::context::{Context, Store};
 use crate::show::facts;
@@ -19,7 +19,7 @@ Examples:
 pub(crate) struct Args {
     /// Only in this queue
     #[arg(long)]
-    queue: Option<Queue>,
+    queue: Option<QueueName>,
 }
 
 impl Args {
@@ -30,16 +30,16 @@ impl Args {
 
     async fn count(self, context: &Context, store: &Store) -> Outcome {
         let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
-        let mut all = Counts::default();
+        let mut all = JobCounts::default();
         for mut view in queues {
-            if self.queue.as_ref().is_none_or(|queue| *queue == view.queue) {
-                for state in State::ALL {
-                    *all.of(state) += *view.counts.of(state);
+            if self.queue.as_ref().is_none_or(|queue| *queue == view.name) {
+                for state in JobState::ALL {
+                    *all.of(state) += *view.job_counts.of(state);
                 }
             }
         }
         context.output.one(&all, |palette| {
-            facts(palette, State::ALL.map(|state| (state.name(), all.clone().of(state).to_string())))
+            facts(palette, JobState::ALL.map(|state| (state.name(), all.clone().of(state).to_string())))
         })?;
         Ok(DONE)
     }

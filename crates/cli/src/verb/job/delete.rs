@@ -1,6 +1,6 @@
 //! `fencehold job delete`: forget jobs.
 
-use fencehold_contract::job::Action;
+use fencehold_contract::job::JobAction;
 
 use super::act::{Deed, MORE, Which};
 use crate::context::Context;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let action = Action::Delete { force: self.force };
+        let action = JobAction::Delete { force: self.force };
         self.which.act(context, Deed { action, done: "deleted" }).await
     }
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::ArgGroup;
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::job::{Enqueued, NewJob, Unique, When};
-use fencehold_core::job::{JobId, Kind, Queue, Terms, UniqueKey};
+use fencehold_contract::job::{EnqueuedJob, NewJob, Unique, When};
+use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName, UniqueKey};
 use fencehold_core::limits::{PAYLOAD_BYTES_MAX, RUN_AT_WALL_MS_MAX};
 use serde::Serialize;
 
@@ -48,10 +48,10 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(crate) struct Args {
     /// Where they stand in line
     #[arg(long)]
-    queue: Queue,
+    queue: QueueName,
     /// What they are: tells whoever works on them what to do
     #[arg(long)]
-    kind: Kind,
+    kind: JobKind,
     /// What the job is about
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<Payload>,
@@ -110,13 +110,14 @@ impl Args {
             .await
     }
 
-    async fn one(&self, context: &Context, store: &Store, terms: Terms, payload: Payload) -> Outcome {
+    async fn one(&self, context: &Context, store: &Store, terms: JobOptions, payload: Payload) -> Outcome {
         let job = self.job(terms, payload)?;
         let id = job.id;
         let answers = store
             .ask(async |jobs, call| jobs.enqueue(call, vec![job.clone()]).await)
             .await?;
-        let Enqueued { id, existed } = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
+        let EnqueuedJob { job_id: id, existed } =
+            only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
         let placed = Placed { line: None, id, existed };
         context.output.one(&placed, |_| id.to_string())?;
         if existed && context.output.format == Format::Table {
@@ -125,7 +126,7 @@ impl Args {
         Ok(DONE)
     }
 
-    fn job(&self, terms: Terms, payload: Payload) -> Result<NewJob, Failure> {
+    fn job(&self, terms: JobOptions, payload: Payload) -> Result<NewJob, Failure> {
         let when = match (self.delay, self.run_at) {
             (Some(delay_ms), _) => When::After { delay_ms },
             (None, Some(wall_ms)) => When::At { wall_ms },
@@ -133,12 +134,12 @@ impl Args {
         };
         let unique = self.unique.clone().map(|key| Unique { key, window_ms: self.unique_for });
         Ok(NewJob {
-            terms,
+            options: terms,
             when,
             unique,
             labels: self.label.clone(),
-            trace: self.trace.as_deref().map(Into::into),
-            yield_within_ms: self.preempt,
+            traceparent: self.trace.as_deref().map(Into::into),
+            preempt_within_ms: self.preempt,
             ..NewJob::new(fresh_id()?, self.queue.clone(), self.kind.clone(), payload.0)
         })
     }
@@ -175,7 +176,7 @@ struct Bulk<'a> {
     args: &'a Args,
     context: &'a Context,
     store: &'a Store,
-    terms: Terms,
+    terms: JobOptions,
     progress: Progress,
     batch: Vec<(u64, NewJob)>,
     batch_bytes: usize,
@@ -186,7 +187,7 @@ struct Bulk<'a> {
 }
 
 impl<'a> Bulk<'a> {
-    fn new(args: &'a Args, context: &'a Context, store: &'a Store, terms: Terms) -> Self {
+    fn new(args: &'a Args, context: &'a Context, store: &'a Store, terms: JobOptions) -> Self {
         Bulk {
             args,
             context,
@@ -272,7 +273,7 @@ impl<'a> Bulk<'a> {
         let mut ids = String::new();
         for ((line, job), answer) in batch.into_iter().zip(answers) {
             match answer {
-                Ok(Enqueued { id, existed }) => {
+                Ok(EnqueuedJob { job_id: id, existed }) => {
                     self.good += 1;
                     self.progress.add(1, 0);
                     let placed = Placed { line: Some(line), id, existed };

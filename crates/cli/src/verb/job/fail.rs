@@ -1,6 +1,6 @@
 //! `fencehold job fail`: the work went wrong.
 
-use fencehold_contract::job::Word;
+use fencehold_contract::job::Report;
 
 use super::attempt::{Attempt, MORE};
 use crate::context::Context;
@@ -35,7 +35,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let Args { attempt, error, retry_in, for_good } = self;
         attempt
-            .say(context, Word::Fail { error, retry_in_ms: retry_in, for_good })
+            .say(context, Report::Fail { error, retry_in_ms: retry_in, permanent: for_good })
             .await
     }
 }

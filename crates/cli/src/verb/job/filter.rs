@@ -2,7 +2,7 @@
 
 use fencehold_contract::job::JobFilter;
 use fencehold_core::Owner;
-use fencehold_core::job::{Kind, Queue, State};
+use fencehold_core::job::{JobKind, JobState, QueueName};
 
 use super::terms::{Label, parse_label};
 use crate::context::Store;
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 pub(super) struct FilterArgs {
     /// Only in this queue
     #[arg(long)]
-    queue: Option<Queue>,
+    queue: Option<QueueName>,
     /// Only of this kind
     #[arg(long)]
-    kind: Option<Kind>,
+    kind: Option<JobKind>,
     /// Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, quarantined, indeterminate
     #[arg(long, value_name = "STATE")]
-    state: Vec<State>,
+    state: Vec<JobState>,
     /// Only with this label (repeatable: with all of them)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<Label>,
@@ -53,11 +53,11 @@ impl FilterArgs {
 /// How many jobs there are at most that match: counted by queue and state alone. For a progress bar.
 pub(super) async fn at_most(store: &Store, filter: &JobFilter) -> Result<u64, Failure> {
     let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
-    let states = if filter.states.is_empty() { &State::ALL[..] } else { &filter.states };
-    let named = |queue: &Queue| filter.queue.as_ref().is_none_or(|named| named == queue);
+    let states = if filter.states.is_empty() { &JobState::ALL[..] } else { &filter.states };
+    let named = |queue: &QueueName| filter.queue.as_ref().is_none_or(|named| named == queue);
     Ok(queues
         .into_iter()
-        .filter(|view| named(&view.queue))
-        .map(|mut view| states.iter().map(|state| *view.counts.of(*state)).sum::<u64>())
+        .filter(|view| named(&view.name))
+        .map(|mut view| states.iter().map(|state| *view.job_counts.of(*state)).sum::<u64>())
         .sum())
 }

@@ -39,7 +39,7 @@ impl Args {
 
     async fn get(self, context: &Context, store: &Store) -> Outcome {
         let detail = store.ask(async |jobs, call| jobs.job(call, self.job).await).await?;
-        let detail = detail.ok_or_else(|| Failure::refused_job(self.job, Refusal::Unknown))?;
+        let detail = detail.ok_or_else(|| Failure::refused_job(self.job, Refusal::JobNotFound))?;
         context.output.one(&Document::from(&detail), |palette| text(&detail, palette))?;
         Ok(DONE)
     }
@@ -76,9 +76,9 @@ impl<'a> From<&'a JobDetail> for Document<'a> {
             name: &effect.name,
             state: effect.state.to_string(),
             token: effect.token,
-            at_wall_ms: effect.at_wall_ms,
+            at_wall_ms: effect.written_at_ms,
             value: optional(&effect.value),
-            undo_job: effect.undo_job,
+            undo_job: effect.compensation_job_id,
         };
         Document {
             job: &detail.job,
@@ -86,7 +86,7 @@ impl<'a> From<&'a JobDetail> for Document<'a> {
             result: optional(&detail.result),
             progress: optional(&detail.progress),
             checkpoint_bytes: detail.checkpoint.as_ref().map(Vec::len),
-            trace: detail.trace.as_deref(),
+            trace: detail.traceparent.as_deref(),
             ended_attempts: &detail.attempts,
             effects: detail.effects.iter().map(effect).collect(),
         }
@@ -114,35 +114,40 @@ fn text(detail: &JobDetail, palette: Palette) -> String {
 }
 
 fn lines(detail: &JobDetail, palette: Palette) -> Vec<(&'static str, String)> {
-    let JobDetail { job, payload, result, progress, checkpoint, trace, .. } = detail;
-    let terms = &job.terms;
+    let JobDetail { job, payload, result, progress, checkpoint, traceparent: trace, .. } = detail;
+    let terms = &job.options;
     let mut lines = vec![
         ("job", job.id.to_string()),
         ("queue", job.queue.to_string()),
         ("kind", job.kind.to_string()),
         ("state", palette.paint(job.state.name(), state_colour(job.state))),
-        ("since", utc(job.since_wall_ms)),
-        ("enqueued", utc(job.enqueued_wall_ms)),
+        ("since", utc(job.state_changed_at_ms)),
+        ("enqueued", utc(job.enqueued_at_ms)),
         ("priority", terms.priority.to_string()),
-        ("failures", format!("{} of {}", job.failures, terms.max_attempts)),
-        ("crashes", format!("{} of {}", job.crashes, terms.max_crashes)),
+        ("failures", format!("{} of {}", job.failure_count, terms.max_failures)),
+        ("crashes", format!("{} of {}", job.crash_count, terms.max_crashes)),
         ("retry", terms.retry.to_string()),
     ];
     let mut add = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
-    add("time limit", terms.attempt_ms.map(|ms| show_exact_ms(ms.get().into())));
+    add("time limit", terms.attempt_timeout_ms.map(|ms| show_exact_ms(ms.get().into())));
     add("due in", job.due_in_ms.map(show_ms));
-    add("token", (job.attempts > 0).then(|| job.token.to_string()));
+    add("token", (job.attempt_count > 0).then(|| job.token.to_string()));
     if let Some(runner) = &job.runner {
         add("owner", Some(runner.owner.to_string()));
         add("works for", Some(show_ms(runner.age_ms)));
         add("left", Some(show_ms(runner.remaining_ms)));
-        add("cancelled by", runner.cancel_by.as_ref().map(ToString::to_string));
-        add("asked to yield by", runner.notice.as_ref().map(|notice| notice.contender.to_string()));
+        add("cancelled by", runner.cancel_requested_by.as_ref().map(ToString::to_string));
+        add("asked to yield by", runner.yield_request.as_ref().map(|notice| notice.contender.to_string()));
     }
-    add("unique key", job.unique.as_ref().map(ToString::to_string));
+    add("unique key", job.unique_key.as_ref().map(ToString::to_string));
     let labels: Vec<String> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     add("labels", (!labels.is_empty()).then(|| labels.join(", ")));
-    add("undoes", job.undo_of.as_ref().map(|of| format!("effect {} of job {}", of.effect, of.job)));
+    add(
+        "undoes",
+        job.compensates
+            .as_ref()
+            .map(|of| format!("effect {} of job {}", of.effect, of.job_id)),
+    );
     add("trace", trace.as_deref().map(str::to_owned));
     add("payload", Some(payload.to_string()));
     add("progress", progress.as_deref().map(str::to_owned));
@@ -160,9 +165,9 @@ pub(crate) fn attempts(detail: &JobDetail) -> Table {
         table.row([
             attempt.token.into(),
             attempt.owner.as_str().into(),
-            utc(attempt.since_wall_ms).into(),
-            utc(attempt.ended_wall_ms).into(),
-            Cell::from(attempt.how).in_colour(ended_colour(attempt.how)),
+            utc(attempt.started_at_ms).into(),
+            utc(attempt.ended_at_ms).into(),
+            Cell::from(attempt.outcome).in_colour(ended_colour(attempt.outcome)),
             or_dash(error),
         ]);
     }
@@ -176,9 +181,9 @@ fn effects(detail: &JobDetail) -> Table {
             effect.name.as_str().into(),
             Cell::from(effect.state).in_colour(Colour::Strong),
             effect.token.into(),
-            utc(effect.at_wall_ms).into(),
+            utc(effect.written_at_ms).into(),
             or_dash(effect.value.as_deref()),
-            or_dash(effect.undo_job),
+            or_dash(effect.compensation_job_id),
         ]);
     }
     table

@@ -1,6 +1,6 @@
 //! `fencehold job hand-back`: somebody else shall do it.
 
-use fencehold_contract::job::Word;
+use fencehold_contract::job::Report;
 
 use super::attempt::{Attempt, MORE};
 use crate::context::Context;
@@ -22,6 +22,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.attempt.say(context, Word::HandBack).await
+        self.attempt.say(context, Report::Release).await
     }
 }

@@ -1,6 +1,6 @@
 //! `fencehold job ls`: which jobs there are.
 
-use fencehold_contract::job::{JobView, JobsRequest};
+use fencehold_contract::job::{JobView, ListJobsRequest};
 use fencehold_core::limits::PAGE_MAX;
 
 use super::filter::FilterArgs;
@@ -37,7 +37,7 @@ impl Args {
 
     async fn list(self, context: &Context, store: &Store) -> Outcome {
         let most = if self.limit == 0 { usize::MAX } else { self.limit };
-        let mut request = JobsRequest { filter: self.filter.filter(), cursor: None, limit: 0 };
+        let mut request = ListJobsRequest { filter: self.filter.filter(), cursor: None, limit: 0 };
         let mut listed = Vec::new();
         let mut count = 0;
         let more = loop {
@@ -50,7 +50,7 @@ impl Args {
             } else {
                 listed.extend(page.jobs);
             }
-            let Some(next) = page.next else { break false };
+            let Some(next) = page.next_cursor else { break false };
             if count >= most {
                 break true;
             }
@@ -77,9 +77,9 @@ fn table(jobs: &[JobView]) -> Table {
             job.queue.as_str().into(),
             job.kind.as_str().into(),
             Cell::from(job.state).in_colour(state_colour(job.state)),
-            or_dash((job.attempts > 0).then_some(job.token)),
-            job.attempts.into(),
-            utc(job.since_wall_ms).into(),
+            or_dash((job.attempt_count > 0).then_some(job.token)),
+            job.attempt_count.into(),
+            utc(job.state_changed_at_ms).into(),
             or_dash(job.due_in_ms.map(show_ms)),
             or_dash(runner.map(|runner| runner.owner.as_str())),
             or_dash(runner.map(|runner| show_ms(runner.remaining_ms))),

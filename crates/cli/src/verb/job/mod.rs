@@ -46,8 +46,8 @@ group! {
     Wait = wait,
     Ls = ls,
     Get = get,
-    Counts = counts,
+    JobCounts = counts,
     Cancel = cancel,
-    Retry = retry,
+    RetryPolicy = retry,
     Delete = delete,
 }

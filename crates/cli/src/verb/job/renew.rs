@@ -1,6 +1,6 @@
 //! `fencehold job renew`: keep a claim that a script holds.
 
-use fencehold_core::job::{JobId, JobRenewal};
+use fencehold_core::job::{AttemptRenewal, JobId};
 use serde::Serialize;
 
 use super::attempt::{Attempt, MORE};
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 struct Kept {
     id: JobId,
     #[serde(flatten)]
-    renewal: JobRenewal,
+    renewal: AttemptRenewal,
 }
 
 impl Args {
@@ -42,11 +42,11 @@ impl Args {
 
     async fn renew(self, context: &Context, store: &Store) -> Outcome {
         let attempt = hold::attempt(self.attempt.job, self.attempt.token)?;
-        let id = attempt.job;
+        let id = attempt.job_id;
         let renewed = store
             .ask(async |jobs, call| jobs.renew_claims(call, vec![attempt.clone()]).await)
             .await?;
-        let renewal = only_answer(renewed.answers, |refusal| Failure::refused_job(id, refusal))?;
+        let renewal = only_answer(renewed.results, |refusal| Failure::refused_job(id, refusal))?;
         let kept = Kept { id, renewal };
         context.output.one(&kept, |palette| {
             let Kept { id, renewal } = &kept;
@@ -58,7 +58,7 @@ impl Args {
             if renewal.cancel_requested {
                 lines.push(("cancelled", "stop at a good place, and hand it back".to_owned()));
             }
-            if let (Some(notice), Some(yield_in_ms)) = (&renewal.notice, renewal.yield_in_ms) {
+            if let (Some(notice), Some(yield_in_ms)) = (&renewal.yield_request, renewal.yield_in_ms) {
                 lines.push(("yield to", notice.contender.to_string()));
                 lines.push(("yield in", show_exact_ms(yield_in_ms)));
             }

@@ -1,6 +1,6 @@
 //! `fencehold job retry`: have jobs start over.
 
-use fencehold_contract::job::Action;
+use fencehold_contract::job::JobAction;
 
 use super::act::{Deed, MORE, Which};
 use crate::context::Context;
@@ -22,6 +22,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.which.act(context, Deed { action: Action::Retry, done: "retried" }).await
+        self.which
+            .act(context, Deed { action: JobAction::Retry, done: "retried" })
+            .await
     }
 }

@@ -1,6 +1,6 @@
 //! `fencehold job snooze`: put the job off.
 
-use fencehold_contract::job::Word;
+use fencehold_contract::job::Report;
 
 use super::attempt::{Attempt, MORE};
 use crate::context::Context;
@@ -26,6 +26,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.attempt.say(context, Word::Snooze { for_ms: self.for_ms }).await
+        self.attempt.say(context, Report::Snooze { delay_ms: self.for_ms }).await
     }
 }

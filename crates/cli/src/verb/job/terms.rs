@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use fencehold_core::BadInput;
-use fencehold_core::job::Terms;
+use fencehold_core::job::JobOptions;
 use fencehold_core::limits::PAYLOAD_BYTES_MAX;
-use fencehold_core::retry::Retry;
+use fencehold_core::retry::RetryPolicy;
 use serde::de::IgnoredAny;
 
 use crate::duration::parse_ms;
@@ -18,13 +18,13 @@ pub(crate) struct TermsArgs {
     #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
     priority: i16,
     /// How long it waits after a failure: fixed:10s, linear:5s..10m, exponential:1s..1h~20%
-    #[arg(long, value_name = "POLICY", default_value_t = Retry::default())]
-    retry: Retry,
+    #[arg(long, value_name = "POLICY", default_value_t = RetryPolicy::default())]
+    retry: RetryPolicy,
     /// After so many failures it has failed for good
-    #[arg(long, value_name = "N", default_value_t = Terms::default().max_attempts, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = JobOptions::default().max_failures, allow_hyphen_values = true)]
     max_attempts: u16,
     /// After so many dead workers it is quarantined
-    #[arg(long, value_name = "N", default_value_t = Terms::default().max_crashes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", default_value_t = JobOptions::default().max_crashes, allow_hyphen_values = true)]
     max_crashes: u16,
     /// How long one attempt may take; then it counts as a failure
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
@@ -32,13 +32,13 @@ pub(crate) struct TermsArgs {
 }
 
 impl TermsArgs {
-    pub(crate) fn terms(&self) -> Result<Terms, BadInput> {
+    pub(crate) fn terms(&self) -> Result<JobOptions, BadInput> {
         let attempt_ms = self.time_limit.map(attempt_ms).transpose()?;
-        let terms = Terms {
+        let terms = JobOptions {
             priority: self.priority,
-            max_attempts: self.max_attempts,
+            max_failures: self.max_attempts,
             max_crashes: self.max_crashes,
-            attempt_ms,
+            attempt_timeout_ms: attempt_ms,
             retry: self.retry,
         };
         terms.check().map(|()| terms)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fencehold_contract::job::JobDetail;
-use fencehold_core::job::{JobId, State};
+use fencehold_core::job::{JobId, JobState};
 
 use super::get::Document;
 use crate::context::{Context, Store};
@@ -53,7 +53,7 @@ impl Args {
         if !detail.job.state.is_settled() {
             return Err(self.too_long(&detail));
         }
-        if detail.job.state == State::Completed {
+        if detail.job.state == JobState::Completed {
             context
                 .output
                 .one(&Document::from(&detail), |_| detail.result.as_deref().unwrap_or_default().to_owned())?;

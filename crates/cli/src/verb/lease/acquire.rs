@@ -106,7 +106,7 @@ impl Args {
             token: hold.token.get(),
             ttl_ms: self.ttl,
             remaining_ms,
-            hold: hold.hold.reveal(),
+            hold: hold.hold_id.reveal(),
         };
         if let Err(failure) = print(context, &taken) {
             // Nothing has seen the hold id, so nothing could give the lease back.

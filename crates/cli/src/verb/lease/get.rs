@@ -76,16 +76,16 @@ pub(crate) fn details(lease: &LeaseView, palette: Palette) -> String {
             lines.extend(holder.task.as_ref().map(|task| ("task", task.to_string())));
             lines.push((
                 "held for",
-                format!("{}, since {}", show_ms(holder.age_ms), utc(holder.since_wall_ms)),
+                format!("{}, since {}", show_ms(holder.age_ms), utc(holder.acquired_at_ms)),
             ));
             lines.push(("ttl", show_exact_ms(holder.ttl_ms)));
-            lines.extend(holder.renewed_ms_ago.map(|ms| ("last beat", format!("{} ago", show_ms(ms)))));
+            lines.extend(holder.renewed_ago_ms.map(|ms| ("last beat", format!("{} ago", show_ms(ms)))));
             lines.push(("left", format!("{} unless it renews", show_ms(holder.remaining_ms))));
             lines.extend(holder.max_age_ms.map(|ms| ("at most", format!("{} in all", show_exact_ms(ms)))));
             if holder.priority != 0 {
                 lines.push(("priority", holder.priority.to_string()));
             }
-            if let Some(notice) = &holder.notice {
+            if let Some(notice) = &holder.yield_request {
                 let within = holder
                     .yield_in_ms
                     .map(|ms| format!(", within {}", show_ms(ms)))
@@ -95,7 +95,7 @@ pub(crate) fn details(lease: &LeaseView, palette: Palette) -> String {
             }
         }
     }
-    lines.push(("in line", lease.waiters.to_string()));
+    lines.push(("in line", lease.waiter_count.to_string()));
     facts(palette, lines)
 }
 
@@ -105,8 +105,8 @@ pub(crate) fn history(lease: &LeaseView) -> Table {
     for ending in lease.endings.iter().rev() {
         table.row([
             ending.token.into(),
-            Cell::from(ending.how).in_colour(how_colour(ending.how)),
-            utc(ending.at_wall_ms).into(),
+            Cell::from(ending.outcome).in_colour(how_colour(ending.outcome)),
+            utc(ending.ended_at_ms).into(),
             ending.owner.as_str().into(),
             or_dash(ending.task.as_ref()),
             or_dash(ending.by.as_ref()),

@@ -1,6 +1,6 @@
 //! `fencehold lease ls`: who holds what.
 
-use fencehold_contract::{LeaseView, ListRequest};
+use fencehold_contract::{LeaseView, ListLeasesRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Owner, Task};
 
@@ -42,7 +42,7 @@ impl Args {
     }
 
     async fn list(self, context: &Context, store: &Store) -> Outcome {
-        let mut request = ListRequest {
+        let mut request = ListLeasesRequest {
             prefix: self.prefix,
             owner: self.owner,
             task: self.task,
@@ -63,7 +63,7 @@ impl Args {
             } else {
                 leases.extend(page.leases);
             }
-            let Some(next) = page.next else { break };
+            let Some(next) = page.next_cursor else { break };
             request.cursor = Some(next);
         }
         if context.output.format != Format::Jsonl {
@@ -85,7 +85,7 @@ fn table(leases: &[LeaseView]) -> Table {
             or_dash(holder.and_then(|holder| holder.task.as_ref())),
             or_dash(holder.map(|holder| show_ms(holder.age_ms))),
             or_dash(holder.map(|holder| show_ms(holder.remaining_ms))),
-            lease.waiters.into(),
+            lease.waiter_count.into(),
             state(lease),
         ]);
     }
@@ -94,11 +94,11 @@ fn table(leases: &[LeaseView]) -> Table {
 
 fn state(lease: &LeaseView) -> Cell {
     match (&lease.holder, lease.endings.last()) {
-        (Some(holder), _) if holder.notice.is_some() => {
+        (Some(holder), _) if holder.yield_request.is_some() => {
             Cell::from("asked to yield").in_colour(Colour::Warning)
         }
         (Some(_), _) => Cell::from("held").in_colour(Colour::Good),
-        (None, Some(ending)) => Cell::from(format!("free ({})", ending.how)).in_colour(Colour::Faint),
+        (None, Some(ending)) => Cell::from(format!("free ({})", ending.outcome)).in_colour(Colour::Faint),
         (None, None) => Cell::from("free").in_colour(Colour::Faint),
     }
 }

@@ -1,7 +1,7 @@
 //! `fencehold lease renew`: keep a lease that a script holds.
 
 use fencehold_core::Key;
-use fencehold_core::lease::Renewal;
+use fencehold_core::lease::LeaseRenewal;
 use serde::Serialize;
 
 use crate::context::{Context, Store};
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 struct Kept {
     key: Key,
     #[serde(flatten)]
-    renewal: Renewal,
+    renewal: LeaseRenewal,
 }
 
 impl Args {
@@ -53,7 +53,7 @@ impl Args {
             .renew(&store.call, vec![hold])
             .await
             .map_err(|error| store.explain(error))?;
-        let renewal = only_answer(renewed.answers, |refusal| Failure::refused(&key, refusal))?;
+        let renewal = only_answer(renewed.results, |refusal| Failure::refused(&key, refusal))?;
         let kept = Kept { key, renewal };
         context.output.one(&kept, |palette| {
             let Kept { key, renewal } = &kept;
@@ -62,7 +62,7 @@ impl Args {
                 ("token", renewal.token.to_string()),
                 ("remaining", show_ms(renewal.remaining_ms)),
             ];
-            if let (Some(notice), Some(yield_in_ms)) = (&renewal.notice, renewal.yield_in_ms) {
+            if let (Some(notice), Some(yield_in_ms)) = (&renewal.yield_request, renewal.yield_in_ms) {
                 lines.push(("yield to", notice.contender.to_string()));
                 lines.push(("yield in", show_exact_ms(yield_in_ms)));
             }

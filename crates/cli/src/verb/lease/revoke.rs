@@ -1,7 +1,7 @@
 //! `fencehold lease revoke`: end leases by force, and leave a trace.
 
 use clap::ArgGroup;
-use fencehold_contract::{RevokeRequest, RevokedLease, Which};
+use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, RevokedLease};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 
 use crate::context::{Context, Store};
@@ -58,7 +58,7 @@ impl Args {
 
     async fn revoke(self, context: &Context, store: &Store) -> Outcome {
         let by = self.by.clone().map_or_else(identity::person, Ok)?;
-        let request = RevokeRequest { reason: self.reason.clone(), by, which: self.which()? };
+        let request = RevokeLeasesRequest { reason: self.reason.clone(), by, target: self.which()? };
         let ended = store
             .leases
             .revoke(&store.call, request)
@@ -70,12 +70,12 @@ impl Args {
         Ok(DONE)
     }
 
-    fn which(self) -> Result<Which, Failure> {
+    fn which(self) -> Result<RevokeTarget, Failure> {
         match (self.key, self.task, self.owner, self.prefix) {
-            (Some(key), ..) => Ok(Which::Key { key, only_token: self.token.map(Token::new) }),
-            (_, Some(task), ..) => Ok(Which::Task(task)),
-            (.., Some(owner), _) => Ok(Which::Owner(owner)),
-            (.., Some(prefix)) if !prefix.is_empty() => Ok(Which::Prefix(prefix)),
+            (Some(key), ..) => Ok(RevokeTarget::Key { key, only_token: self.token.map(Token::new) }),
+            (_, Some(task), ..) => Ok(RevokeTarget::Task(task)),
+            (.., Some(owner), _) => Ok(RevokeTarget::Owner(owner)),
+            (.., Some(prefix)) if !prefix.is_empty() => Ok(RevokeTarget::Prefix(prefix)),
             _ => Err(Failure::new(Exit::Usage, "--prefix <TEXT>: an empty prefix would end every lease")
                 .with_next("Name what to end: a key, a task, an owner, or how its keys start.")),
         }
@@ -88,7 +88,7 @@ fn table(ended: &[RevokedLease]) -> Table {
         table.row([
             key.as_str().into(),
             revoked.token.into(),
-            revoked.consumed.into(),
+            revoked.consumed_token.into(),
             revoked.owner.as_str().into(),
             or_dash(revoked.task.as_ref()),
         ]);

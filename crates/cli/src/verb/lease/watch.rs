@@ -25,7 +25,7 @@ impl Args {
         store
             .closing(async |store| {
                 let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;
-                follow::follow(store, context.output, status.last_event, self.prefix.as_deref()).await
+                follow::follow(store, context.output, status.newest_event_seq, self.prefix.as_deref()).await
             })
             .await?;
         Ok(DONE)

@@ -42,7 +42,7 @@ pub(super) fn table(queues: &[QueueView]) -> Table {
         "INDETERMINATE",
         "CLAIMERS",
     ]);
-    for QueueView { queue, mode, counts, claimers, .. } in queues {
+    for QueueView { name: queue, mode, job_counts: counts, waiting_claim_count: claimers, .. } in queues {
         let mode_colour = if *mode == QueueMode::Open { Colour::Good } else { Colour::Warning };
         // What waits for a person should catch the eye.
         let alarm =
@@ -57,7 +57,7 @@ pub(super) fn table(queues: &[QueueView]) -> Table {
             alarm(counts.failed),
             counts.cancelled.into(),
             alarm(counts.quarantined),
-            alarm(counts.indeterminate),
+            alarm(counts.in_doubt),
             (*claimers).into(),
         ]);
     }

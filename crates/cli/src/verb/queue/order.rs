@@ -1,8 +1,8 @@
 //! Telling a queue what to do.
 
-use fencehold_contract::job::{QueueMode, QueueOrder};
+use fencehold_contract::job::{QueueMode, SetQueueModeRequest};
 use fencehold_core::Owner;
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 
 use super::ls::table;
 use crate::context::{Context, Create};
@@ -14,7 +14,7 @@ use crate::verb::{DONE, Outcome};
 pub(super) struct Order {
     /// Which queue
     #[arg(value_name = "QUEUE")]
-    queue: Queue,
+    queue: QueueName,
     /// Who does it [default: user@host]
     #[arg(long, value_name = "NAME")]
     by: Option<Owner>,
@@ -26,7 +26,7 @@ impl Order {
     pub(super) async fn give(self, context: &Context, mode: QueueMode) -> Outcome {
         self.queue.check_open()?;
         let by = self.by.map_or_else(identity::person, Ok)?;
-        let order = QueueOrder { queue: self.queue, mode, by };
+        let order = SetQueueModeRequest { queue: self.queue, mode, by };
         let store = context.open(self.create)?;
         let view = store
             .closing(async |store| {

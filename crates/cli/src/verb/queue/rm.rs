@@ -1,7 +1,7 @@
 //! `fencehold queue rm`: a queue that has no jobs and no schedules goes.
 
 use fencehold_core::Owner;
-use fencehold_core::job::Queue;
+use fencehold_core::job::QueueName;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -24,7 +24,7 @@ no claim waits, vanishes by itself.";
 pub(crate) struct Args {
     /// Which queue
     #[arg(value_name = "QUEUE")]
-    queue: Queue,
+    queue: QueueName,
     /// Who does it [default: user@host]
     #[arg(long, value_name = "NAME")]
     by: Option<Owner>,
@@ -39,7 +39,7 @@ impl Args {
         let removed = store
             .closing(async |store| {
                 let remove = async |jobs: &dyn fencehold_contract::JobStore,
-                                    call: &fencehold_contract::Call| {
+                                    call: &fencehold_contract::CallContext| {
                     jobs.remove_queue(call, queue.clone(), by.clone()).await
                 };
                 store.ask(remove).await

@@ -3,7 +3,7 @@
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::Owner;
 use fencehold_core::job::schedule::{Cron, Zone};
-use fencehold_core::job::{Kind, Queue, ScheduleName};
+use fencehold_core::job::{JobKind, QueueName, ScheduleName};
 
 use super::ls::{Entry, table};
 use crate::context::{Context, Create};
@@ -37,10 +37,10 @@ pub(crate) struct Args {
     zone: Zone,
     /// Where its jobs stand in line
     #[arg(long)]
-    queue: Queue,
+    queue: QueueName,
     /// What they are
     #[arg(long)]
-    kind: Kind,
+    kind: JobKind,
     /// What they are about
     #[arg(long, value_name = "JSON", default_value = "null", allow_hyphen_values = true)]
     payload: Payload,
@@ -62,11 +62,11 @@ impl Args {
         let spec = ScheduleSpec {
             name: self.name,
             cron: self.cron.to_string(),
-            zone: self.zone.to_string(),
+            time_zone: self.zone.to_string(),
             queue: self.queue,
             kind: self.kind,
             payload: self.payload.0,
-            terms: self.terms.terms()?,
+            options: self.terms.terms()?,
             labels: self.label,
             by: self.by.map_or_else(identity::person, Ok)?,
         };

@@ -1,7 +1,7 @@
 //! `fencehold schedule ls`: what is enqueued when.
 
 use fencehold_contract::job::ScheduleView;
-use fencehold_core::job::{Kind, Queue, ScheduleName, Terms};
+use fencehold_core::job::{JobKind, JobOptions, QueueName, ScheduleName};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -27,10 +27,10 @@ pub(super) struct Entry<'a> {
     name: &'a ScheduleName,
     cron: &'a str,
     zone: &'a str,
-    queue: &'a Queue,
-    kind: &'a Kind,
+    queue: &'a QueueName,
+    kind: &'a JobKind,
     payload: Box<RawValue>,
-    terms: Terms,
+    terms: JobOptions,
     labels: &'a [Label],
     by: &'a str,
     next: Option<String>,
@@ -45,17 +45,17 @@ impl<'a> From<&'a ScheduleView> for Entry<'a> {
         Entry {
             name: &spec.name,
             cron: &spec.cron,
-            zone: &spec.zone,
+            zone: &spec.time_zone,
             queue: &spec.queue,
             kind: &spec.kind,
             payload: raw(&spec.payload),
-            terms: spec.terms,
+            terms: spec.options,
             labels: &spec.labels,
             by: spec.by.as_str(),
-            next: view.next_wall_ms.map(utc),
-            next_wall_ms: view.next_wall_ms,
-            last: view.last_wall_ms.map(utc),
-            last_wall_ms: view.last_wall_ms,
+            next: view.next_run_at_ms.map(utc),
+            next_wall_ms: view.next_run_at_ms,
+            last: view.last_run_at_ms.map(utc),
+            last_wall_ms: view.last_run_at_ms,
         }
     }
 }
@@ -74,11 +74,11 @@ impl Args {
 
 pub(super) fn table(schedules: &[ScheduleView]) -> Table {
     let mut table = Table::new(["NAME", "CRON", "ZONE", "QUEUE", "KIND", "NEXT", "LAST", "BY"]);
-    for ScheduleView { spec, next_wall_ms, last_wall_ms, .. } in schedules {
+    for ScheduleView { spec, next_run_at_ms: next_wall_ms, last_run_at_ms: last_wall_ms, .. } in schedules {
         table.row([
             spec.name.as_str().into(),
             spec.cron.as_str().into(),
-            spec.zone.as_str().into(),
+            spec.time_zone.as_str().into(),
             spec.queue.as_str().into(),
             spec.kind.as_str().into(),
             or_dash(next_wall_ms.map(utc)),

@@ -78,7 +78,7 @@ async fn kept(context: &Context, name: &ScheduleName) -> Result<(Cron, Zone), Fa
         Failure::new(Exit::Failed, format!("there is no schedule {name}"))
             .with_next("`fencehold schedule ls` lists the schedules there are.")
     })?;
-    Ok((Cron::parse(&spec.cron)?, Zone::parse(&spec.zone)?))
+    Ok((Cron::parse(&spec.cron)?, Zone::parse(&spec.time_zone)?))
 }
 
 fn table(firings: &[Firing]) -> Table {

@@ -34,7 +34,7 @@ impl Args {
         let removed = store
             .closing(async |store| {
                 let remove = async |jobs: &dyn fencehold_contract::JobStore,
-                                    call: &fencehold_contract::Call| {
+                                    call: &fencehold_contract::CallContext| {
                     jobs.remove_schedule(call, name.clone(), by.clone()).await
                 };
                 store.ask(remove).await

@@ -66,8 +66,8 @@ impl Args {
                 }
                 context.output.one(&advanced, |palette| {
                     let mut lines = vec![
-                        ("leases ended", advanced.ended.to_string()),
-                        ("keys lifted", advanced.keys.to_string()),
+                        ("leases ended", advanced.ended_count.to_string()),
+                        ("keys lifted", advanced.key_count.to_string()),
                     ];
                     for closed in &advanced.namespaces {
                         let left = show_exact_ms(closed.closed_for_ms);

@@ -1,6 +1,6 @@
 //! `fencehold store limits`: what a namespace may have, and has.
 
-use fencehold_contract::{Limits, LimitsRequest};
+use fencehold_contract::{Quota, QuotaRequest};
 use fencehold_core::Owner;
 
 use crate::context::{Context, Create};
@@ -57,36 +57,36 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let by = self.by.map_or_else(identity::person, Ok)?;
-        let limits = Limits {
-            queues: self.max_queues,
-            keys: self.max_keys,
-            jobs: self.max_jobs,
-            bytes: self.max_bytes,
-            schedules: self.max_schedules,
-            ttl_ms: self.max_ttl,
+        let limits = Quota {
+            max_queues: self.max_queues,
+            max_keys: self.max_keys,
+            max_jobs: self.max_jobs,
+            max_bytes: self.max_bytes,
+            max_schedules: self.max_schedules,
+            max_ttl_ms: self.max_ttl,
         };
-        let set = (limits != Limits::default()).then_some(limits);
-        let request = LimitsRequest { set, every_namespace: self.every_namespace, by };
+        let set = (limits != Quota::default()).then_some(limits);
+        let request = QuotaRequest { quota: set, all_namespaces: self.every_namespace, by };
         let store = if set.is_some() { context.open(self.create)? } else { context.open_to_look()? };
         store
             .closing(async |store| {
                 let view = store.leases.limits(&store.call, request).await;
                 let view = view.map_err(|error| store.explain(error))?;
                 context.output.one(&view, |palette| {
-                    let (limits, used) = (view.limits, view.used);
+                    let (limits, used) = (view.quota, view.usage);
                     let of = |used: u64, limit: Option<u64>| match limit {
                         Some(limit) => format!("{used} of {limit}"),
                         None => used.to_string(),
                     };
-                    let longest = limits.ttl_ms.map(show_exact_ms).unwrap_or_default();
+                    let longest = limits.max_ttl_ms.map(show_exact_ms).unwrap_or_default();
                     facts(
                         palette,
                         [
-                            ("queues", of(used.queues, limits.queues)),
-                            ("lease keys", of(used.keys, limits.keys)),
-                            ("jobs", of(used.jobs, limits.jobs)),
-                            ("bytes of payload", of(used.bytes, limits.bytes)),
-                            ("schedules", of(used.schedules, limits.schedules)),
+                            ("queues", of(used.queue_count, limits.max_queues)),
+                            ("lease keys", of(used.key_count, limits.max_keys)),
+                            ("jobs", of(used.job_count, limits.max_jobs)),
+                            ("bytes of payload", of(used.payload_bytes, limits.max_bytes)),
+                            ("schedules", of(used.schedule_count, limits.max_schedules)),
                             ("longest ttl", longest),
                         ],
                     )

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{Call, LeaseStore as _, StoreUrl};
+use fencehold_contract::{CallContext, LeaseStore as _, StoreUrl};
 use fencehold_store_postgres::PostgresStore;
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ impl Args {
         let name = place.url.to_string();
         let explain = |error| Failure::of_store(error, &name);
         let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
-        let call = Call::new(context.namespace.clone());
+        let call = CallContext::new(context.namespace.clone());
         let migrating = async {
             let carried_out =
                 if self.dry_run || self.sql { Vec::new() } else { store.migrate(&call).await? };

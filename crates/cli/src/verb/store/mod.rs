@@ -40,7 +40,7 @@ group! {
     Status = status,
     Create = create,
     Advance = advance,
-    Limits = limits,
+    Quota = limits,
     #[cfg(feature = "postgres")]
     Migrate = migrate,
     #[cfg(any(feature = "etcd", feature = "object"))]

@@ -1,7 +1,7 @@
 //! `fencehold store probe`: does the storage keep its conditions?
 
 #[cfg(feature = "object")]
-use fencehold_contract::ObjectPlace;
+use fencehold_contract::ObjectUrl;
 use fencehold_contract::StoreUrl;
 #[cfg(feature = "object")]
 use fencehold_store_object::{Verdict, probe_place};
@@ -58,7 +58,7 @@ impl Args {
 
 /// False: it does not keep its conditions.
 #[cfg(feature = "object")]
-fn probe_object(context: &Context, url: &StoreUrl, place: &ObjectPlace) -> Result<bool, Failure> {
+fn probe_object(context: &Context, url: &StoreUrl, place: &ObjectUrl) -> Result<bool, Failure> {
     let report = probe_place(place).map_err(|error| Failure::of_store(error, &url.to_string()))?;
     context.output.one(&report, |palette| {
         let mut table = Table::new(["CHECK", "VERDICT"]);
@@ -83,7 +83,7 @@ async fn probe_etcd(
 ) -> Result<bool, Failure> {
     use fencehold_store_etcd::{EtcdStore, EtcdVerdict};
     let clock = std::sync::Arc::new(fencehold_contract::clock::SystemClock);
-    let call = fencehold_contract::Call::new(fencehold_core::Namespace::default());
+    let call = fencehold_contract::CallContext::new(fencehold_core::Namespace::default());
     let findings = match EtcdStore::open(cluster, clock) {
         Ok(store) => store.probe(&call).await,
         Err(error) => Err(error),

@@ -57,8 +57,8 @@ impl Args {
         fencehold_store_file::restore(&whole, target).map_err(explain)?;
         note(&format!(
             "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
-            advanced.ended,
-            advanced.keys,
+            advanced.ended_count,
+            advanced.key_count,
             show_exact_ms(advanced.closed_for_ms)
         ));
         Ok(DONE)

@@ -44,14 +44,14 @@ impl Schema {
         use std::sync::Arc;
 
         use fencehold_contract::clock::SystemClock;
-        use fencehold_contract::{Call, LeaseStore as _, StoreUrl};
+        use fencehold_contract::{CallContext, LeaseStore as _, StoreUrl};
         use fencehold_store_postgres::PostgresStore;
 
         let place = context.place()?;
         let StoreUrl::Postgres(url) = &place.url else { return Ok(None) };
         let explain = |error| Failure::of_store(error, &place.url.to_string());
         let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
-        let version = store.schema_version(&Call::new(context.namespace.clone())).await;
+        let version = store.schema_version(&CallContext::new(context.namespace.clone())).await;
         store.close().await;
         let version = version.map_err(explain)?;
         Ok(Some(Schema {
@@ -121,19 +121,24 @@ impl Args {
                             "hidden: they are of all namespaces, and this token is not admin for all of them";
                         lines.push(("counts", why.to_owned()));
                     } else {
-                        lines.push(("keys", status.keys.to_string()));
-                        lines.push(("held", status.held.to_string()));
-                        lines.push(("in line", status.waiters.to_string()));
-                        lines.push(("jobs", status.jobs.to_string()));
+                        lines.push(("keys", status.key_count.to_string()));
+                        lines.push(("held", status.held_count.to_string()));
+                        lines.push(("in line", status.waiter_count.to_string()));
+                        lines.push(("jobs", status.job_count.to_string()));
                     }
                     if status.closed_for_ms > 0 {
                         lines.push(("grants nothing for", show_ms(status.closed_for_ms)));
                     }
-                    lines.push(("last event", status.last_event.to_string()));
-                    if status.set_aside > 0 {
-                        lines.push(("set aside", format!("{} rows that cannot be read", status.set_aside)));
+                    lines.push(("last event", status.newest_event_seq.to_string()));
+                    if status.unreadable_row_count > 0 {
+                        lines.push((
+                            "set aside",
+                            format!("{} rows that cannot be read", status.unreadable_row_count),
+                        ));
                     }
-                    lines.extend(status.maintenance.iter().map(|failing| ("maintenance", failing.clone())));
+                    lines.extend(
+                        status.maintenance_errors.iter().map(|failing| ("maintenance", failing.clone())),
+                    );
                     facts(palette, lines)
                 })
             })

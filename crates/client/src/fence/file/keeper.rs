@@ -12,7 +12,7 @@ use super::journal::{Fault, Journal};
 use super::place::Place;
 use crate::fence::error::FenceError;
 use crate::fence::mark::Mark;
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 /// What of one batch goes into one step at most.
 const STEP_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -23,9 +23,9 @@ pub(super) type Answer<T> = Sender<Result<T, FenceError>>;
 /// Something asked of a fenced file.
 #[derive(Debug)]
 pub(super) enum Request {
-    Raise { pass: Pass, answer: Answer<()> },
-    Append { pass: Pass, made: Made, bytes: Vec<u8>, answer: Answer<Appended> },
-    Replace { pass: Pass, content: Vec<u8>, answer: Answer<()> },
+    Raise { pass: KeyToken, answer: Answer<()> },
+    Append { pass: KeyToken, made: Made, bytes: Vec<u8>, answer: Answer<Appended> },
+    Replace { pass: KeyToken, content: Vec<u8>, answer: Answer<()> },
     Forget { namespace: Namespace, key: Key, answer: Answer<()> },
     Mark { namespace: Namespace, key: Key, answer: Answer<Option<Mark>> },
 }
@@ -173,7 +173,7 @@ impl<D: Disk> Work<'_, D> {
         Ok(())
     }
 
-    fn admit(&mut self, pass: &Pass) -> Result<(), FenceError> {
+    fn admit(&mut self, pass: &KeyToken) -> Result<(), FenceError> {
         let raised = self.journal.state().admit(pass);
         if let Some(entry) = raised.map_err(|mark| FenceError::stale(self.place, pass, &mark))? {
             self.note(entry);
@@ -183,11 +183,11 @@ impl<D: Disk> Work<'_, D> {
 
     fn add(&mut self, made: Made, bytes: &[u8]) -> Appended {
         if self.journal.state().is_made(made) {
-            return Appended::Before;
+            return Appended::Duplicate;
         }
         self.note(Entry::Made(made));
         self.step.bytes.extend_from_slice(bytes);
-        Appended::Now
+        Appended::New
     }
 
     fn note(&mut self, entry: Entry) {

@@ -31,7 +31,7 @@ use self::keeper::{Answer, Keeper, Request};
 use self::place::Place;
 use super::error::FenceError;
 use super::mark::Mark;
-use super::pass::Pass;
+use super::pass::KeyToken;
 
 /// How long a step of another process is waited for, unless told otherwise.
 const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
@@ -41,9 +41,9 @@ const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
 #[non_exhaustive]
 pub enum Appended {
     /// It was made now.
-    Now,
+    New,
     /// It had been made before, by this holder or an earlier one. What was written then stands.
-    Before,
+    Duplicate,
 }
 
 /// A file that is written only under tokens that are not older than the highest seen for their key.
@@ -110,7 +110,7 @@ impl FencedFile {
 
     /// Raises the fence to this token, so that every older holder of the key is refused from now on. Do it as the first
     /// thing under a new lease: a fence knows only what it was shown.
-    pub async fn raise(&self, pass: impl Into<Pass>) -> Result<(), FenceError> {
+    pub async fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
         let pass = checked(pass.into())?;
         self.ask(|answer| Request::Raise { pass, answer }).await
     }
@@ -121,7 +121,7 @@ impl FencedFile {
     /// Nothing is added to the bytes: a line brings its newline.
     pub async fn append(
         &self,
-        pass: impl Into<Pass>,
+        pass: impl Into<KeyToken>,
         idempotency_key: &str,
         bytes: impl Into<Vec<u8>>,
     ) -> Result<Appended, FenceError> {
@@ -139,7 +139,7 @@ impl FencedFile {
     /// file keeps its permissions, and becomes another inode.
     pub async fn replace(
         &self,
-        pass: impl Into<Pass>,
+        pass: impl Into<KeyToken>,
         content: impl Into<Vec<u8>>,
     ) -> Result<(), FenceError> {
         let pass = checked(pass.into())?;
@@ -244,12 +244,12 @@ impl FencedFileOptions {
     }
 }
 
-fn checked(pass: Pass) -> Result<Pass, FenceError> {
+fn checked(pass: KeyToken) -> Result<KeyToken, FenceError> {
     pass.check()?;
     Ok(pass)
 }
 
-fn made(pass: &Pass, idempotency_key: &str) -> Result<Made, BadInput> {
+fn made(pass: &KeyToken, idempotency_key: &str) -> Result<Made, BadInput> {
     let problem = match idempotency_key.len() {
         0 => "must not be empty".to_owned(),
         1..=IDEMPOTENCY_KEY_BYTES_MAX => return Ok(Made::new(&pass.namespace, &pass.key, idempotency_key)),

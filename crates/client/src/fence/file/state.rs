@@ -6,7 +6,7 @@ use fencehold_core::{Key, Namespace};
 
 use super::frame::{Entry, Made};
 use crate::fence::mark::{Admitted, Mark, Marks};
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
@@ -24,7 +24,7 @@ impl State {
     }
 
     /// Whether a pass is let through, and what has to be remembered of it. A stale one gets the mark that it missed.
-    pub(super) fn admit(&self, pass: &Pass) -> Result<Option<Entry>, Mark> {
+    pub(super) fn admit(&self, pass: &KeyToken) -> Result<Option<Entry>, Mark> {
         match self.marks.admit(pass) {
             Err(mark) => Err(mark.clone()),
             Ok(Admitted::AsBefore) => Ok(None),

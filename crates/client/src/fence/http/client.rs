@@ -7,7 +7,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::headers;
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 /// Shows a pass with every request. One that is in the extensions of a request goes before the layer's own, so that one
 /// client can serve many leases.
@@ -32,33 +32,33 @@ use crate::fence::pass::Pass;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct PassLayer {
-    pass: Option<Pass>,
+pub struct FenceClientLayer {
+    pass: Option<KeyToken>,
 }
 
-impl PassLayer {
-    /// Shows this pass, where a request brings none. [`PassLayer::default`] shows only what requests bring.
-    pub fn new(pass: impl Into<Pass>) -> Self {
-        PassLayer { pass: Some(pass.into()) }
+impl FenceClientLayer {
+    /// Shows this pass, where a request brings none. [`FenceClientLayer::default`] shows only what requests bring.
+    pub fn new(pass: impl Into<KeyToken>) -> Self {
+        FenceClientLayer { pass: Some(pass.into()) }
     }
 }
 
-impl<S> Layer<S> for PassLayer {
-    type Service = PassService<S>;
+impl<S> Layer<S> for FenceClientLayer {
+    type Service = FenceClientService<S>;
 
-    fn layer(&self, inner: S) -> PassService<S> {
-        PassService { inner, pass: self.pass.clone() }
+    fn layer(&self, inner: S) -> FenceClientService<S> {
+        FenceClientService { inner, pass: self.pass.clone() }
     }
 }
 
-/// A client behind a [`PassLayer`].
+/// A client behind a [`FenceClientLayer`].
 #[derive(Clone, Debug)]
-pub struct PassService<S> {
+pub struct FenceClientService<S> {
     inner: S,
-    pass: Option<Pass>,
+    pass: Option<KeyToken>,
 }
 
-impl<S, B> Service<Request<B>> for PassService<S>
+impl<S, B> Service<Request<B>> for FenceClientService<S>
 where
     S: Service<Request<B>>,
 {
@@ -71,7 +71,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
-        let own = request.extensions().get::<Pass>().cloned();
+        let own = request.extensions().get::<KeyToken>().cloned();
         if let Some(pass) = own.as_ref().or(self.pass.as_ref()) {
             headers::show(pass, request.headers_mut());
         }

@@ -3,7 +3,7 @@
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 /// The key that is held.
 pub const KEY: HeaderName = HeaderName::from_static("fencing-key");
@@ -28,7 +28,7 @@ pub const OWNER: HeaderName = HeaderName::from_static("fencing-owner");
 /// # Ok(())
 /// # }
 /// ```
-pub fn show(pass: &Pass, headers: &mut HeaderMap) {
+pub fn show(pass: &KeyToken, headers: &mut HeaderMap) {
     headers.insert(KEY, encoded(pass.key.as_str()));
     headers.insert(TOKEN, HeaderValue::from(pass.token.get()));
     if pass.namespace == Namespace::default() {
@@ -43,7 +43,7 @@ pub fn show(pass: &Pass, headers: &mut HeaderMap) {
 }
 
 /// The pass that a request shows. `None`: it shows none at all.
-pub(super) fn read(headers: &HeaderMap) -> Result<Option<Pass>, BadInput> {
+pub(super) fn read(headers: &HeaderMap) -> Result<Option<KeyToken>, BadInput> {
     let (key, token) = (only(headers, &KEY)?, only(headers, &TOKEN)?);
     let (key, token) = match (key, token) {
         (None, None) => return Ok(None),
@@ -51,7 +51,7 @@ pub(super) fn read(headers: &HeaderMap) -> Result<Option<Pass>, BadInput> {
         (None, Some(_)) => return Err(BadInput::new("Fencing-Key", "is missing beside Fencing-Token")),
         (Some(key), Some(token)) => (Key::new(decoded("Fencing-Key", key)?)?, parse_token(token)?),
     };
-    let mut pass = Pass::new(key, token);
+    let mut pass = KeyToken::new(key, token);
     if let Some(namespace) = only(headers, &NAMESPACE)? {
         pass = pass.in_namespace(Namespace::new(decoded("Fencing-Namespace", namespace)?)?);
     }
@@ -116,7 +116,7 @@ fn decoded(field: &'static str, value: &[u8]) -> Result<String, BadInput> {
 mod tests {
     use super::*;
 
-    fn read_from(headers: &[(&str, &str)]) -> Result<Option<Pass>, String> {
+    fn read_from(headers: &[(&str, &str)]) -> Result<Option<KeyToken>, String> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn a_pass_comes_back_as_it_was_shown() {
-        let plain = Pass::new(Key::new("gpu/3").unwrap(), Token::new(7));
-        let full = Pass::new(Key::new("100 % ключ").unwrap(), Token::new((1 << 53) - 1))
+        let plain = KeyToken::new(Key::new("gpu/3").unwrap(), Token::new(7));
+        let full = KeyToken::new(Key::new("100 % ключ").unwrap(), Token::new((1 << 53) - 1))
             .in_namespace(Namespace::new("team-a").unwrap())
             .shown_by(Owner::new("höst/1").unwrap());
         let mut headers = HeaderMap::new();

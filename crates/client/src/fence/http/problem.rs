@@ -18,7 +18,7 @@ use crate::fence::error::FenceError;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Problem {
+pub struct FenceProblem {
     /// Which kind of problem: `urn:fencehold:` and `stale-token`, `token-required`, `bad-headers`, `register-unavailable`
     /// or `register-unusable`.
     #[serde(rename = "type")]
@@ -45,7 +45,7 @@ pub struct Problem {
 
 const STALE: &str = "urn:fencehold:stale-token";
 
-impl Problem {
+impl FenceProblem {
     /// Reads the body of an answer. `None`: it is something else.
     pub fn parse(body: &[u8]) -> Option<Self> {
         serde_json::from_slice(body).ok()
@@ -57,7 +57,7 @@ impl Problem {
     }
 
     fn new(kind: &str, status: StatusCode, title: &str, detail: String) -> Self {
-        Problem {
+        FenceProblem {
             kind: kind.to_owned(),
             title: title.to_owned(),
             status: status.as_u16(),
@@ -70,7 +70,7 @@ impl Problem {
     }
 
     pub(super) fn token_required() -> Self {
-        Problem::new(
+        FenceProblem::new(
             "urn:fencehold:token-required",
             StatusCode::PRECONDITION_REQUIRED,
             "A fencing token is required",
@@ -81,7 +81,7 @@ impl Problem {
     }
 
     pub(super) fn bad_headers(bad: &BadInput) -> Self {
-        Problem::new(
+        FenceProblem::new(
             "urn:fencehold:bad-headers",
             StatusCode::BAD_REQUEST,
             "The fencing headers make no sense",
@@ -98,17 +98,23 @@ impl Problem {
                 let detail =
                     FenceError::Stale { place, key: named, shown, highest, raised_by: by }.to_string();
                 let problem =
-                    Problem::new(STALE, StatusCode::PRECONDITION_FAILED, "The token is stale", detail);
-                Problem { key: Some(key), shown: Some(shown), highest: Some(highest), raised_by, ..problem }
+                    FenceProblem::new(STALE, StatusCode::PRECONDITION_FAILED, "The token is stale", detail);
+                FenceProblem {
+                    key: Some(key),
+                    shown: Some(shown),
+                    highest: Some(highest),
+                    raised_by,
+                    ..problem
+                }
             }
-            FenceError::BadInput(bad) => Problem::bad_headers(&bad),
-            error if error.is_retryable() => Problem::new(
+            FenceError::BadInput(bad) => FenceProblem::bad_headers(&bad),
+            error if error.is_retryable() => FenceProblem::new(
                 "urn:fencehold:register-unavailable",
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The register of tokens is unavailable",
                 "the token could not be checked, so nothing was done; try again".to_owned(),
             ),
-            _ => Problem::new(
+            _ => FenceProblem::new(
                 "urn:fencehold:register-unusable",
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "The register of tokens cannot be used",

@@ -12,14 +12,14 @@ use crate::board::Board;
 use crate::fence::error::FenceError;
 use crate::fence::file::FencedFile;
 use crate::fence::mark::{Admitted, Mark, Marks};
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 /// A register of the highest token of every key. Clones share it.
 ///
 /// One in memory forgets everything when its process ends: until the next raise, an old holder gets through again. One in
 /// a file does not, and several processes of the machine can share it.
 #[derive(Clone)]
-pub struct Register {
+pub struct FenceMarks {
     marks: Keep,
     at_work: Arc<AtWork>,
 }
@@ -33,20 +33,20 @@ enum Keep {
 /// How many requests are at work under which token of which key.
 type AtWork = Board<HashMap<(Namespace, Key), BTreeMap<Token, usize>>>;
 
-impl Register {
+impl FenceMarks {
     /// A register that lasts as long as this process.
     pub fn in_memory() -> Self {
-        Register::new(Keep::Memory(Arc::default()))
+        FenceMarks::new(Keep::Memory(Arc::default()))
     }
 
     /// A register that is kept on disk, in the folder `PATH.fence`. What it costs: a sync for each token that is new, and
     /// a look at the lock for each that is not.
     pub async fn in_file(path: impl AsRef<Path>) -> Result<Self, FenceError> {
-        Ok(Register::new(Keep::File(FencedFile::open(path).await?)))
+        Ok(FenceMarks::new(Keep::File(FencedFile::open(path).await?)))
     }
 
     fn new(marks: Keep) -> Self {
-        Register { marks, at_work: Arc::default() }
+        FenceMarks { marks, at_work: Arc::default() }
     }
 
     /// How high the fence stands for a key.
@@ -59,7 +59,7 @@ impl Register {
 
     /// Checks a token and raises the fence to it, in one step. `Ok` is only about now: what is done under it should be
     /// done by way of [`FenceLayer`](super::FenceLayer), which knows who is at work.
-    pub async fn raise(&self, pass: &Pass) -> Result<(), FenceError> {
+    pub async fn raise(&self, pass: &KeyToken) -> Result<(), FenceError> {
         pass.check()?;
         match &self.marks {
             Keep::File(file) => file.raise(pass).await,
@@ -80,7 +80,7 @@ impl Register {
 
     /// Lets a pass through when its token is the newest and nothing older is at work any more. For as long as the guard
     /// lives, it is at work itself.
-    pub(super) async fn enter(&self, pass: &Pass) -> Result<Entered, FenceError> {
+    pub(super) async fn enter(&self, pass: &KeyToken) -> Result<Entered, FenceError> {
         // Counted before it is checked: one that is checked first could be overlooked by a newer one in between.
         let entered = Entered::new(&self.at_work, pass);
         self.raise(pass).await?;
@@ -103,7 +103,7 @@ impl Register {
     }
 }
 
-impl fmt::Debug for Register {
+impl fmt::Debug for FenceMarks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.marks {
             Keep::Memory(_) => f.write_str("Register(in memory)"),
@@ -121,7 +121,7 @@ pub(super) struct Entered {
 }
 
 impl Entered {
-    fn new(at_work: &Arc<AtWork>, pass: &Pass) -> Self {
+    fn new(at_work: &Arc<AtWork>, pass: &KeyToken) -> Self {
         let subject = (pass.namespace.clone(), pass.key.clone());
         // Nobody waits for one more, so nobody is told.
         at_work.update(|at_work| {

@@ -9,17 +9,17 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::headers;
-use super::problem::Problem;
-use super::register::{Entered, Register};
+use super::problem::FenceProblem;
+use super::register::{Entered, FenceMarks};
 use crate::fence::error::FenceError;
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 type Answering<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Lets requests through only under tokens that are not older than the highest seen for their key.
 ///
 /// Requests of safe methods (`GET`, `HEAD`, `OPTIONS`, `TRACE`) pass unchecked: they change nothing. All others must show
-/// a key and a token. The handler finds the [`Pass`] in the request's extensions. See the [module](super) for what this
+/// a key and a token. The handler finds the [`KeyToken`] in the request's extensions. See the [module](super) for what this
 /// promises and what not.
 ///
 /// The body of the handler's answers must be one that can be made of a `String`, as those of `axum` and `hyper` can.
@@ -42,12 +42,12 @@ type Answering<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 /// ```
 #[derive(Clone, Debug)]
 pub struct FenceLayer {
-    register: Register,
+    register: FenceMarks,
 }
 
 impl FenceLayer {
     /// Checks against this register.
-    pub fn new(register: Register) -> Self {
+    pub fn new(register: FenceMarks) -> Self {
         FenceLayer { register }
     }
 }
@@ -64,7 +64,7 @@ impl<S> Layer<S> for FenceLayer {
 #[derive(Clone, Debug)]
 pub struct FenceService<S> {
     inner: S,
-    register: Register,
+    register: FenceMarks,
 }
 
 impl<S, In, Out> Service<Request<In>> for FenceService<S>
@@ -112,12 +112,12 @@ where
 /// it is answered with 204 when nothing older is at work any more in this process. Mount it on a path of its own.
 #[derive(Clone, Debug)]
 pub struct RaiseService {
-    register: Register,
+    register: FenceMarks,
 }
 
 impl RaiseService {
     /// Raises this register.
-    pub fn new(register: Register) -> Self {
+    pub fn new(register: FenceMarks) -> Self {
         RaiseService { register }
     }
 }
@@ -150,19 +150,19 @@ fn no_content() -> Response<String> {
     response
 }
 
-fn shown(headers: &HeaderMap) -> Result<Pass, Box<Problem>> {
+fn shown(headers: &HeaderMap) -> Result<KeyToken, Box<FenceProblem>> {
     match headers::read(headers) {
         Ok(Some(pass)) => Ok(pass),
-        Ok(None) => Err(Box::new(Problem::token_required())),
-        Err(bad) => Err(Box::new(Problem::bad_headers(&bad))),
+        Ok(None) => Err(Box::new(FenceProblem::token_required())),
+        Err(bad) => Err(Box::new(FenceProblem::bad_headers(&bad))),
     }
 }
 
-async fn enter(register: &Register, pass: &Pass) -> Result<Entered, Box<Problem>> {
+async fn enter(register: &FenceMarks, pass: &KeyToken) -> Result<Entered, Box<FenceProblem>> {
     register.enter(pass).await.map_err(|error| {
         if !matches!(error, FenceError::Stale { .. }) {
             tracing::error!(key = %pass.key, token = pass.token.get(), "a token could not be checked: {error}");
         }
-        Box::new(Problem::refused(error))
+        Box::new(FenceProblem::refused(error))
     })
 }

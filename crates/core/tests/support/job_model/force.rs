@@ -1,7 +1,7 @@
 //! What others do about the job.
 
 use fencehold_core::Token;
-use fencehold_core::job::{Ended, Outcome, Refusal, State};
+use fencehold_core::job::{AttemptOutcome, JobState, Outcome, Refusal};
 use fencehold_core::lease::Preempt;
 
 use super::{Model, Reply};
@@ -10,12 +10,12 @@ use crate::support::owner;
 impl Model {
     pub(super) fn cancel(&mut self, now: bool, reply: &Reply) {
         match (self.state, self.held().cloned()) {
-            (State::Cancelled, _) => {}
-            (state @ (State::Completed | State::Failed), _) => {
+            (JobState::Cancelled, _) => {}
+            (state @ (JobState::Completed | JobState::Failed), _) => {
                 return assert_eq!(*reply, Err(Refusal::Finished { state }));
             }
             (_, Some(_)) if now => {
-                self.end(Ended::Revoked, State::Cancelled, None);
+                self.end(AttemptOutcome::Revoked, JobState::Cancelled, None);
                 self.token = Token::new(self.newest.get() + 1);
                 self.newest = self.token;
             }
@@ -25,36 +25,36 @@ impl Model {
                     self.run_out(self.how_time_ran_out(&life), 0);
                 }
             }
-            (_, None) => (self.state, self.due_ms) = (State::Cancelled, None),
+            (_, None) => (self.state, self.due_ms) = (JobState::Cancelled, None),
         }
         assert_eq!(*reply, Ok(Outcome::Cancelled { state: self.state }));
     }
 
     pub(super) fn retry(&mut self, reply: &Reply) {
         match self.state {
-            State::Running => {
-                return assert!(matches!(reply, Err(Refusal::NotNow { state: State::Running, .. })));
+            JobState::Running => {
+                return assert!(matches!(reply, Err(Refusal::WrongState { state: JobState::Running, .. })));
             }
-            state @ State::Completed => return assert_eq!(*reply, Err(Refusal::Finished { state })),
+            state @ JobState::Completed => return assert_eq!(*reply, Err(Refusal::Finished { state })),
             _ => {}
         }
         assert_eq!(*reply, Ok(Outcome::Retried));
         let nothing_to_do = (self.failures, self.crashes) == (0, 0) && !self.may_be_late();
-        if self.state == State::Queued && nothing_to_do {
+        if self.state == JobState::Queued && nothing_to_do {
             return;
         }
         self.token = Token::new(self.newest.get() + 1);
         self.newest = self.token;
-        (self.state, self.due_ms, self.failures, self.crashes) = (State::Queued, None, 0, 0);
+        (self.state, self.due_ms, self.failures, self.crashes) = (JobState::Queued, None, 0, 0);
     }
 
     pub(super) fn delete(&self, force: bool, reply: &Reply) {
         let expected = match self.live().filter(|_| !force) {
             None => Ok(Outcome::Deleted),
-            Some(life) => Err(Refusal::Running {
+            Some(life) => Err(Refusal::JobRunning {
                 owner: owner("worker"),
                 token: life.token,
-                expires_in_ms: life.deadline_ms - self.now_ms,
+                remaining_ms: life.deadline_ms - self.now_ms,
             }),
         };
         assert_eq!(*reply, expected);
@@ -63,10 +63,10 @@ impl Model {
     pub(super) fn preempt(&mut self, ask: &Preempt, reply: &Reply) {
         let held = self.terms.priority;
         let Some(life) = self.live() else {
-            return assert!(matches!(reply, Err(Refusal::NotNow { .. })), "{reply:?}");
+            return assert!(matches!(reply, Err(Refusal::WrongState { .. })), "{reply:?}");
         };
         if ask.priority <= held {
-            return assert_eq!(*reply, Err(Refusal::NotHigher { held }));
+            return assert_eq!(*reply, Err(Refusal::PriorityTooLow { priority: held }));
         }
         assert_eq!(*reply, Ok(Outcome::Nothing));
         let at_ms = self.now_ms + ask.yield_in_ms;

@@ -5,7 +5,9 @@ mod force;
 mod voice;
 
 use fencehold_core::Token;
-use fencehold_core::job::{By, Command, Ended, Outcome, Refusal, Reported, State, Terms, Written};
+use fencehold_core::job::{
+    AttemptOutcome, By, Command, JobOptions, JobState, Outcome, Refusal, ReportedAttempt, Written,
+};
 use fencehold_core::limits::{CRASH_NOTICED_MS, TOKEN_MAX};
 
 use self::voice::Voice;
@@ -29,15 +31,15 @@ pub(crate) struct Life {
     /// The job was called off under it.
     cancel: bool,
     /// How it ended, once somebody has noted it.
-    end: Option<Ended>,
+    end: Option<AttemptOutcome>,
 }
 
 /// The whole story of one job.
 #[derive(Debug)]
 pub(crate) struct Model {
-    terms: Terms,
+    terms: JobOptions,
     pub(crate) lives: Vec<Life>,
-    pub(crate) state: State,
+    pub(crate) state: JobState,
     /// When it is ready, while it is scheduled.
     due_ms: Option<u64>,
     failures: u16,
@@ -49,20 +51,20 @@ pub(crate) struct Model {
     pub(crate) now_ms: u64,
 }
 
-fn ran_out(how: Ended) -> bool {
-    matches!(how, Ended::Crashed | Ended::TimedOut | Ended::Yielded)
+fn ran_out(how: AttemptOutcome) -> bool {
+    matches!(how, AttemptOutcome::Crashed | AttemptOutcome::TimedOut | AttemptOutcome::Yielded)
 }
 
-fn fails(how: Ended) -> bool {
-    matches!(how, Ended::Failed | Ended::FailedLate | Ended::TimedOut)
+fn fails(how: AttemptOutcome) -> bool {
+    matches!(how, AttemptOutcome::Failed | AttemptOutcome::FailedLate | AttemptOutcome::TimedOut)
 }
 
 impl Model {
-    pub(crate) fn new(terms: Terms, newest: Token, now_ms: u64) -> Self {
+    pub(crate) fn new(terms: JobOptions, newest: Token, now_ms: u64) -> Self {
         Model {
             terms,
             lives: Vec::new(),
-            state: State::Queued,
+            state: JobState::Queued,
             due_ms: None,
             failures: 0,
             crashes: 0,
@@ -84,15 +86,17 @@ impl Model {
             }
             Command::Snooze { by, for_ms } => {
                 let due_ms = Some(self.now_ms + for_ms);
-                self.put_back(*by, Ended::Snoozed, State::Scheduled, due_ms, reply);
+                self.put_back(*by, AttemptOutcome::Snoozed, JobState::Scheduled, due_ms, reply);
             }
-            Command::HandBack(by) => self.put_back(*by, Ended::HandedBack, State::Queued, None, reply),
+            Command::HandBack(by) => {
+                self.put_back(*by, AttemptOutcome::Released, JobState::Queued, None, reply)
+            }
             Command::StopAtIntent { by, .. } => {
-                self.put_back(*by, Ended::Indeterminate, State::Indeterminate, None, reply);
+                self.put_back(*by, AttemptOutcome::InDoubt, JobState::InDoubt, None, reply);
             }
             Command::Abandon(by) => {
                 if matches!(self.voice(*by), Voice::Live) {
-                    self.end(Ended::Abandoned, State::Queued, None);
+                    self.end(AttemptOutcome::Abandoned, JobState::Queued, None);
                 } else {
                     assert_eq!(*reply, Ok(Outcome::Nothing));
                 }
@@ -112,7 +116,7 @@ impl Model {
             Command::Advance => {
                 assert_eq!(*reply, Ok(Outcome::Nothing));
                 if self.held().is_some() {
-                    self.end(Ended::Advanced, State::Queued, None);
+                    self.end(AttemptOutcome::Advanced, JobState::Queued, None);
                     self.token = self.newest;
                 } else if self.may_be_late() {
                     self.token = self.newest;
@@ -132,7 +136,7 @@ impl Model {
         let due_in_ms = self.due_ms.map_or(0, |due_ms| due_ms.saturating_sub(self.now_ms));
         assert_eq!(job.record.due.in_ms(job.now), due_in_ms, "when it is ready");
         assert_eq!(job.record.attempt_count() as usize, self.lives.len(), "how many attempts");
-        let kept: Vec<_> = job.record.attempts().iter().map(|life| (life.token, life.how)).collect();
+        let kept: Vec<_> = job.record.attempts().iter().map(|life| (life.token, life.outcome)).collect();
         let ended: Vec<_> = self
             .remembered()
             .iter()
@@ -143,35 +147,42 @@ impl Model {
 
     /// A job whose time has come is ready, whether or not anybody has noticed.
     pub(crate) fn wake(&mut self) {
-        if self.state == State::Scheduled && self.due_ms.is_some_and(|due_ms| due_ms <= self.now_ms) {
-            (self.state, self.due_ms) = (State::Queued, None);
+        if self.state == JobState::Scheduled && self.due_ms.is_some_and(|due_ms| due_ms <= self.now_ms) {
+            (self.state, self.due_ms) = (JobState::Queued, None);
         }
     }
 
     fn claim(&mut self, ttl_ms: u64, reply: &Reply) {
         if let Some(life) = self.live() {
             let expires_in_ms = life.deadline_ms - self.now_ms;
-            let running = Refusal::Running { owner: owner("worker"), token: life.token, expires_in_ms };
+            let running = Refusal::JobRunning {
+                owner: owner("worker"),
+                token: life.token,
+                remaining_ms: expires_in_ms,
+            };
             return assert_eq!(*reply, Err(running));
         }
         let Ok(Outcome::Claimed { token, remaining_ms, attempt }) = reply else {
             let used_up = self.newest.get() >= TOKEN_MAX - 1;
             match reply {
-                Err(Refusal::NotNow { state, .. }) => {
+                Err(Refusal::WrongState { state, .. }) => {
                     assert_eq!(*state, self.state);
-                    assert_ne!(self.state, State::Queued);
+                    assert_ne!(self.state, JobState::Queued);
                 }
                 other => assert!(used_up && *other == Err(Refusal::TokensExhausted), "{other:?}"),
             }
             return;
         };
-        assert_eq!(self.state, State::Queued, "only what is ready is given away");
+        assert_eq!(self.state, JobState::Queued, "only what is ready is given away");
         assert!(self.lives.iter().all(|life| life.end.is_some()), "two holders");
         assert!(*token > self.newest && token.get() < TOKEN_MAX, "{token} did not grow, or is the last");
-        let limit_ms = self.terms.attempt_ms.map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
+        let limit_ms = self
+            .terms
+            .attempt_timeout_ms
+            .map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
         assert_eq!(*remaining_ms, ttl_ms.min(limit_ms));
         assert_eq!(*attempt as usize, self.lives.len() + 1);
-        (self.token, self.newest, self.state) = (*token, *token, State::Running);
+        (self.token, self.newest, self.state) = (*token, *token, JobState::Running);
         let deadline_ms = self.now_ms + remaining_ms;
         let since_ms = self.now_ms;
         let id = u8::try_from(self.lives.len()).expect("fewer attempts than hold ids");
@@ -190,14 +201,17 @@ impl Model {
     fn renew(&mut self, by: By, reply: &Reply) {
         match self.voice(by) {
             Voice::Refused(refusal) => assert_eq!(*reply, Err(refusal)),
-            Voice::RanOut(how) => assert_eq!(*reply, Err(Refusal::Over { token: by.token, how })),
+            Voice::RanOut(how) => assert_eq!(*reply, Err(Refusal::Over { token: by.token, outcome: how })),
             Voice::Over(how) if ran_out(how) => {
-                assert_eq!(*reply, Err(Refusal::Over { token: by.token, how }));
+                assert_eq!(*reply, Err(Refusal::Over { token: by.token, outcome: how }));
             }
             Voice::Over(how) => assert_eq!(*reply, Err(self.refused(by, how))),
             Voice::Live => {
                 let now_ms = self.now_ms;
-                let limit_ms = self.terms.attempt_ms.map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
+                let limit_ms = self
+                    .terms
+                    .attempt_timeout_ms
+                    .map_or(u64::MAX, |limit_ms| u64::from(limit_ms.get()));
                 let life = self.last();
                 let yield_at_ms = life.yield_at.map_or(u64::MAX, |(at_ms, _)| at_ms);
                 let earned_ms = (now_ms + life.ttl_ms)
@@ -208,7 +222,7 @@ impl Model {
                 assert_eq!((renewal.token, renewal.remaining_ms), (by.token, life.deadline_ms - now_ms));
                 assert_eq!(renewal.cancel_requested, life.cancel);
                 assert_eq!(
-                    renewal.notice.as_ref().map(|notice| notice.priority),
+                    renewal.yield_request.as_ref().map(|notice| notice.priority),
                     life.yield_at.map(|asked| asked.1)
                 );
             }
@@ -218,11 +232,11 @@ impl Model {
     fn complete(&mut self, by: By, reply: &Reply) {
         match self.voice(by) {
             Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
-            Voice::Live => self.end(Ended::Completed, State::Completed, None),
-            Voice::RanOut(_) => self.end(Ended::CompletedLate, State::Completed, None),
-            Voice::Over(Ended::Completed | Ended::CompletedLate) => {}
+            Voice::Live => self.end(AttemptOutcome::Completed, JobState::Completed, None),
+            Voice::RanOut(_) => self.end(AttemptOutcome::CompletedLate, JobState::Completed, None),
+            Voice::Over(AttemptOutcome::Completed | AttemptOutcome::CompletedLate) => {}
             Voice::Over(_) if self.may_be_late() => {
-                self.correct(Ended::CompletedLate, State::Completed, None);
+                self.correct(AttemptOutcome::CompletedLate, JobState::Completed, None);
             }
             Voice::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
         }
@@ -230,31 +244,34 @@ impl Model {
     }
 
     fn fail(&mut self, by: By, delay_ms: u64, for_good: bool, reply: &Reply) {
-        let again = (State::Scheduled, Some(self.now_ms + delay_ms));
-        let (state, due_ms) = if for_good { (State::Failed, None) } else { again };
+        let again = (JobState::Scheduled, Some(self.now_ms + delay_ms));
+        let (state, due_ms) = if for_good { (JobState::Failed, None) } else { again };
         match self.voice(by) {
             Voice::Refused(Refusal::Stale {
-                how: Some(how @ (Ended::Failed | Ended::FailedLate)), ..
+                outcome: Some(how @ (AttemptOutcome::Failed | AttemptOutcome::FailedLate)),
+                ..
             }) => {
                 return self.told_again(how, reply);
             }
             Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
-            Voice::Live => self.end(Ended::Failed, state, due_ms),
-            Voice::RanOut(_) => self.end(Ended::FailedLate, state, due_ms),
-            Voice::Over(Ended::Failed | Ended::FailedLate) => {}
-            Voice::Over(_) if self.may_be_late() => self.correct(Ended::FailedLate, state, due_ms),
+            Voice::Live => self.end(AttemptOutcome::Failed, state, due_ms),
+            Voice::RanOut(_) => self.end(AttemptOutcome::FailedLate, state, due_ms),
+            Voice::Over(AttemptOutcome::Failed | AttemptOutcome::FailedLate) => {}
+            Voice::Over(_) if self.may_be_late() => self.correct(AttemptOutcome::FailedLate, state, due_ms),
             Voice::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
         }
         self.told(reply);
     }
 
-    fn put_back(&mut self, by: By, how: Ended, state: State, due_ms: Option<u64>, reply: &Reply) {
+    fn put_back(&mut self, by: By, how: AttemptOutcome, state: JobState, due_ms: Option<u64>, reply: &Reply) {
         match self.voice(by) {
-            Voice::Refused(Refusal::Stale { how: Some(was), .. }) if was == how => {
+            Voice::Refused(Refusal::Stale { outcome: Some(was), .. }) if was == how => {
                 return self.told_again(how, reply);
             }
             Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
-            Voice::RanOut(how) => return assert_eq!(*reply, Err(Refusal::Over { token: by.token, how })),
+            Voice::RanOut(how) => {
+                return assert_eq!(*reply, Err(Refusal::Over { token: by.token, outcome: how }));
+            }
             Voice::Live => self.end(how, state, due_ms),
             Voice::Over(was) if was == how => {}
             Voice::Over(was) => return assert_eq!(*reply, Err(self.refused(by, was))),
@@ -268,7 +285,7 @@ impl Model {
             Voice::Refused(refusal) => Err(refusal),
             Voice::Live => Ok(Outcome::MayWrite),
             Voice::RanOut(_) if also_late => Ok(Outcome::MayWrite),
-            Voice::RanOut(how) => Err(Refusal::Over { token: by.token, how }),
+            Voice::RanOut(how) => Err(Refusal::Over { token: by.token, outcome: how }),
             Voice::Over(_) if also_late && self.may_be_late() => Ok(Outcome::MayWrite),
             Voice::Over(how) => Err(self.refused(by, how)),
         };
@@ -279,56 +296,58 @@ impl Model {
         let Some(life) = self.held() else { return assert_eq!(*reply, Ok(Outcome::Nothing)) };
         if let Some(life) = self.live() {
             let remaining_ms = life.deadline_ms - self.now_ms;
-            return assert_eq!(*reply, Err(Refusal::StillLive { remaining_ms }));
+            return assert_eq!(*reply, Err(Refusal::NotExpired { remaining_ms }));
         }
         let how = self.how_time_ran_out(life);
         assert_eq!(*reply, Ok(Outcome::Expired { how }));
         self.run_out(how, spread_ms);
     }
 
-    fn run_out(&mut self, how: Ended, spread_ms: u64) {
+    fn run_out(&mut self, how: AttemptOutcome, spread_ms: u64) {
         let ended_ms = self.held().map_or(self.now_ms, |life| life.deadline_ms);
         let in_an_outage = self.now_ms.saturating_sub(ended_ms) > CRASH_NOTICED_MS;
         let spread_from_ms = if in_an_outage { self.now_ms } else { ended_ms };
         match how {
-            Ended::TimedOut => self.end(how, State::Scheduled, Some(self.now_ms + RETRY_MS)),
-            Ended::Crashed => self.end(how, State::Scheduled, Some(spread_from_ms + spread_ms)),
-            _ => self.end(how, State::Queued, None),
+            AttemptOutcome::TimedOut => self.end(how, JobState::Scheduled, Some(self.now_ms + RETRY_MS)),
+            AttemptOutcome::Crashed => self.end(how, JobState::Scheduled, Some(spread_from_ms + spread_ms)),
+            _ => self.end(how, JobState::Queued, None),
         }
     }
 
     /// Ends the attempt, counts what it counts, and says how the job stands: as was said, unless it was called off or
     /// has reached a limit.
-    fn end(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
+    fn end(&mut self, how: AttemptOutcome, state: JobState, due_ms: Option<u64>) {
         self.last().end = Some(how);
-        let called_off = self.last().cancel && state != State::Completed;
+        let called_off = self.last().cancel && state != JobState::Completed;
         self.count(how);
-        self.settle(how, if called_off { State::Cancelled } else { state }, due_ms);
+        self.settle(how, if called_off { JobState::Cancelled } else { state }, due_ms);
     }
 
     /// The last holder says after all what came of its attempt.
-    fn correct(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
+    fn correct(&mut self, how: AttemptOutcome, state: JobState, due_ms: Option<u64>) {
         let was = self.last().end.replace(how).expect("it has ended");
         self.failures -= u16::from(fails(was));
-        self.crashes -= u16::from(was == Ended::Crashed);
+        self.crashes -= u16::from(was == AttemptOutcome::Crashed);
         self.count(how);
         self.settle(how, state, due_ms);
     }
 
-    fn count(&mut self, how: Ended) {
+    fn count(&mut self, how: AttemptOutcome) {
         self.failures += u16::from(fails(how));
-        self.crashes += u16::from(how == Ended::Crashed);
+        self.crashes += u16::from(how == AttemptOutcome::Crashed);
     }
 
-    fn settle(&mut self, how: Ended, state: State, due_ms: Option<u64>) {
+    fn settle(&mut self, how: AttemptOutcome, state: JobState, due_ms: Option<u64>) {
         self.state = match state {
-            State::Scheduled if fails(how) && self.failures >= self.terms.max_attempts => State::Failed,
-            State::Scheduled if how == Ended::Crashed && self.crashes >= self.terms.max_crashes => {
-                State::Quarantined
+            JobState::Scheduled if fails(how) && self.failures >= self.terms.max_failures => JobState::Failed,
+            JobState::Scheduled
+                if how == AttemptOutcome::Crashed && self.crashes >= self.terms.max_crashes =>
+            {
+                JobState::Quarantined
             }
             state => state,
         };
-        self.due_ms = due_ms.filter(|_| self.state == State::Scheduled);
+        self.due_ms = due_ms.filter(|_| self.state == JobState::Scheduled);
     }
 
     fn told(&mut self, reply: &Reply) {
@@ -337,12 +356,15 @@ impl Model {
     }
 
     /// An attempt that ended so said so before: it hears how the job stands now.
-    fn told_again(&mut self, how: Ended, reply: &Reply) {
+    fn told_again(&mut self, how: AttemptOutcome, reply: &Reply) {
         self.wake();
-        let late = matches!(how, Ended::CompletedLate | Ended::FailedLate);
+        let late = matches!(how, AttemptOutcome::CompletedLate | AttemptOutcome::FailedLate);
         let waits_ms = self.due_ms.map_or(0, |due_ms| due_ms - self.now_ms);
-        let again_in_ms = matches!(self.state, State::Queued | State::Scheduled).then_some(waits_ms);
-        assert_eq!(*reply, Ok(Outcome::Reported(Reported { state: self.state, again_in_ms, late })));
+        let again_in_ms = matches!(self.state, JobState::Queued | JobState::Scheduled).then_some(waits_ms);
+        assert_eq!(
+            *reply,
+            Ok(Outcome::Reported(ReportedAttempt { state: self.state, retry_in_ms: again_in_ms, late }))
+        );
     }
 
     /// The attempt that nobody has noted the end of.

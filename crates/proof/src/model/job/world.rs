@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use fencehold_core::job::{
-    By, Command, Due, EffectName, Outcome as Ruled, Record, Refusal, Standing, State, Terms, Written, decide,
+    By, Command, Due, EffectName, JobOptions, JobState, Outcome as Ruled, Record, Refusal, Standing, Written,
+    decide,
 };
 use fencehold_core::lease::{Change, Term};
-use fencehold_core::ledger::{Begun, Effect, OnDoubt, Outcome, begin, record};
-use fencehold_core::{HoldHash, HoldId, Owner, Stamp, Token};
+use fencehold_core::ledger::{Begun, Effect, InDoubtPolicy, Outcome, begin, record};
+use fencehold_core::{HoldHash, HoldId, Owner, Timestamp, Token};
 
 use super::{Bounds, TICK_MS, TTL};
 
@@ -93,7 +94,7 @@ struct Account {
     /// The newest attempt: its token, its hold, until when it is live, and whether it has ended by its own word.
     attempt: Option<(u64, u8, u64, bool)>,
     newest: u64,
-    ended: Option<State>,
+    ended: Option<JobState>,
     cancel_asked: bool,
     recorded_by: Option<u64>,
     breach: BTreeSet<Breach>,
@@ -128,10 +129,10 @@ fn effect_name() -> EffectName {
 
 impl World {
     pub(super) fn new(workers: usize) -> World {
-        let now = Stamp { store_ms: 0, wall_ms: 0 };
+        let now = Timestamp { store_ms: 0, wall_ms: 0 };
         World {
             now: 0,
-            record: Record::new(Terms::default(), None, now),
+            record: Record::new(JobOptions::default(), None, now),
             deadline_ms: 0,
             newest: Token::NONE,
             effect: None,
@@ -185,7 +186,7 @@ impl World {
             (Some(_), Some(remaining_ms)) => Term::Live { remaining_ms },
             (Some(_), None) => Term::Over { since_ms: now_ms - self.deadline_ms },
         };
-        let now = Stamp { store_ms: now_ms, wall_ms: 0 };
+        let now = Timestamp { store_ms: now_ms, wall_ms: 0 };
         let decision = decide(&Standing { now, newest: self.newest, term }, &self.record, command);
         if let Some(record) = decision.record {
             self.newest = self.newest.max(record.token);
@@ -232,12 +233,12 @@ impl World {
             Message::Record { hold, token } => self.recording(hold, token, bounds),
             Message::Complete { hold, token } => {
                 let command = Command::Complete(self.by(hold, token, bounds));
-                self.last_word(token, &command, State::Completed);
+                self.last_word(token, &command, JobState::Completed);
             }
             Message::Fail { hold, token } => {
                 let (by, error) = (self.by(hold, token, bounds), "modelled".into());
                 let command = Command::Fail { by, error, retry_in_ms: Some(0), for_good: false, random: 0 };
-                self.last_word(token, &command, State::Scheduled);
+                self.last_word(token, &command, JobState::Scheduled);
             }
             answer => self.answer(answer),
         }
@@ -307,8 +308,8 @@ impl World {
             self.send(Message::Given { worker, hold, token, sent, remaining_ms });
         } else {
             // What is ready and wanted by nobody else is given: a claim that ran out has been noted by then.
-            let ready = self.record.state == State::Queued
-                || (self.record.state == State::Scheduled && self.record.due == Due::Now);
+            let ready = self.record.state == JobState::Queued
+                || (self.record.state == JobState::Scheduled && self.record.due == Due::Now);
             if ready && !live {
                 self.breach(Breach::Stuck);
             }
@@ -341,7 +342,7 @@ impl World {
     fn announcement(&mut self, worker: u8, hold: u8, token: u64, bounds: Bounds) {
         let live = self.is_live(token);
         let by = self.by(hold, token, bounds);
-        let policy = if bounds.asks { OnDoubt::Ask } else { OnDoubt::RunAgain };
+        let policy = if bounds.asks { InDoubtPolicy::Manual } else { InDoubtPolicy::Retry };
         let recorded = self.account.recorded_by.is_some();
         let what = if recorded { Written::Outcome } else { Written::Intent };
         if self.rule(&Command::Write { by, what }).is_err() {
@@ -362,7 +363,7 @@ impl World {
             Begun::InDoubt => {
                 let _ = self.rule(&Command::StopAtIntent { by, effect: "effect".into() });
                 self.ends_attempt();
-                self.account.ended.get_or_insert(State::Indeterminate);
+                self.account.ended.get_or_insert(JobState::InDoubt);
                 self.send(Message::Lost { worker, hold });
             }
         }
@@ -377,7 +378,7 @@ impl World {
             }
             return;
         }
-        let outcome = Outcome { name: effect_name(), value: "1".into(), undo: None };
+        let outcome = Outcome { name: effect_name(), value: "1".into(), compensation: None };
         if let Ok(effect) = record(self.effect.as_ref(), &outcome, by.token, 0, 0) {
             if self.account.recorded_by.is_some() || !may_speak {
                 self.breach(Breach::EffectTwice);
@@ -388,7 +389,7 @@ impl World {
     }
 
     /// An attempt says how it ended.
-    fn last_word(&mut self, token: u64, command: &Command, state: State) {
+    fn last_word(&mut self, token: u64, command: &Command, state: JobState) {
         let (live, may_speak) = (self.is_live(token), self.may_speak(token));
         let open = self.account.ended.is_none();
         let before = self.record.clone();
@@ -403,7 +404,7 @@ impl World {
                     self.breach(Breach::EndedTwice);
                 }
                 self.ends_attempt();
-                if state == State::Completed {
+                if state == JobState::Completed {
                     self.account.ended = Some(state);
                 }
             }
@@ -429,14 +430,14 @@ impl World {
     pub(super) fn is_called_off(&mut self, now: bool) {
         let live = self.account.attempt.is_some_and(|(token, ..)| self.is_live(token));
         match self.rule(&Command::Cancel { by: owner(), reason: None, now }) {
-            Ok(Ruled::Cancelled { state: State::Cancelled }) => {
-                if self.account.ended.is_some_and(|ended| ended == State::Completed) {
+            Ok(Ruled::Cancelled { state: JobState::Cancelled }) => {
+                if self.account.ended.is_some_and(|ended| ended == JobState::Completed) {
                     self.breach(Breach::EndedTwice);
                 }
                 if live && !now {
                     self.breach(Breach::Robbed);
                 }
-                self.account.ended = Some(State::Cancelled);
+                self.account.ended = Some(JobState::Cancelled);
                 self.ends_attempt();
             }
             Ok(_) => self.account.cancel_asked = true,

@@ -1,7 +1,7 @@
 //! The world of the model at one moment, and what every arriving message does to it.
 
 use fencehold_core::lease::{Acquire, Change, Command, Outcome as Ruled, Record, Standing, Term, decide};
-use fencehold_core::{HoldHash, HoldId, Owner, Refusal, Stamp, Token};
+use fencehold_core::{HoldHash, HoldId, Owner, Refusal, Timestamp, Token};
 
 use super::{TICK_MS, TTL};
 
@@ -148,7 +148,7 @@ impl World {
             (Some(_), Some(remaining_ms)) => Term::Live { remaining_ms },
             (Some(_), None) => Term::Over { since_ms: now_ms - self.deadline_ms },
         };
-        let now = Stamp { store_ms: now_ms, wall_ms: 0 };
+        let now = Timestamp { store_ms: now_ms, wall_ms: 0 };
         let decision = decide(&Standing { now, floor: Token::NONE, term }, &self.record, command);
         if let Some(record) = decision.record {
             self.record = record;

@@ -1,8 +1,8 @@
 //! What attempts say of their jobs, and what they are answered.
 
-use fencehold_contract::job::{LedgerAct, LedgerAnswer, Word};
-use fencehold_core::job::{JobRenewal, Refusal, Reported, State};
-use fencehold_core::ledger::OnDoubt;
+use fencehold_contract::job::{LedgerEntry, LedgerResponse, Report};
+use fencehold_core::job::{AttemptRenewal, JobState, Refusal, ReportedAttempt};
+use fencehold_core::ledger::InDoubtPolicy;
 
 use super::job::{Entry, Job, Said, Speaker};
 use super::{Audit, Span};
@@ -13,7 +13,7 @@ impl Job {
         now_ms: u64,
         hold: [u8; 16],
         token: u64,
-        answer: &Result<JobRenewal, Refusal>,
+        answer: &Result<AttemptRenewal, Refusal>,
     ) -> Audit {
         let speaker = self.speaker(now_ms, hold, token);
         let cancel_asked = self.cancel_asked;
@@ -43,25 +43,32 @@ impl Job {
         now_ms: u64,
         hold: [u8; 16],
         token: u64,
-        word: &Word,
-        answer: &Result<Reported, Refusal>,
+        word: &Report,
+        answer: &Result<ReportedAttempt, Refusal>,
     ) -> Audit {
         let speaker = self.speaker(now_ms, hold, token);
         match (word, answer) {
             (_, Err(refusal)) => self.refused(speaker, token, word, refusal),
-            (Word::Checkpoint { bytes }, Ok(_)) => {
+            (Report::Checkpoint { checkpoint: bytes }, Ok(_)) => {
                 self.may_write(speaker, token, true)?;
                 self.checkpoint = Some(bytes.clone());
                 Ok(())
             }
-            (Word::Progress { .. }, Ok(_)) => self.may_write(speaker, token, false),
+            (Report::Progress { .. }, Ok(_)) => self.may_write(speaker, token, false),
             (word, Ok(reported)) => self.ends(now_ms, speaker, token, word, *reported),
         }
     }
 
     /// An attempt's last word was accepted.
-    fn ends(&mut self, now_ms: u64, speaker: Speaker, token: u64, word: &Word, reported: Reported) -> Audit {
-        let Reported { state, again_in_ms, late } = reported;
+    fn ends(
+        &mut self,
+        now_ms: u64,
+        speaker: Speaker,
+        token: u64,
+        word: &Report,
+        reported: ReportedAttempt,
+    ) -> Audit {
+        let ReportedAttempt { state, retry_in_ms: again_in_ms, late } = reported;
         let Some(said) = said(word) else { return Ok(()) };
         match speaker {
             // The same word again.
@@ -88,16 +95,21 @@ impl Job {
             return Err(format!("P5: a job that is {ended} was ended again by token {token} ({said:?})"));
         }
         let expected = match word {
-            Word::Complete { .. } => State::Completed,
-            _ if self.cancel_asked => State::Cancelled,
-            Word::Fail { for_good, .. } => {
+            Report::Complete { .. } => JobState::Completed,
+            _ if self.cancel_asked => JobState::Cancelled,
+            Report::Fail { permanent: for_good, .. } => {
                 self.failures += 1;
-                if *for_good || self.failures >= self.max_attempts { State::Failed } else { State::Scheduled }
+                if *for_good || self.failures >= self.max_attempts {
+                    JobState::Failed
+                } else {
+                    JobState::Scheduled
+                }
             }
-            Word::Snooze { .. } => State::Scheduled,
-            _ => State::Queued,
+            Report::Snooze { .. } => JobState::Scheduled,
+            _ => JobState::Queued,
         };
-        let due_at_once = expected == State::Scheduled && state == State::Queued && again_in_ms == Some(0);
+        let due_at_once =
+            expected == JobState::Scheduled && state == JobState::Queued && again_in_ms == Some(0);
         if state != expected && !due_at_once {
             return Err(format!("P7: after {said:?} by token {token} the job is {state}, not {expected}"));
         }
@@ -110,13 +122,14 @@ impl Job {
     }
 
     /// An attempt was refused: it must have been over, or have had nothing to say any more.
-    fn refused(&self, speaker: Speaker, token: u64, word: &Word, refusal: &Refusal) -> Audit {
+    fn refused(&self, speaker: Speaker, token: u64, word: &Report, refusal: &Refusal) -> Audit {
         if let Refusal::StoreRewound { .. } = refusal {
             return Err(format!("P2: token {token} was given, and the store does not know it: {refusal}"));
         }
         let again = said(word).is_some_and(|said| speaker == Speaker::Said(said));
         let open = self.ended.is_none() && !self.cancel_asked;
-        let may_be_late = matches!(word, Word::Complete { .. } | Word::Fail { .. } | Word::Checkpoint { .. });
+        let may_be_late =
+            matches!(word, Report::Complete { .. } | Report::Fail { .. } | Report::Checkpoint { .. });
         match speaker {
             Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
             Speaker::RunOut | Speaker::MaybeLive if open && may_be_late => Err(format!(
@@ -147,8 +160,8 @@ impl Job {
         now_ms: u64,
         hold: [u8; 16],
         token: u64,
-        act: &LedgerAct,
-        answer: &Result<LedgerAnswer, Refusal>,
+        act: &LedgerEntry,
+        answer: &Result<LedgerResponse, Refusal>,
     ) -> Audit {
         let speaker = self.speaker(now_ms, hold, token);
         let name = act.effect().as_str();
@@ -159,7 +172,7 @@ impl Job {
                 Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
                 _ => Ok(()),
             },
-            (LedgerAct::Begin { policy, .. }, Ok(LedgerAnswer::Go)) => {
+            (LedgerEntry::Begin { in_doubt_policy: policy, .. }, Ok(LedgerResponse::Proceed)) => {
                 self.may_write(speaker, token, false)?;
                 match &known {
                     Some(entry) if entry.value.is_some() => {
@@ -167,7 +180,7 @@ impl Job {
                             "P8: the effect {name} is recorded, and token {token} was told to go ahead"
                         ));
                     }
-                    Some(entry) if entry.token != token && entry.policy == OnDoubt::Ask => {
+                    Some(entry) if entry.token != token && entry.policy == InDoubtPolicy::Manual => {
                         return Err(format!(
                             "P8: the effect {name} is in doubt, and token {token} was told to go ahead"
                         ));
@@ -181,9 +194,9 @@ impl Job {
                 self.effects.insert(name.to_owned(), entry);
                 Ok(())
             }
-            (LedgerAct::Begin { .. }, Ok(LedgerAnswer::InDoubt)) => {
+            (LedgerEntry::Begin { .. }, Ok(LedgerResponse::InDoubt)) => {
                 let in_doubt = |entry: &Entry| {
-                    entry.value.is_none() && entry.token != token && entry.policy == OnDoubt::Ask
+                    entry.value.is_none() && entry.token != token && entry.policy == InDoubtPolicy::Manual
                 };
                 if !known.as_ref().is_some_and(in_doubt) {
                     return Err(format!(
@@ -191,10 +204,10 @@ impl Job {
                     ));
                 }
                 self.ends_claim(Said::Silenced, now_ms);
-                self.ended.get_or_insert(State::Indeterminate);
+                self.ended.get_or_insert(JobState::InDoubt);
                 Ok(())
             }
-            (_, Ok(LedgerAnswer::Recorded(told))) => {
+            (_, Ok(LedgerResponse::Recorded(told))) => {
                 self.may_write(speaker, token, true)?;
                 let told = (told.token.get(), told.value.clone());
                 if let Some(first) = known.as_ref().filter(|entry| entry.value.is_some()) {
@@ -206,7 +219,7 @@ impl Job {
                     }
                     return Ok(());
                 }
-                let LedgerAct::Record { value, undo, .. } = act else {
+                let LedgerEntry::Record { value, compensation: undo, .. } = act else {
                     return Err(format!(
                         "P8: the effect {name} was never recorded, and token {token} was told that it is"
                     ));
@@ -222,7 +235,7 @@ impl Job {
                     Entry {
                         token,
                         nth,
-                        policy: OnDoubt::default(),
+                        policy: InDoubtPolicy::default(),
                         value: Some(value.clone()),
                         can_be_undone: undo.is_some(),
                         undone: false,
@@ -235,12 +248,12 @@ impl Job {
     }
 }
 
-fn said(word: &Word) -> Option<Said> {
+fn said(word: &Report) -> Option<Said> {
     Some(match word {
-        Word::Complete { .. } => Said::Complete,
-        Word::Fail { .. } => Said::Fail,
-        Word::Snooze { .. } => Said::Snooze,
-        Word::HandBack => Said::HandBack,
+        Report::Complete { .. } => Said::Complete,
+        Report::Fail { .. } => Said::Fail,
+        Report::Snooze { .. } => Said::Snooze,
+        Report::Release => Said::HandBack,
         _ => return None,
     })
 }

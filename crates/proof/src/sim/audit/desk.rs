@@ -1,8 +1,8 @@
 //! Jobs as they come, are given out, and are decided about from outside.
 
-use fencehold_contract::job::{Action, ClaimRequest, Enqueued, NewJob, QueueMode, When};
-use fencehold_core::Stamp;
-use fencehold_core::job::{JobId, Refusal, State};
+use fencehold_contract::job::{ClaimJobsRequest, EnqueuedJob, JobAction, NewJob, QueueMode, When};
+use fencehold_core::Timestamp;
+use fencehold_core::job::{JobId, JobState, Refusal};
 use fencehold_core::limits::FINISHED_KEPT_MS;
 
 use super::job::{Job, Moment, Said};
@@ -39,7 +39,7 @@ impl Taken {
 
 impl Auditor {
     /// One answer about jobs.
-    pub(super) fn job_answer(&mut self, now: Stamp, pair: &Pair<'_>) -> Audit {
+    pub(super) fn job_answer(&mut self, now: Timestamp, pair: &Pair<'_>) -> Audit {
         let now_ms = now.store_ms;
         match (&pair.asked.question, pair.result) {
             (Question::Enqueue(jobs), Ok(Reply::Enqueued(answers))) => jobs
@@ -61,13 +61,13 @@ impl Auditor {
                     return self.sent_away(now_ms, pair.asked.arrived_ms, request);
                 }
                 for job in &claimed.jobs {
-                    if let Some(of) = &job.undo_of {
-                        self.undoes(now_ms, job.id, of.job, of.effect.as_str())?;
+                    if let Some(of) = &job.compensates {
+                        self.undoes(now_ms, job.id, of.job_id, of.effect.as_str())?;
                     }
                     if job.kind.as_str() == BEAT {
                         let beat = self.jobs.entry(job.id).or_insert_with(|| Job::new(None));
                         (beat.max_attempts, beat.max_crashes) =
-                            (job.terms.max_attempts, job.terms.max_crashes);
+                            (job.options.max_failures, job.options.max_crashes);
                     }
                     if self.given(now_ms, request, job.id, job.token.get(), job.remaining_ms)? {
                         self.known(job.id)?.handed(job)?;
@@ -87,25 +87,26 @@ impl Auditor {
                 Ok(())
             }
             (Question::RenewClaims(attempts), Ok(Reply::RenewedClaims(renewed))) => {
-                attempts.iter().zip(&renewed.answers).try_for_each(|(attempt, answer)| {
-                    let hold = *attempt.hold.hash().as_bytes();
-                    self.known(attempt.job)?.renewed(now_ms, hold, attempt.token.get(), answer)
+                attempts.iter().zip(&renewed.results).try_for_each(|(attempt, answer)| {
+                    let hold = *attempt.hold_id.hash().as_bytes();
+                    self.known(attempt.job_id)?.renewed(now_ms, hold, attempt.token.get(), answer)
                 })
             }
             (Question::Report(reports), Ok(Reply::Reported(answers))) => {
                 reports.iter().zip(answers).try_for_each(|(report, answer)| {
-                    let (id, hold) = (report.attempt.job, *report.attempt.hold.hash().as_bytes());
+                    let (id, hold) = (report.attempt.job_id, *report.attempt.hold_id.hash().as_bytes());
                     let token = report.attempt.token.get();
-                    self.known(id)?.reported(now_ms, hold, token, &report.word, answer)?;
+                    self.known(id)?.reported(now_ms, hold, token, &report.report, answer)?;
                     self.undo_has_ended(id);
                     Ok(())
                 })
             }
             (Question::Ledger(entries), Ok(Reply::Ledger(answers))) => {
                 entries.iter().zip(answers).try_for_each(|(entry, answer)| {
-                    let hold = *entry.attempt.hold.hash().as_bytes();
+                    let hold = *entry.attempt.hold_id.hash().as_bytes();
                     let token = entry.attempt.token.get();
-                    self.known(entry.attempt.job)?.entered(now_ms, hold, token, &entry.act, answer)
+                    self.known(entry.attempt.job_id)?
+                        .entered(now_ms, hold, token, &entry.entry, answer)
                 })
             }
             (Question::Job(id), Ok(Reply::Job(detail))) => match (self.jobs.get(id), detail) {
@@ -116,13 +117,13 @@ impl Auditor {
                 (None, Some(_)) => Err(format!("P6: job {id} is there, and nobody was told so")),
                 (_, None) => Ok(()),
             },
-            (Question::Act(request), Ok(Reply::Acted(acted))) => acted.items.iter().try_for_each(|item| {
-                let gone = || self.jobs.get(&item.id).is_none_or(|job| self.may_be_pruned(job));
-                if item.outcome == Err(Refusal::Unknown) && gone() {
+            (Question::Act(request), Ok(Reply::Acted(acted))) => acted.results.iter().try_for_each(|item| {
+                let gone = || self.jobs.get(&item.job_id).is_none_or(|job| self.may_be_pruned(job));
+                if item.result == Err(Refusal::JobNotFound) && gone() {
                     return Ok(());
                 }
-                self.known(item.id)?.acted(now_ms, &request.action, &item.outcome)?;
-                self.undo_has_ended(item.id);
+                self.known(item.job_id)?.acted(now_ms, &request.action, &item.result)?;
+                self.undo_has_ended(item.job_id);
                 Ok(())
             }),
             (Question::SetQueue(order), Ok(Reply::Queue(_))) => {
@@ -154,23 +155,23 @@ impl Auditor {
     }
 
     /// Notes which unique keys the store may have forgotten by now.
-    pub(super) fn uniques_end(&mut self, now: Stamp) {
+    pub(super) fn uniques_end(&mut self, now: Timestamp) {
         for taken in self.uniques.values_mut().filter(|taken| now.store_ms >= taken.certain_until_ms) {
             taken.may_be_free |= self.jobs.get(&taken.job).is_none_or(|job| {
-                job.ended.is_some_and(State::is_final) || job.may_be_cancelled(now.store_ms)
+                job.ended.is_some_and(JobState::is_final) || job.may_be_cancelled(now.store_ms)
             });
         }
     }
 
     /// Jobs whose moment of the wall clock has come.
-    pub(super) fn moments_come(&mut self, now: Stamp) {
+    pub(super) fn moments_come(&mut self, now: Timestamp) {
         let awake_since_ms = self.awake_since_ms;
         self.jobs.values_mut().for_each(|job| job.moment_comes(now, awake_since_ms));
     }
 
     /// A claim got nothing: its time is up, and nothing was there for it.
-    fn sent_away(&self, now_ms: u64, arrived_ms: u64, request: &ClaimRequest) -> Audit {
-        if self.holds_given.contains(request.hold.hash().as_bytes()) {
+    fn sent_away(&self, now_ms: u64, arrived_ms: u64, request: &ClaimJobsRequest) -> Audit {
+        if self.holds_given.contains(request.hold_id.hash().as_bytes()) {
             return Ok(());
         }
         if now_ms < arrived_ms + request.wait_ms {
@@ -206,13 +207,13 @@ impl Auditor {
             .ok_or_else(|| format!("P6: job {id} is spoken of, and nobody enqueued it"))
     }
 
-    fn enqueued(&mut self, now: Stamp, job: &NewJob, answer: &Result<Enqueued, Refusal>) -> Audit {
+    fn enqueued(&mut self, now: Timestamp, job: &NewJob, answer: &Result<EnqueuedJob, Refusal>) -> Audit {
         let unique = job.unique.as_ref().map(|unique| unique.key.as_str().to_owned());
         let taken = unique.as_ref().and_then(|key| self.uniques.get(key)).cloned();
         // Its window, and until its job has come to its end.
         let holds = |taken: &Taken| {
             let first = self.jobs.get(&taken.job);
-            let over = first.is_none_or(|first| first.ended.is_some_and(State::is_final));
+            let over = first.is_none_or(|first| first.ended.is_some_and(JobState::is_final));
             let may_be_over = first.is_some_and(|first| first.may_be_cancelled(now.store_ms));
             (
                 now.store_ms < taken.certain_until_ms || !over && !may_be_over,
@@ -222,7 +223,7 @@ impl Auditor {
         let (certainly, possibly) = taken.as_ref().map_or((false, false), holds);
         let certainly = certainly && !taken.as_ref().is_some_and(|taken| taken.may_be_free);
         match answer {
-            Ok(Enqueued { id, existed: false }) if *id == job.id => {
+            Ok(EnqueuedJob { job_id: id, existed: false }) if *id == job.id => {
                 if self.jobs.contains_key(id) {
                     return Err(format!("P7: job {id} was made twice"));
                 }
@@ -230,8 +231,8 @@ impl Auditor {
                     return Err(format!("P7: a unique key is job {}'s, and job {id} was made", first.job));
                 }
                 let mut made = Job::new(Some(job.payload.clone()));
-                made.max_attempts = job.terms.max_attempts;
-                made.max_crashes = job.terms.max_crashes;
+                made.max_attempts = job.options.max_failures;
+                made.max_crashes = job.options.max_crashes;
                 made.queue = Some(job.queue.as_str().to_owned());
                 match job.when {
                     When::At { wall_ms } => {
@@ -255,12 +256,12 @@ impl Auditor {
                 }
                 Ok(())
             }
-            Ok(Enqueued { id, existed: true }) if *id == job.id => self.known(*id).map(drop),
-            Ok(Enqueued { id, existed: true }) => match taken {
+            Ok(EnqueuedJob { job_id: id, existed: true }) if *id == job.id => self.known(*id).map(drop),
+            Ok(EnqueuedJob { job_id: id, existed: true }) => match taken {
                 Some(first) if possibly && first.job == *id && first.request == request(job) => Ok(()),
                 _ => Err(format!("P7: job {} was taken for job {id}, which it is not", job.id)),
             },
-            Err(Refusal::Conflict { first, .. }) => match taken {
+            Err(Refusal::Conflict { job_id: first, .. }) => match taken {
                 Some(taken) if possibly && taken.job == *first && taken.request != request(job) => Ok(()),
                 _ => Err(format!("P7: job {} was refused for job {first}, without reason", job.id)),
             },
@@ -272,12 +273,12 @@ impl Auditor {
     fn given(
         &mut self,
         now_ms: u64,
-        request: &ClaimRequest,
+        request: &ClaimJobsRequest,
         id: JobId,
         token: u64,
         remaining_ms: u64,
     ) -> Result<bool, String> {
-        let hold = *request.hold.hash().as_bytes();
+        let hold = *request.hold_id.hash().as_bytes();
         let newest = self.newest_claim;
         let job = self.known(id)?;
         if job
@@ -313,7 +314,9 @@ impl Auditor {
 
     /// An undo job has come to its end, and with it the effect that it undoes.
     fn undo_has_ended(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.ended == Some(State::Completed)) else { return };
+        let Some(job) = self.jobs.get(&id).filter(|job| job.ended == Some(JobState::Completed)) else {
+            return;
+        };
         let Some((of, effect)) = job.undoes.clone() else { return };
         if let Some(entry) = self.jobs.get_mut(&of).and_then(|job| job.effects.get_mut(&effect)) {
             entry.undone = true;
@@ -336,11 +339,12 @@ impl Auditor {
             if job.ended.is_none() && !job.cancel_asked && !quarantined {
                 return Err(format!("P10: job {id} has not come to its end"));
             }
-            if !matches!(job.ended, Some(State::Failed | State::Cancelled)) {
+            if !matches!(job.ended, Some(JobState::Failed | JobState::Cancelled)) {
                 continue;
             }
             let stopped = self.jobs.values().any(|undo| {
-                undo.undoes.as_ref().is_some_and(|(of, _)| of == id) && undo.ended != Some(State::Completed)
+                undo.undoes.as_ref().is_some_and(|(of, _)| of == id)
+                    && undo.ended != Some(JobState::Completed)
             });
             let left = job
                 .effects
@@ -356,10 +360,11 @@ impl Auditor {
 
 impl Job {
     /// Somebody decided about the job from outside.
-    fn acted(&mut self, now_ms: u64, action: &Action, outcome: &Result<State, Refusal>) -> Audit {
+    fn acted(&mut self, now_ms: u64, action: &JobAction, outcome: &Result<JobState, Refusal>) -> Audit {
         match (action, outcome) {
-            (Action::Cancel { now, .. }, Ok(State::Cancelled)) => {
-                if let Some(ended) = self.ended.filter(|state| state.is_final() && *state != State::Cancelled)
+            (JobAction::Cancel { force: now, .. }, Ok(JobState::Cancelled)) => {
+                if let Some(ended) =
+                    self.ended.filter(|state| state.is_final() && *state != JobState::Cancelled)
                 {
                     return Err(format!("P9: a job that is {ended} was cancelled"));
                 }
@@ -368,10 +373,10 @@ impl Job {
                 }
                 self.cancel_asked = true;
                 self.ends_claim(Said::Silenced, now_ms);
-                self.ended = Some(State::Cancelled);
+                self.ended = Some(JobState::Cancelled);
                 Ok(())
             }
-            (Action::Cancel { .. }, Ok(State::Running)) => {
+            (JobAction::Cancel { .. }, Ok(JobState::Running)) => {
                 let running = self
                     .claim
                     .as_ref()
@@ -383,12 +388,14 @@ impl Job {
                 self.cancel_asked = true;
                 Ok(())
             }
-            (Action::Cancel { .. }, Err(Refusal::Finished { state })) if self.ended == Some(*state) => Ok(()),
-            (Action::Retry, Ok(State::Queued)) => {
+            (JobAction::Cancel { .. }, Err(Refusal::Finished { state })) if self.ended == Some(*state) => {
+                Ok(())
+            }
+            (JobAction::Retry, Ok(JobState::Queued)) => {
                 if let Some(live) = self.live(now_ms) {
                     return Err(format!("P1: a job was started over under the live token {}", live.token));
                 }
-                if self.ended == Some(State::Completed) {
+                if self.ended == Some(JobState::Completed) {
                     return Err("P7: a completed job was started over".to_owned());
                 }
                 if let Some(claim) = &mut self.claim {
@@ -400,7 +407,7 @@ impl Job {
                 self.moment = None;
                 Ok(())
             }
-            (Action::Retry, Err(_)) => Ok(()),
+            (JobAction::Retry, Err(_)) => Ok(()),
             (action, outcome) => Err(format!("{action:?} came to {outcome:?}")),
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use fencehold_contract::job::{ClaimedJob, JobDetail};
-use fencehold_core::Stamp;
-use fencehold_core::job::{JobId, State};
-use fencehold_core::ledger::{Effect, EffectState, OnDoubt};
+use fencehold_core::Timestamp;
+use fencehold_core::job::{JobId, JobState};
+use fencehold_core::ledger::{Effect, EffectState, InDoubtPolicy};
 use fencehold_core::limits::TRAIL_MAX;
 
 use super::{Audit, Gap, HAPPENS_WITHIN_MS, Span};
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) token: u64,
     /// When it was first heard of, among the effects of its job.
     pub(super) nth: usize,
-    pub(super) policy: OnDoubt,
+    pub(super) policy: InDoubtPolicy,
     /// `None`: it was announced, and nobody has said what came of it.
     pub(super) value: Option<Box<str>>,
     pub(super) can_be_undone: bool,
@@ -55,7 +55,7 @@ pub(super) struct Job {
     /// The attempts before, by hold id and token, and how they ended by their own word.
     pub(super) earlier: Vec<([u8; 16], u64, Option<Said>)>,
     /// How it ended, where it did; also `Indeterminate`, until a person has looked.
-    pub(super) ended: Option<State>,
+    pub(super) ended: Option<JobState>,
     pub(super) cancel_asked: bool,
     /// Somebody had it start over: what was said before counts no more.
     pub(super) was_retried: bool,
@@ -166,7 +166,7 @@ impl Job {
             claim.said.get_or_insert((said, now_ms));
         }
         if self.cancel_asked && self.ended.is_none() && said != Said::Complete {
-            self.ended = Some(State::Cancelled);
+            self.ended = Some(JobState::Cancelled);
         }
     }
 
@@ -177,7 +177,7 @@ impl Job {
 
     /// Looks whether its moment of the wall clock has come. The store may take a little to note it; a clock that is set back
     /// before that leaves both possible.
-    pub(super) fn moment_comes(&mut self, now: Stamp, awake_since_ms: u64) {
+    pub(super) fn moment_comes(&mut self, now: Timestamp, awake_since_ms: u64) {
         let Some(moment) = &mut self.moment else { return };
         if now.wall_ms >= moment.wall_ms {
             moment.came = true;
@@ -324,15 +324,15 @@ impl Job {
             if state != ended {
                 return Err(format!("P6: a job that is {ended} was seen {state}"));
             }
-        } else if state.is_final() && !(state == State::Cancelled && self.may_be_cancelled(now_ms)) {
+        } else if state.is_final() && !(state == JobState::Cancelled && self.may_be_cancelled(now_ms)) {
             return Err(format!("P6: a job was seen {state}, and nobody ended it"));
         }
         if let Some(live) = self.live(now_ms)
-            && (state != State::Running || detail.job.token.get() != live.token)
+            && (state != JobState::Running || detail.job.token.get() != live.token)
         {
             return Err(format!("P6: token {} works on a job that was seen {state}", live.token));
         }
-        if state == State::Running && self.claim.as_ref().is_none_or(|claim| claim.said.is_some()) {
+        if state == JobState::Running && self.claim.as_ref().is_none_or(|claim| claim.said.is_some()) {
             return Err("P10: a job was seen running, and nobody works on it".to_owned());
         }
         self.ledger_is(&detail.effects)
@@ -340,7 +340,7 @@ impl Job {
 
     /// What is undone next, last effect first: `Err` says why it is not this one's turn.
     pub(super) fn undoes_next(&self, now_ms: u64, effect: &str) -> Audit {
-        let undone_for = matches!(self.ended, Some(State::Failed | State::Cancelled));
+        let undone_for = matches!(self.ended, Some(JobState::Failed | JobState::Cancelled));
         if !undone_for && !self.may_be_cancelled(now_ms) {
             return Err(format!("P8: the effect {effect} is undone, and its job has not failed"));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fencehold_core::lease::How;
+use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{HoldHash, Refusal};
 
 use super::{Audit, Span};
@@ -23,7 +23,7 @@ pub(super) struct Key {
     newest: u64,
     current: Option<Lease>,
     /// How every hold that had a lease ended.
-    ended: BTreeMap<[u8; 16], (u64, How)>,
+    ended: BTreeMap<[u8; 16], (u64, LeaseOutcome)>,
 }
 
 /// A lease ends at most this long after its deadline, while the store runs.
@@ -33,12 +33,12 @@ impl Key {
     /// A grant that nobody picked up was given back.
     pub(super) fn abandoned(&mut self, hold: HoldHash) {
         if self.current.is_some_and(|lease| lease.hold == *hold.as_bytes()) {
-            self.end(How::Abandoned);
+            self.end(LeaseOutcome::Abandoned);
         }
     }
 
     pub(super) fn was_forced(&self, token: u64) -> bool {
-        let forced = |(ended, how): &(u64, How)| *ended == token && *how == How::Revoked;
+        let forced = |(ended, how): &(u64, LeaseOutcome)| *ended == token && *how == LeaseOutcome::Revoked;
         self.ended.values().any(forced)
     }
 
@@ -48,7 +48,7 @@ impl Key {
         }
     }
 
-    fn end(&mut self, how: How) {
+    fn end(&mut self, how: LeaseOutcome) {
         if let Some(lease) = self.current.take() {
             self.ended.insert(lease.hold, (lease.token, how));
         }
@@ -79,7 +79,7 @@ impl Key {
         if remaining_ms != ttl_ms {
             return Err(format!("P4: a grant for {ttl_ms} ms was told {remaining_ms} ms"));
         }
-        self.end(How::Expired);
+        self.end(LeaseOutcome::Expired);
         self.newest = token;
         let until_ms = now_ms + ttl_ms;
         self.current = Some(Lease { token, hold, ttl_ms, span: Span::until(until_ms) });
@@ -131,7 +131,7 @@ impl Key {
                     "P4: token {token} is over, and one who asked for the key was told that it is held"
                 ))
             }
-            Refusal::Ended { how, .. } => {
+            Refusal::HoldIdUsed { outcome: how, .. } => {
                 let certain = self.current.is_some_and(|lease| {
                     lease.hold == *hold.as_bytes() && now_ms < lease.span.certain_until_ms
                 });
@@ -180,11 +180,11 @@ impl Key {
     ) -> Audit {
         match answer {
             Ok(_) if self.possible(now_ms, hold).is_some_and(|lease| lease.token == token) => {
-                self.end(How::Released);
+                self.end(LeaseOutcome::Released);
                 Ok(())
             }
             // The same release again gets the same answer.
-            Ok(_) if self.ended.get(&hold) == Some(&(token, How::Released)) => Ok(()),
+            Ok(_) if self.ended.get(&hold) == Some(&(token, LeaseOutcome::Released)) => Ok(()),
             Ok(_) => Err(format!("P5: token {token} was released although it is over")),
             Err(refusal) => self.lost(now_ms, hold, token, refusal),
         }
@@ -199,7 +199,7 @@ impl Key {
             return Err(format!("P4: the live holder of token {token} was told: {refusal}"));
         }
         match (refusal, self.ended.get(&hold)) {
-            (Refusal::Lost { how: Some(how), .. }, Some((_, known))) if known != how => {
+            (Refusal::Lost { outcome: Some(how), .. }, Some((_, known))) if known != how => {
                 Err(format!("P3: token {token} was {known}, and its holder was told {how}"))
             }
             (Refusal::Lost { .. }, _) => Ok(()),
@@ -218,7 +218,7 @@ impl Key {
             ));
         }
         self.newest = consumed;
-        self.end(How::Revoked);
+        self.end(LeaseOutcome::Revoked);
         Ok(())
     }
 

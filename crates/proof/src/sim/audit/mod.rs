@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
-use fencehold_core::{HoldHash, Stamp};
+use fencehold_core::{HoldHash, Timestamp};
 
 use crate::simulated::{Found, Question, Reply};
 
@@ -149,7 +149,7 @@ impl Pair<'_> {
 impl Auditor {
     /// Audits the answers that one step of the store gave. They happened in some order, and the store does not say in
     /// which: one must be possible. Refusals change nothing and are tried first.
-    pub(super) fn step(&mut self, now: Stamp, mut pairs: Vec<Pair<'_>>) -> Audit {
+    pub(super) fn step(&mut self, now: Timestamp, mut pairs: Vec<Pair<'_>>) -> Audit {
         self.uniques_end(now);
         self.moments_come(now);
         pairs.sort_by_key(|pair| match pair.result {
@@ -175,11 +175,11 @@ impl Auditor {
     }
 
     /// One answer, if it can be given now; and what follows from it.
-    fn answer(&mut self, now: Stamp, pair: &Pair<'_>) -> Audit {
+    fn answer(&mut self, now: Timestamp, pair: &Pair<'_>) -> Audit {
         let now_ms = now.store_ms;
         match (&pair.asked.question, pair.result) {
             (Question::Acquire(request), Ok(Reply::Acquired(acquired))) => {
-                let hold = *request.hold.hash().as_bytes();
+                let hold = *request.hold_id.hash().as_bytes();
                 let (token, remaining_ms) = (acquired.grant.token.get(), acquired.grant.remaining_ms);
                 pair.in_time(now_ms, request.wait_ms, &format!("token {token} was granted"))?;
                 let key = self.key(acquired.key.as_str());
@@ -194,23 +194,23 @@ impl Auditor {
                 let since_ms = self.awake_since_ms.max(pair.asked.arrived_ms);
                 let waited_since_ms = waited.then_some(since_ms);
                 self.key(key.as_str())
-                    .refused(now_ms, request.hold.hash(), refusal, waited_since_ms)
+                    .refused(now_ms, request.hold_id.hash(), refusal, waited_since_ms)
             }
             (Question::Renew(holds), Ok(Reply::Renewed(renewed))) => {
-                holds.iter().zip(&renewed.answers).try_for_each(|(hold, answer)| {
+                holds.iter().zip(&renewed.results).try_for_each(|(hold, answer)| {
                     let key = self.key(hold.key.as_str());
                     let answer = answer.as_ref().map(|renewal| renewal.remaining_ms);
-                    key.renewed(now_ms, *hold.hold.hash().as_bytes(), hold.token.get(), answer)
+                    key.renewed(now_ms, *hold.hold_id.hash().as_bytes(), hold.token.get(), answer)
                 })
             }
             (Question::Release(holds), Ok(Reply::Released(answers))) => {
                 holds.iter().zip(answers).try_for_each(|(hold, answer)| {
                     let key = self.key(hold.key.as_str());
-                    key.released(now_ms, *hold.hold.hash().as_bytes(), hold.token.get(), answer.as_ref())
+                    key.released(now_ms, *hold.hold_id.hash().as_bytes(), hold.token.get(), answer.as_ref())
                 })
             }
             (Question::Revoke(_), Ok(Reply::Revoked(revoked))) => revoked.iter().try_for_each(|lease| {
-                let (token, consumed) = (lease.revoked.token.get(), lease.revoked.consumed.get());
+                let (token, consumed) = (lease.revoked.token.get(), lease.revoked.consumed_token.get());
                 self.key(lease.key.as_str()).revoked(token, consumed)
             }),
             (Question::Get(name), Ok(Reply::Lease(view))) => {

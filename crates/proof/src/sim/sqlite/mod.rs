@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
-use fencehold_core::Stamp;
+use fencehold_core::Timestamp;
 use tempfile::TempDir;
 
 use self::files::Files;
@@ -52,7 +52,7 @@ impl Directory {
     }
 
     /// Becomes the owner, as any process does that opens the directory.
-    pub(super) fn starts(&mut self, now: Stamp, _: Found) -> Result<(Machine, Found), StoreError> {
+    pub(super) fn starts(&mut self, now: Timestamp, _: Found) -> Result<(Machine, Found), StoreError> {
         self.files().open_again();
         let found = match (self.booted, self.is_marked()) {
             (true, _) => Found::NewBoot,
@@ -128,12 +128,12 @@ impl Drop for Directory {
 /// A clock that stands still: everything that an owner does when it starts happens at once.
 #[derive(Debug)]
 struct Moment {
-    now: Stamp,
+    now: Timestamp,
     boot: u64,
 }
 
 impl Clock for Moment {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         self.now
     }
 

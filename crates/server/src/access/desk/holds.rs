@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::http::{ChangedHold, Operation as _, Scope, op};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 
 use super::{Act, Desk};
 use crate::Inner;
@@ -31,7 +31,7 @@ pub(crate) struct HeldChanges {
 
 impl Desk {
     /// Begins to listen. Those who listen have seats apart from those who wait: a hint is worth no one's place in line.
-    pub(crate) fn hold_changes(&self, call: &Call) -> Result<HeldChanges, StoreError> {
+    pub(crate) fn hold_changes(&self, call: &CallContext) -> Result<HeldChanges, StoreError> {
         self.allow(HEAR, &call.namespace, None)?;
         let server = Arc::clone(&self.server);
         let who = self.caller.who.clone();
@@ -40,7 +40,7 @@ impl Desk {
         let watcher = server.hold_changes.listen(store, &call.namespace);
         let watcher = watcher.ok_or_else(|| StoreError::Unsupported {
             store: store.capabilities().store.to_owned(),
-            what: "say at once that another caller acted on a hold".to_owned(),
+            message: "say at once that another caller acted on a hold".to_owned(),
         })?;
         let allows = |scope| self.caller.scopes.allow(scope);
         let (leases, jobs) = (allows(Scope::LeaseWrite), allows(Scope::JobWork));

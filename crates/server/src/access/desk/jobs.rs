@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fencehold_contract::http::{Operation as _, Scope, op};
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, ClaimRequest, Claimed, Enqueued,
-    FindingPage, FindingsRequest, JobDetail, JobPage, JobsRequest, LedgerAct, LedgerAnswer, LedgerEntry,
-    NewJob, QueueOrder, QueueView, RenewedJobs, Report, ResolveRequest, ScheduleSpec, ScheduleView,
-    WaitRequest, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EnqueuedJob,
+    JobAction, JobDetail, JobPage, JobSelector, LedgerEntry, LedgerResponse, ListEffectsRequest,
+    ListJobsRequest, NewJob, QueueView, RenewAttemptBatchResponse, Report, ResolveEffectRequest,
+    ScheduleSpec, ScheduleView, SetQueueModeRequest, WaitRequest,
 };
-use fencehold_contract::{Call, JobStore, StoreError};
-use fencehold_core::job::{JobId, Queue, Refusal, Reported, ScheduleName};
+use fencehold_contract::{CallContext, JobStore, StoreError};
+use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
 use fencehold_core::{Owner, Token};
 
 use super::{Act, Desk, Force, Telling, Took};
@@ -39,7 +40,7 @@ impl Desk {
     fn kept_jobs(&self) -> Result<&dyn JobStore, StoreError> {
         let unsupported = || StoreError::Unsupported {
             store: self.server.store.capabilities().store.to_owned(),
-            what: "keep jobs".to_owned(),
+            message: "keep jobs".to_owned(),
         };
         self.server.store.jobs().ok_or_else(unsupported)
     }
@@ -60,7 +61,7 @@ impl Desk {
         detail.checkpoint = None;
         for effect in &mut detail.effects {
             hide(&mut effect.value);
-            if let Some(undo) = &mut effect.undo {
+            if let Some(undo) = &mut effect.compensation {
                 undo.payload = HIDDEN.into();
             }
         }
@@ -69,14 +70,16 @@ impl Desk {
 
     /// Whether this caller may put jobs into queues too. What is recorded for later is checked when it is recorded: later
     /// nobody asks.
-    fn may_enqueue(&self, act: Act, call: &Call, why: &str) -> Result<(), StoreError> {
+    fn may_enqueue(&self, act: Act, call: &CallContext, why: &str) -> Result<(), StoreError> {
         if self.caller.scopes.allow(Scope::JobEnqueue) {
             return Ok(());
         }
         let needs = op::Enqueue::SPEC.scopes;
         let denied = self.allow(Act { needs, ..act }, &call.namespace, None);
         denied.map_err(|error| match error {
-            StoreError::Denied { why: needs } => StoreError::Denied { why: format!("{why}: {needs}") },
+            StoreError::Denied { message: needs } => {
+                StoreError::Denied { message: format!("{why}: {needs}") }
+            }
             error => error,
         })
     }
@@ -86,9 +89,9 @@ impl Desk {
 impl JobStore for Desk {
     async fn enqueue(
         &self,
-        call: &Call,
+        call: &CallContext,
         mut jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<Enqueued, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError> {
         let kept = self.kept_jobs()?;
         let act = ENQUEUE.of(jobs.len());
         let told = self.place_in_trace(call, &mut jobs);
@@ -107,7 +110,7 @@ impl JobStore for Desk {
         outcome
     }
 
-    async fn claim(&self, call: &Call, request: ClaimRequest) -> Result<Claimed, StoreError> {
+    async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
         let act = CLAIM.waiting(request.wait_ms);
         let (mut outcome, took) = self.through(act, call, None, self.kept_jobs()?.claim(call, request)).await;
         let mut attempts = Vec::new();
@@ -115,7 +118,7 @@ impl JobStore for Desk {
             for job in &mut claimed.jobs {
                 if let Some(attempt) = working(job) {
                     attempts.push(attempt);
-                    job.trace = Some(attempt.to_string().into());
+                    job.traceparent = Some(attempt.to_string().into());
                 }
             }
         }
@@ -123,21 +126,25 @@ impl JobStore for Desk {
         outcome
     }
 
-    async fn renew_claims(&self, call: &Call, attempts: Vec<AttemptRef>) -> Result<RenewedJobs, StoreError> {
+    async fn renew_claims(
+        &self,
+        call: &CallContext,
+        attempts: Vec<AttemptRef>,
+    ) -> Result<RenewAttemptBatchResponse, StoreError> {
         let count = attempts.len();
         let outcome = self
             .pass(RENEW.of(count), call, self.kept_jobs()?.renew_claims(call, attempts))
             .await;
-        let answers = outcome.as_ref().map(|renewed| renewed.answers.as_slice());
+        let answers = outcome.as_ref().map(|renewed| renewed.results.as_slice());
         self.server.metrics.renewals(count, answers, is_forged);
         outcome
     }
 
     async fn report(
         &self,
-        call: &Call,
-        reports: Vec<Report>,
-    ) -> Result<Vec<Result<Reported, Refusal>>, StoreError> {
+        call: &CallContext,
+        reports: Vec<AttemptReport>,
+    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
         let act = REPORT.of(reports.len());
         let ending = self.ending(&reports);
         let (outcome, took) = self.through(act, call, None, self.kept_jobs()?.report(call, reports)).await;
@@ -156,9 +163,9 @@ impl JobStore for Desk {
 
     async fn ledger(
         &self,
-        call: &Call,
-        entries: Vec<LedgerEntry>,
-    ) -> Result<Vec<Result<LedgerAnswer, Refusal>>, StoreError> {
+        call: &CallContext,
+        entries: Vec<AttemptLedgerEntry>,
+    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
         let act = LEDGER.of(entries.len());
         if entries.iter().any(makes_a_job) {
             self.may_enqueue(act, call, "an effect with an undo job enqueues it")?;
@@ -166,40 +173,48 @@ impl JobStore for Desk {
         self.pass(act, call, self.kept_jobs()?.ledger(call, entries)).await
     }
 
-    async fn job(&self, call: &Call, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
         let found = self.pass(LOOK, call, self.kept_jobs()?.job(call, id)).await?;
         Ok(found.map(|detail| self.as_seen(detail)))
     }
 
-    async fn wait_for(&self, call: &Call, request: WaitRequest) -> Result<Option<JobDetail>, StoreError> {
+    async fn wait_for(
+        &self,
+        call: &CallContext,
+        request: WaitRequest,
+    ) -> Result<Option<JobDetail>, StoreError> {
         let act = LOOK.waiting(request.wait_ms);
         let found = self.pass(act, call, self.kept_jobs()?.wait_for(call, request)).await?;
         Ok(found.map(|detail| self.as_seen(detail)))
     }
 
-    async fn jobs(&self, call: &Call, request: JobsRequest) -> Result<JobPage, StoreError> {
+    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         if request.filter.payload_contains.is_some() && !self.caller.sees_payloads() {
             let why = "searching payloads needs a token with the scope job:payload".to_owned();
-            return Err(StoreError::Denied { why });
+            return Err(StoreError::Denied { message: why });
         }
         self.pass(LOOK, call, self.kept_jobs()?.jobs(call, request)).await
     }
 
-    async fn act(&self, call: &Call, request: ActRequest) -> Result<Acted, StoreError> {
+    async fn act(
+        &self,
+        call: &CallContext,
+        request: ChangeJobsRequest,
+    ) -> Result<ChangeJobBatchResponse, StoreError> {
         let kept = self.kept_jobs()?;
         let (act, reason) = match &request.action {
-            Action::Cancel { reason, .. } => (CANCEL, reason.as_ref().map(ToString::to_string)),
-            Action::Retry => (RETRY, None),
-            Action::Delete { .. } => (DELETE, None),
+            JobAction::Cancel { reason, .. } => (CANCEL, reason.as_ref().map(ToString::to_string)),
+            JobAction::Retry => (RETRY, None),
+            JobAction::Delete { .. } => (DELETE, None),
         };
-        let (target, count) = match &request.on {
-            ActOn::Jobs(ids) => {
+        let (target, count) = match &request.selector {
+            JobSelector::Jobs(ids) => {
                 let named: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
                 let more = ids.len().saturating_sub(named.len());
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 (format!("{}{more}", named.join(", ")), ids.len())
             }
-            ActOn::Matching { filter, limit, .. } => (format!("jobs that match {filter:?}"), *limit),
+            JobSelector::Matching { filter, limit, .. } => (format!("jobs that match {filter:?}"), *limit),
         };
         if request.dry_run {
             return self.pass(act.of(count), call, kept.act(call, request)).await;
@@ -209,25 +224,34 @@ impl JobStore for Desk {
             .await
     }
 
-    async fn queues(&self, call: &Call) -> Result<Vec<QueueView>, StoreError> {
+    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
         self.pass(LOOK, call, self.kept_jobs()?.queues(call)).await
     }
 
-    async fn set_queue(&self, call: &Call, order: QueueOrder) -> Result<QueueView, StoreError> {
+    async fn set_queue(
+        &self,
+        call: &CallContext,
+        order: SetQueueModeRequest,
+    ) -> Result<QueueView, StoreError> {
         let target = format!("queue {}: {}", order.queue, order.mode.name());
         let reason = Some(format!("by {}", order.by));
         let work = self.kept_jobs()?.set_queue(call, order);
         self.force(QUEUE, call, Force { target, reason }, |_| Outcome::Done, work).await
     }
 
-    async fn remove_queue(&self, call: &Call, queue: Queue, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_queue(
+        &self,
+        call: &CallContext,
+        queue: QueueName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         let force = Force { target: format!("queue {queue}"), reason: Some(format!("by {by}")) };
         let judge = |removed: &bool| if *removed { Outcome::Done } else { Outcome::Failed };
         self.force(UNQUEUE, call, force, judge, self.kept_jobs()?.remove_queue(call, queue, by))
             .await
     }
 
-    async fn schedules(&self, call: &Call) -> Result<Vec<ScheduleView>, StoreError> {
+    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
         let mut schedules = self.pass(LOOK, call, self.kept_jobs()?.schedules(call)).await?;
         if !self.caller.sees_payloads() {
             for schedule in &mut schedules {
@@ -237,34 +261,51 @@ impl JobStore for Desk {
         Ok(schedules)
     }
 
-    async fn set_schedule(&self, call: &Call, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
+    async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         self.may_enqueue(SCHEDULE, call, "a schedule enqueues jobs")?;
-        let target = format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.zone, spec.queue);
+        let target = format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.time_zone, spec.queue);
         let reason = Some(format!("by {}", spec.by));
         let work = self.kept_jobs()?.set_schedule(call, spec);
         self.force(SCHEDULE, call, Force { target, reason }, |_| Outcome::Done, work)
             .await
     }
 
-    async fn remove_schedule(&self, call: &Call, name: ScheduleName, by: Owner) -> Result<bool, StoreError> {
+    async fn remove_schedule(
+        &self,
+        call: &CallContext,
+        name: ScheduleName,
+        by: Owner,
+    ) -> Result<bool, StoreError> {
         let force = Force { target: format!("schedule {name}"), reason: Some(format!("by {by}")) };
         let judge = |removed: &bool| if *removed { Outcome::Done } else { Outcome::Failed };
         self.force(UNSCHEDULE, call, force, judge, self.kept_jobs()?.remove_schedule(call, name, by))
             .await
     }
 
-    async fn begin(&self, call: &Call, request: BeginRequest) -> Result<Began, StoreError> {
+    async fn begin(
+        &self,
+        call: &CallContext,
+        request: BeginOperationRequest,
+    ) -> Result<BegunOperation, StoreError> {
         self.pass(BEGIN.waiting(0), call, self.kept_jobs()?.begin(call, request)).await
     }
 
-    async fn findings(&self, call: &Call, request: FindingsRequest) -> Result<FindingPage, StoreError> {
+    async fn findings(
+        &self,
+        call: &CallContext,
+        request: ListEffectsRequest,
+    ) -> Result<EffectPage, StoreError> {
         self.pass(LOOK, call, self.kept_jobs()?.findings(call, request)).await
     }
 
-    async fn resolve(&self, call: &Call, request: ResolveRequest) -> Result<Result<(), Refusal>, StoreError> {
+    async fn resolve(
+        &self,
+        call: &CallContext,
+        request: ResolveEffectRequest,
+    ) -> Result<Result<(), Refusal>, StoreError> {
         let happened = if request.happened.is_some() { "it happened" } else { "it did not happen" };
         let force = Force {
-            target: format!("job {}, effect {}: {happened}", request.job, request.effect),
+            target: format!("job {}, effect {}: {happened}", request.job_id, request.effect),
             reason: Some(format!("by {}", request.by)),
         };
         let judge = |said: &Result<(), Refusal>| if said.is_ok() { Outcome::Done } else { Outcome::Failed };
@@ -274,9 +315,9 @@ impl JobStore for Desk {
 }
 
 /// What came of an act on several jobs.
-fn acted(acted: &Acted) -> Outcome {
-    let refused = acted.items.iter().filter(|item| item.outcome.is_err()).count();
-    match acted.items.len() - refused {
+fn acted(acted: &ChangeJobBatchResponse) -> Outcome {
+    let refused = acted.results.iter().filter(|item| item.result.is_err()).count();
+    match acted.results.len() - refused {
         0 => Outcome::Failed,
         _ if refused > 0 => Outcome::Partly,
         _ => Outcome::Done,
@@ -287,25 +328,25 @@ fn acted(acted: &Acted) -> Outcome {
 const HIDDEN: &str = "\"hidden: this needs a token with the scope job:payload\"";
 
 /// Whether an entry of the ledger has the store enqueue a job, should its effect have to be undone.
-fn makes_a_job(entry: &LedgerEntry) -> bool {
-    matches!(entry.act, LedgerAct::Record { undo: Some(_), .. })
+fn makes_a_job(entry: &AttemptLedgerEntry) -> bool {
+    matches!(entry.entry, LedgerEntry::Record { compensation: Some(_), .. })
 }
 
 fn is_forged(refusal: &Refusal) -> bool {
-    matches!(refusal, Refusal::WrongHold { .. })
+    matches!(refusal, Refusal::WrongHoldId { .. })
 }
 
 /// What traces are told of jobs.
 impl Desk {
     /// Gives every job its place in a trace, which it carries from here to its end, and says what is to be told of it once
     /// it is in its queue.
-    fn place_in_trace(&self, call: &Call, jobs: &mut [NewJob]) -> Vec<Span> {
+    fn place_in_trace(&self, call: &CallContext, jobs: &mut [NewJob]) -> Vec<Span> {
         if !self.server.tracer.is_on() {
             return Vec::new();
         }
         let place = |job: &mut NewJob| {
             let (at, parent) = enqueuing(job, self.trace);
-            job.trace = Some(at.to_string().into());
+            job.traceparent = Some(at.to_string().into());
             Span {
                 at,
                 parent,
@@ -322,18 +363,19 @@ impl Desk {
     }
 
     /// For each report, the attempt that it ends, if it does.
-    fn ending(&self, reports: &[Report]) -> Vec<Option<(JobId, Token)>> {
+    fn ending(&self, reports: &[AttemptReport]) -> Vec<Option<(JobId, Token)>> {
         if !self.server.tracer.is_on() {
             return Vec::new();
         }
-        let ends = |word: &Word| !matches!(word, Word::Checkpoint { .. } | Word::Progress { .. });
-        let attempt =
-            |report: &Report| ends(&report.word).then_some((report.attempt.job, report.attempt.token));
+        let ends = |word: &Report| !matches!(word, Report::Checkpoint { .. } | Report::Progress { .. });
+        let attempt = |report: &AttemptReport| {
+            ends(&report.report).then_some((report.attempt.job_id, report.attempt.token))
+        };
         reports.iter().map(attempt).collect()
     }
 
     /// Tells of attempts that have ended, after whoever reported them has been answered.
-    fn tell_of_attempts(&self, call: &Call, ended: Vec<(JobId, Token)>) {
+    fn tell_of_attempts(&self, call: &CallContext, ended: Vec<(JobId, Token)>) {
         if ended.is_empty() {
             return;
         }

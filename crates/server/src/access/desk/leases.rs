@@ -4,9 +4,10 @@ use async_trait::async_trait;
 use fencehold_contract::http::{Operation as _, op};
 use fencehold_contract::measure::Measures;
 use fencehold_contract::{
-    AcquireRequest, Acquired, Advanced, Call, Capabilities, EventPage, EventsRequest, HoldRef, JobStore,
-    LeasePage, LeaseStore, LeaseView, LimitsRequest, LimitsView, ListRequest, Renewed, RevokeRequest,
-    RevokedLease, StoreError, StoreStatus, Which,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
+    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
+    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+    StoreStatus,
 };
 use fencehold_core::{Key, Owner, Refusal, Token};
 
@@ -34,8 +35,12 @@ impl LeaseStore for Desk {
         self.server.store.jobs().map(|_| self as &dyn JobStore)
     }
 
-    async fn acquire(&self, call: &Call, request: AcquireRequest) -> Result<Acquired, StoreError> {
-        let act = ACQUIRE.of(request.keys.len()).waiting(request.wait_ms);
+    async fn acquire(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
+        let act = ACQUIRE.of(request.any_of.len()).waiting(request.wait_ms);
         let (outcome, took) = self.through(act, call, None, self.server.store.acquire(call, request)).await;
         let metrics = &self.server.metrics;
         match &outcome {
@@ -55,13 +60,17 @@ impl LeaseStore for Desk {
         outcome
     }
 
-    async fn renew(&self, call: &Call, holds: Vec<HoldRef>) -> Result<Renewed, StoreError> {
+    async fn renew(
+        &self,
+        call: &CallContext,
+        holds: Vec<HoldRef>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
         let count = holds.len();
         let held = self.held(call, &holds);
         let (outcome, took) = self
             .through(RENEW.of(count), call, None, self.server.store.renew(call, holds))
             .await;
-        let answers = outcome.as_ref().map(|renewed| renewed.answers.as_slice());
+        let answers = outcome.as_ref().map(|renewed| renewed.results.as_slice());
         self.server.metrics.renewals(count, answers, is_wrong_hold);
         self.tell(RENEW.of(count), call, took, &outcome, || self.later(held));
         outcome
@@ -69,7 +78,7 @@ impl LeaseStore for Desk {
 
     async fn release(
         &self,
-        call: &Call,
+        call: &CallContext,
         holds: Vec<HoldRef>,
     ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
         let act = RELEASE.of(holds.len());
@@ -82,13 +91,17 @@ impl LeaseStore for Desk {
         outcome
     }
 
-    async fn revoke(&self, call: &Call, request: RevokeRequest) -> Result<Vec<RevokedLease>, StoreError> {
-        let target = match &request.which {
-            Which::Key { key, only_token: None } => format!("key {key}"),
-            Which::Key { key, only_token: Some(token) } => format!("key {key}, token {token}"),
-            Which::Task(task) => format!("task {task}"),
-            Which::Owner(owner) => format!("owner {owner}"),
-            Which::Prefix(prefix) => format!("keys that start with {prefix}"),
+    async fn revoke(
+        &self,
+        call: &CallContext,
+        request: RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        let target = match &request.target {
+            RevokeTarget::Key { key, only_token: None } => format!("key {key}"),
+            RevokeTarget::Key { key, only_token: Some(token) } => format!("key {key}, token {token}"),
+            RevokeTarget::Task(task) => format!("task {task}"),
+            RevokeTarget::Owner(owner) => format!("owner {owner}"),
+            RevokeTarget::Prefix(prefix) => format!("keys that start with {prefix}"),
         };
         let reason = Some(format!("{} (by {})", request.reason, request.by));
         let judge =
@@ -97,20 +110,20 @@ impl LeaseStore for Desk {
             .await
     }
 
-    async fn get(&self, call: &Call, key: Key) -> Result<Option<LeaseView>, StoreError> {
+    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
         self.pass(LOOK, call, self.server.store.get(call, key)).await
     }
 
-    async fn list(&self, call: &Call, request: ListRequest) -> Result<LeasePage, StoreError> {
+    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
         self.pass(LOOK, call, self.server.store.list(call, request)).await
     }
 
-    async fn events(&self, call: &Call, request: EventsRequest) -> Result<EventPage, StoreError> {
+    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
         let act = LOOK.waiting(request.wait_ms);
         self.pass(act, call, self.server.store.events(call, request)).await
     }
 
-    async fn advance(&self, call: &Call, by: Owner, lift: u64) -> Result<Advanced, StoreError> {
+    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         let force = Force {
             target: format!("every lease; counters lifted by {lift}"),
             reason: Some(format!("by {by}")),
@@ -119,27 +132,33 @@ impl LeaseStore for Desk {
             .await
     }
 
-    async fn limits(&self, call: &Call, request: LimitsRequest) -> Result<LimitsView, StoreError> {
-        let whose = if request.every_namespace { "every namespace" } else { call.namespace.as_str() };
-        let what = request.set.map_or_else(|| "looked at".to_owned(), |set| format!("{set:?}"));
+    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+        let whose = if request.all_namespaces { "every namespace" } else { call.namespace.as_str() };
+        let what = request.quota.map_or_else(|| "looked at".to_owned(), |set| format!("{set:?}"));
         let force = Force { target: format!("{whose}: {what}"), reason: Some(format!("by {}", request.by)) };
         self.force(LIMITS, call, force, |_| Outcome::Done, self.server.store.limits(call, request))
             .await
     }
 
-    async fn open_now(&self, call: &Call, by: Owner) -> Result<(), StoreError> {
+    async fn open_now(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
         let target = "every namespace, before its time".to_owned();
         let force = Force { target, reason: Some(format!("by {by}")) };
         self.force(OPEN_NOW, call, force, |()| Outcome::Done, self.server.store.open_now(call, by))
             .await
     }
 
-    async fn status(&self, call: &Call) -> Result<StoreStatus, StoreError> {
+    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
         let mut status = self.pass(STATUS, call, self.server.store.status(call)).await?;
         if !self.caller.is_operator() {
             // These are of all namespaces together, and how much others do is not this caller's business.
-            (status.keys, status.held, status.waiters, status.jobs, status.set_aside) = (0, 0, 0, 0, 0);
-            status.maintenance.clear();
+            (
+                status.key_count,
+                status.held_count,
+                status.waiter_count,
+                status.job_count,
+                status.unreadable_row_count,
+            ) = (0, 0, 0, 0, 0);
+            status.maintenance_errors.clear();
             status.counts_hidden = true;
         }
         Ok(status)
@@ -158,7 +177,7 @@ const LINKS_MAX: usize = 32;
 
 impl Desk {
     /// The grant itself is where everything about this hold hangs.
-    fn granted(&self, call: &Call, acquired: &Acquired) -> Telling {
+    fn granted(&self, call: &CallContext, acquired: &AcquiredLease) -> Telling {
         let hold = holding(&call.namespace, &acquired.key, acquired.grant.token);
         let at = self.trace.map_or(hold, |trace| Context { span: hold.span, ..trace });
         let attributes = vec![
@@ -170,7 +189,7 @@ impl Desk {
     }
 
     /// The grants of these holds, if anybody wants to know.
-    fn held(&self, call: &Call, holds: &[HoldRef]) -> Vec<Context> {
+    fn held(&self, call: &CallContext, holds: &[HoldRef]) -> Vec<Context> {
         if !self.server.tracer.is_on() {
             return Vec::new();
         }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fencehold_contract::http::{Scope, Spec};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 
 pub(crate) use self::holds::HeldChanges;
@@ -126,7 +126,7 @@ impl Desk {
     async fn pass<T>(
         &self,
         act: Act,
-        call: &Call,
+        call: &CallContext,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let (outcome, took) = self.through(act, call, None, work).await;
@@ -138,7 +138,7 @@ impl Desk {
     async fn force<T>(
         &self,
         act: Act,
-        call: &Call,
+        call: &CallContext,
         force: Force,
         judge: fn(&T) -> Outcome,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -152,7 +152,7 @@ impl Desk {
     async fn through<T>(
         &self,
         act: Act,
-        call: &Call,
+        call: &CallContext,
         force: Option<Forced<T>>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> (Result<T, StoreError>, Took) {
@@ -170,13 +170,13 @@ impl Desk {
     async fn checked<T>(
         &self,
         act: Act,
-        call: &Call,
+        call: &CallContext,
         forced: Option<Forced<T>>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.allow(act, &call.namespace, forced.as_ref().map(|forced| &forced.force))?;
         if !act.to_the_end && self.server.stopping.is_stopping() {
-            return Err(StoreError::Unavailable { why: "the server is stopping".to_owned() });
+            return Err(StoreError::Unavailable { message: "the server is stopping".to_owned() });
         }
         let _room = self.enter(act, call).await.inspect_err(|_| match act.way {
             Way::Renewal => self.server.metrics.renewals_shed.add_one(),
@@ -196,7 +196,7 @@ impl Desk {
                 biased;
                 outcome = work => outcome,
                 stranger = self.server.access.until_refused(&self.caller.who) => {
-                    Err(StoreError::Denied { why: stranger.to_string() })
+                    Err(StoreError::Denied { message: stranger.to_string() })
                 }
             }
         } else {
@@ -209,12 +209,12 @@ impl Desk {
     }
 
     /// Waits for room, or takes a seat and what goes with it.
-    async fn enter(&self, act: Act, call: &Call) -> Result<Room, StoreError> {
+    async fn enter(&self, act: Act, call: &CallContext) -> Result<Room, StoreError> {
         let gate = &self.server.gate;
         let room = gate.enter(act.way, &self.caller.who, &call.namespace, act.cost as u64).await?;
         if let (Way::Waiting, Some(share)) = (act.way, &self.share) {
-            share.wait().map_err(|NoMemory { limit }| StoreError::Full {
-                what: "bytes of the requests that wait".to_owned(),
+            share.wait().map_err(|NoMemory { limit }| StoreError::LimitReached {
+                message: "bytes of the requests that wait".to_owned(),
                 limit: limit as u64,
             })?;
         }
@@ -238,7 +238,7 @@ impl Desk {
             keeper.denied(self.entry(act, namespace, force));
         }
         tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), act = act.name, %namespace, "denied: {why}");
-        Err(StoreError::Denied { why })
+        Err(StoreError::Denied { message: why })
     }
 
     fn entry(&self, act: Act, namespace: &Namespace, force: Force) -> AuditEntry {
@@ -255,7 +255,7 @@ impl Desk {
     async fn note(&self, entry: AuditEntry) -> Result<Option<i64>, StoreError> {
         let Some(keeper) = self.server.access.keeper() else { return Ok(None) };
         let unwritten = |why| StoreError::Unavailable {
-            why: format!("the audit cannot be written, so nothing was done: {why}"),
+            message: format!("the audit cannot be written, so nothing was done: {why}"),
         };
         keeper.enter(entry).await.map(Some).map_err(unwritten)
     }
@@ -264,7 +264,7 @@ impl Desk {
     fn tell<T>(
         &self,
         act: Act,
-        call: &Call,
+        call: &CallContext,
         took: Took,
         outcome: &Result<T, StoreError>,
         telling: impl FnOnce() -> Telling,

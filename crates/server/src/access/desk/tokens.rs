@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fencehold_contract::http::access::{
-    AUDIT_LINES_MAX, AuditLine, AuditPage, AuditRequest, CreateTokenRequest, RevokeTokenRequest,
-    RevokedToken, TOKEN_NAME_BYTES_MAX, TokenView, Tokens,
+    AUDIT_LINES_MAX, AccessTokenList, AccessTokenView, AuditEntry, AuditPage, AuditRequest,
+    CreateAccessTokenRequest, RevokeAccessTokenRequest, RevokedAccessToken, TOKEN_NAME_BYTES_MAX,
 };
 use fencehold_contract::http::{Operation as _, op};
-use fencehold_contract::problem::{Problem, ProblemKind};
-use fencehold_contract::{Call, StoreError};
+use fencehold_contract::problem::{ErrorKind, Problem};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::BadInput;
 use fencehold_core::wire::Moment;
 
@@ -28,9 +28,9 @@ impl Desk {
     /// Enters a token. What was done stands in the audit in the same step.
     pub(crate) async fn create_token(
         &self,
-        call: &Call,
-        request: CreateTokenRequest,
-    ) -> Result<TokenView, Problem> {
+        call: &CallContext,
+        request: CreateAccessTokenRequest,
+    ) -> Result<AccessTokenView, Problem> {
         let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).into() };
         let (id, hash) = (
             TokenId::parse(&request.id).map_err(bad)?,
@@ -43,7 +43,7 @@ impl Desk {
         let by = self.by(request.by.as_deref()).map_err(bad)?;
         let act = if request.namespace.is_none() { CREATE.everywhere() } else { CREATE };
         let call = match &request.namespace {
-            Some(namespace) => Call::new(namespace.clone()),
+            Some(namespace) => CallContext::new(namespace.clone()),
             None => call.clone(),
         };
         let from = self.caller.origin();
@@ -62,12 +62,12 @@ impl Desk {
     }
 
     /// Tokens: of every namespace for an operator, else of the one that was asked about.
-    pub(crate) async fn tokens(&self, call: &Call) -> Result<Tokens, Problem> {
+    pub(crate) async fn tokens(&self, call: &CallContext) -> Result<AccessTokenList, Problem> {
         let only = (!self.caller.is_operator()).then(|| call.namespace.clone());
         self.with_book(LIST, call, move |book, _| {
             let mut tokens = book.tokens()?;
             tokens.retain(|token| only.is_none() || token.namespace == only);
-            Ok(Tokens { tokens: tokens.into_iter().map(view).collect() })
+            Ok(AccessTokenList { access_tokens: tokens.into_iter().map(view).collect() })
         })
         .await
     }
@@ -75,11 +75,11 @@ impl Desk {
     /// Ends a token.
     pub(crate) async fn revoke_token(
         &self,
-        call: &Call,
-        request: RevokeTokenRequest,
-    ) -> Result<RevokedToken, Problem> {
+        call: &CallContext,
+        request: RevokeAccessTokenRequest,
+    ) -> Result<RevokedAccessToken, Problem> {
         let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).into() };
-        let id = TokenId::parse(&request.id).map_err(bad)?;
+        let id = TokenId::parse(&request.access_token_id).map_err(bad)?;
         let by = self.by(request.by.as_deref()).map_err(bad)?;
         check_text("reason", request.reason.as_deref().unwrap_or_default(), TEXT_BYTES_MAX).map_err(bad)?;
         let only = (!self.caller.is_operator()).then(|| call.namespace.clone());
@@ -91,13 +91,17 @@ impl Desk {
                 return Err(BookError::NoSuchToken(id));
             }
             let revoked = book.revoke(id, &by, &from, request.reason.as_deref(), now_wall_ms)?;
-            Ok(RevokedToken { revoked })
+            Ok(RevokedAccessToken { revoked })
         })
         .await
     }
 
     /// Lines of the audit: of every namespace for an operator, else of the one that was asked about.
-    pub(crate) async fn audit(&self, call: &Call, request: AuditRequest) -> Result<AuditPage, Problem> {
+    pub(crate) async fn audit(
+        &self,
+        call: &CallContext,
+        request: AuditRequest,
+    ) -> Result<AuditPage, Problem> {
         let everywhere = self.caller.is_operator() && !request.only_namespace;
         let namespace = (!everywhere).then(|| call.namespace.clone());
         self.with_book(AUDIT, call, move |book, now_wall_ms| {
@@ -107,7 +111,7 @@ impl Desk {
                 namespace,
                 limit: Some(request.limit.min(AUDIT_LINES_MAX)),
             };
-            Ok(AuditPage { rows: book.audit(&filter)?.into_iter().map(line).collect() })
+            Ok(AuditPage { entries: book.audit(&filter)?.into_iter().map(line).collect() })
         })
         .await
     }
@@ -123,28 +127,28 @@ impl Desk {
     async fn with_book<T: Send + 'static>(
         &self,
         act: Act,
-        call: &Call,
+        call: &CallContext,
         work: impl FnOnce(&mut Book, u64) -> Result<T, BookError> + Send + 'static,
     ) -> Result<T, Problem> {
         let server = Arc::clone(&self.server);
         let asked = async move {
             let missing = || StoreError::Unsupported {
                 store: "behind this server".to_owned(),
-                what: "keep tokens: the server has no access file".to_owned(),
+                message: "keep tokens: the server has no access file".to_owned(),
             };
             let keeper: &Keeper = server.access.keeper().ok_or_else(missing)?;
             match keeper.with_book(work).await {
                 Err(BookError::Unusable { path, why }) => {
                     tracing::error!(path, why, "the access file cannot be used");
                     let why = "the access file cannot be used; the server's log says why".to_owned();
-                    Err(StoreError::Unavailable { why })
+                    Err(StoreError::Unavailable { message: why })
                 }
                 done => Ok(done),
             }
         };
         let done = self.pass(act, call, asked).await.map_err(Problem::from)?;
         done.map_err(|error| match error {
-            BookError::NoSuchToken(_) => Problem::new(ProblemKind::NoSuchToken, error.to_string()),
+            BookError::NoSuchToken(_) => Problem::new(ErrorKind::AccessTokenNotFound, error.to_string()),
             error => StoreError::BadInput(BadInput::new("id", error.to_string())).into(),
         })
     }
@@ -158,9 +162,9 @@ fn check_text(what: &'static str, text: &str, bytes_max: usize) -> Result<(), Ba
     Ok(())
 }
 
-fn view(token: ApiToken) -> TokenView {
+fn view(token: ApiToken) -> AccessTokenView {
     let moment = |wall_ms: u64| Moment { wall_ms };
-    TokenView {
+    AccessTokenView {
         id: token.id.to_string(),
         name: token.name,
         namespace: token.namespace,
@@ -173,14 +177,14 @@ fn view(token: ApiToken) -> TokenView {
     }
 }
 
-fn line(row: AuditRow) -> AuditLine {
-    AuditLine {
+fn line(row: AuditRow) -> AuditEntry {
+    AuditEntry {
         seq: row.seq,
         at: Moment { wall_ms: row.at_wall_ms },
-        who: row.who,
-        from: row.from,
+        actor: row.who,
+        address: row.from,
         namespace: row.namespace,
-        act: row.act,
+        action: row.act,
         target: row.target,
         reason: row.reason,
         outcome: row.outcome,

@@ -1,7 +1,7 @@
 //! The story of a job: its enqueuing, and every attempt at it, each linked to the one before.
 
 use fencehold_contract::job::{AttemptView, ClaimedJob, JobDetail, NewJob};
-use fencehold_core::job::{Ended, JobId, Kind, Queue};
+use fencehold_core::job::{AttemptOutcome, JobId, JobKind, QueueName};
 use fencehold_core::{Key, Namespace, Token};
 
 use super::{Attribute, Context, Span, SpanKind};
@@ -10,7 +10,7 @@ use super::{Attribute, Context, Span, SpanKind};
 /// else nothing, and it begins a trace of its own.
 pub(crate) fn enqueuing(job: &NewJob, request: Option<Context>) -> (Context, Option<[u8; 8]>) {
     let names: [&[u8]; 2] = [b"enqueue", job.id.as_bytes()];
-    match job.trace.as_deref().and_then(Context::parse).or(request) {
+    match job.traceparent.as_deref().and_then(Context::parse).or(request) {
         Some(parent) => (parent.with_span_of(&names), Some(parent.span)),
         None => (Context::derived(&names), None),
     }
@@ -18,7 +18,7 @@ pub(crate) fn enqueuing(job: &NewJob, request: Option<Context>) -> (Context, Opt
 
 /// Where a worker's own spans belong: under the attempt that it makes.
 pub(crate) fn working(claimed: &ClaimedJob) -> Option<Context> {
-    let enqueued = claimed.trace.as_deref().and_then(Context::parse)?;
+    let enqueued = claimed.traceparent.as_deref().and_then(Context::parse)?;
     Some(attempting(enqueued, claimed.id, claimed.token))
 }
 
@@ -40,8 +40,8 @@ fn attempting(enqueued: Context, job: JobId, token: Token) -> Context {
 pub(crate) fn about(
     namespace: &Namespace,
     id: JobId,
-    queue: &Queue,
-    kind: &Kind,
+    queue: &QueueName,
+    kind: &JobKind,
 ) -> Vec<(&'static str, Attribute)> {
     vec![
         ("fencehold.namespace", namespace.to_string().into()),
@@ -53,14 +53,14 @@ pub(crate) fn about(
 
 /// The attempt under this token, which has ended; and those right before it of which nobody has told.
 pub(crate) fn attempts(namespace: &Namespace, detail: &JobDetail, token: Token) -> Vec<Span> {
-    let Some(enqueued) = detail.trace.as_deref().and_then(Context::parse) else { return Vec::new() };
+    let Some(enqueued) = detail.traceparent.as_deref().and_then(Context::parse) else { return Vec::new() };
     let Some(last) = detail.attempts.iter().position(|attempt| attempt.token == token) else {
         return Vec::new();
     };
     let untold = detail.attempts[..last]
         .iter()
         .rev()
-        .take_while(|attempt| !is_reported(attempt.how))
+        .take_while(|attempt| !is_reported(attempt.outcome))
         .count();
     (last - untold..=last)
         .filter_map(|nth| {
@@ -82,10 +82,10 @@ fn span(
     let mut attributes = about(namespace, job.id, &job.queue, &job.kind);
     attributes.push(("fencehold.token", attempt.token.get().into()));
     attributes.push(("fencehold.owner", attempt.owner.to_string().into()));
-    attributes.push(("fencehold.ended", attempt.how.to_string().into()));
-    let error = match (&attempt.error, is_reported(attempt.how)) {
+    attributes.push(("fencehold.ended", attempt.outcome.to_string().into()));
+    let error = match (&attempt.error, is_reported(attempt.outcome)) {
         (Some(error), _) => Some(error.to_string()),
-        (None, false) => Some(attempt.how.to_string()),
+        (None, false) => Some(attempt.outcome.to_string()),
         (None, true) => None,
     };
     Span {
@@ -97,22 +97,22 @@ fn span(
             .collect(),
         name: "job attempt".into(),
         kind: SpanKind::Consumer,
-        start_wall_us: attempt.since_wall_ms.saturating_mul(1_000),
-        end_wall_us: attempt.ended_wall_ms.saturating_mul(1_000),
+        start_wall_us: attempt.started_at_ms.saturating_mul(1_000),
+        end_wall_us: attempt.ended_at_ms.saturating_mul(1_000),
         attributes,
         error,
     }
 }
 
 /// Whether its holder said how it ended: then it has been told of already.
-fn is_reported(how: Ended) -> bool {
+fn is_reported(how: AttemptOutcome) -> bool {
     matches!(
         how,
-        Ended::Completed
-            | Ended::CompletedLate
-            | Ended::Failed
-            | Ended::FailedLate
-            | Ended::Snoozed
-            | Ended::HandedBack
+        AttemptOutcome::Completed
+            | AttemptOutcome::CompletedLate
+            | AttemptOutcome::Failed
+            | AttemptOutcome::FailedLate
+            | AttemptOutcome::Snoozed
+            | AttemptOutcome::Released
     )
 }

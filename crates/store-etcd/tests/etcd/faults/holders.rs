@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, EtcdUrl, HoldRef, LeaseStore, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, EtcdUrl, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key, Token};
 use fencehold_store_etcd::EtcdStore;
 use fencehold_test_store::block_on;
@@ -25,7 +25,7 @@ pub(crate) fn hold_on_and_off(nth: usize, url: &EtcdUrl, register: &Register, st
         let before = register.largest();
         let Some(token) = take(&store, &request, &going_home) else { continue };
         register.granted(token, before);
-        let hold = HoldRef { key: request.keys[0].clone(), hold: request.hold, token };
+        let hold = HoldRef { key: request.any_of[0].clone(), hold_id: request.hold_id, token };
         register.write(token);
         if token.get() % STALLS_EVERY == 0 {
             // It sleeps on, its lease ends, somebody else writes, and it wakes up.
@@ -41,26 +41,31 @@ pub(crate) fn hold_on_and_off(nth: usize, url: &EtcdUrl, register: &Register, st
     }
 }
 
-fn fresh_request(nth: usize) -> AcquireRequest {
+fn fresh_request(nth: usize) -> AcquireLeaseRequest {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut bits = [0x77; 16];
     bits[8..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     let owner = format!("holder-{nth}").parse().unwrap();
     let key = Key::new("contended").unwrap();
-    AcquireRequest { wait_ms: 5_000, ..AcquireRequest::new(key, HoldId::from_random(bits), owner, 2_000) }
+    AcquireLeaseRequest {
+        wait_ms: 5_000,
+        ..AcquireLeaseRequest::new(key, HoldId::from_random(bits), owner, 2_000)
+    }
 }
 
 /// Asks with one hold id until it is granted, or its lease is over, or its time to wait is up.
-fn take(store: &EtcdStore, request: &AcquireRequest, going_home: &impl Fn() -> bool) -> Option<Token> {
+fn take(store: &EtcdStore, request: &AcquireLeaseRequest, going_home: &impl Fn() -> bool) -> Option<Token> {
     let since_ms = SystemClock.now().store_ms;
     let mut request = request.clone();
     loop {
         match block_on(store.acquire(&call().with_patience_ms(3_000), request.clone())) {
             Ok(acquired) => return Some(acquired.grant.token),
             Err(StoreError::Refused { .. }) => return None,
-            Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) if going_home() => return None,
-            Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) => {
-                request.hold_age_ms = (SystemClock.now().store_ms - since_ms).max(1);
+            Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) if going_home() => {
+                return None;
+            }
+            Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => {
+                request.hold_id_age_ms = (SystemClock.now().store_ms - since_ms).max(1);
             }
             Err(other) => panic!("{other}"),
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
-use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore, StoreError};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key};
 use fencehold_store_etcd::{EtcdStore, Request};
 use fencehold_test_servers::etcd::{Cluster, MEMBERS};
@@ -37,9 +37,9 @@ fn open(cluster: &Cluster, prefix: &str) -> EtcdStore {
     EtcdStore::open(&cluster.url(prefix), Arc::new(SystemClock)).unwrap()
 }
 
-fn request(name: &str, nth: u8) -> AcquireRequest {
+fn request(name: &str, nth: u8) -> AcquireLeaseRequest {
     let owner = format!("owner-{nth}").parse().unwrap();
-    AcquireRequest::new(Key::new(name).unwrap(), HoldId::from_random([nth; 16]), owner, 30_000)
+    AcquireLeaseRequest::new(Key::new(name).unwrap(), HoldId::from_random([nth; 16]), owner, 30_000)
 }
 
 /// R37: a member without a quorum grants nothing, releases nothing, and a keep-alive that it acknowledges does not count:
@@ -62,7 +62,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     let patience_ms = 3_000;
     let brief = call().with_patience_ms(patience_ms);
     let before_ms = SystemClock.now().store_ms;
-    let hold = || HoldRef { key: Key::new("held").unwrap(), hold: HoldId::from_random([1; 16]), token };
+    let hold = || HoldRef { key: Key::new("held").unwrap(), hold_id: HoldId::from_random([1; 16]), token };
     match block_on(store.renew(&brief, vec![hold()])) {
         Err(StoreError::Unavailable { .. }) => {}
         other => panic!("{other:?}"),
@@ -73,11 +73,11 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
         "the keep-alive was acknowledged, the read was not"
     );
     match block_on(store.acquire(&brief, request("free", 2))) {
-        Err(StoreError::Unavailable { why }) => assert!(why.contains("127.0.0.1"), "{why}"),
+        Err(StoreError::Unavailable { message: why }) => assert!(why.contains("127.0.0.1"), "{why}"),
         other => panic!("{other:?}"),
     }
     match block_on(store.release(&brief, vec![hold()])) {
-        Err(StoreError::Unavailable { .. } | StoreError::Unknown { .. }) => {}
+        Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => {}
         other => panic!("{other:?}"),
     }
     let took_ms = SystemClock.now().store_ms - before_ms;
@@ -104,7 +104,7 @@ fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
     let url = cluster.url_through("changed", &others);
     let store = Arc::new(EtcdStore::open_through(&url, Arc::new(SystemClock), gate.clone()).unwrap());
     let token = block_on(store.acquire(&call(), request("held", 1))).unwrap().grant.token;
-    let hold = HoldRef { key: Key::new("held").unwrap(), hold: HoldId::from_random([1; 16]), token };
+    let hold = HoldRef { key: Key::new("held").unwrap(), hold_id: HoldId::from_random([1; 16]), token };
     gate.taken();
     gate.hold_next(Request::Read);
     let renewal = {
@@ -119,7 +119,7 @@ fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
     let took_ms = SystemClock.now().store_ms - before_ms;
     gate.let_go();
     let renewed = renewal.join().unwrap().unwrap();
-    assert_eq!(renewed.answers[0].as_ref().unwrap().token, token);
+    assert_eq!(renewed.results[0].as_ref().unwrap().token, token);
     let kept = gate
         .taken()
         .into_iter()

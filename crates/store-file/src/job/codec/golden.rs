@@ -1,9 +1,9 @@
 //! The bytes of everything that is kept of jobs, held against what they have always been.
 
 use fencehold_conformance::golden::{self, samples};
-use fencehold_contract::job::UndoOf;
+use fencehold_contract::job::CompensatedEffect;
 use fencehold_core::Namespace;
-use fencehold_core::job::{EffectName, Kind, Queue, UniqueKey};
+use fencehold_core::job::{EffectName, JobKind, QueueName, UniqueKey};
 use fencehold_engine::{About, Body};
 
 use super::*;
@@ -14,15 +14,18 @@ const ABOUT: About = About { bytes: 200, yield_within_ms: 1_000, undoes: true };
 fn bodies() -> [Body; 2] {
     let body = Body {
         namespace: Namespace::new("team").unwrap(),
-        queue: Queue::new("mail").unwrap(),
-        kind: Kind::new("send").unwrap(),
+        queue: QueueName::new("mail").unwrap(),
+        kind: JobKind::new("send").unwrap(),
         payload: r#"{"to":"ada"}"#.into(),
         labels: vec![("customer".into(), "7".into())],
         trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         unique: Some(UniqueKey::new("mail-7").unwrap()),
         yield_within_ms: Some(5_000),
         enqueued_wall_ms: samples::AT.wall_ms,
-        undo_of: Some(UndoOf { job: samples::job(4), effect: EffectName::new("charge").unwrap() }),
+        undo_of: Some(CompensatedEffect {
+            job_id: samples::job(4),
+            effect: EffectName::new("charge").unwrap(),
+        }),
     };
     let plain = Body {
         labels: Vec::new(),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_contract::stored::{EffectV1, JobV1, ScheduleV1, UndoOfV1};
 use fencehold_core::Namespace;
-use fencehold_core::job::{Kind, Queue, Record, UniqueKey};
+use fencehold_core::job::{JobKind, QueueName, Record, UniqueKey};
 use fencehold_core::ledger::Effect;
 use fencehold_engine::{About, Body};
 use serde::{Deserialize, Serialize};
@@ -39,8 +39,8 @@ struct AboutV1 {
 #[derive(Serialize, Deserialize)]
 struct BodyV1<'a> {
     namespace: Namespace,
-    queue: Queue,
-    kind: Kind,
+    queue: QueueName,
+    kind: JobKind,
     payload: Cow<'a, str>,
     labels: Cow<'a, [(Box<str>, Box<str>)]>,
     trace: Option<Cow<'a, str>>,

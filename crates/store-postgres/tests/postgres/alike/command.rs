@@ -1,7 +1,7 @@
 //! The commands, drawn by chance, and given to both stores.
 
 use fencehold_contract::clock::Clock as _;
-use fencehold_contract::{AcquireRequest, HoldRef, LeaseStore as _, RevokeRequest, Which};
+use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore as _, RevokeLeasesRequest, RevokeTarget};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
 use fencehold_test_store::{Arena as _, block_on};
@@ -22,13 +22,13 @@ impl Pair {
         self.below(bound) == 0
     }
 
-    fn fresh(&mut self, waits: bool) -> AcquireRequest {
+    fn fresh(&mut self, waits: bool) -> AcquireLeaseRequest {
         self.serial += 1;
         let mut bits = [0x11; 16];
         bits[..8].copy_from_slice(&self.serial.to_be_bytes());
         let owner = ["A", "B", "C"][usize::try_from(self.below(3)).unwrap()];
         let first = self.below(3);
-        let mut request = AcquireRequest::new(
+        let mut request = AcquireLeaseRequest::new(
             key(first),
             HoldId::from_random(bits),
             Owner::new(owner).unwrap(),
@@ -36,14 +36,14 @@ impl Pair {
             1_000 + self.below(20) * 1_000 + self.serial % 997,
         );
         if self.one_in(3) {
-            request.keys.push(key((first + 1 + self.below(2)) % 3));
+            request.any_of.push(key((first + 1 + self.below(2)) % 3));
         }
         request.task = self.one_in(2).then(|| Task::new("run-1").unwrap());
         request.max_age_ms = self.one_in(5).then(|| 3_000 + self.serial % 991);
         request.priority = i16::try_from(self.below(4)).unwrap() - 1;
         if waits {
             request.wait_ms = 2_000 + self.below(30) * 1_000 + self.serial % 983;
-            request.yield_within_ms = self.one_in(2).then_some(1_000 + self.serial % 4_001);
+            request.preempt_within_ms = self.one_in(2).then_some(1_000 + self.serial % 4_001);
             request.waited_before_ms = if self.one_in(5) { 500 } else { 0 };
         }
         request
@@ -71,10 +71,10 @@ impl Pair {
         self.send(used.space, request);
     }
 
-    fn again(&mut self, used: &Used) -> AcquireRequest {
+    fn again(&mut self, used: &Used) -> AcquireLeaseRequest {
         let hold_age_ms = (self.now_ms() - used.made_at_ms).max(1);
         let wait_ms = if self.one_in(2) { 0 } else { used.request.wait_ms };
-        AcquireRequest { hold_age_ms, wait_ms, ..used.request.clone() }
+        AcquireLeaseRequest { hold_id_age_ms: hold_age_ms, wait_ms, ..used.request.clone() }
     }
 
     fn any_used(&mut self, fits: impl Fn(&Used) -> bool) -> Option<Used> {
@@ -106,8 +106,8 @@ impl Pair {
         let Some((space, refs)) = self.refs() else { return };
         self.say(format!("renew in {space} {refs:?}"));
         let mut memory = block_on(self.memory.renew(&call(space), refs.clone())).unwrap();
-        for answer in memory.answers.iter_mut().flatten() {
-            if let Some(notice) = &mut answer.notice {
+        for answer in memory.results.iter_mut().flatten() {
+            if let Some(notice) = &mut answer.yield_request {
                 notice.yield_at_ms += ahead_ms();
             }
         }
@@ -132,14 +132,16 @@ impl Pair {
 
     pub(super) fn revoke(&mut self) {
         let which = match self.below(6) {
-            0 => Which::Task(Task::new("run-1").unwrap()),
-            1 => Which::Owner(Owner::new("A").unwrap()),
-            2 => Which::Prefix("key/".to_owned()),
-            3 => Which::Key { key: key(self.below(3)), only_token: Some(Token::new(1 + self.below(9))) },
-            _ => Which::Key { key: key(self.below(3)), only_token: None },
+            0 => RevokeTarget::Task(Task::new("run-1").unwrap()),
+            1 => RevokeTarget::Owner(Owner::new("A").unwrap()),
+            2 => RevokeTarget::Prefix("key/".to_owned()),
+            3 => {
+                RevokeTarget::Key { key: key(self.below(3)), only_token: Some(Token::new(1 + self.below(9))) }
+            }
+            _ => RevokeTarget::Key { key: key(self.below(3)), only_token: None },
         };
         let reason = Reason::new("it was stuck").unwrap();
-        let request = RevokeRequest { which, by: Owner::new("P").unwrap(), reason };
+        let request = RevokeLeasesRequest { target: which, by: Owner::new("P").unwrap(), reason };
         self.say(format!("revoke {request:?}"));
         let mut memory = block_on(self.memory.revoke(&call(0), request.clone()));
         let mut postgres = block_on(self.postgres.revoke(&call(0), request));
@@ -220,7 +222,8 @@ impl Pair {
     pub(super) fn churn(&mut self) {
         let worn = key(3);
         for _ in 0..HISTORY_MAX + 2 {
-            let request = AcquireRequest { keys: vec![worn.clone()], max_age_ms: None, ..self.fresh(false) };
+            let request =
+                AcquireLeaseRequest { any_of: vec![worn.clone()], max_age_ms: None, ..self.fresh(false) };
             let used = Used { space: 0, request: request.clone(), made_at_ms: self.now_ms(), granted: None };
             self.used.push(used);
             self.send(0, request);
@@ -236,13 +239,13 @@ impl Pair {
             let all: Vec<Used> = self
                 .used
                 .iter()
-                .filter(|used| used.request.keys.contains(&worn))
+                .filter(|used| used.request.any_of.contains(&worn))
                 .cloned()
                 .collect();
             let used = all[usize::try_from(self.below(all.len() as u64)).unwrap()].clone();
             let mut request = self.again(&used);
             if self.one_in(3) {
-                request.keys.push(key(0));
+                request.any_of.push(key(0));
             }
             self.send(used.space, request);
         }
@@ -251,7 +254,7 @@ impl Pair {
 
 fn as_ref(used: &Used) -> HoldRef {
     let (key, token) = used.granted.clone().unwrap();
-    HoldRef { key, hold: used.request.hold, token }
+    HoldRef { key, hold_id: used.request.hold_id, token }
 }
 
 fn key(nth: u64) -> Key {

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use fencehold_contract::clock::{Clock as _, ManualClock};
 use fencehold_contract::{
-    AcquireRequest, Acquired, Call, EventsRequest, LeaseStore, LeaseView, ListRequest, StoreError,
+    AcquireLeaseRequest, AcquiredLease, CallContext, LeaseStore, LeaseView, ListEventsRequest,
+    ListLeasesRequest, StoreError,
 };
 use fencehold_core::limits::EVENTS_KEPT;
-use fencehold_core::{Fact, Key, Namespace, Token};
+use fencehold_core::{EventData, Key, Namespace, Token};
 use fencehold_engine::MemoryStore;
 use fencehold_test_store::{Arena as _, block_on};
 
@@ -54,21 +55,21 @@ fn postgres_answers_as_memory_does() {
     });
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Result<Acquired, StoreError>> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send>>;
 
 /// One that stands in line at both stores.
 struct Pending {
     memory: Waiting,
     postgres: Waiting,
     space: usize,
-    request: AcquireRequest,
+    request: AcquireLeaseRequest,
 }
 
 /// A hold id that was used, and what came of it.
 #[derive(Clone)]
 struct Used {
     space: usize,
-    request: AcquireRequest,
+    request: AcquireLeaseRequest,
     made_at_ms: u64,
     granted: Option<(Key, Token)>,
 }
@@ -157,7 +158,7 @@ impl Pair {
         self.story.push(what);
     }
 
-    fn send(&mut self, space: usize, request: AcquireRequest) {
+    fn send(&mut self, space: usize, request: AcquireLeaseRequest) {
         self.say(format!("acquire in {space} {request:?}"));
         let call = call(space);
         let waiting = |store: Arc<dyn LeaseStore>| {
@@ -198,10 +199,9 @@ impl Pair {
             };
             assert_eq!(postgres, memory, "{:?}\n{}", pending.request, self.story.join("\n"));
             if let Ok(acquired) = memory
-                && let Some(used) = self
-                    .used
-                    .iter_mut()
-                    .find(|used| used.request.hold == pending.request.hold && used.space == pending.space)
+                && let Some(used) = self.used.iter_mut().find(|used| {
+                    used.request.hold_id == pending.request.hold_id && used.space == pending.space
+                })
             {
                 used.granted = Some((acquired.key, acquired.grant.token));
             }
@@ -224,23 +224,23 @@ impl Pair {
         }
         let counts = |store: &dyn LeaseStore| {
             let status = block_on(store.status(&call(0))).unwrap();
-            (status.keys, status.held, status.waiters)
+            (status.key_count, status.held_count, status.waiter_count)
         };
         assert_eq!(counts(&*self.postgres), counts(&*self.memory), "{}", self.story.join("\n"));
     }
 
     fn compare_events(&mut self, number: u64) {
         let told = |store: &dyn LeaseStore, space: usize| {
-            let mut story: BTreeMap<Key, Vec<Fact>> = BTreeMap::new();
-            let mut request = EventsRequest { limit: 1_000, ..EventsRequest::default() };
+            let mut story: BTreeMap<Key, Vec<EventData>> = BTreeMap::new();
+            let mut request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
             for _ in 0..EVENTS_KEPT {
                 let page = block_on(store.events(&call(space), request.clone())).unwrap();
                 if page.events.is_empty() {
                     break;
                 }
-                request.after = Some(page.next);
+                request.cursor = Some(page.next_cursor);
                 for event in page.events {
-                    story.entry(event.key).or_default().push(event.fact);
+                    story.entry(event.key).or_default().push(event.data);
                 }
             }
             story
@@ -254,10 +254,10 @@ impl Pair {
 
 /// Every key of a namespace, with moments as PostgreSQL tells them.
 fn views(store: &dyn LeaseStore, space: usize, ahead_ms: u64) -> BTreeMap<Key, LeaseView> {
-    let request = ListRequest { include_free: true, limit: 100, ..ListRequest::default() };
+    let request = ListLeasesRequest { include_free: true, limit: 100, ..ListLeasesRequest::default() };
     let page = block_on(store.list(&call(space), request)).unwrap();
     let view = |mut view: LeaseView| {
-        if let Some(notice) = view.holder.as_mut().and_then(|holder| holder.notice.as_mut()) {
+        if let Some(notice) = view.holder.as_mut().and_then(|holder| holder.yield_request.as_mut()) {
             notice.yield_at_ms += ahead_ms;
         }
         (view.key.clone(), view)
@@ -271,7 +271,7 @@ fn ahead_ms() -> u64 {
 }
 
 /// The answer of one that has been asked for already; `None`: it does not come.
-fn answer(waiting: &mut Waiting) -> Option<Result<Acquired, StoreError>> {
+fn answer(waiting: &mut Waiting) -> Option<Result<AcquiredLease, StoreError>> {
     let (told, heard) = mpsc::channel();
     let waker = Waker::from(Arc::new(Tell(told)));
     loop {
@@ -290,13 +290,13 @@ impl Wake for Tell {
     }
 }
 
-fn poll(waiting: &mut Waiting) -> Option<Result<Acquired, StoreError>> {
+fn poll(waiting: &mut Waiting) -> Option<Result<AcquiredLease, StoreError>> {
     match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
     }
 }
 
-fn call(space: usize) -> Call {
-    Call::new(Namespace::new(["default", "other"][space]).unwrap())
+fn call(space: usize) -> CallContext {
+    CallContext::new(Namespace::new(["default", "other"][space]).unwrap())
 }

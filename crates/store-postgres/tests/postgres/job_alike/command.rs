@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fencehold_contract::job::{
-    ActOn, ActRequest, Acted, Action, AttemptRef, Began, BeginRequest, Begun, ClaimRequest, Claimed,
-    Enqueued, JobFilter, JobStore, LedgerAct, LedgerAnswer, LedgerEntry, NewJob, QueueMode, QueueOrder,
-    RenewedJobs, Report, ResolveRequest, Unique, When, Word,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EnqueuedJob, JobAction,
+    JobFilter, JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob, OperationStatus, QueueMode,
+    RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest, Unique, When,
 };
-use fencehold_contract::{Call, StoreError};
-use fencehold_core::job::{EffectName, JobId, Kind, Queue, State, Terms, UniqueKey};
-use fencehold_core::ledger::{OnDoubt, UndoWith};
-use fencehold_core::retry::{Backoff, Retry};
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, JobState, QueueName, UniqueKey};
+use fencehold_core::ledger::{Compensation, InDoubtPolicy};
+use fencehold_core::retry::{Backoff, RetryPolicy};
 use fencehold_core::{HoldId, Owner, Reason, Token};
 
 type Refused<T> = Result<T, fencehold_core::job::Refusal>;
@@ -20,34 +21,34 @@ type Refused<T> = Result<T, fencehold_core::job::Refusal>;
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
     Enqueue(Vec<NewJob>),
-    Claim(ClaimRequest),
+    Claim(ClaimJobsRequest),
     Renew(Vec<AttemptRef>),
-    Report(Vec<Report>),
-    Ledger(Vec<LedgerEntry>),
-    Act(ActRequest),
-    SetQueue(QueueOrder),
-    Begin(BeginRequest),
-    Resolve(ResolveRequest),
+    Report(Vec<AttemptReport>),
+    Ledger(Vec<AttemptLedgerEntry>),
+    Act(ChangeJobsRequest),
+    SetQueue(SetQueueModeRequest),
+    Begin(BeginOperationRequest),
+    Resolve(ResolveEffectRequest),
     Pass(u64),
 }
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    Enqueued(Result<Vec<Refused<Enqueued>>, StoreError>),
-    Claimed(Result<Claimed, StoreError>),
-    Renewed(Result<RenewedJobs, StoreError>),
-    Reported(Result<Vec<Refused<fencehold_core::job::Reported>>, StoreError>),
-    Ledger(Result<Vec<Refused<LedgerAnswer>>, StoreError>),
-    Acted(Result<Acted, StoreError>),
+    Enqueued(Result<Vec<Refused<EnqueuedJob>>, StoreError>),
+    Claimed(Result<ClaimedJobs, StoreError>),
+    Renewed(Result<RenewAttemptBatchResponse, StoreError>),
+    Reported(Result<Vec<Refused<fencehold_core::job::ReportedAttempt>>, StoreError>),
+    Ledger(Result<Vec<Refused<LedgerResponse>>, StoreError>),
+    Acted(Result<ChangeJobBatchResponse, StoreError>),
     Queue(Result<(), StoreError>),
-    Began(Result<Began, StoreError>),
+    Began(Result<BegunOperation, StoreError>),
     Resolved(Result<Refused<()>, StoreError>),
     Passed,
 }
 
 impl Command {
-    pub(crate) async fn carry_out(&self, store: &dyn JobStore, call: &Call) -> Answer {
+    pub(crate) async fn carry_out(&self, store: &dyn JobStore, call: &CallContext) -> Answer {
         match self.clone() {
             Command::Enqueue(jobs) => Answer::Enqueued(store.enqueue(call, jobs).await),
             Command::Claim(request) => Answer::Claimed(store.claim(call, request).await),
@@ -84,13 +85,17 @@ impl Command {
 }
 
 /// Page by page: where one ends is each store's own.
-async fn act_on_all(store: &dyn JobStore, call: &Call, mut request: ActRequest) -> Result<Acted, StoreError> {
-    let mut all = Acted { items: Vec::new(), next: None };
+async fn act_on_all(
+    store: &dyn JobStore,
+    call: &CallContext,
+    mut request: ChangeJobsRequest,
+) -> Result<ChangeJobBatchResponse, StoreError> {
+    let mut all = ChangeJobBatchResponse { results: Vec::new(), next_cursor: None };
     loop {
         let acted = store.act(call, request.clone()).await?;
-        all.items.extend(acted.items);
-        match (&mut request.on, acted.next) {
-            (ActOn::Matching { cursor, .. }, Some(next)) => *cursor = Some(next),
+        all.results.extend(acted.results);
+        match (&mut request.selector, acted.next_cursor) {
+            (JobSelector::Matching { cursor, .. }, Some(next)) => *cursor = Some(next),
             _ => return Ok(all),
         }
     }
@@ -139,8 +144,8 @@ pub(crate) struct Known {
     jobs: Vec<NewJob>,
     ids: BTreeSet<JobId>,
     attempts: Vec<AttemptRef>,
-    claims: Vec<ClaimRequest>,
-    begun: Vec<BeginRequest>,
+    claims: Vec<ClaimJobsRequest>,
+    begun: Vec<BeginOperationRequest>,
 }
 
 impl Known {
@@ -157,8 +162,8 @@ impl Known {
     }
 
     /// Every queue, open: made in this order, so that turns go the same way.
-    pub(crate) fn queues() -> Vec<QueueOrder> {
-        let order = |name| QueueOrder { queue: queue(name), mode: QueueMode::Open, by: owner("P") };
+    pub(crate) fn queues() -> Vec<SetQueueModeRequest> {
+        let order = |name| SetQueueModeRequest { queue: queue(name), mode: QueueMode::Open, by: owner("P") };
         ["a", "b", "undo"].map(order).to_vec()
     }
 
@@ -173,15 +178,21 @@ impl Known {
             (Command::Claim(request), Answer::Claimed(Ok(claimed))) => {
                 for job in &claimed.jobs {
                     self.ids.insert(job.id);
-                    self.attempts
-                        .push(AttemptRef { job: job.id, hold: request.hold, token: job.token });
+                    self.attempts.push(AttemptRef {
+                        job_id: job.id,
+                        hold_id: request.hold_id,
+                        token: job.token,
+                    });
                 }
             }
             (Command::Begin(request), Answer::Began(Ok(began))) => {
-                if let Begun::New(job) = &began.what {
+                if let OperationStatus::Started(job) = &began.operation {
                     self.ids.insert(job.id);
-                    self.attempts
-                        .push(AttemptRef { job: job.id, hold: request.hold, token: job.token });
+                    self.attempts.push(AttemptRef {
+                        job_id: job.id,
+                        hold_id: request.hold_id,
+                        token: job.token,
+                    });
                 }
             }
             _ => {}
@@ -216,22 +227,22 @@ impl Known {
             }
             return job;
         }
-        let retry = Retry::new(Backoff::Exponential, 2_000, 60_000).jitter_percent(20);
-        let terms = Terms {
+        let retry = RetryPolicy::new(Backoff::Exponential, 2_000, 60_000).jitter_percent(20);
+        let terms = JobOptions {
             priority: *chance.pick(&[0, 0, 0, -1, 5]),
-            max_attempts: *chance.pick(&[1, 2, 10]),
+            max_failures: *chance.pick(&[1, 2, 10]),
             max_crashes: *chance.pick(&[1, 2, 5]),
-            attempt_ms: *chance.pick(&[None, None, NonZeroU32::new(25_000)]),
+            attempt_timeout_ms: *chance.pick(&[None, None, NonZeroU32::new(25_000)]),
             retry,
         };
-        let terms = if chance.one_in(3) { Terms::default() } else { terms };
+        let terms = if chance.one_in(3) { JobOptions::default() } else { terms };
         let unique = chance.one_in(4).then(|| Unique {
             key: UniqueKey::new(*chance.pick(&["k1", "k2"])).unwrap(),
             window_ms: *chance.pick(&[1_000, 60_000]),
         });
         let labels = if chance.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() };
         let job = NewJob {
-            terms,
+            options: terms,
             when: *chance.pick(&[
                 When::Now,
                 When::Now,
@@ -240,13 +251,13 @@ impl Known {
             ]),
             unique,
             labels,
-            trace: chance
+            traceparent: chance
                 .one_in(5)
                 .then(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
             ..NewJob::new(
                 self.fresh_id(),
                 queue(chance.word(&["a", "a", "b"])),
-                Kind::new(*chance.pick(&["mail", "report"])).unwrap(),
+                JobKind::new(*chance.pick(&["mail", "report"])).unwrap(),
                 *chance.pick(&["{\"to\":\"ada\"}", "[1, 2]", "not json"]),
             )
         };
@@ -254,7 +265,7 @@ impl Known {
         job
     }
 
-    fn claim(&mut self, chance: &mut Chance) -> ClaimRequest {
+    fn claim(&mut self, chance: &mut Chance) -> ClaimJobsRequest {
         if !self.claims.is_empty() && chance.one_in(6) {
             return chance.pick(&self.claims).clone();
         }
@@ -264,10 +275,10 @@ impl Known {
             2 => vec![(queue("a"), 1), (queue("b"), 1), (queue("undo"), 2)],
             _ => vec![(queue("a"), 1)],
         };
-        let request = ClaimRequest {
+        let request = ClaimJobsRequest {
             queues,
             limit: usize::try_from(1 + chance.below(3)).unwrap(),
-            hold: HoldId::from_random(self.fresh()),
+            hold_id: HoldId::from_random(self.fresh()),
             owner: owner(chance.word(&["A", "B", "C"])),
             ttl_ms: *chance.pick(&[10_000, 30_000]),
             wait_ms: 0,
@@ -280,8 +291,8 @@ impl Known {
     /// Somebody who may speak for an attempt, or may not.
     fn attempt(&mut self, chance: &mut Chance) -> AttemptRef {
         let nobody = AttemptRef {
-            job: JobId::from_random(1, [1; 10]),
-            hold: HoldId::from_random([9; 16]),
+            job_id: JobId::from_random(1, [1; 10]),
+            hold_id: HoldId::from_random([9; 16]),
             token: Token::new(1),
         };
         if self.attempts.is_empty() {
@@ -294,48 +305,51 @@ impl Known {
             chance.pick(&self.attempts[latest..]).clone()
         };
         match chance.below(24) {
-            0 => attempt.hold = HoldId::from_random([7; 16]),
+            0 => attempt.hold_id = HoldId::from_random([7; 16]),
             1 => attempt.token = chance.pick(&self.attempts).token,
             2 => attempt.token = Token::new(attempt.token.get() + 1_000_000),
-            3 => attempt.job = chance.pick(&self.attempts).job,
+            3 => attempt.job_id = chance.pick(&self.attempts).job_id,
             4 => return nobody,
             _ => {}
         }
         attempt
     }
 
-    fn report(&mut self, chance: &mut Chance) -> Report {
+    fn report(&mut self, chance: &mut Chance) -> AttemptReport {
         let word = match chance.below(12) {
-            0..=3 => Word::Complete { result: chance.one_in(2).then(|| "{\"sent\": true}".into()) },
-            4..=6 => Word::Fail {
+            0..=3 => Report::Complete { result: chance.one_in(2).then(|| "{\"sent\": true}".into()) },
+            4..=6 => Report::Fail {
                 error: "no route to host".to_owned(),
                 retry_in_ms: *chance.pick(&[None, Some(0), Some(3_000)]),
-                for_good: chance.one_in(3),
+                permanent: chance.one_in(3),
             },
-            7 => Word::Snooze { for_ms: *chance.pick(&[0, 5_000]) },
-            8 => Word::HandBack,
-            9 => Word::Checkpoint { bytes: vec![0, 1, 255, u8::try_from(chance.below(200)).unwrap()] },
-            10 => Word::Progress { note: "{\"done\":7}".into() },
-            _ => Word::Progress { note: "not json".into() },
+            7 => Report::Snooze { delay_ms: *chance.pick(&[0, 5_000]) },
+            8 => Report::Release,
+            9 => Report::Checkpoint { checkpoint: vec![0, 1, 255, u8::try_from(chance.below(200)).unwrap()] },
+            10 => Report::Progress { progress: "{\"done\":7}".into() },
+            _ => Report::Progress { progress: "not json".into() },
         };
-        Report { attempt: self.attempt(chance), word }
+        AttemptReport { attempt: self.attempt(chance), report: word }
     }
 
-    fn entry(&mut self, chance: &mut Chance) -> LedgerEntry {
+    fn entry(&mut self, chance: &mut Chance) -> AttemptLedgerEntry {
         let effect = EffectName::new(*chance.pick(&["charge", "ship"])).unwrap();
         let act = if chance.one_in(2) {
-            LedgerAct::Begin { effect, policy: *chance.pick(&[OnDoubt::RunAgain, OnDoubt::Ask]) }
+            LedgerEntry::Begin {
+                effect,
+                in_doubt_policy: *chance.pick(&[InDoubtPolicy::Retry, InDoubtPolicy::Manual]),
+            }
         } else if chance.one_in(4) {
-            LedgerAct::Withdraw { effect }
+            LedgerEntry::Withdraw { effect }
         } else {
-            let undo = chance.one_in(2).then(|| UndoWith {
-                kind: Kind::new("undo").unwrap(),
+            let undo = chance.one_in(2).then(|| Compensation {
+                kind: JobKind::new("undo").unwrap(),
                 queue: chance.one_in(2).then(|| queue("undo")),
                 payload: "{}".into(),
             });
-            LedgerAct::Record { effect, value: "7".into(), undo }
+            LedgerEntry::Record { effect, value: "7".into(), compensation: undo }
         };
-        LedgerEntry { attempt: self.attempt(chance), act }
+        AttemptLedgerEntry { attempt: self.attempt(chance), entry: act }
     }
 
     fn some_id(&self, chance: &mut Chance) -> JobId {
@@ -343,56 +357,56 @@ impl Known {
         if ids.is_empty() { JobId::from_random(1, [1; 10]) } else { *chance.pick(&ids) }
     }
 
-    fn act(&mut self, chance: &mut Chance) -> ActRequest {
+    fn act(&mut self, chance: &mut Chance) -> ChangeJobsRequest {
         let on = if chance.one_in(3) {
             let filter = JobFilter {
                 queue: chance.one_in(2).then(|| queue("a")),
                 states: chance
-                    .pick(&[vec![State::Failed], vec![State::Queued, State::Running], vec![]])
+                    .pick(&[vec![JobState::Failed], vec![JobState::Queued, JobState::Running], vec![]])
                     .clone(),
                 labels: if chance.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() },
                 ..JobFilter::default()
             };
-            ActOn::Matching { filter, cursor: None, limit: 100 }
+            JobSelector::Matching { filter, cursor: None, limit: 100 }
         } else {
             let ids: BTreeSet<JobId> = (0..=chance.below(2)).map(|_| self.some_id(chance)).collect();
-            ActOn::Jobs(ids.into_iter().collect())
+            JobSelector::Jobs(ids.into_iter().collect())
         };
         let action = match chance.below(4) {
-            0 | 1 => Action::Cancel { reason: Reason::new("wrong").ok(), now: chance.one_in(2) },
-            2 => Action::Retry,
-            _ => Action::Delete { force: chance.one_in(2) },
+            0 | 1 => JobAction::Cancel { reason: Reason::new("wrong").ok(), force: chance.one_in(2) },
+            2 => JobAction::Retry,
+            _ => JobAction::Delete { force: chance.one_in(2) },
         };
-        ActRequest { on, action, by: owner("P"), dry_run: chance.one_in(5) }
+        ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run: chance.one_in(5) }
     }
 
     #[expect(clippy::unused_self, reason = "reads like the others")]
-    fn order(&self, chance: &mut Chance) -> QueueOrder {
+    fn order(&self, chance: &mut Chance) -> SetQueueModeRequest {
         let mode = *chance.pick(&[QueueMode::Open, QueueMode::Open, QueueMode::Paused, QueueMode::Draining]);
-        QueueOrder { queue: queue(chance.word(&["a", "b"])), mode, by: owner("P") }
+        SetQueueModeRequest { queue: queue(chance.word(&["a", "b"])), mode, by: owner("P") }
     }
 
-    fn begin(&mut self, chance: &mut Chance) -> BeginRequest {
+    fn begin(&mut self, chance: &mut Chance) -> BeginOperationRequest {
         if !self.begun.is_empty() && chance.one_in(3) {
             return chance.pick(&self.begun).clone();
         }
-        let request = BeginRequest {
-            id: self.fresh_id(),
-            key: UniqueKey::new(*chance.pick(&["op1", "op2"])).unwrap(),
+        let request = BeginOperationRequest {
+            job_id: self.fresh_id(),
+            idempotency_key: UniqueKey::new(*chance.pick(&["op1", "op2"])).unwrap(),
             payload: (*chance.pick(&["{}", "{}", "[]"])).into(),
-            hold: HoldId::from_random(self.fresh()),
+            hold_id: HoldId::from_random(self.fresh()),
             owner: owner(chance.word(&["A", "B"])),
             ttl_ms: 10_000,
-            window_ms: *chance.pick(&[1_000, 100_000]),
-            policy: *chance.pick(&[OnDoubt::RunAgain, OnDoubt::Ask]),
+            idempotency_window_ms: *chance.pick(&[1_000, 100_000]),
+            in_doubt_policy: *chance.pick(&[InDoubtPolicy::Retry, InDoubtPolicy::Manual]),
         };
         self.begun.push(request.clone());
         request
     }
 
-    fn resolve(&mut self, chance: &mut Chance) -> ResolveRequest {
-        ResolveRequest {
-            job: self.some_id(chance),
+    fn resolve(&mut self, chance: &mut Chance) -> ResolveEffectRequest {
+        ResolveEffectRequest {
+            job_id: self.some_id(chance),
             effect: EffectName::new(*chance.pick(&["charge", "ship"])).unwrap(),
             happened: chance.one_in(2).then(|| "8".into()),
             by: owner("P"),
@@ -400,8 +414,8 @@ impl Known {
     }
 }
 
-fn queue(name: &str) -> Queue {
-    Queue::new(name).unwrap()
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
 }
 
 fn owner(name: &str) -> Owner {

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::thread;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::job::{FindingsRequest, JobFilter, JobStore, JobView, JobsRequest};
-use fencehold_contract::{Call, EventsRequest, LeaseStore};
+use fencehold_contract::job::{JobFilter, JobStore, JobView, ListEffectsRequest, ListJobsRequest};
+use fencehold_contract::{CallContext, LeaseStore, ListEventsRequest};
 use fencehold_core::job::JobId;
-use fencehold_core::{Fact, Namespace};
+use fencehold_core::{EventData, Namespace};
 use fencehold_engine::MemoryStore;
 use fencehold_test_store::{Arena as _, block_on};
 
@@ -75,7 +75,8 @@ impl Pair {
 
     fn play(&self, number: u64) {
         let mut chance = Chance::new(number);
-        let call = Call::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_patience_ms(60_000);
+        let call =
+            CallContext::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_patience_ms(60_000);
         let mut known = Known::new(number);
         for queue in Known::queues() {
             self.both(&Command::SetQueue(queue), &call, &mut known, number, 0);
@@ -91,7 +92,7 @@ impl Pair {
         self.compare(&call, &known, number);
     }
 
-    fn both(&self, command: &Command, call: &Call, known: &mut Known, number: u64, step: u64) {
+    fn both(&self, command: &Command, call: &CallContext, known: &mut Known, number: u64, step: u64) {
         let memory = block_on(command.carry_out(&self.memory, call));
         let postgres = block_on(command.carry_out(self.postgres.jobs().unwrap(), call));
         assert_eq!(
@@ -118,7 +119,7 @@ impl Pair {
         panic!("claims that ran out were not swept");
     }
 
-    fn compare(&self, call: &Call, known: &Known, number: u64) {
+    fn compare(&self, call: &CallContext, known: &Known, number: u64) {
         self.same("jobs", number, |store| block_on(all_jobs(store.jobs().unwrap(), call)));
         let ids = known.ids();
         self.same("details", number, |store| {
@@ -141,18 +142,18 @@ impl Pair {
 
 /// In the order of their arrival; but of claims that ran out while time passed, nobody promises which is noted first, nor then whose
 /// undo job is given first.
-async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<JobView> {
-    let mut request = JobsRequest { filter: JobFilter::default(), cursor: None, limit: 1_000 };
+async fn all_jobs(store: &dyn JobStore, call: &CallContext) -> Vec<JobView> {
+    let mut request = ListJobsRequest { filter: JobFilter::default(), cursor: None, limit: 1_000 };
     let mut jobs = Vec::new();
     loop {
         let page = store.jobs(call, request.clone()).await.unwrap();
         jobs.extend(page.jobs);
-        request.cursor = page.next;
+        request.cursor = page.next_cursor;
         if request.cursor.is_none() {
             break;
         }
     }
-    let given_at = |job: &JobView| job.undo_of.is_some().then_some(job.enqueued_wall_ms);
+    let given_at = |job: &JobView| job.compensates.is_some().then_some(job.enqueued_at_ms);
     for together in jobs.chunk_by_mut(|one, next| given_at(one).is_some() && given_at(one) == given_at(next))
     {
         together.sort_by_key(|job| job.id);
@@ -160,30 +161,31 @@ async fn all_jobs(store: &dyn JobStore, call: &Call) -> Vec<JobView> {
     jobs
 }
 
-async fn all_findings(store: &dyn JobStore, call: &Call) -> Vec<fencehold_contract::job::Finding> {
-    let mut request = FindingsRequest { cursor: None, limit: 1_000 };
+async fn all_findings(store: &dyn JobStore, call: &CallContext) -> Vec<fencehold_contract::job::EffectView> {
+    let mut request = ListEffectsRequest { cursor: None, limit: 1_000 };
     let mut findings = Vec::new();
     loop {
         let page = store.findings(call, request).await.unwrap();
-        findings.extend(page.findings);
-        if page.next.is_none() {
+        findings.extend(page.effects);
+        if page.next_cursor.is_none() {
             return findings;
         }
-        request = FindingsRequest { cursor: page.next, limit: 1_000 };
+        request = ListEffectsRequest { cursor: page.next_cursor, limit: 1_000 };
     }
 }
 
 /// What is on record about each job, oldest first. In which order things happened to different jobs of one call is nobody's
 /// business.
-fn stories(store: &dyn LeaseStore, call: &Call) -> BTreeMap<String, Vec<(u64, Fact)>> {
-    let request = EventsRequest { after: None, prefix: Some("job/".to_owned()), limit: 1_000, wait_ms: 0 };
+fn stories(store: &dyn LeaseStore, call: &CallContext) -> BTreeMap<String, Vec<(u64, EventData)>> {
+    let request =
+        ListEventsRequest { cursor: None, prefix: Some("job/".to_owned()), limit: 1_000, wait_ms: 0 };
     let page = block_on(store.events(call, request)).unwrap();
-    let mut stories: BTreeMap<String, Vec<(u64, Fact)>> = BTreeMap::new();
+    let mut stories: BTreeMap<String, Vec<(u64, EventData)>> = BTreeMap::new();
     for event in page.events {
         stories
             .entry(event.key.to_string())
             .or_default()
-            .push((event.at_wall_ms, event.fact));
+            .push((event.at_ms, event.data));
     }
     stories
 }

@@ -19,7 +19,7 @@ use super::super::place::Place;
 use super::super::{Appended, FencedFile};
 use crate::bell::block_on;
 use crate::fence::error::FenceError;
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 const LINES: usize = 5;
 /// Small, so that the journal is written anew in the middle of the story.
@@ -93,8 +93,8 @@ fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-fn pass(name: &str, token: u64) -> Pass {
-    Pass::new(key(name), Token::new(token))
+fn pass(name: &str, token: u64) -> KeyToken {
+    KeyToken::new(key(name), Token::new(token))
 }
 
 fn line(name: &str, number: usize) -> String {
@@ -110,7 +110,7 @@ fn append_all(keeper: &mut Keeper<Ending>, names: &[&str], token: u64) {
             let (answer, mut answered) = oneshot::channel();
             keeper.carry_out(vec![Request::Append { pass, made, bytes: line(name, number).into(), answer }]);
             let answer = answered.try_recv().unwrap().expect("everybody is answered");
-            assert!(matches!(answer, Ok(Appended::Now | Appended::Before)), "{answer:?}");
+            assert!(matches!(answer, Ok(Appended::New | Appended::Duplicate)), "{answer:?}");
         }
     }
 }
@@ -172,7 +172,7 @@ fn killed_at_every_operation_each_line_is_there_once() {
         for number in 0..LINES {
             let appended =
                 block_on(file.append(pass("job/1", 2), &number.to_string(), line("job/1", number)));
-            assert!(killed || appended == Ok(Appended::Before), "killed at {at}: {appended:?}");
+            assert!(killed || appended == Ok(Appended::Duplicate), "killed at {at}: {appended:?}");
         }
         assert_each_line_once(&path, &["job/1"]);
         let stale = block_on(file.append(pass("job/1", 1), "late", "too late\n"));

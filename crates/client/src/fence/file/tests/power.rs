@@ -15,7 +15,7 @@ use super::super::journal::Journal;
 use super::super::keeper::{Request, answer_all, carry_out};
 use super::sim::SimDisk;
 use crate::fence::error::FenceError;
-use crate::fence::pass::Pass;
+use crate::fence::pass::KeyToken;
 
 /// Small, so that journals are written anew all the time.
 const SLACK_BYTES: u64 = 200;
@@ -91,9 +91,9 @@ impl Model {
                     (Ok(()), None) => Told::Done(None),
                     (Ok(()), Some(number)) if self.made.insert((*key, *number)) => {
                         self.content.extend(line(*key, *number));
-                        Told::Done(Some(Appended::Now))
+                        Told::Done(Some(Appended::New))
                     }
-                    (Ok(()), Some(_)) => Told::Done(Some(Appended::Before)),
+                    (Ok(()), Some(_)) => Told::Done(Some(Appended::Duplicate)),
                 })
                 .collect(),
         }
@@ -125,7 +125,7 @@ impl World {
     fn act(&mut self, by: usize, deed: &Deed) -> Vec<Told> {
         let mut batch = Vec::new();
         let mut answers: Vec<Box<dyn FnOnce() -> Told>> = Vec::new();
-        let pass = |key: u8, token: u64| Pass::new(super::power::key(key), Token::new(token));
+        let pass = |key: u8, token: u64| KeyToken::new(super::power::key(key), Token::new(token));
         match deed {
             Deed::Replace(key, token, number) => {
                 let (answer, receiver) = oneshot::channel();
@@ -328,7 +328,7 @@ fn whatever_stands_behind_a_step_that_failed_is_not_tried() {
     let mut journal = process(&disk);
     journal.enter().unwrap();
     disk.fail_sync_after(Some(0));
-    let pass = Pass::new(key(0), Token::new(1));
+    let pass = KeyToken::new(key(0), Token::new(1));
     let made = Made::new(&pass.namespace, &pass.key, "1");
     let (appended, replaced, raised) = (oneshot::channel(), oneshot::channel(), oneshot::channel());
     let batch = vec![

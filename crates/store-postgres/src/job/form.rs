@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn the_numbers_of_states_are_known() {
         use JobState::{Cancelled, Completed, Failed, InDoubt, Quarantined, Queued, Running, Scheduled};
-        let states = [Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, Indeterminate];
+        let states = [Queued, Scheduled, Running, Completed, Failed, Cancelled, Quarantined, InDoubt];
         assert_eq!(states.map(state_number), [0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(states.map(|state| state_of(state_number(state))), states);
         let undoes = [

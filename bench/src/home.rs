@@ -11,7 +11,7 @@ use fencehold_store_file::{FileOptions, FileStore};
 
 /// A store under the load of this program.
 pub(crate) fn target(store: Arc<dyn LeaseStore>) -> Result<Target, Failed> {
-    let call = CallContext::new(Namespace::default()).with_patience_ms(60_000);
+    let call = CallContext::new(Namespace::default()).with_timeout_ms(60_000);
     Ok(Target::new(store, call, "bench", getrandom::u64()?))
 }
 

@@ -4,7 +4,7 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::http::access::{
     AccessTokenView, AuditEntry, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
 };
-use fencehold_contract::http::{Nothing, Scope, op};
+use fencehold_contract::http::{Empty, Scope, op};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 use fencehold_server::access::{ApiToken, Bearer, Book, BookError, NewToken, Scopes, TokenId};
@@ -89,7 +89,7 @@ impl Tokens {
                     expires_in_ms: wanted.expires_in_ms,
                     by: Some(wanted.by),
                 };
-                let made = server.ask_server::<op::CreateToken>(call, request).await;
+                let made = server.ask_server::<op::CreateAccessToken>(call, request).await;
                 let made = made.map_err(|error| Failure::of_store(error, name))?;
                 Ok(made.expires_at.map(|moment| moment.wall_ms))
             }
@@ -104,7 +104,7 @@ impl Tokens {
                 Ok(tokens.into_iter().map(Shown::from).collect())
             }
             Tokens::Server { server, call, name } => {
-                let tokens = server.ask_server::<op::ListTokens>(call, Nothing {}).await;
+                let tokens = server.ask_server::<op::ListAccessTokens>(call, Empty {}).await;
                 let tokens = tokens.map_err(|error| Failure::of_store(error, name))?;
                 Ok(tokens.access_tokens.into_iter().map(Shown::from).collect())
             }
@@ -136,7 +136,7 @@ impl Tokens {
             Tokens::Server { server, call, name } => {
                 let request =
                     RevokeAccessTokenRequest { access_token_id: id.to_string(), by: Some(by), reason };
-                match server.ask_server::<op::RevokeToken>(call, request).await {
+                match server.ask_server::<op::RevokeAccessToken>(call, request).await {
                     Ok(answer) => Ok(answer.revoked),
                     Err(StoreError::Unusable { message: why, .. }) if why.contains("there is no token") => {
                         Err(missing(why, name.clone()))
@@ -165,7 +165,7 @@ impl Tokens {
             }
             Tokens::Server { server, call, name } => {
                 let request = AuditRequest { after, within_ms, only_namespace: only.is_some(), limit };
-                let page = server.ask_server::<op::ReadAudit>(call, request).await;
+                let page = server.ask_server::<op::ListAuditEntries>(call, request).await;
                 let page = page.map_err(|error| Failure::of_store(error, name))?;
                 Ok(page.entries.into_iter().map(Line::from).collect())
             }

@@ -302,7 +302,7 @@ impl FenceholdBuilder {
     /// [`patience`](Self::patience) is an error.
     pub async fn connect(self) -> Result<Fencehold, Error> {
         let connected = self.connect_lazy().await?;
-        match connected.store().answers(&connected.call()).await {
+        match connected.store().ping(&connected.call()).await {
             Ok(()) => Ok(connected),
             Err(error) => {
                 connected.close().await;

@@ -178,7 +178,7 @@ impl Observer {
         };
         let call = self.fencehold.call();
         let patience_ms = LISTEN_MS.saturating_add(call.timeout_ms);
-        match hub.answer(patience_ms, hub.store.events(&call, request)).await {
+        match hub.answer(patience_ms, hub.store.list_events(&call, request)).await {
             Ok(page) => {
                 let concerns = page.events.iter().any(|event| event.key == self.key);
                 if concerns {

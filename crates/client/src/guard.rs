@@ -243,7 +243,8 @@ impl Lease {
             let error = match hub.answer(hub.patience_ms, released).await {
                 Ok(mut answers) => {
                     self.done = true;
-                    let answer = answers.pop().unwrap_or(Ok(holding.granted.token));
+                    let answer = answers.pop().map(|answer| answer.map(|released| released.token));
+                    let answer = answer.unwrap_or(Ok(holding.granted.token));
                     return self.released(answer).await;
                 }
                 Err(error) => error,

@@ -183,7 +183,7 @@ impl Holding {
             contender: notice.contender.clone(),
             task: notice.task.clone(),
             priority: notice.priority,
-            yield_at_ms: sent_ms.saturating_add(renewal.yield_in_ms.unwrap_or(0)),
+            yield_at_ms: sent_ms.saturating_add(notice.yield_in_ms),
         });
         let (renewed, recovered, asked) = self.board.update(|standing| {
             let snapshot = &mut standing.snapshot;

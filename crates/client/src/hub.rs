@@ -123,7 +123,7 @@ impl Hub {
     }
 
     pub(crate) fn call(&self, patience_ms: u64) -> CallContext {
-        CallContext::new(self.namespace.clone()).with_patience_ms(patience_ms)
+        CallContext::new(self.namespace.clone()).with_timeout_ms(patience_ms)
     }
 
     /// The store's jobs, if it has any.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fencehold_contract::job::{
-    ChangeJobBatchResponse, ChangeJobsRequest, EffectPage, JobAction, JobCounts, JobDetail, JobFilter,
-    JobPage, JobSelector, ListEffectsRequest, ListJobsRequest, QueueView, ResolveEffectRequest, ScheduleView,
-    WaitRequest,
+    ChangeJobBatchResponse, ChangeJobsRequest, EffectPage, EffectResolution, JobAction, JobCounts, JobDetail,
+    JobFilter, JobPage, JobSelector, ListEffectsRequest, ListJobsRequest, QueueView, ResolveEffectRequest,
+    ScheduleView, WaitRequest,
 };
 use fencehold_core::Reason;
 use fencehold_core::job::{EffectName, JobId, JobState};
@@ -35,7 +35,8 @@ pub struct Jobs {
 impl Jobs {
     /// Everything about one job.
     pub async fn get(&self, id: JobId) -> Result<JobDetail, Error> {
-        let found = ask(self.fencehold.hub(), |jobs, call| async move { jobs.job(&call, id).await }).await?;
+        let found =
+            ask(self.fencehold.hub(), |jobs, call| async move { jobs.get_job(&call, id).await }).await?;
         found.ok_or(Error::JobNotFound { job: id })
     }
 
@@ -66,7 +67,7 @@ impl Jobs {
             let tries = Tries::new(Some(until_ms.max(hub.now_ms().saturating_add(hub.patience_ms))));
             let found = ask_until(hub, tries, wait_ms, |jobs, call| {
                 let wait_ms = until_ms.saturating_sub(hub.now_ms()).min(WAIT_MS_MAX);
-                async move { jobs.wait_for(&call, WaitRequest { id, wait_ms }).await }
+                async move { jobs.wait_for_job(&call, WaitRequest { id, wait_ms }).await }
             })
             .await?;
             let detail = found.ok_or(Error::JobNotFound { job: id })?;
@@ -80,14 +81,14 @@ impl Jobs {
     pub async fn list(&self, request: ListJobsRequest) -> Result<JobPage, Error> {
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
-            async move { jobs.jobs(&call, request).await }
+            async move { jobs.list_jobs(&call, request).await }
         })
         .await
     }
 
     /// Every queue: what it does, and how many jobs it has in which state.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        ask(self.fencehold.hub(), |jobs, call| async move { jobs.queues(&call).await }).await
+        ask(self.fencehold.hub(), |jobs, call| async move { jobs.list_queues(&call).await }).await
     }
 
     /// How many jobs there are in which state, all queues together.
@@ -123,7 +124,7 @@ impl Jobs {
     }
 
     async fn act_on(&self, id: JobId, action: JobAction) -> Result<JobState, Error> {
-        let acted = self.act(JobSelector::Jobs(vec![id]), action, false).await?;
+        let acted = self.act(JobSelector::Ids { job_ids: vec![id] }, action, false).await?;
         only(acted.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
@@ -134,10 +135,15 @@ impl Jobs {
         action: JobAction,
         dry_run: bool,
     ) -> Result<ChangeJobBatchResponse, Error> {
-        let request = ChangeJobsRequest { selector: on, action, by: self.fencehold.owner().clone(), dry_run };
+        let by = self.fencehold.owner().clone();
+        self.change(ChangeJobsRequest { dry_run, ..ChangeJobsRequest::new(on, action, by) })
+            .await
+    }
+
+    async fn change(&self, request: ChangeJobsRequest) -> Result<ChangeJobBatchResponse, Error> {
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
-            async move { jobs.act(&call, request).await }
+            async move { jobs.change_jobs(&call, request).await }
         })
         .await
     }
@@ -147,8 +153,9 @@ impl Jobs {
         let (mut cursor, mut done) = (None, 0);
         loop {
             let limit = fencehold_core::limits::PAGE_MAX;
-            let on = JobSelector::Matching { filter: filter.clone(), cursor, limit };
-            let acted = self.act(on, action.clone(), false).await?;
+            let selector = JobSelector::Filter { filter: filter.clone() };
+            let request = ChangeJobsRequest::new(selector, action.clone(), self.fencehold.owner().clone());
+            let acted = self.change(ChangeJobsRequest { cursor, limit, ..request }).await?;
             done += u64::try_from(acted.results.iter().filter(|item| item.result.is_ok()).count())
                 .unwrap_or(u64::MAX);
             match acted.next_cursor {
@@ -162,7 +169,7 @@ impl Jobs {
     pub async fn findings(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
-            async move { jobs.findings(&call, request).await }
+            async move { jobs.list_effects(&call, request).await }
         })
         .await
     }
@@ -175,19 +182,26 @@ impl Jobs {
         effect: impl AsRef<str>,
         happened: Option<&T>,
     ) -> Result<(), Error> {
-        let happened = happened.map(|value| json::written("value of an effect", value)).transpose()?;
+        let happened = match happened {
+            Some(value) => EffectResolution::Happened { value: json::written("value of an effect", value)? },
+            None => EffectResolution::DidNotHappen {},
+        };
         let effect = EffectName::new(effect.as_ref())?;
-        let request =
-            ResolveEffectRequest { job_id: id, effect, happened, by: self.fencehold.owner().clone() };
+        let request = ResolveEffectRequest {
+            job_id: id,
+            effect,
+            resolution: happened,
+            by: self.fencehold.owner().clone(),
+        };
         let resolved = ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
-            async move { jobs.resolve(&call, request).await }
+            async move { jobs.resolve_effect(&call, request).await }
         });
         resolved.await?.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
     /// Every schedule. [`Fencehold::schedule`] makes and removes them.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
-        ask(self.fencehold.hub(), |jobs, call| async move { jobs.schedules(&call).await }).await
+        ask(self.fencehold.hub(), |jobs, call| async move { jobs.list_schedules(&call).await }).await
     }
 }

@@ -160,8 +160,8 @@ where
         if let Some(policy) = intent.or(announced) {
             let act = LedgerEntry::Begin { effect: name.clone(), in_doubt_policy: policy };
             match write(job, act).await? {
-                LedgerResponse::Proceed => under_way.kept = Some(intended(job, &name, policy)),
-                LedgerResponse::Recorded(recorded) => {
+                LedgerResponse::Proceed {} => under_way.kept = Some(intended(job, &name, policy)),
+                LedgerResponse::Recorded { recorded_effect: recorded } => {
                     let value = stored(&recorded)?;
                     under_way.keep(recorded);
                     return Ok(value);
@@ -190,7 +190,7 @@ where
         let act = LedgerEntry::Record { effect: name.clone(), value: json, compensation: undo };
         match write(job, act).await? {
             // The first record stands, also against this one.
-            LedgerResponse::Recorded(recorded) => {
+            LedgerResponse::Recorded { recorded_effect: recorded } => {
                 let value = if recorded.token == job.token() { value } else { stored(&recorded)? };
                 under_way.keep(recorded);
                 Ok(value)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use fencehold_contract::job::{
     AttemptReport, BeginOperationRequest, ClaimedJob, OperationStatus as Found, Report,
 };
-use fencehold_core::job::{JobId, JobState, UniqueKey};
+use fencehold_core::job::{JobId, JobState, Refusal, UniqueKey};
 use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::ttl::Term;
 use fencehold_core::{Owner, Token};
@@ -113,11 +113,16 @@ impl Operations {
         let sent_ms = hub.now_ms();
         let began = ask_until(hub, Tries::default(), 0, |jobs, call| {
             let request = request.clone();
-            async move { jobs.begin(&call, request).await }
+            async move { jobs.begin_operation(&call, request).await }
         })
         .await?;
+        let began = match began {
+            Ok(began) => began,
+            Err(Refusal::Conflict { job_id, .. }) => return Ok(OperationStatus::Conflict { job: job_id }),
+            Err(refusal) => return Err(Error::job_refused(request.job_id, refusal)),
+        };
         Ok(match began.operation {
-            Found::Started(claimed) => {
+            Found::Started { job: claimed } => {
                 let term = Term::new(sent_ms, began.waited_ms, hub.now_ms(), claimed.remaining_ms);
                 OperationStatus::Started(self.guard(*claimed, &request, term)?)
             }
@@ -136,7 +141,6 @@ impl Operations {
             Found::Failed { job_id: job, state, error } => {
                 OperationStatus::Failed { job, state, error: error.map(String::from) }
             }
-            Found::Conflict { job_id: job } => OperationStatus::Conflict { job },
             Found::InDoubt { job_id: job } => OperationStatus::InDoubt { job },
         })
     }
@@ -231,7 +235,7 @@ impl Operation {
 
     /// Gives it back as if it had never begun. Only where nothing was done.
     pub async fn give_back(self) -> Result<(), Error> {
-        self.end(Report::Release).await
+        self.end(Report::Release {}).await
     }
 
     async fn end(mut self, word: Report) -> Result<(), Error> {

@@ -108,7 +108,7 @@ impl JobQueue {
         let by = self.fencehold.owner().clone();
         ask(self.fencehold.hub(), |jobs, call| {
             let (queue, by) = (queue.clone(), by.clone());
-            async move { jobs.remove_queue(&call, queue, by).await }
+            async move { jobs.delete_queue(&call, queue, by).await }
         })
         .await
     }
@@ -131,7 +131,7 @@ impl JobQueue {
             SetQueueModeRequest { queue: self.queue.clone()?, mode, by: self.fencehold.owner().clone() };
         ask(self.fencehold.hub(), |jobs, call| {
             let order = order.clone();
-            async move { jobs.set_queue(&call, order).await }
+            async move { jobs.set_queue_mode(&call, order).await }
         })
         .await
     }

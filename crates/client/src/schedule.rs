@@ -112,7 +112,7 @@ impl Schedule {
         let (name, by) = (self.name?, self.fencehold.owner().clone());
         ask(self.fencehold.hub(), |jobs, call| {
             let (name, by) = (name.clone(), by.clone());
-            async move { jobs.remove_schedule(&call, name, by).await }
+            async move { jobs.delete_schedule(&call, name, by).await }
         })
         .await
     }

@@ -7,8 +7,8 @@ use std::thread;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
     HoldChange, HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
-    Quota, QuotaRequest, QuotaView, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
-    Subscription,
+    Quota, QuotaRequest, QuotaView, ReleasedLease, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+    StoreError, StoreStatus, Subscription,
 };
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
@@ -70,7 +70,7 @@ impl Held {
 
 /// With as much patience as a slow machine needs: no case waits for it to end.
 fn call_in(namespace: Namespace) -> CallContext {
-    CallContext::new(namespace).with_patience_ms(60_000)
+    CallContext::new(namespace).with_timeout_ms(60_000)
 }
 
 impl Ground {
@@ -292,10 +292,13 @@ impl Ground {
     pub(super) fn release(&self, held: &Held) -> Result<Token, Refusal> {
         let mut answers = self.release_refs(vec![held.as_ref()]).expect("a release that is answered");
         assert_eq!(answers.len(), 1, "one answer for one hold");
-        answers.remove(0)
+        answers.remove(0).map(|released| released.token)
     }
 
-    pub(super) fn release_refs(&self, refs: Vec<HoldRef>) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    pub(super) fn release_refs(
+        &self,
+        refs: Vec<HoldRef>,
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         self.drive(self.arena.store().release(&self.call, refs))
     }
 
@@ -343,12 +346,12 @@ impl Ground {
     }
 
     pub(super) fn events_page(&self, request: ListEventsRequest) -> Result<EventPage, StoreError> {
-        self.drive(self.arena.store().events(&self.call, request))
+        self.drive(self.arena.store().list_events(&self.call, request))
     }
 
     pub(super) fn start_events(&self, request: ListEventsRequest) -> Pending<Result<EventPage, StoreError>> {
         let (store, call) = (self.arena.store(), self.call.clone());
-        Pending::start(self.arena.clone(), async move { store.events(&call, request).await })
+        Pending::start(self.arena.clone(), async move { store.list_events(&call, request).await })
     }
 
     /// All events of this namespace that are kept.
@@ -383,8 +386,12 @@ impl Ground {
         set: Option<Quota>,
         every_namespace: bool,
     ) -> Result<QuotaView, NotApplicable> {
-        let request = QuotaRequest { quota: set, all_namespaces: every_namespace, by: owner("P") };
-        let view = match self.drive(self.arena.other().limits(&self.call, request)) {
+        let request = QuotaRequest {
+            quota: set,
+            all_namespaces: every_namespace,
+            by: Some(owner("P")).filter(|_| set.is_some()),
+        };
+        let view = match self.drive(self.arena.other().quota(&self.call, request)) {
             Err(StoreError::Unsupported { .. }) => return Err(NotApplicable("it limits no namespace")),
             answer => answer.expect("limits"),
         };
@@ -396,7 +403,7 @@ impl Ground {
     }
 
     pub(super) fn open_now(&self) -> Result<(), StoreError> {
-        self.drive(self.arena.store().open_now(&self.call, owner("P")))
+        self.drive(self.arena.store().reopen(&self.call, owner("P")))
     }
 
     pub(super) fn advance(&self, lift: u64) -> Result<AdvancedStore, StoreError> {

@@ -77,9 +77,15 @@ pub enum StoreError {
         /// Why not.
         message: String,
     },
-    /// Whoever asks may not do this, or is not known. Asking again in the same way will not help.
+    /// The caller has no valid access token, or none that the store knows. Asking again in the same way will not help.
+    #[error("not authorized: {message}")]
+    Unauthorized {
+        /// What is missing, and how to get it.
+        message: String,
+    },
+    /// The caller may not do this. Asking again in the same way will not help.
     #[error("not allowed: {message}")]
-    Denied {
+    Forbidden {
         /// What is missing, and how to get it.
         message: String,
     },

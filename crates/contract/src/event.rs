@@ -9,13 +9,13 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// One event: `{"seq":7,"at":"…","key":"gpu/3","event":"lease_acquired","token":33,…}`. Its namespace is that of the request
+/// One event: `{"seq":7,"at":"…","key":"gpu/3","type":"lease_acquired","token":33,…}`. Its namespace is that of the request
 /// and is not repeated: one that was read is in the default one until its reader says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlatEvent<E>(pub E);
 
 /// The name of the one field of a fact that is a moment: as the rules have it, and in JSON.
-const DUE: (&str, &str) = ("due_wall_ms", "due");
+const DUE: (&str, &str) = ("due_at_ms", "due_at");
 
 impl<E: Borrow<Event>> Serialize for FlatEvent<E> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -27,8 +27,11 @@ impl<E: Borrow<Event>> Serialize for FlatEvent<E> {
         line.serialize_entry("at", &Moment { wall_ms: event.at_ms })?;
         line.serialize_entry("key", &event.key)?;
         for (kind, fields) in fact.as_object().into_iter().flatten() {
-            line.serialize_entry("event", kind)?;
+            line.serialize_entry("type", kind)?;
             for (name, value) in fields.as_object().into_iter().flatten() {
+                if value.is_null() {
+                    continue;
+                }
                 match value.as_u64() {
                     Some(wall_ms) if name == DUE.0 => line.serialize_entry(DUE.1, &Moment { wall_ms })?,
                     _ => line.serialize_entry(name, value)?,
@@ -53,7 +56,7 @@ impl<'de> Deserialize<'de> for FlatEvent<Event> {
         let seq = taken(&mut line, "seq")?;
         let at: Moment = taken(&mut line, "at")?;
         let key = taken(&mut line, "key")?;
-        let kind: String = taken(&mut line, "event")?;
+        let kind: String = taken(&mut line, "type")?;
         if line.contains_key(DUE.1) {
             let due: Moment = taken(&mut line, DUE.1)?;
             line.insert(DUE.0.to_owned(), due.wall_ms.into());

@@ -9,9 +9,11 @@ use fencehold_core::lease::{Ending, Grant, LeaseOutcome, LeaseRenewal, Revoked, 
 use fencehold_core::wire::AsMoment;
 use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::AsEvents;
 use crate::job::JobStore;
-use crate::json::{AsResults, is_false, is_zero, page};
+use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_false, is_zero, page};
 use crate::measure::Measures;
 use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
 
@@ -52,7 +54,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError>;
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError>;
 
     /// Ends holds by force.
     async fn revoke(
@@ -68,14 +70,23 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError>;
 
     /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
-    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError>;
+    async fn list_events(
+        &self,
+        call: &CallContext,
+        request: ListEventsRequest,
+    ) -> Result<EventPage, StoreError>;
 
     /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
     /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError>;
+    async fn advance(
+        &self,
+        call: &CallContext,
+        by: Owner,
+        increment: u64,
+    ) -> Result<AdvancedStore, StoreError>;
 
     /// Looks at the limits of the caller's namespace, or sets them.
-    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         let _ = (call, request);
         Err(StoreError::Unsupported {
             store: self.capabilities().store.to_owned(),
@@ -85,7 +96,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
 
     /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
     /// be two until its ttl is over: only what checks tokens keeps the old one out.
-    async fn open_now(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
+    async fn reopen(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
         let _ = (call, by);
         Err(StoreError::Unsupported {
             store: self.capabilities().store.to_owned(),
@@ -102,7 +113,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     }
 
     /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
-    async fn answers(&self, _call: &CallContext) -> Result<(), StoreError> {
+    async fn ping(&self, _call: &CallContext) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -117,7 +128,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
     async fn close(&self);
 
     /// What the engine behind this handle has measured. `None`: there is none in this process.
-    fn measures(&self) -> Option<&Measures> {
+    fn metrics(&self) -> Option<&Measures> {
         None
     }
 }
@@ -145,8 +156,8 @@ impl CallContext {
     }
 
     /// The same call with another patience.
-    pub fn with_patience_ms(self, patience_ms: u64) -> Self {
-        CallContext { timeout_ms: patience_ms, ..self }
+    pub fn with_timeout_ms(self, timeout_ms: u64) -> Self {
+        CallContext { timeout_ms, ..self }
     }
 }
 
@@ -155,7 +166,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct AcquireLeaseRequest {
         /// Any one of these; the first that is free.
-        #[schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX))]
+        #[serde(flatten, with = "AsKeys")]
         pub any_of: Vec<Key>,
         /// The hold id: 128 random bits, made for this acquisition alone. A secret.
         pub hold_id: HoldId,
@@ -246,35 +257,44 @@ wire! {
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
     }
+}
 
-    /// Whose holds to end by force: exactly one of `key`, `task`, `owner` and `prefix`.
-    #[serde(deny_unknown_fields)]
-    pub struct RevokeLeasesRequest {
-        /// Which ones.
-        pub target: RevokeTarget,
-        /// Who uses force.
-        pub by: Owner,
-        /// Why.
-        pub reason: Reason,
-    }
+/// Whose holds to end by force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeLeasesRequest {
+    /// Which ones.
+    pub target: RevokeTarget,
+    /// Who uses force.
+    pub by: Owner,
+    /// Why.
+    pub reason: Reason,
+}
 
-    /// A choice of holds.
-    #[serde(deny_unknown_fields)]
-    pub enum RevokeTarget {
-        /// The hold on one key.
-        Key {
-            /// The key.
-            key: Key,
-            /// Only if this is its token.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            only_token: Option<Token>,
-        },
-        /// All that serve a task.
-        Task(Task),
-        /// All of an owner.
-        Owner(Owner),
-        /// All whose key starts with this text.
-        Prefix(String),
+/// A choice of holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RevokeTarget {
+    /// The hold on one key.
+    Key {
+        /// The key.
+        key: Key,
+        /// Only if this is its token.
+        only_token: Option<Token>,
+    },
+    /// All that serve a task.
+    Task(Task),
+    /// All of an owner.
+    Owner(Owner),
+    /// All whose key starts with this text.
+    Prefix(String),
+}
+
+wire! {
+    /// A lease that was released.
+    pub struct ReleasedLease {
+        /// The key.
+        pub key: Key,
+        /// The token that it had.
+        pub token: Token,
     }
 
     /// A hold that was ended by force.
@@ -318,7 +338,7 @@ wire! {
         /// For how long it has been held.
         pub age_ms: u64,
         /// Since when.
-        #[serde(rename = "since", with = "AsMoment")]
+        #[serde(rename = "acquired_at", with = "AsMoment")]
         pub acquired_at_ms: u64,
         /// How long it has left unless it renews.
         pub remaining_ms: u64,
@@ -328,9 +348,6 @@ wire! {
         /// Who asks it to yield.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_request: Option<YieldRequest>,
-        /// In how many milliseconds it should be gone, where somebody asks.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_in_ms: Option<u64>,
     }
 
     /// How a hold ended, without its secret.
@@ -345,7 +362,7 @@ wire! {
         /// How it ended.
         pub outcome: LeaseOutcome,
         /// When.
-        #[serde(rename = "at", with = "AsMoment")]
+        #[serde(rename = "ended_at", with = "AsMoment")]
         pub ended_at_ms: u64,
         /// Who ended it, where somebody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -389,7 +406,7 @@ wire! {
         #[serde(default)]
         pub include_free: bool,
         /// Where the page before ended.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub cursor: Option<u64>,
         /// At most this many.
         #[serde(default = "page")]
@@ -402,7 +419,7 @@ wire! {
         /// The keys.
         pub leases: Vec<LeaseView>,
         /// Where the next page starts; missing: this was the last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub next_cursor: Option<u64>,
     }
 
@@ -411,7 +428,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ListEventsRequest {
         /// Those after this one; missing: from the oldest that is kept.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub cursor: Option<u64>,
         /// Only of keys that start with this text; a job's is `job/ID`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -431,6 +448,7 @@ wire! {
         #[serde(with = "AsEvents")]
         pub events: Vec<Event>,
         /// The cursor to go on from.
+        #[serde(with = "AsCursor")]
         pub next_cursor: u64,
     }
 

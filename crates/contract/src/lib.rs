@@ -40,7 +40,7 @@ pub use job::JobStore;
 pub use lease::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, ClosedNamespace, EndingView, EventPage,
     HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
-    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
+    ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
 pub use locality::{memory_file_system, network_file_system};
 pub use prefixes::Prefixes;

@@ -7,9 +7,9 @@ use fencehold_core::limits::{
     SCHEDULES_PER_NAMESPACE, TTL_MS_MAX, TTL_MS_MIN,
 };
 use fencehold_core::{BadInput, Namespace, Owner};
+use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
-use crate::json::is_false;
 
 wire! {
     /// What a namespace may have at most.
@@ -144,6 +144,27 @@ pub enum Limited {
 }
 
 impl Limited {
+    const ALL: [Limited; 5] =
+        [Limited::Queues, Limited::Keys, Limited::Jobs, Limited::Bytes, Limited::Schedules];
+
+    /// The member of a quota that bounds it.
+    pub const fn quota(self) -> &'static str {
+        match self {
+            Limited::Queues => "max_queues",
+            Limited::Keys => "max_keys",
+            Limited::Jobs => "max_jobs",
+            Limited::Bytes => "max_bytes",
+            Limited::Schedules => "max_schedules",
+        }
+    }
+
+    /// What a message of [`full`] is about; `None`: of another limit than a namespace's.
+    pub(crate) fn named_in(message: &str) -> Option<Self> {
+        Limited::ALL
+            .into_iter()
+            .find(|limited| message.starts_with(&format!("{limited} of namespace ")))
+    }
+
     /// What is said where the limit is reached.
     pub fn of(self, namespace: &Namespace) -> String {
         let (next, option) = match self {
@@ -175,20 +196,18 @@ impl fmt::Display for Limited {
     }
 }
 
-wire! {
-    /// Looks at the limits of the caller's namespace, or sets them.
-    #[serde(deny_unknown_fields)]
-    pub struct QuotaRequest {
-        /// What to set. Missing: only look.
-        #[serde(default, deserialize_with = "crate::json::from_object_if_any", skip_serializing_if = "Option::is_none")]
-        pub quota: Option<Quota>,
-        /// Set them for every namespace that has none of its own.
-        #[serde(default, skip_serializing_if = "is_false")]
-        pub all_namespaces: bool,
-        /// Who.
-        pub by: Owner,
-    }
+/// Looks at the limits of the caller's namespace, or sets them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaRequest {
+    /// What to set. Missing: only look.
+    pub quota: Option<Quota>,
+    /// Set them for every namespace that has none of its own.
+    pub all_namespaces: bool,
+    /// Who sets them.
+    pub by: Option<Owner>,
+}
 
+wire! {
     /// The limits of a namespace that are in force, and what it has.
     #[derive(Copy)]
     pub struct QuotaView {

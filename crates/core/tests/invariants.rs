@@ -44,7 +44,7 @@ fn granted(token: Token, resumed: bool) -> Outcome {
 }
 
 fn renewed(token: Token) -> Outcome {
-    Outcome::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None, yield_in_ms: None })
+    Outcome::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None })
 }
 
 /// What the check says of the right decision made wrong. Untouched it must pass.
@@ -238,12 +238,8 @@ fn a_holder_that_is_told_of_more_than_was_set_was_told_another_deadline() {
 
     let (key, token) = held();
     let violation = bites(&key, &renewal(1, token), |wrong| {
-        wrong.reply = Ok(Outcome::Renewed(LeaseRenewal {
-            token,
-            remaining_ms: TTL_MS + 1,
-            yield_request: None,
-            yield_in_ms: None,
-        }));
+        wrong.reply =
+            Ok(Outcome::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS + 1, yield_request: None }));
     });
     assert_eq!(violation, Violation::ToldAnotherDeadline);
 }

@@ -100,9 +100,8 @@ fn a_renewal_that_changes_revives_shortens_or_lies_is_caught() {
     let (job, by) = over();
     let violation = bites(&job, &Command::Renew(by), |wrong| {
         let (token, remaining_ms) = (by.token, TTL_MS);
-        let (cancel_requested, notice, yield_in_ms) = (false, None, None);
-        let renewal =
-            AttemptRenewal { token, remaining_ms, cancel_requested, yield_request: notice, yield_in_ms };
+        let cancel_requested = false;
+        let renewal = AttemptRenewal { token, remaining_ms, cancel_requested, yield_request: None };
         wrong.reply = Ok(Outcome::Renewed(renewal));
         wrong.deadline = Change::LastsMs(TTL_MS);
     });

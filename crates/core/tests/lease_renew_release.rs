@@ -25,7 +25,7 @@ fn a_renewal_lasts_a_full_ttl_from_the_deciding_moment() {
     let (mut key, token) = held();
     key.pass(20_000);
     let renewal = key.renew(1, token);
-    let expected = LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None, yield_in_ms: None };
+    let expected = LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None };
     assert_eq!(renewal, Ok(expected));
     assert_eq!(key.remaining_ms(), Some(TTL_MS));
 }

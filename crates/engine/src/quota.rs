@@ -49,7 +49,7 @@ impl Engine {
         let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
         let used = self.table.space_at(space).map(|space| space.used).unwrap_or_default();
         let used = QuotaUsage { schedule_count: self.jobs.schedules_in(space), ..used };
-        Answer::Limits(QuotaView { quota: self.limits.of(namespace), usage: used })
+        Answer::Quota(QuotaView { quota: self.limits.of(namespace), usage: used })
     }
 
     /// Whether a lease or a claim in a namespace may have this ttl.

@@ -2,8 +2,8 @@
 
 use fencehold_contract::operation::{Answer, Ask};
 use fencehold_contract::{
-    AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, RenewLeaseBatchResponse, RevokeLeasesRequest,
-    RevokeTarget, RevokedLease, StoreError, StoreStatus,
+    AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, ReleasedLease, RenewLeaseBatchResponse,
+    RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
 use fencehold_core::lease::{Command, LeaseRenewal, Outcome};
 use fencehold_core::limits::PAGE_MAX;
@@ -47,7 +47,7 @@ impl Engine {
             Ask::Revoke { request, from } => self.revoke(now, namespace, &request, from),
             Ask::Get(key) => Ok(Answer::Lease(self.view(now, namespace, &key))),
             Ask::List(request) => Ok(self.list(now, namespace, &request)),
-            Ask::Advance { by, lift } => {
+            Ask::Advance { by, increment: lift } => {
                 // There must be a floor to lift, by which every new namespace then begins.
                 self.table.space(namespace);
                 self.advance(now, &by, lift, archive)
@@ -62,8 +62,8 @@ impl Engine {
                 self.ask_jobs(now, ticket, space, ask, archive);
                 return self.table.leave_space(space);
             }
-            Ask::Limits(request) => Ok(self.look_at_limits(namespace, &request)),
-            Ask::OpenNow { .. } => Ok(self.open_now()),
+            Ask::Quota(request) => Ok(self.look_at_limits(namespace, &request)),
+            Ask::Reopen { .. } => Ok(self.open_now()),
             Ask::Status => Ok(Answer::Status(self.status(now, namespace))),
             Ask::KeepFinished { ms } => KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
                 self.set_keep_finished(kept);
@@ -92,8 +92,11 @@ impl Engine {
     }
 
     fn release(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
-        let answers = holds.iter().map(|hold| self.release_one(now, namespace, hold)).collect();
-        Answer::Released(answers)
+        let release = |hold: &HoldRef| {
+            let token = self.release_one(now, namespace, hold)?;
+            Ok(ReleasedLease { key: hold.key.clone(), token })
+        };
+        Answer::Released(holds.iter().map(release).collect())
     }
 
     fn release_one(
@@ -234,7 +237,7 @@ impl Engine {
         self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
         self.open_namespaces();
         self.batch.durable = true;
-        Answer::Opened
+        Answer::Reopened
     }
 
     fn open_namespaces(&mut self) {

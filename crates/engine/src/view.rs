@@ -51,11 +51,7 @@ impl Engine {
             acquired_at_ms: hold.since.wall_ms,
             remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
             renewed_ago_ms: slot.renewed_ms_ago(now.store_ms),
-            yield_request: hold.yield_request.as_deref().cloned(),
-            yield_in_ms: hold
-                .yield_request
-                .as_ref()
-                .map(|notice| notice.yield_at_ms.saturating_sub(now.store_ms)),
+            yield_request: hold.yield_request.as_ref().map(|asked| asked.seen_at(now.store_ms)),
         });
         LeaseView {
             key: slot.key.clone(),

@@ -43,7 +43,7 @@ impl Stopping {
 
 pub(crate) fn problem() -> Problem {
     let mut problem = Problem::new(ErrorKind::Stopping, "the server is stopping; ask again");
-    problem.why = Some("the server is stopping".to_owned());
+    problem.message = Some("the server is stopping".to_owned());
     problem.retry_after_ms = Some(RETRY_AFTER_MS);
     problem
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use fencehold_contract::{
-    HoldRef, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+    HoldRef, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+    StoreError,
 };
 use fencehold_core::lease::{Command, Outcome, Revoked, decide};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
@@ -159,7 +160,7 @@ impl Core {
         budget: &mut CallBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         let mut answers = vec![Err(Refusal::NotHeld); holds.len()];
         // The same key twice is taken in order; different keys side by side.
         let mut of_key: Vec<(&Key, Vec<usize>)> = Vec::new();
@@ -183,7 +184,8 @@ impl Core {
                 }
             });
             for (nth, answer) in join_all(abreast).await.into_iter().flatten() {
-                answers[nth] = answer?;
+                let released = |token| ReleasedLease { key: holds[nth].key.clone(), token };
+                answers[nth] = answer?.map(released);
             }
         }
         Ok(answers)

@@ -56,8 +56,8 @@ use fencehold_contract::operation::{check_acquire, check_batch, check_limit, che
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EtcdUrl, EventPage,
     HoldListener, HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
-    QuotaRequest, QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
-    StoreError, StoreStatus, Subscription,
+    QuotaRequest, QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget,
+    RevokedLease, StoreError, StoreStatus, Subscription,
 };
 use fencehold_net::{Actor, CallBudget, Caller, Closing, HoldFeeds};
 
@@ -193,7 +193,7 @@ impl LeaseStore for EtcdStore {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.release(budget, &space, &holds).await)
@@ -234,7 +234,7 @@ impl LeaseStore for EtcdStore {
             .await
     }
 
-    async fn events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
         Err(StoreError::Unsupported { store: STORE.to_owned(), message: "tell events".to_owned() })
     }
 
@@ -243,11 +243,11 @@ impl LeaseStore for EtcdStore {
             .await
     }
 
-    async fn open_now(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
+    async fn reopen(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
         self.ask(call, async move |core, budget| core.open_now(budget).await).await
     }
 
-    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
             .await
@@ -265,7 +265,7 @@ impl LeaseStore for EtcdStore {
             .await
     }
 
-    async fn answers(&self, call: &CallContext) -> Result<(), StoreError> {
+    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
         self.status(call).await.map(drop)
     }
 

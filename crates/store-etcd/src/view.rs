@@ -145,7 +145,6 @@ impl Core {
                 remaining_ms: left_ms.min(hold.ttl_ms),
                 renewed_ago_ms: None,
                 yield_request: None,
-                yield_in_ms: None,
             });
         }
         Ok(LeaseView {

@@ -73,7 +73,7 @@ fn attempt() -> AttemptRef {
 }
 
 fn notice() -> YieldRequest {
-    YieldRequest { contender: owner(), task: task(), priority: 2, yield_at_ms: 70 }
+    YieldRequest { contender: owner(), task: task(), priority: 2, yield_in_ms: 70 }
 }
 
 fn undo() -> Compensation {
@@ -223,8 +223,8 @@ fn lease_asks() -> Vec<Ask> {
         Ask::Advance { by: owner(), lift: 1_000 },
         Ask::Status,
         Ask::KeepFinished { ms: 5 },
-        Ask::Limits(QuotaRequest { quota: Some(limits), all_namespaces: true, by: owner() }),
-        Ask::OpenNow { by: owner() },
+        Ask::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: owner() }),
+        Ask::Reopen { by: owner() },
     ]
 }
 
@@ -240,7 +240,7 @@ fn job_asks() -> Vec<JobAsk> {
         payload_contains: Some("x".to_owned()),
     };
     let act =
-        |on, action| JobAsk::Act(ChangeJobsRequest { selector: on, action, by: owner(), dry_run: true });
+        |on, action| JobAsk::Change(ChangeJobsRequest { selector: on, action, by: owner(), dry_run: true });
     let claim = ClaimJobsRequest {
         queues: vec![(queue(), 2)],
         limit: 10,
@@ -264,7 +264,7 @@ fn job_asks() -> Vec<JobAsk> {
         Report::Complete { result: Some("1".into()) },
         Report::Fail { error: "no".to_owned(), retry_in_ms: Some(5), permanent: true },
         Report::Snooze { delay_ms: 9 },
-        Report::Release,
+        Report::Release {},
         Report::Checkpoint { checkpoint: vec![1] },
         Report::Progress { progress: "2".into() },
     ];
@@ -283,7 +283,7 @@ fn job_asks() -> Vec<JobAsk> {
         JobAsk::Claim(claim),
         JobAsk::Renew(vec![attempt()]),
         JobAsk::Report(words.into_iter().map(report).collect()),
-        JobAsk::Ledger(acts.into_iter().map(entry).collect()),
+        JobAsk::WriteEffects(acts.into_iter().map(entry).collect()),
         JobAsk::Get(id()),
         JobAsk::WaitFor(WaitRequest { id: id(), wait_ms: 5 }),
         JobAsk::List(ListJobsRequest { filter, cursor: Some(3), limit: 100 }),
@@ -294,29 +294,24 @@ fn job_asks() -> Vec<JobAsk> {
         act(matching, JobAction::Retry),
         act(JobSelector::Jobs(Vec::new()), JobAction::Delete { force: true }),
         JobAsk::Queues,
-        JobAsk::SetQueue(SetQueueModeRequest { queue: queue(), mode: QueueMode::Draining, by: owner() }),
+        JobAsk::SetQueueMode(SetQueueModeRequest { queue: queue(), mode: QueueMode::Draining, by: owner() }),
         JobAsk::Schedules,
         JobAsk::SetSchedule(Box::new(spec())),
-        JobAsk::RemoveSchedule { name: ScheduleName::new("nightly").unwrap(), by: owner() },
-        JobAsk::Begin(begin),
-        JobAsk::Findings(ListEffectsRequest { cursor: Some(1), limit: 2 }),
-        JobAsk::Resolve(ResolveEffectRequest {
+        JobAsk::DeleteSchedule { name: ScheduleName::new("nightly").unwrap(), by: owner() },
+        JobAsk::BeginOperation(begin),
+        JobAsk::Effects(ListEffectsRequest { cursor: Some(1), limit: 2 }),
+        JobAsk::ResolveEffect(ResolveEffectRequest {
             job_id: id(),
             effect: effect_name(),
             happened: Some("1".into()),
             by: owner(),
         }),
-        JobAsk::RemoveQueue { queue: queue(), by: owner() },
+        JobAsk::DeleteQueue { queue: queue(), by: owner() },
     ]
 }
 
 fn lease_answers() -> Vec<Answer> {
-    let renewal = LeaseRenewal {
-        token: Token::new(33),
-        remaining_ms: 30_000,
-        yield_request: Some(notice()),
-        yield_in_ms: Some(5),
-    };
+    let renewal = LeaseRenewal { token: Token::new(33), remaining_ms: 30_000, yield_request: Some(notice()) };
     let lost = Refusal::Lost {
         token: Token::new(33),
         outcome: Some(LeaseOutcome::Expired),
@@ -340,7 +335,6 @@ fn lease_answers() -> Vec<Answer> {
             remaining_ms: 20_000,
             renewed_ago_ms: Some(7),
             yield_request: Some(notice()),
-            yield_in_ms: Some(8),
         }),
         waiter_count: 2,
         endings: vec![EndingView {
@@ -404,8 +398,8 @@ fn lease_answers() -> Vec<Answer> {
         }),
         Answer::Status(status),
         Answer::KeepsFinished,
-        Answer::Opened,
-        Answer::Limits(QuotaView { quota: Quota::USUAL, usage: used }),
+        Answer::Reopened,
+        Answer::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
     ]
 }
 
@@ -420,7 +414,6 @@ fn job_answers() -> Vec<JobAnswer> {
         remaining_ms: 5,
         cancel_requested: true,
         yield_request: Some(notice()),
-        yield_in_ms: Some(7),
     };
     let finding = EffectView {
         finding: FindingKind::CompensationFailed,
@@ -441,7 +434,8 @@ fn job_answers() -> Vec<JobAnswer> {
         waiting_claim_count: 3,
     };
     let schedule = || ScheduleView { spec: spec(), next_run_at_ms: Some(5), last_run_at_ms: None };
-    let began = |what| JobAnswer::Began(BegunOperation { operation: what, waited_ms: 1, resumed: false });
+    let began =
+        |what| JobAnswer::BegunOperation(BegunOperation { operation: what, waited_ms: 1, resumed: false });
     vec![
         JobAnswer::Enqueued(vec![Ok(EnqueuedJob { job_id: id(), existed: true }), Err(stale.clone())]),
         JobAnswer::Claimed(ClaimedJobs { jobs: vec![claimed()], waited_ms: 5, resumed: true }),
@@ -453,16 +447,16 @@ fn job_answers() -> Vec<JobAnswer> {
             Ok(ReportedAttempt { state: JobState::Scheduled, retry_in_ms: Some(9), late: true }),
             Err(stale.clone()),
         ]),
-        JobAnswer::Ledger(vec![
-            Ok(LedgerResponse::Proceed),
-            Ok(LedgerResponse::Recorded(effect())),
-            Ok(LedgerResponse::InDoubt),
-            Ok(LedgerResponse::Withdrawn),
+        JobAnswer::WrittenEffects(vec![
+            Ok(LedgerResponse::Proceed {}),
+            Ok(LedgerResponse::Recorded { recorded_effect: effect() }),
+            Ok(LedgerResponse::InDoubt {}),
+            Ok(LedgerResponse::Withdrawn {}),
             Err(stale.clone()),
         ]),
         JobAnswer::Job(Some(Box::new(detail()))),
         JobAnswer::Jobs(JobPage { jobs: vec![detail().job], next_cursor: Some(4) }),
-        JobAnswer::Acted(ChangeJobBatchResponse {
+        JobAnswer::Changed(ChangeJobBatchResponse {
             results: vec![
                 ChangedJob { job_id: id(), result: Ok(JobState::Cancelled) },
                 ChangedJob { job_id: id(), result: Err(stale.clone()) },
@@ -473,7 +467,7 @@ fn job_answers() -> Vec<JobAnswer> {
         JobAnswer::Queue(view()),
         JobAnswer::Schedules(vec![schedule()]),
         JobAnswer::Schedule(Box::new(schedule())),
-        JobAnswer::Removed(true),
+        JobAnswer::Deleted(true),
         began(OperationStatus::Started(Box::new(claimed()))),
         began(OperationStatus::InProgress {
             job_id: id(),
@@ -485,8 +479,8 @@ fn job_answers() -> Vec<JobAnswer> {
         began(OperationStatus::Failed { job_id: id(), state: JobState::Failed, error: Some("no".into()) }),
         began(OperationStatus::Conflict { job_id: id() }),
         began(OperationStatus::InDoubt { job_id: id() }),
-        JobAnswer::Findings(EffectPage { effects: vec![finding], next_cursor: Some(1) }),
-        JobAnswer::Resolved(Err(stale)),
+        JobAnswer::Effects(EffectPage { effects: vec![finding], next_cursor: Some(1) }),
+        JobAnswer::ResolvedEffect(Err(stale)),
     ]
 }
 

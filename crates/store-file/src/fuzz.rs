@@ -1,7 +1,7 @@
 //! Whatever lies in the database or comes through the socket is read or refused, and nothing panics.
 
 use fencehold_contract::operation::Ask;
-use fencehold_core::lease::{Hold, Record, YieldRequest};
+use fencehold_core::lease::{Hold, PendingYield, Record};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Timestamp, Token};
 use fencehold_test_servers::{Edit, edited};
 use fencehold_test_store::block_on;
@@ -12,7 +12,7 @@ use super::frame::{Frames, FromOwner, ToOwner, bytes_of};
 /// Records as they are kept: of a free key, and of one that is held.
 fn records() -> [Vec<u8>; 2] {
     let owner = |name: &str| Owner::new(name).unwrap();
-    let notice = YieldRequest { contender: owner("eve"), task: None, priority: 2, yield_at_ms: 70 };
+    let notice = PendingYield { contender: owner("eve"), task: None, priority: 2, yield_at_ms: 70 };
     let hold = Hold {
         hash: HoldId::from_random([7; 16]).hash(),
         owner: owner("ada"),

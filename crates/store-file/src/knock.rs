@@ -77,7 +77,7 @@ fn knock_with(socket: &Path, ask: Ask) -> io::Result<Knocked> {
     loop {
         match next(&mut stream) {
             Ok(FromOwner::Answer { result, .. }) => {
-                let denied = matches!(*result, Err(StoreError::Denied { .. }));
+                let denied = matches!(*result, Err(StoreError::Forbidden { .. }));
                 return Ok(if denied { Knocked::Refused } else { Knocked::Answered });
             }
             Ok(

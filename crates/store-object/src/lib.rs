@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_core::{Key, Owner, Refusal};
 
 pub use cas::{Cas, CasError, Object, Version, Written};
 use change::Doubt;
@@ -51,8 +51,8 @@ use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldListener,
     HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, ObjectUrl, QuotaRequest,
-    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
-    Subscription,
+    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError,
+    StoreStatus, Subscription,
 };
 use fencehold_net::{Actor, Caller};
 
@@ -261,7 +261,7 @@ impl LeaseStore for ObjectStore {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         let namespace = call.namespace.clone();
         let act =
             move |inner: Arc<Inner>, doubt| async move { inner.release(&namespace, holds, &doubt).await };
@@ -299,7 +299,7 @@ impl LeaseStore for ObjectStore {
         self.run(call, act).await
     }
 
-    async fn events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
         let what = "tell events: a bucket keeps only how the last holds of each key ended".to_owned();
         Err(StoreError::Unsupported { store: self.inner.can.store.to_owned(), message: what })
     }
@@ -316,7 +316,7 @@ impl LeaseStore for ObjectStore {
             .await
     }
 
-    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
             inner.limits(&namespace, &request, &doubt).await

@@ -125,7 +125,6 @@ impl Inner {
                 renewed_ago_ms: seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms)),
                 remaining_ms,
                 yield_request: None,
-                yield_in_ms: None,
             }),
             _ => None,
         };

@@ -5,7 +5,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use fencehold_contract::operation::{check_acquire, check_batch};
-use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, RenewLeaseBatchResponse, StoreError};
+use fencehold_contract::{
+    AcquireLeaseRequest, AcquiredLease, HoldRef, ReleasedLease, RenewLeaseBatchResponse, StoreError,
+};
 use fencehold_core::lease::{Acquire, Command, LeaseRenewal, Outcome};
 use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
 use tokio::task::JoinSet;
@@ -143,15 +145,16 @@ impl Inner {
         namespace: &Namespace,
         holds: Vec<HoldRef>,
         doubt: &Arc<Doubt>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
         let command = |hold: &HoldRef| Command::Release { hash: hold.hold_id.hash(), token: hold.token };
+        let keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
         let answers = self.each(namespace, holds, command, doubt).await?;
-        let released = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
-            Outcome::Released { token } => Ok(token),
+        let released = |((answer, token), key): ((Result<Outcome, Refusal>, Token), Key)| match answer? {
+            Outcome::Released { token } => Ok(ReleasedLease { key, token }),
             _ => Err(Refusal::WrongHoldId { token }),
         };
-        Ok(answers.into_iter().map(released).collect())
+        Ok(answers.into_iter().zip(keys).map(released).collect())
     }
 
     /// Ends a grant that nobody heard of (R14): this one and no other, and only if nobody has taken it up.

@@ -4,7 +4,8 @@
 use fencehold_contract::{
     AcquiredLease, ClosedNamespace, EndingView, HolderView, LeaseView, QuotaUsage, RevokedLease,
 };
-use fencehold_core::lease::{LeaseOutcome, YieldRequest};
+use fencehold_core::lease::{LeaseOutcome, PendingYield, YieldRequest};
+use fencehold_core::stored::NoticeV1;
 use fencehold_core::{Key, Namespace, Owner, Reason, Task, Token};
 use serde::{Deserialize, Deserializer};
 
@@ -74,7 +75,7 @@ struct HolderRow {
     since_wall_ms: u64,
     remaining_ms: u64,
     renewed_ms_ago: Option<u64>,
-    notice: Option<YieldRequest>,
+    notice: Option<NoticeV1>,
     yield_in_ms: Option<u64>,
 }
 
@@ -101,8 +102,10 @@ impl From<LeaseRow> for LeaseView {
             acquired_at_ms: row.since_wall_ms,
             remaining_ms: row.remaining_ms,
             renewed_ago_ms: row.renewed_ms_ago,
-            yield_request: row.notice,
-            yield_in_ms: row.yield_in_ms,
+            yield_request: row.notice.map(|notice| YieldRequest {
+                yield_in_ms: row.yield_in_ms.unwrap_or(0),
+                ..PendingYield::from(notice).seen_at(0)
+            }),
         };
         let ending = |row: EndingRow| EndingView {
             token: row.token,

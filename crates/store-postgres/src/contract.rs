@@ -8,11 +8,11 @@ use fencehold_contract::operation::{check_acquire, check_batch, check_limit, che
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldListener,
     HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView,
-    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
-    Subscription,
+    ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+    StoreStatus, Subscription,
 };
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::{BadInput, Key, Owner, Refusal, Token};
+use fencehold_core::{BadInput, Key, Owner, Refusal};
 use fencehold_net::Caller;
 
 use super::{Core, PostgresStore, STORE};
@@ -75,7 +75,7 @@ impl LeaseStore for PostgresStore {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         check_batch("releases", &holds)?;
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.release(budget, &space, &holds).await)
@@ -113,7 +113,11 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(
+        &self,
+        call: &CallContext,
+        request: ListEventsRequest,
+    ) -> Result<EventPage, StoreError> {
         check_limit(request.limit)?;
         check_prefix(request.prefix.as_ref())?;
         let space = call.namespace.clone();
@@ -129,11 +133,11 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn open_now(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
+    async fn reopen(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
         self.ask(call, async move |core, budget| core.open_now(budget).await).await
     }
 
-    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
         request.quota.map_or(Ok(()), |set| set.check())?;
         let space = call.namespace.clone();
         self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
@@ -152,7 +156,7 @@ impl LeaseStore for PostgresStore {
             .await
     }
 
-    async fn answers(&self, call: &CallContext) -> Result<(), StoreError> {
+    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
         self.answer(call).await
     }
 

@@ -1,7 +1,8 @@
 //! Keeping holds and giving them back, many in one call.
 
-use fencehold_contract::{HoldRef, StoreError};
-use fencehold_core::lease::LeaseRenewal;
+use fencehold_contract::{HoldRef, ReleasedLease, StoreError};
+use fencehold_core::lease::{LeaseRenewal, PendingYield, YieldRequest};
+use fencehold_core::stored::NoticeV1;
 use fencehold_core::{Key, Namespace, Refusal, Token};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -29,8 +30,15 @@ impl Core {
             let renewal = LeaseRenewal {
                 token: holds[at].token,
                 remaining_ms: row.get::<_, i64>("remaining_ms").unsigned_abs(),
-                yield_request: notice.map(|notice| self.read(&notice)).transpose()?,
-                yield_in_ms: row.get::<_, Option<i64>>("yield_in_ms").map(i64::unsigned_abs),
+                yield_request: match notice {
+                    Some(notice) => {
+                        let notice: NoticeV1 = self.read(&notice)?;
+                        let yield_in_ms =
+                            row.get::<_, Option<i64>>("yield_in_ms").map_or(0, i64::unsigned_abs);
+                        Some(YieldRequest { yield_in_ms, ..PendingYield::from(notice).seen_at(0) })
+                    }
+                    None => None,
+                },
             };
             answers[at] = Some(Ok(renewal));
         }
@@ -60,11 +68,16 @@ impl Core {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         if holds.is_empty() {
             return Ok(Vec::new());
         }
-        self.ask_each(budget, namespace, holds, "lease_release").await
+        let released: Vec<Result<Token, Refusal>> =
+            self.ask_each(budget, namespace, holds, "lease_release").await?;
+        let of = |(hold, released): (&HoldRef, Result<Token, Refusal>)| {
+            released.map(|token| ReleasedLease { key: hold.key.clone(), token })
+        };
+        Ok(holds.iter().zip(released).map(of).collect())
     }
 
     async fn renew_live(

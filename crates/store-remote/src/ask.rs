@@ -1,15 +1,16 @@
 //! Every call as the operation that it is, and its answer.
 
 use fencehold_contract::http::{
-    self, EnqueueJobBatchRequest, GetJobRequest, GetLeaseRequest, Operation, ReportAttemptBatchRequest,
+    self, DeleteScheduleRequest, EnqueueJobBatchRequest, GetJobRequest, GetLeaseRequest, LeaseSelector,
+    Operation, QueueRequest, ReportAttemptBatchRequest, RevokeLeaseBatchRequest, RevokeLeaseRequest,
     Transport, WriteEffectBatchRequest, op,
 };
 use fencehold_contract::job::ListJobsRequest;
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk, keeps_finished_elsewhere, unfit};
 use fencehold_contract::problem::ErrorKind;
-use fencehold_contract::{CallContext, EventPage, StoreError};
-use fencehold_core::BadInput;
+use fencehold_contract::{CallContext, EventPage, RevokeLeasesRequest, RevokeTarget, StoreError};
 use fencehold_core::job::Refusal;
+use fencehold_core::{BadInput, Token};
 
 use super::budget::Fault;
 use super::wire::Wire;
@@ -27,15 +28,31 @@ pub(super) async fn ask(wire: &Wire, call: &CallContext, ask: Ask) -> Result<Ans
     match ask {
         // The server goes from page to page itself.
         Ask::Revoke { request, .. } => {
-            let revoked = wire.send::<op::Revoke>(call, &request).await?.revoked;
-            Ok(Answer::Revoked { ended: revoked, next: None })
+            let RevokeLeasesRequest { target, by, reason } = request;
+            let selector = match target {
+                RevokeTarget::Key { key, only_token } => {
+                    let request = RevokeLeaseRequest { key, only_token, by, reason };
+                    let revoked = wire.send::<op::RevokeLease>(call, &request).await?;
+                    return Ok(Answer::Revoked { ended: vec![revoked], next: None });
+                }
+                RevokeTarget::Task(task) => LeaseSelector::Task { task },
+                RevokeTarget::Owner(owner) => LeaseSelector::Owner { owner },
+                RevokeTarget::Prefix(prefix) => LeaseSelector::Prefix { prefix },
+            };
+            let request = RevokeLeaseBatchRequest { selector, by, reason };
+            let results = wire.send::<op::RevokeLeaseBatch>(call, &request).await?.results;
+            Ok(Answer::Revoked { ended: results.into_iter().flatten().collect(), next: None })
         }
         Ask::Get(key) => {
-            let found = wire.send::<op::GetLease>(call, &GetLeaseRequest { key }).await;
-            Ok(Answer::Lease(found_or(found, ErrorKind::NoSuchKey)?))
+            let view = wire.send::<op::GetLease>(call, &GetLeaseRequest { key }).await?;
+            // A key that nothing is kept of has never had a token.
+            Ok(Answer::Lease(
+                Some(view).filter(|view| view.token != Token::default() || view.waiter_count > 0),
+            ))
         }
         Ask::Events(request) => {
-            let EventPage { mut events, next_cursor: next } = wire.send::<op::Events>(call, &request).await?;
+            let EventPage { mut events, next_cursor: next } =
+                wire.send::<op::ListEvents>(call, &request).await?;
             for event in &mut events {
                 event.namespace = call.namespace.clone();
             }
@@ -56,23 +73,26 @@ async fn job(wire: &Wire, call: &CallContext, ask: JobAsk) -> Result<Answer, Fau
     let answer = match ask {
         JobAsk::Enqueue(jobs) => JobAnswer::Enqueued(
             each(jobs, unfit::job, async |jobs| {
-                Ok(wire.send::<op::Enqueue>(call, &EnqueueJobBatchRequest { jobs }).await?.results)
+                Ok(wire
+                    .send::<op::EnqueueJobBatch>(call, &EnqueueJobBatchRequest { jobs })
+                    .await?
+                    .results)
             })
             .await?,
         ),
         JobAsk::Report(reports) => JobAnswer::Reported(
             each(reports, unfit::report, async |reports| {
                 Ok(wire
-                    .send::<op::ReportJobs>(call, &ReportAttemptBatchRequest { reports })
+                    .send::<op::ReportAttemptBatch>(call, &ReportAttemptBatchRequest { reports })
                     .await?
                     .results)
             })
             .await?,
         ),
-        JobAsk::Ledger(entries) => JobAnswer::Ledger(
+        JobAsk::WriteEffects(entries) => JobAnswer::WrittenEffects(
             each(entries, unfit::entry, async |entries| {
                 Ok(wire
-                    .send::<op::WriteLedger>(call, &WriteEffectBatchRequest { entries })
+                    .send::<op::WriteEffectBatch>(call, &WriteEffectBatchRequest { entries })
                     .await?
                     .results)
             })
@@ -81,6 +101,25 @@ async fn job(wire: &Wire, call: &CallContext, ask: JobAsk) -> Result<Answer, Fau
         JobAsk::Get(job) => detail(wire, call, GetJobRequest { job_id: job, wait_ms: None }).await?,
         JobAsk::WaitFor(request) => {
             detail(wire, call, GetJobRequest { job_id: request.id, wait_ms: Some(request.wait_ms) }).await?
+        }
+        JobAsk::DeleteQueue { queue, by } => {
+            let deleted = wire.send::<op::DeleteQueue>(call, &QueueRequest { queue, by }).await;
+            JobAnswer::Deleted(found_or(deleted, ErrorKind::QueueNotFound)?.is_some())
+        }
+        JobAsk::DeleteSchedule { name, by } => {
+            let deleted = wire
+                .send::<op::DeleteSchedule>(call, &DeleteScheduleRequest { schedule: name, by })
+                .await;
+            JobAnswer::Deleted(found_or(deleted, ErrorKind::ScheduleNotFound)?.is_some())
+        }
+        JobAsk::BeginOperation(request) => {
+            let begun = wire.send::<op::BeginOperation>(call, &request).await;
+            JobAnswer::BegunOperation(refused_or(begun, &[ErrorKind::Conflict])?)
+        }
+        JobAsk::ResolveEffect(request) => {
+            let kinds = [ErrorKind::JobNotFound, ErrorKind::WrongState, ErrorKind::BadInput];
+            let resolved = wire.send::<op::ResolveEffect>(call, &request).await;
+            JobAnswer::ResolvedEffect(refused_or(resolved, &kinds)?.map(drop))
         }
         JobAsk::List(request) => {
             check_labels(&request)?;
@@ -119,6 +158,15 @@ fn found_or<T>(found: Result<T, Fault>, missing: ErrorKind) -> Result<Option<T>,
     match found {
         Ok(found) => Ok(Some(found)),
         Err(Fault::Problem(problem)) if problem.kind == missing => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// A refusal of the rules is an answer, not a fault.
+fn refused_or<T>(answer: Result<T, Fault>, kinds: &[ErrorKind]) -> Result<Result<T, Refusal>, Fault> {
+    match answer {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Fault::Problem(problem)) if kinds.contains(&problem.kind) => Ok(Err((*problem).into())),
         Err(fault) => Err(fault),
     }
 }

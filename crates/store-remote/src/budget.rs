@@ -80,7 +80,7 @@ impl ServerBudget {
                 };
                 if may_pass {
                     at_least = Duration::from_millis(problem.retry_after_ms.unwrap_or(0));
-                    Failure::NotDone(problem.why.unwrap_or(problem.detail))
+                    Failure::NotDone(problem.message.unwrap_or(problem.detail))
                 } else {
                     Failure::Refused(store_error(*problem, about))
                 }

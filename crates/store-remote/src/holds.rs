@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::http::ChangedHold;
+use fencehold_contract::http::HoldChange;
 use fencehold_contract::problem::ErrorKind;
 use fencehold_core::Namespace;
 use fencehold_net::FeedEnd;
@@ -55,9 +55,9 @@ impl Inner {
                 break;
             }
             let Some(data) = line.strip_prefix("data: ") else { continue };
-            match serde_json::from_str::<ChangedHold>(data) {
-                Ok(ChangedHold { key: Some(key) }) => changes.tell(std::iter::once((namespace, &key))),
-                Ok(ChangedHold { key: None }) | Err(_) => changes.tell_missed(),
+            match serde_json::from_str::<HoldChange>(data) {
+                Ok(HoldChange { key: Some(key) }) => changes.tell(std::iter::once((namespace, &key))),
+                Ok(HoldChange { key: None }) | Err(_) => changes.tell_missed(),
             }
         }
         if signs > 1 { FeedEnd::BrokenLater } else { FeedEnd::Broken }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use budget::{Fault, ServerBudget};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::http::{Nothing, Operation, op};
+use fencehold_contract::http::{Empty, Operation, op};
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
 use fencehold_contract::{CallContext, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
@@ -50,10 +50,10 @@ impl RemoteStore {
         let state = Arc::clone(&inner);
         let actor = Actor::start("fencehold-remote", move |_| Ok(state))?;
         let can = actor.call_blocking(async |inner: &Arc<Inner>| {
-            let call = CallContext::new(Namespace::default()).with_patience_ms(OPENING_MS);
+            let call = CallContext::new(Namespace::default()).with_timeout_ms(OPENING_MS);
             let mut budget = ServerBudget::new(&inner.clock, &inner.wire, OPENING_MS, 0).reads_only(true);
             loop {
-                let asked = inner.wire.send::<op::Capabilities>(&call, &Nothing {});
+                let asked = inner.wire.send::<op::GetStoreCapabilities>(&call, &Empty {});
                 match budget.limit(asked).await {
                     Ok(can) => return Ok(can),
                     // Later it may be a mistake that is being put right; at the beginning it is one to be reported.
@@ -155,7 +155,7 @@ impl Inner {
     async fn give_back(self: &Arc<Self>, call: &CallContext, claim: Claim, carried: Carried) {
         let claim = claim.after_sending(carried.sent_before);
         let Some(unclaimed) = claim.unclaimed(carried.answer) else { return };
-        let call = call.clone().with_patience_ms(GIVING_BACK_MS);
+        let call = call.clone().with_timeout_ms(GIVING_BACK_MS);
         if let Err(error) = self.carry(&call, &unclaimed.ask).await.answer {
             tracing::debug!(%error, "what nobody picked up could not be given back; it runs out");
         }
@@ -166,7 +166,7 @@ impl Inner {
     async fn leave(self: &Arc<Self>, call: &CallContext, ask: &Ask, claim: Claim) {
         let mut again = ask.aged(0, true);
         again.wait_no_more();
-        let call = call.clone().with_patience_ms(GIVING_BACK_MS);
+        let call = call.clone().with_timeout_ms(GIVING_BACK_MS);
         let carried = Carried { sent_before: true, ..self.carry(&call, &again).await };
         self.give_back(&call, claim, carried).await;
     }

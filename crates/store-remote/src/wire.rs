@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fencehold_contract::http::{Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE};
+use fencehold_contract::http::{Method, NAMESPACE_HEADER, Operation, PROBLEM_TYPE, TIMEOUT_HEADER};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{CallContext, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
@@ -161,7 +161,7 @@ impl Wire {
         };
         let asked = asked
             .header(NAMESPACE_HEADER, call.namespace.as_str())
-            .header(PATIENCE_HEADER, call.timeout_ms);
+            .header(TIMEOUT_HEADER, call.timeout_ms);
         let answer = asked.send().await.map_err(|error| fault_of(&error))?;
         let status = answer.status();
         if status != StatusCode::OK {

@@ -48,5 +48,5 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
 )))]
 fn lacks(store: &str, feature: &str) -> StoreError {
     let what = format!("be used: this build lacks the feature `{feature}`");
-    StoreError::Unsupported { store: store.to_owned(), what }
+    StoreError::Unsupported { store: store.to_owned(), message: what }
 }

@@ -80,7 +80,7 @@ impl Failure {
                      (`fencehold schedule ls`) first."
                 ))
             }
-            StoreError::Denied { message: why } => {
+            StoreError::Forbidden { message: why } => {
                 Failure::new(Exit::Denied, format!("{place} does not allow it: {why}"))
                     .with_next(denied_next())
             }
@@ -142,7 +142,7 @@ impl Failure {
             Error::Unsupported { store, what } => {
                 Failure::of_store(StoreError::Unsupported { store, message: what }, place)
             }
-            Error::Denied { why } => Failure::of_store(StoreError::Denied { message: why }, place),
+            Error::Denied { why } => Failure::of_store(StoreError::Forbidden { message: why }, place),
             Error::LimitReached { what, limit } => {
                 Failure::of_store(StoreError::LimitReached { message: what, limit }, place)
             }

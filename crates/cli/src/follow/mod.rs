@@ -49,7 +49,7 @@ async fn read(
     let mut events = Vec::new();
     let mut request = request(after, prefix, 0);
     loop {
-        let page = store.leases.events(&store.call, request.clone()).await?;
+        let page = store.leases.list_events(&store.call, request.clone()).await?;
         let full = page.events.len() >= request.limit;
         events.extend(page.events);
         if !full {
@@ -68,7 +68,7 @@ pub(crate) async fn follow(
 ) -> Result<(), Failure> {
     let mut request = request(Some(after), prefix, WAIT_MS);
     loop {
-        match store.leases.events(&store.call, request.clone()).await {
+        match store.leases.list_events(&store.call, request.clone()).await {
             Ok(page) => {
                 for event in &page.events {
                     print(output, event)?;

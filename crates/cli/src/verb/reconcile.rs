@@ -70,9 +70,9 @@ impl Args {
             return Err(Failure::new(Exit::Usage, "say what became of the effect")
                 .with_next("Give --happened JSON, or --did-not-happen."));
         }
-        let request = ResolveEffectRequest { job_id: job, effect, happened, by };
+        let request = ResolveEffectRequest { job_id: job, effect, resolution: happened, by };
         store
-            .ask(async |jobs, call| jobs.resolve(call, request.clone()).await)
+            .ask(async |jobs, call| jobs.resolve_effect(call, request.clone()).await)
             .await?
             .map_err(|refusal| Failure::refused_job(job, refusal))?;
         Ok(DONE)
@@ -83,7 +83,9 @@ async fn list(context: &Context, store: &Store, only: Option<JobId>) -> Outcome 
     let mut request = ListEffectsRequest { cursor: None, limit: PAGE_MAX };
     let mut findings = Vec::new();
     loop {
-        let page = store.ask(async |jobs, call| jobs.findings(call, request.clone()).await).await?;
+        let page = store
+            .ask(async |jobs, call| jobs.list_effects(call, request.clone()).await)
+            .await?;
         findings.extend(
             page.effects
                 .into_iter()

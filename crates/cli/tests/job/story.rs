@@ -56,7 +56,7 @@ fn leave_an_open_intent(room: &Room, id: &str) {
     runtime.block_on(async {
         let store = open(&room.store().parse().unwrap(), Arc::new(SystemClock)).unwrap();
         let (jobs, call) = (store.jobs().unwrap(), CallContext::new(Namespace::default()));
-        for (attempt, expected) in [(1, LedgerResponse::Proceed), (2, LedgerResponse::InDoubt)] {
+        for (attempt, expected) in [(1, LedgerResponse::Proceed {}), (2, LedgerResponse::InDoubt {})] {
             let hold = HoldId::from_random([attempt; 16]);
             let request = ClaimJobsRequest {
                 queues: vec![(QueueName::new("q").unwrap(), 1)],

@@ -298,7 +298,7 @@ impl From<StoreError> for Error {
             StoreError::Unavailable { message: why } => Error::Unavailable { why },
             StoreError::OutcomeUnknown { message: why } => Error::OutcomeUnknown { why },
             StoreError::Unusable { store: place, message: why } => Error::Unusable { place, why },
-            StoreError::Denied { message: why } => Error::Denied { why },
+            StoreError::Forbidden { message: why } => Error::Denied { why },
             StoreError::NoStore { store: place } => {
                 let why = "there is no store in it; if the path is right, create one with `Connect::create` or `?create=true` in its URL";
                 Error::Unusable { place, why: why.to_owned() }

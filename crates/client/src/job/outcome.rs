@@ -53,7 +53,7 @@ impl Outcome {
     /// Give the job back, to be taken up again at once by whoever is free. Counts as nothing. A job that was called off
     /// is then cancelled.
     pub fn hand_back() -> Self {
-        Outcome { word: Some(Report::Release) }
+        Outcome { word: Some(Report::Release {}) }
     }
 
     /// Report nothing, and renew no more: the claim expires, which counts as a crash. For work that could not be stopped, so

@@ -67,7 +67,7 @@ impl Voice {
                 let tries = Tries::new(Some(last_try_ms(handle, holding)));
                 ask_until(&handle.hub, tries, 0, |jobs, call| {
                     let entries = vec![entry.clone()];
-                    async move { jobs.ledger(&call, entries).await }
+                    async move { jobs.write_effects(&call, entries).await }
                 })
                 .await
                 .and_then(only)?

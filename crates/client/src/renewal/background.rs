@@ -77,7 +77,7 @@ pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64)
     let Some(jobs) = hub.store.jobs() else { return };
     let send = || async {
         let call = hub.call(hub.patience_ms);
-        let report = AttemptReport { attempt: attempt.clone(), report: Report::Release };
+        let report = AttemptReport { attempt: attempt.clone(), report: Report::Release {} };
         hub.answer(hub.patience_ms, jobs.report(&call, vec![report])).await
     };
     // Handed back, or over in another way: either is fine.

@@ -279,12 +279,7 @@ mod tests {
         assert_eq!(serials(&book.take_due(1_000_001)), [1], "the other is not in a hurry");
         book.hurry(&changed, 1_000_000);
         assert!(book.take_due(1_000_001).is_empty(), "one is under way");
-        let renewal = LeaseRenewal {
-            token: Token::new(1),
-            remaining_ms: 30_000,
-            yield_request: None,
-            yield_in_ms: None,
-        };
+        let renewal = LeaseRenewal { token: Token::new(1), remaining_ms: 30_000, yield_request: None };
         let renewed = concerned.renewed(1_000_001, 0, &renewal).expect("in time");
         book.renewed(1, renewed, LATEST);
         assert_eq!(serials(&book.take_due(1_000_002)), [1], "what was under way may not have seen it");
@@ -312,12 +307,7 @@ mod tests {
         book.add(Arc::clone(&leaving), 0);
         assert_eq!(book.take_due(1_010_000).len(), 1);
         book.leave(1);
-        let renewal = LeaseRenewal {
-            token: Token::new(1),
-            remaining_ms: 30_000,
-            yield_request: None,
-            yield_in_ms: None,
-        };
+        let renewal = LeaseRenewal { token: Token::new(1), remaining_ms: 30_000, yield_request: None };
         let renewed = leaving.renewed(1_010_000, 0, &renewal).expect("in time");
         book.renewed(1, renewed, 0);
         book.failed(1, 1_010_000, 0);

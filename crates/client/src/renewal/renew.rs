@@ -74,7 +74,7 @@ async fn renew_keys(hub: &Hub, patience_ms: u64, holds: Vec<HoldRef>) -> Result<
 
 async fn renew_jobs(hub: &Hub, patience_ms: u64, attempts: Vec<AttemptRef>) -> Result<Answers, StoreError> {
     let Some(jobs) = hub.store.jobs() else { return Ok((Vec::new(), 0)) };
-    let renewed = jobs.renew_claims(&hub.call(patience_ms), attempts).await?;
+    let renewed = jobs.renew_attempts(&hub.call(patience_ms), attempts).await?;
     let answers = renewed.results.into_iter().map(|answer| match answer {
         Ok(renewal) => Answer::Kept {
             called_off: renewal.cancel_requested,
@@ -82,7 +82,6 @@ async fn renew_jobs(hub: &Hub, patience_ms: u64, attempts: Vec<AttemptRef>) -> R
                 token: renewal.token,
                 remaining_ms: renewal.remaining_ms,
                 yield_request: renewal.yield_request,
-                yield_in_ms: renewal.yield_in_ms,
             },
         },
         Err(refusal) => Answer::Lost(LostCause::from_job_refusal(&refusal)),

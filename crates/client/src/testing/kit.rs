@@ -51,10 +51,10 @@ impl Kit {
                 match ledger::begin(found, &effect, policy, token, nth, 0) {
                     Begun::Go(kept) => {
                         book.announced.push(effect);
-                        (kept, LedgerResponse::Proceed)
+                        (kept, LedgerResponse::Proceed {})
                     }
-                    Begun::Recorded(effect) => return LedgerResponse::Recorded(effect),
-                    Begun::InDoubt => return LedgerResponse::InDoubt,
+                    Begun::Recorded(effect) => return LedgerResponse::Recorded { recorded_effect: effect },
+                    Begun::InDoubt => return LedgerResponse::InDoubt {},
                 }
             }
             LedgerEntry::Record { effect, value, compensation: undo } => {
@@ -63,15 +63,15 @@ impl Kit {
                 match ledger::record(found, &outcome, token, nth, 0) {
                     Ok(kept) => {
                         book.had.push(effect);
-                        (kept.clone(), LedgerResponse::Recorded(kept))
+                        (kept.clone(), LedgerResponse::Recorded { recorded_effect: kept })
                     }
-                    Err(first) => return LedgerResponse::Recorded(first),
+                    Err(first) => return LedgerResponse::Recorded { recorded_effect: first },
                 }
             }
             LedgerEntry::Withdraw { effect } => {
                 let goes = |found: &Effect| found.name == effect && ledger::withdraws(found, token);
                 book.effects.retain(|found| !goes(found));
-                return LedgerResponse::Withdrawn;
+                return LedgerResponse::Withdrawn {};
             }
         };
         match at.and_then(|at| book.effects.get_mut(at)) {

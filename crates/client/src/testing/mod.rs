@@ -208,11 +208,11 @@ impl TestJob {
         if self.cancelled {
             holding.call_off();
         }
-        if let Some(YieldRequest { contender, task, priority, yield_at_ms }) = self.notice {
-            let notice = fencehold_core::lease::YieldRequest { contender, task, priority, yield_at_ms };
-            let (remaining_ms, yield_in_ms) = (TTL_MS, Some(TTL_MS));
-            let renewal =
-                LeaseRenewal { token: claimed.token, remaining_ms, yield_request: Some(notice), yield_in_ms };
+        if let Some(YieldRequest { contender, task, priority, .. }) = self.notice {
+            let notice =
+                fencehold_core::lease::YieldRequest { contender, task, priority, yield_in_ms: TTL_MS };
+            let remaining_ms = TTL_MS;
+            let renewal = LeaseRenewal { token: claimed.token, remaining_ms, yield_request: Some(notice) };
             holding.renewed(now_ms, 0, &renewal);
         }
         if self.lost {

@@ -87,7 +87,7 @@ impl TestResult {
 
     /// Whether the handler handed the job back.
     pub fn handed_back(&self) -> bool {
-        matches!(self.ended, Ended::Word(Report::Release))
+        matches!(self.ended, Ended::Word(Report::Release {}))
     }
 
     /// Why there was nothing to report: the claim was lost, an effect was in doubt, or the trial itself was wrong.

@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::job::Weighted;
+use fencehold_contract::job::QueueWeight;
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
 use fencehold_core::{BadInput, Owner};
@@ -109,7 +109,7 @@ impl Fencehold {
 pub struct Worker {
     fencehold: Fencehold,
     owner: Result<Owner, BadInput>,
-    queues: Result<Vec<Weighted>, BadInput>,
+    queues: Result<Vec<QueueWeight>, BadInput>,
     handlers: Result<Handlers, BadInput>,
     concurrency: usize,
     prefetch: Option<usize>,
@@ -125,7 +125,7 @@ pub struct Worker {
 /// The terms of a worker, checked.
 struct Terms {
     owner: Owner,
-    queues: Vec<Weighted>,
+    queues: Vec<QueueWeight>,
     handlers: Handlers,
     concurrency: usize,
     prefetch: usize,

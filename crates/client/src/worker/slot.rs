@@ -181,7 +181,7 @@ fn word(run: Run, holding: &Holding) -> Option<Report> {
         | Run::Lost(
             LostCause::NotRenewed { .. }
             | LostCause::Ended { how: Some(LeaseOutcome::Yielded), current_token: None, .. },
-        ) => Some(Report::Release),
+        ) => Some(Report::Release {}),
         Run::Lost(_) => None,
     }
 }

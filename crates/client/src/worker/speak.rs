@@ -16,7 +16,7 @@ use crate::report::{Delayed, Spoken};
 impl Floor {
     /// Has a word about an attempt sent that is over, and goes on.
     pub(super) fn say(self: &Arc<Self>, handle: &Arc<Handle>, job: Job, word: Report, took_ms: u64) {
-        let handed_back = matches!(word, Report::Release);
+        let handed_back = matches!(word, Report::Release {});
         self.count(|tally| {
             tally.unheard += 1;
             tally.handed_back += u64::from(handed_back);
@@ -68,7 +68,7 @@ impl Floor {
         for Ready { claimed, holding, .. } in jobs {
             let voice = Voice::Store(Arc::clone(handle));
             let job = Job::new(claimed, holding, voice, Some(Arc::clone(self)));
-            self.say(handle, job, Report::Release, 0);
+            self.say(handle, job, Report::Release {}, 0);
         }
     }
 }

@@ -57,7 +57,7 @@ pub fn leases() -> [lease::Record; 3] {
         max_age_ms: NonZeroU64::new(99),
         since: at,
         priority: -4,
-        yield_request: Some(Box::new(lease::YieldRequest {
+        yield_request: Some(Box::new(lease::PendingYield {
             contender: owner.clone(),
             task: None,
             priority: 3,
@@ -101,7 +101,7 @@ pub fn claim() -> Claim {
         ttl_ms: 30_000,
         since: AT,
         cancel: Some(Box::new(Cancel { by: owner("op"), reason: Reason::new("no more").ok() })),
-        yield_request: Some(Box::new(lease::YieldRequest {
+        yield_request: Some(Box::new(lease::PendingYield {
             contender: owner("eve"),
             task: Task::new("run-1").ok(),
             priority: 2,

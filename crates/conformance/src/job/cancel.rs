@@ -23,9 +23,11 @@ pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Ground) -> Verdic
 
 /// The holder of a job that is called off learns at its next renewal; the job is cancelled when its attempt has ended.
 pub(super) fn a_holder_learns_of_a_cancellation_at_its_next_renewal(g: &Ground) -> Verdict {
-    for (how, word) in
-        [("failed", failed()), ("handed back", Report::Release), ("snoozed", Report::Snooze { delay_ms: 9 })]
-    {
+    for (how, word) in [
+        ("failed", failed()),
+        ("handed back", Report::Release {}),
+        ("snoozed", Report::Snooze { delay_ms: 9 }),
+    ] {
         let work = g.new_work("q", "A");
         assert!(!g.renew_work(&work).expect("a live claim").cancel_requested);
         assert_eq!(g.cancel(work.job.id, false), Ok(JobState::Running), "called off, not ended");

@@ -193,7 +193,7 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> V
         assert_eq!(works.len(), 2);
         let store = g.handle(&request.owner);
         let jobs = jobs_of(&*store);
-        g.send_and_go(jobs.claim(&g.call, request), jobs.job(&g.call, works[0].job.id));
+        g.send_and_go(jobs.claim(&g.call, request), jobs.get_job(&g.call, works[0].job.id));
         for work in &works {
             g.renew_work(work).expect("a live claim");
         }
@@ -254,7 +254,7 @@ pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Ground) -> Ve
         g.say(work, Report::Checkpoint { checkpoint: vec![7; CHECKPOINT_BYTES_MAX] })
             .expect("a live claim");
         record_with_undo(g, work, "charge", PAYLOAD_BYTES_MAX).expect("a live claim");
-        g.say(work, Report::Release).expect("a live claim");
+        g.say(work, Report::Release {}).expect("a live claim");
     }
     let mut claimed = Vec::new();
     while claimed.len() < JOBS {
@@ -305,7 +305,7 @@ pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Gro
     g.record(&work, "effect 0", "2")
         .expect("the first record stands, also where there is no room");
     g.record(&work, "small", "1").expect("what still has room");
-    g.say(&work, Report::Release).expect("a live claim");
+    g.say(&work, Report::Release {}).expect("a live claim");
     let work = g.work("q", "B");
     assert_eq!((work.job.id, work.job.effects.len(), work.job.crash_count), (id, effects + 1, 0));
     g.say(&work, Report::Complete { result: Some(payload.clone()) })

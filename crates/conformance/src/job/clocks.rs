@@ -67,7 +67,7 @@ pub(super) fn the_window_of_a_unique_key_is_elapsed_time(g: &Ground) -> Verdict 
 }
 
 fn schedules(g: &Ground) -> Vec<ScheduleView> {
-    g.drive(jobs_of(&*g.arena.store()).schedules(&g.call)).expect("schedules")
+    g.drive(jobs_of(&*g.arena.store()).list_schedules(&g.call)).expect("schedules")
 }
 
 /// A wall clock that is a year ahead for a moment silences no schedule; and the same schedule, set again, has its next

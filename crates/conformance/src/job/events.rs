@@ -19,7 +19,7 @@ pub(super) fn events_tell_a_jobs_story_in_order(g: &Ground) -> Verdict {
     g.fail(&a).expect("a live claim");
     g.pass(RETRY_MS);
     let b = g.work("q", "B");
-    g.say(&b, Report::Release).expect("a live claim");
+    g.say(&b, Report::Release {}).expect("a live claim");
     let c = g.work("q", "C");
     g.complete(&c).expect("a live claim");
     let ended =

@@ -149,7 +149,7 @@ pub(super) fn a_completion_after_takeover_is_stale(g: &Ground) -> Verdict {
     assert_stale(g.say(&a, Report::Checkpoint { checkpoint: b"mine".to_vec() }), a.job.token, b.job.token);
     assert_stale(g.say(&a, Report::Progress { progress: "1".into() }), a.job.token, b.job.token);
     assert_stale(g.say(&a, Report::Snooze { delay_ms: 1 }), a.job.token, b.job.token);
-    assert_stale(g.say(&a, Report::Release), a.job.token, b.job.token);
+    assert_stale(g.say(&a, Report::Release {}), a.job.token, b.job.token);
     let detail = g.detail(a.job.id);
     assert_eq!((detail.job.state, detail.result, detail.checkpoint), (JobState::Running, None, None));
     let by_b = Report::Complete { result: Some("\"by B\"".into()) };
@@ -236,7 +236,9 @@ pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Ground)
     g.say(&work, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
         .expect("nobody else had it");
     assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
-    for word in [Report::Release, Report::Snooze { delay_ms: 1 }, Report::Progress { progress: "1".into() }] {
+    for word in
+        [Report::Release {}, Report::Snooze { delay_ms: 1 }, Report::Progress { progress: "1".into() }]
+    {
         assert_over(g.say(&work, word), &work, AttemptOutcome::Crashed);
     }
     assert_eq!(g.work("q", "B").job.checkpoint.as_deref(), Some(&b"page 7"[..]));

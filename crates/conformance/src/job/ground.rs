@@ -148,7 +148,7 @@ impl Ground {
 
     pub(super) fn renew_attempts(&self, attempts: Vec<AttemptRef>) -> Vec<Result<AttemptRenewal, Refusal>> {
         let store = self.arena.store();
-        let renewed = self.drive(jobs_of(&*store).renew_claims(&self.call, attempts));
+        let renewed = self.drive(jobs_of(&*store).renew_attempts(&self.call, attempts));
         renewed.expect("renewals that are answered").results
     }
 
@@ -194,7 +194,7 @@ impl Ground {
         let entries = vec![AttemptLedgerEntry { attempt: work.attempt(), entry: act }];
         let store = self.arena.store();
         only(
-            self.drive(jobs_of(&*store).ledger(&self.call, entries))
+            self.drive(jobs_of(&*store).write_effects(&self.call, entries))
                 .expect("entries that are answered"),
         )
     }
@@ -219,11 +219,11 @@ impl Ground {
         let undo = Compensation { kind: kind(&format!("undo-{name}")), queue: Some(queue("undo")), payload };
         let act = LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
         let answer = self.write_ledger(work, act);
-        assert!(matches!(answer, Ok(LedgerResponse::Recorded(_))), "{answer:?}");
+        assert!(matches!(answer, Ok(LedgerResponse::Recorded { .. })), "{answer:?}");
     }
 
     pub(super) fn find(&self, id: JobId) -> Option<JobDetail> {
-        self.drive(jobs_of(&*self.arena.store()).job(&self.call, id))
+        self.drive(jobs_of(&*self.arena.store()).get_job(&self.call, id))
             .expect("a job that can be read")
     }
 
@@ -260,16 +260,12 @@ impl Ground {
     }
 
     pub(super) fn act_raw(&self, request: ChangeJobsRequest) -> Result<ChangeJobBatchResponse, StoreError> {
-        self.drive(jobs_of(&*self.arena.other()).act(&self.call, request))
+        self.drive(jobs_of(&*self.arena.other()).change_jobs(&self.call, request))
     }
 
     pub(super) fn act(&self, id: JobId, action: JobAction) -> Result<JobState, Refusal> {
-        let request = ChangeJobsRequest {
-            selector: JobSelector::Jobs(vec![id]),
-            action,
-            by: owner("P"),
-            dry_run: false,
-        };
+        let selector = JobSelector::Ids { job_ids: vec![id] };
+        let request = ChangeJobsRequest::new(selector, action, owner("P"));
         let acted = self.act_raw(request).expect("an action that is answered");
         let item = only(acted.results);
         assert_eq!((item.job_id, acted.next_cursor), (id, None));
@@ -292,7 +288,7 @@ impl Ground {
     pub(super) fn queue_view(&self, name: &str) -> Option<QueueView> {
         let store = self.arena.store();
         let views = self
-            .drive(jobs_of(&*store).queues(&self.call))
+            .drive(jobs_of(&*store).list_queues(&self.call))
             .expect("queues that can be read");
         views.into_iter().find(|view| view.name.as_str() == name)
     }
@@ -305,13 +301,13 @@ impl Ground {
     pub(super) fn set_queue(&self, name: &str, mode: QueueMode) -> QueueView {
         let order = SetQueueModeRequest { queue: queue(name), mode, by: owner("P") };
         let store = self.arena.other();
-        self.drive(jobs_of(&*store).set_queue(&self.call, order))
+        self.drive(jobs_of(&*store).set_queue_mode(&self.call, order))
             .expect("a queue that obeys")
     }
 
     pub(super) fn remove_queue(&self, name: &str) -> Result<bool, StoreError> {
         let store = self.arena.other();
-        self.drive(jobs_of(&*store).remove_queue(&self.call, queue(name), owner("P")))
+        self.drive(jobs_of(&*store).delete_queue(&self.call, queue(name), owner("P")))
     }
 
     pub(super) fn start_wait(
@@ -321,7 +317,7 @@ impl Ground {
     ) -> Pending<Result<Option<JobDetail>, StoreError>> {
         let (store, call) = (self.arena.other(), self.call.clone());
         let request = WaitRequest { id, wait_ms };
-        Pending::start(self.arena.clone(), async move { jobs_of(&*store).wait_for(&call, request).await })
+        Pending::start(self.arena.clone(), async move { jobs_of(&*store).wait_for_job(&call, request).await })
     }
 
     /// All jobs that match, page by page.
@@ -330,7 +326,9 @@ impl Ground {
         let mut jobs = Vec::new();
         loop {
             let store = self.arena.store();
-            let found = self.drive(jobs_of(&*store).jobs(&self.call, request.clone())).expect("a page");
+            let found = self
+                .drive(jobs_of(&*store).list_jobs(&self.call, request.clone()))
+                .expect("a page");
             assert!(found.jobs.len() <= page, "a page that is too long");
             jobs.extend(found.jobs);
             request.cursor = found.next_cursor;
@@ -347,7 +345,7 @@ impl Ground {
         loop {
             let store = self.arena.store();
             let found = self
-                .drive(jobs_of(&*store).findings(&self.call, request.clone()))
+                .drive(jobs_of(&*store).list_effects(&self.call, request.clone()))
                 .expect("a page");
             findings.extend(found.effects);
             request.cursor = found.next_cursor;

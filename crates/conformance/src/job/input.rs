@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{
-    BeginOperationRequest, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector, LedgerEntry,
-    ListJobsRequest, NewJob, Report, ResolveEffectRequest, ScheduleSpec, When,
+    BeginOperationRequest, ChangeJobsRequest, ClaimJobsRequest, EffectResolution, JobAction, JobFilter,
+    JobSelector, LedgerEntry, ListJobsRequest, NewJob, Report, ResolveEffectRequest, ScheduleSpec, When,
 };
 use fencehold_core::job::{JobId, JobOptions, JobState, QueueName, Refusal};
 use fencehold_core::ledger::{Compensation, InDoubtPolicy};
@@ -133,18 +133,20 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
     is_bad("jobs", g.enqueue_raw((0..too_many).map(|_| g.job_for("q")).collect()));
     let reports =
         vec![
-            fencehold_contract::job::AttemptReport { attempt: work.attempt(), report: Report::Release };
+            fencehold_contract::job::AttemptReport { attempt: work.attempt(), report: Report::Release {} };
             too_many
         ];
     is_bad("reports", g.report_raw(reports));
     let store = g.arena.store();
-    is_bad("renewals", g.drive(jobs_of(&*store).renew_claims(&g.call, vec![work.attempt(); too_many])));
+    is_bad("renewals", g.drive(jobs_of(&*store).renew_attempts(&g.call, vec![work.attempt(); too_many])));
     let action = JobAction::Delete { force: true };
-    let on = JobSelector::Jobs(vec![work.job.id; too_many]);
-    is_bad("actions", g.act_raw(ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run: false }));
+    let on = JobSelector::Ids { job_ids: vec![work.job.id; too_many] };
+    is_bad("actions", g.act_raw(ChangeJobsRequest::new(on, action, owner("P"))));
+    let all = JobSelector::Filter { filter: JobFilter::default() };
+    is_bad("a filter of nothing", g.act_raw(ChangeJobsRequest::new(all, JobAction::Retry, owner("P"))));
     for limit in [0, PAGE_MAX + 1] {
         let request = ListJobsRequest { limit, ..ListJobsRequest::default() };
-        is_bad("a page", g.drive(jobs_of(&*store).jobs(&g.call, request)));
+        is_bad("a page", g.drive(jobs_of(&*store).list_jobs(&g.call, request)));
     }
     assert_eq!((g.state(work.job.id), g.count("q", JobState::Queued)), (JobState::Running, 0));
     assert_eq!(g.enqueue_raw(Vec::new()), Ok(Vec::new()), "nothing is no harm");
@@ -231,14 +233,14 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
             }
         }
         let begin = BeginOperationRequest { payload: deep.into(), ..super::operation::request(g, "op", "A") };
-        let mut refused = vec![g.drive(jobs.begin(&g.call, begin)).map(drop)];
+        let mut refused = vec![g.drive(jobs.begin_operation(&g.call, begin)).map(drop)];
         let spec = ScheduleSpec { payload: deep.into(), ..super::schedule::spec("* * * * *") };
         refused.push(g.drive(jobs.set_schedule(&g.call, spec)).map(drop));
         if deep.len() < EFFECT_VALUE_BYTES_MAX {
             let (job, effect) = (work.job.id, effect("open"));
-            let happened = Some(deep.into());
-            let resolve = ResolveEffectRequest { job_id: job, effect, happened, by: owner("P") };
-            refused.push(g.drive(jobs.resolve(&g.call, resolve)).map(drop));
+            let happened = EffectResolution::Happened { value: deep.into() };
+            let resolve = ResolveEffectRequest { job_id: job, effect, resolution: happened, by: owner("P") };
+            refused.push(g.drive(jobs.resolve_effect(&g.call, resolve)).map(drop));
         }
         for answer in refused {
             match answer {
@@ -255,11 +257,9 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
 pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Ground) -> Verdict {
     let (one, two) = (g.put("q"), g.put("q"));
     let nobody = fresh_id().0;
-    let on = JobSelector::Jobs(vec![one, nobody, two]);
+    let on = JobSelector::Ids { job_ids: vec![one, nobody, two] };
     let action = JobAction::Cancel { reason: None, force: false };
-    let acted = g
-        .act_raw(ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run: false })
-        .expect("an answer");
+    let acted = g.act_raw(ChangeJobsRequest::new(on, action, owner("P"))).expect("an answer");
     let told: Vec<_> = acted.results.into_iter().map(|item| (item.job_id, item.result)).collect();
     let cancelled = Ok(JobState::Cancelled);
     assert_eq!(told, [(one, cancelled.clone()), (nobody, Err(Refusal::JobNotFound)), (two, cancelled)]);

@@ -1,7 +1,8 @@
 //! The ledger: effects at most once, and what is done when nobody knows whether one happened.
 
 use fencehold_contract::job::{
-    AttemptLedgerEntry, FindingKind, LedgerEntry, LedgerResponse, Report, ResolveEffectRequest,
+    AttemptLedgerEntry, EffectResolution, FindingKind, LedgerEntry, LedgerResponse, Report,
+    ResolveEffectRequest,
 };
 use fencehold_core::job::{AttemptOutcome, JobState, Refusal};
 use fencehold_core::ledger::{EffectState, InDoubtPolicy};
@@ -15,29 +16,36 @@ use crate::ground::{Ground, owner};
 
 fn value(answer: Result<LedgerResponse, Refusal>) -> Option<String> {
     match answer {
-        Ok(LedgerResponse::Recorded(effect)) => effect.value.map(String::from),
+        Ok(LedgerResponse::Recorded { recorded_effect: effect }) => effect.value.map(String::from),
         other => panic!("{other:?}"),
     }
 }
 
 /// The next attempt at the only job of the queue.
 fn next_attempt(g: &Ground, work: &Work) -> Work {
-    g.say(work, Report::Release).expect("a live claim");
+    g.say(work, Report::Release {}).expect("a live claim");
     g.work("q", "B")
 }
 
 fn resolve(g: &Ground, work: &Work, name: &str, happened: Option<&str>) -> Result<(), Refusal> {
-    let happened = happened.map(Into::into);
-    let request =
-        ResolveEffectRequest { job_id: work.job.id, effect: effect(name), happened, by: owner("P") };
+    let happened = match happened {
+        Some(value) => EffectResolution::Happened { value: value.into() },
+        None => EffectResolution::DidNotHappen {},
+    };
+    let request = ResolveEffectRequest {
+        job_id: work.job.id,
+        effect: effect(name),
+        resolution: happened,
+        by: owner("P"),
+    };
     let store = g.arena.other();
-    g.drive(jobs_of(&*store).resolve(&g.call, request)).expect("an answer")
+    g.drive(jobs_of(&*store).resolve_effect(&g.call, request)).expect("an answer")
 }
 
 /// P8: an effect that was recorded gives its stored value to every later attempt, and does not happen again.
 pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Ground) -> Verdict {
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed {}));
     assert_eq!(value(g.record(&first, "charge", "\"receipt 7\"")).as_deref(), Some("\"receipt 7\""));
     assert_eq!(value(g.record(&first, "ship", "8")).as_deref(), Some("8"), "also without an intent");
     let second = next_attempt(g, &first);
@@ -95,12 +103,12 @@ pub(super) fn a_stale_attempt_writes_nothing_into_the_ledger(g: &Ground) -> Verd
 pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed {}));
     g.crash(&first);
     let second = g.work("q", "B");
     let found = only(second.job.effects.clone());
     assert_eq!(found.state, EffectState::Intended(InDoubtPolicy::Retry));
-    assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed));
+    assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed {}));
     assert_eq!(value(g.record(&second, "charge", "1")).as_deref(), Some("1"));
     let effects = g.detail(first.job.id).effects;
     assert_eq!((effects.len(), effects[0].token), (1, second.job.token));
@@ -111,17 +119,17 @@ pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -
 pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
     assert_eq!(
         g.announce(&first, "charge", InDoubtPolicy::Manual),
-        Ok(LedgerResponse::Proceed),
+        Ok(LedgerResponse::Proceed {}),
         "its own answer was lost"
     );
     g.crash(&first);
     let second = g.work("q", "B");
     assert_eq!(
         g.announce(&second, "charge", InDoubtPolicy::Retry),
-        Ok(LedgerResponse::InDoubt),
+        Ok(LedgerResponse::InDoubt {}),
         "the first policy counts"
     );
     assert_eq!(
@@ -141,15 +149,15 @@ pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) 
 pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Ground) -> Verdict {
     let first = g.new_work("q", "A");
     let withdraw = |work: &Work| g.write_ledger(work, LedgerEntry::Withdraw { effect: effect("charge") });
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
-    assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn));
-    assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn), "the same entry gets the same answer");
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
+    assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn {}));
+    assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn {}), "the same entry gets the same answer");
     assert!(g.detail(first.job.id).effects.is_empty() && g.findings().is_empty());
     let second = next_attempt(g, &first);
     assert_stale(withdraw(&first), first.job.token, second.job.token);
     assert_eq!(
         g.announce(&second, "charge", InDoubtPolicy::Manual),
-        Ok(LedgerResponse::Proceed),
+        Ok(LedgerResponse::Proceed {}),
         "as if it had never been"
     );
     let third = next_attempt(g, &second);
@@ -168,14 +176,14 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
     g.needs(Power::MovesTime)?;
     for happened in [Some("\"receipt 7\""), None] {
         let first = g.new_work("q", "A");
-        assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
+        assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
         assert!(
             matches!(resolve(g, &first, "charge", happened), Err(Refusal::WrongState { .. })),
             "its holder is at work"
         );
         g.crash(&first);
         let second = g.work("q", "B");
-        assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt));
+        assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt {}));
         assert_eq!(resolve(g, &first, "charge", happened), Ok(()));
         assert!(
             matches!(resolve(g, &first, "charge", happened), Err(Refusal::WrongState { .. })),
@@ -195,7 +203,10 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
                 assert_eq!(value(g.announce(&third, "charge", InDoubtPolicy::Manual)).as_deref(), Some(text));
             }
             None => {
-                assert_eq!(g.announce(&third, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed))
+                assert_eq!(
+                    g.announce(&third, "charge", InDoubtPolicy::Manual),
+                    Ok(LedgerResponse::Proceed {})
+                )
             }
         }
         g.complete(&third).expect("a live claim");
@@ -207,7 +218,7 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
 pub(super) fn a_late_outcome_settles_a_doubt(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
     g.crash(&first);
     assert_over(g.announce(&first, "ship", InDoubtPolicy::Retry), &first, AttemptOutcome::Crashed);
     assert_eq!(value(g.record(&first, "charge", "1")).as_deref(), Some("1"));
@@ -228,7 +239,7 @@ pub(super) fn many_entries_are_answered_each_and_in_order(g: &Ground) -> Verdict
         vec![record("one", "1"), record("two", "not json"), record("three", "3"), record("one", "4")];
     let store = g.arena.store();
     let answers = g
-        .drive(jobs_of(&*store).ledger(&g.call, entries))
+        .drive(jobs_of(&*store).write_effects(&g.call, entries))
         .expect("entries that are answered");
     assert!(matches!(answers[1], Err(Refusal::BadInput(_))), "{answers:?}");
     assert_eq!(value(answers[3].clone()).as_deref(), Some("1"));
@@ -255,13 +266,13 @@ pub(super) fn a_job_has_a_bounded_number_of_effects(g: &Ground) -> Verdict {
     });
     let store = g.arena.store();
     let answers = g
-        .drive(jobs_of(&*store).ledger(&g.call, entries.collect()))
+        .drive(jobs_of(&*store).write_effects(&g.call, entries.collect()))
         .expect("entries that are answered");
     let (last, rest) = answers.split_last().expect("answers");
     assert!(rest.iter().all(Result::is_ok));
     assert!(matches!(last, Err(Refusal::LimitReached { .. })), "{last:?}");
     assert!(
-        matches!(g.record(&work, "effect-0", "2"), Ok(LedgerResponse::Recorded(_))),
+        matches!(g.record(&work, "effect-0", "2"), Ok(LedgerResponse::Recorded { .. })),
         "an old one is still there"
     );
     Ok(())

@@ -58,7 +58,7 @@ pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
         by: crate::ground::owner("P"),
     };
     let store = g.arena.store();
-    let paused = g.drive(super::ground::jobs_of(&*store).set_queue(&g.call, order));
+    let paused = g.drive(super::ground::jobs_of(&*store).set_queue_mode(&g.call, order));
     assert!(matches!(paused, Err(StoreError::LimitReached { limit: 2, .. })), "{paused:?}");
     g.delete(first, false).expect("a job that waits");
     until("its queue has vanished", || g.queue_view("q").is_none());

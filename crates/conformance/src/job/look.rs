@@ -28,9 +28,10 @@ fn matching(
     limit: usize,
     dry_run: bool,
 ) -> ChangeJobBatchResponse {
-    let on = JobSelector::Matching { filter, cursor, limit };
+    let selector =
+        if filter == JobFilter::default() { JobSelector::All {} } else { JobSelector::Filter { filter } };
     let action = JobAction::Cancel { reason: None, force: false };
-    g.act_raw(ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run })
+    g.act_raw(ChangeJobsRequest { selector, action, by: owner("P"), dry_run, cursor, limit })
         .expect("an action that is answered")
 }
 
@@ -116,10 +117,12 @@ pub(super) fn a_dry_run_does_nothing(g: &Ground) -> Verdict {
     assert!(put.iter().all(|id| g.state(*id) == JobState::Queued));
     assert!(!g.renew_work(&running).expect("a live claim").cancel_requested);
     let request = |dry_run| ChangeJobsRequest {
-        selector: JobSelector::Jobs(put.clone()),
-        action: JobAction::Delete { force: false },
-        by: owner("P"),
         dry_run,
+        ..ChangeJobsRequest::new(
+            JobSelector::Ids { job_ids: put.clone() },
+            JobAction::Delete { force: false },
+            owner("P"),
+        )
     };
     let deleted = g.act_raw(request(true)).expect("an action that is answered");
     assert!(deleted.results.iter().all(|item| item.result == Ok(JobState::Queued)), "{deleted:?}");
@@ -186,11 +189,14 @@ pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Gr
     assert_eq!(told(waiting), JobState::Quarantined);
     assert_eq!(told(g.start_wait(poison, 600_000)), JobState::Quarantined, "it is there already");
     let first = g.new_work("q", "A");
-    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed));
+    assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
     let waiting = g.start_wait(first.job.id, 600_000);
     g.crash(&first);
     assert!(waiting.answered().is_none(), "a crashed job is tried again");
-    assert_eq!(g.announce(&g.work("q", "B"), "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt));
+    assert_eq!(
+        g.announce(&g.work("q", "B"), "charge", InDoubtPolicy::Manual),
+        Ok(LedgerResponse::InDoubt {})
+    );
     assert_eq!(told(waiting), JobState::InDoubt);
     Ok(())
 }

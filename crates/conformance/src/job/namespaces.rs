@@ -56,7 +56,7 @@ pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict
     let id = work.job.id;
     let begin = |key: &str| {
         let request = BeginOperationRequest { job_id: id, ..operation::request(&other, key, "B") };
-        other.drive(jobs_of(&*other.arena.store()).begin(&other.call, request))
+        other.drive(jobs_of(&*other.arena.store()).begin_operation(&other.call, request))
     };
     for state in [JobState::Running, JobState::Completed] {
         assert_eq!(g.state(id), state);

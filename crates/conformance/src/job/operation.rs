@@ -2,7 +2,7 @@
 
 use fencehold_contract::job::{BeginOperationRequest, ClaimJobsRequest, OperationStatus, Report};
 use fencehold_contract::{Quota, StoreError};
-use fencehold_core::job::{JobState, QueueName, UniqueKey};
+use fencehold_core::job::{JobId, JobState, QueueName, Refusal, UniqueKey};
 use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_test_store::Power;
 
@@ -27,14 +27,23 @@ pub(super) fn request(g: &Ground, key: &str, worker: &str) -> BeginOperationRequ
 }
 
 fn begin(g: &Ground, request: &BeginOperationRequest) -> OperationStatus {
+    try_begin(g, request).expect("no conflict")
+}
+
+fn try_begin(g: &Ground, request: &BeginOperationRequest) -> Result<OperationStatus, Refusal> {
     let store = g.handle(&request.owner);
-    let began = g.drive(jobs_of(&*store).begin(&g.call, request.clone()));
-    began.expect("a beginning that is answered").operation
+    let began = g.drive(jobs_of(&*store).begin_operation(&g.call, request.clone()));
+    began.expect("a beginning that is answered").map(|begun| begun.operation)
+}
+
+fn conflict(with: JobId) -> Result<OperationStatus, Refusal> {
+    let (field, differs) = ("idempotency_key".to_owned(), "payload".to_owned());
+    Err(Refusal::Conflict { field, job_id: with, differs })
 }
 
 fn begin_new(g: &Ground, request: &BeginOperationRequest) -> Work {
     match begin(g, request) {
-        OperationStatus::Started(job) => Work { hold: request.hold_id, job: *job },
+        OperationStatus::Started { job } => Work { hold: request.hold_id, job: *job },
         other => panic!("{other:?}"),
     }
 }
@@ -50,7 +59,7 @@ pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &
         other => panic!("{other:?}"),
     }
     let store = g.arena.store();
-    let more = g.drive(jobs_of(&*store).begin(&g.call, request(g, "pay-8", "A")));
+    let more = g.drive(jobs_of(&*store).begin_operation(&g.call, request(g, "pay-8", "A")));
     assert!(matches!(more, Err(StoreError::LimitReached { limit: 1, .. })), "{more:?}");
     Ok(())
 }
@@ -99,7 +108,7 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) 
         let work = begin_new(g, &first);
         let store = g.handle(&first.owner);
         let jobs = jobs_of(&*store);
-        g.send_and_go(jobs.begin(&g.call, first), jobs.job(&g.call, work.job.id));
+        g.send_and_go(jobs.begin_operation(&g.call, first), jobs.get_job(&g.call, work.job.id));
         g.renew_work(&work).expect("a live claim");
         all.push(work);
     }
@@ -117,10 +126,7 @@ pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Groun
         OperationStatus::InProgress { job_id: job, .. } => assert_eq!(job, work.job.id),
         other => panic!("{other:?}"),
     }
-    assert_eq!(
-        begin(g, &of("{\"amount\":8,\"to\":\"bob\"}")),
-        OperationStatus::Conflict { job_id: work.job.id }
-    );
+    assert_eq!(try_begin(g, &of("{\"amount\":8,\"to\":\"bob\"}")), conflict(work.job.id));
     Ok(())
 }
 
@@ -128,9 +134,9 @@ pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Groun
 pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     let other = BeginOperationRequest { payload: "{\"amount\":8}".into(), ..request(g, "pay-7", "B") };
-    assert_eq!(begin(g, &other), OperationStatus::Conflict { job_id: work.job.id });
+    assert_eq!(try_begin(g, &other), conflict(work.job.id));
     g.complete(&work).expect("a live claim");
-    assert_eq!(begin(g, &other), OperationStatus::Conflict { job_id: work.job.id }, "also when it is done");
+    assert_eq!(try_begin(g, &other), conflict(work.job.id), "also when it is done");
     Ok(())
 }
 
@@ -189,7 +195,7 @@ pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Ground) -> Verdi
         ..request(g, "pay-7", worker)
     };
     let a = begin_new(g, &ask("A"));
-    g.say(&a, Report::Release).expect("a live claim");
+    g.say(&a, Report::Release {}).expect("a live claim");
     assert_eq!(begin_new(g, &ask("B")).job.id, a.job.id);
     Ok(())
 }
@@ -201,7 +207,7 @@ pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Ground) -> Verdic
         let begun = at_once(6, |nth| begin(g, &request(g, &key, ["A", "B"][nth % 2])));
         let new = begun
             .iter()
-            .filter(|begun| matches!(begun, OperationStatus::Started(_)))
+            .filter(|begun| matches!(begun, OperationStatus::Started { .. }))
             .count();
         let told = begun
             .iter()
@@ -227,7 +233,7 @@ pub(super) fn a_key_is_remembered_for_its_window(g: &Ground) -> Verdict {
 /// Nobody takes an operation away from its request by claiming from its queue.
 pub(super) fn operations_cannot_be_claimed(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));
-    g.say(&work, Report::Release).expect("a live claim");
+    g.say(&work, Report::Release {}).expect("a live claim");
     let claim = ClaimJobsRequest { queues: vec![(QueueName::operations(), 1)], ..g.claim_for("q", "B") };
     match g.claim_raw(claim) {
         Err(StoreError::BadInput(_)) => Ok(()),

@@ -60,7 +60,7 @@ pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Ground) -> Verdict {
     }
     assert_eq!(g.enqueue(known).map(|enqueued| enqueued.existed), Ok(true), "what is there is there");
     let work = g.work("q", "A");
-    g.say(&work, Report::Release).expect("a live claim");
+    g.say(&work, Report::Release {}).expect("a live claim");
     g.complete(&g.work("q", "A")).expect("a live claim");
     g.set_queue("q", QueueMode::Open);
     g.put("q");
@@ -82,7 +82,7 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
     let in_doubt = g.new_work("q", "A");
     g.announce(&in_doubt, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
         .expect("a live claim");
-    g.say(&in_doubt, Report::Release).expect("a live claim");
+    g.say(&in_doubt, Report::Release {}).expect("a live claim");
     let again = g.work("q", "A");
     g.announce(&again, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
         .expect("a live claim");

@@ -21,9 +21,7 @@ pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {
         let renewal = g.renew_work(&work).expect("a live claim");
         assert_eq!(renewal.token, work.job.token);
         g.assert_ms("a full ttl", renewal.remaining_ms, g.ttl_ms());
-        assert!(
-            !renewal.cancel_requested && renewal.yield_request.is_none() && renewal.yield_in_ms.is_none()
-        );
+        assert!(!renewal.cancel_requested && renewal.yield_request.is_none());
     }
     assert_eq!((g.state(work.job.id), g.detail(work.job.id).job.attempt_count), (JobState::Running, 1));
     Ok(())
@@ -47,7 +45,7 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdic
 /// R12: a heartbeat that arrives behind its holder's own word revives nothing.
 pub(super) fn a_renewal_never_revives_an_attempt_that_is_over(g: &Ground) -> Verdict {
     let handed_back = g.new_work("q", "A");
-    g.say(&handed_back, Report::Release).expect("a live claim");
+    g.say(&handed_back, Report::Release {}).expect("a live claim");
     assert_over(g.renew_work(&handed_back), &handed_back, AttemptOutcome::Released);
     assert_eq!(g.state(handed_back.job.id), JobState::Queued);
     g.complete(&g.work("q", "A")).expect("a live claim");
@@ -69,7 +67,7 @@ pub(super) fn a_hand_back_beats_heartbeats_under_way(g: &Ground) -> Verdict {
         let work = g.new_work("q", "A");
         at_once(4, |nth| {
             if nth == 0 {
-                g.say(&work, Report::Release).expect("a live claim");
+                g.say(&work, Report::Release {}).expect("a live claim");
             } else {
                 // Granted before, refused after.
                 let _ = g.renew_work(&work);
@@ -136,7 +134,7 @@ pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict 
     g.needs(Power::MovesTime)?;
     let a = g.new_work("q", "A");
     g.pass(g.ttl_ms() / 2);
-    g.say(&a, Report::Release).expect("a live claim");
+    g.say(&a, Report::Release {}).expect("a live claim");
     let b = g.work("q", "B");
     // A's deadline, which somebody may still have on a list.
     g.pass(g.ttl_ms() / 2);

@@ -101,7 +101,7 @@ pub(super) fn a_failure_after_a_completion_changes_nothing(g: &Ground) -> Verdic
     let finished = Err(Refusal::Finished { state: JobState::Completed });
     assert_eq!(g.fail(&work), finished);
     assert_eq!(g.fail_for_good(&work), finished);
-    assert_eq!(g.say(&work, Report::Release), finished);
+    assert_eq!(g.say(&work, Report::Release {}), finished);
     assert_eq!(g.say(&work, Report::Snooze { delay_ms: 5 }), finished);
     assert_eq!((g.state(work.job.id), g.counts_of(work.job.id)), (JobState::Completed, (0, 0)));
     assert!(g.try_work("q", "B").is_none(), "nothing is tried again");
@@ -197,9 +197,9 @@ pub(super) fn a_snoozed_job_comes_back_and_nothing_is_counted(g: &Ground) -> Ver
 pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Ground) -> Verdict {
     let first = g.new_work("q", "A");
     let put = g.put_many("q", 3);
-    let answer = g.say(&first, Report::Release).expect("a live claim");
+    let answer = g.say(&first, Report::Release {}).expect("a live claim");
     assert_eq!((answer.state, answer.retry_in_ms), (JobState::Queued, Some(0)));
-    assert_eq!(g.say(&first, Report::Release), Ok(answer), "the same word, the same answer");
+    assert_eq!(g.say(&first, Report::Release {}), Ok(answer), "the same word, the same answer");
     let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "B") });
     let order: Vec<_> = works.iter().map(|work| work.job.id).collect();
     assert_eq!(order, [first.job.id, put[0], put[1], put[2]]);
@@ -211,7 +211,7 @@ pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Ground) -> V
 pub(super) fn the_same_word_again_is_heard_after_the_job_has_moved_on(g: &Ground) -> Verdict {
     let failure =
         Report::Fail { error: "no route to host".to_owned(), retry_in_ms: Some(0), permanent: false };
-    for (nth, word) in [failure, Report::Snooze { delay_ms: 0 }, Report::Release]
+    for (nth, word) in [failure, Report::Snooze { delay_ms: 0 }, Report::Release {}]
         .into_iter()
         .enumerate()
     {
@@ -250,7 +250,7 @@ pub(super) fn a_checkpoint_reaches_the_next_attempt(g: &Ground) -> Verdict {
         g.say(&work, Report::Checkpoint { checkpoint: bytes }).expect("a live claim");
     }
     assert_eq!(g.state(work.job.id), JobState::Running, "a checkpoint ends nothing");
-    g.say(&work, Report::Release).expect("a live claim");
+    g.say(&work, Report::Release {}).expect("a live claim");
     let next = g.work("q", "B");
     assert_eq!(next.job.checkpoint.as_deref(), Some(&b"page 2"[..]));
     assert_over_or_stale(&g.say(&work, Report::Checkpoint { checkpoint: b"page 9".to_vec() }));
@@ -283,7 +283,7 @@ pub(super) fn many_reports_are_answered_each_and_in_order(g: &Ground) -> Verdict
         AttemptReport { attempt: nobody, report: completed() },
         says(1, Report::Complete { result: Some("not json".into()) }),
         says(2, failed()),
-        says(1, Report::Release),
+        says(1, Report::Release {}),
         says(3, Report::Snooze { delay_ms: 1_000 }),
     ]);
     let states: Vec<_> = answers

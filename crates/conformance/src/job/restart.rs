@@ -114,7 +114,7 @@ pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
     let next = g.work("q", "B");
     assert_eq!((next.job.id, next.job.checkpoint.as_deref()), (waits.job.id, Some(&b"page 7"[..])));
     assert_eq!(next.job.effects.len(), 2);
-    assert_eq!(g.announce(&next, "ship", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt));
+    assert_eq!(g.announce(&next, "ship", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt {}));
     Ok(())
 }
 
@@ -126,7 +126,7 @@ pub(super) fn the_order_of_jobs_survives_a_restart(g: &Ground) -> Verdict {
     high.priority = 5;
     expected.insert(0, g.put_with(NewJob { options: high, ..g.job_for("q") }));
     let first = g.work("q", "A");
-    g.say(&first, Report::Release).expect("a live claim");
+    g.say(&first, Report::Release {}).expect("a live claim");
     g.arena.restart();
     expected.push(g.put("q"));
     let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });

@@ -40,12 +40,12 @@ pub(super) fn set(g: &Ground, spec: &ScheduleSpec) -> ScheduleView {
 }
 
 fn all(g: &Ground) -> Vec<ScheduleView> {
-    g.drive(jobs_of(&*g.arena.store()).schedules(&g.call)).expect("schedules")
+    g.drive(jobs_of(&*g.arena.store()).list_schedules(&g.call)).expect("schedules")
 }
 
 pub(super) fn remove(g: &Ground) -> bool {
     let store = g.arena.other();
-    g.drive(jobs_of(&*store).remove_schedule(&g.call, name("nightly"), owner("P")))
+    g.drive(jobs_of(&*store).delete_schedule(&g.call, name("nightly"), owner("P")))
         .expect("an answer")
 }
 

@@ -21,7 +21,7 @@ pub(super) fn no_hold_id_is_in_anything_that_is_told_of_a_job(g: &Ground) -> Ver
         format!("{:?}", g.announce(&first, "charge", InDoubtPolicy::Manual)),
         format!("{:?}", g.detail(id)),
         format!("{:?}", g.renew_work(&first)),
-        format!("{:?}", g.say(&first, Report::Release)),
+        format!("{:?}", g.say(&first, Report::Release {})),
     ];
     let second = g.claim(claims[1].clone()).pop().expect("a job");
     shown.extend([

@@ -139,7 +139,7 @@ pub(super) fn a_job_cancelled_between_two_effects_is_undone_when_its_attempt_has
     g.announce(&work, "mail", InDoubtPolicy::Manual).expect("a live claim");
     assert!(g.renew_work(&work).expect("a live claim").cancel_requested);
     assert!(g.try_work("undo", "B").is_none(), "still too early");
-    g.say(&work, Report::Release).expect("a live claim");
+    g.say(&work, Report::Release {}).expect("a live claim");
     assert_eq!(g.state(work.job.id), JobState::Cancelled);
     for name in ["ship", "charge"] {
         g.complete(&undo_of(g, &work, name)).expect("a live claim");

@@ -37,11 +37,12 @@ pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Ground) ->
     let renewal = g.renew(&a).expect("a live lease");
     let notice = renewal.yield_request.expect("a notice");
     assert_eq!((notice.contender, notice.task, notice.priority), (owner("B"), Some(task("urgent")), 5));
-    g.assert_ms("the time to yield", renewal.yield_in_ms.expect("a time to yield"), within_ms);
+    g.assert_ms("the time to yield", notice.yield_in_ms, within_ms);
     assert_eq!(renewal.token, a.token);
     let holder = g.holder("k").expect("a held key");
-    assert_eq!(holder.yield_request.map(|notice| notice.contender), Some(owner("B")), "people see it too");
-    g.assert_ms("as people see it", holder.yield_in_ms.expect("a time to yield"), within_ms);
+    let seen = holder.yield_request.expect("people see it too");
+    assert_eq!(seen.contender, owner("B"));
+    g.assert_ms("as people see it", seen.yield_in_ms, within_ms);
     Ok(())
 }
 
@@ -58,7 +59,7 @@ pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Ground) -
     g.pass(ttl_ms / 2);
     let renewal = g.renew(&a).expect("a live lease");
     assert_eq!(renewal.remaining_ms, within_ms - ttl_ms / 4 - ttl_ms / 2, "only the remainder");
-    assert_eq!(renewal.yield_in_ms, Some(renewal.remaining_ms));
+    assert_eq!(renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms), Some(renewal.remaining_ms));
     g.pass(renewal.remaining_ms - 1);
     assert_eq!(g.renew(&a).map(|renewal| renewal.remaining_ms), Ok(1));
     g.pass(1);
@@ -82,7 +83,7 @@ pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Ground) -> Verdi
     g.pass(left_ms / 2);
     let renewal = g.renew(&a).expect("its deadline has not come");
     assert_eq!(renewal.remaining_ms, left_ms - left_ms / 2, "not less, and not more");
-    assert_eq!(renewal.yield_in_ms, Some(0));
+    assert_eq!(renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms), Some(0));
     g.pass(left_ms - left_ms / 2 - 1);
     assert!(g.renew(&a).is_ok(), "to the millisecond");
     g.pass(1);
@@ -207,7 +208,13 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Ground) 
     g.pass(g.ttl_ms());
     higher.leave();
     until("the next one's turn", || asked_by(g).as_deref() == Some("B"));
-    let yield_in_ms = g.renew(&a).expect("a live lease").yield_in_ms.expect("a time to yield");
+    let yield_in_ms = g
+        .renew(&a)
+        .expect("a live lease")
+        .yield_request
+        .as_ref()
+        .map(|asked| asked.yield_in_ms)
+        .expect("a time to yield");
     g.assert_ms("the time to yield", yield_in_ms, g.ttl_ms() * 3);
     Ok(())
 }
@@ -216,7 +223,14 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Ground) 
 pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Ground) -> Verdict {
     g.needs_preemption()?;
     let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
-    let yield_in_ms = || g.renew(&a).expect("a live lease").yield_in_ms.expect("a time to yield");
+    let yield_in_ms = || {
+        g.renew(&a)
+            .expect("a live lease")
+            .yield_request
+            .as_ref()
+            .map(|asked| asked.yield_in_ms)
+            .expect("a time to yield")
+    };
     let _first = in_line(g, "B", 2, g.ttl_ms() * 4);
     let _patient = in_line(g, "C", 5, g.ttl_ms() * 8);
     assert_eq!(asked_by(g).as_deref(), Some("C"));

@@ -5,6 +5,8 @@ use fencehold_core::Namespace;
 use super::{Scope, http_types};
 use fencehold_core::wire::Moment;
 
+use crate::json::{AsCursor, AsOptionalCursor};
+
 http_types! {
     /// A token that is to be made. Its caller makes the secret and keeps it: only its hash is sent, and the same request
     /// sent again makes no second token.
@@ -88,12 +90,12 @@ http_types! {
     /// Which lines of the audit.
     #[serde(deny_unknown_fields)]
     pub struct AuditRequest {
-        /// Only after this number.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub after: Option<u64>,
+        /// Where the page before ended.
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<u64>,
         /// Not older than this.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub within_ms: Option<u64>,
+        pub since_ms: Option<u64>,
         /// Only those of the request's namespace. A token for one namespace sees no others in any case.
         #[serde(default)]
         pub only_namespace: bool,
@@ -107,6 +109,10 @@ http_types! {
     pub struct AuditPage {
         /// The lines.
         pub entries: Vec<AuditEntry>,
+        /// Where to go on from.
+        #[serde(with = "AsCursor")]
+        #[cfg_attr(feature = "schema", schemars(with = "AsCursor"))]
+        pub next_cursor: u64,
     }
 
     /// A line of the audit.

@@ -1,42 +1,87 @@
-//! Bodies that only HTTP has: what a method of the contract takes as a list or returns as one is an object in JSON.
+//! Bodies that only HTTP has: what a method of the contract takes as a list or returns as one is an object in JSON, and
+//! what it takes as a choice has a path of its own.
 
-use fencehold_core::job::{JobId, QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName};
-use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_core::job::{
+    AttemptRenewal, JobId, QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName,
+};
+use fencehold_core::lease::{LeaseRenewal, YieldRequest};
+use fencehold_core::{Key, Owner, Reason, Refusal, Task, Token};
 
 use super::http_types;
 use crate::job::{
-    AttemptLedgerEntry, AttemptRef, AttemptReport, EnqueuedJob, LedgerResponse, NewJob, QueueView,
-    ScheduleView,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, EnqueuedJob, JobSelector, LedgerResponse, NewJob,
+    QueueView, ScheduleView,
 };
-use crate::json::{AsResult, AsResults, advance_by};
-use crate::{HoldRef, RevokedLease};
+use crate::json::{AsOptionalCursor, AsResults, advance_by, page};
+use crate::quota::Quota;
+use crate::{HoldRef, ReleasedLease, RevokeTarget, RevokedLease};
 
 http_types! {
-    /// A request that says nothing but what it is.
+    /// Nothing is said but what it is.
     #[serde(deny_unknown_fields)]
-    pub struct Nothing {}
+    pub struct Empty {}
 
-    /// Holds to renew or to give back.
+    /// Holds to renew or to release.
     #[serde(deny_unknown_fields)]
     pub struct HoldBatchRequest {
-        /// One answer for each, in order.
+        /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         #[cfg_attr(feature = "schema", schemars(length(max = fencehold_core::limits::BATCH_MAX)))]
         pub holds: Vec<HoldRef>,
     }
 
-    /// The answers to many releases, in order.
+    /// A renewed lease.
+    pub struct RenewedLease {
+        /// The same token as before.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// A contender asks the holder to yield.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_request: Option<YieldRequest>,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
+
+    /// What came of many releases, in order.
     pub struct ReleaseLeaseBatchResponse {
-        /// One for each: the token that it had.
+        /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<Token>>"))]
-        pub results: Vec<Result<Token, Refusal>>,
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<ReleasedLease>>"))]
+        pub results: Vec<Result<ReleasedLease, Refusal>>,
+    }
+
+    /// A hold to end by force.
+    #[serde(deny_unknown_fields)]
+    pub struct RevokeLeaseRequest {
+        /// The key.
+        pub key: Key,
+        /// Only if this is its token.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub only_token: Option<Token>,
+        /// Who uses force.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
+    }
+
+    /// Holds to end by force.
+    #[serde(deny_unknown_fields)]
+    pub struct RevokeLeaseBatchRequest {
+        /// Which ones.
+        pub selector: LeaseSelector,
+        /// Who uses force.
+        pub by: Owner,
+        /// Why.
+        pub reason: Reason,
     }
 
     /// Holds that were ended by force.
     pub struct RevokeLeaseBatchResponse {
-        /// Each of them.
-        pub revoked: Vec<RevokedLease>,
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<RevokedLease>>"))]
+        pub results: Vec<Result<RevokedLease, Refusal>>,
     }
 
     /// Which key to look at.
@@ -64,18 +109,36 @@ http_types! {
         pub by: Owner,
     }
 
-    /// The store was opened.
-    pub struct Opened {}
+    /// Whose quota to look at.
+    #[serde(deny_unknown_fields)]
+    pub struct GetQuotaRequest {
+        /// That of every namespace that has none of its own.
+        #[serde(default)]
+        pub all_namespaces: bool,
+    }
+
+    /// The quota of a namespace.
+    #[serde(deny_unknown_fields)]
+    pub struct SetQuotaRequest {
+        /// What to set; what is missing stays.
+        #[serde(deserialize_with = "crate::json::from_object")]
+        pub quota: Quota,
+        /// Set it for every namespace that has none of its own.
+        #[serde(default)]
+        pub all_namespaces: bool,
+        /// Who.
+        pub by: Owner,
+    }
 
     /// Jobs to enqueue.
     #[serde(deny_unknown_fields)]
     pub struct EnqueueJobBatchRequest {
-        /// One answer for each, in order.
+        /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub jobs: Vec<NewJob>,
     }
 
-    /// The answers to an enqueue, in order.
+    /// What came of many jobs, in order.
     pub struct EnqueueJobBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
@@ -83,23 +146,38 @@ http_types! {
         pub results: Vec<Result<EnqueuedJob, JobRefusal>>,
     }
 
-    /// Claims to renew.
+    /// Attempts to renew.
     #[serde(deny_unknown_fields)]
     pub struct RenewAttemptBatchRequest {
-        /// One answer for each, in order.
+        /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub attempts: Vec<AttemptRef>,
     }
 
-    /// What attempts have to say.
+    /// A renewed attempt.
+    pub struct RenewedAttempt {
+        /// The same token as before.
+        pub token: Token,
+        /// How long the claim lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// The job was called off: stop.
+        pub cancel_requested: bool,
+        /// A contender asks the holder to yield.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub yield_request: Option<YieldRequest>,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
+
+    /// What attempts report.
     #[serde(deny_unknown_fields)]
     pub struct ReportAttemptBatchRequest {
-        /// One answer for each, in order.
+        /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub reports: Vec<AttemptReport>,
     }
 
-    /// The answers to many reports, in order.
+    /// What came of many reports, in order.
     pub struct ReportAttemptBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
@@ -110,12 +188,12 @@ http_types! {
     /// Entries in the ledgers of jobs.
     #[serde(deny_unknown_fields)]
     pub struct WriteEffectBatchRequest {
-        /// One answer for each, in order.
+        /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub entries: Vec<AttemptLedgerEntry>,
     }
 
-    /// The answers to many entries, in order.
+    /// What came of many entries, in order.
     pub struct WriteEffectBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
@@ -128,10 +206,112 @@ http_types! {
     pub struct GetJobRequest {
         /// Its id.
         pub job_id: JobId,
-        /// Answer once it has come to its end, or as it stands after this time.
+        /// Answer once it has finished, or as it stands after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
         pub wait_ms: Option<u64>,
+    }
+
+    /// A job to cancel.
+    #[serde(deny_unknown_fields)]
+    pub struct CancelJobRequest {
+        /// Which job.
+        pub job_id: JobId,
+        /// Who.
+        pub by: Owner,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<Reason>,
+        /// Do not wait for its holder.
+        #[serde(default)]
+        pub force: bool,
+    }
+
+    /// Jobs to cancel.
+    #[serde(deny_unknown_fields)]
+    pub struct CancelJobBatchRequest {
+        /// Which jobs.
+        pub selector: JobSelector,
+        /// Who.
+        pub by: Owner,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub reason: Option<Reason>,
+        /// Do not wait for their holders.
+        #[serde(default)]
+        pub force: bool,
+        /// Only say what would be done.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Where the page before ended.
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<u64>,
+        /// At most this many in one call, of those that are not named.
+        #[serde(default = "page")]
+        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+        pub limit: usize,
+    }
+
+    /// A job to start over.
+    #[serde(deny_unknown_fields)]
+    pub struct RetryJobRequest {
+        /// Which job.
+        pub job_id: JobId,
+        /// Who.
+        pub by: Owner,
+    }
+
+    /// Jobs to start over.
+    #[serde(deny_unknown_fields)]
+    pub struct RetryJobBatchRequest {
+        /// Which jobs.
+        pub selector: JobSelector,
+        /// Who.
+        pub by: Owner,
+        /// Only say what would be done.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Where the page before ended.
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<u64>,
+        /// At most this many in one call, of those that are not named.
+        #[serde(default = "page")]
+        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+        pub limit: usize,
+    }
+
+    /// A job to delete.
+    #[serde(deny_unknown_fields)]
+    pub struct DeleteJobRequest {
+        /// Which job.
+        pub job_id: JobId,
+        /// Who.
+        pub by: Owner,
+        /// Also while it runs.
+        #[serde(default)]
+        pub force: bool,
+    }
+
+    /// Jobs to delete.
+    #[serde(deny_unknown_fields)]
+    pub struct DeleteJobBatchRequest {
+        /// Which jobs.
+        pub selector: JobSelector,
+        /// Who.
+        pub by: Owner,
+        /// Also while they run.
+        #[serde(default)]
+        pub force: bool,
+        /// Only say what would be done.
+        #[serde(default)]
+        pub dry_run: bool,
+        /// Where the page before ended.
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
+        pub cursor: Option<u64>,
+        /// At most this many in one call, of those that are not named.
+        #[serde(default = "page")]
+        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+        pub limit: usize,
     }
 
     /// Every queue.
@@ -140,42 +320,42 @@ http_types! {
         pub queues: Vec<QueueView>,
     }
 
-    /// Which queue to remove.
+    /// Which queue to look at.
+    #[serde(deny_unknown_fields)]
+    pub struct GetQueueRequest {
+        /// Its name.
+        pub queue: QueueName,
+    }
+
+    /// Which queue to change.
     #[serde(deny_unknown_fields)]
     pub struct QueueRequest {
         /// Its name.
         pub queue: QueueName,
-        /// Who removes it.
+        /// Who.
         pub by: Owner,
     }
 
-    /// Which schedule to remove.
+    /// Which schedule to look at.
+    #[serde(deny_unknown_fields)]
+    pub struct GetScheduleRequest {
+        /// Its name.
+        pub schedule: ScheduleName,
+    }
+
+    /// Which schedule to delete.
     #[serde(deny_unknown_fields)]
     pub struct DeleteScheduleRequest {
         /// Its name.
         pub schedule: ScheduleName,
-        /// Who removes it.
+        /// Who.
         pub by: Owner,
-    }
-
-    /// What became of a queue or a schedule.
-    pub struct Removed {
-        /// False: there was none.
-        pub removed: bool,
     }
 
     /// Every schedule.
     pub struct ScheduleList {
         /// Each of them.
         pub schedules: Vec<ScheduleView>,
-    }
-
-    /// What became of a person's word.
-    pub struct Resolved {
-        /// It counts, or why not.
-        #[serde(with = "AsResult")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::json::Outcome<()>"))]
-        pub outcome: Result<(), JobRefusal>,
     }
 
     /// What the server's store supports.
@@ -199,9 +379,56 @@ http_types! {
     }
 
     /// Another caller acted on a hold: its holder renews to learn what happened.
-    pub struct ChangedHold {
+    pub struct HoldChange {
         /// Which key; a job's is `job/ID`. Missing: changes may have been missed, of any hold.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub key: Option<fencehold_core::Key>,
+    }
+}
+
+fencehold_core::wire! {
+    /// A choice of holds.
+    #[serde(tag = "type")]
+    #[serde(deny_unknown_fields)]
+    pub enum LeaseSelector {
+        /// All of an owner.
+        Owner {
+            /// Who.
+            owner: Owner,
+        },
+        /// All that serve a task.
+        Task {
+            /// Which.
+            task: Task,
+        },
+        /// All whose key starts with a text.
+        Prefix {
+            /// The text.
+            prefix: String,
+        },
+    }
+}
+
+impl From<LeaseSelector> for RevokeTarget {
+    fn from(selector: LeaseSelector) -> Self {
+        match selector {
+            LeaseSelector::Owner { owner } => RevokeTarget::Owner(owner),
+            LeaseSelector::Task { task } => RevokeTarget::Task(task),
+            LeaseSelector::Prefix { prefix } => RevokeTarget::Prefix(prefix),
+        }
+    }
+}
+
+impl RenewedLease {
+    pub(super) fn of(renewal: LeaseRenewal, waited_ms: u64) -> Self {
+        let LeaseRenewal { token, remaining_ms, yield_request } = renewal;
+        RenewedLease { token, remaining_ms, yield_request, waited_ms }
+    }
+}
+
+impl RenewedAttempt {
+    pub(super) fn of(renewal: AttemptRenewal, waited_ms: u64) -> Self {
+        let AttemptRenewal { token, remaining_ms, cancel_requested, yield_request } = renewal;
+        RenewedAttempt { token, remaining_ms, cancel_requested, yield_request, waited_ms }
     }
 }

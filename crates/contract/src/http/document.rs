@@ -5,7 +5,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, Operation, PATIENCE_HEADER, PROBLEM_TYPE, Scope, Spec,
+    IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, Operation, PROBLEM_TYPE, Scope, Spec, TIMEOUT_HEADER,
     Visitor, every, op,
 };
 use crate::problem::{ErrorKind, Problem};
@@ -69,7 +69,7 @@ impl Visitor for Pages {
                     json!({ "required": true, "content": { "application/json": { "schema": schema } } });
             }
         }
-        if name == <op::Enqueue as Operation>::SPEC.name {
+        if name == <op::EnqueueJobBatch as Operation>::SPEC.name {
             parameters.push(header(
                 IDEMPOTENCY_HEADER,
                 "Jobs without an id get one made from this and their place in the request: the same request makes the \
@@ -103,7 +103,7 @@ impl Pages {
         vec![
             header(NAMESPACE_HEADER, "Whose world; `default` if it is missing.", namespace),
             header(
-                PATIENCE_HEADER,
+                TIMEOUT_HEADER,
                 "For how long to bear with a store that cannot be reached; more than 60000 counts as that.",
                 json!({ "type": "integer", "minimum": 0 }),
             ),
@@ -172,7 +172,7 @@ impl Pages {
             json!({ "type": "integer", "minimum": 0 }),
         ));
         let of_the_stream = |parameter: &Value| parameter["name"] == "after" || parameter["name"] == "prefix";
-        let fields = self.query::<op::Events>("").into_iter().filter(of_the_stream);
+        let fields = self.query::<op::ListEvents>("").into_iter().filter(of_the_stream);
         parameters.extend(fields);
         let schema = json!({ "type": "string" });
         let success = json!({
@@ -182,7 +182,7 @@ impl Pages {
         let page = json!({
             "operationId": "watch_events",
             "summary": "Events as they happen, as server-sent events",
-            "description": needs(<op::Events as Operation>::SPEC.scopes),
+            "description": needs(<op::ListEvents as Operation>::SPEC.scopes),
             "parameters": parameters,
             "responses": self.responses(success, &[&STATUSES[..], &[410]].concat()),
         });

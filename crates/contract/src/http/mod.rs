@@ -16,23 +16,30 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::job::{
-    BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest,
-    ClaimedJobs, EffectPage, JobDetail, JobPage, ListEffectsRequest, ListJobsRequest, QueueView,
-    RenewAttemptBatchResponse, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
+    ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, ClaimJobsRequest, ClaimedJobs, EffectPage,
+    EnqueuedJob, JobAction, JobDetail, JobPage, JobSelector, LedgerResponse, ListEffectsRequest,
+    ListJobsRequest, NewJob, QueueMode, QueueView, RenewAttemptBatchResponse, ResolveEffectRequest,
+    ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
 use crate::operation::{Answer, Ask, JobAnswer, JobAsk};
+use crate::problem::{ErrorKind, Problem};
 use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, LeasePage, LeaseView,
-    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, RenewLeaseBatchResponse,
-    RevokeLeasesRequest, StoreStatus,
+    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, HoldRef, LeasePage, LeaseView,
+    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, ReleasedLease, RenewLeaseBatchResponse,
+    RevokedLease, StoreStatus,
 };
+use fencehold_core::job::ReportedAttempt;
 
 pub use body::{
-    AdvanceStoreRequest, ChangedHold, DeleteScheduleRequest, EnqueueJobBatchRequest, EnqueueJobBatchResponse,
-    GetJobRequest, GetLeaseRequest, HoldBatchRequest, Nothing, Opened, QueueList, QueueRequest,
-    ReleaseLeaseBatchResponse, Removed, RenewAttemptBatchRequest, ReopenStoreRequest,
-    ReportAttemptBatchRequest, ReportAttemptBatchResponse, Resolved, RevokeLeaseBatchResponse, ScheduleList,
-    ServerCapabilities, WriteEffectBatchRequest, WriteEffectBatchResponse,
+    AdvanceStoreRequest, CancelJobBatchRequest, CancelJobRequest, DeleteJobBatchRequest, DeleteJobRequest,
+    DeleteScheduleRequest, Empty, EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest,
+    GetLeaseRequest, GetQueueRequest, GetQuotaRequest, GetScheduleRequest, HoldBatchRequest, HoldChange,
+    LeaseSelector, QueueList, QueueRequest, ReleaseLeaseBatchResponse, RenewAttemptBatchRequest,
+    RenewedAttempt, RenewedLease, ReopenStoreRequest, ReportAttemptBatchRequest, ReportAttemptBatchResponse,
+    RetryJobBatchRequest, RetryJobRequest, RevokeLeaseBatchRequest, RevokeLeaseBatchResponse,
+    RevokeLeaseRequest, ScheduleList, ServerCapabilities, SetQuotaRequest, WriteEffectBatchRequest,
+    WriteEffectBatchResponse,
 };
 #[cfg(feature = "schema")]
 pub use document::document;
@@ -40,8 +47,8 @@ pub use scope::{Role, Scope};
 
 /// The header that names the namespace; `default` if it is missing.
 pub const NAMESPACE_HEADER: &str = "fencehold-namespace";
-/// The header that says for how many milliseconds the caller bears with a store that cannot be reached.
-pub const PATIENCE_HEADER: &str = "fencehold-patience-ms";
+/// The header that says for how many milliseconds the server retries while the store is unreachable.
+pub const TIMEOUT_HEADER: &str = "fencehold-timeout-ms";
 /// The header under which the same enqueue makes the same jobs.
 pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// The content type of every answer that is an error.
@@ -129,7 +136,7 @@ macro_rules! operations {
                         method: Method::$method,
                         path: $path,
                         scopes: needs::$needs,
-                        summary: concat!($($doc),+),
+                        summary: concat!($($doc),+).trim_ascii(),
                         statuses: &[$($status),*],
                     };
                     type Request = $request;
@@ -173,90 +180,132 @@ mod needs {
 }
 
 operations! {
-    /// Take one of some keys, standing in line for up to `wait_ms`
-    Acquire = "acquire_lease" Post "/v1/leases/acquire" LEASE_WRITE
+    /// Acquire a lease on a key, or on any one of several; waits in line for up to `wait_ms`
+    AcquireLease = "acquire_lease" Post "/v1/leases/acquire" LEASE_WRITE
         (AcquireLeaseRequest) -> AcquiredLease, [409];
-    /// Renew many leases; one answer for each, in order
-    Renew = "renew_leases" Post "/v1/leases/renew" LEASE_WRITE (HoldBatchRequest) -> RenewLeaseBatchResponse, [];
-    /// Give many leases back; one answer for each, in order
-    Release = "release_leases" Post "/v1/leases/release" LEASE_WRITE (HoldBatchRequest) -> ReleaseLeaseBatchResponse, [];
-    /// End leases by force
-    Revoke = "revoke_leases" Post "/v1/leases/revoke" LEASE_REVOKE
-        (RevokeLeasesRequest) -> RevokeLeaseBatchResponse, [409];
-    /// How one key stands
-    GetLease = "get_lease" Get "/v1/lease" LEASE_READ (GetLeaseRequest) -> LeaseView, [404];
-    /// Keys and how they stand, a page at a time, in no particular order
+    /// Renew a lease
+    RenewLease = "renew_lease" Post "/v1/leases/renew" LEASE_WRITE (HoldRef) -> RenewedLease, [409];
+    /// Renew many leases: one result for each, in order
+    RenewLeaseBatch = "renew_lease_batch" Post "/v1/leases/renew-batch" LEASE_WRITE
+        (HoldBatchRequest) -> RenewLeaseBatchResponse, [];
+    /// Release a lease
+    ReleaseLease = "release_lease" Post "/v1/leases/release" LEASE_WRITE (HoldRef) -> ReleasedLease, [409];
+    /// Release many leases: one result for each, in order
+    ReleaseLeaseBatch = "release_lease_batch" Post "/v1/leases/release-batch" LEASE_WRITE
+        (HoldBatchRequest) -> ReleaseLeaseBatchResponse, [];
+    /// End the lease on one key by force
+    RevokeLease = "revoke_lease" Post "/v1/leases/revoke" LEASE_REVOKE
+        (RevokeLeaseRequest) -> RevokedLease, [409];
+    /// End the leases of an owner, of a task or under a prefix by force
+    RevokeLeaseBatch = "revoke_lease_batch" Post "/v1/leases/revoke-batch" LEASE_REVOKE
+        (RevokeLeaseBatchRequest) -> RevokeLeaseBatchResponse, [];
+    /// Show one key; a key that nothing is kept of is free, with token 0
+    GetLease = "get_lease" Get "/v1/leases/get" LEASE_READ (GetLeaseRequest) -> LeaseView, [];
+    /// List keys, a page at a time, in no particular order
     ListLeases = "list_leases" Get "/v1/leases" LEASE_READ (ListLeasesRequest) -> LeasePage, [];
-    /// What happened after a cursor, waiting for up to `wait_ms` for something to happen
-    Events = "read_events" Get "/v1/events" LEASE_READ (ListEventsRequest) -> EventPage, [410];
+    /// List events after a cursor; waits for up to `wait_ms` for the first one
+    ListEvents = "list_events" Get "/v1/events" LEASE_READ (ListEventsRequest) -> EventPage, [410];
 
-    /// What the server's store can do
-    Capabilities = "store_capabilities" Get "/v1/store" ANY (Nothing) -> ServerCapabilities, [];
-    /// Who serves, and how much there is
-    Status = "store_status" Get "/v1/store/status" ANY (Nothing) -> StoreStatus, [];
-    /// After a restore: end every lease and lift every counter
-    Advance = "advance_store" Post "/v1/store/advance" ADMIN (AdvanceStoreRequest) -> AdvancedStore, [];
-
-    /// The limits of a namespace: look at them, or set them
-    Limits = "store_limits" Post "/v1/store/limits" ADMIN (QuotaRequest) -> QuotaView, [];
+    /// Show what the server's store supports
+    GetStoreCapabilities = "get_store_capabilities" Get "/v1/store/capabilities" ANY (Empty) -> ServerCapabilities, [];
+    /// Show who serves the store, and how much it has
+    GetStoreStatus = "get_store_status" Get "/v1/store/status" ANY (Empty) -> StoreStatus, [];
+    /// After a restore: end every lease and raise every counter
+    AdvanceStore = "advance_store" Post "/v1/store/advance" ADMIN (AdvanceStoreRequest) -> AdvancedStore, [];
     /// Open a store that an advance has closed, before its time: holders from before may still believe in their leases
-    OpenNow = "open_store_now" Post "/v1/store/open-now" ADMIN
-        (ReopenStoreRequest) -> Opened, [];
+    ReopenStore = "reopen_store" Post "/v1/store/reopen" ADMIN (ReopenStoreRequest) -> Empty, [];
 
-    /// Put jobs into their queues; one answer for each, in order
-    Enqueue = "enqueue_jobs" Post "/v1/jobs/enqueue" JOB_ENQUEUE
+    /// Show the quota of a namespace, and what it uses
+    GetQuota = "get_quota" Get "/v1/quota" ADMIN (GetQuotaRequest) -> QuotaView, [];
+    /// Set the quota of a namespace
+    SetQuota = "set_quota" Post "/v1/quota/set" ADMIN (SetQuotaRequest) -> QuotaView, [];
+
+    /// Enqueue a job
+    EnqueueJob = "enqueue_job" Post "/v1/jobs/enqueue" JOB_ENQUEUE (NewJob) -> EnqueuedJob, [409];
+    /// Enqueue many jobs: one result for each, in order
+    EnqueueJobBatch = "enqueue_job_batch" Post "/v1/jobs/enqueue-batch" JOB_ENQUEUE
         (EnqueueJobBatchRequest) -> EnqueueJobBatchResponse, [];
-    /// Take up to so many jobs, waiting for the first one for up to `wait_ms`
-    Claim = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (ClaimJobsRequest) -> ClaimedJobs, [409];
-    /// Renew many claims; one answer for each, in order
-    RenewClaims = "renew_claims" Post "/v1/jobs/renew" JOB_WORK (RenewAttemptBatchRequest) -> RenewAttemptBatchResponse, [];
-    /// What attempts have to say: completed, failed, snoozed, handed back, a checkpoint, progress
-    ReportJobs = "report_jobs" Post "/v1/jobs/report" JOB_WORK (ReportAttemptBatchRequest) -> ReportAttemptBatchResponse, [];
-    /// Announce and record effects; one answer for each, in order. An undo job needs `job:enqueue` too
-    WriteLedger = "write_ledger" Post "/v1/jobs/ledger" JOB_WORK (WriteEffectBatchRequest) -> WriteEffectBatchResponse, [];
-    /// Cancel, retry or delete jobs: some by name, or a page of all that match
-    Act = "act_on_jobs" Post "/v1/jobs/act" JOB_ADMIN (ChangeJobsRequest) -> ChangeJobBatchResponse, [];
-    /// Everything about one job; with `wait_ms` once it has come to its end
-    GetJob = "get_job" Get "/v1/jobs/{job}" ANY_JOB (GetJobRequest) -> JobDetail, [404];
-    /// Jobs, a page at a time, in the order of their arrival
+    /// Claim up to `limit` jobs; waits for the first one for up to `wait_ms`
+    ClaimJobs = "claim_jobs" Post "/v1/jobs/claim" JOB_WORK (ClaimJobsRequest) -> ClaimedJobs, [];
+    /// Renew an attempt
+    RenewAttempt = "renew_attempt" Post "/v1/jobs/renew" JOB_WORK (AttemptRef) -> RenewedAttempt, [404 409];
+    /// Renew many attempts: one result for each, in order
+    RenewAttemptBatch = "renew_attempt_batch" Post "/v1/jobs/renew-batch" JOB_WORK
+        (RenewAttemptBatchRequest) -> RenewAttemptBatchResponse, [];
+    /// Report on an attempt: complete, fail, snooze, release, checkpoint or progress
+    ReportAttempt = "report_attempt" Post "/v1/jobs/report" JOB_WORK
+        (AttemptReport) -> ReportedAttempt, [404 409];
+    /// Report on many attempts: one result for each, in order
+    ReportAttemptBatch = "report_attempt_batch" Post "/v1/jobs/report-batch" JOB_WORK
+        (ReportAttemptBatchRequest) -> ReportAttemptBatchResponse, [];
+    /// Cancel a job
+    CancelJob = "cancel_job" Post "/v1/jobs/cancel" JOB_ADMIN (CancelJobRequest) -> ChangedJob, [404 409];
+    /// Cancel many jobs: those with these ids, or a page of all that match
+    CancelJobBatch = "cancel_job_batch" Post "/v1/jobs/cancel-batch" JOB_ADMIN
+        (CancelJobBatchRequest) -> ChangeJobBatchResponse, [];
+    /// Have a job start over
+    RetryJob = "retry_job" Post "/v1/jobs/retry" JOB_ADMIN (RetryJobRequest) -> ChangedJob, [404 409];
+    /// Have many jobs start over: those with these ids, or a page of all that match
+    RetryJobBatch = "retry_job_batch" Post "/v1/jobs/retry-batch" JOB_ADMIN
+        (RetryJobBatchRequest) -> ChangeJobBatchResponse, [];
+    /// Delete a job
+    DeleteJob = "delete_job" Post "/v1/jobs/delete" JOB_ADMIN (DeleteJobRequest) -> ChangedJob, [404 409];
+    /// Delete many jobs: those with these ids, or a page of all that match
+    DeleteJobBatch = "delete_job_batch" Post "/v1/jobs/delete-batch" JOB_ADMIN
+        (DeleteJobBatchRequest) -> ChangeJobBatchResponse, [];
+    /// Show one job; with `wait_ms` once it has finished
+    GetJob = "get_job" Get "/v1/jobs/{job_id}" ANY_JOB (GetJobRequest) -> JobDetail, [404];
+    /// List jobs, a page at a time, in the order of their arrival
     ListJobs = "list_jobs" Get "/v1/jobs" ANY_JOB (ListJobsRequest) -> JobPage, [];
 
-    /// Every queue: what it does, and how many jobs it has
-    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (Nothing) -> QueueList, [];
-    /// Have a queue hand out its jobs, or stop, or take no new ones
-    SetQueue = "set_queue" Post "/v1/queues/set" JOB_ADMIN (SetQueueModeRequest) -> QueueView, [];
+    /// List every queue
+    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (Empty) -> QueueList, [];
+    /// Show one queue; one that has nothing is open and empty
+    GetQueue = "get_queue" Get "/v1/queues/get" ANY_JOB (GetQueueRequest) -> QueueView, [];
+    /// Pause a queue: it takes jobs and hands none out
+    PauseQueue = "pause_queue" Post "/v1/queues/pause" JOB_ADMIN (QueueRequest) -> QueueView, [];
+    /// Resume a queue: it takes jobs and hands them out
+    ResumeQueue = "resume_queue" Post "/v1/queues/resume" JOB_ADMIN (QueueRequest) -> QueueView, [];
+    /// Drain a queue: it hands jobs out and takes no new ones
+    DrainQueue = "drain_queue" Post "/v1/queues/drain" JOB_ADMIN (QueueRequest) -> QueueView, [];
+    /// Delete a queue that has no jobs and no schedules
+    DeleteQueue = "delete_queue" Post "/v1/queues/delete" JOB_ADMIN (QueueRequest) -> Empty, [404 409];
 
-    /// Remove a queue that has no jobs and no schedules
-    RemoveQueue = "remove_queue" Post "/v1/queues/remove" JOB_ADMIN
-        (QueueRequest) -> Removed, [409];
-
-    /// Every schedule
-    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Nothing) -> ScheduleList, [];
+    /// List every schedule
+    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Empty) -> ScheduleList, [];
+    /// Show one schedule
+    GetSchedule = "get_schedule" Get "/v1/schedules/get" ANY_JOB (GetScheduleRequest) -> ScheduleView, [404];
     /// Make a schedule, or change it. It enqueues, so it needs `job:enqueue` too
     SetSchedule = "set_schedule" Post "/v1/schedules/set" JOB_ADMIN (Box<ScheduleSpec>) -> Box<ScheduleView>, [];
-    /// Remove a schedule
-    RemoveSchedule = "remove_schedule" Post "/v1/schedules/remove" JOB_ADMIN
-        (DeleteScheduleRequest) -> Removed, [];
+    /// Delete a schedule
+    DeleteSchedule = "delete_schedule" Post "/v1/schedules/delete" JOB_ADMIN
+        (DeleteScheduleRequest) -> Empty, [404];
 
-    /// Begin an operation under its idempotency key, or learn what has become of it
-    Begin = "begin_operation" Post "/v1/operations/begin" JOB_ENQUEUE (BeginOperationRequest) -> BegunOperation, [409];
-    /// Effects that people should know of
-    ListFindings = "list_findings" Get "/v1/findings" ANY_JOB
-        (ListEffectsRequest) -> EffectPage, [];
-    /// Say what became of an effect that nobody knew of
-    Resolve = "resolve_finding" Post "/v1/findings/resolve" JOB_ADMIN
-        (ResolveEffectRequest) -> Resolved, [];
+    /// List the effects that a person should know of
+    ListEffects = "list_effects" Get "/v1/effects" ANY_JOB (ListEffectsRequest) -> EffectPage, [];
+    /// Say what became of an effect that is in doubt
+    ResolveEffect = "resolve_effect" Post "/v1/effects/resolve" JOB_ADMIN
+        (ResolveEffectRequest) -> Empty, [404 409];
+    /// Begin, record or withdraw an effect. A compensation needs `job:enqueue` too
+    WriteEffect = "write_effect" Post "/v1/effects/write" JOB_WORK
+        (AttemptLedgerEntry) -> LedgerResponse, [404 409];
+    /// Begin, record and withdraw many effects: one result for each, in order. A compensation needs `job:enqueue` too
+    WriteEffectBatch = "write_effect_batch" Post "/v1/effects/write-batch" JOB_WORK
+        (WriteEffectBatchRequest) -> WriteEffectBatchResponse, [];
+    /// Begin an operation under its idempotency key, or learn what became of it
+    BeginOperation = "begin_operation" Post "/v1/operations/begin" JOB_ENQUEUE
+        (BeginOperationRequest) -> BegunOperation, [409];
 
-    /// Make a token of access. One for all namespaces needs `admin` for all of them
-    CreateToken = "create_token" Post "/v1/tokens/create" ADMIN
+    /// Create an access token. One for all namespaces needs `admin` for all of them
+    CreateAccessToken = "create_access_token" Post "/v1/access-tokens/create" ADMIN
         (access::CreateAccessTokenRequest) -> access::AccessTokenView, [];
-    /// Every token of the caller's namespace, or of all
-    ListTokens = "list_tokens" Get "/v1/tokens" ADMIN (Nothing) -> access::AccessTokenList, [];
-    /// Revoke a token of access
-    RevokeToken = "revoke_token" Post "/v1/tokens/revoke" ADMIN
+    /// List the access tokens of the caller's namespace, or of all
+    ListAccessTokens = "list_access_tokens" Get "/v1/access-tokens" ADMIN (Empty) -> access::AccessTokenList, [];
+    /// Revoke an access token
+    RevokeAccessToken = "revoke_access_token" Post "/v1/access-tokens/revoke" ADMIN
         (access::RevokeAccessTokenRequest) -> access::RevokedAccessToken, [404];
-    /// What was done with force, and what was denied, in the caller's namespace, or in all
-    ReadAudit = "read_audit" Get "/v1/audit" ADMIN (access::AuditRequest) -> access::AuditPage, [];
+    /// List what was done by force and what was denied, in the caller's namespace, or in all
+    ListAuditEntries = "list_audit_entries" Get "/v1/audit" ADMIN (access::AuditRequest) -> access::AuditPage, [];
 }
 
 /// Carries one request to a server and its answer back.
@@ -309,37 +358,129 @@ macro_rules! store_operations {
 }
 
 store_operations! {
-    Acquire: (Ask::Acquire(request)) = (request), (Answer::Acquired(acquired)) = (acquired);
-    Renew: (Ask::Renew(holds)) = (HoldBatchRequest { holds }), (Answer::Renewed(renewed)) = (renewed);
-    Release: (Ask::Release(holds)) = (HoldBatchRequest { holds }), (Answer::Released(answers)) = (ReleaseLeaseBatchResponse { results: answers });
+    AcquireLease: (Ask::Acquire(request)) = (request), (Answer::Acquired(acquired)) = (acquired);
+    RenewLeaseBatch: (Ask::Renew(holds)) = (HoldBatchRequest { holds }), (Answer::Renewed(renewed)) = (renewed);
+    ReleaseLeaseBatch: (Ask::Release(holds)) = (HoldBatchRequest { holds }),
+        (Answer::Released(results)) = (ReleaseLeaseBatchResponse { results });
     ListLeases: (Ask::List(request)) = (request), (Answer::Leases(page)) = (page);
-    Events: (Ask::Events(request)) = (request), (Answer::Events(page)) = (page);
-    Status: (Ask::Status) = (Nothing {}), (Answer::Status(status)) = (status);
-    Advance: (Ask::Advance { by, lift }) = (AdvanceStoreRequest { by, increment: lift }), (Answer::Advanced(advanced)) = (advanced);
-    Limits: (Ask::Limits(request)) = (request), (Answer::Limits(view)) = (view);
-    OpenNow: (Ask::OpenNow { by }) = (ReopenStoreRequest { by }), (Answer::Opened) = (Opened {});
-    Enqueue: (Ask::Job(JobAsk::Enqueue(jobs))) = (EnqueueJobBatchRequest { jobs }),
-        (Answer::Job(JobAnswer::Enqueued(answers))) = (EnqueueJobBatchResponse { results: answers });
-    Claim: (Ask::Job(JobAsk::Claim(request))) = (request), (Answer::Job(JobAnswer::Claimed(claimed))) = (claimed);
-    RenewClaims: (Ask::Job(JobAsk::Renew(attempts))) = (RenewAttemptBatchRequest { attempts }),
+    ListEvents: (Ask::Events(request)) = (request), (Answer::Events(page)) = (page);
+    GetStoreStatus: (Ask::Status) = (Empty {}), (Answer::Status(status)) = (status);
+    AdvanceStore: (Ask::Advance { by, increment }) = (AdvanceStoreRequest { by, increment }),
+        (Answer::Advanced(advanced)) = (advanced);
+    ReopenStore: (Ask::Reopen { by }) = (ReopenStoreRequest { by }), (Answer::Reopened) = (Empty {});
+    GetQuota: (Ask::Quota(QuotaRequest { quota: None, all_namespaces, by: None })) = (GetQuotaRequest { all_namespaces }),
+        (Answer::Quota(view)) = (view);
+    SetQuota: (Ask::Quota(QuotaRequest { quota: Some(quota), all_namespaces, by: Some(by) }))
+        = (SetQuotaRequest { quota, all_namespaces, by }), (Answer::Quota(view)) = (view);
+    EnqueueJobBatch: (Ask::Job(JobAsk::Enqueue(jobs))) = (EnqueueJobBatchRequest { jobs }),
+        (Answer::Job(JobAnswer::Enqueued(results))) = (EnqueueJobBatchResponse { results });
+    ClaimJobs: (Ask::Job(JobAsk::Claim(request))) = (request), (Answer::Job(JobAnswer::Claimed(claimed))) = (claimed);
+    RenewAttemptBatch: (Ask::Job(JobAsk::Renew(attempts))) = (RenewAttemptBatchRequest { attempts }),
         (Answer::Job(JobAnswer::Renewed(renewed))) = (renewed);
-    ReportJobs: (Ask::Job(JobAsk::Report(reports))) = (ReportAttemptBatchRequest { reports }),
-        (Answer::Job(JobAnswer::Reported(answers))) = (ReportAttemptBatchResponse { results: answers });
-    WriteLedger: (Ask::Job(JobAsk::Ledger(entries))) = (WriteEffectBatchRequest { entries }),
-        (Answer::Job(JobAnswer::Ledger(answers))) = (WriteEffectBatchResponse { results: answers });
-    Act: (Ask::Job(JobAsk::Act(request))) = (request), (Answer::Job(JobAnswer::Acted(acted))) = (acted);
+    ReportAttemptBatch: (Ask::Job(JobAsk::Report(reports))) = (ReportAttemptBatchRequest { reports }),
+        (Answer::Job(JobAnswer::Reported(results))) = (ReportAttemptBatchResponse { results });
+    WriteEffectBatch: (Ask::Job(JobAsk::WriteEffects(entries))) = (WriteEffectBatchRequest { entries }),
+        (Answer::Job(JobAnswer::WrittenEffects(results))) = (WriteEffectBatchResponse { results });
+    CancelJobBatch: (Ask::Job(JobAsk::Change(
+            ChangeJobsRequest { selector, action: JobAction::Cancel { reason, force }, by, dry_run, cursor, limit })))
+        = (CancelJobBatchRequest { selector, by, reason, force, dry_run, cursor, limit }),
+        (Answer::Job(JobAnswer::Changed(changed))) = (changed);
+    RetryJobBatch: (Ask::Job(JobAsk::Change(
+            ChangeJobsRequest { selector, action: JobAction::Retry, by, dry_run, cursor, limit })))
+        = (RetryJobBatchRequest { selector, by, dry_run, cursor, limit }),
+        (Answer::Job(JobAnswer::Changed(changed))) = (changed);
+    DeleteJobBatch: (Ask::Job(JobAsk::Change(
+            ChangeJobsRequest { selector, action: JobAction::Delete { force }, by, dry_run, cursor, limit })))
+        = (DeleteJobBatchRequest { selector, by, force, dry_run, cursor, limit }),
+        (Answer::Job(JobAnswer::Changed(changed))) = (changed);
     ListJobs: (Ask::Job(JobAsk::List(request))) = (request), (Answer::Job(JobAnswer::Jobs(page))) = (page);
-    ListQueues: (Ask::Job(JobAsk::Queues)) = (Nothing {}), (Answer::Job(JobAnswer::Queues(queues))) = (QueueList { queues });
-    SetQueue: (Ask::Job(JobAsk::SetQueue(order))) = (order), (Answer::Job(JobAnswer::Queue(view))) = (view);
-    RemoveQueue: (Ask::Job(JobAsk::RemoveQueue { queue, by })) = (QueueRequest { queue, by }),
-        (Answer::Job(JobAnswer::Removed(removed))) = (Removed { removed });
-    ListSchedules: (Ask::Job(JobAsk::Schedules)) = (Nothing {}),
+    ListQueues: (Ask::Job(JobAsk::Queues)) = (Empty {}), (Answer::Job(JobAnswer::Queues(queues))) = (QueueList { queues });
+    PauseQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by })))
+        = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
+    ResumeQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by })))
+        = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
+    DrainQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Draining, by })))
+        = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
+    ListSchedules: (Ask::Job(JobAsk::Schedules)) = (Empty {}),
         (Answer::Job(JobAnswer::Schedules(schedules))) = (ScheduleList { schedules });
     SetSchedule: (Ask::Job(JobAsk::SetSchedule(spec))) = (spec), (Answer::Job(JobAnswer::Schedule(view))) = (view);
-    RemoveSchedule: (Ask::Job(JobAsk::RemoveSchedule { name, by })) = (DeleteScheduleRequest { schedule: name, by }),
-        (Answer::Job(JobAnswer::Removed(removed))) = (Removed { removed });
-    Begin: (Ask::Job(JobAsk::Begin(request))) = (request), (Answer::Job(JobAnswer::Began(began))) = (began);
-    ListFindings: (Ask::Job(JobAsk::Findings(request))) = (request),
-        (Answer::Job(JobAnswer::Findings(page))) = (page);
-    Resolve: (Ask::Job(JobAsk::Resolve(request))) = (request), (Answer::Job(JobAnswer::Resolved(outcome))) = (Resolved { outcome });
+    ListEffects: (Ask::Job(JobAsk::Effects(request))) = (request), (Answer::Job(JobAnswer::Effects(page))) = (page);
+}
+
+/// An operation that is about one thing, and is carried out as a batch of one.
+pub trait SingleOperation: Operation {
+    /// The batch.
+    type Batch: StoreOperation;
+    /// The batch with this one in it.
+    fn batch(request: Self::Request) -> <Self::Batch as Operation>::Request;
+    /// What came of the one.
+    fn only(answer: <Self::Batch as Operation>::Answer) -> Result<Self::Answer, Problem>;
+    /// A problem says which thing it is about.
+    fn about(request: &Self::Request) -> impl Fn(&mut Problem) + Send + 'static;
+}
+
+/// Each line: an operation, its batch, how the request goes into it and the result comes out, and which field of a problem names
+/// the thing.
+macro_rules! single_operations {
+    ($($op:ident: $batch:ident, $request:ident => $($into:expr),+; $answer:ident => $only:expr; $field:ident = $about:expr;)*) => {
+        $(impl SingleOperation for op::$op {
+            type Batch = op::$batch;
+
+            fn batch($request: Self::Request) -> <Self::Batch as Operation>::Request {
+                $($into),+
+            }
+
+            fn only($answer: <Self::Batch as Operation>::Answer) -> Result<Self::Answer, Problem> {
+                $only
+            }
+
+            fn about($request: &Self::Request) -> impl Fn(&mut Problem) + Send + 'static {
+                let about = $about;
+                move |problem| {
+                    problem.$field.get_or_insert_with(|| about.clone());
+                }
+            }
+        })*
+    };
+}
+
+/// The result of the one item that a batch had.
+fn only<T, R: Into<Problem>>(results: Vec<Result<T, R>>) -> Result<T, Problem> {
+    match results.into_iter().next() {
+        Some(result) => result.map_err(Into::into),
+        None => Err(Problem::new(ErrorKind::Unusable, "the store answered fewer items than it was asked")),
+    }
+}
+
+single_operations! {
+    RenewLease: RenewLeaseBatch, hold => HoldBatchRequest { holds: vec![hold] };
+        renewed => only(renewed.results).map(|renewal| RenewedLease::of(renewal, renewed.waited_ms)); key = hold.key.clone();
+    ReleaseLease: ReleaseLeaseBatch, hold => HoldBatchRequest { holds: vec![hold] };
+        released => only(released.results); key = hold.key.clone();
+    EnqueueJob: EnqueueJobBatch, job => EnqueueJobBatchRequest { jobs: vec![job] };
+        enqueued => only(enqueued.results); queue = job.queue.clone();
+    RenewAttempt: RenewAttemptBatch, attempt => RenewAttemptBatchRequest { attempts: vec![attempt] };
+        renewed => only(renewed.results).map(|renewal| RenewedAttempt::of(renewal, renewed.waited_ms)); job_id = attempt.job_id;
+    ReportAttempt: ReportAttemptBatch, report => ReportAttemptBatchRequest { reports: vec![report] };
+        reported => only(reported.results); job_id = report.attempt.job_id;
+    WriteEffect: WriteEffectBatch, entry => WriteEffectBatchRequest { entries: vec![entry] };
+        written => only(written.results); job_id = entry.attempt.job_id;
+    CancelJob: CancelJobBatch, request => {
+            let CancelJobRequest { job_id, by, reason, force } = request;
+            let selector = JobSelector::Ids { job_ids: vec![job_id] };
+            CancelJobBatchRequest { selector, by, reason, force, dry_run: false, cursor: None, limit: 1 }
+        };
+        changed => only(changed.results.into_iter().map(Result::from).collect()); job_id = request.job_id;
+    RetryJob: RetryJobBatch, request => {
+            let RetryJobRequest { job_id, by } = request;
+            let selector = JobSelector::Ids { job_ids: vec![job_id] };
+            RetryJobBatchRequest { selector, by, dry_run: false, cursor: None, limit: 1 }
+        };
+        changed => only(changed.results.into_iter().map(Result::from).collect()); job_id = request.job_id;
+    DeleteJob: DeleteJobBatch, request => {
+            let DeleteJobRequest { job_id, by, force } = request;
+            let selector = JobSelector::Ids { job_ids: vec![job_id] };
+            DeleteJobBatchRequest { selector, by, force, dry_run: false, cursor: None, limit: 1 }
+        };
+        changed => only(changed.results.into_iter().map(Result::from).collect()); job_id = request.job_id;
 }

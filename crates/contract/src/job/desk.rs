@@ -3,90 +3,146 @@
 use fencehold_core::job::{
     EffectName, JobId, JobKind, JobOptions, JobState, QueueName, Refusal, ScheduleName, UniqueKey,
 };
-use fencehold_core::ledger::{EffectState, InDoubtPolicy};
+use fencehold_core::ledger::{EffectStateKind, InDoubtPolicy};
 use fencehold_core::wire::{AsJson, AsMoment, AsOptionalJson, AsOptionalMoment, null};
 use fencehold_core::{HoldId, Owner, Reason, Token};
 
 use super::{ClaimedJob, JobCounts, JobFilter};
 use crate::StoreError;
-use crate::json::{AsLabels, AsNewId, AsResult, Labels, page, utc};
+use crate::json::{AsLabels, AsNewId, AsOptionalCursor, Labels, Outcome, page, utc};
+use crate::problem::Problem;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Which jobs to change, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeJobsRequest {
+    /// Which jobs.
+    pub selector: JobSelector,
+    /// What to do to them.
+    pub action: JobAction,
+    /// Who.
+    pub by: Owner,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Where the page before ended. Of jobs that are named it has no meaning.
+    pub cursor: Option<u64>,
+    /// At most this many in one call, of those that are not named. Each is looked at and changed in one step.
+    pub limit: usize,
+}
+
+impl ChangeJobsRequest {
+    /// A change of these jobs.
+    pub fn new(selector: JobSelector, action: JobAction, by: Owner) -> Self {
+        ChangeJobsRequest { selector, action, by, dry_run: false, cursor: None, limit: page() }
+    }
+}
+
+/// What can be done to a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobAction {
+    /// Call it off.
+    Cancel {
+        /// Why.
+        reason: Option<Reason>,
+        /// Do not wait for its holder.
+        force: bool,
+    },
+    /// Have it start over.
+    Retry,
+    /// Forget it.
+    Delete {
+        /// Also while it runs.
+        force: bool,
+    },
+}
 
 wire! {
-    /// Which jobs to act upon, and how.
-    #[serde(deny_unknown_fields)]
-    pub struct ChangeJobsRequest {
-        /// Which jobs.
-        pub selector: JobSelector,
-        /// What to do to them.
-        pub action: JobAction,
-        /// Who.
-        pub by: Owner,
-        /// Only say what would be done.
-        #[serde(default)]
-        pub dry_run: bool,
-    }
-
-    /// A choice of jobs to act upon.
+    /// A choice of jobs.
+    #[serde(tag = "type")]
     #[serde(deny_unknown_fields)]
     pub enum JobSelector {
         /// These.
-        Jobs(Vec<JobId>),
-        /// All that match, a page at a time: each is looked at and acted upon in one step.
-        Matching {
-            /// Which.
-            #[serde(deserialize_with = "crate::json::from_object")]
+        Ids {
+            /// Their ids.
+            job_ids: Vec<JobId>,
+        },
+        /// All that match.
+        Filter {
+            /// At least one of its fields.
+            #[serde(flatten)]
             filter: JobFilter,
-            /// Where the page before ended.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            cursor: Option<u64>,
-            /// At most this many in one call.
-            #[serde(default = "page")]
-            #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
-            limit: usize,
         },
+        /// All of the namespace.
+        All {},
     }
 
-    /// What can be done to a job.
-    #[serde(deny_unknown_fields)]
-    pub enum JobAction {
-        /// Call it off.
-        Cancel {
-            /// Why.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            reason: Option<Reason>,
-            /// Do not wait for its holder.
-            #[serde(default)]
-            force: bool,
-        },
-        /// Have it start over.
-        Retry,
-        /// Forget it.
-        Delete {
-            /// Also while somebody works on it.
-            #[serde(default)]
-            force: bool,
-        },
-    }
-
-    /// What was done.
+    /// What became of the jobs of one call.
     pub struct ChangeJobBatchResponse {
-        /// One for each job that was acted upon, or would be.
-        pub results: Vec<ChangedJob>,
-        /// Where the next page starts; missing: this was the last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// One for each job.
+        #[serde(with = "AsChangedJobs")]
+        pub results: Vec<ChangeJobResult>,
+        /// Where the next page begins; missing: that was all.
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub next_cursor: Option<u64>,
     }
 
-    /// What was done to one job.
+    /// A job that was changed.
+    #[derive(Copy)]
     pub struct ChangedJob {
-        /// Which.
+        /// Which job.
         pub job_id: JobId,
-        /// How it stands now (a deleted one: how it stood), or why nothing was done.
-        #[serde(with = "AsResult")]
-        #[schemars(with = "crate::json::Outcome<JobState>")]
-        pub result: Result<JobState, Refusal>,
+        /// How it stands now.
+        pub state: JobState,
+    }
+}
+
+/// What became of one job: how it stands now, or why it was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeJobResult {
+    /// Which job.
+    pub job_id: JobId,
+    /// How it stands, or why not.
+    pub result: Result<JobState, Refusal>,
+}
+
+impl From<ChangeJobResult> for Result<ChangedJob, Problem> {
+    fn from(ChangeJobResult { job_id, result }: ChangeJobResult) -> Self {
+        match result {
+            Ok(state) => Ok(ChangedJob { job_id, state }),
+            Err(refusal) => Err(Problem::of_change(job_id, refusal)),
+        }
+    }
+}
+
+/// The JSON form of what became of jobs: `{"ok": …}` or `{"error": …}` for each, both with its id.
+struct AsChangedJobs;
+
+impl AsChangedJobs {
+    fn serialize<S: Serializer>(results: &[ChangeJobResult], serializer: S) -> Result<S::Ok, S::Error> {
+        let item = |result: &ChangeJobResult| Outcome::<ChangedJob>::from(Result::from(result.clone()));
+        serializer.collect_seq(results.iter().map(item))
     }
 
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ChangeJobResult>, D::Error> {
+        let read = |item: Outcome<ChangedJob>| match Result::<ChangedJob, Problem>::from(item) {
+            Ok(ChangedJob { job_id, state }) => Ok(ChangeJobResult { job_id, result: Ok(state) }),
+            Err(problem) => {
+                let job_id = problem.job_id.ok_or_else(|| D::Error::missing_field("job_id"))?;
+                Ok(ChangeJobResult { job_id, result: Err(problem.into_change_refusal()) })
+            }
+        };
+        Vec::<Outcome<ChangedJob>>::deserialize(deserializer)?
+            .into_iter()
+            .map(read)
+            .collect()
+    }
+}
+
+#[cfg(feature = "schema")]
+fencehold_core::schema_as! { AsChangedJobs = Vec<Outcome<ChangedJob>> }
+
+wire! {
     /// What a queue does.
     #[derive(Copy, Default)]
     pub enum QueueMode {
@@ -111,18 +167,18 @@ impl QueueMode {
     }
 }
 
-wire! {
-    /// What a queue is to do.
-    #[serde(deny_unknown_fields)]
-    pub struct SetQueueModeRequest {
-        /// Which.
-        pub queue: QueueName,
-        /// What.
-        pub mode: QueueMode,
-        /// Who says so.
-        pub by: Owner,
-    }
+/// What a queue is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetQueueModeRequest {
+    /// Which.
+    pub queue: QueueName,
+    /// What.
+    pub mode: QueueMode,
+    /// Who says so.
+    pub by: Owner,
+}
 
+wire! {
     /// A queue.
     pub struct QueueView {
         /// Its name.
@@ -188,19 +244,121 @@ wire! {
         /// Who made it.
         pub by: Owner,
     }
+}
 
-    /// A schedule and where it stands.
-    pub struct ScheduleView {
-        /// What it says.
-        pub spec: ScheduleSpec,
-        /// When it fires next; missing: never again.
-        #[serde(rename = "next", default, with = "AsOptionalMoment", skip_serializing_if = "Option::is_none")]
-        pub next_run_at_ms: Option<u64>,
-        /// For which moment it fired last.
-        #[serde(rename = "last", default, with = "AsOptionalMoment", skip_serializing_if = "Option::is_none")]
-        pub last_run_at_ms: Option<u64>,
+/// A schedule, and when it fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleView {
+    /// What it is.
+    pub spec: ScheduleSpec,
+    /// When it fires next; `None`: never again.
+    pub next_run_at_ms: Option<u64>,
+    /// When it fired last.
+    pub last_run_at_ms: Option<u64>,
+}
+
+/// The JSON form of a schedule: all in one object. Reading ignores what a newer server adds.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename = "ScheduleView")]
+struct JsonScheduleView {
+    /// Its name.
+    name: ScheduleName,
+    /// When it fires: five fields, as cron has them.
+    cron: String,
+    /// In which time zone.
+    time_zone: String,
+    /// Into which queue.
+    queue: QueueName,
+    /// What the jobs are.
+    kind: JobKind,
+    /// What they are about.
+    #[serde(default = "null", with = "AsJson")]
+    payload: Box<str>,
+    /// How they are tried.
+    #[serde(default)]
+    options: JobOptions,
+    /// Their labels.
+    #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
+    labels: Labels,
+    /// Who set it.
+    by: Owner,
+    /// When it fires next; missing: never again.
+    #[serde(
+        rename = "next_run_at",
+        default,
+        with = "AsOptionalMoment",
+        skip_serializing_if = "Option::is_none"
+    )]
+    next_run_at_ms: Option<u64>,
+    /// When it fired last.
+    #[serde(
+        rename = "last_run_at",
+        default,
+        with = "AsOptionalMoment",
+        skip_serializing_if = "Option::is_none"
+    )]
+    last_run_at_ms: Option<u64>,
+}
+
+impl ScheduleView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ScheduleSpec { name, cron, time_zone, queue, kind, payload, options, labels, by } =
+            self.spec.clone();
+        let (next_run_at_ms, last_run_at_ms) = (self.next_run_at_ms, self.last_run_at_ms);
+        let view = JsonScheduleView {
+            name,
+            cron,
+            time_zone,
+            queue,
+            kind,
+            payload,
+            options,
+            labels,
+            by,
+            next_run_at_ms,
+            last_run_at_ms,
+        };
+        view.serialize(serializer)
     }
 
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let JsonScheduleView {
+            name,
+            cron,
+            time_zone,
+            queue,
+            kind,
+            payload,
+            options,
+            labels,
+            by,
+            next_run_at_ms,
+            last_run_at_ms,
+        } = JsonScheduleView::deserialize(deserializer)?;
+        let spec = ScheduleSpec { name, cron, time_zone, queue, kind, payload, options, labels, by };
+        Ok(ScheduleView { spec, next_run_at_ms, last_run_at_ms })
+    }
+}
+
+const _: () = {
+    type Whole = ScheduleView;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "Whole")]
+    struct Frame {
+        spec: ScheduleSpec,
+        next_run_at_ms: Option<u64>,
+        last_run_at_ms: Option<u64>,
+    }
+
+    fencehold_core::wire_forms!(ScheduleView);
+};
+
+#[cfg(feature = "schema")]
+fencehold_core::schema_as! { ScheduleView = JsonScheduleView }
+
+wire! {
     /// The terms on which an operation begins.
     #[serde(deny_unknown_fields)]
     pub struct BeginOperationRequest {
@@ -239,9 +397,13 @@ wire! {
     }
 
     /// What has become of an operation.
+    #[serde(tag = "type")]
     pub enum OperationStatus {
         /// It is the caller's to carry out.
-        Started(Box<ClaimedJob>),
+        Started {
+            /// The job that stands for it, claimed.
+            job: Box<ClaimedJob>,
+        },
         /// Somebody carries it out at the moment.
         InProgress {
             /// Its job.
@@ -271,11 +433,6 @@ wire! {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             error: Option<Box<str>>,
         },
-        /// The key was used for something else.
-        Conflict {
-            /// The job that came first.
-            job_id: JobId,
-        },
         /// Its holder died, and nobody knows how far it came: a person must look.
         InDoubt {
             /// Its job.
@@ -288,7 +445,7 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ListEffectsRequest {
         /// Where the page before ended.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub cursor: Option<u64>,
         /// At most this many jobs.
         #[serde(default = "page")]
@@ -301,7 +458,7 @@ wire! {
         /// The findings.
         pub effects: Vec<EffectView>,
         /// Where the next page starts; missing: this was the last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub next_cursor: Option<u64>,
     }
 
@@ -320,11 +477,11 @@ wire! {
         /// Which effect.
         pub effect: EffectName,
         /// How the effect stands.
-        pub effect_state: EffectState,
+        pub effect_state: EffectStateKind,
         /// The attempt that announced or recorded it.
         pub token: Token,
         /// When.
-        #[serde(rename = "at", with = "AsMoment")]
+        #[serde(rename = "written_at", with = "AsMoment")]
         pub written_at_ms: u64,
         /// The job that undoes it, once it was enqueued.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -368,10 +525,23 @@ wire! {
         pub job_id: JobId,
         /// Which effect.
         pub effect: EffectName,
-        /// It happened, and gave this; missing: it did not happen.
-        #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
-        pub happened: Option<Box<str>>,
+        /// What became of it.
+        pub resolution: EffectResolution,
         /// Who says so.
         pub by: Owner,
+    }
+
+    /// What became of an effect of which nobody knew.
+    #[serde(tag = "type")]
+    #[serde(deny_unknown_fields)]
+    pub enum EffectResolution {
+        /// It happened.
+        Happened {
+            /// What it gave.
+            #[serde(with = "AsJson")]
+            value: Box<str>,
+        },
+        /// It did not happen: the next attempt begins it anew.
+        DidNotHappen {},
     }
 }

@@ -19,9 +19,10 @@ use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleNa
 use crate::{CallContext, StoreError};
 
 pub use desk::{
-    BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, Contents,
-    EffectPage, EffectView, FindingKind, JobAction, JobSelector, ListEffectsRequest, OperationStatus,
-    QueueMode, QueueView, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest,
+    ChangedJob, Contents, EffectPage, EffectResolution, EffectView, FindingKind, JobAction, JobSelector,
+    ListEffectsRequest, OperationStatus, QueueMode, QueueView, ResolveEffectRequest, ScheduleSpec,
+    ScheduleView, SetQueueModeRequest,
 };
 pub use view::{
     AttemptView, JobCounts, JobDetail, JobFilter, JobPage, JobView, ListJobsRequest, RunnerView, WaitRequest,
@@ -49,7 +50,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError>;
 
     /// Renews many claims in one call; one answer for each, in order.
-    async fn renew_claims(
+    async fn renew_attempts(
         &self,
         call: &CallContext,
         attempts: Vec<AttemptRef>,
@@ -64,38 +65,38 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError>;
 
     /// Announces and records effects. One answer for each, in order.
-    async fn ledger(
+    async fn write_effects(
         &self,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
     ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError>;
 
     /// Everything about one job. `None`: there is no such job.
-    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError>;
+    async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError>;
 
     /// Everything about one job once it has come to its end or only a person can help it (it is quarantined or
     /// indeterminate), or as it stands when the time is up.
-    async fn wait_for(
+    async fn wait_for_job(
         &self,
         call: &CallContext,
         request: WaitRequest,
     ) -> Result<Option<JobDetail>, StoreError>;
 
     /// Jobs, a page at a time, in the order of their arrival.
-    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError>;
+    async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError>;
 
     /// Cancels, retries or deletes jobs: some by name, or a page of all that match.
-    async fn act(
+    async fn change_jobs(
         &self,
         call: &CallContext,
         request: ChangeJobsRequest,
     ) -> Result<ChangeJobBatchResponse, StoreError>;
 
     /// Every queue: what it does, and how many jobs it has in which state.
-    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError>;
+    async fn list_queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError>;
 
     /// Has a queue hand out its jobs, or stop, or take no new ones.
-    async fn set_queue(
+    async fn set_queue_mode(
         &self,
         call: &CallContext,
         order: SetQueueModeRequest,
@@ -103,17 +104,17 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Removes a queue that has no jobs, finished ones included, and no schedules. False: there was none. One that is empty
     /// and unused vanishes by itself.
-    async fn remove_queue(&self, call: &CallContext, queue: QueueName, by: Owner)
+    async fn delete_queue(&self, call: &CallContext, queue: QueueName, by: Owner)
     -> Result<bool, StoreError>;
 
     /// Every schedule.
-    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError>;
+    async fn list_schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError>;
 
     /// Makes a schedule, or changes it.
     async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError>;
 
     /// Removes a schedule. False: there was none.
-    async fn remove_schedule(
+    async fn delete_schedule(
         &self,
         call: &CallContext,
         name: ScheduleName,
@@ -121,21 +122,21 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     ) -> Result<bool, StoreError>;
 
     /// Begins an operation under its idempotency key, or says what has become of it.
-    async fn begin(
+    async fn begin_operation(
         &self,
         call: &CallContext,
         request: BeginOperationRequest,
-    ) -> Result<BegunOperation, StoreError>;
+    ) -> Result<Result<BegunOperation, Refusal>, StoreError>;
 
     /// Effects that people should know of: open intents, effects not (yet) undone, effects of superseded tokens.
-    async fn findings(
+    async fn list_effects(
         &self,
         call: &CallContext,
         request: ListEffectsRequest,
     ) -> Result<EffectPage, StoreError>;
 
     /// A person says what became of an effect that nobody knew of, and the job goes on.
-    async fn resolve(
+    async fn resolve_effect(
         &self,
         call: &CallContext,
         request: ResolveEffectRequest,
@@ -143,4 +144,4 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 }
 
 /// A queue with its weight in a claim.
-pub type Weighted = (QueueName, u32);
+pub type QueueWeight = (QueueName, u32);

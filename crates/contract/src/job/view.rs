@@ -11,7 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::CompensatedEffect;
-use crate::json::{AsLabels, AsOptionalBase64, Labels, page};
+use crate::json::{AsLabels, AsOptionalBase64, AsOptionalCursor, Labels, page};
 
 wire! {
     /// How a job stands.
@@ -35,10 +35,10 @@ wire! {
         /// Dead holders so far.
         pub crash_count: u16,
         /// When it was enqueued.
-        #[serde(rename = "enqueued", with = "AsMoment")]
+        #[serde(rename = "enqueued_at", with = "AsMoment")]
         pub enqueued_at_ms: u64,
         /// Since when it stands as it does.
-        #[serde(rename = "since", with = "AsMoment")]
+        #[serde(rename = "state_changed_at", with = "AsMoment")]
         pub state_changed_at_ms: u64,
         /// In how many milliseconds it is ready, while it is scheduled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ wire! {
         /// How long it has left unless it renews.
         pub remaining_ms: u64,
         /// Since when.
-        #[serde(rename = "since", with = "AsMoment")]
+        #[serde(rename = "claimed_at", with = "AsMoment")]
         pub claimed_at_ms: u64,
         /// For how long it has worked.
         pub age_ms: u64,
@@ -83,6 +83,7 @@ wire! {
     /// Everything about a job.
     pub struct JobDetail {
         /// How it stands.
+        #[serde(flatten)]
         pub job: JobView,
         /// What it is about.
         #[serde(with = "AsJson")]
@@ -112,10 +113,10 @@ wire! {
         /// Who made it.
         pub owner: Owner,
         /// When it began.
-        #[serde(rename = "since", with = "AsMoment")]
+        #[serde(rename = "started_at", with = "AsMoment")]
         pub started_at_ms: u64,
         /// When it ended.
-        #[serde(rename = "ended", with = "AsMoment")]
+        #[serde(rename = "ended_at", with = "AsMoment")]
         pub ended_at_ms: u64,
         /// How it ended.
         pub outcome: AttemptOutcome,
@@ -153,7 +154,7 @@ wire! {
         /// The jobs.
         pub jobs: Vec<JobView>,
         /// Where the next page starts; missing: this was the last.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
         pub next_cursor: Option<u64>,
     }
 }
@@ -243,7 +244,7 @@ struct JobsQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     payload_contains: Option<String>,
     /// Where the page before ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
     cursor: Option<u64>,
     /// At most this many.
     #[serde(default = "page")]

@@ -6,9 +6,10 @@ use fencehold_core::job::{
 use fencehold_core::ledger::{Compensation, Effect, InDoubtPolicy};
 use fencehold_core::wire::{AsJson, AsOptionalJson, Moment, null};
 use fencehold_core::{HoldId, Owner, Token};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Weighted;
+use super::QueueWeight;
 use crate::json::{
     AsBase64, AsLabels, AsNewId, AsOptionalBase64, AsResults, AsWeighted, Labels, are_default, one_job,
 };
@@ -33,10 +34,10 @@ wire! {
         #[serde(default, skip_serializing_if = "are_default")]
         pub options: JobOptions,
         /// When it is ready.
-        #[serde(default, skip_serializing_if = "When::is_now")]
+        #[serde(flatten, with = "AsWhen")]
         pub when: When,
         /// What makes it the same as another.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(flatten, with = "AsUnique")]
         pub unique: Option<Unique>,
         /// For finding it again: names and values.
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
@@ -69,7 +70,7 @@ impl NewJob {
 }
 
 /// When a job is ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum When {
     /// At once.
     #[default]
@@ -87,68 +88,89 @@ pub enum When {
 }
 
 /// When a job is ready.
+/// The JSON form of when: `run_at`, or `delay_ms`, or neither.
+struct AsWhen;
+
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename = "When", rename_all = "snake_case", deny_unknown_fields)]
-enum JsonWhen {
-    /// At once.
-    Now,
-    /// At this moment.
-    At(Moment),
-    /// After this time, by the store's wall clock.
-    AfterMs(u64),
+struct JsonWhen {
+    /// Not before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run_at: Option<Moment>,
+    /// Not before so many milliseconds from now. Beside `run_at` it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
 }
 
-impl When {
-    fn is_now(&self) -> bool {
-        matches!(self, When::Now)
-    }
-
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let json = match *self {
-            When::Now => JsonWhen::Now,
-            When::At { wall_ms } => JsonWhen::At(Moment { wall_ms }),
-            When::After { delay_ms } => JsonWhen::AfterMs(delay_ms),
+impl AsWhen {
+    fn serialize<S: Serializer>(when: &When, serializer: S) -> Result<S::Ok, S::Error> {
+        let (run_at, delay_ms) = match *when {
+            When::Now => (None, None),
+            When::At { wall_ms } => (Some(Moment { wall_ms }), None),
+            When::After { delay_ms } => (None, Some(delay_ms)),
         };
-        json.serialize(serializer)
+        JsonWhen { run_at, delay_ms }.serialize(serializer)
     }
 
-    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match JsonWhen::deserialize(deserializer)? {
-            JsonWhen::Now => When::Now,
-            JsonWhen::At(Moment { wall_ms }) => When::At { wall_ms },
-            JsonWhen::AfterMs(delay_ms) => When::After { delay_ms },
-        })
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<When, D::Error> {
+        match JsonWhen::deserialize(deserializer)? {
+            JsonWhen { run_at: None, delay_ms: None } => Ok(When::Now),
+            JsonWhen { run_at: Some(Moment { wall_ms }), delay_ms: None } => Ok(When::At { wall_ms }),
+            JsonWhen { run_at: None, delay_ms: Some(delay_ms) } => Ok(When::After { delay_ms }),
+            _ => Err(D::Error::custom("give `run_at` or `delay_ms`, not both")),
+        }
     }
 }
 
-const _: () = {
-    type Whole = When;
+/// The JSON form of a unique key: two fields of the job.
+struct AsUnique;
 
-    #[derive(Serialize, Deserialize)]
-    #[serde(remote = "Whole")]
-    enum Frame {
-        Now,
-        At { wall_ms: u64 },
-        After { delay_ms: u64 },
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct JsonUnique {
+    /// While this key is remembered, there is one job of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unique_key: Option<UniqueKey>,
+    /// For how long the key is remembered; a day if it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::UNIQUE_WINDOW_MS_MAX)))]
+    unique_window_ms: Option<u64>,
+}
+
+impl AsUnique {
+    fn serialize<S: Serializer>(unique: &Option<Unique>, serializer: S) -> Result<S::Ok, S::Error> {
+        let unique_key = unique.as_ref().map(|unique| unique.key.clone());
+        let unique_window_ms = unique.as_ref().map(|unique| unique.window_ms);
+        JsonUnique { unique_key, unique_window_ms }.serialize(serializer)
     }
 
-    fencehold_core::wire_forms!(When);
-};
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Unique>, D::Error> {
+        match JsonUnique::deserialize(deserializer)? {
+            JsonUnique { unique_key: Some(key), unique_window_ms } => {
+                Ok(Some(Unique { key, window_ms: unique_window_ms.unwrap_or(UNIQUE_WINDOW_MS) }))
+            }
+            JsonUnique { unique_key: None, unique_window_ms: None } => Ok(None),
+            JsonUnique { .. } => Err(D::Error::custom("`unique_window_ms` needs a `unique_key`")),
+        }
+    }
+}
+
+/// For how long a unique key is remembered unless the job says otherwise.
+const UNIQUE_WINDOW_MS: u64 = 24 * 60 * 60 * 1_000;
 
 #[cfg(feature = "schema")]
-fencehold_core::schema_as! { When = JsonWhen }
+fencehold_core::schema_as! { AsWhen = JsonWhen, AsUnique = JsonUnique }
+
+/// What makes a job the same as another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unique {
+    /// Jobs of one namespace with the same key are the same.
+    pub key: UniqueKey,
+    /// For how long after the first was enqueued; and in any case until it has come to its end.
+    pub window_ms: u64,
+}
 
 wire! {
-    /// What makes a job the same as another.
-    #[serde(deny_unknown_fields)]
-    pub struct Unique {
-        /// Jobs of one namespace with the same key are the same.
-        pub key: UniqueKey,
-        /// For how long after the first was enqueued; and in any case until it has come to its end.
-        pub window_ms: u64,
-    }
-
     /// A job that is in its queue.
     #[derive(Copy)]
     pub struct EnqueuedJob {
@@ -164,7 +186,7 @@ wire! {
         /// From which queues.
         #[serde(with = "AsWeighted")]
         #[schemars(length(min = 1, max = fencehold_core::limits::QUEUES_PER_CLAIM_MAX))]
-        pub queues: Vec<Weighted>,
+        pub queues: Vec<QueueWeight>,
         /// At most this many.
         #[serde(default = "one_job")]
         #[schemars(range(min = 1, max = fencehold_core::limits::JOBS_PER_CALL_MAX))]
@@ -271,12 +293,14 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct AttemptReport {
         /// Which attempt.
+        #[serde(flatten)]
         pub attempt: AttemptRef,
         /// What.
         pub report: Report,
     }
 
     /// What an attempt can say of its job.
+    #[serde(tag = "type")]
     #[serde(deny_unknown_fields)]
     pub enum Report {
         /// The work is done.
@@ -302,7 +326,7 @@ wire! {
             delay_ms: u64,
         },
         /// Give the job back: counts as nothing.
-        Release,
+        Release {},
         /// Where to go on from, should this attempt not come to its end.
         Checkpoint {
             /// Whatever the handler understands.
@@ -321,12 +345,14 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct AttemptLedgerEntry {
         /// Which attempt writes it.
+        #[serde(flatten)]
         pub attempt: AttemptRef,
         /// What.
         pub entry: LedgerEntry,
     }
 
     /// What can be written into a ledger.
+    #[serde(tag = "type")]
     #[serde(deny_unknown_fields)]
     pub enum LedgerEntry {
         /// An effect is about to happen.
@@ -356,15 +382,19 @@ wire! {
     }
 
     /// What the ledger answers.
+    #[serde(tag = "type")]
     pub enum LedgerResponse {
         /// The effect is announced: go ahead.
-        Proceed,
+        Proceed {},
         /// The effect is recorded: as this attempt said, or as an earlier one did.
-        Recorded(Effect),
+        Recorded {
+            /// The effect, with what it gave.
+            recorded_effect: Effect,
+        },
         /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
-        InDoubt,
+        InDoubt {},
         /// The announcement is gone, as if it had never been.
-        Withdrawn,
+        Withdrawn {},
     }
 }
 

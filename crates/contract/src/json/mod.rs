@@ -7,13 +7,16 @@ use std::marker::PhantomData;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use fencehold_core::Key;
 use fencehold_core::job::{JobId, JobOptions, QueueName};
 use fencehold_core::limits::{BATCH_MAX, JOBS_PER_CALL_MAX};
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use result::{AsResult, AsResults, Outcome};
+#[cfg(feature = "schema")]
+pub use result::ItemOf;
+pub use result::{AsResults, Outcome};
 
 /// Names and values.
 pub(crate) type Labels = Vec<(Box<str>, Box<str>)>;
@@ -101,7 +104,7 @@ pub struct AsWeighted;
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct Weighted {
+pub(crate) struct QueueWeight {
     /// Which queue.
     queue: QueueName,
     /// Its share among the others that have jobs.
@@ -115,7 +118,7 @@ impl AsWeighted {
         serializer.collect_seq(
             queues
                 .iter()
-                .map(|(queue, weight)| Weighted { queue: queue.clone(), weight: *weight }),
+                .map(|(queue, weight)| QueueWeight { queue: queue.clone(), weight: *weight }),
         )
     }
 
@@ -123,8 +126,11 @@ impl AsWeighted {
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<(QueueName, u32)>, D::Error> {
-        let queues = Vec::<Weighted>::deserialize(deserializer)?;
-        Ok(queues.into_iter().map(|Weighted { queue, weight }| (queue, weight)).collect())
+        let queues = Vec::<QueueWeight>::deserialize(deserializer)?;
+        Ok(queues
+            .into_iter()
+            .map(|QueueWeight { queue, weight }| (queue, weight))
+            .collect())
     }
 }
 
@@ -145,6 +151,80 @@ impl AsNewId {
             Some(id) => Ok(id),
             None => Ok(JobId::nil()),
         }
+    }
+}
+
+/// The keys of an acquisition: `key`, or `any_of` several.
+pub struct AsKeys;
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct JsonKeys {
+    /// The key to take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<Key>,
+    /// Or several, of which to take the first that is free. Exactly one of `key` and `any_of` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX)))]
+    any_of: Option<Vec<Key>>,
+}
+
+impl AsKeys {
+    /// Writes one key, or a list.
+    pub fn serialize<S: Serializer>(keys: &[Key], serializer: S) -> Result<S::Ok, S::Error> {
+        let json = match keys {
+            [key] => JsonKeys { key: Some(key.clone()), any_of: None },
+            keys => JsonKeys { key: None, any_of: Some(keys.to_vec()) },
+        };
+        json.serialize(serializer)
+    }
+
+    /// Reads exactly one of them.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Key>, D::Error> {
+        match JsonKeys::deserialize(deserializer)? {
+            JsonKeys { key: Some(key), any_of: None } => Ok(vec![key]),
+            JsonKeys { key: None, any_of: Some(keys) } => Ok(keys),
+            JsonKeys { key: None, any_of: None } => {
+                Err(D::Error::custom("missing `key`, or `any_of` several"))
+            }
+            JsonKeys { .. } => Err(D::Error::custom("give `key` or `any_of`, not both")),
+        }
+    }
+}
+
+/// A cursor: a text that a caller passes back and does not look into.
+pub struct AsCursor;
+
+impl AsCursor {
+    /// Writes a text.
+    pub fn serialize<S: Serializer>(cursor: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(cursor)
+    }
+
+    /// Reads a text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| D::Error::custom(format!("{text:?} is not a cursor")))
+    }
+}
+
+/// The same where there may be none.
+pub struct AsOptionalCursor;
+
+impl AsOptionalCursor {
+    /// Writes a text, if there is one.
+    pub fn serialize<S: Serializer>(cursor: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        match cursor {
+            Some(cursor) => AsCursor::serialize(cursor, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads a text, if there is one.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        let read = |text| AsCursor::deserialize(serde::de::value::StringDeserializer::new(text));
+        text.map(read).transpose()
     }
 }
 
@@ -230,17 +310,6 @@ where
     T::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom)
 }
 
-/// The same where there may be none.
-pub(crate) fn from_object_if_any<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: serde::de::DeserializeOwned,
-{
-    let fields = Option::<serde_json::Map<String, serde_json::Value>>::deserialize(deserializer)?;
-    let read = |fields| T::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom);
-    fields.map(read).transpose()
-}
-
 #[cfg(feature = "schema")]
 mod schema {
     use std::borrow::Cow;
@@ -250,7 +319,10 @@ mod schema {
 
     use fencehold_core::job::JobId;
 
-    use super::{AsBase64, AsLabels, AsNewId, AsOptionalBase64, AsWeighted, Weighted};
+    use super::{
+        AsBase64, AsCursor, AsKeys, AsLabels, AsNewId, AsOptionalBase64, AsOptionalCursor, AsWeighted,
+        QueueWeight,
+    };
 
     macro_rules! schema {
         ($($form:ident $name:literal = $schema:tt)*) => {
@@ -280,7 +352,21 @@ mod schema {
         }
     }
 
-    fencehold_core::schema_as! { AsNewId = Option<JobId>, AsOptionalBase64 = Option<AsBase64>, AsWeighted = Vec<Weighted> }
+    impl JsonSchema for AsCursor {
+        fn schema_name() -> Cow<'static, str> {
+            "Cursor".into()
+        }
+
+        fn inline_schema() -> bool {
+            true
+        }
+
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({ "type": "string", "pattern": "^[0-9]{1,20}$" })
+        }
+    }
+
+    fencehold_core::schema_as! { AsKeys = super::JsonKeys, AsOptionalCursor = Option<AsCursor>, AsNewId = Option<JobId>, AsOptionalBase64 = Option<AsBase64>, AsWeighted = Vec<QueueWeight> }
 }
 
 #[cfg(test)]

@@ -29,11 +29,11 @@ impl Ask {
                 check_limit(request.limit)?;
                 check_prefix(request.prefix.as_ref())
             }
-            Ask::Advance { lift: 0, .. } => Err(BadInput::new("lift", "must be more than 0")),
+            Ask::Advance { increment: 0, .. } => Err(BadInput::new("increment", "must be more than 0")),
             Ask::Job(ask) => ask.check(),
             Ask::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
-            Ask::Limits(request) => request.quota.map_or(Ok(()), |set| set.check()),
-            Ask::Get(_) | Ask::Advance { .. } | Ask::OpenNow { .. } | Ask::Status => Ok(()),
+            Ask::Quota(request) => request.quota.map_or(Ok(()), |set| set.check()),
+            Ask::Get(_) | Ask::Advance { .. } | Ask::Reopen { .. } | Ask::Status => Ok(()),
         }
     }
 }

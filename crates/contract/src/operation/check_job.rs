@@ -13,8 +13,8 @@ use serde::de::IgnoredAny;
 
 use super::JobAsk;
 use crate::job::{
-    AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, JobSelector, LedgerEntry,
-    NewJob, Report, ScheduleSpec, When,
+    AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, EffectResolution, JobFilter,
+    JobSelector, LedgerEntry, NewJob, Report, ScheduleSpec, When,
 };
 
 impl JobAsk {
@@ -25,23 +25,27 @@ impl JobAsk {
             JobAsk::Claim(request) => check_claim(request),
             JobAsk::Renew(attempts) => check_count("renewals", attempts.len()),
             JobAsk::Report(reports) => check_call("reports", reports, report_bytes),
-            JobAsk::Ledger(entries) => check_call("entries", entries, entry_bytes),
+            JobAsk::WriteEffects(entries) => check_call("entries", entries, entry_bytes),
             JobAsk::WaitFor(request) => check_wait(request.wait_ms),
             JobAsk::List(request) => check_limit(request.limit),
-            JobAsk::Findings(request) => check_limit(request.limit),
-            JobAsk::Act(request) => match &request.selector {
-                JobSelector::Jobs(ids) => check_count("jobs", ids.len()),
-                JobSelector::Matching { limit, .. } => check_limit(*limit),
+            JobAsk::Effects(request) => check_limit(request.limit),
+            JobAsk::Change(request) => match &request.selector {
+                JobSelector::Ids { job_ids } => check_count("job_ids", job_ids.len()),
+                JobSelector::Filter { filter } if *filter == JobFilter::default() => Err(BadInput::new(
+                    "selector",
+                    "is a filter without a field; to mean every job, use the type `all`",
+                )),
+                JobSelector::Filter { .. } | JobSelector::All {} => check_limit(request.limit),
             },
-            JobAsk::SetQueue(order) => order.queue.check_open(),
-            JobAsk::RemoveQueue { queue, .. } => queue.check_open(),
+            JobAsk::SetQueueMode(order) => order.queue.check_open(),
+            JobAsk::DeleteQueue { queue, .. } => queue.check_open(),
             JobAsk::SetSchedule(spec) => check_schedule(spec),
-            JobAsk::Begin(request) => check_begin(request),
-            JobAsk::Resolve(request) => match &request.happened {
-                Some(value) => check_json("value of the effect", value, EFFECT_VALUE_BYTES_MAX),
-                None => Ok(()),
+            JobAsk::BeginOperation(request) => check_begin(request),
+            JobAsk::ResolveEffect(request) => match &request.resolution {
+                EffectResolution::Happened { value } => check_json("value", value, EFFECT_VALUE_BYTES_MAX),
+                EffectResolution::DidNotHappen {} => Ok(()),
             },
-            JobAsk::Get(_) | JobAsk::Queues | JobAsk::Schedules | JobAsk::RemoveSchedule { .. } => Ok(()),
+            JobAsk::Get(_) | JobAsk::Queues | JobAsk::Schedules | JobAsk::DeleteSchedule { .. } => Ok(()),
         }
     }
 }
@@ -95,7 +99,7 @@ fn report_bytes(report: &AttemptReport) -> usize {
         Report::Fail { error, .. } => error.len(),
         Report::Checkpoint { checkpoint: bytes } => bytes.len(),
         Report::Progress { progress: note } => note.len(),
-        Report::Snooze { .. } | Report::Release => 0,
+        Report::Snooze { .. } | Report::Release {} => 0,
     }
 }
 
@@ -268,7 +272,7 @@ pub fn check_word(word: &Report) -> Result<(), BadInput> {
             let problem = format!("has {} bytes; the limit is {CHECKPOINT_BYTES_MAX}", bytes.len());
             Err(BadInput::new("checkpoint", problem))
         }
-        Report::Complete { result: None } | Report::Release | Report::Checkpoint { .. } => Ok(()),
+        Report::Complete { result: None } | Report::Release {} | Report::Checkpoint { .. } => Ok(()),
         Report::Progress { progress: note } => check_json("progress", note, PROGRESS_BYTES_MAX),
     }
 }

@@ -34,7 +34,7 @@ impl Claim {
         let (hold, first) = match ask {
             Ask::Acquire(request) => (request.hold_id, request.hold_id_age_ms == 0),
             Ask::Job(JobAsk::Claim(request)) => (request.hold_id, true),
-            Ask::Job(JobAsk::Begin(request)) => (request.hold_id, true),
+            Ask::Job(JobAsk::BeginOperation(request)) => (request.hold_id, true),
             _ => return None,
         };
         Some(Claim { hold, own: first && !call.relayed })
@@ -56,8 +56,10 @@ impl Claim {
             Ok(Answer::Job(JobAnswer::Claimed(claimed))) if !claimed.jobs.is_empty() => {
                 (claimed.resumed, hand_back(hold, &claimed.jobs))
             }
-            Ok(Answer::Job(JobAnswer::Began(began))) => match began.operation {
-                OperationStatus::Started(job) => (began.resumed, hand_back(hold, std::slice::from_ref(&job))),
+            Ok(Answer::Job(JobAnswer::BegunOperation(Ok(began)))) => match began.operation {
+                OperationStatus::Started { job } => {
+                    (began.resumed, hand_back(hold, std::slice::from_ref(&job)))
+                }
                 _ => return None,
             },
             _ => return None,
@@ -80,6 +82,6 @@ pub struct Unclaimed {
 
 fn hand_back(hold: HoldId, jobs: &[ClaimedJob]) -> Ask {
     let attempt = |job: &ClaimedJob| AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
-    let report = |job| AttemptReport { attempt: attempt(job), report: Report::Release };
+    let report = |job| AttemptReport { attempt: attempt(job), report: Report::Release {} };
     Ask::Job(JobAsk::Report(jobs.iter().map(report).collect()))
 }

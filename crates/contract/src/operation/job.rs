@@ -20,20 +20,20 @@ pub enum JobAsk {
     Claim(ClaimJobsRequest),
     Renew(Vec<AttemptRef>),
     Report(Vec<AttemptReport>),
-    Ledger(Vec<AttemptLedgerEntry>),
+    WriteEffects(Vec<AttemptLedgerEntry>),
     Get(JobId),
     WaitFor(WaitRequest),
     List(ListJobsRequest),
-    Act(ChangeJobsRequest),
+    Change(ChangeJobsRequest),
     Queues,
-    SetQueue(SetQueueModeRequest),
+    SetQueueMode(SetQueueModeRequest),
     Schedules,
     SetSchedule(Box<ScheduleSpec>),
-    RemoveSchedule { name: ScheduleName, by: Owner },
-    Begin(BeginOperationRequest),
-    Findings(ListEffectsRequest),
-    Resolve(ResolveEffectRequest),
-    RemoveQueue { queue: QueueName, by: Owner },
+    DeleteSchedule { name: ScheduleName, by: Owner },
+    BeginOperation(BeginOperationRequest),
+    Effects(ListEffectsRequest),
+    ResolveEffect(ResolveEffectRequest),
+    DeleteQueue { queue: QueueName, by: Owner },
 }
 
 impl JobAsk {
@@ -46,7 +46,7 @@ impl JobAsk {
                 | JobAsk::List(_)
                 | JobAsk::Queues
                 | JobAsk::Schedules
-                | JobAsk::Findings(_)
+                | JobAsk::Effects(_)
         )
     }
 
@@ -57,8 +57,8 @@ impl JobAsk {
             self,
             JobAsk::Enqueue(_)
                 | JobAsk::Claim(_)
-                | JobAsk::Begin(_)
-                | JobAsk::SetQueue(_)
+                | JobAsk::BeginOperation(_)
+                | JobAsk::SetQueueMode(_)
                 | JobAsk::SetSchedule(_)
         )
     }
@@ -67,8 +67,8 @@ impl JobAsk {
     /// gone on since.
     pub fn may_be_repeated(&self) -> bool {
         match self {
-            JobAsk::Act(request) => request.dry_run,
-            JobAsk::Resolve(_) => false,
+            JobAsk::Change(request) => request.dry_run,
+            JobAsk::ResolveEffect(_) => false,
             _ => true,
         }
     }
@@ -107,18 +107,18 @@ pub enum JobAnswer {
     Claimed(ClaimedJobs),
     Renewed(RenewAttemptBatchResponse),
     Reported(Vec<Result<ReportedAttempt, Refusal>>),
-    Ledger(Vec<Result<LedgerResponse, Refusal>>),
+    WrittenEffects(Vec<Result<LedgerResponse, Refusal>>),
     Job(Option<Box<JobDetail>>),
     Jobs(JobPage),
-    Acted(ChangeJobBatchResponse),
+    Changed(ChangeJobBatchResponse),
     Queues(Vec<QueueView>),
     Queue(QueueView),
     Schedules(Vec<ScheduleView>),
     Schedule(Box<ScheduleView>),
-    Removed(bool),
-    Began(BegunOperation),
-    Findings(EffectPage),
-    Resolved(Result<(), Refusal>),
+    Deleted(bool),
+    BegunOperation(Result<BegunOperation, Refusal>),
+    Effects(EffectPage),
+    ResolvedEffect(Result<(), Refusal>),
 }
 
 impl JobAnswer {
@@ -127,7 +127,7 @@ impl JobAnswer {
         match self {
             JobAnswer::Claimed(claimed) => claimed.waited_ms = claimed.waited_ms.saturating_add(by_ms),
             JobAnswer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
-            JobAnswer::Began(began) => began.waited_ms = began.waited_ms.saturating_add(by_ms),
+            JobAnswer::BegunOperation(Ok(began)) => began.waited_ms = began.waited_ms.saturating_add(by_ms),
             _ => {}
         }
     }

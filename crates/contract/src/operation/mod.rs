@@ -14,12 +14,12 @@ pub use claim::{Claim, Unclaimed};
 pub use job::{JobAnswer, JobAsk};
 pub use route::{Route, jobs_of, keeps_finished_elsewhere, misfit, perform};
 
-use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_core::{Key, Owner, Refusal};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, EventPage, HoldRef, LeasePage, LeaseView,
-    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, RenewLeaseBatchResponse,
+    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, ReleasedLease, RenewLeaseBatchResponse,
     RevokeLeasesRequest, RevokedLease, StoreStatus,
 };
 
@@ -40,7 +40,7 @@ pub enum Ask {
     Events(ListEventsRequest),
     Advance {
         by: Owner,
-        lift: u64,
+        increment: u64,
     },
     Status,
     Job(JobAsk),
@@ -49,9 +49,9 @@ pub enum Ask {
         ms: u64,
     },
     /// Looks at the limits of a namespace, or sets them.
-    Limits(QuotaRequest),
+    Quota(QuotaRequest),
     /// Opens what an advance has closed.
-    OpenNow {
+    Reopen {
         by: Owner,
     },
 }
@@ -75,12 +75,12 @@ impl Ask {
             | Ask::Revoke { .. }
             | Ask::Get(_)
             | Ask::List(_)
-            | Ask::OpenNow { .. } => false,
+            | Ask::Reopen { .. } => false,
             Ask::Job(_)
             | Ask::Events(_)
             | Ask::Advance { .. }
             | Ask::Status
-            | Ask::Limits(_)
+            | Ask::Quota(_)
             | Ask::KeepFinished { .. } => true,
         }
     }
@@ -157,7 +157,7 @@ const ON_THE_WAY_MS: u64 = 100;
 pub enum Answer {
     Acquired(AcquiredLease),
     Renewed(RenewLeaseBatchResponse),
-    Released(Vec<Result<Token, Refusal>>),
+    Released(Vec<Result<ReleasedLease, Refusal>>),
     /// Where to go on, if there may be more.
     Revoked {
         ended: Vec<RevokedLease>,
@@ -170,15 +170,15 @@ pub enum Answer {
     Status(StoreStatus),
     Job(JobAnswer),
     KeepsFinished,
-    Opened,
-    Limits(QuotaView),
+    Reopened,
+    Quota(QuotaView),
 }
 
 impl Answer {
     /// Whether its asker may hold something from now on.
     pub fn grants(&self) -> bool {
         match self {
-            Answer::Acquired(_) | Answer::Job(JobAnswer::Began(_)) => true,
+            Answer::Acquired(_) | Answer::Job(JobAnswer::BegunOperation(_)) => true,
             Answer::Job(JobAnswer::Claimed(claimed)) => !claimed.jobs.is_empty(),
             _ => false,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_core::{Key, Owner, Refusal};
 
 use super::route_job::perform_job;
 use super::{Answer, Ask};
@@ -12,7 +12,8 @@ use crate::measure::Measures;
 use crate::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
     JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
-    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
+    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError,
+    StoreStatus,
 };
 
 /// A way to an engine.
@@ -110,7 +111,7 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         answer!(self, call, Ask::Release(holds), Released)
     }
 
@@ -130,21 +131,30 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
         answer!(self, call, Ask::List(request), Leases)
     }
 
-    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(
+        &self,
+        call: &CallContext,
+        request: ListEventsRequest,
+    ) -> Result<EventPage, StoreError> {
         answer!(self, call, Ask::Events(request), Events)
     }
 
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
-        answer!(self, call, Ask::Advance { by, lift }, Advanced)
+    async fn advance(
+        &self,
+        call: &CallContext,
+        by: Owner,
+        increment: u64,
+    ) -> Result<AdvancedStore, StoreError> {
+        answer!(self, call, Ask::Advance { by, increment }, Advanced)
     }
 
-    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
-        answer!(self, call, Ask::Limits(request), Limits)
+    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+        answer!(self, call, Ask::Quota(request), Quota)
     }
 
-    async fn open_now(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
-        match Route::route(self, call, Ask::OpenNow { by }).await? {
-            Answer::Opened => Ok(()),
+    async fn reopen(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
+        match Route::route(self, call, Ask::Reopen { by }).await? {
+            Answer::Reopened => Ok(()),
             _ => Err(misfit()),
         }
     }
@@ -154,7 +164,7 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
         status.map(|status| StoreStatus { store: self.can().store.to_owned(), ..status })
     }
 
-    async fn answers(&self, call: &CallContext) -> Result<(), StoreError> {
+    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
         self.proven(call).await
     }
 
@@ -166,7 +176,7 @@ impl<R: Route + std::fmt::Debug> LeaseStore for R {
         self.shut().await;
     }
 
-    fn measures(&self) -> Option<&Measures> {
+    fn metrics(&self) -> Option<&Measures> {
         self.measured()
     }
 }
@@ -182,12 +192,12 @@ pub async fn perform(store: &dyn LeaseStore, call: &CallContext, ask: Ask) -> Re
         }
         Ask::Get(key) => Answer::Lease(store.get(call, key).await?),
         Ask::List(request) => Answer::Leases(store.list(call, request).await?),
-        Ask::Events(request) => Answer::Events(store.events(call, request).await?),
-        Ask::Advance { by, lift } => Answer::Advanced(store.advance(call, by, lift).await?),
-        Ask::Limits(request) => Answer::Limits(store.limits(call, request).await?),
-        Ask::OpenNow { by } => {
-            store.open_now(call, by).await?;
-            Answer::Opened
+        Ask::Events(request) => Answer::Events(store.list_events(call, request).await?),
+        Ask::Advance { by, increment } => Answer::Advanced(store.advance(call, by, increment).await?),
+        Ask::Quota(request) => Answer::Quota(store.quota(call, request).await?),
+        Ask::Reopen { by } => {
+            store.reopen(call, by).await?;
+            Answer::Reopened
         }
         Ask::Status => Answer::Status(store.status(call).await?),
         Ask::Job(ask) => Answer::Job(perform_job(jobs_of(store)?, call, ask).await?),

@@ -37,7 +37,7 @@ impl<R: Route + std::fmt::Debug> JobStore for R {
         job_answer!(self, call, JobAsk::Claim(request), Claimed)
     }
 
-    async fn renew_claims(
+    async fn renew_attempts(
         &self,
         call: &CallContext,
         attempts: Vec<AttemptRef>,
@@ -53,90 +53,90 @@ impl<R: Route + std::fmt::Debug> JobStore for R {
         job_answer!(self, call, JobAsk::Report(reports), Reported)
     }
 
-    async fn ledger(
+    async fn write_effects(
         &self,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
     ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
-        job_answer!(self, call, JobAsk::Ledger(entries), Ledger)
+        job_answer!(self, call, JobAsk::WriteEffects(entries), WrittenEffects)
     }
 
-    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
+    async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         job_answer!(self, call, JobAsk::List(request), Jobs)
     }
 
-    async fn act(
+    async fn change_jobs(
         &self,
         call: &CallContext,
         request: ChangeJobsRequest,
     ) -> Result<ChangeJobBatchResponse, StoreError> {
-        job_answer!(self, call, JobAsk::Act(request), Acted)
+        job_answer!(self, call, JobAsk::Change(request), Changed)
     }
 
-    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
+    async fn list_queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
         job_answer!(self, call, JobAsk::Queues, Queues)
     }
 
-    async fn set_queue(
+    async fn set_queue_mode(
         &self,
         call: &CallContext,
         order: SetQueueModeRequest,
     ) -> Result<QueueView, StoreError> {
-        job_answer!(self, call, JobAsk::SetQueue(order), Queue)
+        job_answer!(self, call, JobAsk::SetQueueMode(order), Queue)
     }
 
-    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
+    async fn list_schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
         job_answer!(self, call, JobAsk::Schedules, Schedules)
     }
 
-    async fn remove_queue(
+    async fn delete_queue(
         &self,
         call: &CallContext,
         queue: QueueName,
         by: Owner,
     ) -> Result<bool, StoreError> {
-        job_answer!(self, call, JobAsk::RemoveQueue { queue, by }, Removed)
+        job_answer!(self, call, JobAsk::DeleteQueue { queue, by }, Deleted)
     }
 
-    async fn remove_schedule(
+    async fn delete_schedule(
         &self,
         call: &CallContext,
         name: ScheduleName,
         by: Owner,
     ) -> Result<bool, StoreError> {
-        job_answer!(self, call, JobAsk::RemoveSchedule { name, by }, Removed)
+        job_answer!(self, call, JobAsk::DeleteSchedule { name, by }, Deleted)
     }
 
-    async fn begin(
+    async fn begin_operation(
         &self,
         call: &CallContext,
         request: BeginOperationRequest,
-    ) -> Result<BegunOperation, StoreError> {
-        job_answer!(self, call, JobAsk::Begin(request), Began)
+    ) -> Result<Result<BegunOperation, Refusal>, StoreError> {
+        job_answer!(self, call, JobAsk::BeginOperation(request), BegunOperation)
     }
 
-    async fn findings(
+    async fn list_effects(
         &self,
         call: &CallContext,
         request: ListEffectsRequest,
     ) -> Result<EffectPage, StoreError> {
-        job_answer!(self, call, JobAsk::Findings(request), Findings)
+        job_answer!(self, call, JobAsk::Effects(request), Effects)
     }
 
-    async fn resolve(
+    async fn resolve_effect(
         &self,
         call: &CallContext,
         request: ResolveEffectRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        job_answer!(self, call, JobAsk::Resolve(request), Resolved)
+        job_answer!(self, call, JobAsk::ResolveEffect(request), ResolvedEffect)
     }
 
-    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+    async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
         let found: Result<Option<Box<JobDetail>>, StoreError> = job_answer!(self, call, JobAsk::Get(id), Job);
         found.map(|job| job.map(|job| *job))
     }
 
-    async fn wait_for(
+    async fn wait_for_job(
         &self,
         call: &CallContext,
         request: WaitRequest,
@@ -162,23 +162,27 @@ pub(super) async fn perform_job(
     Ok(match ask {
         JobAsk::Enqueue(new) => JobAnswer::Enqueued(jobs.enqueue(call, new).await?),
         JobAsk::Claim(request) => JobAnswer::Claimed(jobs.claim(call, request).await?),
-        JobAsk::Renew(attempts) => JobAnswer::Renewed(jobs.renew_claims(call, attempts).await?),
+        JobAsk::Renew(attempts) => JobAnswer::Renewed(jobs.renew_attempts(call, attempts).await?),
         JobAsk::Report(reports) => JobAnswer::Reported(jobs.report(call, reports).await?),
-        JobAsk::Ledger(entries) => JobAnswer::Ledger(jobs.ledger(call, entries).await?),
-        JobAsk::Get(id) => JobAnswer::Job(jobs.job(call, id).await?.map(Box::new)),
-        JobAsk::WaitFor(request) => JobAnswer::Job(jobs.wait_for(call, request).await?.map(Box::new)),
-        JobAsk::List(request) => JobAnswer::Jobs(jobs.jobs(call, request).await?),
-        JobAsk::Act(request) => JobAnswer::Acted(jobs.act(call, request).await?),
-        JobAsk::Queues => JobAnswer::Queues(jobs.queues(call).await?),
-        JobAsk::SetQueue(order) => JobAnswer::Queue(jobs.set_queue(call, order).await?),
-        JobAsk::RemoveQueue { queue, by } => JobAnswer::Removed(jobs.remove_queue(call, queue, by).await?),
-        JobAsk::Schedules => JobAnswer::Schedules(jobs.schedules(call).await?),
+        JobAsk::WriteEffects(entries) => JobAnswer::WrittenEffects(jobs.write_effects(call, entries).await?),
+        JobAsk::Get(id) => JobAnswer::Job(jobs.get_job(call, id).await?.map(Box::new)),
+        JobAsk::WaitFor(request) => JobAnswer::Job(jobs.wait_for_job(call, request).await?.map(Box::new)),
+        JobAsk::List(request) => JobAnswer::Jobs(jobs.list_jobs(call, request).await?),
+        JobAsk::Change(request) => JobAnswer::Changed(jobs.change_jobs(call, request).await?),
+        JobAsk::Queues => JobAnswer::Queues(jobs.list_queues(call).await?),
+        JobAsk::SetQueueMode(order) => JobAnswer::Queue(jobs.set_queue_mode(call, order).await?),
+        JobAsk::DeleteQueue { queue, by } => JobAnswer::Deleted(jobs.delete_queue(call, queue, by).await?),
+        JobAsk::Schedules => JobAnswer::Schedules(jobs.list_schedules(call).await?),
         JobAsk::SetSchedule(spec) => JobAnswer::Schedule(Box::new(jobs.set_schedule(call, *spec).await?)),
-        JobAsk::RemoveSchedule { name, by } => {
-            JobAnswer::Removed(jobs.remove_schedule(call, name, by).await?)
+        JobAsk::DeleteSchedule { name, by } => {
+            JobAnswer::Deleted(jobs.delete_schedule(call, name, by).await?)
         }
-        JobAsk::Begin(request) => JobAnswer::Began(jobs.begin(call, request).await?),
-        JobAsk::Findings(request) => JobAnswer::Findings(jobs.findings(call, request).await?),
-        JobAsk::Resolve(request) => JobAnswer::Resolved(jobs.resolve(call, request).await?),
+        JobAsk::BeginOperation(request) => {
+            JobAnswer::BegunOperation(jobs.begin_operation(call, request).await?)
+        }
+        JobAsk::Effects(request) => JobAnswer::Effects(jobs.list_effects(call, request).await?),
+        JobAsk::ResolveEffect(request) => {
+            JobAnswer::ResolvedEffect(jobs.resolve_effect(call, request).await?)
+        }
     })
 }

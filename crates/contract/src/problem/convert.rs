@@ -1,10 +1,12 @@
 //! Errors and problems: each kind of refusal is one kind of problem, and reads back as what it was.
 
+use fencehold_core::job::JobId;
 use fencehold_core::{BadInput, Key, Refusal, job};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{ErrorKind, Problem};
+use crate::quota::Limited;
 use crate::{StoreError, closed};
 
 /// How soon trying again makes sense where a bound of the store is reached, or the store is away.
@@ -21,13 +23,13 @@ fn of_word<T: DeserializeOwned>(how: Option<String>) -> Option<T> {
 
 fn bad_input(bad: BadInput) -> Problem {
     let mut problem = Problem::new(ErrorKind::BadInput, bad.to_string());
-    (problem.what, problem.why) = (Some(bad.field.into_owned()), Some(bad.message));
+    (problem.field, problem.message) = (Some(bad.field.into_owned()), Some(bad.message));
     problem
 }
 
 fn as_bad_input(problem: Problem) -> BadInput {
-    let field = problem.what.unwrap_or_else(|| "request".to_owned()).into();
-    BadInput { field, message: problem.why.unwrap_or(problem.detail) }
+    let field = problem.field.unwrap_or_else(|| "request".to_owned()).into();
+    BadInput { field, message: problem.message.unwrap_or(problem.detail) }
 }
 
 impl From<Refusal> for Problem {
@@ -48,17 +50,17 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
                 (problem.owner, problem.task) = (Some(owner), task);
-                (problem.expires_in_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
+                (problem.remaining_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
             }
             Refusal::HoldIdUsed { token, outcome: how } => {
-                (problem.token, problem.how) = (token, how.and_then(word))
+                (problem.token, problem.outcome) = (token, how.and_then(word))
             }
             Refusal::Lost { token, outcome: how, by, reason, current_token: current } => {
-                (problem.token, problem.how) = (Some(token), how.and_then(word));
+                (problem.token, problem.outcome) = (Some(token), how.and_then(word));
                 (problem.by, problem.reason, problem.current_token) = (by, reason, Some(current));
             }
             Refusal::WrongHoldId { token } => problem.token = Some(token),
-            Refusal::NotExpired { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
+            Refusal::NotExpired { remaining_ms } => problem.remaining_ms = Some(remaining_ms),
             Refusal::PriorityTooLow { priority: held } => problem.priority = Some(held),
             Refusal::StoreRewound { token: shown, current_token: current } => {
                 (problem.token, problem.current_token) = (Some(shown), Some(current));
@@ -71,25 +73,25 @@ impl From<Refusal> for Problem {
 
 /// A refusal of the lease rules, if the problem is one.
 fn lease_refusal(problem: &Problem) -> Option<Refusal> {
-    let Problem { token, how, current_token, expires_in_ms, .. } = problem.clone();
+    let Problem { token, outcome, current_token, remaining_ms, .. } = problem.clone();
     Some(match problem.kind {
         ErrorKind::Held => Refusal::Held {
             owner: problem.owner.clone()?,
             task: problem.task.clone(),
-            remaining_ms: expires_in_ms?,
+            remaining_ms: remaining_ms?,
             token: current_token?,
         },
-        ErrorKind::HoldIdUsed => Refusal::HoldIdUsed { token, outcome: of_word(how) },
+        ErrorKind::HoldIdUsed => Refusal::HoldIdUsed { token, outcome: of_word(outcome) },
         ErrorKind::Lost => Refusal::Lost {
             token: token?,
-            outcome: of_word(how),
+            outcome: of_word(outcome),
             by: problem.by.clone(),
             reason: problem.reason.clone(),
             current_token: current_token?,
         },
         ErrorKind::WrongHoldId => Refusal::WrongHoldId { token: token? },
         ErrorKind::NotHeld => Refusal::NotHeld,
-        ErrorKind::NotExpired => Refusal::NotExpired { remaining_ms: expires_in_ms? },
+        ErrorKind::NotExpired => Refusal::NotExpired { remaining_ms: remaining_ms? },
         ErrorKind::PriorityTooLow => Refusal::PriorityTooLow { priority: problem.priority? },
         ErrorKind::StoreRewound => Refusal::StoreRewound { token: token?, current_token: current_token? },
         ErrorKind::TokensExhausted => Refusal::TokensExhausted,
@@ -117,12 +119,10 @@ impl From<job::Refusal> for Problem {
         let kind = match &refusal {
             R::BadInput(_) => ErrorKind::BadInput,
             R::JobNotFound => ErrorKind::JobNotFound,
-            R::Stale { .. } => ErrorKind::Stale,
-            R::Over { .. } => ErrorKind::Over,
+            R::Stale { .. } | R::Over { .. } | R::Finished { .. } => ErrorKind::Lost,
             R::WrongJob { .. } => ErrorKind::WrongJob,
             R::WrongHoldId { .. } => ErrorKind::WrongHoldId,
             R::StoreRewound { .. } => ErrorKind::StoreRewound,
-            R::Finished { .. } => ErrorKind::Finished,
             R::WrongState { .. } => ErrorKind::WrongState,
             R::JobRunning { .. } => ErrorKind::JobRunning,
             R::NotExpired { .. } => ErrorKind::NotExpired,
@@ -137,68 +137,75 @@ impl From<job::Refusal> for Problem {
         match refusal {
             R::BadInput(bad) => return bad_input(bad),
             R::Stale { token, outcome: how, current_token: current } => {
-                (problem.token, problem.how) = (Some(token), how.and_then(word));
+                (problem.token, problem.outcome) = (Some(token), how.and_then(word));
                 problem.current_token = Some(current);
             }
-            R::Over { token, outcome: how } => (problem.token, problem.how) = (Some(token), word(how)),
-            R::WrongJob { token, job_id: job } => (problem.token, problem.job) = (Some(token), job),
+            R::Over { token, outcome: how } => (problem.token, problem.outcome) = (Some(token), word(how)),
+            R::WrongJob { token, job_id: job } => (problem.token, problem.job_id) = (Some(token), job),
             R::WrongHoldId { token } => problem.token = Some(token),
             R::StoreRewound { token: shown, current_token: current } => {
                 (problem.token, problem.current_token) = (Some(shown), Some(current));
             }
             R::Finished { state } => problem.state = Some(state),
-            R::WrongState { state, message: why } => (problem.state, problem.why) = (Some(state), Some(why)),
+            R::WrongState { state, message } => {
+                (problem.state, problem.message) = (Some(state), Some(message))
+            }
             R::JobRunning { owner, token, remaining_ms: expires_in_ms } => {
                 (problem.owner, problem.current_token) = (Some(owner), Some(token));
-                problem.expires_in_ms = Some(expires_in_ms);
+                problem.remaining_ms = Some(expires_in_ms);
             }
-            R::NotExpired { remaining_ms } => problem.expires_in_ms = Some(remaining_ms),
+            R::NotExpired { remaining_ms } => problem.remaining_ms = Some(remaining_ms),
             R::PriorityTooLow { priority: held } => problem.priority = Some(held),
-            R::Conflict { field: what, job_id: first, differs } => {
-                (problem.what, problem.job) = (Some(what), Some(first));
-                problem.why = Some(differs);
+            R::Conflict { field, job_id, differs } => {
+                (problem.field, problem.job_id) = (Some(field), Some(job_id));
+                problem.differs = Some(differs);
             }
             R::QueueDraining { queue } => problem.queue = Some(queue),
-            R::LimitReached { message: what, limit } => full(&mut problem, what, limit),
+            R::LimitReached { message, limit } => limit_reached(&mut problem, message, limit),
             _ => {}
         }
         problem
     }
 }
 
-fn full(problem: &mut Problem, what: String, limit: u64) {
-    (problem.what, problem.limit) = (Some(what), Some(limit));
+fn limit_reached(problem: &mut Problem, message: String, limit: u64) {
+    problem.quota = Limited::named_in(&message).map(|limited| limited.quota().to_owned());
+    (problem.message, problem.limit) = (Some(message), Some(limit));
     problem.retry_after_ms = Some(RETRY_AFTER_MS);
 }
 
 /// A refusal of the job rules, if the problem is one.
 fn job_refusal(problem: &Problem) -> Option<job::Refusal> {
     use job::Refusal as R;
-    let Problem { token, how, current_token, expires_in_ms, state, what, why, .. } = problem.clone();
+    let Problem { token, outcome, current_token, remaining_ms, state, field, message, .. } = problem.clone();
     Some(match problem.kind {
         ErrorKind::BadInput => R::BadInput(as_bad_input(problem.clone())),
         ErrorKind::JobNotFound => R::JobNotFound,
-        ErrorKind::Stale => R::Stale { token: token?, outcome: of_word(how), current_token: current_token? },
-        ErrorKind::Over => R::Over { token: token?, outcome: of_word(how)? },
-        ErrorKind::WrongJob => R::WrongJob { token: token?, job_id: problem.job },
+        ErrorKind::Lost => match (state, current_token) {
+            (Some(state), _) => R::Finished { state },
+            (None, Some(current_token)) => {
+                R::Stale { token: token?, outcome: of_word(outcome), current_token }
+            }
+            (None, None) => R::Over { token: token?, outcome: of_word(outcome)? },
+        },
+        ErrorKind::WrongJob => R::WrongJob { token: token?, job_id: problem.job_id },
         ErrorKind::WrongHoldId => R::WrongHoldId { token: token? },
         ErrorKind::StoreRewound => R::StoreRewound { token: token?, current_token: current_token? },
-        ErrorKind::Finished => R::Finished { state: state? },
-        ErrorKind::WrongState => R::WrongState { state: state?, message: why? },
+        ErrorKind::WrongState => R::WrongState { state: state?, message: message? },
         ErrorKind::JobRunning => R::JobRunning {
             owner: problem.owner.clone()?,
             token: current_token?,
-            remaining_ms: expires_in_ms?,
+            remaining_ms: remaining_ms?,
         },
-        ErrorKind::NotExpired => R::NotExpired { remaining_ms: expires_in_ms? },
+        ErrorKind::NotExpired => R::NotExpired { remaining_ms: remaining_ms? },
         ErrorKind::PriorityTooLow => R::PriorityTooLow { priority: problem.priority? },
         ErrorKind::Conflict => R::Conflict {
-            field: what?,
-            job_id: problem.job?,
-            differs: why.unwrap_or_else(|| "payload".to_owned()),
+            field: field?,
+            job_id: problem.job_id?,
+            differs: problem.differs.clone().unwrap_or_else(|| "payload".to_owned()),
         },
         ErrorKind::QueueDraining => R::QueueDraining { queue: problem.queue.clone()? },
-        ErrorKind::LimitReached => R::LimitReached { message: what?, limit: problem.limit? },
+        ErrorKind::LimitReached => R::LimitReached { message: message?, limit: problem.limit? },
         ErrorKind::TokensExhausted => R::TokensExhausted,
         _ => return None,
     })
@@ -222,53 +229,75 @@ impl From<StoreError> for Problem {
                 (problem.detail, problem.key) = (said, Some(key));
                 problem
             }
-            StoreError::LimitReached { message: what, limit } => {
+            StoreError::LimitReached { message, limit } => {
                 let mut problem = of(ErrorKind::LimitReached);
-                full(&mut problem, what, limit);
+                limit_reached(&mut problem, message, limit);
                 problem
             }
-            StoreError::QueueNotEmpty { queue, message: holds } => {
+            StoreError::QueueNotEmpty { queue, message } => {
                 let mut problem = of(ErrorKind::QueueNotEmpty);
-                (problem.queue, problem.what) = (Some(queue), Some(holds));
+                (problem.queue, problem.message) = (Some(queue), Some(message));
                 problem
             }
-            StoreError::Unsupported { store, message: what } => {
+            StoreError::Unsupported { store, message } => {
                 let mut problem = of(ErrorKind::Unsupported);
-                (problem.what, problem.why) = (Some(what), Some(store));
+                (problem.store, problem.message) = (Some(store), Some(message));
                 problem
             }
-            StoreError::CursorTooOld { cursor, oldest_cursor: oldest } => {
+            StoreError::CursorTooOld { cursor, oldest_cursor } => {
                 let mut problem = of(ErrorKind::CursorTooOld);
-                (problem.cursor, problem.oldest) = (Some(cursor), Some(oldest));
+                (problem.cursor, problem.oldest_cursor) = (Some(cursor), Some(oldest_cursor));
                 problem
             }
-            StoreError::Unavailable { message: why } => {
+            StoreError::Unavailable { message } => {
                 let mut problem = of(ErrorKind::Unavailable);
-                let retry_after_ms = closed::left_ms(&why).unwrap_or(RETRY_AFTER_MS);
-                (problem.why, problem.retry_after_ms) = (Some(why), Some(retry_after_ms));
+                let retry_after_ms = closed::left_ms(&message).unwrap_or(RETRY_AFTER_MS);
+                (problem.message, problem.retry_after_ms) = (Some(message), Some(retry_after_ms));
                 problem
             }
-            StoreError::OutcomeUnknown { message: why } => {
-                let mut problem = of(ErrorKind::OutcomeUnknown);
-                problem.why = Some(why);
-                problem
+            StoreError::OutcomeUnknown { message } => with_message(of(ErrorKind::OutcomeUnknown), message),
+            StoreError::Unauthorized { message } => with_message(of(ErrorKind::Unauthorized), message),
+            StoreError::Forbidden { message } => {
+                let detail = format!("{message}; ask an operator for an access token that allows it");
+                with_message(Problem::new(ErrorKind::Forbidden, detail), message)
             }
-            StoreError::Denied { message: why } => {
-                let mut problem =
-                    Problem::new(ErrorKind::Forbidden, format!("{why}; ask whoever makes the tokens"));
-                problem.why = Some(why);
-                problem
+            StoreError::Unusable { store, message } => {
+                let problem = with_message(of(ErrorKind::Unusable), message);
+                Problem { store: Some(store), ..problem }
             }
-            StoreError::Unusable { store: place, message: why } => {
-                let mut problem = of(ErrorKind::Unusable);
-                (problem.what, problem.why) = (Some(place), Some(why));
-                problem
+            StoreError::NoStore { store } => {
+                let problem = with_message(of(ErrorKind::Unusable), "there is no store in it".to_owned());
+                Problem { store: Some(store), ..problem }
             }
-            StoreError::NoStore { store: place } => {
-                let mut problem = of(ErrorKind::Unusable);
-                (problem.what, problem.why) = (Some(place), Some("there is no store in it".to_owned()));
-                problem
-            }
+        }
+    }
+}
+
+fn with_message(problem: Problem, message: String) -> Problem {
+    Problem { message: Some(message), ..problem }
+}
+
+impl Problem {
+    /// Why a job was not cancelled, retried or deleted. That it has finished is the wrong state for that, and no loss.
+    pub(crate) fn of_change(job_id: JobId, refusal: job::Refusal) -> Self {
+        let finished = match &refusal {
+            job::Refusal::Finished { state } => Some(*state),
+            _ => None,
+        };
+        let mut problem: Problem = match finished {
+            Some(_) => Problem::new(ErrorKind::WrongState, refusal.to_string()),
+            None => refusal.into(),
+        };
+        problem.state = problem.state.or(finished);
+        problem.job_id = Some(job_id);
+        problem
+    }
+
+    /// The refusal that it was made from.
+    pub(crate) fn into_change_refusal(self) -> job::Refusal {
+        match (self.kind, self.state, &self.message) {
+            (ErrorKind::WrongState, Some(state), None) => job::Refusal::Finished { state },
+            _ => self.into(),
         }
     }
 }
@@ -281,35 +310,32 @@ pub fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
     {
         return StoreError::Refused { key: key.clone(), refusal };
     }
-    let why = problem.why.clone().unwrap_or_else(|| problem.detail.clone());
-    let what = problem.what.clone();
+    let message = problem.message.clone().unwrap_or_else(|| problem.detail.clone());
     match problem.kind {
         ErrorKind::BadInput | ErrorKind::BodyTooLarge | ErrorKind::NotJson => {
             StoreError::BadInput(as_bad_input(problem))
         }
-        ErrorKind::LimitReached => StoreError::LimitReached {
-            message: what.unwrap_or(problem.detail),
-            limit: problem.limit.unwrap_or(0),
-        },
-        ErrorKind::QueueNotEmpty => StoreError::QueueNotEmpty {
-            queue: problem.queue.unwrap_or_default(),
-            message: what.unwrap_or(problem.detail),
-        },
-        ErrorKind::Unsupported => {
-            StoreError::Unsupported { store: why, message: what.unwrap_or(problem.detail) }
+        ErrorKind::LimitReached => StoreError::LimitReached { message, limit: problem.limit.unwrap_or(0) },
+        ErrorKind::QueueNotEmpty => {
+            StoreError::QueueNotEmpty { queue: problem.queue.unwrap_or_default(), message }
         }
+        ErrorKind::Unsupported => StoreError::Unsupported {
+            store: problem.store.unwrap_or_else(|| "the server's store".to_owned()),
+            message,
+        },
         ErrorKind::CursorTooOld => StoreError::CursorTooOld {
             cursor: problem.cursor.unwrap_or(0),
-            oldest_cursor: problem.oldest.unwrap_or(0),
+            oldest_cursor: problem.oldest_cursor.unwrap_or(0),
         },
         ErrorKind::Unavailable | ErrorKind::Stopping | ErrorKind::RateLimited => {
-            StoreError::Unavailable { message: why }
+            StoreError::Unavailable { message }
         }
-        ErrorKind::OutcomeUnknown => StoreError::OutcomeUnknown { message: why },
-        ErrorKind::Unauthorized | ErrorKind::Forbidden | ErrorKind::HostNotAllowed => {
-            StoreError::Denied { message: why }
+        ErrorKind::OutcomeUnknown => StoreError::OutcomeUnknown { message },
+        ErrorKind::Unauthorized => StoreError::Unauthorized { message },
+        ErrorKind::Forbidden | ErrorKind::HostNotAllowed => StoreError::Forbidden { message },
+        _ => {
+            StoreError::Unusable { store: problem.store.unwrap_or_else(|| "the server".to_owned()), message }
         }
-        _ => StoreError::Unusable { store: what.unwrap_or_else(|| "the server".to_owned()), message: why },
     }
 }
 
@@ -397,6 +423,9 @@ mod tests {
         ] {
             let back: R = through_json(refusal.clone().into()).into();
             assert_eq!(back, refusal);
+            let back = through_json(Problem::of_change(id, refusal.clone())).into_change_refusal();
+            let of_its_own = matches!(refusal, R::WrongJob { .. } | R::Conflict { .. });
+            assert!(back == refusal || of_its_own, "{back:?} is {refusal:?}");
         }
     }
 
@@ -411,7 +440,8 @@ mod tests {
             StoreError::CursorTooOld { cursor: 1, oldest_cursor: 5 },
             StoreError::Unavailable { message: text() },
             StoreError::OutcomeUnknown { message: text() },
-            StoreError::Denied { message: text() },
+            StoreError::Unauthorized { message: text() },
+            StoreError::Forbidden { message: text() },
             StoreError::Unusable { store: "file:x".to_owned(), message: text() },
         ] {
             assert_eq!(store_error(through_json(error.clone().into()), None), error);

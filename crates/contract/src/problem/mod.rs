@@ -8,6 +8,8 @@ use fencehold_core::job::{JobId, JobState, QueueName};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 use serde::{Deserialize, Serialize};
 
+use crate::json::AsOptionalCursor;
+
 pub use convert::store_error;
 
 /// Makes the kinds of problems: name on the wire, status, title.
@@ -30,7 +32,7 @@ macro_rules! kinds {
                 match self { $(ErrorKind::$kind => $name,)* }
             }
 
-            /// The status of an answer that is nothing but this problem.
+            /// The status of a response that is nothing but this problem; 0: only clients have this kind.
             pub const fn status(self) -> u16 {
                 match self { $(ErrorKind::$kind => $status,)* }
             }
@@ -47,31 +49,33 @@ kinds! {
     /// The request can never succeed as it stands.
     BadInput = "urn:fencehold:bad-input" 400 "The request cannot be carried out as it stands";
     /// The caller did not say who it is, or not rightly.
-    Unauthorized = "urn:fencehold:unauthorized" 401 "A valid token of access is needed";
+    Unauthorized = "urn:fencehold:unauthorized" 401 "A valid access token is needed";
     /// The caller may not do this.
-    Forbidden = "urn:fencehold:forbidden" 403 "This token of access does not allow it";
+    Forbidden = "urn:fencehold:forbidden" 403 "This access token does not allow it";
     /// An open server was asked under a name that is not its own, or by a page of another site.
-    HostNotAllowed = "urn:fencehold:host-not-allowed" 403 "A server that asks for no token does not answer to this host or origin";
+    HostNotAllowed = "urn:fencehold:host-not-allowed" 403 "A server without access tokens does not answer to this host or origin";
     /// There is no such path.
     PathNotFound = "urn:fencehold:path-not-found" 404 "There is nothing at this path";
-    /// Nothing is kept of this key.
-    NoSuchKey = "urn:fencehold:no-such-key" 404 "Nothing is kept of this key";
-    /// There is no such token of access.
-    AccessTokenNotFound = "urn:fencehold:access-token-not-found" 404 "There is no such token of access";
+    /// There is no such access token.
+    AccessTokenNotFound = "urn:fencehold:access-token-not-found" 404 "There is no such access token";
+    /// There is no such queue.
+    QueueNotFound = "urn:fencehold:queue-not-found" 404 "There is no such queue";
+    /// There is no such schedule.
+    ScheduleNotFound = "urn:fencehold:schedule-not-found" 404 "There is no such schedule";
     /// There is no such job.
     JobNotFound = "urn:fencehold:job-not-found" 404 "There is no such job";
     /// The path takes other methods.
     MethodNotAllowed = "urn:fencehold:method-not-allowed" 405 "This path takes other methods";
-    /// Somebody else holds the key.
-    Held = "urn:fencehold:held" 409 "Somebody else holds the key";
+    /// Another owner holds the key.
+    Held = "urn:fencehold:held" 409 "Another owner holds the key";
     /// This hold id has had its lease.
-    HoldIdUsed = "urn:fencehold:hold-id-used" 409 "This hold id has had its lease, and that is over";
-    /// The hold is over, or somebody else's.
-    Lost = "urn:fencehold:lost" 409 "The hold is over";
+    HoldIdUsed = "urn:fencehold:hold-id-used" 409 "This hold id was used for a lease that is over";
+    /// The hold or the attempt is over, or another owner's.
+    Lost = "urn:fencehold:lost" 409 "The hold or the attempt is over";
     /// The token is right and the hold id is not.
     WrongHoldId = "urn:fencehold:wrong-hold-id" 409 "The hold id is not the holder's";
-    /// Nobody holds the key.
-    NotHeld = "urn:fencehold:not-held" 409 "Nobody holds the key";
+    /// The key is free.
+    NotHeld = "urn:fencehold:not-held" 409 "The key is free";
     /// It is still live.
     NotExpired = "urn:fencehold:not-expired" 409 "It is still live";
     /// Only a contender of higher priority may ask.
@@ -80,18 +84,12 @@ kinds! {
     StoreRewound = "urn:fencehold:store-rewound" 409 "The store was rewound";
     /// No token is left.
     TokensExhausted = "urn:fencehold:tokens-exhausted" 409 "No token is left to give";
-    /// The job went on under a newer token.
-    Stale = "urn:fencehold:stale" 409 "The job went on under a newer token";
-    /// The attempt is over.
-    Over = "urn:fencehold:over" 409 "The attempt is over";
     /// The token is of another job.
     WrongJob = "urn:fencehold:wrong-job" 409 "The token is of another job";
-    /// The job has come to its end.
-    Finished = "urn:fencehold:finished" 409 "The job has come to its end";
     /// As the job stands, it cannot be done.
     WrongState = "urn:fencehold:wrong-state" 409 "As the job stands, this cannot be done";
-    /// Somebody works on it.
-    JobRunning = "urn:fencehold:job-running" 409 "Somebody works on the job";
+    /// The job is running.
+    JobRunning = "urn:fencehold:job-running" 409 "The job is running";
     /// The unique key or the id is taken by a job that is not the same, or the job was completed otherwise.
     Conflict = "urn:fencehold:conflict" 409 "Something else came first under the same name";
     /// The queue takes no new jobs.
@@ -118,6 +116,21 @@ kinds! {
     Stopping = "urn:fencehold:stopping" 503 "The server is stopping, and nothing was done";
     /// It may have been carried out.
     OutcomeUnknown = "urn:fencehold:outcome-unknown" 504 "The outcome is unknown; sending the same request again is safe";
+    /// Only clients: the time to wait in line was over.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    WaitTimedOut = "urn:fencehold:wait-timed-out" 0 "The time to wait is over";
+    /// Only clients: the job that was waited for has failed.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    JobFailed = "urn:fencehold:job-failed" 0 "The job has failed";
+    /// Only clients: the job that was waited for has not finished yet.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    JobNotFinished = "urn:fencehold:job-not-finished" 0 "The job has not finished yet";
+    /// Only clients: it is not known whether an effect happened.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    InDoubt = "urn:fencehold:in-doubt" 0 "It is not known whether the effect happened";
+    /// Only clients: there is no store at this place.
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    NoStore = "urn:fencehold:no-store" 0 "There is no store";
 }
 
 impl fmt::Display for ErrorKind {
@@ -151,7 +164,7 @@ pub struct Problem {
     pub task: Option<Task>,
     /// How long that lasts unless it is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_in_ms: Option<u64>,
+    pub remaining_ms: Option<u64>,
     /// The newest token of the key or of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_token: Option<Token>,
@@ -160,7 +173,7 @@ pub struct Problem {
     pub token: Option<Token>,
     /// How the hold or the attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub how: Option<String>,
+    pub outcome: Option<String>,
     /// Who ended it, or had it asked to yield, where somebody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Owner>,
@@ -169,7 +182,7 @@ pub struct Problem {
     pub reason: Option<Reason>,
     /// Which job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobId>,
+    pub job_id: Option<JobId>,
     /// How the job stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
@@ -179,21 +192,30 @@ pub struct Problem {
     /// The holder's priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
-    /// Which field, or what there is too much of, or what cannot be done.
+    /// Which field of the request is wrong, or is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub what: Option<String>,
-    /// What is wrong with it, or what stands in the way.
+    pub field: Option<String>,
+    /// The cause in a few words, without field, key or advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub message: Option<String>,
+    /// What differs from the one that came first: `queue`, `kind`, `payload` or `result`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
+    /// Which store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// Which member of the namespace's quota is used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<String>,
     /// The limit that was crossed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// The cursor that is too old.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
     pub cursor: Option<u64>,
     /// The oldest event that is still kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub oldest: Option<u64>,
+    #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
+    pub oldest_cursor: Option<u64>,
     /// After how long trying again makes sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
@@ -210,21 +232,24 @@ impl Problem {
             key: None,
             owner: None,
             task: None,
-            expires_in_ms: None,
+            remaining_ms: None,
             current_token: None,
             token: None,
-            how: None,
+            outcome: None,
             by: None,
             reason: None,
-            job: None,
+            job_id: None,
             state: None,
             queue: None,
             priority: None,
-            what: None,
-            why: None,
+            field: None,
+            message: None,
+            differs: None,
+            store: None,
+            quota: None,
             limit: None,
             cursor: None,
-            oldest: None,
+            oldest_cursor: None,
             retry_after_ms: None,
         }
     }

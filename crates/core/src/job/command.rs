@@ -171,9 +171,6 @@ wire! {
         /// A job of higher priority asks the holder to yield: checkpoint, hand back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_request: Option<YieldRequest>,
-        /// In how many milliseconds it should be gone, where somebody asks.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_in_ms: Option<u64>,
     }
 
     /// What became of a job when its attempt ended.

@@ -144,11 +144,7 @@ impl Case<'_> {
             token: by.token,
             remaining_ms: lasts_ms,
             cancel_requested: claim.cancel.is_some(),
-            yield_request: claim.yield_request.as_deref().cloned(),
-            yield_in_ms: claim
-                .yield_request
-                .as_ref()
-                .map(|notice| notice.yield_at_ms.saturating_sub(now.store_ms)),
+            yield_request: claim.yield_request.as_ref().map(|asked| asked.seen_at(now.store_ms)),
         };
         Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
     }

@@ -8,7 +8,7 @@ use super::report::settle;
 use super::state::{Due, JobState};
 use crate::event::EventData;
 use crate::key::{Owner, Reason};
-use crate::lease::{Change, Preempt, Term, YieldRequest};
+use crate::lease::{Change, PendingYield, Preempt, Term};
 use crate::token::Token;
 
 impl Case<'_> {
@@ -170,7 +170,7 @@ impl Case<'_> {
         let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
         let mut record = self.record.clone();
         if let Some(claim) = &mut record.claim {
-            claim.yield_request = Some(Box::new(YieldRequest {
+            claim.yield_request = Some(Box::new(PendingYield {
                 contender: ask.contender.clone(),
                 task: ask.task.clone(),
                 priority: ask.priority,

@@ -10,7 +10,7 @@ use super::state::{Due, JobState};
 use crate::error::BadInput;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};
-use crate::lease::YieldRequest;
+use crate::lease::PendingYield;
 use crate::limits::{ATTEMPT_MS_MAX, TRAIL_MAX, TRIES_MAX};
 use crate::retry::RetryPolicy;
 use crate::time::Timestamp;
@@ -146,7 +146,7 @@ pub struct Claim {
     /// Somebody called the job off; the holder learns at its next renewal.
     pub cancel: Option<Box<Cancel>>,
     /// A job of higher priority asks the holder to yield.
-    pub yield_request: Option<Box<YieldRequest>>,
+    pub yield_request: Option<Box<PendingYield>>,
 }
 
 /// A request to call a running job off.

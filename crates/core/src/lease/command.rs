@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason, Task};
-use crate::lease::record::{LeaseOutcome, YieldRequest};
+use crate::lease::record::LeaseOutcome;
 use crate::token::Token;
 
 /// One thing that is asked of one key.
@@ -133,6 +133,19 @@ wire! {
         pub resumed: bool,
     }
 
+    /// A contender of higher priority asks the holder to yield.
+    pub struct YieldRequest {
+        /// Who asks.
+        pub contender: Owner,
+        /// What for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub task: Option<Task>,
+        /// The contender's priority.
+        pub priority: i16,
+        /// In how many milliseconds the holder should be gone.
+        pub yield_in_ms: u64,
+    }
+
     /// A renewed lease.
     pub struct LeaseRenewal {
         /// The same token as before.
@@ -142,9 +155,6 @@ wire! {
         /// Somebody asks the holder to yield.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_request: Option<YieldRequest>,
-        /// In how many milliseconds it should be gone, where somebody asks.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_in_ms: Option<u64>,
     }
 
     /// A lease that was ended by force.

@@ -5,7 +5,7 @@ use crate::event::EventData;
 use crate::key::{Owner, Reason};
 use crate::lease::command::{Outcome, Preempt, Revoked};
 use crate::lease::decide::{Case, Decision, Term, answer, lost};
-use crate::lease::record::{LeaseOutcome, YieldRequest};
+use crate::lease::record::{LeaseOutcome, PendingYield};
 use crate::token::Token;
 
 impl Case<'_> {
@@ -65,7 +65,7 @@ impl Case<'_> {
         let yield_in_ms = yield_at_ms.saturating_sub(now_ms);
         let mut record = self.record.clone();
         if let Some(hold) = &mut record.hold {
-            hold.yield_request = Some(Box::new(YieldRequest {
+            hold.yield_request = Some(Box::new(PendingYield {
                 contender: ask.contender.clone(),
                 task: ask.task.clone(),
                 priority: ask.priority,

@@ -19,11 +19,7 @@ impl Case<'_> {
         let renewal = LeaseRenewal {
             token,
             remaining_ms: lasts_ms,
-            yield_request: hold.yield_request.as_deref().cloned(),
-            yield_in_ms: hold
-                .yield_request
-                .as_ref()
-                .map(|notice| notice.yield_at_ms.saturating_sub(now_ms)),
+            yield_request: hold.yield_request.as_ref().map(|asked| asked.seen_at(now_ms)),
         };
         let set_ms = if seeded!(RenewalForHalf) { lasts_ms / 2 } else { lasts_ms };
         Decision { deadline: Change::LastsMs(set_ms), ..answer(Ok(Outcome::Renewed(renewal))) }

@@ -6,6 +6,6 @@ mod force;
 mod holder;
 mod record;
 
-pub use command::{Acquire, Command, Grant, LeaseRenewal, Outcome, Preempt, Revoked};
+pub use command::{Acquire, Command, Grant, LeaseRenewal, Outcome, Preempt, Revoked, YieldRequest};
 pub use decide::{Change, Decision, Standing, Term, decide};
-pub use record::{Ending, History, Hold, LeaseOutcome, Record, YieldRequest};
+pub use record::{Ending, History, Hold, LeaseOutcome, PendingYield, Record};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason, Task};
+use crate::lease::command::YieldRequest;
 use crate::limits::HISTORY_MAX;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -41,13 +42,12 @@ pub struct Hold {
     /// Its rank against contenders that preempt.
     pub priority: i16,
     /// Somebody has asked the holder to yield.
-    pub yield_request: Option<Box<YieldRequest>>,
+    pub yield_request: Option<Box<PendingYield>>,
 }
 
-/// A contender's request that the holder yield.
+/// A contender's request that the holder yield, as the record of a key or a job keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct YieldRequest {
+pub struct PendingYield {
     /// Who asks.
     pub contender: Owner,
     /// What for.
@@ -56,6 +56,18 @@ pub struct YieldRequest {
     pub priority: i16,
     /// By when, in store time.
     pub yield_at_ms: u64,
+}
+
+impl PendingYield {
+    /// The request as the holder sees it now.
+    pub fn seen_at(&self, now_ms: u64) -> YieldRequest {
+        YieldRequest {
+            contender: self.contender.clone(),
+            task: self.task.clone(),
+            priority: self.priority,
+            yield_in_ms: self.yield_at_ms.saturating_sub(now_ms),
+        }
+    }
 }
 
 /// The last endings of a key, oldest first.

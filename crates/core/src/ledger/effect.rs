@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::job::{EffectName, JobId, JobKind, QueueName};
 use crate::token::Token;
@@ -19,9 +19,10 @@ wire! {
         /// The attempt that announced or recorded it.
         pub token: Token,
         /// When, in wall time.
-        #[serde(rename = "at", with = "AsMoment")]
+        #[serde(rename = "written_at", with = "AsMoment")]
         pub written_at_ms: u64,
         /// How it stands.
+        #[serde(flatten, with = "AsEffectState")]
         pub state: EffectState,
         /// What it gave, as JSON.
         #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
@@ -37,8 +38,6 @@ wire! {
 
 /// How an effect stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
 pub enum EffectState {
     /// It was announced; nobody has said yet what came of it.
     Intended(InDoubtPolicy),
@@ -52,17 +51,88 @@ pub enum EffectState {
     CompensationFailed,
 }
 
+impl EffectState {
+    /// The state without what goes with it.
+    pub const fn kind(self) -> EffectStateKind {
+        match self {
+            EffectState::Intended(_) => EffectStateKind::Intended,
+            EffectState::Done => EffectStateKind::Done,
+            EffectState::Compensating => EffectStateKind::Compensating,
+            EffectState::Compensated => EffectStateKind::Compensated,
+            EffectState::CompensationFailed => EffectStateKind::CompensationFailed,
+        }
+    }
+}
+
 impl fmt::Display for EffectState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
+}
+
+/// The state of an effect without what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "EffectState"))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EffectStateKind {
+    /// It was announced: it may have happened.
+    Intended,
+    /// It happened.
+    Done,
+    /// Its compensation is under way.
+    Compensating,
+    /// It was compensated.
+    Compensated,
+    /// Its compensation failed.
+    CompensationFailed,
+}
+
+impl fmt::Display for EffectStateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            EffectState::Intended(_) => "intended",
-            EffectState::Done => "done",
-            EffectState::Compensating => "undoing",
-            EffectState::Compensated => "undone",
-            EffectState::CompensationFailed => "undo failed",
+            EffectStateKind::Intended => "intended",
+            EffectStateKind::Done => "done",
+            EffectStateKind::Compensating => "compensating",
+            EffectStateKind::Compensated => "compensated",
+            EffectStateKind::CompensationFailed => "compensation failed",
         })
     }
 }
+
+/// The JSON form of the state of an effect: two fields.
+struct AsEffectState;
+
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct JsonEffectState {
+    /// How it stands.
+    state: EffectStateKind,
+    /// Of an intended one: what an attempt does that finds it so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_doubt_policy: Option<InDoubtPolicy>,
+}
+
+impl AsEffectState {
+    fn serialize<S: Serializer>(state: &EffectState, serializer: S) -> Result<S::Ok, S::Error> {
+        let in_doubt_policy = if let EffectState::Intended(policy) = *state { Some(policy) } else { None };
+        JsonEffectState { state: state.kind(), in_doubt_policy }.serialize(serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EffectState, D::Error> {
+        let JsonEffectState { state, in_doubt_policy } = JsonEffectState::deserialize(deserializer)?;
+        Ok(match state {
+            EffectStateKind::Intended => EffectState::Intended(in_doubt_policy.unwrap_or_default()),
+            EffectStateKind::Done => EffectState::Done,
+            EffectStateKind::Compensating => EffectState::Compensating,
+            EffectStateKind::Compensated => EffectState::Compensated,
+            EffectStateKind::CompensationFailed => EffectState::CompensationFailed,
+        })
+    }
+}
+
+#[cfg(feature = "schema")]
+crate::schema_as! { AsEffectState = JsonEffectState }
 
 /// What an attempt does that finds an intent without an outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ mod effect;
 mod undo;
 
 pub use effect::{
-    Begun, Compensation, Effect, EffectState, InDoubtPolicy, Outcome, begin, idempotency_key, record,
-    withdraws,
+    Begun, Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy, Outcome, begin,
+    idempotency_key, record, withdraws,
 };
 pub use undo::{next_to_undo, stands_undone};

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::lease::{Ending, History, Hold, LeaseOutcome, Record, YieldRequest};
+use crate::lease::{Ending, History, Hold, LeaseOutcome, PendingYield, Record};
 use crate::{HoldHash, Owner, Reason, Task, Timestamp, Token};
 
 /// What is stored of one key, but for its counter: a store keeps that where damage to the rest does not reach it.
@@ -127,15 +127,15 @@ impl From<HoldV1> for Hold {
     }
 }
 
-impl From<YieldRequest> for NoticeV1 {
-    fn from(YieldRequest { contender, task, priority, yield_at_ms }: YieldRequest) -> Self {
+impl From<PendingYield> for NoticeV1 {
+    fn from(PendingYield { contender, task, priority, yield_at_ms }: PendingYield) -> Self {
         NoticeV1 { contender, task, priority, yield_at_ms }
     }
 }
 
-impl From<NoticeV1> for YieldRequest {
+impl From<NoticeV1> for PendingYield {
     fn from(NoticeV1 { contender, task, priority, yield_at_ms }: NoticeV1) -> Self {
-        YieldRequest { contender, task, priority, yield_at_ms }
+        PendingYield { contender, task, priority, yield_at_ms }
     }
 }
 

@@ -28,12 +28,16 @@ macro_rules! schema_as {
 
 mod json;
 mod moment;
+mod tagged;
 
 pub use json::{AsJson, AsOptionalJson, null};
 pub use moment::{AsMoment, AsOptionalMoment, Moment};
+#[doc(hidden)]
+pub use tagged::Tagged;
 
 /// Makes types that travel: with a JSON form after their `serde` and `schemars` attributes, and a frame form of their fields
-/// in order. Of a field, attributes follow its documentation: `serde` first.
+/// in order. Of a field, attributes follow its documentation: `serde` first. An enumeration with `#[serde(tag = "type")]` after its
+/// documentation is a union: in JSON an object with its `type`; its variants are written with braces.
 #[macro_export]
 macro_rules! wire {
     () => {};
@@ -69,6 +73,72 @@ macro_rules! wire {
             #[serde(remote = "Whole")]
             struct Frame {
                 $($field: $kind,)*
+            }
+
+            $crate::wire_forms!($name);
+        };
+
+        $crate::wire! { $($rest)* }
+    };
+    (
+        $(#[doc = $enum_doc:expr])*
+        #[serde(tag = "type")]
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $(
+                $(#[doc = $doc:expr])*
+                $variant:ident {
+                    $(
+                        $(#[doc = $field_doc:expr])*
+                        $(#[serde $serde:tt])*
+                        $(#[schemars $schemars:tt])*
+                        $field:ident: $kind:ty
+                    ),* $(,)?
+                }
+            ),* $(,)?
+        }
+        $($rest:tt)*
+    ) => {
+        $(#[doc = $enum_doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(remote = "Self", tag = "type", rename_all = "snake_case")]
+        $(#[$meta])*
+        pub enum $name {
+            $(
+                $(#[doc = $doc])*
+                $variant {
+                    $(
+                        $(#[doc = $field_doc])*
+                        $(#[serde $serde])*
+                        $(#[cfg_attr(feature = "schema", schemars $schemars)])*
+                        $field: $kind,
+                    )*
+                },
+            )*
+        }
+
+        const _: () = {
+            type Whole = $name;
+
+            #[derive(serde::Serialize, serde::Deserialize)]
+            #[serde(remote = "Whole")]
+            enum Frame {
+                $($variant { $($field: $kind,)* },)*
+            }
+
+            #[derive(serde::Deserialize)]
+            #[serde(remote = "Whole", rename_all = "snake_case")]
+            $(#[$meta])*
+            enum Read {
+                $($variant { $($(#[serde $serde])* $field: $kind,)* },)*
+            }
+
+            impl $name {
+                fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                    let tagged = $crate::wire::Tagged::of(deserializer)?;
+                    Read::deserialize(&tagged).map_err(serde::de::Error::custom)
+                }
             }
 
             $crate::wire_forms!($name);

@@ -206,7 +206,7 @@ impl Model {
         life.deadline_ms = life.renewed_deadline_ms(now_ms);
         let yield_in_ms = life.yield_at.map(|(at_ms, _)| at_ms.saturating_sub(now_ms));
         assert_eq!((renewal.token, renewal.remaining_ms), (token, life.deadline_ms - now_ms));
-        assert_eq!(renewal.yield_in_ms, yield_in_ms);
+        assert_eq!(renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms), yield_in_ms);
         assert_eq!(
             renewal.yield_request.as_ref().map(|notice| notice.priority),
             life.yield_at.map(|asked| asked.1)

@@ -2,8 +2,8 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{
-    ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, Contents, JobAction, JobSelector, QueueMode,
-    QueueView, SetQueueModeRequest,
+    ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, Contents, JobAction, JobFilter, JobSelector,
+    QueueMode, QueueView, SetQueueModeRequest,
 };
 use fencehold_contract::operation::JobAnswer;
 use fencehold_contract::quota::Limited;
@@ -25,21 +25,32 @@ impl Engine {
         archive: &mut dyn Archive,
     ) -> JobAnswer {
         let (ids, next) = match &request.selector {
-            JobSelector::Jobs(ids) => (ids.clone(), None),
-            JobSelector::Matching { filter, cursor, limit } => {
-                let mut ids: Vec<JobId> = Vec::new();
-                // Nobody comes in between: what is looked at here is acted upon in the same step.
-                let next = self.each_match(now, space, filter, *cursor, *limit, archive, &mut |slot, _| {
-                    ids.push(slot.id);
-                });
-                (ids, self.archived(next).flatten())
-            }
+            JobSelector::Ids { job_ids } => (job_ids.clone(), None),
+            JobSelector::Filter { filter } => self.matching(now, space, filter, &request, archive),
+            JobSelector::All {} => self.matching(now, space, &JobFilter::default(), &request, archive),
         };
         let items = ids
             .into_iter()
-            .map(|id| ChangedJob { job_id: id, result: self.act_on(now, space, id, &request, archive) })
+            .map(|id| ChangeJobResult { job_id: id, result: self.act_on(now, space, id, &request, archive) })
             .collect();
-        JobAnswer::Acted(ChangeJobBatchResponse { results: items, next_cursor: next })
+        JobAnswer::Changed(ChangeJobBatchResponse { results: items, next_cursor: next })
+    }
+
+    /// The jobs of one page. Nothing comes in between: they are changed in the same step.
+    fn matching(
+        &mut self,
+        now: Timestamp,
+        space: u32,
+        filter: &JobFilter,
+        request: &ChangeJobsRequest,
+        archive: &mut dyn Archive,
+    ) -> (Vec<JobId>, Option<u64>) {
+        let mut ids: Vec<JobId> = Vec::new();
+        let (cursor, limit) = (request.cursor, request.limit);
+        let next = self.each_match(now, space, filter, cursor, limit, archive, &mut |slot, _| {
+            ids.push(slot.id);
+        });
+        (ids, self.archived(next).flatten())
     }
 
     fn act_on(
@@ -192,7 +203,7 @@ impl Engine {
     ) -> Result<JobAnswer, StoreError> {
         let number = self.jobs.queues.find(space, name);
         let Some(number) = number.filter(|number| self.jobs.queues.at(*number).is_kept) else {
-            return Ok(JobAnswer::Removed(false));
+            return Ok(JobAnswer::Deleted(false));
         };
         let schedules = self.jobs.schedules.count_into(space, name);
         let contents = Contents { counts: self.jobs.queues.at(number).counts, schedules };
@@ -204,7 +215,7 @@ impl Engine {
         if let Ok(key) = fencehold_core::Key::new(format!("queue/{name}")) {
             self.note(now, space, &key, vec![fact]);
         }
-        Ok(JobAnswer::Removed(true))
+        Ok(JobAnswer::Deleted(true))
     }
 
     /// Forgets queues that have become unused, a few at a time. True: there are more to look at.

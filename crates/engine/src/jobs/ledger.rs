@@ -1,7 +1,8 @@
 //! The ledger of each job: announcing and recording effects, undoing them, and what a person says of those in doubt.
 
 use fencehold_contract::job::{
-    AttemptLedgerEntry, CompensatedEffect, LedgerEntry, LedgerResponse, NewJob, ResolveEffectRequest,
+    AttemptLedgerEntry, CompensatedEffect, EffectResolution, LedgerEntry, LedgerResponse, NewJob,
+    ResolveEffectRequest,
 };
 use fencehold_contract::operation::{JobAnswer, check_json};
 use fencehold_core::job::{
@@ -32,7 +33,7 @@ impl Engine {
             .into_iter()
             .map(|entry| self.enter(now, space, entry, archive))
             .collect();
-        JobAnswer::Ledger(answers)
+        JobAnswer::WrittenEffects(answers)
     }
 
     fn enter(
@@ -51,20 +52,20 @@ impl Engine {
                     // It is recorded: whoever asks may know, live or not, as long as it may speak at all.
                     let command = Command::Write { by: speaker, what: Written::Outcome };
                     self.apply_to_job(now, at, &command, archive)?;
-                    return Ok(LedgerResponse::Recorded(found.clone()));
+                    return Ok(LedgerResponse::Recorded { recorded_effect: found.clone() });
                 }
                 self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Intent }, archive)?;
                 let nth = self.next_nth(at, found.as_ref())?;
                 match begin(found.as_ref(), &effect, policy, speaker.token, nth, now.wall_ms) {
                     Begun::Go(effect) => {
                         self.keep_effect(at, effect, archive);
-                        Ok(LedgerResponse::Proceed)
+                        Ok(LedgerResponse::Proceed {})
                     }
-                    Begun::Recorded(effect) => Ok(LedgerResponse::Recorded(effect)),
+                    Begun::Recorded(effect) => Ok(LedgerResponse::Recorded { recorded_effect: effect }),
                     Begun::InDoubt => {
                         let effect = effect.as_str().into();
                         self.apply_to_job(now, at, &Command::StopAtIntent { by: speaker, effect }, archive)?;
-                        Ok(LedgerResponse::InDoubt)
+                        Ok(LedgerResponse::InDoubt {})
                     }
                 }
             }
@@ -84,10 +85,10 @@ impl Engine {
                 match record(found.as_ref(), &outcome, speaker.token, nth, now.wall_ms) {
                     Ok(effect) => {
                         self.keep_effect(at, effect.clone(), archive);
-                        Ok(LedgerResponse::Recorded(effect))
+                        Ok(LedgerResponse::Recorded { recorded_effect: effect })
                     }
                     // The first record stands.
-                    Err(first) => Ok(LedgerResponse::Recorded(first)),
+                    Err(first) => Ok(LedgerResponse::Recorded { recorded_effect: first }),
                 }
             }
             LedgerEntry::Withdraw { effect } => {
@@ -95,9 +96,9 @@ impl Engine {
                 match self.effect(at, &effect, archive) {
                     Some(found) if withdraws(&found, speaker.token) => {
                         self.forget_effect(at, effect, archive);
-                        Ok(LedgerResponse::Withdrawn)
+                        Ok(LedgerResponse::Withdrawn {})
                     }
-                    None => Ok(LedgerResponse::Withdrawn),
+                    None => Ok(LedgerResponse::Withdrawn {}),
                     Some(found) if is_open(&found) => {
                         let state = JobState::Running;
                         let why = format!(
@@ -105,7 +106,7 @@ impl Engine {
                         );
                         Err(Refusal::WrongState { state, message: why })
                     }
-                    Some(found) => Ok(LedgerResponse::Recorded(found)),
+                    Some(found) => Ok(LedgerResponse::Recorded { recorded_effect: found }),
                 }
             }
         }
@@ -298,7 +299,7 @@ impl Engine {
             let why = "its holder is still at work, and may know itself".to_owned();
             return Err(Refusal::WrongState { state, message: why });
         }
-        if let Some(value) = &request.happened {
+        if let EffectResolution::Happened { value } = &request.resolution {
             let (state, value) = (EffectState::Done, Some(value.clone()));
             self.keep_effect(at, Effect { state, value, written_at_ms: now.wall_ms, ..found }, archive);
         } else {

@@ -94,23 +94,23 @@ impl Engine {
             Look::Began { job, resumed } => {
                 let id = job.id;
                 let what = match claimed(job, archive)? {
-                    Some(job) => OperationStatus::Started(Box::new(job)),
+                    Some(job) => OperationStatus::Started { job: Box::new(job) },
                     None => OperationStatus::InDoubt { job_id: id },
                 };
-                JobAnswer::Began(BegunOperation { operation: what, waited_ms: 0, resumed })
+                JobAnswer::BegunOperation(Ok(BegunOperation { operation: what, waited_ms: 0, resumed }))
             }
             Look::Done { id, arrival, result } => {
                 let result = if result { text(archive.note(arrival, Note::Result)?) } else { None };
-                JobAnswer::Began(BegunOperation {
+                JobAnswer::BegunOperation(Ok(BegunOperation {
                     operation: OperationStatus::Completed { job_id: id, result },
                     waited_ms: 0,
                     resumed: false,
-                })
+                }))
             }
             Look::Job { space, id } => JobAnswer::Job(self.detail(now, space, id, archive)?.map(Box::new)),
             Look::List { space, request } => JobAnswer::Jobs(self.page(now, space, &request, archive)?),
             Look::Findings { space, request } => {
-                JobAnswer::Findings(self.findings(now, space, &request, archive)?)
+                JobAnswer::Effects(self.findings(now, space, &request, archive)?)
             }
         };
         Ok((answer, Vec::new()))
@@ -266,7 +266,7 @@ impl Engine {
                     kind: detail.job.kind.clone(),
                     job_state: detail.job.state,
                     effect: effect.name,
-                    effect_state: effect.state,
+                    effect_state: effect.state.kind(),
                     token: effect.token,
                     written_at_ms: effect.written_at_ms,
                     compensation_job_id: effect.compensation_job_id,
@@ -394,7 +394,7 @@ pub(super) fn view(now: Timestamp, slot: &Slot, body: &Body) -> JobView {
         claimed_at_ms: claim.since.wall_ms,
         age_ms: now.store_ms.saturating_sub(claim.since.store_ms),
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
-        yield_request: claim.yield_request.as_deref().cloned(),
+        yield_request: claim.yield_request.as_ref().map(|asked| asked.seen_at(now.store_ms)),
     });
     JobView {
         id: slot.id,

@@ -116,22 +116,24 @@ impl Engine {
         let result = match ask {
             JobAsk::Claim(request) => return self.claim(now, ticket, space, request),
             JobAsk::WaitFor(request) => return self.wait_for(now, ticket, space, &request, archive),
-            JobAsk::Begin(request) => return self.begin(now, ticket, space, request, archive),
+            JobAsk::BeginOperation(request) => return self.begin(now, ticket, space, request, archive),
             JobAsk::Get(id) => return self.look(ticket, Look::Job { space, id }),
             JobAsk::List(request) => return self.look(ticket, Look::List { space, request }),
-            JobAsk::Findings(request) => return self.look(ticket, Look::Findings { space, request }),
+            JobAsk::Effects(request) => return self.look(ticket, Look::Findings { space, request }),
             JobAsk::Enqueue(jobs) => Ok(self.enqueue(now, space, jobs, archive)),
             JobAsk::Renew(attempts) => Ok(self.renew_claims(now, space, &attempts, archive)),
             JobAsk::Report(reports) => Ok(self.report(now, space, reports, archive)),
-            JobAsk::Ledger(entries) => Ok(self.write_ledger(now, space, entries, archive)),
-            JobAsk::Act(request) => Ok(self.act(now, space, request, archive)),
+            JobAsk::WriteEffects(entries) => Ok(self.write_ledger(now, space, entries, archive)),
+            JobAsk::Change(request) => Ok(self.act(now, space, request, archive)),
             JobAsk::Queues => Ok(JobAnswer::Queues(self.queue_views(space))),
-            JobAsk::SetQueue(order) => self.set_queue(now, space, &order),
-            JobAsk::RemoveQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
+            JobAsk::SetQueueMode(order) => self.set_queue(now, space, &order),
+            JobAsk::DeleteQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
             JobAsk::Schedules => Ok(JobAnswer::Schedules(self.schedule_views(space))),
             JobAsk::SetSchedule(spec) => self.set_schedule(now, space, *spec),
-            JobAsk::RemoveSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
-            JobAsk::Resolve(request) => Ok(JobAnswer::Resolved(self.resolve(now, space, &request, archive))),
+            JobAsk::DeleteSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
+            JobAsk::ResolveEffect(request) => {
+                Ok(JobAnswer::ResolvedEffect(self.resolve(now, space, &request, archive)))
+            }
         };
         self.answer(ticket, result.map(fencehold_contract::operation::Answer::Job));
     }

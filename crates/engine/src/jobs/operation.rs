@@ -2,7 +2,7 @@
 
 use fencehold_contract::job::{BeginOperationRequest, BegunOperation, NewJob, OperationStatus, Unique};
 use fencehold_contract::operation::{Answer, JobAnswer};
-use fencehold_core::job::{By, Command, Due, EffectName, JobKind, JobState, QueueName, Refusal};
+use fencehold_core::job::{By, Command, Due, EffectName, JobId, JobKind, JobState, QueueName, Refusal};
 use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::{BadInput, Timestamp};
 
@@ -34,7 +34,7 @@ impl Engine {
         let same = (&QueueName::operations(), &kind, &*request.payload, payload);
         match taken {
             Some(taken) if self.differs_from_first(space, taken, same, archive).is_some() => {
-                self.answer_begun(ticket, OperationStatus::Conflict { job_id: taken.job });
+                self.answer_conflict(ticket, "idempotency_key", taken.job);
             }
             Some(taken) => match self.find_job(space, taken.job, archive) {
                 Ok(at) => self.begin_again(now, ticket, at, &request, archive),
@@ -58,7 +58,7 @@ impl Engine {
         match self.job_with_id(space, request.job_id, archive) {
             Ok(None) => {}
             Ok(Some(_)) => {
-                return self.answer_begun(ticket, OperationStatus::Conflict { job_id: request.job_id });
+                return self.answer_conflict(ticket, "id", request.job_id);
             }
             Err(_) => {
                 let taken = BadInput::new("id", "cannot be used here: begin with a new one");
@@ -195,14 +195,13 @@ impl Engine {
         }
     }
 
+    fn answer_conflict(&mut self, ticket: Ticket, field: &str, job_id: JobId) {
+        let conflict = Refusal::Conflict { field: field.to_owned(), job_id, differs: "payload".to_owned() };
+        self.answer(ticket, Ok(Answer::Job(JobAnswer::BegunOperation(Err(conflict)))));
+    }
+
     fn answer_begun(&mut self, ticket: Ticket, what: OperationStatus) {
-        self.answer(
-            ticket,
-            Ok(Answer::Job(JobAnswer::Began(BegunOperation {
-                operation: what,
-                waited_ms: 0,
-                resumed: false,
-            }))),
-        );
+        let begun = BegunOperation { operation: what, waited_ms: 0, resumed: false };
+        self.answer(ticket, Ok(Answer::Job(JobAnswer::BegunOperation(Ok(begun)))));
     }
 }

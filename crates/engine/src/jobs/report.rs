@@ -81,7 +81,7 @@ impl Engine {
                 (Command::Fail { by: speaker, error, retry_in_ms, for_good, random }, None)
             }
             Report::Snooze { delay_ms: for_ms } => (Command::Snooze { by: speaker, for_ms }, None),
-            Report::Release => (Command::HandBack(speaker), None),
+            Report::Release {} => (Command::HandBack(speaker), None),
             Report::Checkpoint { checkpoint: bytes } => {
                 let command = Command::Write { by: speaker, what: Written::Checkpoint };
                 (command, Some((Note::Checkpoint, Arc::from(bytes))))

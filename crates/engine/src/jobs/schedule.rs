@@ -187,7 +187,7 @@ impl Engine {
                 .push(JobChange::NoSchedule { namespace, name: name.clone() });
             self.batch.durable = true;
         }
-        JobAnswer::Removed(removed.is_some())
+        JobAnswer::Deleted(removed.is_some())
     }
 
     fn keep_schedule(&mut self, space: u32, schedule: Schedule) {

@@ -96,7 +96,7 @@ fn whoever_speaks_of_no_job_makes_no_namespace() {
     let by = Owner::new("P").unwrap();
     let report = |word| JobAsk::Report(vec![AttemptReport { attempt: attempt.clone(), report: word }]);
     let cancel = |on| {
-        JobAsk::Act(ChangeJobsRequest {
+        JobAsk::Change(ChangeJobsRequest {
             selector: on,
             action: JobAction::Cancel { reason: None, force: true },
             by: by.clone(),
@@ -109,13 +109,13 @@ fn whoever_speaks_of_no_job_makes_no_namespace() {
             JobAsk::Renew(vec![attempt.clone()]),
             report(Report::Complete { result: None }),
             report(Report::Fail { error: "no".to_owned(), retry_in_ms: None, permanent: true }),
-            report(Report::Release),
+            report(Report::Release {}),
             cancel(JobSelector::Jobs(vec![job])),
             cancel(all),
             JobAsk::Get(job),
             JobAsk::WaitFor(WaitRequest { id: job, wait_ms: 1_000 }),
             JobAsk::List(ListJobsRequest { limit: 10, ..ListJobsRequest::default() }),
-            JobAsk::Findings(ListEffectsRequest { limit: 10, ..ListEffectsRequest::default() }),
+            JobAsk::Effects(ListEffectsRequest { limit: 10, ..ListEffectsRequest::default() }),
             JobAsk::Queues,
             JobAsk::Schedules,
         ];

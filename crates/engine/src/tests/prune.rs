@@ -118,7 +118,7 @@ impl Yard {
     }
 
     fn cancel(&mut self, ids: &[JobId]) {
-        self.ask(JobAsk::Act(ChangeJobsRequest {
+        self.ask(JobAsk::Change(ChangeJobsRequest {
             selector: JobSelector::Jobs(ids.to_vec()),
             action: JobAction::Cancel { reason: None, force: false },
             by: Owner::new("P").unwrap(),
@@ -230,7 +230,7 @@ fn what_was_started_over_is_kept_from_its_last_end() {
     let ids = yard.finish(1);
     yard.rig.pass(HOUR_MS / 2);
     let on = JobSelector::Jobs(ids.clone());
-    yard.ask(JobAsk::Act(ChangeJobsRequest {
+    yard.ask(JobAsk::Change(ChangeJobsRequest {
         selector: on,
         action: JobAction::Retry,
         by: Owner::new("P").unwrap(),

@@ -168,12 +168,13 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
         idempotency_window_ms: 60_000,
         in_doubt_policy: InDoubtPolicy::Manual,
     };
-    let _gone = send(handle, Ask::Job(JobAsk::Begin(begin.clone())), false);
-    let again = send(handle, Ask::Job(JobAsk::Begin(begin)), true);
+    let _gone = send(handle, Ask::Job(JobAsk::BeginOperation(begin.clone())), false);
+    let again = send(handle, Ask::Job(JobAsk::BeginOperation(begin)), true);
     drop(open);
     match again.recv_timeout(LONG).unwrap() {
-        Ok(Answer::Job(JobAnswer::Began(BegunOperation {
-            operation: OperationStatus::Started(_), ..
+        Ok(Answer::Job(JobAnswer::BegunOperation(BegunOperation {
+            operation: OperationStatus::Started(_),
+            ..
         }))) => {}
         other => panic!("{other:?}"),
     }

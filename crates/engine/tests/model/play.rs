@@ -145,7 +145,7 @@ impl Play {
             notice.map(|notice| task_of(notice.ask))
         );
         let yield_in_ms = notice.map(|notice| notice.yield_at_ms.saturating_sub(self.model.now_ms));
-        assert_eq!(renewal.yield_in_ms, yield_in_ms);
+        assert_eq!(renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms), yield_in_ms);
     }
 
     fn release(&mut self, nth: usize) {
@@ -288,7 +288,13 @@ impl Play {
             let remembered: Vec<_> =
                 slot.remembered().iter().map(|ending| (ending.token, ending.how)).collect();
             assert_eq!(endings, remembered);
-            let seen = view.holder.map(|holder| (holder.task, holder.remaining_ms, holder.yield_in_ms));
+            let seen = view.holder.map(|holder| {
+                (
+                    holder.task,
+                    holder.remaining_ms,
+                    holder.yield_request.as_ref().map(|asked| asked.yield_in_ms),
+                )
+            });
             let expected = slot.holder.as_ref().map(|holder| {
                 let yield_in_ms =
                     holder.notice.map(|notice| notice.yield_at_ms.saturating_sub(self.model.now_ms));

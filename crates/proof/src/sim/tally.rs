@@ -84,15 +84,15 @@ impl Tally {
                     (Some(Report::Fail { .. }), Some(Ok(true))) => "fail: late",
                     (Some(Report::Fail { .. }), _) => "fail: refused",
                     (Some(Report::Snooze { .. }), Some(Ok(_))) => "snooze: done",
-                    (Some(Report::Release), Some(Ok(_))) => "hand back: done",
+                    (Some(Report::Release {}), Some(Ok(_))) => "hand back: done",
                     (Some(Report::Checkpoint { .. }), Some(Ok(_))) => "checkpoint: done",
                     (Some(Report::Progress { .. }), Some(Ok(_))) => "progress: done",
                     _ => "other words: refused",
                 }
             }
             (Question::Ledger(_), Ok(Reply::Ledger(answers))) => match answers.first() {
-                Some(Ok(LedgerResponse::Proceed)) => "ledger: announced",
-                Some(Ok(LedgerResponse::InDoubt)) => "ledger: in doubt",
+                Some(Ok(LedgerResponse::Proceed {})) => "ledger: announced",
+                Some(Ok(LedgerResponse::InDoubt {})) => "ledger: in doubt",
                 Some(Ok(_)) => "ledger: recorded",
                 _ => "ledger: refused",
             },
@@ -205,8 +205,10 @@ fn says_of_jobs(reply: &Reply) -> String {
             None => "nothing".to_owned(),
         },
         Reply::Ledger(answers) => match answers.first() {
-            Some(Ok(LedgerResponse::Proceed)) => "go ahead".to_owned(),
-            Some(Ok(LedgerResponse::Recorded(effect))) => format!("{} is on record", effect.name),
+            Some(Ok(LedgerResponse::Proceed {})) => "go ahead".to_owned(),
+            Some(Ok(LedgerResponse::Recorded { recorded_effect: effect })) => {
+                format!("{} is on record", effect.name)
+            }
             Some(Ok(_)) => "nobody knows whether it happened: stop".to_owned(),
             Some(Err(refusal)) => refused(refusal),
             None => "nothing".to_owned(),

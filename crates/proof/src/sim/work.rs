@@ -89,12 +89,7 @@ impl World {
         let by = self.owners[at].signs();
         self.send(
             at,
-            Question::Act(ChangeJobsRequest {
-                selector: JobSelector::Jobs(vec![id]),
-                action,
-                by,
-                dry_run: false,
-            }),
+            Question::Act(ChangeJobsRequest::new(JobSelector::Ids { job_ids: vec![id] }, action, by)),
         );
     }
 
@@ -232,7 +227,7 @@ impl World {
             ),
             1 => (Report::Progress { progress: "1".into() }, "tells how far it is with"),
             2 => (Report::Snooze { delay_ms: self.chance.between(1, 2_000) }, "puts off"),
-            3 => (Report::Release, "gives back"),
+            3 => (Report::Release {}, "gives back"),
             4..=6 => {
                 let for_good = self.chance.per_mille(300);
                 let retry_in_ms = self.chance.per_mille(300).then_some(50);
@@ -286,14 +281,14 @@ impl World {
                     payload: "\"undo\"".into(),
                 });
                 self.answered(at, entry.attempt.token, |mut work| match (&entry.entry, answer) {
-                    (LedgerEntry::Begin { effect, .. }, Some(Ok(LedgerResponse::Proceed))) => {
+                    (LedgerEntry::Begin { effect, .. }, Some(Ok(LedgerResponse::Proceed {}))) => {
                         let value = format!("\"{effect} by {}\"", work.token).into();
                         let act = LedgerEntry::Record { effect: effect.clone(), value, compensation: undo };
                         let entry = AttemptLedgerEntry { attempt: work.attempt(), entry: act };
                         work.unanswered = Some((Question::Ledger(vec![entry]), 0));
                         Some(work)
                     }
-                    (_, Some(Ok(LedgerResponse::Recorded(_)))) => {
+                    (_, Some(Ok(LedgerResponse::Recorded { .. }))) => {
                         work.effects.retain(|effect| effect != entry.entry.effect());
                         Some(work)
                     }

@@ -7,8 +7,8 @@ use fencehold_contract::job::{
 };
 use fencehold_contract::operation::{Answer, Ask, Claim, JobAnswer, JobAsk};
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseView, RenewLeaseBatchResponse,
-    RevokeLeasesRequest, RevokedLease,
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseView, ReleasedLease,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease,
 };
 use fencehold_core::job::{JobId, QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName};
 use fencehold_core::{Key, Owner, Refusal, Token};
@@ -64,13 +64,13 @@ impl Question {
             Question::Claim(request) => Ask::Job(JobAsk::Claim(request)),
             Question::RenewClaims(attempts) => Ask::Job(JobAsk::Renew(attempts)),
             Question::Report(reports) => Ask::Job(JobAsk::Report(reports)),
-            Question::Ledger(entries) => Ask::Job(JobAsk::Ledger(entries)),
+            Question::Ledger(entries) => Ask::Job(JobAsk::WriteEffects(entries)),
             Question::Job(id) => Ask::Job(JobAsk::Get(id)),
-            Question::Act(request) => Ask::Job(JobAsk::Act(request)),
-            Question::SetQueue(order) => Ask::Job(JobAsk::SetQueue(order)),
-            Question::RemoveQueue(queue, by) => Ask::Job(JobAsk::RemoveQueue { queue, by }),
+            Question::Act(request) => Ask::Job(JobAsk::Change(request)),
+            Question::SetQueue(order) => Ask::Job(JobAsk::SetQueueMode(order)),
+            Question::RemoveQueue(queue, by) => Ask::Job(JobAsk::DeleteQueue { queue, by }),
             Question::SetSchedule(spec) => Ask::Job(JobAsk::SetSchedule(spec)),
-            Question::RemoveSchedule(name, by) => Ask::Job(JobAsk::RemoveSchedule { name, by }),
+            Question::RemoveSchedule(name, by) => Ask::Job(JobAsk::DeleteSchedule { name, by }),
             Question::Schedules => Ask::Job(JobAsk::Schedules),
         }
     }
@@ -138,7 +138,11 @@ impl From<Answer> for Reply {
         match answer {
             Answer::Acquired(acquired) => Reply::Acquired(acquired),
             Answer::Renewed(renewed) => Reply::Renewed(renewed),
-            Answer::Released(released) => Reply::Released(released),
+            Answer::Released(released) => {
+                let token =
+                    |released: Result<ReleasedLease, Refusal>| released.map(|released| released.token);
+                Reply::Released(released.into_iter().map(token).collect())
+            }
             Answer::Revoked { ended, .. } => Reply::Revoked(ended),
             Answer::Lease(lease) => Reply::Lease(lease),
             Answer::Job(answer) => answer.into(),
@@ -154,11 +158,11 @@ impl From<JobAnswer> for Reply {
             JobAnswer::Claimed(claimed) => Reply::Claimed(claimed),
             JobAnswer::Renewed(renewed) => Reply::RenewedClaims(renewed),
             JobAnswer::Reported(answers) => Reply::Reported(answers),
-            JobAnswer::Ledger(answers) => Reply::Ledger(answers),
+            JobAnswer::WrittenEffects(answers) => Reply::Ledger(answers),
             JobAnswer::Job(detail) => Reply::Job(detail),
-            JobAnswer::Acted(acted) => Reply::Acted(acted),
+            JobAnswer::Changed(acted) => Reply::Acted(acted),
             JobAnswer::Queue(view) => Reply::Queue(view),
-            JobAnswer::Removed(removed) => Reply::Removed(removed),
+            JobAnswer::Deleted(removed) => Reply::Removed(removed),
             JobAnswer::Schedules(views) => Reply::Schedules(views),
             _ => Reply::Other,
         }

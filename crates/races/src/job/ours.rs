@@ -78,7 +78,7 @@ impl OurJobs {
                 self.report(jobs, work, Report::Fail { error, retry_in_ms: None, permanent: false })
                     .await
             }
-            JobAct::HandBack(work) => self.report(jobs, work, Report::Release).await,
+            JobAct::HandBack(work) => self.report(jobs, work, Report::Release {}).await,
             JobAct::Announce(work, name, policy) => {
                 let act = LedgerEntry::Begin { effect: effect(name), in_doubt_policy: *policy };
                 self.enter(jobs, work, act).await
@@ -95,13 +95,13 @@ impl OurJobs {
             }
             JobAct::Cancel { now } => self.cancel(jobs, who, *now).await,
             // No store can be told to sweep: what arrives is a look at the job, as with leases.
-            JobAct::Sweep => jobs.job(&self.call, self.job).await.map(|_| JobTold::Looked),
+            JobAct::Sweep => jobs.get_job(&self.call, self.job).await.map(|_| JobTold::Looked),
         };
         told.unwrap_or_else(failed)
     }
 
     async fn renew(&self, jobs: &dyn JobStore, work: &Work) -> Result<JobTold, StoreError> {
-        let renewed = jobs.renew_claims(&self.call, vec![self.attempt(work)]).await?;
+        let renewed = jobs.renew_attempts(&self.call, vec![self.attempt(work)]).await?;
         let told = |renewal: fencehold_core::job::AttemptRenewal| JobTold::Renewed {
             cancel_requested: renewal.cancel_requested,
         };
@@ -116,21 +116,21 @@ impl OurJobs {
 
     async fn enter(&self, jobs: &dyn JobStore, work: &Work, act: LedgerEntry) -> Result<JobTold, StoreError> {
         let entry = AttemptLedgerEntry { attempt: self.attempt(work), entry: act };
-        let answers = jobs.ledger(&self.call, vec![entry]).await?;
+        let answers = jobs.write_effects(&self.call, vec![entry]).await?;
         Ok(first(answers, |answer| match answer {
-            LedgerResponse::Proceed => JobTold::Go,
-            LedgerResponse::Recorded(_) => JobTold::Recorded,
-            LedgerResponse::InDoubt => JobTold::InDoubt,
-            LedgerResponse::Withdrawn => JobTold::Other("Withdrawn".to_owned()),
+            LedgerResponse::Proceed {} => JobTold::Go,
+            LedgerResponse::Recorded { .. } => JobTold::Recorded,
+            LedgerResponse::InDoubt {} => JobTold::InDoubt,
+            LedgerResponse::Withdrawn {} => JobTold::Other("Withdrawn".to_owned()),
         }))
     }
 
     async fn cancel(&self, jobs: &dyn JobStore, who: &str, now: bool) -> Result<JobTold, StoreError> {
         let by = Owner::new(who).map_err(StoreError::from)?;
         let action = JobAction::Cancel { reason: None, force: now };
-        let request =
-            ChangeJobsRequest { selector: JobSelector::Jobs(vec![self.job]), action, by, dry_run: false };
-        let outcomes = jobs.act(&self.call, request).await?.results;
+        let selector = JobSelector::Ids { job_ids: vec![self.job] };
+        let request = ChangeJobsRequest::new(selector, action, by);
+        let outcomes = jobs.change_jobs(&self.call, request).await?.results;
         Ok(first(outcomes.into_iter().map(|item| item.result).collect(), |state| JobTold::Stands {
             state,
             late: false,
@@ -163,7 +163,7 @@ impl JobProtocol for OurJobs {
     async fn in_line(&self) -> usize {
         let store = self.arena.other();
         let Some(jobs) = store.jobs() else { return 0 };
-        let queues = jobs.queues(&self.call).await.unwrap_or_default();
+        let queues = jobs.list_queues(&self.call).await.unwrap_or_default();
         let queue = queues.into_iter().find(|view| view.name == self.queue);
         queue.map_or(0, |view| usize::try_from(view.waiting_claim_count).unwrap_or(usize::MAX))
     }
@@ -193,7 +193,7 @@ impl JobProtocol for OurJobs {
     async fn look(&self) -> Result<Seen, String> {
         let store = self.arena.other();
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
-        let found = jobs.job(&self.call, self.job).await.map_err(|error| error.to_string())?;
+        let found = jobs.get_job(&self.call, self.job).await.map_err(|error| error.to_string())?;
         let JobDetail { job, result, attempts, effects, .. } = found.ok_or("the job is gone")?;
         let completed =
             |how: AttemptOutcome| matches!(how, AttemptOutcome::Completed | AttemptOutcome::CompletedLate);
@@ -216,10 +216,10 @@ impl JobProtocol for OurJobs {
         let store = self.arena.store();
         let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) else { return };
         let action = JobAction::Delete { force: true };
-        let request =
-            ChangeJobsRequest { selector: JobSelector::Jobs(vec![self.job]), action, by, dry_run: false };
+        let selector = JobSelector::Ids { job_ids: vec![self.job] };
+        let request = ChangeJobsRequest::new(selector, action, by);
         // A race that never had a job has nothing to remove.
-        let _ = jobs.act(&self.call, request).await;
+        let _ = jobs.change_jobs(&self.call, request).await;
     }
 }
 

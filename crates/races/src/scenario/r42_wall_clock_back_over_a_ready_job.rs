@@ -38,7 +38,7 @@ fn script(stage: &Stage) -> Played {
         let answers = stage.drive(jobs.enqueue(&call, vec![new])).map_err(|error| broken(&error))?;
         stage.must(answers.iter().all(Result::is_ok), "a job can be enqueued")
     };
-    let look = |nth| stage.drive(jobs.job(&call, id(nth))).map_err(|error| broken(&error));
+    let look = |nth| stage.drive(jobs.get_job(&call, id(nth))).map_err(|error| broken(&error));
     enqueue(job(1, When::Now))?;
     let now_ms = look(1)?.map_or(0, |detail| detail.job.enqueued_at_ms);
     enqueue(NewJob {

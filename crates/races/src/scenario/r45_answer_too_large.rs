@@ -103,9 +103,9 @@ impl Large {
                 value: "1".into(),
                 compensation: undo,
             };
-            jobs.ledger(&self.call, vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }])
+            jobs.write_effects(&self.call, vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }])
                 .await?;
-            jobs.report(&self.call, vec![AttemptReport { attempt, report: Report::Release }])
+            jobs.report(&self.call, vec![AttemptReport { attempt, report: Report::Release {} }])
                 .await?;
         }
         Ok(())
@@ -125,10 +125,11 @@ impl Large {
     }
 
     async fn remove(&self, store: &dyn LeaseStore) -> Result<(), StoreError> {
-        let (on, action) = (JobSelector::Jobs(self.ids.clone()), JobAction::Delete { force: true });
+        let (on, action) =
+            (JobSelector::Ids { job_ids: self.ids.clone() }, JobAction::Delete { force: true });
         let by = Owner::new("race")?;
         jobs(store)
-            .act(&self.call, ChangeJobsRequest { selector: on, action, by, dry_run: false })
+            .change_jobs(&self.call, ChangeJobsRequest::new(on, action, by))
             .await?;
         Ok(())
     }

@@ -70,7 +70,7 @@ fn script(stage: &Stage) -> Played {
         made.push(id);
     }
     let is_kept = |id: &JobId| {
-        let found = stage.drive(async { stage.arena.store().jobs()?.job(call, *id).await.ok()? });
+        let found = stage.drive(async { stage.arena.store().jobs()?.get_job(call, *id).await.ok()? });
         found.is_some()
     };
     let over = made.len() - usize::try_from(KEPT_DAYS).unwrap_or(usize::MAX);

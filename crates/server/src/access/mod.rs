@@ -128,7 +128,8 @@ impl Inner {
     /// decided at the desk, where it is done.
     pub(crate) fn admit(&self, parts: &Parts, spec: &Spec) -> Result<(Caller, Namespace), Problem> {
         let caller = self.identify(parts)?;
-        let is_renewal = [op::Renew::SPEC.path, op::RenewClaims::SPEC.path].contains(&spec.path);
+        let is_renewal =
+            [op::RenewLeaseBatch::SPEC.path, op::RenewAttemptBatch::SPEC.path].contains(&spec.path);
         if let Err(retry_after_ms) = self.gate.pace(&caller.who, is_renewal, self.clock.now().store_ms) {
             let metrics = &self.metrics;
             let over = if is_renewal { &metrics.renewals_over_pace } else { &metrics.over_pace };
@@ -216,7 +217,7 @@ fn namespace_of(parts: &Parts) -> Result<Option<Namespace>, Problem> {
     let Some(value) = parts.headers.get(NAMESPACE_HEADER) else { return Ok(None) };
     let bad = |why: String| {
         let mut problem = Problem::new(ErrorKind::BadInput, format!("namespace {why}"));
-        (problem.what, problem.why) = (Some("namespace".to_owned()), Some(why));
+        (problem.field, problem.message) = (Some("namespace".to_owned()), Some(why));
         problem
     };
     let text = value.to_str().map_err(|_| bad("is not plain text".to_owned()))?;

@@ -8,7 +8,7 @@ use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use fencehold_contract::http::{
-    IDEMPOTENCY_HEADER, Method, Operation, PATIENCE_HEADER, PROBLEM_TYPE, StoreOperation,
+    IDEMPOTENCY_HEADER, Method, Operation, PROBLEM_TYPE, SingleOperation, StoreOperation, TIMEOUT_HEADER,
 };
 use fencehold_contract::operation::{Ask, JobAsk, misfit, perform};
 use fencehold_contract::problem::{ErrorKind, Problem};
@@ -49,12 +49,12 @@ impl Asked {
         parts: &Parts,
         share: Option<Share>,
     ) -> Result<Self, Problem> {
-        let patience_ms = match parts.headers.get(PATIENCE_HEADER) {
+        let patience_ms = match parts.headers.get(TIMEOUT_HEADER) {
             None => PATIENCE_MS,
             Some(value) => patience_of(value)
                 .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?,
         };
-        let call = CallContext::new(namespace).with_patience_ms(patience_ms).relayed();
+        let call = CallContext::new(namespace).with_timeout_ms(patience_ms).relayed();
         let trace = parts
             .headers
             .get(TRACE_HEADER)
@@ -130,6 +130,26 @@ impl Routes {
     /// Has an operation answered by the call of the contract that it is.
     pub(super) fn add_call<O: StoreOperation>(&mut self) {
         self.add::<O, _>(call::<O>);
+    }
+
+    /// Has an operation about one thing carried out as a batch of one.
+    pub(super) fn add_single<O: SingleOperation>(&mut self) {
+        self.add_single_with::<O, _>(call::<O::Batch>);
+    }
+
+    /// The same where the batch has a handler of its own.
+    pub(super) fn add_single_with<O: SingleOperation, H: Handler<O::Batch>>(&mut self, batch: H) {
+        self.add::<O, _>(move |asked: Asked, request: O::Request| {
+            let batch = batch.clone();
+            async move {
+                let about = O::about(&request);
+                let answer = batch.handle(asked, O::batch(request)).await?;
+                O::only(answer).map_err(|mut problem| {
+                    about(&mut problem);
+                    problem
+                })
+            }
+        });
     }
 
     pub(super) fn count(&self) -> usize {
@@ -245,15 +265,15 @@ pub(super) fn without_paths(problem: &Problem) -> Option<Problem> {
     if !matches!(problem.kind, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Unusable) {
         return None;
     }
-    let place = problem.what.as_deref().filter(|_| problem.kind == ErrorKind::Unusable);
+    let place = problem.store.as_deref().filter(|_| problem.kind == ErrorKind::Unusable);
     let clean = |text: &str| {
         let text = place.map_or_else(|| text.to_owned(), |place| text.replace(place, "the server's store"));
         hide_paths(&text)
     };
     let mut shown = problem.clone();
     shown.detail = clean(&problem.detail);
-    shown.why = problem.why.as_deref().map(clean);
-    shown.what = problem.what.as_deref().map(clean);
+    shown.message = problem.message.as_deref().map(clean);
+    shown.store = problem.store.as_deref().map(clean);
     if shown == *problem {
         return None;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use fencehold_contract::http::{ChangedHold, Operation, op};
+use fencehold_contract::http::{HoldChange, Operation, op};
 use fencehold_contract::problem::Problem;
 use futures_util::stream;
 use http::{Request, header};
@@ -36,7 +36,7 @@ pub(super) async fn watch(State(server): State<Arc<Inner>>, request: Request<Bod
 
 fn begin(server: Arc<Inner>, request: Request<Body>) -> Answer<HeldChanges> {
     let (parts, _) = request.into_parts();
-    let admitted = server.admit(&parts, &op::Events::SPEC)?;
+    let admitted = server.admit(&parts, &op::ListEvents::SPEC)?;
     server.stopping.check()?;
     let asked = Asked::new(server, admitted, &parts, None)?;
     asked.store.hold_changes(&asked.call).map_err(Problem::from)
@@ -46,7 +46,7 @@ fn begin(server: Arc<Inner>, request: Request<Body>) -> Answer<HeldChanges> {
 async fn next(changes: &mut HeldChanges) -> Option<String> {
     let server = Arc::clone(&changes.server);
     let waiting = tokio::time::timeout(SIGN_OF_LIFE, changes.next());
-    let change: Result<ChangedHold, _> = server.stopping.unless(waiting).await.ok()?;
+    let change: Result<HoldChange, _> = server.stopping.unless(waiting).await.ok()?;
     // Nothing more is told to a token that was revoked, or has expired, since.
     let _: () = server.still_admits(&changes.who).map_err(|_: Problem| ()).ok()?;
     let Ok(change) = change else { return Some(COMMENT.to_owned()) };

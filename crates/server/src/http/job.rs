@@ -1,11 +1,17 @@
 //! Jobs: what is more than one call of the contract.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::http::{EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest};
-use fencehold_contract::job::{BeginOperationRequest, BegunOperation, JobDetail, WaitRequest};
+use fencehold_contract::http::{
+    DeleteScheduleRequest, Empty, EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest,
+    GetQueueRequest, GetScheduleRequest, QueueRequest,
+};
+use fencehold_contract::job::{
+    BeginOperationRequest, BegunOperation, JobCounts, JobDetail, QueueMode, QueueView, ResolveEffectRequest,
+    ScheduleView, WaitRequest,
+};
 use fencehold_contract::operation::jobs_of;
 use fencehold_contract::problem::{ErrorKind, Problem};
-use fencehold_core::job::{JobId, Refusal};
+use fencehold_core::job::{JobId, Refusal, ScheduleName};
 use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
 
@@ -93,18 +99,71 @@ pub(super) async fn begin(asked: Asked, mut request: BeginOperationRequest) -> A
     } else {
         callers_own(request.job_id).map_err(StoreError::BadInput)?;
     }
-    Ok(jobs_of(&asked.store)?.begin(&asked.call, request).await?)
+    Ok(jobs_of(&asked.store)?.begin_operation(&asked.call, request).await??)
 }
 
 pub(super) async fn get(asked: Asked, request: GetJobRequest) -> Answer<JobDetail> {
     let (id, jobs) = (request.job_id, jobs_of(&asked.store)?);
     let detail = match request.wait_ms {
-        None => jobs.job(&asked.call, id).await?,
-        Some(wait_ms) => asked.in_line(jobs.wait_for(&asked.call, WaitRequest { id, wait_ms })).await?,
+        None => jobs.get_job(&asked.call, id).await?,
+        Some(wait_ms) => {
+            asked
+                .in_line(jobs.wait_for_job(&asked.call, WaitRequest { id, wait_ms }))
+                .await?
+        }
     };
     detail.ok_or_else(|| {
         let mut problem = Problem::new(ErrorKind::JobNotFound, format!("{id}: {}", Refusal::JobNotFound));
-        problem.job = Some(id);
+        problem.job_id = Some(id);
+        problem
+    })
+}
+
+pub(super) async fn get_queue(asked: Asked, request: GetQueueRequest) -> Answer<QueueView> {
+    let queues = jobs_of(&asked.store)?.list_queues(&asked.call).await?;
+    // A queue exists only while it is used: one that has nothing is open and empty.
+    Ok(queues.into_iter().find(|view| view.name == request.queue).unwrap_or(QueueView {
+        name: request.queue,
+        mode: QueueMode::Open,
+        job_counts: JobCounts::default(),
+        waiting_claim_count: 0,
+    }))
+}
+
+pub(super) async fn delete_queue(asked: Asked, request: QueueRequest) -> Answer<Empty> {
+    let QueueRequest { queue, by } = request;
+    if jobs_of(&asked.store)?.delete_queue(&asked.call, queue.clone(), by).await? {
+        return Ok(Empty {});
+    }
+    let mut problem = Problem::new(ErrorKind::QueueNotFound, format!("there is no queue {queue}"));
+    problem.queue = Some(queue);
+    Err(problem)
+}
+
+pub(super) async fn get_schedule(asked: Asked, request: GetScheduleRequest) -> Answer<ScheduleView> {
+    let schedules = jobs_of(&asked.store)?.list_schedules(&asked.call).await?;
+    let found = schedules.into_iter().find(|view| view.spec.name == request.schedule);
+    found.ok_or_else(|| no_schedule(&request.schedule))
+}
+
+pub(super) async fn delete_schedule(asked: Asked, request: DeleteScheduleRequest) -> Answer<Empty> {
+    let DeleteScheduleRequest { schedule, by } = request;
+    let deleted = jobs_of(&asked.store)?
+        .delete_schedule(&asked.call, schedule.clone(), by)
+        .await?;
+    if deleted { Ok(Empty {}) } else { Err(no_schedule(&schedule)) }
+}
+
+fn no_schedule(schedule: &ScheduleName) -> Problem {
+    Problem::new(ErrorKind::ScheduleNotFound, format!("there is no schedule {schedule}"))
+}
+
+pub(super) async fn resolve_effect(asked: Asked, request: ResolveEffectRequest) -> Answer<Empty> {
+    let job_id = request.job_id;
+    let resolved = jobs_of(&asked.store)?.resolve_effect(&asked.call, request).await?;
+    resolved.map(|()| Empty {}).map_err(|refusal| {
+        let mut problem = Problem::from(refusal);
+        problem.job_id = Some(job_id);
         problem
     })
 }

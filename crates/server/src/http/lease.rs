@@ -1,44 +1,63 @@
 //! Leases and the store: what is more than one call of the contract.
 
-use fencehold_contract::http::{GetLeaseRequest, Nothing, RevokeLeaseBatchResponse, ServerCapabilities};
-use fencehold_contract::problem::{ErrorKind, Problem};
-use fencehold_contract::{Capabilities, LeaseStore as _, LeaseView, RevokeLeasesRequest};
+use fencehold_contract::http::{
+    Empty, GetLeaseRequest, RevokeLeaseBatchRequest, RevokeLeaseBatchResponse, RevokeLeaseRequest,
+    ServerCapabilities,
+};
+use fencehold_contract::{
+    Capabilities, LeaseStore as _, LeaseView, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+};
+use fencehold_core::{Refusal, Token};
 
 use super::answer::{Answer, Asked};
 
-pub(super) async fn revoke(asked: Asked, request: RevokeLeasesRequest) -> Answer<RevokeLeaseBatchResponse> {
+pub(super) async fn revoke(asked: Asked, request: RevokeLeaseRequest) -> Answer<RevokedLease> {
+    let RevokeLeaseRequest { key, only_token, by, reason } = request;
+    let target = RevokeTarget::Key { key: key.clone(), only_token };
+    let revoked = asked
+        .store
+        .revoke(&asked.call, RevokeLeasesRequest { target, by, reason })
+        .await?;
+    let none = || StoreError::refused(&key, Refusal::NotHeld).into();
+    revoked.into_iter().next().ok_or_else(none)
+}
+
+pub(super) async fn revoke_batch(
+    asked: Asked,
+    request: RevokeLeaseBatchRequest,
+) -> Answer<RevokeLeaseBatchResponse> {
+    let RevokeLeaseBatchRequest { selector, by, reason } = request;
+    let request = RevokeLeasesRequest { target: selector.into(), by, reason };
     let revoked = asked.store.revoke(&asked.call, request).await?;
-    Ok(RevokeLeaseBatchResponse { revoked })
+    Ok(RevokeLeaseBatchResponse { results: revoked.into_iter().map(Ok).collect() })
 }
 
 pub(super) async fn get(asked: Asked, request: GetLeaseRequest) -> Answer<LeaseView> {
     let key = request.key;
     let view = asked.store.get(&asked.call, key.clone()).await?;
-    view.ok_or_else(|| {
-        let mut problem = Problem::new(ErrorKind::NoSuchKey, format!("{key}: nothing is kept of this key"));
-        problem.key = Some(key);
-        problem
-    })
+    // A key exists only while it is used: one that nothing is kept of is free.
+    let (token, endings) = (Token::default(), Vec::new());
+    Ok(view.unwrap_or(LeaseView { key, token, holder: None, waiter_count: 0, endings }))
 }
 
-pub(super) async fn capabilities(asked: Asked, _: Nothing) -> Answer<ServerCapabilities> {
+pub(super) async fn capabilities(asked: Asked, _: Empty) -> Answer<ServerCapabilities> {
     let Capabilities {
         store,
-        supports_fair_waiting: fair,
-        supports_waiting: waits,
-        supports_preemption: preempts,
-        supports_jobs: jobs,
+        supports_fair_waiting,
+        supports_waiting,
+        supports_preemption,
+        supports_jobs,
         durable,
-        min_ttl_ms: ttl_ms_min,
+        min_ttl_ms,
     } = asked.store.capabilities();
     let store = store.to_owned();
     Ok(ServerCapabilities {
         store,
-        supports_fair_waiting: fair,
-        supports_waiting: waits,
-        supports_preemption: preempts,
-        supports_jobs: jobs,
+        supports_fair_waiting,
+        supports_waiting,
+        supports_preemption,
+        supports_jobs,
         durable,
-        min_ttl_ms: ttl_ms_min,
+        min_ttl_ms,
     })
 }

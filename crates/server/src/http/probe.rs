@@ -82,7 +82,7 @@ impl Readiness {
 /// For how long the store grants nothing, if it answers.
 async fn closed_for_ms(store: &dyn LeaseStore) -> Result<u64, StoreError> {
     store
-        .closed_for_ms(&CallContext::new(Namespace::default()).with_patience_ms(PATIENCE_MS))
+        .closed_for_ms(&CallContext::new(Namespace::default()).with_timeout_ms(PATIENCE_MS))
         .await
 }
 

@@ -96,7 +96,7 @@ async fn begin(
     batches: mpsc::Sender<String>,
 ) -> Answer<(Stream, EventPage)> {
     let (parts, _) = request.into_parts();
-    let (caller, namespace) = server.admit(&parts, &op::Events::SPEC)?;
+    let (caller, namespace) = server.admit(&parts, &op::ListEvents::SPEC)?;
     let Watch { after, prefix } = from_query(path, parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
@@ -120,7 +120,7 @@ async fn begin(
 
 async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>) -> Answer<EventPage> {
     let request = ListEventsRequest { cursor: after, prefix, limit: PAGE_MAX, wait_ms: 0 };
-    let page = asked.in_line(asked.store.events(&asked.call, request)).await?;
+    let page = asked.in_line(asked.store.list_events(&asked.call, request)).await?;
     Ok(page)
 }
 

@@ -31,7 +31,7 @@ impl Ending {
     pub(crate) fn of<T>(outcome: &Result<T, StoreError>) -> Ending {
         match outcome {
             Ok(_) => Ending::Done,
-            Err(StoreError::Denied { .. }) => Ending::Denied,
+            Err(StoreError::Forbidden { .. }) => Ending::Denied,
             Err(StoreError::LimitReached { .. }) => Ending::Limited,
             Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => Ending::Unavailable,
             Err(StoreError::Unusable { .. }) => Ending::Failed,

@@ -36,12 +36,12 @@ pub(crate) async fn render(server: &Inner) -> String {
         "Which version this is.",
         &[(&[("version", env!("CARGO_PKG_VERSION")), ("store", server.store.capabilities().store)], 1.0)],
     );
-    if let Some(measures) = server.store.measures() {
+    if let Some(measures) = server.store.metrics() {
         store(&mut page, measures);
     }
     requests(&mut page, server);
     limits(&mut page, server);
-    let call = CallContext::new(Namespace::default()).with_patience_ms(PATIENCE_MS);
+    let call = CallContext::new(Namespace::default()).with_timeout_ms(PATIENCE_MS);
     if let Ok(status) = server.store.status(&call).await {
         let here = status.owner_pid.is_none_or(|pid| pid == std::process::id());
         page.gauge(
@@ -273,8 +273,8 @@ fn limits(page: &mut Page, server: &Inner) {
 async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
     let mut all: Vec<(CallContext, QueueView)> = Vec::new();
     for namespace in server.namespaces() {
-        let call = CallContext::new(namespace).with_patience_ms(PATIENCE_MS);
-        let found = jobs.queues(&call).await.unwrap_or_default();
+        let call = CallContext::new(namespace).with_timeout_ms(PATIENCE_MS);
+        let found = jobs.list_queues(&call).await.unwrap_or_default();
         all.extend(found.into_iter().map(|queue| (call.clone(), queue)));
     }
     all.sort_by_key(|(_, queue)| std::cmp::Reverse((queue.job_counts.queued, queue.job_counts.scheduled)));
@@ -340,7 +340,7 @@ async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[
             ..JobFilter::default()
         };
         let request = ListJobsRequest { filter, cursor: None, limit: RUNNING_LOOKED_AT };
-        let running = jobs.jobs(call, request).await.map(|page| page.jobs).unwrap_or_default();
+        let running = jobs.list_jobs(call, request).await.map(|page| page.jobs).unwrap_or_default();
         let ignore = running
             .into_iter()
             .filter(|job| job.runner.as_ref().is_some_and(|runner| runner.cancel_requested_by.is_some()));
@@ -373,7 +373,7 @@ async fn oldest_ready_ms(server: &Inner, jobs: &dyn JobStore, call: &CallContext
     let filter =
         JobFilter { queue: Some(queue.name.clone()), states: vec![JobState::Queued], ..JobFilter::default() };
     let request = ListJobsRequest { filter, cursor: None, limit: READY_LOOKED_AT };
-    let page = jobs.jobs(call, request).await;
+    let page = jobs.list_jobs(call, request).await;
     let since = page
         .ok()
         .and_then(|page| page.jobs.iter().map(|job| job.state_changed_at_ms).min());

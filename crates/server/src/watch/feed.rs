@@ -117,11 +117,11 @@ impl Drop for Feed {
 
 /// Reads for as long as anybody watches, or until the store has no answer.
 async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: u64) {
-    let call = CallContext::new(namespace.clone()).with_patience_ms(PATIENCE_MS);
+    let call = CallContext::new(namespace.clone()).with_timeout_ms(PATIENCE_MS);
     let problem = loop {
         let request =
             ListEventsRequest { cursor: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
-        let page = match server.stopping.unless(server.store.events(&call, request)).await {
+        let page = match server.stopping.unless(server.store.list_events(&call, request)).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => break error.into(),
             Err(stopping) => break stopping,

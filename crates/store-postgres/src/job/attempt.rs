@@ -59,7 +59,6 @@ impl Core {
             remaining_ms,
             cancel_requested: false,
             yield_request: None,
-            yield_in_ms: None,
         };
         let mut answers: Vec<Option<Result<AttemptRenewal, Refusal>>> = (1..)
             .zip(&attempts)
@@ -209,8 +208,8 @@ impl Core {
         entries: Vec<AttemptLedgerEntry>,
     ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
         let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id).collect());
-        match self.by_the_rules(budget, call, &about, JobAsk::Ledger(entries)).await? {
-            JobAnswer::Ledger(answers) => Ok(answers),
+        match self.by_the_rules(budget, call, &about, JobAsk::WriteEffects(entries)).await? {
+            JobAnswer::WrittenEffects(answers) => Ok(answers),
             _ => Err(fencehold_contract::operation::misfit()),
         }
     }
@@ -268,7 +267,9 @@ fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
         JobAnswer::Reported(answers) => {
             answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
         }
-        JobAnswer::Ledger(answers) => answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect(),
+        JobAnswer::WrittenEffects(answers) => {
+            answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+        }
         _ => Vec::new(),
     }
 }

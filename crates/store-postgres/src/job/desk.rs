@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use fencehold_contract::job::{
     BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobsRequest, Contents, JobAction,
-    JobCounts, JobSelector, QueueView, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
+    JobCounts, JobFilter, JobSelector, QueueView, ResolveEffectRequest, ScheduleSpec, ScheduleView,
+    SetQueueModeRequest,
 };
 use fencehold_contract::operation::{JobAnswer, JobAsk};
 use fencehold_contract::quota::{Limited, full};
@@ -27,11 +28,16 @@ impl Core {
         call: &CallContext,
         request: ChangeJobsRequest,
     ) -> Result<ChangeJobBatchResponse, StoreError> {
+        let all = JobFilter::default();
         let (ids, next, filter) = match &request.selector {
-            JobSelector::Jobs(ids) => (ids.clone(), None, None),
-            JobSelector::Matching { filter, cursor, limit } => {
-                let (ids, next) = self.matching(budget, call, filter, *cursor, *limit).await?;
+            JobSelector::Ids { job_ids } => (job_ids.clone(), None, None),
+            JobSelector::Filter { filter } => {
+                let (ids, next) = self.matching(budget, call, filter, request.cursor, request.limit).await?;
                 (ids, next, Some(filter))
+            }
+            JobSelector::All {} => {
+                let (ids, next) = self.matching(budget, call, &all, request.cursor, request.limit).await?;
+                (ids, next, Some(&all))
             }
         };
         // A person's act is not repeated: the job could have gone on since.
@@ -44,10 +50,10 @@ impl Core {
         let about = About::jobs(&call.namespace, ids.clone());
         let about = if forced && !request.dry_run { about.ending() } else { about };
         let one = |replay: &mut Replay, id: JobId| {
-            let ask =
-                JobAsk::Act(ChangeJobsRequest { selector: JobSelector::Jobs(vec![id]), ..request.clone() });
+            let selector = JobSelector::Ids { job_ids: vec![id] };
+            let ask = JobAsk::Change(ChangeJobsRequest { selector, ..request.clone() });
             match replay.ask(&call.namespace, ask)? {
-                JobAnswer::Acted(acted) => Ok(acted.results),
+                JobAnswer::Changed(acted) => Ok(acted.results),
                 _ => Err(fencehold_contract::operation::misfit()),
             }
         };
@@ -78,7 +84,7 @@ impl Core {
             sets_queue: true,
             ..About::jobs(&call.namespace, Vec::new())
         };
-        self.by_the_rules(budget, call, &about, JobAsk::SetQueue(order)).await?;
+        self.by_the_rules(budget, call, &about, JobAsk::SetQueueMode(order)).await?;
         budget.outcome_unknown = true;
         let mut views = self.queue_views(budget, call, Some(&queue)).await?;
         // One that is open and empty is not shown.
@@ -212,14 +218,14 @@ impl Core {
         budget: &mut StatementBudget,
         call: &CallContext,
         request: BeginOperationRequest,
-    ) -> Result<BegunOperation, StoreError> {
+    ) -> Result<Result<BegunOperation, Refusal>, StoreError> {
         let about = About {
             keys: vec![unique_digest("operation", &request.idempotency_key)],
             queues: vec![fencehold_core::job::QueueName::operations()],
             ..About::jobs(&call.namespace, vec![request.job_id]).with_notes()
         };
-        match self.by_the_rules(budget, call, &about, JobAsk::Begin(request)).await? {
-            JobAnswer::Began(began) => Ok(began),
+        match self.by_the_rules(budget, call, &about, JobAsk::BeginOperation(request)).await? {
+            JobAnswer::BegunOperation(began) => Ok(began),
             _ => Err(fencehold_contract::operation::misfit()),
         }
     }
@@ -231,10 +237,10 @@ impl Core {
         request: ResolveEffectRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
         let about = About::jobs(&call.namespace, vec![request.job_id]);
-        let ask = JobAsk::Resolve(request);
+        let ask = JobAsk::ResolveEffect(request);
         let act = |replay: &mut Replay| replay.ask(&call.namespace, ask.clone());
         match self.decide(budget, Repeat::Never, &about, act).await?? {
-            JobAnswer::Resolved(answer) => Ok(answer),
+            JobAnswer::ResolvedEffect(answer) => Ok(answer),
             _ => Err(fencehold_contract::operation::misfit()),
         }
     }

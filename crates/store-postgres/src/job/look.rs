@@ -195,12 +195,12 @@ impl Core {
         // By what was found: some of it may be gone when it is looked at, and what is behind it is still to come.
         let next = found.last().filter(|_| found.len() == request.limit).map(|(last, _)| last + 1);
         let about = About::jobs(&call.namespace, found.into_iter().map(|(_, id)| id).collect());
-        let ask = JobAsk::Findings(request);
+        let ask = JobAsk::Effects(request);
         match self
             .look(budget, &about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??
         {
-            JobAnswer::Findings(page) => Ok(EffectPage { next_cursor: next, ..page }),
+            JobAnswer::Effects(page) => Ok(EffectPage { next_cursor: next, ..page }),
             _ => Err(fencehold_contract::operation::misfit()),
         }
     }

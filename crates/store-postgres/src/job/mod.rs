@@ -119,7 +119,7 @@ impl JobStore for PostgresStore {
         self.actor.call_or_undo(claim, undo).await?
     }
 
-    async fn renew_claims(
+    async fn renew_attempts(
         &self,
         call: &CallContext,
         attempts: Vec<AttemptRef>,
@@ -139,22 +139,24 @@ impl JobStore for PostgresStore {
             .await
     }
 
-    async fn ledger(
+    async fn write_effects(
         &self,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
     ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
-        let JobAsk::Ledger(entries) = checked(JobAsk::Ledger(entries))? else { return Err(misfit()) };
+        let JobAsk::WriteEffects(entries) = checked(JobAsk::WriteEffects(entries))? else {
+            return Err(misfit());
+        };
         self.ask_jobs(call, async move |core, budget, call| core.ledger(budget, call, entries).await)
             .await
     }
 
-    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+    async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| core.job(budget, call, id).await)
             .await
     }
 
-    async fn wait_for(
+    async fn wait_for_job(
         &self,
         call: &CallContext,
         request: WaitRequest,
@@ -164,38 +166,38 @@ impl JobStore for PostgresStore {
             .await
     }
 
-    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
+    async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         JobAsk::List(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.list_jobs(budget, call, &request).await)
             .await
     }
 
-    async fn act(
+    async fn change_jobs(
         &self,
         call: &CallContext,
         request: ChangeJobsRequest,
     ) -> Result<ChangeJobBatchResponse, StoreError> {
-        JobAsk::Act(request.clone()).check()?;
+        JobAsk::Change(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.act(budget, call, request).await)
             .await
     }
 
-    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
+    async fn list_queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| core.queue_views(budget, call, None).await)
             .await
     }
 
-    async fn set_queue(
+    async fn set_queue_mode(
         &self,
         call: &CallContext,
         order: SetQueueModeRequest,
     ) -> Result<QueueView, StoreError> {
-        JobAsk::SetQueue(order.clone()).check()?;
+        JobAsk::SetQueueMode(order.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.set_queue(budget, call, order).await)
             .await
     }
 
-    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
+    async fn list_schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
         self.ask_jobs(call, async move |core, budget, call| core.schedules(budget, call).await)
             .await
     }
@@ -206,20 +208,20 @@ impl JobStore for PostgresStore {
             .await
     }
 
-    async fn remove_queue(
+    async fn delete_queue(
         &self,
         call: &CallContext,
         queue: QueueName,
         by: Owner,
     ) -> Result<bool, StoreError> {
-        JobAsk::RemoveQueue { queue: queue.clone(), by: by.clone() }.check()?;
+        JobAsk::DeleteQueue { queue: queue.clone(), by: by.clone() }.check()?;
         self.ask_jobs(call, async move |core, budget, call| {
             core.remove_queue(budget, call, &queue, &by).await
         })
         .await
     }
 
-    async fn remove_schedule(
+    async fn delete_schedule(
         &self,
         call: &CallContext,
         name: ScheduleName,
@@ -231,12 +233,12 @@ impl JobStore for PostgresStore {
         .await
     }
 
-    async fn begin(
+    async fn begin_operation(
         &self,
         call: &CallContext,
         request: BeginOperationRequest,
-    ) -> Result<BegunOperation, StoreError> {
-        JobAsk::Begin(request.clone()).check()?;
+    ) -> Result<Result<BegunOperation, Refusal>, StoreError> {
+        JobAsk::BeginOperation(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| {
             core.hear_of_holds();
             core.begin(budget, call, request).await
@@ -244,22 +246,22 @@ impl JobStore for PostgresStore {
         .await
     }
 
-    async fn findings(
+    async fn list_effects(
         &self,
         call: &CallContext,
         request: ListEffectsRequest,
     ) -> Result<EffectPage, StoreError> {
-        JobAsk::Findings(request.clone()).check()?;
+        JobAsk::Effects(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.findings(budget, call, request).await)
             .await
     }
 
-    async fn resolve(
+    async fn resolve_effect(
         &self,
         call: &CallContext,
         request: ResolveEffectRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        JobAsk::Resolve(request.clone()).check()?;
+        JobAsk::ResolveEffect(request.clone()).check()?;
         self.ask_jobs(call, async move |core, budget, call| core.resolve(budget, call, request).await)
             .await
     }

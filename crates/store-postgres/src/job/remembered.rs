@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fencehold_contract::job::Weighted;
+use fencehold_contract::job::QueueWeight;
 use fencehold_core::job::QueueName;
 
 use super::value::to_sql;
@@ -74,7 +74,13 @@ impl Memory {
     }
 
     /// The clocks after a claim of several queues; the last of them is the one by which all go. Of one queue: so many turns.
-    pub(super) fn note_turns(&mut self, namespace: &str, queues: &[Weighted], taken: usize, clocks: &[u64]) {
+    pub(super) fn note_turns(
+        &mut self,
+        namespace: &str,
+        queues: &[QueueWeight],
+        taken: usize,
+        clocks: &[u64],
+    ) {
         let key = |queue: &QueueName| (namespace.to_owned(), queue.as_str().to_owned());
         if let [(queue, weight)] = queues
             && let Ok(taken @ 1..) = u64::try_from(taken)

@@ -90,7 +90,7 @@ fn a_job_of_which_there_is_more_to_tell_is_kept() {
     assert!(is_there(&store, &with_note), "it left a checkpoint");
 
     let tried = begun(&store, job(4));
-    say(&store, &tried, Report::Release).unwrap();
+    say(&store, &tried, Report::Release {}).unwrap();
     let retried = begun(&store, job(4));
     say(&store, &retried, COMPLETE).unwrap();
     assert!(is_there(&store, &retried), "it has an earlier attempt");

@@ -216,8 +216,8 @@ fn r17_an_effect_in_the_transaction_of_its_record_dies_with_it() {
 #[test]
 fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
     for (policy, answer, state) in [
-        (InDoubtPolicy::Retry, LedgerResponse::Proceed, "2"),
-        (InDoubtPolicy::Manual, LedgerResponse::InDoubt, "7"),
+        (InDoubtPolicy::Retry, LedgerResponse::Proceed {}, "2"),
+        (InDoubtPolicy::Manual, LedgerResponse::InDoubt {}, "7"),
     ] {
         let stage = Stage::new();
         let store = stage.arena.store();
@@ -228,7 +228,7 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
             block_on(store.jobs().unwrap().ledger(&call(), vec![entry])).unwrap().remove(0)
         };
         claim_by_handle(&*store, A);
-        assert_eq!(announce(A, 1), Ok(LedgerResponse::Proceed));
+        assert_eq!(announce(A, 1), Ok(LedgerResponse::Proceed {}));
         // All of its connections end at once, and it never comes back.
         stage
             .watch

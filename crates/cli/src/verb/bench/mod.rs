@@ -118,7 +118,7 @@ impl Args {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
         };
-        let call = CallContext::new(namespace.clone()).with_patience_ms(60_000);
+        let call = CallContext::new(namespace.clone()).with_timeout_ms(60_000);
         let store = &Store { leases: store.leases.clone(), call, name: store.name.clone() };
         let load = match &self.what {
             What::Lease(load) => load,
@@ -292,7 +292,9 @@ async fn delete_jobs(store: &Store) -> Result<(), Failure> {
             by: by.clone(),
             dry_run: false,
         };
-        let acted = store.ask(async |jobs, call| jobs.act(call, request.clone()).await).await?;
+        let acted = store
+            .ask(async |jobs, call| jobs.change_jobs(call, request.clone()).await)
+            .await?;
         progress.add(acted.results.len() as u64, 0);
         match acted.next_cursor {
             Some(next) => cursor = Some(next),

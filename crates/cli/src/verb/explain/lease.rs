@@ -94,8 +94,8 @@ fn after_held(lease: &LeaseView, holder: &HolderView) -> String {
         waiters => format!("the first of {waiters} in line gets it"),
     };
     let larger = format!("under a token above {}", lease.token);
-    if let (Some(notice), Some(yield_in_ms)) = (&holder.yield_request, holder.yield_in_ms) {
-        let latest = show_ms(yield_in_ms.max(holder.remaining_ms));
+    if let Some(notice) = &holder.yield_request {
+        let latest = show_ms(notice.yield_in_ms.max(holder.remaining_ms));
         return format!(
             "{} (priority {}) has asked for it: the holder can stay for {latest} at most, then {heir}, {larger}.",
             notice.contender, notice.priority

@@ -42,7 +42,7 @@ impl Args {
                 let id = JobId::parse(text.strip_prefix(JOB_KEY).unwrap_or(text)).ok();
                 if let Some(id) = id
                     && store.leases.jobs().is_some()
-                    && let Some(detail) = store.ask(async |jobs, call| jobs.job(call, id).await).await?
+                    && let Some(detail) = store.ask(async |jobs, call| jobs.get_job(call, id).await).await?
                 {
                     return job::explain(context, store, &detail).await;
                 }

@@ -96,7 +96,7 @@ impl Which {
         } else {
             let request = request(JobSelector::Jobs(self.jobs.clone()));
             store
-                .ask(async |jobs, call| jobs.act(call, request.clone()).await)
+                .ask(async |jobs, call| jobs.change_jobs(call, request.clone()).await)
                 .await?
                 .results
         };
@@ -133,7 +133,7 @@ async fn matching(
     let mut cursor = None;
     loop {
         let page = request(JobSelector::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX });
-        let acted = store.ask(async |jobs, call| jobs.act(call, page.clone()).await).await?;
+        let acted = store.ask(async |jobs, call| jobs.change_jobs(call, page.clone()).await).await?;
         let many = acted.results.len() as u64;
         progress.add(many, many);
         items.extend(acted.results);

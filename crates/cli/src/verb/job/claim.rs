@@ -125,7 +125,7 @@ impl Args {
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
         if let Err(failure) = print(context, &taken(&job, self.ttl, hold.reveal()), &job) {
             // Nobody has seen the hold id, so nobody could say what came of the job.
-            let reports = vec![AttemptReport { attempt, report: Report::Release }];
+            let reports = vec![AttemptReport { attempt, report: Report::Release {} }];
             let _ = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await;
             return Err(failure);
         }

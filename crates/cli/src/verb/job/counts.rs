@@ -29,7 +29,7 @@ impl Args {
     }
 
     async fn count(self, context: &Context, store: &Store) -> Outcome {
-        let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
+        let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
         let mut all = JobCounts::default();
         for mut view in queues {
             if self.queue.as_ref().is_none_or(|queue| *queue == view.name) {

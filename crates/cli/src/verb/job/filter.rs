@@ -52,7 +52,7 @@ impl FilterArgs {
 
 /// How many jobs there are at most that match: counted by queue and state alone. For a progress bar.
 pub(super) async fn at_most(store: &Store, filter: &JobFilter) -> Result<u64, Failure> {
-    let queues = store.ask(async |jobs, call| jobs.queues(call).await).await?;
+    let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
     let states = if filter.states.is_empty() { &JobState::ALL[..] } else { &filter.states };
     let named = |queue: &QueueName| filter.queue.as_ref().is_none_or(|named| named == queue);
     Ok(queues

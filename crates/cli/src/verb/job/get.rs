@@ -38,7 +38,7 @@ impl Args {
     }
 
     async fn get(self, context: &Context, store: &Store) -> Outcome {
-        let detail = store.ask(async |jobs, call| jobs.job(call, self.job).await).await?;
+        let detail = store.ask(async |jobs, call| jobs.get_job(call, self.job).await).await?;
         let detail = detail.ok_or_else(|| Failure::refused_job(self.job, Refusal::JobNotFound))?;
         context.output.one(&Document::from(&detail), |palette| text(&detail, palette))?;
         Ok(DONE)

@@ -22,6 +22,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.attempt.say(context, Report::Release).await
+        self.attempt.say(context, Report::Release {}).await
     }
 }

@@ -42,7 +42,9 @@ impl Args {
         let mut count = 0;
         let more = loop {
             request.limit = PAGE_MAX.min(most - count);
-            let page = store.ask(async |jobs, call| jobs.jobs(call, request.clone()).await).await?;
+            let page = store
+                .ask(async |jobs, call| jobs.list_jobs(call, request.clone()).await)
+                .await?;
             count += page.jobs.len();
             if context.output.format == Format::Jsonl {
                 // As they come: there may be millions.

@@ -44,7 +44,7 @@ impl Args {
         let attempt = hold::attempt(self.attempt.job, self.attempt.token)?;
         let id = attempt.job_id;
         let renewed = store
-            .ask(async |jobs, call| jobs.renew_claims(call, vec![attempt.clone()]).await)
+            .ask(async |jobs, call| jobs.renew_attempts(call, vec![attempt.clone()]).await)
             .await?;
         let renewal = only_answer(renewed.results, |refusal| Failure::refused_job(id, refusal))?;
         let kept = Kept { id, renewal };
@@ -58,9 +58,9 @@ impl Args {
             if renewal.cancel_requested {
                 lines.push(("cancelled", "stop at a good place, and hand it back".to_owned()));
             }
-            if let (Some(notice), Some(yield_in_ms)) = (&renewal.yield_request, renewal.yield_in_ms) {
+            if let Some(notice) = &renewal.yield_request {
                 lines.push(("yield to", notice.contender.to_string()));
-                lines.push(("yield in", show_exact_ms(yield_in_ms)));
+                lines.push(("yield in", show_exact_ms(notice.yield_in_ms)));
             }
             facts(palette, lines)
         })?;

@@ -86,10 +86,7 @@ pub(crate) fn details(lease: &LeaseView, palette: Palette) -> String {
                 lines.push(("priority", holder.priority.to_string()));
             }
             if let Some(notice) = &holder.yield_request {
-                let within = holder
-                    .yield_in_ms
-                    .map(|ms| format!(", within {}", show_ms(ms)))
-                    .unwrap_or_default();
+                let within = format!(", within {}", show_ms(notice.yield_in_ms));
                 let wish = format!("asked by {} (priority {}){within}", notice.contender, notice.priority);
                 lines.push(("yield", wish));
             }

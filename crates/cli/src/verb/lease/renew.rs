@@ -62,9 +62,9 @@ impl Args {
                 ("token", renewal.token.to_string()),
                 ("remaining", show_ms(renewal.remaining_ms)),
             ];
-            if let (Some(notice), Some(yield_in_ms)) = (&renewal.yield_request, renewal.yield_in_ms) {
+            if let Some(notice) = &renewal.yield_request {
                 lines.push(("yield to", notice.contender.to_string()));
-                lines.push(("yield in", show_exact_ms(yield_in_ms)));
+                lines.push(("yield in", show_exact_ms(notice.yield_in_ms)));
             }
             facts(palette, lines)
         })?;

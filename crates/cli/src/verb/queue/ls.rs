@@ -21,7 +21,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let store = context.open_to_look()?;
         let queues = store
-            .closing(async |store| store.ask(async |jobs, call| jobs.queues(call).await).await)
+            .closing(async |store| store.ask(async |jobs, call| jobs.list_queues(call).await).await)
             .await?;
         context.output.many(&queues, "no queues", || table(&queues))?;
         Ok(DONE)

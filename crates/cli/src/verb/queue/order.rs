@@ -30,7 +30,9 @@ impl Order {
         let store = context.open(self.create)?;
         let view = store
             .closing(async |store| {
-                store.ask(async |jobs, call| jobs.set_queue(call, order.clone()).await).await
+                store
+                    .ask(async |jobs, call| jobs.set_queue_mode(call, order.clone()).await)
+                    .await
             })
             .await?;
         context

@@ -40,7 +40,7 @@ impl Args {
             .closing(async |store| {
                 let remove = async |jobs: &dyn fencehold_contract::JobStore,
                                     call: &fencehold_contract::CallContext| {
-                    jobs.remove_queue(call, queue.clone(), by.clone()).await
+                    jobs.delete_queue(call, queue.clone(), by.clone()).await
                 };
                 store.ask(remove).await
             })

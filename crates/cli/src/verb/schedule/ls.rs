@@ -64,7 +64,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let store = context.open_to_look()?;
         let schedules = store
-            .closing(async |store| store.ask(async |jobs, call| jobs.schedules(call).await).await)
+            .closing(async |store| store.ask(async |jobs, call| jobs.list_schedules(call).await).await)
             .await?;
         let entries: Vec<Entry<'_>> = schedules.iter().map(Entry::from).collect();
         context.output.many(&entries, "no schedules", || table(&schedules))?;

@@ -71,7 +71,7 @@ impl Args {
 async fn kept(context: &Context, name: &ScheduleName) -> Result<(Cron, Zone), Failure> {
     let store = context.open_to_look()?;
     let schedules = store
-        .closing(async |store| store.ask(async |jobs, call| jobs.schedules(call).await).await)
+        .closing(async |store| store.ask(async |jobs, call| jobs.list_schedules(call).await).await)
         .await?;
     let found = schedules.into_iter().find(|view| view.spec.name == *name);
     let spec = found.map(|view| view.spec).ok_or_else(|| {

@@ -35,7 +35,7 @@ impl Args {
             .closing(async |store| {
                 let remove = async |jobs: &dyn fencehold_contract::JobStore,
                                     call: &fencehold_contract::CallContext| {
-                    jobs.remove_schedule(call, name.clone(), by.clone()).await
+                    jobs.delete_schedule(call, name.clone(), by.clone()).await
                 };
                 store.ask(remove).await
             })

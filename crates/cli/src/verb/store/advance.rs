@@ -59,7 +59,7 @@ impl Args {
                 let mut advanced = advanced.map_err(|error| store.explain(error))?;
                 let believed_ms = advanced.closed_for_ms;
                 if self.force_now {
-                    let opened = store.leases.open_now(&store.call, self.by).await;
+                    let opened = store.leases.reopen(&store.call, self.by).await;
                     opened.map_err(|error| store.explain(error))?;
                     advanced.closed_for_ms = 0;
                     advanced.namespaces.clear();

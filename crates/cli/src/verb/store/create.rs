@@ -27,7 +27,7 @@ impl Args {
         let store = context.open_at(&place)?;
         store
             .closing(async |store| {
-                store.leases.answers(&store.call).await.map_err(|error| store.explain(error))?;
+                store.leases.ping(&store.call).await.map_err(|error| store.explain(error))?;
                 note(&format!("the store {} is there", place.url.clone().existing()));
                 if let StoreUrl::File(url) = &place.url
                     && let Some(name) = memory_file_system(&url.directory)

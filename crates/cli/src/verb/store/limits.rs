@@ -70,7 +70,7 @@ impl Args {
         let store = if set.is_some() { context.open(self.create)? } else { context.open_to_look()? };
         store
             .closing(async |store| {
-                let view = store.leases.limits(&store.call, request).await;
+                let view = store.leases.quota(&store.call, request).await;
                 let view = view.map_err(|error| store.explain(error))?;
                 context.output.one(&view, |palette| {
                     let (limits, used) = (view.quota, view.usage);

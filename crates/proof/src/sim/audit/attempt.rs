@@ -172,7 +172,7 @@ impl Job {
                 Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
                 _ => Ok(()),
             },
-            (LedgerEntry::Begin { in_doubt_policy: policy, .. }, Ok(LedgerResponse::Proceed)) => {
+            (LedgerEntry::Begin { in_doubt_policy: policy, .. }, Ok(LedgerResponse::Proceed {})) => {
                 self.may_write(speaker, token, false)?;
                 match &known {
                     Some(entry) if entry.value.is_some() => {
@@ -194,7 +194,7 @@ impl Job {
                 self.effects.insert(name.to_owned(), entry);
                 Ok(())
             }
-            (LedgerEntry::Begin { .. }, Ok(LedgerResponse::InDoubt)) => {
+            (LedgerEntry::Begin { .. }, Ok(LedgerResponse::InDoubt {})) => {
                 let in_doubt = |entry: &Entry| {
                     entry.value.is_none() && entry.token != token && entry.policy == InDoubtPolicy::Manual
                 };
@@ -207,7 +207,7 @@ impl Job {
                 self.ended.get_or_insert(JobState::InDoubt);
                 Ok(())
             }
-            (_, Ok(LedgerResponse::Recorded(told))) => {
+            (_, Ok(LedgerResponse::Recorded { recorded_effect: told })) => {
                 self.may_write(speaker, token, true)?;
                 let told = (told.token.get(), told.value.clone());
                 if let Some(first) = known.as_ref().filter(|entry| entry.value.is_some()) {
@@ -253,7 +253,7 @@ fn said(word: &Report) -> Option<Said> {
         Report::Complete { .. } => Said::Complete,
         Report::Fail { .. } => Said::Fail,
         Report::Snooze { .. } => Said::Snooze,
-        Report::Release => Said::HandBack,
+        Report::Release {} => Said::HandBack,
         _ => return None,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::http::{ChangedHold, Operation as _, Scope, op};
+use fencehold_contract::http::{HoldChange, Operation as _, Scope, op};
 use fencehold_contract::{CallContext, StoreError};
 
 use super::{Act, Desk};
@@ -14,7 +14,7 @@ use crate::watch::HoldWatcher;
 
 const HEAR: Act = Act {
     needs: &[Scope::LeaseWrite, Scope::JobWork],
-    ..Act::new("hear of holds", Kind::Look, op::Renew::SPEC)
+    ..Act::new("hear of holds", Kind::Look, op::RenewLeaseBatch::SPEC)
 };
 /// What the keys of jobs begin with.
 const JOB: &str = "job/";
@@ -50,13 +50,13 @@ impl Desk {
 
 impl HeldChanges {
     /// The next one that concerns what this caller may hold. Cancel safe.
-    pub(crate) async fn next(&mut self) -> ChangedHold {
+    pub(crate) async fn next(&mut self) -> HoldChange {
         loop {
             let key = self.watcher.changed().await;
             let is_job = |key: &fencehold_core::Key| key.as_str().starts_with(JOB);
             let told = key.as_ref().is_none_or(|key| self.leases || self.jobs && is_job(key));
             if told {
-                return ChangedHold { key };
+                return HoldChange { key };
             }
         }
     }

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use fencehold_contract::http::{Operation as _, Scope, op};
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
-    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EnqueuedJob,
-    JobAction, JobDetail, JobPage, JobSelector, LedgerEntry, LedgerResponse, ListEffectsRequest,
-    ListJobsRequest, NewJob, QueueView, RenewAttemptBatchResponse, Report, ResolveEffectRequest,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EffectResolution,
+    EnqueuedJob, JobAction, JobDetail, JobPage, JobSelector, LedgerEntry, LedgerResponse, ListEffectsRequest,
+    ListJobsRequest, NewJob, QueueMode, QueueView, RenewAttemptBatchResponse, Report, ResolveEffectRequest,
     ScheduleSpec, ScheduleView, SetQueueModeRequest, WaitRequest,
 };
 use fencehold_contract::{CallContext, JobStore, StoreError};
@@ -19,21 +19,23 @@ use super::{Act, Desk, Force, Telling, Took};
 use crate::audit::Outcome;
 use crate::observe::{Kind, Span, SpanKind, about, attempts, enqueuing, working};
 
-const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, op::Enqueue::SPEC);
-const CLAIM: Act = Act::new("job claim", Kind::Claim, op::Claim::SPEC);
-const RENEW: Act = Act::new("job renew", Kind::Renew, op::RenewClaims::SPEC).renewing();
-const REPORT: Act = Act::new("job report", Kind::Report, op::ReportJobs::SPEC);
-const LEDGER: Act = Act::new("job ledger", Kind::Report, op::WriteLedger::SPEC);
+const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, op::EnqueueJobBatch::SPEC);
+const CLAIM: Act = Act::new("job claim", Kind::Claim, op::ClaimJobs::SPEC);
+const RENEW: Act = Act::new("job renew", Kind::Renew, op::RenewAttemptBatch::SPEC).renewing();
+const REPORT: Act = Act::new("job report", Kind::Report, op::ReportAttemptBatch::SPEC);
+const LEDGER: Act = Act::new("job ledger", Kind::Report, op::WriteEffectBatch::SPEC);
 const LOOK: Act = Act::new("job look", Kind::Look, op::GetJob::SPEC);
-const CANCEL: Act = Act::new("job cancel", Kind::Force, op::Act::SPEC);
-const RETRY: Act = Act::new("job retry", Kind::Force, op::Act::SPEC);
-const DELETE: Act = Act::new("job delete", Kind::Force, op::Act::SPEC);
-const QUEUE: Act = Act::new("queue set", Kind::Force, op::SetQueue::SPEC);
-const UNQUEUE: Act = Act::new("queue remove", Kind::Force, op::RemoveQueue::SPEC);
+const CANCEL: Act = Act::new("job cancel", Kind::Force, op::CancelJob::SPEC);
+const RETRY: Act = Act::new("job retry", Kind::Force, op::RetryJob::SPEC);
+const DELETE: Act = Act::new("job delete", Kind::Force, op::DeleteJob::SPEC);
+const PAUSE: Act = Act::new("pause_queue", Kind::Force, op::PauseQueue::SPEC);
+const RESUME: Act = Act::new("resume_queue", Kind::Force, op::ResumeQueue::SPEC);
+const DRAIN: Act = Act::new("drain_queue", Kind::Force, op::DrainQueue::SPEC);
+const UNQUEUE: Act = Act::new("queue remove", Kind::Force, op::DeleteQueue::SPEC);
 const SCHEDULE: Act = Act::new("schedule set", Kind::Force, op::SetSchedule::SPEC);
-const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, op::RemoveSchedule::SPEC);
-const BEGIN: Act = Act::new("operation begin", Kind::Claim, op::Begin::SPEC);
-const RESOLVE: Act = Act::new("effect resolve", Kind::Force, op::Resolve::SPEC);
+const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, op::DeleteSchedule::SPEC);
+const BEGIN: Act = Act::new("operation begin", Kind::Claim, op::BeginOperation::SPEC);
+const RESOLVE: Act = Act::new("effect resolve", Kind::Force, op::ResolveEffect::SPEC);
 
 impl Desk {
     /// The jobs of the house's store, or that there are none.
@@ -74,11 +76,11 @@ impl Desk {
         if self.caller.scopes.allow(Scope::JobEnqueue) {
             return Ok(());
         }
-        let needs = op::Enqueue::SPEC.scopes;
+        let needs = op::EnqueueJobBatch::SPEC.scopes;
         let denied = self.allow(Act { needs, ..act }, &call.namespace, None);
         denied.map_err(|error| match error {
-            StoreError::Denied { message: needs } => {
-                StoreError::Denied { message: format!("{why}: {needs}") }
+            StoreError::Forbidden { message: needs } => {
+                StoreError::Forbidden { message: format!("{why}: {needs}") }
             }
             error => error,
         })
@@ -126,14 +128,14 @@ impl JobStore for Desk {
         outcome
     }
 
-    async fn renew_claims(
+    async fn renew_attempts(
         &self,
         call: &CallContext,
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewAttemptBatchResponse, StoreError> {
         let count = attempts.len();
         let outcome = self
-            .pass(RENEW.of(count), call, self.kept_jobs()?.renew_claims(call, attempts))
+            .pass(RENEW.of(count), call, self.kept_jobs()?.renew_attempts(call, attempts))
             .await;
         let answers = outcome.as_ref().map(|renewed| renewed.results.as_slice());
         self.server.metrics.renewals(count, answers, is_forged);
@@ -161,7 +163,7 @@ impl JobStore for Desk {
         outcome
     }
 
-    async fn ledger(
+    async fn write_effects(
         &self,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
@@ -170,33 +172,33 @@ impl JobStore for Desk {
         if entries.iter().any(makes_a_job) {
             self.may_enqueue(act, call, "an effect with an undo job enqueues it")?;
         }
-        self.pass(act, call, self.kept_jobs()?.ledger(call, entries)).await
+        self.pass(act, call, self.kept_jobs()?.write_effects(call, entries)).await
     }
 
-    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
-        let found = self.pass(LOOK, call, self.kept_jobs()?.job(call, id)).await?;
+    async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+        let found = self.pass(LOOK, call, self.kept_jobs()?.get_job(call, id)).await?;
         Ok(found.map(|detail| self.as_seen(detail)))
     }
 
-    async fn wait_for(
+    async fn wait_for_job(
         &self,
         call: &CallContext,
         request: WaitRequest,
     ) -> Result<Option<JobDetail>, StoreError> {
         let act = LOOK.waiting(request.wait_ms);
-        let found = self.pass(act, call, self.kept_jobs()?.wait_for(call, request)).await?;
+        let found = self.pass(act, call, self.kept_jobs()?.wait_for_job(call, request)).await?;
         Ok(found.map(|detail| self.as_seen(detail)))
     }
 
-    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
+    async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         if request.filter.payload_contains.is_some() && !self.caller.sees_payloads() {
             let why = "searching payloads needs a token with the scope job:payload".to_owned();
-            return Err(StoreError::Denied { message: why });
+            return Err(StoreError::Forbidden { message: why });
         }
-        self.pass(LOOK, call, self.kept_jobs()?.jobs(call, request)).await
+        self.pass(LOOK, call, self.kept_jobs()?.list_jobs(call, request)).await
     }
 
-    async fn act(
+    async fn change_jobs(
         &self,
         call: &CallContext,
         request: ChangeJobsRequest,
@@ -208,38 +210,44 @@ impl JobStore for Desk {
             JobAction::Delete { .. } => (DELETE, None),
         };
         let (target, count) = match &request.selector {
-            JobSelector::Jobs(ids) => {
+            JobSelector::Ids { job_ids: ids } => {
                 let named: Vec<String> = ids.iter().take(8).map(ToString::to_string).collect();
                 let more = ids.len().saturating_sub(named.len());
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 (format!("{}{more}", named.join(", ")), ids.len())
             }
-            JobSelector::Matching { filter, limit, .. } => (format!("jobs that match {filter:?}"), *limit),
+            JobSelector::Filter { filter } => (format!("jobs that match {filter:?}"), request.limit),
+            JobSelector::All {} => ("every job".to_owned(), request.limit),
         };
         if request.dry_run {
-            return self.pass(act.of(count), call, kept.act(call, request)).await;
+            return self.pass(act.of(count), call, kept.change_jobs(call, request)).await;
         }
         let reason = Some(format!("{} (by {})", reason.as_deref().unwrap_or("no reason given"), request.by));
-        self.force(act.of(count), call, Force { target, reason }, acted, kept.act(call, request))
+        self.force(act.of(count), call, Force { target, reason }, acted, kept.change_jobs(call, request))
             .await
     }
 
-    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
-        self.pass(LOOK, call, self.kept_jobs()?.queues(call)).await
+    async fn list_queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
+        self.pass(LOOK, call, self.kept_jobs()?.list_queues(call)).await
     }
 
-    async fn set_queue(
+    async fn set_queue_mode(
         &self,
         call: &CallContext,
         order: SetQueueModeRequest,
     ) -> Result<QueueView, StoreError> {
-        let target = format!("queue {}: {}", order.queue, order.mode.name());
+        let act = match order.mode {
+            QueueMode::Open => RESUME,
+            QueueMode::Paused => PAUSE,
+            QueueMode::Draining => DRAIN,
+        };
+        let target = format!("queue {}", order.queue);
         let reason = Some(format!("by {}", order.by));
-        let work = self.kept_jobs()?.set_queue(call, order);
-        self.force(QUEUE, call, Force { target, reason }, |_| Outcome::Done, work).await
+        let work = self.kept_jobs()?.set_queue_mode(call, order);
+        self.force(act, call, Force { target, reason }, |_| Outcome::Done, work).await
     }
 
-    async fn remove_queue(
+    async fn delete_queue(
         &self,
         call: &CallContext,
         queue: QueueName,
@@ -247,12 +255,12 @@ impl JobStore for Desk {
     ) -> Result<bool, StoreError> {
         let force = Force { target: format!("queue {queue}"), reason: Some(format!("by {by}")) };
         let judge = |removed: &bool| if *removed { Outcome::Done } else { Outcome::Failed };
-        self.force(UNQUEUE, call, force, judge, self.kept_jobs()?.remove_queue(call, queue, by))
+        self.force(UNQUEUE, call, force, judge, self.kept_jobs()?.delete_queue(call, queue, by))
             .await
     }
 
-    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
-        let mut schedules = self.pass(LOOK, call, self.kept_jobs()?.schedules(call)).await?;
+    async fn list_schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
+        let mut schedules = self.pass(LOOK, call, self.kept_jobs()?.list_schedules(call)).await?;
         if !self.caller.sees_payloads() {
             for schedule in &mut schedules {
                 schedule.spec.payload = HIDDEN.into();
@@ -270,7 +278,7 @@ impl JobStore for Desk {
             .await
     }
 
-    async fn remove_schedule(
+    async fn delete_schedule(
         &self,
         call: &CallContext,
         name: ScheduleName,
@@ -278,38 +286,42 @@ impl JobStore for Desk {
     ) -> Result<bool, StoreError> {
         let force = Force { target: format!("schedule {name}"), reason: Some(format!("by {by}")) };
         let judge = |removed: &bool| if *removed { Outcome::Done } else { Outcome::Failed };
-        self.force(UNSCHEDULE, call, force, judge, self.kept_jobs()?.remove_schedule(call, name, by))
+        self.force(UNSCHEDULE, call, force, judge, self.kept_jobs()?.delete_schedule(call, name, by))
             .await
     }
 
-    async fn begin(
+    async fn begin_operation(
         &self,
         call: &CallContext,
         request: BeginOperationRequest,
-    ) -> Result<BegunOperation, StoreError> {
-        self.pass(BEGIN.waiting(0), call, self.kept_jobs()?.begin(call, request)).await
+    ) -> Result<Result<BegunOperation, Refusal>, StoreError> {
+        self.pass(BEGIN.waiting(0), call, self.kept_jobs()?.begin_operation(call, request))
+            .await
     }
 
-    async fn findings(
+    async fn list_effects(
         &self,
         call: &CallContext,
         request: ListEffectsRequest,
     ) -> Result<EffectPage, StoreError> {
-        self.pass(LOOK, call, self.kept_jobs()?.findings(call, request)).await
+        self.pass(LOOK, call, self.kept_jobs()?.list_effects(call, request)).await
     }
 
-    async fn resolve(
+    async fn resolve_effect(
         &self,
         call: &CallContext,
         request: ResolveEffectRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        let happened = if request.happened.is_some() { "it happened" } else { "it did not happen" };
+        let happened = match &request.resolution {
+            EffectResolution::Happened { .. } => "it happened",
+            EffectResolution::DidNotHappen {} => "it did not happen",
+        };
         let force = Force {
             target: format!("job {}, effect {}: {happened}", request.job_id, request.effect),
             reason: Some(format!("by {}", request.by)),
         };
         let judge = |said: &Result<(), Refusal>| if said.is_ok() { Outcome::Done } else { Outcome::Failed };
-        self.force(RESOLVE, call, force, judge, self.kept_jobs()?.resolve(call, request))
+        self.force(RESOLVE, call, force, judge, self.kept_jobs()?.resolve_effect(call, request))
             .await
     }
 }
@@ -385,7 +397,7 @@ impl Desk {
             let _teller = teller;
             let Some(kept) = server.store.jobs() else { return };
             for (id, token) in ended {
-                if let Ok(Some(detail)) = kept.job(&call, id).await {
+                if let Ok(Some(detail)) = kept.get_job(&call, id).await {
                     for span in attempts(&call.namespace, &detail, token) {
                         server.tracer.record(span);
                     }

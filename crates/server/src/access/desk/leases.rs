@@ -6,24 +6,25 @@ use fencehold_contract::measure::Measures;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
     JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
-    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
-    StoreStatus,
+    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+    StoreError, StoreStatus,
 };
-use fencehold_core::{Key, Owner, Refusal, Token};
+use fencehold_core::{Key, Owner, Refusal};
 
 use super::{Act, Desk, Force, Telling};
 use crate::audit::Outcome;
 use crate::observe::{Context, Kind, holding, is_wrong_hold};
 
-const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, op::Acquire::SPEC);
-const RENEW: Act = Act::new("lease renew", Kind::Renew, op::Renew::SPEC).renewing();
-const RELEASE: Act = Act::new("lease release", Kind::Release, op::Release::SPEC);
-const REVOKE: Act = Act::new("lease revoke", Kind::Force, op::Revoke::SPEC);
-const LIMITS: Act = Act::new("store limits", Kind::Force, op::Limits::SPEC).everywhere();
-const OPEN_NOW: Act = Act::new("store open-now", Kind::Force, op::OpenNow::SPEC).everywhere();
-const ADVANCE: Act = Act::new("store advance", Kind::Force, op::Advance::SPEC).everywhere();
+const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, op::AcquireLease::SPEC);
+const RENEW: Act = Act::new("lease renew", Kind::Renew, op::RenewLeaseBatch::SPEC).renewing();
+const RELEASE: Act = Act::new("lease release", Kind::Release, op::ReleaseLeaseBatch::SPEC);
+const REVOKE: Act = Act::new("lease revoke", Kind::Force, op::RevokeLease::SPEC);
+const QUOTA: Act = Act::new("get_quota", Kind::Look, op::GetQuota::SPEC).everywhere();
+const SET_QUOTA: Act = Act::new("set_quota", Kind::Force, op::SetQuota::SPEC).everywhere();
+const OPEN_NOW: Act = Act::new("store open-now", Kind::Force, op::ReopenStore::SPEC).everywhere();
+const ADVANCE: Act = Act::new("store advance", Kind::Force, op::AdvanceStore::SPEC).everywhere();
 const LOOK: Act = Act::new("lease look", Kind::Look, op::GetLease::SPEC);
-const STATUS: Act = Act::new("store status", Kind::Look, op::Status::SPEC);
+const STATUS: Act = Act::new("store status", Kind::Look, op::GetStoreStatus::SPEC);
 
 #[async_trait]
 impl LeaseStore for Desk {
@@ -80,7 +81,7 @@ impl LeaseStore for Desk {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         let act = RELEASE.of(holds.len());
         let held = self.held(call, &holds);
         let (outcome, took) = self.through(act, call, None, self.server.store.release(call, holds)).await;
@@ -118,9 +119,13 @@ impl LeaseStore for Desk {
         self.pass(LOOK, call, self.server.store.list(call, request)).await
     }
 
-    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(
+        &self,
+        call: &CallContext,
+        request: ListEventsRequest,
+    ) -> Result<EventPage, StoreError> {
         let act = LOOK.waiting(request.wait_ms);
-        self.pass(act, call, self.server.store.events(call, request)).await
+        self.pass(act, call, self.server.store.list_events(call, request)).await
     }
 
     async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
@@ -132,18 +137,21 @@ impl LeaseStore for Desk {
             .await
     }
 
-    async fn limits(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
+        let Some(quota) = request.quota else {
+            return self.pass(QUOTA, call, self.server.store.quota(call, request)).await;
+        };
         let whose = if request.all_namespaces { "every namespace" } else { call.namespace.as_str() };
-        let what = request.quota.map_or_else(|| "looked at".to_owned(), |set| format!("{set:?}"));
-        let force = Force { target: format!("{whose}: {what}"), reason: Some(format!("by {}", request.by)) };
-        self.force(LIMITS, call, force, |_| Outcome::Done, self.server.store.limits(call, request))
+        let by = request.by.as_ref().map_or("nobody", Owner::as_str);
+        let force = Force { target: format!("{whose}: {quota:?}"), reason: Some(format!("by {by}")) };
+        self.force(SET_QUOTA, call, force, |_| Outcome::Done, self.server.store.quota(call, request))
             .await
     }
 
-    async fn open_now(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
+    async fn reopen(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
         let target = "every namespace, before its time".to_owned();
         let force = Force { target, reason: Some(format!("by {by}")) };
-        self.force(OPEN_NOW, call, force, |()| Outcome::Done, self.server.store.open_now(call, by))
+        self.force(OPEN_NOW, call, force, |()| Outcome::Done, self.server.store.reopen(call, by))
             .await
     }
 
@@ -167,8 +175,8 @@ impl LeaseStore for Desk {
     /// The store is the house's, and goes on.
     async fn close(&self) {}
 
-    fn measures(&self) -> Option<&Measures> {
-        self.server.store.measures()
+    fn metrics(&self) -> Option<&Measures> {
+        self.server.store.metrics()
     }
 }
 

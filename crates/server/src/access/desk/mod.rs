@@ -196,7 +196,7 @@ impl Desk {
                 biased;
                 outcome = work => outcome,
                 stranger = self.server.access.until_refused(&self.caller.who) => {
-                    Err(StoreError::Denied { message: stranger.to_string() })
+                    Err(StoreError::Forbidden { message: stranger.to_string() })
                 }
             }
         } else {
@@ -238,7 +238,7 @@ impl Desk {
             keeper.denied(self.entry(act, namespace, force));
         }
         tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), act = act.name, %namespace, "denied: {why}");
-        Err(StoreError::Denied { message: why })
+        Err(StoreError::Forbidden { message: why })
     }
 
     fn entry(&self, act: Act, namespace: &Namespace, force: Force) -> AuditEntry {

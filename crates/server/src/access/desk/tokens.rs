@@ -17,10 +17,10 @@ use crate::access::{ApiToken, Book, BookError, Keeper, NewToken, SecretHash, Tok
 use crate::audit::{AuditFilter, AuditRow};
 use crate::observe::Kind;
 
-const CREATE: Act = Act::new("token create", Kind::Force, op::CreateToken::SPEC);
-const LIST: Act = Act::new("token ls", Kind::Look, op::ListTokens::SPEC);
-const REVOKE: Act = Act::new("token revoke", Kind::Force, op::RevokeToken::SPEC);
-const AUDIT: Act = Act::new("audit", Kind::Look, op::ReadAudit::SPEC);
+const CREATE: Act = Act::new("token create", Kind::Force, op::CreateAccessToken::SPEC);
+const LIST: Act = Act::new("token ls", Kind::Look, op::ListAccessTokens::SPEC);
+const REVOKE: Act = Act::new("token revoke", Kind::Force, op::RevokeAccessToken::SPEC);
+const AUDIT: Act = Act::new("audit", Kind::Look, op::ListAuditEntries::SPEC);
 /// Longest texts that go into the audit.
 const TEXT_BYTES_MAX: usize = 1_024;
 
@@ -106,12 +106,14 @@ impl Desk {
         let namespace = (!everywhere).then(|| call.namespace.clone());
         self.with_book(AUDIT, call, move |book, now_wall_ms| {
             let filter = AuditFilter {
-                after: request.after,
-                since_wall_ms: request.within_ms.map(|ms| now_wall_ms.saturating_sub(ms)),
+                after: request.cursor,
+                since_wall_ms: request.since_ms.map(|ms| now_wall_ms.saturating_sub(ms)),
                 namespace,
                 limit: Some(request.limit.min(AUDIT_LINES_MAX)),
             };
-            Ok(AuditPage { entries: book.audit(&filter)?.into_iter().map(line).collect() })
+            let entries: Vec<AuditEntry> = book.audit(&filter)?.into_iter().map(line).collect();
+            let next_cursor = entries.last().map_or(request.cursor.unwrap_or(0), |entry| entry.seq);
+            Ok(AuditPage { entries, next_cursor })
         })
         .await
     }

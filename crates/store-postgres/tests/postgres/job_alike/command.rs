@@ -324,7 +324,7 @@ impl Known {
                 permanent: chance.one_in(3),
             },
             7 => Report::Snooze { delay_ms: *chance.pick(&[0, 5_000]) },
-            8 => Report::Release,
+            8 => Report::Release {},
             9 => Report::Checkpoint { checkpoint: vec![0, 1, 255, u8::try_from(chance.below(200)).unwrap()] },
             10 => Report::Progress { progress: "{\"done\":7}".into() },
             _ => Report::Progress { progress: "not json".into() },

@@ -187,5 +187,24 @@ fn a_dump_of_a_database_is_opened_and_nothing_is_lost() {
     assert!(loaded.unwrap().success() && unzip.wait().unwrap().success());
     let shown = Shown { room: &room, store: format!("{url}&{KEEP}") };
     shown.json("default", &["store", "migrate"]);
-    shown.assert_kept(&seen("seen-postgres.json"));
+    let then = seen("seen-postgres.json");
+    shown.assert_kept(&then);
+    // The views show it, too.
+    let admin = cluster.admin();
+    for namespace in NAMESPACES {
+        let all = |what: &str| then[namespace][what].as_array().unwrap();
+        for (view, name) in [("jobs", "id"), ("schedules", "name"), ("leases", "key")] {
+            for known in all(view) {
+                let known = known[name].as_str().unwrap();
+                let sql = format!(
+                    "SELECT count(*) FROM fencehold.{view} WHERE namespace = '{namespace}' AND {name}::text = '{known}'"
+                );
+                assert_eq!(admin.value(&sql), "1", "{view}: {known}");
+            }
+        }
+        let events =
+            admin.value(&format!("SELECT count(*) FROM fencehold.events WHERE namespace = '{namespace}'"));
+        assert!(events.parse::<usize>().unwrap() >= all("events").len());
+    }
+    assert!(admin.value("SELECT count(*) FROM fencehold.jobs WHERE state = 'in_doubt'") != "0");
 }

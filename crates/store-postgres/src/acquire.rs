@@ -11,7 +11,7 @@ use fencehold_net::{Caller, sleep};
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 
-use super::answer::acquired;
+use super::answer::Said;
 use super::budget::StatementBudget;
 use super::fault::Fault;
 use super::{Core, Repeat, closed};
@@ -26,14 +26,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const ABANDON_PATIENCE_MS: u64 = 10_000;
 /// What one who waits bears beyond its time, by its own clock, before it goes by itself.
 const OVER_TIME_MS: u64 = 2_000;
-
-/// What the database says to one who asks for a key.
-#[derive(Debug, Deserialize)]
-enum Said {
-    Ok(#[serde(deserialize_with = "acquired")] AcquiredLease),
-    Err(StoreError),
-    Waiting { id: i64, due_in_ms: u64 },
-}
 
 /// How often a request was sent.
 #[derive(Debug, Default)]
@@ -87,8 +79,7 @@ impl Core {
                     () = self.closing.wait() => Some(closed()),
                 };
                 if let Some(stop) = stop {
-                    self.leave(namespace, request, id).await;
-                    return Err(stop);
+                    return Err(self.leave_with(stop, namespace, request, id).await);
                 }
                 match self.look_after(budget, hash, id).await {
                     Ok(Some(Said::Ok(acquired))) => return Ok(acquired),
@@ -100,12 +91,13 @@ impl Core {
                             return self.overdue(budget, namespace, request, id).await;
                         }
                     }
-                    // Fallen out of line, because nothing was heard of this process for long: it stands anew.
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.leave(namespace, request, id).await;
-                        return Err(error);
+                    // Fallen out of line, because nothing was heard of this process for long: it stands anew. It may have been granted a
+                    // key before.
+                    Ok(None) => {
+                        budget.outcome_unknown = true;
+                        break;
                     }
+                    Err(error) => return Err(self.leave_with(error, namespace, request, id).await),
                 }
             }
         }
@@ -274,8 +266,19 @@ impl Core {
         }
     }
 
-    /// Leaves the line, and gives back what was granted meanwhile.
-    async fn leave(&self, namespace: &Namespace, request: &AcquireLeaseRequest, id: i64) {
+    /// Leaves the line for this error. It says that nothing was done only if nothing is left of the request.
+    async fn leave_with(
+        &self,
+        error: StoreError,
+        namespace: &Namespace,
+        request: &AcquireLeaseRequest,
+        id: i64,
+    ) -> StoreError {
+        if self.leave(namespace, request, id).await { error } else { error.or_unknown() }
+    }
+
+    /// Leaves the line, and gives back what was granted meanwhile. False: it may stand there still, or hold a key.
+    async fn leave(&self, namespace: &Namespace, request: &AcquireLeaseRequest, id: i64) -> bool {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_leave($1, $2, $3)::text");
         let hash = request.hold_id.hash();
@@ -286,16 +289,22 @@ impl Core {
             rows[0].try_get::<_, Option<String>>(0)
         });
         // If that fails, it falls out of line when nothing is heard of it.
-        if let Ok(Some(text)) = left.await
-            && let Ok(Said::Ok(acquired)) = self.read(&text)
-            && !acquired.grant.resumed
-        {
-            self.give_back(namespace, &acquired.key, hash).await;
+        match left.await {
+            Ok(None) => true,
+            Ok(Some(text)) => match self.read(&text) {
+                Ok(Said::Ok(acquired)) if !acquired.grant.resumed => {
+                    self.give_back(namespace, &acquired.key, hash).await
+                }
+                Ok(Said::Err(_)) => true,
+                _ => false,
+            },
+            Err(_) => false,
         }
     }
 
-    /// Frees a key that was granted to somebody who had already gone, unless the same request was sent again and has it.
-    pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) {
+    /// Frees a key that was granted to a caller that had already gone, unless the same request was sent again and has it. False: it could not
+    /// be done.
+    pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) -> bool {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_abandon($1, $2, $3, $4)");
         let freed = self.run(&mut budget, Repeat::Safe, async |client| {
@@ -307,9 +316,11 @@ impl Core {
             ];
             client.query_typed(&sql, &asked).await.map(drop)
         });
-        if let Err(error) = freed.await {
+        let freed = freed.await;
+        if let Err(error) = &freed {
             tracing::warn!(%key, %error, "a grant that nobody picked up could not be freed; it runs out by itself");
         }
+        freed.is_ok()
     }
 
     /// Reads an answer of the database's functions.

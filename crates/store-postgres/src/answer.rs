@@ -1,13 +1,97 @@
 //! What the database's functions answer with, as JSON: types of their own, since the schema stays as it is while the types of
 //! the contract change.
 
+use fencehold_contract::stored::{HowV1, NoticeV1};
 use fencehold_contract::{
-    AcquiredLease, ClosedNamespace, EndingView, HolderView, LeaseView, QuotaUsage, RevokedLease,
+    AcquiredLease, ClosedNamespace, EndingView, HolderView, LeaseView, QuotaUsage, RevokedLease, StoreError,
 };
-use fencehold_core::lease::{LeaseOutcome, PendingYield, YieldRequest};
-use fencehold_core::stored::NoticeV1;
-use fencehold_core::{Key, Namespace, Owner, Reason, Task, Token};
+use fencehold_core::lease::{LeaseOutcome, LeaseRenewal, PendingYield, YieldRequest};
+use fencehold_core::{BadInput, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 use serde::{Deserialize, Deserializer};
+
+/// What an acquisition is answered with.
+#[derive(Debug, Deserialize)]
+pub(super) enum Said {
+    Ok(#[serde(deserialize_with = "acquired")] AcquiredLease),
+    Err(#[serde(deserialize_with = "error")] StoreError),
+    Waiting { id: i64, due_in_ms: u64 },
+}
+
+/// The errors that the functions answer with. Others are raised.
+#[derive(Deserialize)]
+pub(super) enum ErrorRow {
+    BadInput { field: String, problem: String },
+    Refused { key: Key, refusal: RefusalRow },
+    Full { what: String, limit: u64 },
+    Unavailable { why: String },
+}
+
+impl From<ErrorRow> for StoreError {
+    fn from(row: ErrorRow) -> Self {
+        match row {
+            ErrorRow::BadInput { field, problem } => BadInput { field: field.into(), message: problem }.into(),
+            ErrorRow::Refused { key, refusal } => StoreError::Refused { key, refusal: refusal.into() },
+            ErrorRow::Full { what, limit } => StoreError::LimitReached { message: what, limit },
+            ErrorRow::Unavailable { why } => StoreError::Unavailable { message: why },
+        }
+    }
+}
+
+fn error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StoreError, D::Error> {
+    ErrorRow::deserialize(deserializer).map(StoreError::from)
+}
+
+/// Why the functions refuse something.
+#[derive(Deserialize)]
+pub(super) enum RefusalRow {
+    Held { owner: Owner, task: Option<Task>, expires_in_ms: u64, token: Token },
+    Ended { token: Option<Token>, how: Option<HowV1> },
+    Lost { token: Token, how: Option<HowV1>, by: Option<Owner>, reason: Option<Reason>, current: Token },
+    WrongHold { token: Token },
+    NotHeld,
+    StoreRewound { shown: Token, current: Token },
+    TokensExhausted,
+}
+
+impl From<RefusalRow> for Refusal {
+    fn from(row: RefusalRow) -> Self {
+        match row {
+            RefusalRow::Held { owner, task, expires_in_ms, token } => {
+                Refusal::Held { owner, task, remaining_ms: expires_in_ms, token }
+            }
+            RefusalRow::Ended { token, how } => {
+                Refusal::HoldIdUsed { token, outcome: how.map(LeaseOutcome::from) }
+            }
+            RefusalRow::Lost { token, how, by, reason, current } => {
+                Refusal::Lost { token, outcome: how.map(LeaseOutcome::from), by, reason, current_token: current }
+            }
+            RefusalRow::WrongHold { token } => Refusal::WrongHoldId { token },
+            RefusalRow::NotHeld => Refusal::NotHeld,
+            RefusalRow::StoreRewound { shown, current } => Refusal::StoreRewound { token: shown, current_token: current },
+            RefusalRow::TokensExhausted => Refusal::TokensExhausted,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct RenewalRow {
+    token: Token,
+    remaining_ms: u64,
+    notice: Option<NoticeV1>,
+    yield_in_ms: Option<u64>,
+}
+
+impl From<RenewalRow> for LeaseRenewal {
+    fn from(RenewalRow { token, remaining_ms, notice, yield_in_ms }: RenewalRow) -> Self {
+        LeaseRenewal { token, remaining_ms, yield_request: yield_request(notice, yield_in_ms) }
+    }
+}
+
+/// The functions say by when in store time, and how long that is from now.
+pub(super) fn yield_request(notice: Option<NoticeV1>, yield_in_ms: Option<u64>) -> Option<YieldRequest> {
+    let asked = PendingYield::from(notice?).seen_at(0);
+    Some(YieldRequest { yield_in_ms: yield_in_ms.unwrap_or(0), ..asked })
+}
 
 #[derive(Deserialize)]
 struct AcquiredRow {
@@ -23,8 +107,7 @@ struct Grant {
     resumed: bool,
 }
 
-/// Reads a granted lease.
-pub(super) fn acquired<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AcquiredLease, D::Error> {
+fn acquired<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AcquiredLease, D::Error> {
     let AcquiredRow { key, grant, waited_ms } = AcquiredRow::deserialize(deserializer)?;
     let Grant { token, remaining_ms, resumed } = grant;
     let grant = fencehold_core::lease::Grant { token, remaining_ms, resumed };
@@ -84,7 +167,7 @@ struct EndingRow {
     token: Token,
     owner: Owner,
     task: Option<Task>,
-    how: LeaseOutcome,
+    how: HowV1,
     at_wall_ms: u64,
     by: Option<Owner>,
     reason: Option<Reason>,
@@ -102,16 +185,13 @@ impl From<LeaseRow> for LeaseView {
             acquired_at_ms: row.since_wall_ms,
             remaining_ms: row.remaining_ms,
             renewed_ago_ms: row.renewed_ms_ago,
-            yield_request: row.notice.map(|notice| YieldRequest {
-                yield_in_ms: row.yield_in_ms.unwrap_or(0),
-                ..PendingYield::from(notice).seen_at(0)
-            }),
+            yield_request: yield_request(row.notice, row.yield_in_ms),
         };
         let ending = |row: EndingRow| EndingView {
             token: row.token,
             owner: row.owner,
             task: row.task,
-            outcome: row.how,
+            outcome: row.how.into(),
             ended_at_ms: row.at_wall_ms,
             by: row.by,
             reason: row.reason,
@@ -138,7 +218,7 @@ impl From<ClosedRow> for ClosedNamespace {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(super) struct UsedRow {
     queues: u64,
     keys: u64,
@@ -162,4 +242,107 @@ impl From<UsedRow> for QuotaUsage {
 /// Each row as the contract has it.
 pub(super) fn each<Row, T: From<Row>>(rows: Vec<Row>) -> Vec<T> {
     rows.into_iter().map(T::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_conformance::golden;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+    fn read<Row: DeserializeOwned + Into<T>, T>(bytes: &[u8]) -> Result<T, String> {
+        serde_json::from_slice::<Row>(bytes)
+            .map(Into::into)
+            .map_err(|error| error.to_string())
+    }
+
+    fn token(number: u64) -> Token {
+        Token::new(number)
+    }
+
+    fn owner(name: &str) -> Owner {
+        Owner::new(name).unwrap()
+    }
+
+    fn notice() -> YieldRequest {
+        YieldRequest { contender: owner("b"), task: Task::new("t").ok(), priority: 7, yield_at_ms: 1_000 }
+    }
+
+    #[test]
+    fn errors_and_refusals_of_the_functions_are_read() {
+        let key = Key::new("k").unwrap();
+        let refused = |refusal| StoreError::Refused { key: key.clone(), refusal };
+        let errors = [
+            StoreError::BadInput(BadInput::new("ttl", "is too long")),
+            StoreError::LimitReached { what: "keys".to_owned(), limit: 3 },
+            StoreError::Unavailable { why: "closed".to_owned() },
+            refused(Refusal::Held {
+                owner: owner("a"),
+                task: Task::new("t").ok(),
+                expires_in_ms: 90,
+                token: token(4),
+            }),
+            refused(Refusal::HoldIdUsed { token: Some(token(4)), how: Some(LeaseOutcome::AgedOut) }),
+            refused(Refusal::HoldIdUsed { token: None, how: None }),
+            refused(Refusal::Lost {
+                token: token(4),
+                how: Some(LeaseOutcome::Revoked),
+                by: Some(owner("op")),
+                reason: Reason::new("stuck").ok(),
+                current: token(5),
+            }),
+            refused(Refusal::WrongHoldId { token: token(4) }),
+            refused(Refusal::NotHeld),
+            refused(Refusal::StoreRewound { shown: token(9), current: token(4) }),
+            refused(Refusal::TokensExhausted),
+        ];
+        golden::earlier(HERE, "answer_error.v1.json", &errors, read::<ErrorRow, _>);
+        let endings =
+            LeaseOutcome::ALL.map(|how| refused(Refusal::HoldIdUsed { token: None, how: Some(how) }));
+        golden::earlier(HERE, "answer_how.v1.json", &endings, read::<ErrorRow, _>);
+    }
+
+    #[test]
+    fn leases_of_the_functions_are_read() {
+        let plain = LeaseRenewal { token: token(4), remaining_ms: 90, notice: None, yield_in_ms: None };
+        let asked = LeaseRenewal { notice: Some(notice()), yield_in_ms: Some(30), ..plain.clone() };
+        golden::earlier(HERE, "answer_renewal.v1.json", &[plain, asked], read::<RenewalRow, _>);
+        let holder = HolderView {
+            owner: owner("a"),
+            task: None,
+            ttl_ms: 1_000,
+            max_age_ms: Some(9_000),
+            priority: -1,
+            age_ms: 20,
+            since_wall_ms: 500,
+            remaining_ms: 980,
+            renewed_ms_ago: Some(20),
+            notice: Some(notice()),
+            yield_in_ms: Some(30),
+        };
+        let ending = EndingView {
+            token: token(3),
+            owner: owner("a"),
+            task: Task::new("t").ok(),
+            how: LeaseOutcome::Released,
+            at_wall_ms: 400,
+            by: None,
+            reason: None,
+        };
+        let key = Key::new("k").unwrap();
+        let held = LeaseView {
+            key: key.clone(),
+            token: token(4),
+            holder: Some(holder),
+            waiters: 2,
+            endings: vec![ending],
+        };
+        let free = LeaseView { key, token: token(4), holder: None, waiters: 0, endings: Vec::new() };
+        golden::earlier(HERE, "answer_lease.v1.json", &[held, free], read::<LeaseRow, _>);
+        let used = QuotaUsage { queues: 1, keys: 2, jobs: 3, bytes: 4, schedules: 5 };
+        golden::earlier(HERE, "answer_used.v1.json", &[used], read::<UsedRow, _>);
+    }
 }

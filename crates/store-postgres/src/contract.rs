@@ -43,16 +43,20 @@ impl LeaseStore for PostgresStore {
         check_acquire(&request)?;
         let (hash, patience_ms) = (request.hold_id.hash(), call.timeout_ms);
         let (namespace, granted_in) = (call.namespace.clone(), call.namespace.clone());
+        let keys = request.any_of.clone();
         let take = async move |core: &Rc<Core>, caller: &Caller| {
             core.start_upkeep();
             core.acquire(&namespace, patience_ms, &request, caller).await
         };
         let undo = async move |core: &Rc<Core>, answer: Result<AcquiredLease, StoreError>| {
             // What was resumed is known to more than this request: its ttl ends it, if nothing holds it.
-            if let Ok(acquired) = answer
-                && !acquired.grant.resumed
-            {
-                core.give_back(&granted_in, &acquired.key, hash).await;
+            let granted = match answer {
+                Ok(acquired) if !acquired.grant.resumed => vec![acquired.key],
+                Err(StoreError::OutcomeUnknown { .. }) => keys,
+                _ => Vec::new(),
+            };
+            for key in granted {
+                core.give_back(&granted_in, &key, hash).await;
             }
         };
         self.actor.call_or_undo(take, undo).await?

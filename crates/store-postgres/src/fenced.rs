@@ -7,6 +7,7 @@ use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
+use super::answer::RefusalRow;
 use super::budget::StatementBudget;
 use super::fault::Fault;
 use super::{Core, Repeat};
@@ -116,7 +117,7 @@ impl Core {
             let Some(refusal) = row.get::<_, Option<String>>("refusal") else { continue };
             fenced.push(Fenced {
                 key: Key::new(row.get::<_, String>("key"))?,
-                refusal: self.read(&refusal)?,
+                refusal: self.read::<RefusalRow>(&refusal)?.into(),
                 own: row.get("own"),
             });
         }
@@ -129,7 +130,7 @@ impl Core {
         budget: &mut StatementBudget,
         wanted: Wanted<'_>,
     ) -> Result<Option<String>, StoreError> {
-        let sql = self.sql("SELECT * FROM fencehold.fences_open()");
+        let sql = self.sql("SELECT f.*, f.job_id::text AS job FROM fencehold.open_fences() AS f");
         let rows = self
             .run(budget, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await)
             .await?;
@@ -140,7 +141,7 @@ impl Core {
             task: row.get("task"),
             job: row.get("job"),
             pid: row.get("pid"),
-            open_ms: row.get("open_ms"),
+            open_ms: row.get("age_ms"),
         });
         Ok(fences.find(|fence| fence.is_on(wanted)).map(|fence| fence.says()))
     }

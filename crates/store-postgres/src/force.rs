@@ -7,7 +7,7 @@ use fencehold_core::{Key, Namespace, Owner, Refusal};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::answer::{ClosedRow, RevokedRow, each};
+use super::answer::{ClosedRow, ErrorRow, RevokedRow, each};
 use super::budget::StatementBudget;
 use super::fenced::Wanted;
 use super::{Core, Repeat};
@@ -106,7 +106,9 @@ impl Core {
                 },
             )
             .await?;
-        self.read::<Result<Vec<RevokedRow>, StoreError>>(&answer)?.map(each)
+        self.read::<Result<Vec<RevokedRow>, ErrorRow>>(&answer)?
+            .map(each)
+            .map_err(StoreError::from)
     }
 
     pub(super) async fn advance(

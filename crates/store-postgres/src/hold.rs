@@ -1,13 +1,14 @@
 //! Keeping holds and giving them back, many in one call.
 
+use fencehold_contract::stored::NoticeV1;
 use fencehold_contract::{HoldRef, ReleasedLease, StoreError};
-use fencehold_core::lease::{LeaseRenewal, PendingYield, YieldRequest};
-use fencehold_core::stored::NoticeV1;
+use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::{Key, Namespace, Refusal, Token};
-use tokio_postgres::Row;
+use serde::de::DeserializeOwned;
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
+use super::answer::{RefusalRow, RenewalRow, yield_request};
 use super::budget::StatementBudget;
 use super::fenced::Wanted;
 use super::pool::Lane;
@@ -30,15 +31,10 @@ impl Core {
             let renewal = LeaseRenewal {
                 token: holds[at].token,
                 remaining_ms: row.get::<_, i64>("remaining_ms").unsigned_abs(),
-                yield_request: match notice {
-                    Some(notice) => {
-                        let notice: NoticeV1 = self.read(&notice)?;
-                        let yield_in_ms =
-                            row.get::<_, Option<i64>>("yield_in_ms").map_or(0, i64::unsigned_abs);
-                        Some(YieldRequest { yield_in_ms, ..PendingYield::from(notice).seen_at(0) })
-                    }
-                    None => None,
-                },
+                yield_request: yield_request(
+                    notice.map(|notice| self.read::<NoticeV1>(&notice)).transpose()?,
+                    row.get::<_, Option<i64>>("yield_in_ms").map(i64::unsigned_abs),
+                ),
             };
             answers[at] = Some(Ok(renewal));
         }
@@ -52,7 +48,8 @@ impl Core {
         let mut checked = if rest.is_empty() {
             Vec::new()
         } else {
-            self.ask_each(budget, namespace, &rest, "lease_renew_checked").await?
+            self.ask_each::<RenewalRow, _>(budget, namespace, &rest, "lease_renew_checked")
+                .await?
         }
         .into_iter();
         let misfit =
@@ -73,7 +70,7 @@ impl Core {
             return Ok(Vec::new());
         }
         let released: Vec<Result<Token, Refusal>> =
-            self.ask_each(budget, namespace, holds, "lease_release").await?;
+            self.ask_each::<Token, _>(budget, namespace, holds, "lease_release").await?;
         let of = |(hold, released): (&HoldRef, Result<Token, Refusal>)| {
             released.map(|token| ReleasedLease { key: hold.key.clone(), token })
         };
@@ -85,7 +82,7 @@ impl Core {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
         let sql = self.sql("SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)");
         let asked = Asked::of(holds);
         let lock_ms = Core::lock_ms(budget);
@@ -115,7 +112,7 @@ impl Core {
     }
 
     /// Asks a function that answers for each hold in order.
-    async fn ask_each<T: for<'a> serde::Deserialize<'a>>(
+    async fn ask_each<Row: DeserializeOwned, T: From<Row>>(
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
@@ -142,7 +139,11 @@ impl Core {
                 rows[0].try_get(0)
             })
             .await?;
-        answers.iter().map(|answer| self.read(answer)).collect()
+        let read = |answer: &String| self.read::<Result<Row, RefusalRow>>(answer);
+        answers
+            .iter()
+            .map(|answer| Ok(read(answer)?.map(T::from).map_err(Refusal::from)))
+            .collect()
     }
 }
 

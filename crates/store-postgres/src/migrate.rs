@@ -46,6 +46,7 @@ const MIGRATIONS: &[(i32, &str, &str)] = &[
     (27, "what runs out", include_str!("migrations/0027_what_runs_out.sql")),
     (28, "limits", include_str!("migrations/0028_limits.sql")),
     (29, "tenants", include_str!("migrations/0029_tenants.sql")),
+    (30, "public names", include_str!("migrations/0030_public_names.sql")),
 ];
 
 /// Migrations that leave older programs their schema: each with the oldest program that can use it since. One that is not named here can be
@@ -124,15 +125,22 @@ impl Objects {
         MADE.get_or_init(|| {
             let mut made = Objects { routines: Vec::new(), relations: vec!["migration"] };
             for line in MIGRATIONS.iter().flat_map(|(.., sql)| sql.lines()) {
-                let mut words = line.split([' ', '(']);
-                if words.next() != Some("CREATE") {
-                    continue;
+                let mut words = line.split([' ', '(', ';']);
+                match words.next() {
+                    Some("CREATE") => {}
+                    Some("ALTER") => {
+                        let renamed =
+                            line.contains(" RENAME TO ").then(|| words.rfind(|word| !word.is_empty()));
+                        made.routines.extend(renamed.flatten());
+                        continue;
+                    }
+                    _ => continue,
                 }
                 let kind = words.find(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE")).unwrap_or("");
                 let Some(name) = words.next() else { continue };
                 match kind {
                     "FUNCTION" | "PROCEDURE" => made.routines.push(name),
-                    "TABLE" | "SEQUENCE" | "INDEX" => made.relations.push(name),
+                    "TABLE" | "SEQUENCE" | "INDEX" | "VIEW" => made.relations.push(name),
                     _ => {}
                 }
             }

@@ -84,8 +84,8 @@ impl Core {
         namespace: &Namespace,
     ) -> Result<StoreStatus, StoreError> {
         let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs, fencehold.store_closed_ms($1) AS closed_for_ms,
-                array(SELECT format('%s: failed %s times since %s, last at %s: %s', m.part, m.times, to_timestamp(m.since_ms / 1000),
-                    to_timestamp(m.at_ms / 1000), m.why) FROM fencehold.maintenance_errors() AS m) AS maintenance
+                array(SELECT format('%s: failed %s times since %s, last at %s: %s', m.part, m.failure_count,
+                    date_trunc('second', m.first_failed_at), date_trunc('second', m.last_failed_at), m.message) FROM fencehold.maintenance_errors() AS m) AS maintenance
              FROM fencehold.lease_status() AS s");
         let row = self
             .run(budget, Repeat::Safe, async |client| {

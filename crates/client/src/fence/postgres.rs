@@ -31,7 +31,7 @@ const SCHEMA: &str = "fencehold";
 /// ```
 ///
 /// Once it was refused, the transaction is of no more use: roll it back, by dropping it. A transaction that is left open
-/// and idle under a fence is ended by the server after five minutes (the setting `fencehold.fence_idle_ms`).
+/// and idle under a fence is ended by the server after five minutes (the setting `fencehold.fence_idle_timeout_ms`).
 pub async fn postgres(
     transaction: &mut Transaction<'_>,
     pass: impl Into<KeyToken>,

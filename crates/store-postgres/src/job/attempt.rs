@@ -173,7 +173,7 @@ impl Core {
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Dropped;
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
-        let sql = self.sql(&within(Core::lock_ms(budget), "job_complete($1, $2, $3, $4, $5, $6)"));
+        let sql = self.sql(&within(Core::lock_ms(budget), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
         let rows = self
             .run_past_fences(budget, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
                 let namespace = call.namespace.as_str();

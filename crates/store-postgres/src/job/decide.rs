@@ -282,7 +282,9 @@ fn read_all(about: &About, rows: &[Row]) -> Result<Brought, String> {
         ..Brought::default()
     };
     let unused = head.room.as_ref().map(|room| room.unused.clone()).unwrap_or_default();
-    brought.room = head.room.map(|room| (about.namespace.clone(), room.limits.into(), room.used));
+    brought.room = head
+        .room
+        .map(|room| (about.namespace.clone(), room.limits.into(), room.used.into()));
     for queue in head.queues.unwrap_or_default() {
         if unused.contains(&queue.name) {
             continue;

@@ -82,7 +82,8 @@ impl Core {
         batch: &Batch<'_>,
     ) -> Result<Vec<i64>, StoreError> {
         let lock_ms = Core::lock_ms(budget).min(LOCK_MS);
-        let sql = self.sql(&within(lock_ms, "job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
+        let sql =
+            self.sql(&within(lock_ms, "job_enqueue_batch($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
         loop {
             let made = self
                 .send(budget, async |client| {

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fencehold_contract::QuotaUsage;
 use fencehold_contract::stored::{EffectV1, LimitsV1, ScheduleV1, TermsV1, TrailV1};
 use fencehold_core::job::{
     Attempt, AttemptOutcome, Claim, Due, JobId, JobKind, Notes, QueueName, Record, Trail,
@@ -16,6 +15,7 @@ use serde::Deserialize;
 
 use super::form::{Asked, Extra, state_of, terms_of, undo_of};
 use super::value::{bytes_of, stamp};
+use crate::answer::UsedRow;
 
 /// The row that comes before the jobs.
 #[derive(Debug, Deserialize)]
@@ -32,7 +32,7 @@ pub(super) struct Head {
 #[derive(Debug, Deserialize)]
 pub(super) struct RoomRow {
     pub(super) limits: LimitsV1,
-    pub(super) used: QuotaUsage,
+    pub(super) used: UsedRow,
     /// Those of the queues that have a row, and count as not there.
     pub(super) unused: Vec<QueueName>,
 }

@@ -58,7 +58,7 @@ fn a_claim_after_a_failover_is_above_what_was_lost_and_nothing_from_before_speak
 fn an_attempt_from_before_a_failover_is_over_whatever_its_holder_says_first() {
     let finds = |said: Result<Option<String>, String>| said.is_err_and(|why| why.starts_with("FH001 "));
     let fence = format!("SELECT fence_job('{JOB}', 1)");
-    let effect = format!("SELECT once('{JOB}', '{}', 1, 'charge', '7')", A.0);
+    let effect = format!("SELECT record_effect('{JOB}', '{}', 1, 'charge', '7')", A.0);
     for word in [complete(A, 1), fence, effect] {
         let stage = Stage::new();
         let session = stage.session();
@@ -171,7 +171,7 @@ fn an_open_transaction_of_a_user_stalls_nobody_after_a_failover() {
     other.value(&calls.acquire("k", 1, "A"));
     run(&user, "BEGIN");
     user.value(&calls.fence("k", 1));
-    run(&user, "SELECT enqueue('mail', 'welcome', '{}')");
+    run(&user, "SELECT enqueue_job('mail', 'welcome', '{}')");
     take_over(&stage);
     run(&other, "SET lock_timeout = '5s'");
     let token: u64 = run(&other, &claim(B)).expect("a job").parse().unwrap();

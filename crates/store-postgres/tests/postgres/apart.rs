@@ -87,7 +87,7 @@ fn a_claim_keeps_its_place_in_line_while_all_connections_for_calls_are_in_use() 
             let before = beat();
             assert!((0..LOOKS_MAX).any(|_| beat() != before), "its place is not kept up");
         });
-        stage.watch.run("SELECT fencehold.enqueue('q', 'work', '2')");
+        stage.watch.run("SELECT fencehold.enqueue_job('q', 'work', '2')");
         assert_eq!(waiting.join().unwrap().jobs.len(), 1);
     });
 }

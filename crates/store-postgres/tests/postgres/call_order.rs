@@ -24,7 +24,7 @@ fn job(nth: u8, queue: &str, unique: Option<&str>) -> NewJob {
 /// The statement for two jobs of which the first has the key: the numbers of those that it made.
 fn made_at_once() -> String {
     format!(
-        "SELECT string_agg(e::text, ' ' ORDER BY e) FROM job_enqueue('default', ARRAY['{}', '{}']::uuid[], ARRAY['q', 'q'],
+        "SELECT string_agg(e::text, ' ' ORDER BY e) FROM job_enqueue_batch('default', ARRAY['{}', '{}']::uuid[], ARRAY['q', 'q'],
             ARRAY[0, 0]::smallint[], ARRAY['work', 'work'], ARRAY['{{}}', '{{}}'], ARRAY[NULL, NULL]::jsonb[],
             ARRAY[NULL, NULL]::jsonb[], ARRAY[NULL, NULL]::bigint[], ARRAY[NULL, NULL]::bigint[], ARRAY[false, false],
             ARRAY['{KEY}', NULL]::uuid[], ARRAY['{KEY}', NULL]::uuid[], ARRAY[0, NULL]::bigint[]) AS e",

@@ -71,7 +71,7 @@ fn a_claim_reads_no_table_whole_because_it_was_small_when_that_was_planned() {
     let arena = PostgresArena::new();
     let session = counting(&arena);
     let claim = |nth: u64| {
-        let enqueued = format!("SELECT enqueue('q', 'work', '{nth}')");
+        let enqueued = format!("SELECT enqueue_job('q', 'work', '{nth}')");
         let claimed = format!(
             "SELECT count(id) FROM job_claim('default', ARRAY['q'], ARRAY[1], ARRAY[0]::bigint[], 1, md5('{nth}')::uuid, 'a', 30000,
                  NULL, NULL, NULL, false)"
@@ -105,8 +105,9 @@ fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
     // Nobody has anything when the statistics are made: plans that are right for one claim are then kept for many.
     session.run("ANALYZE job_running, job_body, job_ready").unwrap();
     let live = |nth: u64, many: u64| {
-        session
-            .value(&format!("SELECT count(enqueue('q', 'work', '{nth}')) FROM generate_series(1, {many})"));
+        session.value(&format!(
+            "SELECT count(enqueue_job('q', 'work', '{nth}')) FROM generate_series(1, {many})"
+        ));
         let held = format!(
             "CREATE TEMP TABLE held AS
              SELECT array_agg(id) AS ids, array_agg(md5('{nth}')::uuid) AS hashes, array_agg(token) AS tokens
@@ -119,7 +120,7 @@ fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
             assert_eq!(session.value(renewed), many.to_string());
         });
         let completing = Looks::during(&session, "job_running", || {
-            let completed = "SELECT id IS NULL AND NOT late FROM held, job_complete('default', ids, hashes, tokens, NULL)";
+            let completed = "SELECT id IS NULL AND NOT late FROM held, job_complete_batch('default', ids, hashes, tokens, NULL)";
             assert_eq!(session.value(completed), "t", "all of them, in time");
         });
         session.run("DROP TABLE held").unwrap();
@@ -186,7 +187,7 @@ fn calls(nth: u64) -> Vec<(&'static str, String)> {
     let leave = |who: &str| {
         format!("SELECT job_leave_line('default', hash, sending) FROM job_waiter WHERE hash = {who}")
     };
-    let enqueue = format!("SELECT enqueue('q', 'work', '{nth}')");
+    let enqueue = format!("SELECT enqueue_job('q', 'work', '{nth}')");
     vec![
         ("a claim of nothing", claim(&first, "ARRAY['q']")),
         ("lining up", line_up(&first)),
@@ -203,7 +204,7 @@ fn calls(nth: u64) -> Vec<(&'static str, String)> {
         (
             "an enqueue for later",
             format!(
-                "SELECT enqueue('q', 'work', '{nth}', run_at => to_timestamp(now_ms() / 1000.0) + interval '10 minutes')"
+                "SELECT enqueue_job('q', 'work', '{nth}', run_at => to_timestamp(now_ms() / 1000.0) + interval '10 minutes')"
             ),
         ),
         (
@@ -224,7 +225,7 @@ fn calls(nth: u64) -> Vec<(&'static str, String)> {
 fn what_lies_in_other_queues_or_is_for_later_costs_nobody_anything() {
     let arena = PostgresArena::new();
     let session = counting(&arena);
-    session.value("SELECT enqueue('deep', 'work', '0')");
+    session.value("SELECT enqueue_job('deep', 'work', '0')");
     // As if what is there lay about as after a long life, where an index leads to a page of its own for every row.
     for way in ["enable_nestloop = off", "random_page_cost = 1000"] {
         session.run(&format!("SET {way}")).unwrap();
@@ -239,7 +240,7 @@ fn what_lies_in_other_queues_or_is_for_later_costs_nobody_anything() {
         }
     }
     let deep = format!(
-        "SELECT enqueue('deep', 'work', '0'), enqueue('deep', 'work', '0', run_at => to_timestamp(now_ms() / 1000.0) + interval '10 minutes');
+        "SELECT enqueue_job('deep', 'work', '0'), enqueue_job('deep', 'work', '0', run_at => to_timestamp(now_ms() / 1000.0) + interval '10 minutes');
          INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
              SELECT r.lane, 1000000 + n, 1, false, false, false FROM generate_series(1, {DEEP}) AS n,
                  (SELECT lane FROM job_ready ORDER BY arrival DESC LIMIT 1) r;
@@ -319,7 +320,7 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         )
         .unwrap();
     // The queue is there, and a claim waits.
-    session.value("SELECT enqueue('q', 'work', '0')");
+    session.value("SELECT enqueue_job('q', 'work', '0')");
     session.value(&format!("SELECT count(*) FROM {}", claim("first", 1)));
     session
         .value("SELECT count(*) FROM job_line_up('default', ARRAY['q'], md5('waits')::uuid, 1, 600000, 0)");
@@ -334,14 +335,15 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         arena.pass(1_000);
         if round == 1 {
             late.value("BEGIN");
-            late.value("SELECT enqueue('q', 'work', '1')");
+            late.value("SELECT enqueue_job('q', 'work', '1')");
         }
-        session.value(&format!("SELECT count(enqueue('q', 'work', '1')) FROM generate_series(1, {MANY})"));
+        session
+            .value(&format!("SELECT count(enqueue_job('q', 'work', '1')) FROM generate_series(1, {MANY})"));
         for nth in 0..MANY / 500 {
             let who = format!("{round}/{nth}");
             let completed = format!(
                 "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
-                 SELECT cardinality(ids) FROM held, job_complete('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
+                 SELECT cardinality(ids) FROM held, job_complete_batch('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
                 claim(&who, 500)
             );
             assert_eq!(session.value(&completed), "500");
@@ -372,7 +374,7 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
     };
     let mut dear = Vec::new();
     for (what, sql) in [
-        ("an enqueue", "SELECT enqueue('q', 'work', '2')"),
+        ("an enqueue", "SELECT enqueue_job('q', 'work', '2')"),
         ("telling those in line", "SELECT job_tell_lines(ARRAY['default'], ARRAY['q'])"),
         ("a beat", "SELECT count(*) FROM job_line_beat(ARRAY(SELECT sending FROM job_waiter))"),
         ("tidying", "SELECT job_tidy(0, 5000)"),
@@ -413,9 +415,9 @@ fn what_is_asked_about_one_job_reads_no_others() {
         [
             (
                 "an enqueue with a key",
-                format!("SELECT enqueue('q', 'work', '1', id => '{id}', unique_key => '{nth}')"),
+                format!("SELECT enqueue_job('q', 'work', '1', id => '{id}', unique_key => '{nth}')"),
             ),
-            ("the same with another id", format!("SELECT enqueue('q', 'work', '1', unique_key => '{nth}')")),
+            ("the same with another id", format!("SELECT enqueue_job('q', 'work', '1', unique_key => '{nth}')")),
             ("a look", format!("SELECT count(*) FROM job_look(ARRAY['{id}']::uuid[], 'default', true)")),
             (
                 "a decision",

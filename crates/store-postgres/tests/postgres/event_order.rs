@@ -20,7 +20,7 @@ fn keys(page: &EventPage) -> Vec<&str> {
 }
 
 fn enqueue(session: &Session) -> String {
-    format!("job/{}", session.value("SELECT enqueue('q', 'work', '1')"))
+    format!("job/{}", session.value("SELECT enqueue_job('q', 'work', '1')"))
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn play(seed: u64) {
             }
             4 => {
                 if let Some((id, held)) = writer.claims.pop() {
-                    let sql = format!("SELECT id IS NULL FROM job_complete('default', {held}, NULL)");
+                    let sql = format!("SELECT id IS NULL FROM job_complete_batch('default', {held}, NULL)");
                     assert_eq!(writer.session.value(&sql), "t");
                     writer.wrote.push((format!("job/{id}"), 2));
                 }

@@ -144,9 +144,9 @@ fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
     assert_eq!(limit("SELECT 1"), "5min");
     assert_eq!(limit("SET LOCAL idle_in_transaction_session_timeout = '1min'"), "1min");
     assert_eq!(limit("SET LOCAL idle_in_transaction_session_timeout = '1h'"), "5min");
-    assert_eq!(limit("SET LOCAL fencehold.fence_idle_ms = 20000"), "20s");
+    assert_eq!(limit("SET LOCAL fencehold.fence_idle_timeout_ms = 20000"), "20s");
     // And it does end: whoever waited for it goes on.
-    user.value(&format!("BEGIN; SET LOCAL fencehold.fence_idle_ms = 300; {}", calls.fence("k", 1)));
+    user.value(&format!("BEGIN; SET LOCAL fencehold.fence_idle_timeout_ms = 300; {}", calls.fence("k", 1)));
     arena.pass(30_000);
     let other = Session::new(&arena);
     other.value(&calls.acquire("k", 2, "B"));
@@ -159,8 +159,8 @@ fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
     let arena = PostgresArena::new();
     let schema = arena.schema;
     let (old, new) = (Session::new(&arena), Session::new(&arena));
-    let raise = |token: u64| format!("SELECT {schema}.raise('accounts', {token})");
-    let guard = |token: u64| format!("SELECT {schema}.guard('accounts', {token})");
+    let raise = |token: u64| format!("SELECT {schema}.raise_mark('accounts', {token})");
+    let guard = |token: u64| format!("SELECT {schema}.fence_resource('accounts', {token})");
     old.value(&guard(33));
     new.value(&raise(34));
     assert_eq!(

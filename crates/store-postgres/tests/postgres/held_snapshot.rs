@@ -84,7 +84,7 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
     for round in 0..2 {
         session.run(&leases(round)).unwrap();
         session.value(&format!(
-            "SELECT count(enqueue('q', 'work', '1', run_at => to_timestamp(now_ms() / 1000.0) + interval '1 second',
+            "SELECT count(enqueue_job('q', 'work', '1', run_at => to_timestamp(now_ms() / 1000.0) + interval '1 second',
                  unique_key => '{round}/' || n, unique_window => interval '1 second')) FROM generate_series(1, {MANY}) AS n"
         ));
         arena.pass(1_001);
@@ -95,7 +95,7 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
             let who = format!("{round}/{nth}");
             let completed = format!(
                 "WITH held AS MATERIALIZED (SELECT array_agg(id) AS ids, array_agg(token) AS tokens FROM {})
-                 SELECT cardinality(ids) FROM held, job_complete('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
+                 SELECT cardinality(ids) FROM held, job_complete_batch('default', ids, array_fill(md5('{who}')::uuid, ARRAY[500]), tokens, NULL)",
                 claim(&who, "NULL, NULL")
             );
             assert_eq!(session.value(&completed), "500");

@@ -65,7 +65,7 @@ fn what_users_call_about_jobs_in_another_isolation_level_is_refused() {
     for call in [
         format!("SELECT fence_job('{JOB}', 1)"),
         complete(A, 1),
-        format!("SELECT once('{JOB}', '{}', 1, 'charge', '7')", A.0),
+        format!("SELECT record_effect('{JOB}', '{}', 1, 'charge', '7')", A.0),
     ] {
         run(&user, "BEGIN ISOLATION LEVEL REPEATABLE READ");
         let said = first(user.run(&call)).unwrap_err();
@@ -74,7 +74,7 @@ fn what_users_call_about_jobs_in_another_isolation_level_is_refused() {
     }
     let checks = [
         (calls.revoke("k"), calls.fence("k", 1)),
-        ("SELECT raise('r', 2)".to_owned(), "SELECT guard('r', 1)".to_owned()),
+        ("SELECT raise_mark('r', 2)".to_owned(), "SELECT fence_resource('r', 1)".to_owned()),
     ];
     for (change, check) in checks {
         run(&user, "BEGIN ISOLATION LEVEL REPEATABLE READ");

@@ -194,7 +194,7 @@ fn r17_an_effect_in_the_transaction_of_its_record_dies_with_it() {
     let charge = |session: &Session, who: (&str, &str), token: u64| {
         run(session, "BEGIN");
         run(session, &format!("INSERT INTO charged VALUES ({token})"));
-        run(session, &format!("SELECT once('{JOB}', '{}', {token}, 'charge', '{token}')", who.0))
+        run(session, &format!("SELECT record_effect('{JOB}', '{}', {token}, 'charge', '{token}')", who.0))
     };
     assert_eq!(charge(&first_holder, A, 1).as_deref(), Some("1"));
     stage.watch.end_sessions(&format!("pid = {}", first_holder.pid));
@@ -206,7 +206,7 @@ fn r17_an_effect_in_the_transaction_of_its_record_dies_with_it() {
     assert_eq!(run(&second, "SELECT string_agg(token::text, ',') FROM charged").as_deref(), Some("2"));
     // Said again after its answer was lost: the first record stands.
     assert_eq!(
-        run(&second, &format!("SELECT once('{JOB}', '{}', 2, 'charge', '9')", B.0)).as_deref(),
+        run(&second, &format!("SELECT record_effect('{JOB}', '{}', 2, 'charge', '9')", B.0)).as_deref(),
         Some("2")
     );
 }
@@ -239,7 +239,7 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
         // In a transaction of its own it is told the same.
         let user = stage.session();
         run(&user, "BEGIN");
-        let said = first(user.run(&format!("SELECT once('{JOB}', '{}', 2, 'charge', '9')", B.0)));
+        let said = first(user.run(&format!("SELECT record_effect('{JOB}', '{}', 2, 'charge', '9')", B.0)));
         match policy {
             InDoubtPolicy::Retry => assert_eq!(said, Ok(Some("9".to_owned()))),
             _ => assert!(said.as_ref().unwrap_err().starts_with("FH005 "), "{said:?}"),
@@ -276,7 +276,7 @@ fn whoever_stalls_while_it_decides_about_a_job_is_in_nobodys_way_for_long() {
     let stage = Stage::new();
     let (stalls, work) = (stage.session(), stage.session());
     run(&work, &claim(A));
-    run(&stalls, "BEGIN; SET LOCAL fencehold.decision_idle_ms = 200; SELECT job_idle_limit()");
+    run(&stalls, "BEGIN; SET LOCAL fencehold.job_lock_idle_timeout_ms = 200; SELECT job_idle_limit()");
     run(
         &stalls,
         &format!(

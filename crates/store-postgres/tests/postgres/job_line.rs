@@ -36,7 +36,7 @@ fn those_in_line_take_side_by_side_what_those_before_them_leave() {
     let sessions = [(); 4].map(|()| stage.session());
     let [first, second, third, fourth] = &sessions;
     for nth in 2..=4 {
-        run(first, &format!("SELECT enqueue('q', 'work', '{nth}')"));
+        run(first, &format!("SELECT enqueue_job('q', 'work', '{nth}')"));
     }
     // Four jobs; they want one, one, five and one.
     let one = line_up(first, "first", 1);
@@ -64,7 +64,7 @@ fn whoever_enqueues_learns_that_somebody_is_to_be_told_after_the_commit() {
             .map(|of| format!("'019a7afd-1e00-7000-8000-0000000{nth:02}0{of:02}'"))
             .collect();
         let sql = format!(
-            "SELECT string_agg(e::text, ' ' ORDER BY e) FROM job_enqueue('default', ARRAY[{}]::uuid[], array_fill('q'::text, ARRAY[{many}]),
+            "SELECT string_agg(e::text, ' ' ORDER BY e) FROM job_enqueue_batch('default', ARRAY[{}]::uuid[], array_fill('q'::text, ARRAY[{many}]),
                  array_fill(0::smallint, ARRAY[{many}]), array_fill('work'::text, ARRAY[{many}]), array_fill('{{}}'::text, ARRAY[{many}]),
                  array_fill(NULL::jsonb, ARRAY[{many}]), array_fill(NULL::jsonb, ARRAY[{many}]), array_fill(NULL::bigint, ARRAY[{many}]),
                  array_fill(NULL::bigint, ARRAY[{many}]), array_fill(false, ARRAY[{many}]), NULL, NULL, NULL) AS e",
@@ -124,9 +124,9 @@ fn a_job_that_is_committed_late_is_found_where_it_is() {
     let user = stage.session();
     run(&user, &format!("SELECT job_forget(ARRAY(SELECT arrival FROM job_body WHERE id = '{JOB}'))"));
     run(&user, "BEGIN");
-    run(&user, "SELECT enqueue('q', 'work', '\"late\"')");
+    run(&user, "SELECT enqueue_job('q', 'work', '\"late\"')");
     let other = stage.session();
-    run(&other, "SELECT enqueue('q', 'work', '\"early\"')");
+    run(&other, "SELECT enqueue_job('q', 'work', '\"early\"')");
     assert_eq!(claimed(A), ["\"early\""]);
     run(&user, "COMMIT");
     assert_eq!(claimed(B), ["\"late\""], "and whoever asks once is not told that there is nothing");

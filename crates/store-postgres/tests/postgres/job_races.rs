@@ -42,7 +42,7 @@ impl Stage {
             .run(&format!("SET LOCAL search_path = {schema}; SELECT notice_server()"));
         stage
             .watch
-            .run(&format!("SELECT {schema}.enqueue('q', 'work', '{{}}', id => '{JOB}')"));
+            .run(&format!("SELECT {schema}.enqueue_job('q', 'work', '{{}}', id => '{JOB}')"));
         stage
     }
 
@@ -104,7 +104,7 @@ pub(crate) fn claim(who: (&str, &str)) -> String {
 }
 
 pub(crate) fn complete(who: (&str, &str), token: u64) -> String {
-    format!("SELECT complete('{JOB}', '{}', {token}, '{{\"by\": \"{}\"}}')", who.0, who.1)
+    format!("SELECT complete_job('{JOB}', '{}', {token}, '{{\"by\": \"{}\"}}')", who.0, who.1)
 }
 
 pub(crate) fn renew(who: (&str, &str), token: u64) -> String {
@@ -264,15 +264,17 @@ fn a_rolled_back_transaction_enqueues_nothing() {
     let session = stage.session();
     let counts = "SELECT count(*) FROM job_body";
     run(&session, "BEGIN");
-    run(&session, "SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    run(&session, "SELECT enqueue_job('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
     assert_eq!(run(&session, counts).as_deref(), Some("2"));
     run(&session, "ROLLBACK");
     assert_eq!(run(&session, counts).as_deref(), Some("1"));
-    let made = run(&session, "SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
-    let again = run(&session, "SELECT enqueue('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    let made =
+        run(&session, "SELECT enqueue_job('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
+    let again =
+        run(&session, "SELECT enqueue_job('mail', 'welcome', '{\"to\": \"ada\"}', unique_key => 'ada')");
     assert_eq!((made, run(&session, counts).as_deref()), (again, Some("2")));
     let other =
-        first(session.run("SELECT enqueue('mail', 'welcome', '{\"to\": \"bob\"}', unique_key => 'ada')"))
+        first(session.run("SELECT enqueue_job('mail', 'welcome', '{\"to\": \"bob\"}', unique_key => 'ada')"))
             .unwrap_err();
     assert!(other.starts_with("23505 the unique key is taken by job "), "{other}");
 }
@@ -284,7 +286,7 @@ fn an_effect_is_recorded_once_and_never_by_a_stale_attempt() {
     let (a, b) = (stage.session(), stage.session());
     run(&a, &claim(A));
     let once = |who: (&str, &str), token: u64, value: u64| {
-        format!("SELECT once('{JOB}', '{}', {token}, 'charge', '{value}')", who.0)
+        format!("SELECT record_effect('{JOB}', '{}', {token}, 'charge', '{value}')", who.0)
     };
     run(&a, "BEGIN");
     assert_eq!(run(&a, &once(A, 1, 7)).as_deref(), Some("7"));
@@ -304,7 +306,7 @@ fn an_attempt_whose_claim_has_run_out_begins_no_effect() {
     let stage = Stage::new();
     let a = stage.session();
     run(&a, &claim(A));
-    let once = |effect: &str| format!("SELECT once('{JOB}', '{}', 1, '{effect}', '7')", A.0);
+    let once = |effect: &str| format!("SELECT record_effect('{JOB}', '{}', 1, '{effect}', '7')", A.0);
     assert_eq!(run(&a, &once("charge")).as_deref(), Some("7"));
     stage.arena.pass(30_000);
     assert_eq!(run(&a, &once("charge")).as_deref(), Some("7"));

@@ -4,7 +4,7 @@
 use crate::job_races::{Stage, run};
 use crate::session::{Said, Session};
 
-const ENQUEUE: &str = "SELECT enqueue('mail', 'work', '1', namespace => 'team')";
+const ENQUEUE: &str = "SELECT enqueue_job('mail', 'work', '1', namespace => 'team')";
 
 fn limit_jobs(session: &Session, jobs: u64) {
     run(session, &format!("SELECT store_limits_set('team', NULL, NULL, {jobs}, NULL, NULL, NULL)"));
@@ -23,13 +23,13 @@ fn a_producer_in_sql_is_told_which_limit_is_reached() {
     let stage = Stage::new();
     let session = stage.session();
     limit_jobs(&session, 1);
-    let named = "SELECT enqueue('mail', 'work', '1', namespace => 'team', unique_key => 'k')";
+    let named = "SELECT enqueue_job('mail', 'work', '1', namespace => 'team', unique_key => 'k')";
     let first = run(&session, named);
     refused(session.run(ENQUEUE), 1);
     assert_eq!(run(&session, named), first, "what is there is told again");
     run(&session, "SELECT store_limits_set('team', 1, NULL, 5, NULL, NULL, NULL)");
     let (code, message) = session
-        .run("SELECT enqueue('another', 'work', '1', namespace => 'team')")
+        .run("SELECT enqueue_job('another', 'work', '1', namespace => 'team')")
         .expect_err("a second queue");
     assert!(code == "FH006" && message.starts_with("queues of namespace team (remove queues;"), "{message}");
     run(&session, ENQUEUE);
@@ -44,7 +44,7 @@ fn the_queues_of_other_namespaces_keep_nobody_from_a_new_one() {
         &session,
         "INSERT INTO job_queue (namespace, name) SELECT 'other', 'q' || n FROM generate_series(1, 100000) AS n",
     );
-    let enqueued = "SELECT count(*) FROM job_enqueue('team', ARRAY[gen_random_uuid()], ARRAY['mail'], ARRAY[0]::smallint[], ARRAY['work'],
+    let enqueued = "SELECT count(*) FROM job_enqueue_batch('team', ARRAY[gen_random_uuid()], ARRAY['mail'], ARRAY[0]::smallint[], ARRAY['work'],
         ARRAY['1'], ARRAY[NULL]::jsonb[], ARRAY[NULL]::jsonb[], ARRAY[NULL]::bigint[], ARRAY[NULL]::bigint[], ARRAY[false], NULL, NULL, NULL)";
     assert_eq!(run(&session, enqueued).as_deref(), Some("1"));
 }
@@ -96,7 +96,7 @@ fn a_namespace_that_has_much_is_held_to_what_the_maintenance_counted() {
     assert_eq!(run(&session, "SELECT namespace_count()").as_deref(), Some("f"), "nothing is limited");
     run(
         &session,
-        "SELECT count(enqueue('mail', 'work', '1', namespace => 'team')) FROM generate_series(1, 1200)",
+        "SELECT count(enqueue_job('mail', 'work', '1', namespace => 'team')) FROM generate_series(1, 1200)",
     );
     limit_jobs(&session, 1_100);
     run(&session, ENQUEUE);

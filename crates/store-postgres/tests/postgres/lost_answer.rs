@@ -17,13 +17,18 @@ use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
 use crate::cluster::fresh_schema;
+use crate::session::{Calls, LOOKS_MAX};
 
 /// Stands between a store and the server. Some answers do not come through: the connection breaks instead.
 struct Wire {
     port: u16,
     /// The function whose next answer is lost.
     losing: Losing,
+    cut: Cut,
 }
+
+/// The connections; none: it is cut.
+type Cut = Arc<Mutex<Option<Vec<TcpStream>>>>;
 
 type Losing = Arc<Mutex<Option<&'static str>>>;
 
@@ -31,10 +36,20 @@ impl Wire {
     fn to(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let losing: Losing = Arc::default();
-        let wire = Wire { port: listener.local_addr().unwrap().port(), losing: Arc::clone(&losing) };
+        let cut: Cut = Arc::new(Mutex::new(Some(Vec::new())));
+        let wire = Wire {
+            port: listener.local_addr().unwrap().port(),
+            losing: Arc::clone(&losing),
+            cut: Arc::clone(&cut),
+        };
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", port)).unwrap());
+                let client = client.unwrap();
+                match cut.lock().unwrap().as_mut() {
+                    Some(connections) => connections.push(client.try_clone().unwrap()),
+                    None => continue,
+                }
+                let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 let (asking, asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 // On one connection one question is answered after the other.
                 let doomed: Losing = Arc::default();
@@ -69,6 +84,13 @@ impl Wire {
     /// The next answer of this function does not come through.
     fn lose(&self, function: &'static str) {
         *self.losing.lock().unwrap() = Some(function);
+    }
+
+    /// Breaks every connection, and lets none be made.
+    fn cut(&self) {
+        for connection in self.cut.lock().unwrap().take().unwrap_or_default() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
     }
 
     fn has_lost(&self) -> bool {
@@ -143,6 +165,68 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
     assert_eq!((view.endings.len(), view.holder), (1, None), "one grant, one ending");
 }
 
+/// A key that comes free is granted to the first in line, whether or not that one can be reached.
+#[test]
+fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let (admin, calls) = (crate::cluster().admin(), Calls(&schema));
+    block_on(store.status(&call())).unwrap();
+    admin.run(&calls.acquire("k", 1, "A"));
+    let mut request = AcquireLeaseRequest::new(
+        Key::new("k").unwrap(),
+        HoldId::from_random([2; 16]),
+        Owner::new("B").unwrap(),
+        60_000,
+    );
+    request.wait_ms = 5_000;
+    let answer = thread::scope(|scope| {
+        let waiting = scope.spawn(|| block_on(store.acquire(&call().with_patience_ms(500), request)));
+        // It stands in line, has looked, and asks nothing.
+        let in_line = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%{schema}%lease_look%' AND state = 'idle'"
+        );
+        while admin.value(&in_line) == "0" {
+            thread::yield_now();
+        }
+        wire.cut();
+        admin.run(&calls.release("k", 1, 1));
+        assert_eq!(admin.value(&calls.holder("k")), "B", "it was granted the key");
+        waiting.join().unwrap()
+    });
+    assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
+}
+
+/// The caller has gone, and nobody knows whether the lease was granted: it is given back.
+#[test]
+fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let (admin, calls) = (crate::cluster().admin(), Calls(&schema));
+    block_on(store.status(&call())).unwrap();
+    let request = AcquireLeaseRequest::new(
+        Key::new("k").unwrap(),
+        HoldId::from_random([2; 16]),
+        Owner::new("B").unwrap(),
+        600_000,
+    );
+    wire.lose("lease_acquire");
+    // Out of patience: it is not sent again.
+    let call = call().with_patience_ms(0);
+    let mut acquiring = Box::pin(store.acquire(&call, request));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    while !wire.has_lost() {
+        thread::yield_now();
+    }
+    drop(acquiring);
+    let ending = format!("SELECT coalesce(max(outcome), 'held') FROM {schema}.lease_endings");
+    let given_back = (0..LOOKS_MAX).any(|_| admin.value(&ending) == "abandoned");
+    assert!(given_back, "{} holds it", admin.value(&calls.holder("k")));
+}
+
 #[test]
 fn force_whose_answer_was_lost_is_not_used_again() {
     let schema = fresh_schema();
@@ -176,7 +260,7 @@ fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_on
     let id = JobId::from_random(1, [9; 10]);
     let job = NewJob::new(id, queue.clone(), JobKind::new("work").unwrap(), "{}".to_owned());
 
-    wire.lose("job_enqueue");
+    wire.lose("job_enqueue_batch");
     let enqueued = block_on(jobs.enqueue(&call(), vec![job])).unwrap().remove(0).unwrap();
     assert_eq!(enqueued.job_id, id);
     assert!(wire.has_lost());
@@ -202,7 +286,7 @@ fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_on
         .unwrap();
     assert!(wire.has_lost());
 
-    wire.lose("job_complete");
+    wire.lose("job_complete_batch");
     let report = AttemptReport { attempt, report: Report::Complete { result: Some("7".into()) } };
     let reported = block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap();
     assert!(wire.has_lost());

@@ -34,6 +34,7 @@ mod newcomers;
 mod pages;
 mod pooler;
 mod producers;
+mod public;
 mod python;
 mod queue_modes;
 mod recorded;

@@ -9,12 +9,13 @@ use crate::session::LOOKS_MAX;
 fn two_transactions_of_a_new_holder_guard_a_resource_without_waiting_for_each_other_in_a_circle() {
     let stage = Stage::new();
     let (before, one, two) = (stage.session(), stage.session(), stage.session());
-    run(&before, "SELECT raise('r', 1)");
+    run(&before, "SELECT raise_mark('r', 1)");
     run(&before, "BEGIN");
-    run(&before, "SELECT guard('r', 1)");
+    run(&before, "SELECT fence_resource('r', 1)");
     // Both wait for the transaction of the holder before, and not for each other once it has ended.
     thread::scope(|scope| {
-        let guarding = [&one, &two].map(|session| scope.spawn(|| first(session.run("SELECT guard('r', 2)"))));
+        let guarding =
+            [&one, &two].map(|session| scope.spawn(|| first(session.run("SELECT fence_resource('r', 2)"))));
         for session in [&one, &two] {
             let waits = format!("SELECT cardinality(pg_blocking_pids({})) > 0", session.pid);
             assert!((0..LOOKS_MAX).any(|_| stage.watch.value(&waits) == "t"), "it never waited");
@@ -24,7 +25,7 @@ fn two_transactions_of_a_new_holder_guard_a_resource_without_waiting_for_each_ot
             step.join().unwrap().unwrap();
         }
     });
-    let said = first(before.run("SELECT guard('r', 1)")).unwrap_err();
+    let said = first(before.run("SELECT fence_resource('r', 1)")).unwrap_err();
     assert!(said.starts_with("FH001 "), "{said}");
 }
 
@@ -42,7 +43,7 @@ fn what_a_users_transaction_has_recorded_is_not_written_over_by_the_rules() {
         )
     };
     run(&user, "BEGIN");
-    run(&user, &format!("SELECT once('{JOB}', '{}', 1, 'charge', '7')", A.0));
+    run(&user, &format!("SELECT record_effect('{JOB}', '{}', 1, 'charge', '7')", A.0));
     let rules = rules.run_blocked_by(&user, &keep("charge", 0, "null"));
     run(&user, "COMMIT");
     let (rules, said) = rules.end();
@@ -59,28 +60,30 @@ fn what_a_users_transaction_has_recorded_is_not_written_over_by_the_rules() {
 fn no_token_at_all_passes_no_mark_and_no_fence() {
     let stage = Stage::new();
     let session = stage.session();
-    run(&session, "SELECT raise('r', 1)");
+    run(&session, "SELECT raise_mark('r', 1)");
     run(&session, &claim(A));
     for (call, code) in [
-        ("guard('r', NULL)".to_owned(), "FH001"),
-        ("guard('never seen', NULL)".to_owned(), "23502"),
-        ("raise('r', NULL)".to_owned(), "23502"),
+        ("fence_resource('r', NULL)".to_owned(), "FH001"),
+        ("fence_resource('never seen', NULL)".to_owned(), "23502"),
+        ("raise_mark('r', NULL)".to_owned(), "23502"),
         ("fence('k', NULL)".to_owned(), "FH002"),
         (format!("fence_job('{JOB}', NULL)"), "FH001"),
-        (format!("complete('{JOB}', '{}', NULL)", A.0), "FH001"),
+        (format!("complete_job('{JOB}', '{}', NULL)", A.0), "FH001"),
     ] {
         let said = first(session.run(&format!("SELECT {call}"))).unwrap_err();
         assert!(said.starts_with(code), "{call}: {said}");
     }
-    run(&session, "SELECT guard('r', 1)");
+    run(&session, "SELECT fence_resource('r', 1)");
 }
 
 /// Whoever locks something until its transaction ends, and then does nothing, is in everybody's way.
 #[test]
 fn a_transaction_that_raises_a_mark_or_completes_a_job_is_not_left_idle_for_ever() {
-    for call in
-        ["raise('r', 1)".to_owned(), "guard('r', 1)".to_owned(), format!("complete('{JOB}', '{}', 1)", A.0)]
-    {
+    for call in [
+        "raise_mark('r', 1)".to_owned(),
+        "fence_resource('r', 1)".to_owned(),
+        format!("complete_job('{JOB}', '{}', 1)", A.0),
+    ] {
         let stage = Stage::new();
         let session = stage.session();
         run(&session, &claim(A));

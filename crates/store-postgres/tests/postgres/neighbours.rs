@@ -123,6 +123,21 @@ fn a_trigger_or_a_rule_of_another_role_on_our_tables_is_refused() {
     assert!(why.contains("sprung") && why.contains(&attacker), "{why}");
 }
 
+/// A view runs with the rights of its owner, and what it calls with those of its reader.
+#[test]
+fn a_view_of_another_role_is_refused() {
+    let (admin, schema) = (crate::cluster().admin(), fresh_schema());
+    let attacker = role(&admin);
+    block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
+    for view in ["events", "jobs", "lease_endings", "leases", "queues", "schedules"] {
+        admin.run(&format!("ALTER VIEW {schema}.{view} OWNER TO {attacker}"));
+        let why = refused(block_on(open_as("postgres", &schema).status(&call())));
+        assert!(why.contains(&format!("{schema}.{view}")) && why.contains(&attacker), "{why}");
+        admin.run(&format!("ALTER VIEW {schema}.{view} OWNER TO postgres"));
+    }
+    block_on(open_as("postgres", &schema).status(&call())).unwrap();
+}
+
 /// How a routine looks to those who use it.
 fn looks(admin: &Admin, name: &str) -> String {
     admin.value(&format!(

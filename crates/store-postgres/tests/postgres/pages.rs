@@ -18,7 +18,7 @@ fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
     // Three more, all for later, so that the clock is asked whether they are due; the reader stops there.
     let mut arrivals = Vec::new();
     for _ in 0..3 {
-        run(&other, &format!("SELECT enqueue('q', 'work', '1', {LATER})"));
+        run(&other, &format!("SELECT enqueue_job('q', 'work', '1', {LATER})"));
         arrivals.push(run(&other, "SELECT max(arrival) FROM job_body").unwrap());
     }
     run(
@@ -48,7 +48,7 @@ fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
 fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
     let stage = Stage::new();
     let (store, other) = (stage.arena.store(), stage.session());
-    run(&other, "SELECT enqueue('q', 'work', '2')");
+    run(&other, "SELECT enqueue_job('q', 'work', '2')");
     run(
         &other,
         "INSERT INTO job_effect (arrival, name, effect) SELECT arrival, 'charge', '{}' FROM job_body",

@@ -14,14 +14,14 @@ use crate::session::{LOOKS_MAX, Session};
 
 fn enqueue(queue: &str, key: Option<&str>) -> String {
     let key = key.map_or_else(String::new, |key| format!(", unique_key => '{key}'"));
-    format!("SELECT enqueue('{queue}', 'work', '1'{key})")
+    format!("SELECT enqueue_job('{queue}', 'work', '1'{key})")
 }
 
 /// A session in which nobody but the bound ends a wait.
 fn producer(stage: &Stage) -> Session {
     let session = stage.session();
     run(&session, "SET deadlock_timeout = '1h'");
-    run(&session, "SET fencehold.producer_wait_ms = 50");
+    run(&session, "SET fencehold.enqueue_wait_ms = 50");
     session
 }
 
@@ -51,18 +51,18 @@ fn who_uses_a_priority_that_an_open_transaction_made_waits_for_a_bounded_time() 
     let stage = Stage::new();
     let (first, second) = (producer(&stage), producer(&stage));
     run(&first, "BEGIN");
-    run(&first, "SELECT enqueue('q', 'work', '1', 7::smallint)");
-    told(second.run("SELECT enqueue('q', 'work', '1', 7::smallint)"), "queue q", &first);
+    run(&first, "SELECT enqueue_job('q', 'work', '1', 7::smallint)");
+    told(second.run("SELECT enqueue_job('q', 'work', '1', 7::smallint)"), "queue q", &first);
     run(&second, &enqueue("q", None));
     run(&first, "ROLLBACK");
-    run(&second, "SELECT enqueue('q', 'work', '1', 7::smallint)");
+    run(&second, "SELECT enqueue_job('q', 'work', '1', 7::smallint)");
 }
 
 #[test]
 fn two_transactions_that_make_two_queues_in_opposite_order_do_not_wait_for_each_other() {
     let stage = Stage::new();
     let (first, second) = (producer(&stage), producer(&stage));
-    run(&first, "SET fencehold.producer_wait_ms = 60000");
+    run(&first, "SET fencehold.enqueue_wait_ms = 60000");
     for session in [&first, &second] {
         run(session, "BEGIN");
     }
@@ -158,7 +158,7 @@ fn a_unique_key_or_an_id_is_for_one_queue_kind_and_payload_however_that_is_writt
         .as_ref()
         .unwrap();
     let ask = |queue: &str, kind: &str, payload: &str, by: &str| {
-        user.run(&format!("SELECT enqueue('{queue}', '{kind}', '{payload}', {by})"))
+        user.run(&format!("SELECT enqueue_job('{queue}', '{kind}', '{payload}', {by})"))
     };
     for by in ["unique_key => 'k'".to_owned(), format!("id => '{id}'")] {
         let same = ask("q", "work", r#"{"n": 1, "to": "bob"}"#, &by).unwrap();
@@ -183,10 +183,10 @@ fn json_that_is_nested_too_deeply_is_refused_by_what_users_call() {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let mixed = |levels: usize| format!("{}1{}", "{\"[\": [".repeat(levels / 2), "]}".repeat(levels / 2));
     for json in [nested(127), mixed(126), format!("\"{}\"", "[".repeat(500))] {
-        run(&user, &format!("SELECT enqueue('q', 'work', '{json}')"));
+        run(&user, &format!("SELECT enqueue_job('q', 'work', '{json}')"));
     }
     for json in [nested(128), mixed(128), nested(1_000)] {
-        let said = user.run(&format!("SELECT enqueue('q', 'work', '{json}')"));
+        let said = user.run(&format!("SELECT enqueue_job('q', 'work', '{json}')"));
         let (code, message) = said.expect_err("it is too deep");
         assert_eq!(
             (code.as_str(), message.as_str()),
@@ -196,8 +196,8 @@ fn json_that_is_nested_too_deeply_is_refused_by_what_users_call() {
     run(&user, &claim(A));
     let (hold, _) = A;
     for call in [
-        format!("SELECT complete('{JOB}', '{hold}', 1, '{}')", nested(128)),
-        format!("SELECT once('{JOB}', '{hold}', 1, 'e', '{}')", nested(128)),
+        format!("SELECT complete_job('{JOB}', '{hold}', 1, '{}')", nested(128)),
+        format!("SELECT record_effect('{JOB}', '{hold}', 1, 'e', '{}')", nested(128)),
     ] {
         assert_eq!(user.run(&call).expect_err("it is too deep").0, "22023");
     }
@@ -208,7 +208,7 @@ fn a_completion_that_is_repeated_with_another_result_is_a_conflict() {
     let stage = Stage::new();
     let user = stage.session();
     run(&user, &claim(A));
-    let complete = |result: &str| user.run(&format!("SELECT complete('{JOB}', '{}', 1, {result})", A.0));
+    let complete = |result: &str| user.run(&format!("SELECT complete_job('{JOB}', '{}', 1, {result})", A.0));
     complete(r#"'{"n": 1, "m": 2}'"#).unwrap();
     complete(r#"'{"m": 2, "n": 1}'"#).unwrap();
     for other in [r#"'{"n": 2}'"#, "NULL"] {

@@ -59,7 +59,7 @@ with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=databa
         with connection.transaction():
             connection.execute("INSERT INTO fencehold.customer VALUES (%s)", (fate,))
             connection.execute(
-                "SELECT fencehold.enqueue('mail', 'welcome', %s, unique_key => %s)", (f'{{"to": "{fate}"}}', fate))
+                "SELECT fencehold.enqueue_job('mail', 'welcome', %s, unique_key => %s)", (f'{{"to": "{fate}"}}', fate))
             if fate == "rolled-back":
                 raise RuntimeError("no")
         print("committed")

@@ -79,7 +79,7 @@ fn a_schedule_whose_job_id_is_taken_elsewhere_keeps_no_other_from_firing() {
     let taken = JobId::due(due_ms, "default/first");
     run(
         &stage.session(),
-        &format!("SELECT enqueue('q', 'work', '{{}}', namespace => 'other', id => '{taken}')"),
+        &format!("SELECT enqueue_job('q', 'work', '{{}}', namespace => 'other', id => '{taken}')"),
     );
     fire(&stage, due_ms, "second");
 }
@@ -90,7 +90,7 @@ fn whoever_gets_a_unique_key_makes_its_job_although_the_queue_is_drained_meanwhi
     let (early, late, operator) = (stage.session(), stage.session(), stage.session());
     let enqueue = |nth: u8| {
         format!(
-            "SELECT job_enqueue('default', ARRAY['019a7afd-1e00-7000-8000-0000000000a{nth}']::uuid[], ARRAY['q'], ARRAY[0]::smallint[],
+            "SELECT job_enqueue_batch('default', ARRAY['019a7afd-1e00-7000-8000-0000000000a{nth}']::uuid[], ARRAY['q'], ARRAY[0]::smallint[],
                 ARRAY['work'], ARRAY['{{}}'], ARRAY[NULL]::jsonb[], ARRAY['{{\"unique\": \"u\"}}']::jsonb[], ARRAY[NULL]::bigint[],
                 ARRAY[NULL]::bigint[], ARRAY[false], ARRAY['019a7afd-1e00-7000-8000-000000000001']::uuid[],
                 ARRAY['019a7afd-1e00-7000-8000-000000000002']::uuid[], ARRAY[60000]::bigint[])"

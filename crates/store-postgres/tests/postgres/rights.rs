@@ -51,7 +51,12 @@ fn called(admin: &Admin, role: &str, name: &str, call: &str) -> String {
     }
 }
 
-/// Which statements a role may use on a table.
+/// Whether a statement is none for this kind of relation: most views cannot be changed, whoever tries.
+fn is_impossible(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE | &SqlState::WRONG_OBJECT_TYPE))
+}
+
+/// Which statements a role may use on a table or a view.
 fn touched(admin: &Admin, role: &str, relation: &str, column: &str) -> String {
     let statements = [
         ("select", format!("SELECT FROM {relation} LIMIT 0")),
@@ -61,7 +66,7 @@ fn touched(admin: &Admin, role: &str, relation: &str, column: &str) -> String {
         ("truncate", format!("TRUNCATE {relation} CASCADE")),
     ];
     let may = |(_, statement): &&(&str, String)| match attempt(admin, role, statement) {
-        Err(error) => !is_refusal(&error),
+        Err(error) => !is_refusal(&error) && !is_impossible(&error),
         Ok(()) => true,
     };
     let allowed: Vec<&str> = statements.iter().filter(may).map(|(name, _)| *name).collect();

@@ -13,16 +13,17 @@ use crate::cluster::fresh_schema;
 use crate::neighbours::open_as;
 use crate::session::{LOOKS_MAX, Session};
 
-/// What a reader may call, and the one table that it may read.
+/// What a reader may call, the views, and the one table that it may read.
 const READER: &str =
-    "events_read job_list job_live job_look job_queues job_schedules job_with_effects lease_get lease_list
-    lease_status lease_timeline maintenance_errors migration now_ms store_closed_ms store_limits";
+    "events events_read job_list job_live job_look job_queues job_schedules job_with_effects jobs lease_endings lease_get lease_list
+    lease_status lease_timeline leases maintenance_errors migration now_ms queues schedules shown_event_data shown_event_type shown_labels
+    shown_state shown_time store_closed_ms store_limits";
 /// What a worker may call beside that.
-const WORKER: &str = "complete enqueue fence fence_job fence_on fences_open guard job_await job_claim job_complete job_complete_hashed
-    job_draw job_enqueue job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew
+const WORKER: &str = "complete_job enqueue_job fence fence_job fence_on fence_resource job_await job_claim job_complete_batch job_complete_hashed
+    job_draw job_enqueue_batch job_held_up job_idle_limit job_keep job_leave_line job_line_beat job_line_up job_load job_once_hashed job_queue_remove job_queues_tidy job_recorded job_renew
     job_room job_run_out job_schedule_hold job_schedules_due job_schedules_most job_tell_lines job_tidy job_under job_unheard job_unschedule lease_abandon
     lease_acquire lease_leave lease_look lease_release lease_renew lease_renew_checked lease_suspend lease_sweep maintenance_failed
-    maintenance_worked namespace_count once party_lives raise";
+    maintenance_worked namespace_count open_fences party_lives raise_mark record_effect";
 /// What an admin may call beside that.
 const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_limits_set store_open_now";
 
@@ -151,8 +152,8 @@ fn a_grant_to_another_role_outlives_a_migration() {
          GRANT EXECUTE ON FUNCTION {schema}.enqueue TO shop_of_{schema}"
     ));
     block_on(open_as("postgres", &schema).migrate(&call())).unwrap();
-    assert_eq!(rights(&format!("shop_of_{schema}"), &schema), ["enqueue"]);
-    admin.run(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}', priority => 5)"));
+    assert_eq!(rights(&format!("shop_of_{schema}"), &schema), ["enqueue_job"]);
+    admin.run(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}', priority => 5)"));
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
     let fencehold_contract::StoreUrl::Postgres(url) = text.parse().unwrap() else { panic!("{text}") };
     let reader = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
     let id = admin
-        .value(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}')"))
+        .value(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}')"))
         .parse()
         .unwrap();
     let jobs = reader.jobs().unwrap();
@@ -236,6 +237,6 @@ fn the_status_knows_of_the_events_of_jobs() {
     let schema = migrated();
     crate::cluster()
         .admin()
-        .run(&format!("SELECT {schema}.enqueue('q', 'k', '{{}}')"));
+        .run(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}')"));
     assert_eq!(block_on(open_as("postgres", &schema).status(&call())).unwrap().newest_event_seq, 1);
 }

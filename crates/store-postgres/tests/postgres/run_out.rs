@@ -35,7 +35,7 @@ fn a_job_whose_claims_run_out_counts_each_crash_and_stands_at_its_place_again() 
     let stage = Stage::new();
     let session = stage.session();
     let first_place = place(&stage, JOB);
-    run(&session, &format!("SELECT enqueue('q', 'work', '{{}}', id => '{LATER}')"));
+    run(&session, &format!("SELECT enqueue_job('q', 'work', '{{}}', id => '{LATER}')"));
     for crashes in 0..3 {
         let attempt = crashes + 1;
         assert_eq!(

@@ -91,7 +91,7 @@ fn a_finished_job_whose_key_is_just_being_taken_over_is_forgotten_later() {
     let (session, user) = (stage.session(), stage.session());
     run(
         &session,
-        "SELECT enqueue('q', 'work', '1', unique_key => 'u', unique_window => interval '1 minute')",
+        "SELECT enqueue_job('q', 'work', '1', unique_key => 'u', unique_window => interval '1 minute')",
     );
     let id = run(&session, "SELECT job FROM job_unique").unwrap();
     run(&session, &format!("SELECT job_forget(ARRAY(SELECT arrival FROM job_body WHERE id <> '{id}'))"));

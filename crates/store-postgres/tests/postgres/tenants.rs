@@ -29,7 +29,7 @@ fn a_grant_in_an_open_transaction_keeps_no_other_grant_waiting() {
     let stage = Stage::new();
     let (user, other) = (stage.session(), stage.session());
     run(&user, &acquire("team", "first", 1_000));
-    run(&user, "SELECT enqueue('q', 'work', '1', namespace => 'team')");
+    run(&user, "SELECT enqueue_job('q', 'work', '1', namespace => 'team')");
     run(&user, "BEGIN");
     run(&user, &acquire("team", "a", 30_000));
     run(&other, "SET lock_timeout = '1ms'");
@@ -113,7 +113,10 @@ fn kept(session: &Session, namespace: &str) -> String {
 fn namespaces_with_few_events_keep_them_whatever_others_do() {
     let (_stage, session) = history();
     happens(&session, "'few'", 3);
-    run(&session, "SELECT count(enqueue('q', 'work', '1', namespace => 'jobs')) FROM generate_series(1, 10)");
+    run(
+        &session,
+        "SELECT count(enqueue_job('q', 'work', '1', namespace => 'jobs')) FROM generate_series(1, 10)",
+    );
     for _ in 0..3 {
         happens(&session, "'loud'", 20_000);
         run(&session, "SELECT lease_sweep(100)");

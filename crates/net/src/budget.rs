@@ -2,7 +2,8 @@
 //!
 //! The rules, for every store:
 //!
-//! - One deadline for all attempts of a call. Pauses grow, and none goes beyond the deadline.
+//! - One deadline for all attempts of a call. Pauses grow, and leave time for another attempt; where there is none, the call
+//!   ends with the failure that it has.
 //! - A refusal is final. Everything else is retried until the deadline.
 //! - A request that may have been carried out is sent again only if that is safe ([`Repeat`]).
 //! - Once the outcome of one attempt is unknown, no later failure says that nothing was done.
@@ -18,6 +19,8 @@ use crate::backoff::{Backoff, sleep};
 /// The first pause between two attempts, so that a server that is just starting is not flooded, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// An attempt is begun only if it has so much time: one that is cut off at once would tell nothing, and may be carried out.
+const ATTEMPT_MIN: Duration = Duration::from_millis(50);
 
 /// Why an attempt has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,13 +114,14 @@ impl CallBudget {
         repeat: Repeat,
         failure: impl Into<Failure>,
     ) -> Result<(), StoreError> {
-        self.check(repeat, failure.into())?;
+        self.check(repeat, failure.into(), Duration::ZERO)?;
         self.pause(Duration::ZERO).await;
         Ok(())
     }
 
-    /// Takes note of a failure. `Err`: it is the end of the call.
-    pub fn check(&mut self, repeat: Repeat, failure: Failure) -> Result<(), StoreError> {
+    /// Takes note of a failure, after which the store wants to be left alone for at least so long. `Err`: it is the end of
+    /// the call.
+    pub fn check(&mut self, repeat: Repeat, failure: Failure, at_least: Duration) -> Result<(), StoreError> {
         let (why, may_repeat) = match failure {
             Failure::NotDone(why) => (why, true),
             Failure::Unknown(why) => {
@@ -130,16 +134,20 @@ impl CallBudget {
             }
             Failure::Refused(error) => return Err(self.unknown_if_sent(error)),
         };
-        if !may_repeat || self.is_over() {
+        if !may_repeat || at_least >= self.left_to_pause() {
             return Err(self.unanswered(&why));
         }
         tracing::debug!(place = &*self.place, why, "no response: trying again");
         Ok(())
     }
 
-    /// Pauses before the next attempt: longer each time, no shorter than the store asks for, and not beyond the deadline.
+    /// Pauses before the next attempt: longer each time, no shorter than the store asks for, and not until it is too late.
     pub async fn pause(&mut self, at_least: Duration) {
-        sleep(self.backoff.next_pause().max(at_least).min(self.left())).await;
+        sleep(self.backoff.next_pause().max(at_least).min(self.left_to_pause())).await;
+    }
+
+    fn left_to_pause(&self) -> Duration {
+        self.left().saturating_sub(ATTEMPT_MIN)
     }
 
     /// The error of a call that ends without a response.
@@ -168,6 +176,10 @@ mod tests {
         Failure::NotDone("down".to_owned())
     }
 
+    fn check(budget: &mut CallBudget, repeat: Repeat, failure: Failure) -> Result<(), StoreError> {
+        budget.check(repeat, failure, Duration::ZERO)
+    }
+
     fn unknown() -> Failure {
         Failure::Unknown("lost".to_owned())
     }
@@ -176,32 +188,43 @@ mod tests {
     fn all_attempts_share_one_deadline_after_the_time_in_line() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        clock.pass(1_499);
-        assert_eq!(budget.check(Repeat::Safe, not_done()), Ok(()));
-        assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (1, 1_499));
+        clock.pass(1_449);
+        assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Ok(()));
+        assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (51, 1_449));
         clock.pass(1);
         let why = "place: down".to_owned();
-        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::Unavailable { message: why }));
+        assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Err(StoreError::Unavailable { message: why }));
+    }
+
+    /// Else the last attempt would be cut off as soon as it is sent, and nobody would know what came of it.
+    #[test]
+    fn a_store_that_wants_to_be_left_alone_until_the_deadline_is_not_asked_again() {
+        let mut budget = budget(&ManualClock::new());
+        let after_ms = |ms| Duration::from_millis(ms);
+        assert_eq!(budget.check(Repeat::Safe, not_done(), after_ms(1_449)), Ok(()));
+        let why = "place: down".to_owned();
+        let said = budget.check(Repeat::Safe, not_done(), after_ms(1_450));
+        assert_eq!(said, Err(StoreError::Unavailable { message: why }));
     }
 
     #[test]
     fn an_unknown_outcome_is_repeated_where_that_is_safe_and_said_at_the_end() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        assert_eq!(budget.check(Repeat::Safe, unknown()), Ok(()));
+        assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Ok(()));
         clock.pass(1_500);
         // The last attempt was not carried out; the one before may have been.
         let why = "place: down".to_owned();
-        assert_eq!(budget.check(Repeat::Safe, not_done()), Err(StoreError::OutcomeUnknown { message: why }));
+        assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Err(StoreError::OutcomeUnknown { message: why }));
     }
 
     #[test]
     fn what_could_act_on_a_later_holder_is_not_repeated_once_it_may_have_been_done() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        assert_eq!(budget.check(Repeat::Never, not_done()), Ok(()));
+        assert_eq!(check(&mut budget, Repeat::Never, not_done()), Ok(()));
         let why = "place: lost".to_owned();
-        assert_eq!(budget.check(Repeat::Never, unknown()), Err(StoreError::OutcomeUnknown { message: why }));
+        assert_eq!(check(&mut budget, Repeat::Never, unknown()), Err(StoreError::OutcomeUnknown { message: why }));
     }
 
     #[test]
@@ -210,27 +233,24 @@ mod tests {
         let mut budget = budget(&clock);
         let unusable = || Failure::Unusable("no rights".to_owned());
         let (place, why) = ("place".to_owned(), "no rights".to_owned());
-        assert_eq!(
-            budget.check(Repeat::Safe, unusable()),
-            Err(StoreError::Unusable { store: place, message: why })
-        );
-        let denied = StoreError::Denied { message: "no".to_owned() };
-        assert_eq!(budget.check(Repeat::Safe, Failure::Refused(denied.clone())), Err(denied.clone()));
+        assert_eq!(check(&mut budget, Repeat::Safe, unusable()), Err(StoreError::Unusable { store: place, message: why }));
+        let denied = StoreError::Forbidden { message: "no".to_owned() };
+        assert_eq!(check(&mut budget, Repeat::Safe, Failure::Refused(denied.clone())), Err(denied.clone()));
         budget.outcome_unknown = true;
-        let said = budget.check(Repeat::Safe, unusable());
+        let said = check(&mut budget, Repeat::Safe, unusable());
         assert!(matches!(said, Err(StoreError::OutcomeUnknown { .. })), "{said:?}");
         // The request itself was refused: the caller has to know why.
-        assert_eq!(budget.check(Repeat::Safe, Failure::Refused(denied.clone())), Err(denied));
+        assert_eq!(check(&mut budget, Repeat::Safe, Failure::Refused(denied.clone())), Err(denied));
     }
 
     #[test]
     fn what_only_reads_has_no_unknown_outcome() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock).reads_only(true);
-        assert_eq!(budget.check(Repeat::Safe, unknown()), Ok(()));
+        assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Ok(()));
         clock.pass(1_500);
         let why = "place: lost".to_owned();
-        assert_eq!(budget.check(Repeat::Safe, unknown()), Err(StoreError::Unavailable { message: why }));
+        assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Err(StoreError::Unavailable { message: why }));
     }
 
     /// With no time left there is nothing to sleep for, and so no runtime is needed.

@@ -2,11 +2,12 @@
 //! it does not know (P7, R13).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::{ManualClock, SystemClock};
 use fencehold_contract::job::{ClaimJobsRequest, NewJob};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{
     AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest, RevokeLeasesRequest,
     RevokeTarget, StoreError, StoreUrl,
@@ -22,6 +23,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
+/// An answer that is no server's, if there is to be one, and how often it was given.
+type Instead = Arc<Mutex<(Option<String>, usize)>>;
+
 /// A server, a way to it on which answers can get lost, and a client at the end of that way.
 struct Way {
     /// The server's own store, to see what became of things.
@@ -29,8 +33,8 @@ struct Way {
     remote: RemoteStore,
     /// How many answers are still to be lost: the request arrives, and the connection is cut before its answer does.
     to_lose: Arc<AtomicUsize>,
-    /// Whether, after those, the server is one that has no store to ask.
-    then_without_store: Arc<AtomicBool>,
+    /// What is answered to every request after those, instead of passing it on.
+    instead: Instead,
     // Last, so that the client goes before what it talks to.
     _runtime: Runtime,
 }
@@ -50,20 +54,32 @@ impl Way {
         let (listener, gate) = (bind(), bind());
         let (behind, address) = (listener.local_addr().unwrap(), gate.local_addr().unwrap());
         runtime.spawn(async move { server.serve(listener, std::future::pending()).await });
-        let then_without_store = Arc::new(AtomicBool::new(false));
-        let (losing, storeless) = (Arc::clone(&to_lose), Arc::clone(&then_without_store));
+        let instead = Instead::default();
+        let (losing, answering) = (Arc::clone(&to_lose), Arc::clone(&instead));
         runtime.spawn(async move {
             while let Ok((client, _)) = gate.accept().await {
-                if losing.load(Ordering::SeqCst) == 0 && storeless.load(Ordering::SeqCst) {
-                    tokio::spawn(without_store(client));
-                } else {
-                    tokio::spawn(pass_on(client, behind, Arc::clone(&losing)));
-                }
+                tokio::spawn(pass_on(client, behind, Arc::clone(&losing), Arc::clone(&answering)));
             }
         });
         let StoreUrl::Remote(url) = format!("http://{address}").parse().unwrap() else { unreachable!() };
         let remote = RemoteStore::open(&url, Arc::new(SystemClock)).unwrap();
-        Way { store, remote, to_lose, then_without_store, _runtime: runtime }
+        Way { store, remote, to_lose, instead, _runtime: runtime }
+    }
+
+    /// From now on, once no more answers are to be lost, every request is answered with this.
+    fn answer_instead(&self, status: &str, kind: &str, body: &str) {
+        let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}", body.len());
+        *self.instead.lock().unwrap() = (Some(format!("{head}\r\n\r\n{body}")), 0);
+    }
+
+    fn answer_with_problem(&self, problem: &Problem) {
+        let body = serde_json::to_string(problem).unwrap();
+        self.answer_instead("503 Service Unavailable", "application/problem+json", &body);
+    }
+
+    /// How many requests were answered so.
+    fn answered_instead(&self) -> usize {
+        self.instead.lock().unwrap().1
     }
 
     fn lose(&self, answers: usize) {
@@ -79,13 +95,24 @@ impl Way {
 }
 
 /// Passes a connection on, byte by byte, until an answer is to be lost.
-async fn pass_on(mut client: TcpStream, server: SocketAddr, to_lose: Arc<AtomicUsize>) {
+async fn pass_on(mut client: TcpStream, server: SocketAddr, to_lose: Arc<AtomicUsize>, instead: Instead) {
     let mut server = TcpStream::connect(server).await.unwrap();
     let (mut asked, mut answered) = ([0; 16_384], [0; 16_384]);
     loop {
         tokio::select! {
             read = client.read(&mut asked) => match read {
-                Ok(length) if length > 0 => server.write_all(&asked[..length]).await.unwrap(),
+                Ok(length) if length > 0 => {
+                    let none_to_lose = to_lose.load(Ordering::SeqCst) == 0;
+                    let answer = none_to_lose.then(|| {
+                        let mut instead = instead.lock().unwrap();
+                        instead.1 += 1;
+                        instead.0.clone()
+                    });
+                    match answer.flatten() {
+                        Some(answer) => client.write_all(answer.as_bytes()).await.unwrap(),
+                        None => server.write_all(&asked[..length]).await.unwrap(),
+                    }
+                }
                 _ => return,
             },
             read = server.read(&mut answered) => {
@@ -99,20 +126,6 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, to_lose: Arc<AtomicU
             }
         }
     }
-}
-
-/// What a server says whose store cannot be reached: nothing was done.
-async fn without_store(mut client: TcpStream) {
-    let problem = fencehold_contract::problem::Problem::new(
-        fencehold_contract::problem::ErrorKind::Unavailable,
-        "the store is away",
-    );
-    let body = serde_json::to_string(&problem).unwrap();
-    let head =
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nconnection: close";
-    let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let _ = client.read(&mut [0; 16_384]).await;
-    let _ = client.write_all(answer.as_bytes()).await;
 }
 
 fn call() -> CallContext {
@@ -209,11 +222,50 @@ fn when_patience_ends_it_is_said_whether_something_may_have_been_done() {
 #[test]
 fn nothing_was_done_is_not_said_of_what_was_sent_before() {
     let way = Way::open();
-    way.then_without_store.store(true, Ordering::SeqCst);
+    way.answer_with_problem(&Problem::new(ErrorKind::Unavailable, "the store is away"));
     way.lose(1);
     let acquired = block_on(way.remote.acquire(&call(), request()));
     assert!(matches!(acquired, Err(StoreError::OutcomeUnknown { .. })), "{acquired:?}");
     assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseAcquired { .. })), 1, "it was carried out");
+}
+
+/// Sent again at the end of its patience, it would be cut off, and the caller would hear that nobody knows.
+#[test]
+fn a_server_that_wants_to_be_left_alone_for_longer_than_the_callers_patience_is_asked_once() {
+    let way = Way::open();
+    let mut problem = Problem::new(ErrorKind::RateLimited, "too many");
+    problem.retry_after_ms = Some(60_000);
+    way.answer_with_problem(&problem);
+    let acquired = block_on(way.remote.acquire(&call().with_patience_ms(300), request()));
+    assert!(matches!(acquired, Err(StoreError::Unavailable { .. })), "{acquired:?}");
+    assert_eq!(way.answered_instead(), 1);
+}
+
+/// A server of a later version, say: what it was asked to do it has done.
+#[test]
+fn nothing_was_done_is_not_said_where_the_answer_cannot_be_read() {
+    let way = Way::open();
+    let job = NewJob::new(
+        JobId::from_random(1, [7; 10]),
+        QueueName::new("q").unwrap(),
+        JobKind::new("a").unwrap(),
+        "1",
+    );
+    for (body, what) in [(r#"{"gained": 7}"#, "not understood"), (r#"{"answers": []}"#, "fewer")] {
+        way.answer_instead("200 OK", "application/json", body);
+        let jobs = LeaseStore::jobs(&way.remote).unwrap();
+        let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()]));
+        assert!(
+            matches!(&enqueued, Err(StoreError::OutcomeUnknown { why }) if why.contains(what)),
+            "{enqueued:?}"
+        );
+        assert_eq!(way.answered_instead(), 1, "it would be answered in the same way again");
+        let looked = block_on(way.remote.get(&call(), Key::new("k").unwrap()));
+        assert!(
+            matches!(looked, Err(StoreError::Unusable { .. })),
+            "what only looks does nothing: {looked:?}"
+        );
+    }
 }
 
 #[test]

@@ -162,6 +162,7 @@ impl Core {
         holds: &[HoldRef],
     ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         let mut answers = vec![Err(Refusal::NotHeld); holds.len()];
+        let (mut ended, mut failure) = (0, None);
         // The same key twice is taken in order; different keys side by side.
         let mut of_key: Vec<(&Key, Vec<usize>)> = Vec::new();
         let mut at: HashMap<&Key, usize> = HashMap::new();
@@ -184,8 +185,17 @@ impl Core {
                 }
             });
             for (nth, answer) in join_all(abreast).await.into_iter().flatten() {
-                let released = |token| ReleasedLease { key: holds[nth].key.clone(), token };
-                answers[nth] = answer?.map(released);
+                match answer {
+                    Ok(answer) => {
+                        ended += usize::from(answer.is_ok());
+                        let released = |token| ReleasedLease { key: holds[nth].key.clone(), token };
+                        answers[nth] = answer.map(released);
+                    }
+                    Err(error) => failure = Some(first_or_unknown(failure, error)),
+                }
+            }
+            if let Some(error) = failure {
+                return Err(or_some_were_ended(error, ended));
             }
         }
         Ok(answers)
@@ -317,6 +327,13 @@ fn or_some_were_ended(error: StoreError, ended: usize) -> StoreError {
     }
 }
 
+/// The error of several keys: the first one, unless of another key it is not known whether something was done.
+fn first_or_unknown(first: Option<StoreError>, next: StoreError) -> StoreError {
+    first
+        .filter(|_| !matches!(next, StoreError::OutcomeUnknown { .. }))
+        .unwrap_or(next)
+}
+
 /// A key whose keep-alive counted, as it was seen after that.
 struct Kept {
     sight: Sight,
@@ -335,5 +352,22 @@ impl KeySight {
     pub(super) fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
         let hold = self.record.hold.as_ref();
         self.record.counter == token && hold.is_some_and(|hold| hold.hash == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_keys_nothing_was_done_is_said_only_if_it_is_true_of_each() {
+        let away = |why: &str| StoreError::Unavailable { why: why.to_owned() };
+        let lost = StoreError::OutcomeUnknown { why: "lost".to_owned() };
+        assert_eq!(first_or_unknown(Some(away("one")), away("two")), away("one"));
+        assert_eq!(first_or_unknown(Some(away("one")), lost.clone()), lost);
+        assert_eq!(first_or_unknown(Some(lost.clone()), away("two")), lost);
+        assert_eq!(or_some_were_ended(away("one"), 0), away("one"));
+        let why = "2 were ended before this: one".to_owned();
+        assert_eq!(or_some_were_ended(away("one"), 2), StoreError::OutcomeUnknown { why });
     }
 }

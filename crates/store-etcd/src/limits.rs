@@ -76,7 +76,7 @@ impl Taking<'_> {
     /// Whether a lease in the namespace may have this ttl.
     pub(super) fn check_ttl(&self, sight: &Sight) -> Result<(), StoreError> {
         let checked = sight.limits.check_ttl(&self.namespace, self.request.ttl_ms);
-        checked.map_err(|bad| self.over_limit(bad.into()))
+        checked.map_err(|bad| self.unknown_if_in_doubt(bad.into()))
     }
 
     /// Whether the namespace has room for one of the keys that were seen. Some: it is a new one, their number is limited, and this
@@ -90,13 +90,13 @@ impl Taking<'_> {
         let newest = read.next().and_then(first).map_or(0, |kv| kv.mod_revision);
         let keys = read.next().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
         if keys >= limit {
-            return Err(self.over_limit(full_of_kept_keys(&self.namespace, limit)));
+            return Err(self.unknown_if_in_doubt(full_of_kept_keys(&self.namespace, limit)));
         }
         Ok(Some(newest))
     }
 
-    /// What to say where a limit is reached. A grant that was sent before may still come.
-    fn over_limit(&self, error: StoreError) -> StoreError {
+    /// What to say where nothing more is tried. A grant that was sent before may still come.
+    pub(super) fn unknown_if_in_doubt(&self, error: StoreError) -> StoreError {
         if self.is_in_doubt() { self.budget.unanswered(&error.to_string()) } else { error }
     }
 }

@@ -157,7 +157,7 @@ impl Taking<'_> {
             _ = tokio::time::timeout(lasts, watch.changed()) => Ok(Waited::LookAgain),
             () = gone => Ok(Waited::Gone),
             () = self.core.closing.wait() => {
-                Err(StoreError::Unavailable { message: "this store was closed".to_owned() })
+                Err(self.unknown_if_in_doubt(StoreError::Unavailable { message: "this store was closed".to_owned() }))
             }
         }
     }

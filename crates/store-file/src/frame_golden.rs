@@ -484,16 +484,28 @@ fn job_answers() -> Vec<JobAnswer> {
     ]
 }
 
+fn add_line(written: &mut String, what: &str, bytes: &[u8]) {
+    write!(written, "{what} ").unwrap();
+    for byte in bytes {
+        write!(written, "{byte:02x}").unwrap();
+    }
+    written.push('\n');
+}
+
+fn assert_golden(written: &str, golden: &str) {
+    if written != golden {
+        println!("{written}");
+    }
+    for (nth, (now, golden)) in written.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(now, golden, "line {}: a frame has changed: raise PROTOCOL", nth + 1);
+    }
+    assert_eq!(written.lines().count(), golden.lines().count(), "something that travels has no golden bytes");
+}
+
 #[test]
 fn every_call_and_every_answer_has_the_bytes_of_its_protocol() {
     let mut written = format!("protocol {}\n", super::frame::PROTOCOL);
-    let mut line = |what: &str, bytes: Vec<u8>| {
-        write!(written, "{what} ").unwrap();
-        for byte in bytes {
-            write!(written, "{byte:02x}").unwrap();
-        }
-        written.push('\n');
-    };
+    let mut line = |what: &str, bytes: Vec<u8>| add_line(&mut written, what, &bytes);
     for ask in lease_asks().into_iter().chain(job_asks().into_iter().map(Ask::Job)) {
         let bytes = postcard::to_allocvec(&ask).unwrap();
         let back: Ask = postcard::from_bytes(&bytes).unwrap();
@@ -506,11 +518,65 @@ fn every_call_and_every_answer_has_the_bytes_of_its_protocol() {
         assert_eq!(format!("{back:?}"), format!("{answer:?}"));
         line("answer", bytes);
     }
-    if written != GOLDEN {
-        println!("{written}");
+    assert_golden(&written, GOLDEN);
+}
+
+/// What is read out of the types themselves, so that no variant is missed.
+#[cfg(feature = "gates")]
+mod parts {
+    use std::collections::BTreeSet;
+
+    use fencehold_contract::StoreError;
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+
+    use super::super::frame::{FromOwner, PROTOCOL, ToOwner};
+    use super::super::knock::{least, variants};
+    use super::*;
+
+    const PARTS: &str = include_str!("../golden/frame-parts.v6.hex");
+
+    /// The least value of each variant.
+    fn add_each<T: Serialize + DeserializeOwned>(written: &mut String, what: &str) {
+        for (name, at) in variants::<T>().iter().zip(0..) {
+            let made: T = least(&[at]).unwrap();
+            let bytes = postcard::to_allocvec(&made).unwrap();
+            let back: T = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!(postcard::to_allocvec(&back).unwrap(), bytes, "{what} {name}");
+            add_line(written, what, &bytes);
+        }
     }
-    for (nth, (now, golden)) in written.lines().zip(GOLDEN.lines()).enumerate() {
-        assert_eq!(now, golden, "line {}: a frame has changed: raise PROTOCOL", nth + 1);
+
+    #[test]
+    fn every_envelope_error_refusal_and_fact_has_the_bytes_of_its_protocol() {
+        let mut written = format!("protocol {PROTOCOL}\n");
+        add_each::<ToOwner>(&mut written, "to-owner");
+        add_each::<FromOwner>(&mut written, "from-owner");
+        add_each::<StoreError>(&mut written, "error");
+        add_each::<Refusal>(&mut written, "refusal");
+        add_each::<JobRefusal>(&mut written, "job-refusal");
+        add_each::<EventData>(&mut written, "fact");
+        assert_golden(&written, PARTS);
     }
-    assert_eq!(written.lines().count(), GOLDEN.lines().count(), "a call or an answer has no golden bytes");
+
+    /// The numbers of the variants that there are among these.
+    fn numbers<T: Serialize>(values: &[T]) -> BTreeSet<usize> {
+        values
+            .iter()
+            .map(|value| usize::from(postcard::to_allocvec(value).unwrap()[0]))
+            .collect()
+    }
+
+    #[test]
+    fn every_call_and_every_answer_has_a_sample() {
+        let all = |count: usize| (0..count).collect::<BTreeSet<usize>>();
+        let mut asks = lease_asks();
+        asks.extend(job_asks().into_iter().map(Ask::Job));
+        assert_eq!(numbers(&asks), all(variants::<Ask>().len()));
+        assert_eq!(numbers(&job_asks()), all(variants::<JobAsk>().len()));
+        let mut answers = lease_answers();
+        answers.extend(job_answers().into_iter().map(Answer::Job));
+        assert_eq!(numbers(&answers), all(variants::<Answer>().len()));
+        assert_eq!(numbers(&job_answers()), all(variants::<JobAnswer>().len()));
+    }
 }

@@ -103,14 +103,14 @@ fn next(stream: &mut UnixStream) -> io::Result<FromOwner> {
 }
 
 /// The names of an enum's variants.
-fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
+pub(super) fn variants<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut least = Least { picks: VecDeque::new(), variants: None };
     let _ = T::deserialize(&mut least);
     least.variants.unwrap_or_default()
 }
 
 /// The least value of a type: of its enums these variants in turn, then the first ones.
-fn least<T: DeserializeOwned>(picks: &[u32]) -> Result<T, Unmade> {
+pub(super) fn least<T: DeserializeOwned>(picks: &[u32]) -> Result<T, Unmade> {
     T::deserialize(&mut Least { picks: picks.iter().copied().collect(), variants: None })
 }
 
@@ -123,7 +123,7 @@ struct Least {
 
 /// Why no value could be made.
 #[derive(Debug)]
-struct Unmade(String);
+pub(super) struct Unmade(String);
 
 impl fmt::Display for Unmade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

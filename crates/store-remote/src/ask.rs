@@ -66,7 +66,7 @@ pub(super) async fn ask(wire: &Wire, call: &CallContext, ask: Ask) -> Result<Ans
 async fn carry(wire: &Wire, call: &CallContext, ask: Ask) -> Result<Answer, Fault> {
     http::send(wire, call, ask)
         .await?
-        .map_err(|_| Fault::Stranger(keeps_finished_elsewhere().to_string()))
+        .map_err(|_| Fault::Problem(Box::new(keeps_finished_elsewhere().into())))
 }
 
 async fn job(wire: &Wire, call: &CallContext, ask: JobAsk) -> Result<Answer, Fault> {
@@ -150,7 +150,7 @@ async fn each<T, A>(
         None => answers.next(),
     };
     let answers: Option<Vec<_>> = bad.into_iter().map(answer).collect();
-    answers.ok_or_else(|| Fault::Stranger("it answers fewer items than it was asked".to_owned()))
+    answers.ok_or_else(|| Fault::Unread("it answers fewer items than it was asked".to_owned()))
 }
 
 /// A missing thing is an answer, not a fault.

@@ -23,6 +23,8 @@ pub(super) enum Fault {
     Unclear(String),
     /// The server said no.
     Problem(Box<Problem>),
+    /// It was carried out, and the answer cannot be read. Nor could another one.
+    Unread(String),
     /// What answered is no Fencehold server, or does not want us.
     Stranger(String),
 }
@@ -70,6 +72,10 @@ impl ServerBudget {
             Fault::Unreached(why) | Fault::Distrusted(why) => Failure::NotDone(why),
             Fault::Unclear(why) => Failure::Unknown(why),
             Fault::Stranger(why) => Failure::Unusable(why),
+            Fault::Unread(why) => {
+                self.call.outcome_unknown = true;
+                Failure::Unusable(why)
+            }
             Fault::Problem(problem) => {
                 let may_pass = match problem.kind {
                     // Nothing was done, and another server may be able to.
@@ -86,7 +92,8 @@ impl ServerBudget {
                 }
             }
         };
-        self.call.check(repeat, failure)?;
+        let pause = if self.others > 0 { Duration::ZERO } else { at_least };
+        self.call.check(repeat, failure, pause)?;
         if self.others > 0 {
             self.others -= 1;
         } else {

@@ -30,15 +30,9 @@ impl Inner {
                 self.feeds.changes.tell_missed();
                 self.hear(lines, namespace).await
             }
-            Err(Fault::Problem(problem))
-                if problem.kind == ErrorKind::Stopping || problem.kind.status() == 429 =>
-            {
-                FeedEnd::Broken
-            }
-            Err(Fault::Problem(_) | Fault::Stranger(_) | Fault::Distrusted(_)) => FeedEnd::Refused,
-            Err(Fault::Unreached(why) | Fault::Unclear(why)) => {
-                tracing::debug!(why, "the server does not say what others do to held leases; asking again");
-                FeedEnd::Broken
+            Err(fault) => {
+                tracing::debug!(?fault, "the server does not say what others do to held leases");
+                end_of(&fault)
             }
         }
     }
@@ -61,5 +55,37 @@ impl Inner {
             }
         }
         if signs > 1 { FeedEnd::BrokenLater } else { FeedEnd::Broken }
+    }
+}
+
+/// What an attempt to listen came to: what may pass is tried again.
+fn end_of(fault: &Fault) -> FeedEnd {
+    match fault {
+        Fault::Problem(problem) => match problem.kind {
+            ErrorKind::Stopping | ErrorKind::Unavailable => FeedEnd::Broken,
+            kind if kind.status() == 429 => FeedEnd::Broken,
+            _ => FeedEnd::Refused,
+        },
+        Fault::Stranger(_) | Fault::Unread(_) => FeedEnd::Refused,
+        // A certificate that is not accepted may be a mistake that is being put right.
+        Fault::Unreached(_) | Fault::Unclear(_) | Fault::Distrusted(_) => FeedEnd::Broken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fencehold_contract::problem::Problem;
+
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_listened_for_again() {
+        let problem = |kind| Fault::Problem(Box::new(Problem::new(kind, "no")));
+        for kind in [ErrorKind::Stopping, ErrorKind::Unavailable, ErrorKind::RateLimited] {
+            assert_eq!(end_of(&problem(kind)), FeedEnd::Broken, "{kind:?}");
+        }
+        assert_eq!(end_of(&problem(ErrorKind::Forbidden)), FeedEnd::Refused);
+        assert_eq!(end_of(&Fault::Distrusted("no".to_owned())), FeedEnd::Broken);
+        assert_eq!(end_of(&Fault::Stranger("no".to_owned())), FeedEnd::Refused);
     }
 }

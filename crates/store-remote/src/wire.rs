@@ -168,9 +168,16 @@ impl Wire {
             return Err(refused(status, answer).await);
         }
         let body = answer.bytes().await.map_err(|error| fault_of(&error))?;
+        let unread = |error: &dyn std::error::Error| {
+            let why = format!("what it answers is not understood: {error}");
+            match spec.method {
+                Method::Get => Fault::Stranger(why),
+                Method::Post => Fault::Unread(why),
+            }
+        };
         // Its letters are looked at once, all together, instead of once a string.
-        let text = std::str::from_utf8(&body).map_err(|error| strange(&error))?;
-        serde_json::from_str(text).map_err(|error| strange(&error))
+        let text = std::str::from_utf8(&body).map_err(|error| unread(&error))?;
+        serde_json::from_str(text).map_err(|error| unread(&error))
     }
 }
 
@@ -210,10 +217,6 @@ impl Drop for Turn<'_> {
             self.wire.move_on(self.nth);
         }
     }
-}
-
-fn strange(error: &dyn std::error::Error) -> Fault {
-    Fault::Stranger(format!("what it answers is not understood: {error}"))
 }
 
 /// Takes what belongs into the path out of the fields of a request; the rest is its query.

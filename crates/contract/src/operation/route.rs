@@ -215,6 +215,6 @@ pub fn jobs_of(store: &dyn LeaseStore) -> Result<&dyn JobStore, StoreError> {
 
 /// How long finished jobs are kept is no call of the contract.
 pub fn keeps_finished_elsewhere() -> StoreError {
-    let why = "how long finished jobs are kept is said in the URL of the server's own store";
-    StoreError::OutcomeUnknown { message: why.to_owned() }
+    let what = "say here how long finished jobs are kept: the URL of the server's own store does".to_owned();
+    StoreError::Unsupported { store: "a server".to_owned(), message: what }
 }

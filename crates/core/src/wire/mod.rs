@@ -38,6 +38,10 @@ pub use tagged::Tagged;
 /// Makes types that travel: with a JSON form after their `serde` and `schemars` attributes, and a frame form of their fields
 /// in order. Of a field, attributes follow its documentation: `serde` first. An enumeration with `#[serde(tag = "type")]` after its
 /// documentation is a union: in JSON an object with its `type`; its variants are written with braces.
+///
+/// Call `serialize` and `deserialize` through their traits (`Deserialize::deserialize(…)`), or through a format. Functions of
+/// the same names on the type itself are `serde`'s, and always take the JSON form: postcard would read wrong bytes with them.
+/// (They cannot be hidden: in a type of another name, errors would name that one.)
 #[macro_export]
 macro_rules! wire {
     () => {};

@@ -182,3 +182,22 @@ fn a_repeat_whose_caller_has_gone_ends_nothing() {
     a.renew(&held).unwrap();
     assert_eq!(a.release(&held), Ok(held.token));
 }
+
+/// Its grant was sent, with no answer, and the key is another's: it may have had it, and stands in line when its store closes.
+#[test]
+fn who_may_have_had_a_grant_does_not_hear_that_nothing_was_done_when_its_store_closes() {
+    let [a, b] = people(["A", "B"]);
+    known(&b);
+    a.gate.lose_write(1);
+    let asking = asking(&a, a.ask_to_wait("k"));
+    b.take("k");
+    a.gate.hold_next(Request::Watch);
+    a.gate.let_go();
+    // It stands in line.
+    a.gate.until_held();
+    assert!(a.gate.has_lost());
+    a.gate.let_go();
+    block_on(a.store.close());
+    let answer = block_on(asking.answer);
+    assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
+}

@@ -1,16 +1,19 @@
-//! What can be said on the command line. Verbs define their own arguments, each in its file.
+//! The arguments of every command. Commands define their own, each in its file.
+
+use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum as _};
 
+use crate::duration::parse_ms;
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
-use crate::output::Format;
+use crate::output::{self, Format};
 use crate::verb::Verb;
 
 const EXAMPLES: &str = "\
 Examples:
-  # Never two at a time, whatever dies: the second one exits with 75
+  # Never two at a time: the second one exits with 75
   fencehold run --key reports/daily -- ./build-report
 
   # Wait for a turn
@@ -21,18 +24,26 @@ Examples:
   fencehold explain reports/daily
 ";
 
-const STORE_HELP: &str = "Where leases and jobs live: file:DIR, memory:, postgres://, s3://, gs://, az://, etcd://, \
-                          http(s):// [env: FENCEHOLD_STORE] [default: file: in the user's state directory]";
-const NAMESPACE_HELP: &str = "Whose world to look at [env: FENCEHOLD_NAMESPACE] [default: default]";
-const VERBOSE_HELP: &str = "Log to stderr; -vv and -vvv say more [env: FENCEHOLD_LOG, as in fencehold=debug]";
+const STORE_HELP: &str = "The store: file:DIR, memory:, postgres://, s3://, gs://, az://, etcd://, http(s):// \
+                          [env: FENCEHOLD_STORE] [default: file: in the user's state directory]";
+const NAMESPACE_HELP: &str = "Namespace [env: FENCEHOLD_NAMESPACE] [default: default]";
+const TIMEOUT_HELP: &str =
+    "How long to retry while the store is unreachable [env: FENCEHOLD_TIMEOUT] [default: 10s]";
+const VERBOSE_HELP: &str = "Log to stderr; -vv and -vvv log more [env: FENCEHOLD_LOG, as in fencehold=debug]";
 
 /// Every help: what it is, then examples, then the rest.
 const HELP: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
+/// Also where it is not printed on a terminal: it may be read on one later.
+const HELP_COLUMNS: usize = 80;
 
-/// Run things under leases: one holder at a time, and a fencing token against whoever wakes up late
+/// Leases and durable jobs: one holder at a time, and a fencing token against a late one
 #[derive(Debug, Parser)]
 #[command(name = "fencehold", version, before_help = EXAMPLES, after_help = exit::table())]
-#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs", disable_help_subcommand = true)]
+#[command(
+    subcommand_value_name = "COMMAND",
+    subcommand_help_heading = "Commands",
+    disable_help_subcommand = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -40,17 +51,23 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
-/// What every verb takes, before it or after it.
+/// What every command takes, before it or after it.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of every verb")]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL", help = STORE_HELP)]
     pub(crate) store: Option<String>,
     #[arg(long, global = true, value_name = "NAME", help = NAMESPACE_HELP)]
     pub(crate) namespace: Option<String>,
+    #[arg(long, global = true, value_name = "DURATION", help = TIMEOUT_HELP, value_parser = parse_ms,
+        allow_hyphen_values = true)]
+    pub(crate) timeout: Option<u64>,
     /// How to print data; env is for lease acquire and job claim
     #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: Format,
+    /// Print nothing but data and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help = VERBOSE_HELP)]
     pub(crate) verbose: u8,
 }
@@ -61,7 +78,7 @@ pub(crate) fn definition() -> clap::Command {
 }
 
 fn shaped(command: clap::Command) -> clap::Command {
-    command.help_template(HELP).mut_subcommands(shaped)
+    command.help_template(HELP).term_width(HELP_COLUMNS).mut_subcommands(shaped)
 }
 
 /// What was said, or the text to print instead, or what was wrong with it.
@@ -73,9 +90,26 @@ pub(crate) fn parse() -> Result<Parsed, Failure> {
         Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(error)),
-            _ => Err(misused(&error)),
+            _ => {
+                // What was read of it is lost with the rest.
+                output::speak(format_wanted(std::env::args_os().skip(1)), false);
+                Err(misused(&error))
+            }
         },
     }
+}
+
+/// The format that arguments name which cannot be read as a whole.
+fn format_wanted(words: impl Iterator<Item = OsString>) -> Format {
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .take_while(|word| word != "--")
+        .collect();
+    let named = words.iter().enumerate().find_map(|(at, word)| match word.as_str() {
+        "-o" | "--output" => words.get(at + 1).map(String::as_str),
+        word => word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o")),
+    });
+    named.and_then(|name| Format::from_str(name, true).ok()).unwrap_or_default()
 }
 
 /// What the arguments ask for.
@@ -146,5 +180,34 @@ mod tests {
         let Failure::Said { exit, what, .. } = misused(&error) else { panic!("nothing said") };
         assert_eq!(exit, Exit::Usage);
         assert_eq!(what, "--key <KEY>: key has 1000 bytes; the limit is 512");
+    }
+
+    #[test]
+    fn an_error_is_in_the_format_that_was_asked_for_also_where_the_rest_cannot_be_read() {
+        let format = |line: &str| format_wanted(line.split(' ').map(OsString::from));
+        assert_eq!(format("lease ls -o json --nonsense"), Format::Json);
+        assert_eq!(format("-ojsonl nonsense"), Format::Jsonl);
+        assert_eq!(format("--output=json nonsense"), Format::Json);
+        assert_eq!(format("run --key k -- cmd -o json"), Format::Table, "that is the command's own");
+        assert_eq!(format("lease ls -o"), Format::Table);
+    }
+
+    #[test]
+    fn help_fits_into_80_columns_and_breaks_no_example() {
+        fn look(command: &mut clap::Command, path: &str) {
+            let help = command.render_help().to_string();
+            for line in help.lines() {
+                assert!(line.chars().count() <= HELP_COLUMNS, "{path}: {line}");
+            }
+            let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(examples.trim_end()), "{path}: an example is broken:\n{help}");
+            for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
+                let path = format!("{path} {}", sub.get_name());
+                look(sub, &path);
+            }
+        }
+        let mut command = definition();
+        command.build();
+        look(&mut command, "fencehold");
     }
 }

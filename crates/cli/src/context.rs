@@ -1,6 +1,8 @@
 //! What a verb works with: the store that was named, in the namespace that was named.
 
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fencehold::Fencehold;
 use fencehold_contract::clock::SystemClock;
@@ -8,9 +10,10 @@ use fencehold_contract::{CallContext, JobStore, LeaseStore, StoreError, StoreUrl
 use fencehold_core::Namespace;
 
 use crate::args::Global;
+use crate::duration::parse_ms;
 use crate::exit::Exit;
-use crate::failure::Failure;
-use crate::output::{Output, note};
+use crate::failure::{ErrorKind, Failure};
+use crate::output::{self, Output, note};
 #[cfg(feature = "server")]
 use crate::place::Chosen;
 use crate::place::Place;
@@ -18,6 +21,19 @@ use crate::place::Place;
 /// How often a request whose outcome is unknown is sent.
 const SENDINGS_MAX: u32 = 3;
 const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
+const TIMEOUT_VARIABLE: &str = "FENCEHOLD_TIMEOUT";
+
+/// A variable of the environment that is set and not empty.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    value
+        .map(|value| value.into_string().map_err(|_| bad(name, "it is not UTF-8")))
+        .transpose()
+}
+
+fn bad(name: &str, problem: impl Display) -> Failure {
+    Failure::new(Exit::Usage, format!("{name}: {problem}"))
+}
 
 /// Whether a verb that changes something creates the store.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -36,26 +52,44 @@ pub(crate) struct Context {
     #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "only a server starts its logs late"))]
     pub(crate) verbose: u8,
     store_flag: Option<String>,
+    /// For how long to retry while the store is unreachable, where it was said.
+    timeout_ms: Option<u64>,
+    /// Whether `--timeout` said so.
+    pub(crate) has_timeout_flag: bool,
 }
 
 impl Context {
     pub(crate) fn new(global: Global) -> Result<Self, Failure> {
-        let namespace = match (global.namespace, std::env::var_os(NAMESPACE_VARIABLE)) {
+        output::speak(global.output, global.quiet);
+        let namespace = match (global.namespace, variable(NAMESPACE_VARIABLE)?) {
             (Some(name), _) => Namespace::new(name)?,
-            (None, Some(name)) if !name.is_empty() => {
-                let bad =
-                    |problem: String| Failure::new(Exit::Usage, format!("{NAMESPACE_VARIABLE}: {problem}"));
-                let name = name.into_string().map_err(|_| bad("the namespace is not UTF-8".to_owned()))?;
-                Namespace::new(name).map_err(|error| bad(error.to_string()))?
-            }
-            _ => Namespace::default(),
+            (None, Some(name)) => Namespace::new(name).map_err(|error| bad(NAMESPACE_VARIABLE, error))?,
+            (None, None) => Namespace::default(),
+        };
+        let timeout_ms = match (global.timeout, variable(TIMEOUT_VARIABLE)?) {
+            (Some(ms), _) => Some(ms),
+            (None, Some(text)) => Some(parse_ms(&text).map_err(|error| bad(TIMEOUT_VARIABLE, error))?),
+            (None, None) => None,
         };
         Ok(Context {
             namespace,
             output: Output::new(global.output),
             verbose: global.verbose,
             store_flag: global.store,
+            timeout_ms,
+            has_timeout_flag: global.timeout.is_some(),
         })
+    }
+
+    /// What every call to the store carries.
+    pub(crate) fn call(&self) -> CallContext {
+        self.call_in(self.namespace.clone())
+    }
+
+    /// The same in another namespace.
+    pub(crate) fn call_in(&self, namespace: Namespace) -> CallContext {
+        let call = CallContext::new(namespace);
+        CallContext { timeout_ms: self.timeout_ms.unwrap_or(call.timeout_ms), ..call }
     }
 
     /// Which store was named.
@@ -104,7 +138,8 @@ impl Context {
     pub(crate) fn open_to_wait(&self) -> Result<Store, Failure> {
         self.output.refuse_env()?;
         let missing = |what| {
-            Failure::new(Exit::Unusable, what).with_next("The first verb that changes something creates it.")
+            Failure::of_kind(ErrorKind::NoStore, what)
+                .with_next("The first command that changes something creates it.")
         };
         self.open_existing_at(&self.place()?)?.map_err(missing)
     }
@@ -113,7 +148,7 @@ impl Context {
     pub(crate) fn open_existing_at(&self, place: &Place) -> Result<Result<Store, String>, Failure> {
         let name = place.url.to_string();
         match fencehold_stores::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
-            Ok(leases) => Ok(Ok(Store { leases, call: CallContext::new(self.namespace.clone()), name })),
+            Ok(leases) => Ok(Ok(Store { leases, call: self.call(), name })),
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
             Err(error) => Err(Failure::of_store(error, &name)),
         }
@@ -130,11 +165,7 @@ impl Context {
             let options = FileOptions::of_url(url).accepting_rewound();
             let leases = FileStore::open_with(&url.directory, Arc::new(SystemClock), options)
                 .map_err(|error| Failure::of_store(error, &name))?;
-            return Ok(Store {
-                leases: Arc::new(leases),
-                call: CallContext::new(self.namespace.clone()),
-                name,
-            });
+            return Ok(Store { leases: Arc::new(leases), call: self.call(), name });
         }
         self.open_at(&place)
     }
@@ -144,7 +175,7 @@ impl Context {
         let name = place.url.to_string();
         let leases = fencehold_stores::open(&place.url, Arc::new(SystemClock))
             .map_err(|error| Failure::of_store(error, &name))?;
-        Ok(Store { leases, call: CallContext::new(self.namespace.clone()), name })
+        Ok(Store { leases, call: self.call(), name })
     }
 }
 
@@ -172,6 +203,7 @@ impl Store {
         Fencehold::builder()
             .store(Arc::clone(&self.leases))
             .namespace(self.call.namespace.as_str())
+            .patience(Duration::from_millis(self.call.timeout_ms))
             .connect_lazy()
             .await
             .map_err(|error| Failure::of_library(error, &self.name))

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::show::Palette;
+use crate::show::Style;
 
 const LOG_VARIABLE: &str = "FENCEHOLD_LOG";
 
@@ -62,5 +62,5 @@ fn lines(
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr as fn() -> io::Stderr)
-        .with_ansi(Palette::of(&io::stderr()).has_colours())
+        .with_ansi(Style::of(&io::stderr()).has_colours())
 }

@@ -12,6 +12,7 @@
 compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
 
 mod args;
+mod checks;
 mod context;
 mod duration;
 mod exit;

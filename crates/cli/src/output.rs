@@ -1,14 +1,16 @@
 //! The only way to stdout and stderr: data on the one, everything else on the other.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
+use fencehold_contract::http::Empty;
 use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::process::from_the_background;
-use crate::show::{Colour, Palette, Table, safe, safe_json};
+use crate::show::{Colour, Style, Table, safe, safe_json};
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -25,16 +27,37 @@ pub(crate) enum Format {
     Env,
 }
 
+/// How to speak on stderr, once it is known.
+static SPEECH: OnceLock<Speech> = OnceLock::new();
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Speech {
+    /// Nothing but errors.
+    quiet: bool,
+    /// Errors as JSON.
+    json: bool,
+}
+
+/// Says how to speak on stderr from now on.
+pub(crate) fn speak(format: Format, quiet: bool) {
+    let json = matches!(format, Format::Json | Format::Jsonl);
+    let _ = SPEECH.set(Speech { quiet, json });
+}
+
+fn speech() -> Speech {
+    SPEECH.get().copied().unwrap_or_default()
+}
+
 /// Where data goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) format: Format,
-    pub(crate) palette: Palette,
+    pub(crate) style: Style,
 }
 
 impl Output {
     pub(crate) fn new(format: Format) -> Self {
-        Output { format, palette: Palette::of(&io::stdout()) }
+        Output { format, style: Style::of(&io::stdout()) }
     }
 
     /// Refuses the one format that fits only one verb.
@@ -49,7 +72,7 @@ impl Output {
     }
 
     /// Prints bytes as they are.
-    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
+    #[expect(clippy::unused_self, reason = "a printer has been given the right to")]
     pub(crate) fn write(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout
@@ -71,19 +94,20 @@ impl Output {
     pub(crate) fn one<T: Serialize>(
         self,
         thing: &T,
-        text: impl FnOnce(Palette) -> String,
+        text: impl FnOnce(Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table | Format::Env => self.text(&safe(&text(self.palette))),
+            Format::Table | Format::Env => self.text(&safe(&text(self.style))),
             Format::Json => self.text(&pretty(thing)?),
             Format::Jsonl => self.line(thing),
         }
     }
 
-    /// Prints many things: as a table for people, or each as it is.
-    pub(crate) fn many<T: Serialize>(
+    /// Prints a list: as a table for people, as the whole document, or each of its elements in a line.
+    pub(crate) fn list<T: Serialize>(
         self,
-        things: &[T],
+        document: &impl Serialize,
+        elements: impl IntoIterator<Item = T>,
         nothing: &str,
         table: impl FnOnce() -> Table,
     ) -> Result<(), Failure> {
@@ -94,11 +118,24 @@ impl Output {
                     note(nothing);
                     return Ok(());
                 }
-                self.text(&table.render(self.palette))
+                self.text(&table.render(self.style))
             }
-            Format::Json => self.text(&pretty(&things)?),
-            Format::Jsonl => things.iter().try_for_each(|thing| self.line(thing)),
+            Format::Json => self.text(&pretty(document)?),
+            Format::Jsonl => elements.into_iter().try_for_each(|element| self.line(&element)),
         }
+    }
+
+    /// Prints what has no more to say than that it was done: nothing for people.
+    pub(crate) fn done(self) -> Result<(), Failure> {
+        match self.format {
+            Format::Table | Format::Env => Ok(()),
+            Format::Json | Format::Jsonl => self.line(&Empty {}),
+        }
+    }
+
+    /// Whether data is for a program.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self.format, Format::Json | Format::Jsonl)
     }
 
     /// Prints one thing as one line of JSON.
@@ -117,21 +154,36 @@ fn unprintable(error: &serde_json::Error) -> Failure {
     Failure::new(Exit::Failed, format!("the answer cannot be written as JSON: {error}"))
 }
 
-/// Says something beside the data, on stderr. If even that cannot be written there is nobody left to tell.
+/// Says something beside the data, on stderr, unless nothing but errors is wanted.
 pub(crate) fn note(text: &str) {
-    // In one piece, as others write there too; and even while a command under a lease has the terminal.
-    let line = format!("fencehold: {}\n", safe(text));
-    let _ = from_the_background(|| io::stderr().lock().write_all(line.as_bytes()));
+    if !speech().quiet {
+        complain(text);
+    }
 }
 
-/// Says on stderr what went wrong, and gives the exit code that goes with it.
+/// Says on stderr what went wrong. If even that cannot be written, there is nothing left to do.
+pub(crate) fn complain(text: &str) {
+    let style = Style::of(&io::stderr());
+    write_stderr(&style.wrap(&safe(&format!("fencehold: {text}")), 0));
+}
+
+/// Says on stderr why the command failed, and gives the exit code that goes with it.
 pub(crate) fn report(failure: &Failure) -> u8 {
-    let Failure::Said { exit, what, next } = failure else { return 0 };
-    let palette = Palette::of(&io::stderr());
-    note(&palette.paint(what, Colour::Bad));
+    let Failure::Said { exit, what, next, .. } = failure else { return 0 };
+    if speech().json {
+        write_stderr(&safe_json(failure.json()));
+        return exit.code();
+    }
+    let style = Style::of(&io::stderr());
+    complain(&style.paint(what, Colour::Bad));
     if let Some(next) = next {
-        let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "{}", safe(next));
+        write_stderr(&style.wrap(&safe(next), 0));
     }
     exit.code()
+}
+
+fn write_stderr(text: &str) {
+    // In one piece, as others write there too; and even while a command under a lease has the terminal.
+    let line = format!("{text}\n");
+    let _ = from_the_background(|| io::stderr().lock().write_all(line.as_bytes()));
 }

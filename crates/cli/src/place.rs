@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn without_a_home_the_error_says_what_to_name() {
-        let Err(Failure::Said { exit, what, next }) = choose(None, &[("HOME", "")]) else { panic!("chosen") };
+        let Err(Failure::Said { exit, what, next, .. }) = choose(None, &[("HOME", "")]) else {
+            panic!("chosen")
+        };
         assert_eq!(exit, Exit::Usage);
         assert!(what.contains("HOME") && next.is_some_and(|next| next.contains("--store file:DIR")));
     }

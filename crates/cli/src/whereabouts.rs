@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fencehold_contract::StoreUrl;
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{CallContext, StoreUrl};
 use fencehold_server::access::Book;
 use fencehold_server::config::{Settings, Told};
 use fencehold_store_remote::RemoteStore;
@@ -62,7 +62,7 @@ impl Whereabouts {
             let name = url.to_string();
             let server = RemoteStore::open(url, Arc::new(SystemClock));
             let server = Box::new(server.map_err(|error| Failure::of_store(error, &name))?);
-            return Ok(Tokens::Server { server, call: CallContext::new(context.namespace.clone()), name });
+            return Ok(Tokens::Server { server, call: context.call(), name });
         }
         let place = place.for_acting(false)?;
         #[cfg(feature = "file")]

@@ -65,8 +65,19 @@ fn run_hears_of_a_revocation_long_before_its_next_renewal() {
 fn work_hears_of_a_cancellation_long_before_its_next_renewal() {
     for way in each_way() {
         let id = way.room.enqueue("1", &[]);
-        let mut work =
-            way.start(&["work", "--queue", "q", "--ttl", "24h", "--drain", "0s", "--", "bash", "-c", HEEDS]);
+        let mut work = way.start(&[
+            "work",
+            "--queue",
+            "q",
+            "--ttl",
+            "24h",
+            "--drain-timeout",
+            "0s",
+            "--",
+            "bash",
+            "-c",
+            HEEDS,
+        ]);
         way.fencehold(&["job", "cancel", &id, "--reason", "wrong input"]);
         eventually("the job is cancelled", || way.room.job(&id)["state"] == "cancelled");
         assert!(!way.room.lines("asked").is_empty(), "{:?}", way.words);
@@ -90,8 +101,19 @@ fn run_gives_its_lease_back_when_its_command_ends() {
 fn work_gives_its_claim_back_when_it_is_ended() {
     for way in each_way() {
         let id = way.room.enqueue("1", &[]);
-        let mut work =
-            way.start(&["work", "--queue", "q", "--ttl", "24h", "--drain", "0s", "--", "bash", "-c", HEEDS]);
+        let mut work = way.start(&[
+            "work",
+            "--queue",
+            "q",
+            "--ttl",
+            "24h",
+            "--drain-timeout",
+            "0s",
+            "--",
+            "bash",
+            "-c",
+            HEEDS,
+        ]);
         work.send(Signal::TERM);
         assert_eq!(work.finish().code, 0, "{:?}", way.words);
         assert!(!way.room.lines("asked").is_empty(), "{:?}", way.words);

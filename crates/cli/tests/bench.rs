@@ -11,7 +11,9 @@ const THERE: [&str; 4] = ["--namespace", "fencehold.bench", "-o", "json"];
 fn list(room: &Room, verb: &[&str]) -> Vec<serde_json::Value> {
     let listed = room.fencehold(&[verb, &THERE].concat());
     assert_eq!(listed.code, 0, "{listed:?}");
-    listed.json().as_array().unwrap().clone()
+    let listed = listed.json();
+    let elements = listed.as_object().unwrap().values().find_map(|elements| elements.as_array());
+    elements.unwrap().clone()
 }
 
 /// Every operation that was to be measured has figures.
@@ -36,23 +38,24 @@ fn measured(bench: &Said, operations: [&str; 3]) {
 #[test]
 fn leases_are_measured_in_every_process_and_none_is_held_afterwards() {
     let room = Room::new();
-    let words = ["bench", "lease", "--processes", "3", "--clients", "4", "--time", "100ms", "-o", "json"];
+    let words = ["bench", "lease", "--processes", "3", "--clients", "4", "--duration", "100ms", "-o", "json"];
     measured(&room.fencehold(&words), ["acquire", "release", "renew"]);
     assert_eq!(list(&room, &["lease", "ls"]), Vec::<serde_json::Value>::new());
-    let used = list(&room, &["lease", "ls", "--all"]);
+    let used = list(&room, &["lease", "ls", "--include-free"]);
     let pairs: Vec<&str> = used.iter().filter_map(|lease| lease["key"].as_str()).collect();
     for key in ["bench/0/00000000", "bench/0/00000001", "bench/1/00000000", "bench/2/00000000"] {
         assert!(pairs.contains(&key), "{key}: {pairs:?}");
     }
     assert!(!pairs.contains(&"bench/1/00000001"), "there are four clients: {pairs:?}");
-    let default = room.fencehold(&["lease", "ls", "--all", "-o", "json"]);
-    assert_eq!(default.json(), serde_json::json!([]), "the user's own namespace is left alone");
+    let default = room.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
+    assert_eq!(default.json(), serde_json::json!({ "leases": [] }), "the user's own namespace is left alone");
 }
 
 #[test]
 fn jobs_are_measured_in_several_processes_and_none_is_left() {
     let room = Room::new();
-    let words = ["bench", "job", "--processes", "2", "--batch", "7", "--time", "100ms", "-o", "json"];
+    let words =
+        ["bench", "job", "--processes", "2", "--batch-size", "7", "--duration", "100ms", "-o", "json"];
     measured(&room.fencehold(&words), ["enqueue", "claim", "complete"]);
     assert_eq!(list(&room, &["job", "ls"]), Vec::<serde_json::Value>::new());
 }
@@ -60,15 +63,15 @@ fn jobs_are_measured_in_several_processes_and_none_is_left() {
 #[test]
 fn what_a_killed_run_leaves_behind_the_next_one_deletes() {
     let room = Room::new();
-    let mut run = room.start(&["bench", "job", "--time", "10m"]);
+    let mut run = room.start(&["bench", "job", "--duration", "10m"]);
     eventually("jobs", || {
         let listed = room.fencehold(&[&["job", "ls"][..], &THERE].concat());
-        listed.code == 0 && listed.json() != serde_json::json!([])
+        listed.code == 0 && listed.json() != serde_json::json!({ "jobs": [] })
     });
     run.send(Signal::KILL);
     until("its end", || run.is_over().then_some(()));
     assert!(!list(&room, &["job", "ls"]).is_empty(), "completed jobs are kept");
-    let next = room.fencehold(&["bench", "job", "--time", "100ms", "-o", "json"]);
+    let next = room.fencehold(&["bench", "job", "--duration", "100ms", "-o", "json"]);
     measured(&next, ["enqueue", "claim", "complete"]);
     assert_eq!(list(&room, &["job", "ls"]), Vec::<serde_json::Value>::new());
 }
@@ -79,12 +82,14 @@ fn a_run_waits_until_another_has_ended() {
     let other = room
         .fencehold(&[&["lease", "acquire", "bench", "--ttl", "10m"][..], &THERE].concat())
         .json();
-    let mut run = room.start(&["bench", "lease", "--time", "100ms", "-o", "json"]);
-    eventually("a run in line", || room.fencehold(&["store", "status", "-o", "json"]).json()["waiters"] == 1);
-    assert_eq!(list(&room, &["lease", "ls", "--all"]).len(), 1, "it has not begun");
+    let mut run = room.start(&["bench", "lease", "--duration", "100ms", "-o", "json"]);
+    eventually("a run in line", || {
+        room.fencehold(&["store", "status", "-o", "json"]).json()["waiter_count"] == 1
+    });
+    assert_eq!(list(&room, &["lease", "ls", "--include-free"]).len(), 1, "it has not begun");
     let mut release = room.command(["lease", "release", "bench", "--namespace", "fencehold.bench"]);
     release
-        .env("FENCEHOLD_HOLD", other["hold"].as_str().unwrap())
+        .env("FENCEHOLD_HOLD", other["hold_id"].as_str().unwrap())
         .env("FENCEHOLD_TOKEN", other["token"].to_string());
     assert_eq!(crate::support::said(&mut release).code, 0);
     measured(&run.finish(), ["acquire", "release", "renew"]);
@@ -93,8 +98,8 @@ fn a_run_waits_until_another_has_ended() {
 #[test]
 fn the_report_fits_a_terminal_of_80_columns() {
     let room = Room::new();
-    for words in [&["lease"][..], &["job"], &["lease", "--batch", "1000", "--clients", "1"]] {
-        let bench = [&["bench"], words, &["--store", "memory:", "--time", "100ms"]].concat();
+    for words in [&["lease"][..], &["job"], &["lease", "--batch-size", "1000", "--clients", "1"]] {
+        let bench = [&["bench"], words, &["--store", "memory:", "--duration", "100ms"]].concat();
         let bench = room.fencehold(&bench);
         assert_eq!(bench.code, 0, "{bench:?}");
         assert!(bench.out.contains("memory:") && bench.out.contains("PER SECOND"), "{bench:?}");
@@ -108,9 +113,9 @@ fn what_cannot_be_measured_is_refused() {
     for (words, why) in [
         (&["--store", "memory:", "--processes", "2"][..], "in one process"),
         (&["--clients", "1", "--processes", "2"], "--clients is too small"),
-        (&["--time", "11m"], "from 100ms to 10m"),
+        (&["--duration", "11m"], "from 100ms to 10m"),
         (&["--clients", "0"], "--clients"),
-        (&["--batch", "1001"], "--batch"),
+        (&["--batch-size", "1001"], "--batch-size"),
     ] {
         let bench = room.fencehold(&[&["bench", "job"], words].concat());
         assert_eq!(bench.code, 2, "{words:?}: {bench:?}");

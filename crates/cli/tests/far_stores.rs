@@ -68,7 +68,7 @@ impl Far {
         let acquired = self.fencehold(&words);
         assert_eq!(acquired.code, 0, "{acquired:?}");
         assert_eq!(acquired.json()["token"], 2);
-        let hold = acquired.json()["hold"].as_str().unwrap().to_owned();
+        let hold = acquired.json()["hold_id"].as_str().unwrap().to_owned();
         let begun = next();
         assert_eq!(
             (&begun["key"], &begun["token"], &begun["owner"]),
@@ -92,7 +92,7 @@ impl Far {
         let revoked = self.fencehold(&["lease", "revoke", "job/nightly", "--reason", "host is gone"]);
         assert_eq!(revoked.code, 0, "{revoked:?}");
         let ended = next();
-        assert_eq!((&ended["token"], &ended["how"]), (&2.into(), &"revoked".into()), "{ended}");
+        assert_eq!((&ended["token"], &ended["outcome"]), (&2.into(), &"revoked".into()), "{ended}");
         let got = self.fencehold(&["lease", "get", "job/nightly", "-o", "json"]);
         assert!(got.code == 0 && got.out.contains("host is gone"), "{got:?}");
     }
@@ -100,14 +100,14 @@ impl Far {
     /// What `bench lease` says of requests.
     fn costs(&self, expected: [(&str, u64); 3]) {
         let words =
-            ["bench", "lease", "--store", &self.url, "--clients", "1", "--time", "100ms", "-o", "json"];
+            ["bench", "lease", "--store", &self.url, "--clients", "1", "--duration", "100ms", "-o", "json"];
         let bench = self.fencehold(&words);
         assert_eq!(bench.code, 0, "{bench:?}");
         let report = bench.json();
         let operations = report["operations"].as_array().unwrap();
         for (operation, requests) in expected {
             let found = operations.iter().find(|found| found["name"] == operation).unwrap();
-            assert_eq!(found["requests"], requests, "{}: {found}", self.url);
+            assert_eq!(found["request_count"], requests, "{}: {found}", self.url);
         }
     }
 

@@ -25,7 +25,7 @@ fn worker(room: &Room, name: &str, ttl: &str) -> Running {
 
 /// The trace without what differs from run to run.
 fn trace(room: &Room) -> Vec<Value> {
-    let told = ["event", "token", "owner", "attempt", "how", "stale_token", "current_token", "attempted"];
+    let told = ["type", "token", "owner", "attempt", "outcome", "current_token", "action"];
     let plain = |event: Value| {
         let kept = event.as_object().unwrap().clone().into_iter();
         let kept = kept.filter(|(name, value)| told.contains(&name.as_str()) && !value.is_null());
@@ -57,14 +57,14 @@ fn overtaken(first: &str, second: &str) {
         (&job["state"], &job["result"], &job["token"]),
         (&json!("completed"), &json!(second), &json!(new))
     );
-    assert_eq!((&job["crashes"], &job["failures"]), (&json!(1), &json!(0)), "a crash is no failure");
+    assert_eq!((&job["crash_count"], &job["failure_count"]), (&json!(1), &json!(0)), "a crash is no failure");
     let expected = [
-        json!({"event": "job_enqueued"}),
-        json!({"event": "job_claimed", "token": old, "owner": first, "attempt": 1}),
-        json!({"event": "job_attempt_ended", "token": old, "owner": first, "how": "crashed"}),
-        json!({"event": "job_claimed", "token": new, "owner": second, "attempt": 2}),
-        json!({"event": "job_attempt_ended", "token": new, "owner": second, "how": "completed"}),
-        json!({"event": "stale_write_blocked", "stale_token": old, "current_token": new, "attempted": "complete", "how": "expired"}),
+        json!({"type": "job_enqueued"}),
+        json!({"type": "job_claimed", "token": old, "owner": first, "attempt": 1}),
+        json!({"type": "job_attempt_ended", "token": old, "owner": first, "outcome": "crashed"}),
+        json!({"type": "job_claimed", "token": new, "owner": second, "attempt": 2}),
+        json!({"type": "job_attempt_ended", "token": new, "owner": second, "outcome": "completed"}),
+        json!({"type": "stale_write_blocked", "token": old, "current_token": new, "action": "complete", "outcome": "expired"}),
     ];
     assert_eq!(trace(&room), expected);
 }

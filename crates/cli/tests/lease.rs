@@ -1,4 +1,4 @@
-//! `fencehold lease …`, `events`, `explain`: for scripts and for people.
+//! `fencehold lease …`, `event …`, `explain`: for scripts and for people.
 #![cfg(feature = "file")]
 
 use std::io::Write;
@@ -13,7 +13,7 @@ fn acquire(room: &Room, key: &str, options: &[&str]) -> (u64, String) {
     let mut words = vec!["lease", "acquire", key, "-o", "json"];
     words.extend(options);
     let taken = room.fencehold(&words).json();
-    (taken["token"].as_u64().unwrap(), taken["hold"].as_str().unwrap().to_owned())
+    (taken["token"].as_u64().unwrap(), taken["hold_id"].as_str().unwrap().to_owned())
 }
 
 fn with_hold(room: &Room, words: &[&str], hold: &str, token: u64) -> Said {
@@ -72,7 +72,7 @@ fn the_hold_id_is_printed_once_and_shown_nowhere_else() {
         &["lease", "get", "k", "-o", "json"] as &[&str],
         &["lease", "ls", "-o", "jsonl"],
         &["lease", "acquire", "k"],
-        &["events", "-o", "jsonl"],
+        &["event", "ls", "-o", "jsonl"],
         &["explain", "k", "-o", "json"],
         &["-vvv", "lease", "renew", "k"],
         &["-vvv", "lease", "release", "k"],
@@ -119,9 +119,12 @@ fn a_token_that_the_store_never_gave_proves_that_it_was_rewound() {
     assert_eq!(refused.code, 2, "not without --yes: {refused:?}");
     assert!(!room.lease("k")["holder"].is_null());
     let advanced =
-        room.fencehold(&["store", "advance", "--by", "alice", "--lift", "1000", "--yes", "-o", "json"]);
+        room.fencehold(&["store", "advance", "--by", "alice", "--increment", "1000", "--yes", "-o", "json"]);
     assert_eq!(advanced.code, 0, "{advanced:?}");
-    assert_eq!((&advanced.json()["ended"], &advanced.json()["closed_for_ms"]), (&json!(1), &json!(30_000)));
+    assert_eq!(
+        (&advanced.json()["ended_count"], &advanced.json()["closed_for_ms"]),
+        (&json!(1), &json!(30_000))
+    );
     assert_eq!(room.lease("k")["token"], 1001);
     let closed = room.fencehold(&["lease", "acquire", "k"]);
     assert_eq!(closed.code, 69, "{closed:?}");
@@ -139,8 +142,8 @@ fn an_advance_says_how_long_it_closes_which_namespace_and_can_be_overridden() {
         assert!(advanced.out.contains(said), "{said}: {advanced:?}");
     }
     assert_eq!(room.fencehold(&["lease", "acquire", "k"]).code, 69);
-    let forced = room.fencehold(&["store", "advance", "--by", "alice", "--yes", "--force-now"]);
-    assert!(forced.out.contains("a holder from before may go on for up to 1d"), "{forced:?}");
+    let forced = room.fencehold(&["store", "advance", "--by", "alice", "--yes", "--reopen"]);
+    assert!(forced.out.contains("an old holder may go on for up to 1d"), "{forced:?}");
     acquire(&room, "k", &[]);
     assert_eq!(room.fencehold(&["--namespace", "slow", "lease", "acquire", "k"]).code, 0);
 }
@@ -148,16 +151,17 @@ fn an_advance_says_how_long_it_closes_which_namespace_and_can_be_overridden() {
 #[test]
 fn a_namespace_is_held_to_the_limits_that_were_set() {
     let room = Room::new();
-    let set = ["store", "limits", "--max-keys", "1", "--max-ttl", "1m", "-o", "json"];
-    let limits = room.fencehold(&set).json();
-    assert_eq!((&limits["limits"]["keys"], &limits["limits"]["ttl_ms"]), (&json!(1), &json!(60_000)));
-    assert_eq!(limits["limits"]["queues"], 10_000, "{limits}");
+    let set = ["quota", "set", "--max-keys", "1", "--max-ttl", "1m", "-o", "json"];
+    let view = room.fencehold(&set).json();
+    assert_eq!((&view["quota"]["max_keys"], &view["quota"]["max_ttl_ms"]), (&json!(1), &json!(60_000)));
+    assert_eq!(view["quota"]["max_queues"], 10_000, "{view}");
     let long = room.fencehold(&["lease", "acquire", "k", "--ttl", "2m"]);
     assert!(long.code == 2 && long.err.contains("the longest in namespace default is 60000 ms"), "{long:?}");
     acquire(&room, "k", &[]);
     let full = room.fencehold(&["lease", "acquire", "l"]);
     assert!(full.code == 69 && full.err.contains("lease keys of namespace default"), "{full:?}");
-    assert!(room.fencehold(&["store", "limits"]).out.contains("1 of 1"));
+    assert!(room.fencehold(&["quota", "get"]).out.contains("1 of 1"));
+    assert_eq!(room.fencehold(&["quota", "set"]).code, 2, "there is nothing to set");
     assert_eq!(room.fencehold(&["--namespace", "other", "lease", "acquire", "l"]).code, 0);
 }
 
@@ -165,11 +169,11 @@ fn a_namespace_is_held_to_the_limits_that_were_set() {
 fn any_of_several_keys_will_do() {
     let room = Room::new();
     acquire(&room, "gpu/0", &[]);
-    let taken =
-        room.fencehold(&["lease", "acquire", "gpu/0", "--any", "gpu/1", "--any", "gpu/2", "-o", "json"]);
+    let taken = room
+        .fencehold(&["lease", "acquire", "gpu/0", "--any-of", "gpu/1", "--any-of", "gpu/2", "-o", "json"]);
     assert_eq!(taken.json()["key"], "gpu/1");
     acquire(&room, "gpu/2", &[]);
-    let none = room.fencehold(&["lease", "acquire", "gpu/0", "--any", "gpu/1", "--any", "gpu/2"]);
+    let none = room.fencehold(&["lease", "acquire", "gpu/0", "--any-of", "gpu/1", "--any-of", "gpu/2"]);
     assert_eq!((none.code, none.out.as_str()), (75, ""), "{none:?}");
 }
 
@@ -197,7 +201,7 @@ fn a_list_can_be_narrowed() {
         let mut line = vec!["lease", "ls", "-o", "json"];
         line.extend(words);
         let leases = room.fencehold(&line).json();
-        leases
+        leases["leases"]
             .as_array()
             .unwrap()
             .iter()
@@ -210,15 +214,16 @@ fn a_list_can_be_narrowed() {
     assert_eq!(keys(&["--task", "t1", "--owner", "you"]), ["a/2"]);
 
     let revoked = room.fencehold(&["lease", "revoke", "--task", "t1", "--reason", "cancelled", "-o", "json"]);
-    assert_eq!(revoked.json().as_array().unwrap().len(), 2, "{revoked:?}");
+    assert_eq!(revoked.json()["results"].as_array().unwrap().len(), 2, "{revoked:?}");
+    assert!(revoked.json()["results"][0]["ok"]["consumed_token"].is_u64(), "{revoked:?}");
     assert_eq!(keys(&[]), ["b/1"]);
-    assert_eq!(keys(&["--all"]), ["a/1", "a/2", "b/1"]);
+    assert_eq!(keys(&["--include-free"]), ["a/1", "a/2", "b/1"]);
     let table = room.fencehold(&["lease", "ls"]);
     assert_eq!(table.out.lines().count(), 2, "{table:?}");
     assert!(table.out.starts_with("KEY "), "{table:?}");
 
-    let other = room.fencehold(&["--namespace", "other", "lease", "ls", "--all", "-o", "json"]);
-    assert_eq!(other.out, "[]\n", "another namespace is another world");
+    let other = room.fencehold(&["--namespace", "other", "lease", "ls", "--include-free", "-o", "json"]);
+    assert_eq!(other.json(), json!({ "leases": [] }), "another namespace is another world");
 }
 
 #[test]
@@ -234,13 +239,13 @@ fn force_leaves_a_trace() {
     assert_eq!(lease["token"], 2, "a token is used up");
     let ending = &lease["endings"][0];
     assert_eq!(
-        (&ending["how"], &ending["by"], &ending["reason"]),
+        (&ending["outcome"], &ending["by"], &ending["reason"]),
         (&json!("revoked"), &json!("alice"), &json!("stuck"))
     );
 
     let again = room.fencehold(&["lease", "revoke", "k", "--reason", "stuck"]);
     assert_eq!(again.code, 1, "{again:?}");
-    assert!(again.err.contains("nobody holds this key"));
+    assert!(again.err.contains("is not held"));
     for bad in [
         &["lease", "revoke", "k"] as &[&str],
         &["lease", "revoke", "--reason", "r"],
@@ -259,9 +264,9 @@ fn what_happens_can_be_followed() {
     acquire(&room, "before/1", &[]);
     // A bystander that serves the directory, so that both watchers are there when something happens.
     let mut watch = room.start(&["lease", "watch", "a/", "-o", "jsonl"]);
-    let mut events = room.start(&["events", "-f", "-o", "jsonl"]);
+    let mut events = room.start(&["event", "watch", "-o", "jsonl"]);
     let first: serde_json::Value = serde_json::from_str(&events.line()).unwrap();
-    assert_eq!((&first["event"], &first["key"]), (&json!("lease_acquired"), &json!("before/1")));
+    assert_eq!((&first["type"], &first["key"]), (&json!("lease_acquired"), &json!("before/1")));
 
     // `lease watch` begins now, whenever that is: something happens until it has seen it.
     let seen = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -281,7 +286,7 @@ fn what_happens_can_be_followed() {
         seen.load(std::sync::atomic::Ordering::SeqCst)
     });
     let line = watcher.join().unwrap();
-    assert_eq!(line["event"], "lease_acquired");
+    assert_eq!(line["type"], "lease_acquired");
     assert!(line["key"].as_str().unwrap().starts_with("a/"), "{line}");
     for nth in 0..taken {
         for key in ["other", "a"] {
@@ -296,15 +301,17 @@ fn events_are_numbered_and_can_be_read_from_a_place() {
     let room = Room::new();
     let (token, hold) = acquire(&room, "k", &[]);
     with_hold(&room, &["lease", "release", "k"], &hold, token);
-    let all = room.fencehold(&["events", "-o", "json"]).json();
-    assert_eq!(all.as_array().unwrap().len(), 2);
-    assert_eq!((&all[1]["event"], &all[1]["how"]), (&json!("lease_ended"), &json!("released")));
+    let page = room.fencehold(&["event", "ls", "-o", "json"]).json();
+    let all = page["events"].as_array().unwrap();
+    assert_eq!(all.len(), 2);
+    assert_eq!(page["next_cursor"], all[1]["seq"].to_string(), "{page}");
+    assert_eq!((&all[1]["type"], &all[1]["outcome"]), (&json!("lease_ended"), &json!("released")));
     let first = all[0]["seq"].to_string();
-    let rest = room.fencehold(&["events", "--after", &first, "-o", "jsonl"]);
+    let rest = room.fencehold(&["event", "ls", "--cursor", &first, "-o", "jsonl"]);
     assert_eq!(rest.out.lines().count(), 1, "{rest:?}");
-    let ahead = room.fencehold(&["events", "--after", "99999"]);
+    let ahead = room.fencehold(&["event", "ls", "--cursor", "99999"]);
     assert_eq!(ahead.code, 2, "{ahead:?}");
-    let table = room.fencehold(&["events", "--prefix", "k"]);
+    let table = room.fencehold(&["event", "ls", "--prefix", "k"]);
     assert!(table.out.lines().nth(2).unwrap().contains("released"), "{table:?}");
 }
 
@@ -326,18 +333,18 @@ fn explain_tells_held_free_expired_and_never_held_apart() {
 
     acquire(&room, "k", &["--owner", "it's me", "--ttl", "1h"]);
     let mut waiting = room.start(&["lease", "acquire", "k", "--wait", "60s"]);
-    eventually("somebody stands in line", || room.lease("k")["waiters"] == 1);
+    eventually("somebody stands in line", || room.lease("k")["waiter_count"] == 1);
     let held = room.fencehold(&["explain", "k", "-o", "json"]).json();
     assert_eq!(held["state"], "held");
     for (field, told) in [
-        ("says", "k is held by it's me under token 2"),
-        ("says", "its last beat was"),
+        ("summary", "k is held by it's me under token 2"),
+        ("summary", "it was last renewed"),
         ("next", "the one in line gets it, under a token above 2"),
         ("next", "fencehold lease revoke k --reason"),
     ] {
         assert!(held[field].as_str().unwrap().contains(told), "{told}: {held}");
     }
-    assert!(held["last_beat_ms_ago"].as_u64().unwrap() < 60_000);
+    assert!(held["renewed_ago_ms"].as_u64().unwrap() < 60_000);
     waiting.child.kill().unwrap();
 }
 

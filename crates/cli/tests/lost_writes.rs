@@ -33,7 +33,7 @@ fn a_renewal_that_the_file_system_forgot_shortens_no_lease() {
     let room = Room::new();
     let owner = Bystander::start(&room);
     let lease = room.fencehold(&["lease", "acquire", "k", "--ttl", "1h", "-o", "json"]).json();
-    let (hold, token) = (lease["hold"].as_str().unwrap(), lease["token"].as_u64().unwrap().to_string());
+    let (hold, token) = (lease["hold_id"].as_str().unwrap(), lease["token"].as_u64().unwrap().to_string());
     let renew = || {
         let sent_ms = now_ms();
         let mut command = room.command(["lease", "renew", "k", "--token", &token]);

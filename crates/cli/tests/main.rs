@@ -11,6 +11,7 @@ mod faults;
 mod golden;
 mod job;
 mod job_races;
+mod json;
 mod lease;
 mod lost_writes;
 mod missing_store;

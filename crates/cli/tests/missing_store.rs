@@ -11,19 +11,22 @@ const LOOKING: &[&str] = &[
     "lease get k",
     "lease revoke k --reason r",
     "job ls",
-    "job counts",
+    "job count",
     "job get 00000000000000000000000000000000",
     "queue ls",
+    "queue get q",
     "schedule ls",
+    "schedule get s",
     "schedule rm s",
-    "events",
+    "event ls",
     "explain k",
-    "reconcile",
+    "effect ls",
+    "quota get",
     "store status",
     "doctor",
 ];
 /// Verbs that wait for what happens.
-const WAITING: &[&str] = &["lease watch", "events --follow", "job wait 00000000000000000000000000000000"];
+const WAITING: &[&str] = &["lease watch", "event watch", "job wait 00000000000000000000000000000000"];
 /// Verbs that put something into the store.
 const ACTING: &[&str] = &[
     "run --key k -- true",
@@ -32,7 +35,8 @@ const ACTING: &[&str] = &[
     "job claim --queue q",
     "work --queue q --until-empty -- true",
     "queue pause q",
-    "schedule add s --cron 0_*_*_*_* --queue q --kind k --payload 1",
+    "quota set --max-keys 5",
+    "schedule set s --cron 0_*_*_*_* --queue q --kind k --payload 1",
 ];
 
 /// The words of a line. `_` stands for a blank within a word.
@@ -66,7 +70,7 @@ fn no_verb_creates_a_store_that_was_only_named() {
     let all = LOOKING.iter().chain(WAITING).chain(ACTING);
     for line in all
         .clone()
-        .chain(&["token create t --scope admin", "serve --listen 127.0.0.1:0"])
+        .chain(&["access-token create t --scope admin", "serve --listen 127.0.0.1:0"])
     {
         is_refused(&named(&room, "file:typo/x", line), &path, line);
         assert!(!room.path("typo").exists(), "{line}");
@@ -123,7 +127,7 @@ fn the_default_store_creates_itself_and_looking_does_not_create_it() {
         assert!(!state.exists(), "{line}");
     }
     let listed = default(&room, "lease ls -o json");
-    assert_eq!((listed.code, listed.out.as_str()), (0, "[]\n"), "{listed:?}");
+    assert_eq!((listed.code, listed.json()), (0, serde_json::json!({ "leases": [] })), "{listed:?}");
     for line in WAITING {
         let said = default(&room, line);
         assert_eq!(said.code, 74, "{line}: {said:?}");
@@ -180,12 +184,12 @@ fn a_store_that_a_reboot_takes_is_created_with_a_warning() {
     );
     assert!(logged.err.contains("created on tmpfs"), "{logged:?}");
     let doctor = named(&room, &store, "doctor -o json");
-    let findings = doctor.json();
-    let found = findings
+    let report = doctor.json();
+    let found = report["checks"]
         .as_array()
         .unwrap()
         .iter()
-        .find(|finding| finding["what"] == "file system")
+        .find(|check| check["name"] == "file system")
         .unwrap();
-    assert_eq!(found["verdict"], "odd", "{found}");
+    assert_eq!(found["verdict"], "warning", "{found}");
 }

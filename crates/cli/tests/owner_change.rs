@@ -58,7 +58,7 @@ fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
     gates.open("kept");
     let said = asker.finish();
     assert_eq!((said.code, said.json()["token"].as_u64()), (0, Some(1)), "{said:?}");
-    let granted = |event: &serde_json::Value| event["key"] == "k" && event["event"] == "lease_acquired";
+    let granted = |event: &serde_json::Value| event["key"] == "k" && event["type"] == "lease_acquired";
     assert_eq!(
         room.events().iter().filter(|event| granted(event)).count(),
         1,
@@ -73,7 +73,7 @@ fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_b
     let owner = Bystander::start(&room);
     let gates = Gates::of(&room);
     let store = FileStore::open_or_create(&room.path("leases"), Arc::new(SystemClock)).unwrap();
-    let call = CallContext::new(Namespace::default()).with_patience_ms(60_000);
+    let call = CallContext::new(Namespace::default()).with_timeout_ms(60_000);
     let key = Key::new("k").unwrap();
     let view = || -> LeaseView { block_on(store.get(&call, key.clone())).unwrap().unwrap() };
     assert_eq!(block_on(store.status(&call)).unwrap().owner_pid, Some(owner.0.child.id()));

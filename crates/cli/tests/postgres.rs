@@ -27,22 +27,25 @@ fn a_database_is_a_store_like_any_other() {
         |args: &[&str]| serde_json::from_str::<serde_json::Value>(&said(&fencehold(&store, args))).unwrap();
 
     let before = json(&["store", "migrate", "--dry-run", "-o", "json"]);
-    assert_eq!(before["found"], 0, "looking makes nothing");
+    assert_eq!(before["version"], 0, "looking makes nothing");
     let script = said(&fencehold(&store, &["store", "migrate", "--sql"]));
     assert!(script.contains("CREATE SCHEMA \"fencehold\";") && script.ends_with("COMMIT;\n"), "{script}");
     let status = json(&["store", "status", "-o", "json"]);
-    assert_eq!((&status["schema"]["found"], &status["schema"]["known"]), (&0.into(), &before["known"]));
     assert_eq!(
-        json(&["store", "migrate", "--dry-run", "-o", "json"])["found"],
+        (&status["schema"]["version"], &status["schema"]["supported_version"]),
+        (&0.into(), &before["supported_version"])
+    );
+    assert_eq!(
+        json(&["store", "migrate", "--dry-run", "-o", "json"])["version"],
         0,
         "nor does asking how it stands"
     );
     assert!(said(&fencehold(&store, &["store", "status"])).contains("not there yet"));
     let made = json(&["store", "migrate", "-o", "json"]);
-    assert_eq!(made["found"], made["known"]);
-    assert!(!made["carried_out"].as_array().unwrap().is_empty());
-    assert_eq!(json(&["store", "migrate", "-o", "json"])["carried_out"], serde_json::json!([]));
-    assert_eq!(before["missing"], made["carried_out"], "what would be carried out was said before");
+    assert_eq!(made["version"], made["supported_version"]);
+    assert!(!made["applied"].as_array().unwrap().is_empty());
+    assert_eq!(json(&["store", "migrate", "-o", "json"])["applied"], serde_json::json!([]));
+    assert_eq!(before["pending"], made["applied"], "what would be carried out was said before");
     cluster.admin().run("CREATE ROLE hand LOGIN IN ROLE fencehold_worker");
     let worker = store.replacen("postgres@", "hand@", 1);
     said(&fencehold(&worker, &["store", "migrate"]));
@@ -53,13 +56,16 @@ fn a_database_is_a_store_like_any_other() {
     let held = fencehold(&store, &["run", "--key", "k", "--", "true"]);
     assert_eq!(held.status.code(), Some(75), "{held:?}");
     let status = json(&["store", "status", "-o", "json"]);
-    assert_eq!((&status["held"], &status["schema"]["name"]), (&1.into(), &"fencehold".into()));
-    assert_eq!((&status["schema"]["found"], &status["schema"]["known"]), (&made["found"], &made["known"]));
-    let version = format!("fencehold, version {0} of {0}", made["known"]);
+    assert_eq!((&status["held_count"], &status["schema"]["name"]), (&1.into(), &"fencehold".into()));
+    assert_eq!(
+        (&status["schema"]["version"], &status["schema"]["supported_version"]),
+        (&made["version"], &made["supported_version"])
+    );
+    let version = format!("fencehold, version {0} of {0}", made["supported_version"]);
     let shown = said(&fencehold(&store, &["store", "status"]));
     assert!(shown.contains(&version), "{shown}");
     said(&fencehold(&store, &["lease", "revoke", "k", "--by", "P", "--reason", "done"]));
-    let events = said(&fencehold(&store, &["events", "-o", "jsonl"]));
+    let events = said(&fencehold(&store, &["event", "ls", "-o", "jsonl"]));
     assert_eq!(events.lines().count(), 4, "{events}");
 
     let elsewhere = fencehold("postgres://me:secret@127.0.0.1:1/app", &["store", "migrate"]);
@@ -113,7 +119,7 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
         let said = said(&fencehold(&store, &["queue", "ls", "-o", "json"]));
         serde_json::from_str::<serde_json::Value>(&said).unwrap()
     };
-    eventually("standing in line", || queue().to_string().contains("\"claimers\":1"));
+    eventually("standing in line", || queue().to_string().contains("\"waiting_claim_count\":1"));
     admin.run("UPDATE fencehold.test_ahead SET ms = 45000");
     let enqueued = fencehold(&store, &["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"]);
     let id = said(&enqueued).trim().to_owned();

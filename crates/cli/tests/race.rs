@@ -24,7 +24,7 @@ fn the_naive_twin_shows_its_damage_and_exits_with_1() {
     let said = room.fencehold(&["race", "run", "R06", "--naive"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.out.contains("Verdict:    broken: the result of the holder stands"), "{}", said.out);
-    assert_eq!(room.fencehold(&["race", "all", "--naive"]).code, 1);
+    assert_eq!(room.fencehold(&["race", "run", "--all", "--naive"]).code, 1);
     let none = room.fencehold(&["race", "run", "R20", "--naive"]);
     assert_eq!((none.code, none.out.as_str()), (2, ""), "{none:?}");
 }
@@ -35,7 +35,7 @@ fn a_race_that_the_store_cannot_show_is_not_taken_for_held() {
     let said = room.fencehold(&["race", "run", "R23", "--store", "memory:"]);
     assert_eq!(said.code, 77, "{said:?}");
     assert!(said.out.contains("Verdict:    not applicable: it cannot be restarted"), "{}", said.out);
-    let all = room.fencehold(&["race", "all", "--store", "memory:", "-o", "jsonl"]);
+    let all = room.fencehold(&["race", "run", "--all", "--store", "memory:", "-o", "jsonl"]);
     assert_eq!(all.code, 0, "the others held: {all:?}");
     assert!(all.out.contains("not_applicable"), "{}", all.out);
 }
@@ -45,7 +45,7 @@ fn every_race_holds_on_the_store_that_was_named_and_nothing_is_left_there() {
     let room = Room::new();
     let place = room.path("races");
     let url = format!("file:{}", place.display());
-    let said = room.fencehold(&["race", "all", "--store", &url, "-o", "jsonl"]);
+    let said = room.fencehold(&["race", "run", "--all", "--store", &url, "-o", "jsonl"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.out.lines().count() > 20 && !said.out.contains("broken"), "{}", said.out);
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
@@ -58,7 +58,7 @@ fn races_run_on_a_server_that_is_in_use_and_leave_no_job_there() {
     let room = Room::new();
     let (_server, address) = serve(&room, "127.0.0.1:0");
     let url = format!("http://{address}");
-    let said = room.fencehold(&["race", "all", "--store", &url, "-o", "jsonl"]);
+    let said = room.fencehold(&["race", "run", "--all", "--store", &url, "-o", "jsonl"]);
     assert_eq!(said.code, 0, "{said:?}");
     let lines: Vec<serde_json::Value> =
         said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

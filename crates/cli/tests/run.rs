@@ -121,7 +121,7 @@ fn who_waits_gets_its_turn() {
     let mut first = holding(&room, &[]);
     let mut second =
         room.start(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
-    eventually("the second stands in line", || room.lease("k")["waiters"] == 1);
+    eventually("the second stands in line", || room.lease("k")["waiter_count"] == 1);
     first.say("go");
     assert_eq!(first.finish().code, 0);
     let said = second.finish();
@@ -133,10 +133,10 @@ fn who_is_interrupted_in_line_leaves_it() {
     let room = Room::new();
     let mut first = holding(&room, &[]);
     let mut second = room.start(&["run", "--key", "k", "--wait", "60s", "--", "touch", "ran"]);
-    eventually("the second stands in line", || room.lease("k")["waiters"] == 1);
+    eventually("the second stands in line", || room.lease("k")["waiter_count"] == 1);
     second.send(Signal::INT);
     assert_eq!(second.finish().code, 130);
-    eventually("nobody stands in line", || room.lease("k")["waiters"] == 0);
+    eventually("nobody stands in line", || room.lease("k")["waiter_count"] == 0);
     first.say("go");
     assert_eq!(first.finish().code, 0);
     assert!(!room.path("ran").exists());
@@ -258,8 +258,19 @@ fn a_contender_of_higher_rank_gets_its_turn_and_the_holder_is_told_for_whom() {
     let script = "trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done";
     let mut low = room.start(&["run", "--key", "k", "--ttl", "6s", "--", "bash", "-c", script]);
     assert_eq!(low.line(), "up");
-    let words =
-        ["run", "--key", "k", "--owner", "urgent", "--priority", "5", "--preempt", "3s", "--wait", "60s"];
+    let words = [
+        "run",
+        "--key",
+        "k",
+        "--owner",
+        "urgent",
+        "--priority",
+        "5",
+        "--preempt-within",
+        "3s",
+        "--wait",
+        "60s",
+    ];
     let mut command = room.command(words);
     let mut high = Running::start(command.args(["--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]));
     let said = low.finish();

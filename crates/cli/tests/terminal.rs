@@ -124,10 +124,63 @@ fn a_command_beside_a_pager_gets_the_terminal_when_it_reads() {
 fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
     let room = Room::new();
     assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
-    let script = "TERM=xterm NO_COLOR= fencehold events; echo one; TERM=xterm fencehold events; echo two";
+    let script = "TERM=xterm NO_COLOR= fencehold event ls; echo one; TERM=xterm fencehold event ls; echo two";
     let mut terminal = Terminal::new(&room, &["sh", "-c", script]);
     let coloured = terminal.expect("one");
     assert!(coloured.contains("released") && coloured.contains('\u{1b}'), "{coloured:?}");
     let plain = terminal.expect("two");
     assert!(plain.contains("released") && !plain.contains('\u{1b}'), "{plain:?}");
+}
+
+/// A terminal that does not say how wide it is has 80 columns.
+#[test]
+fn nothing_is_wider_than_the_terminal() {
+    let room = Room::new();
+    let long = "a-name-that-is-far-too-long-for-a-column-of-a-table-on-a-terminal".repeat(2);
+    let key = format!("reports/{long}");
+    let owner = format!("--owner={long}");
+    assert_eq!(
+        room.fencehold(&["lease", "acquire", &key, &owner, "--ttl", "1h", "--task", "t"])
+            .code,
+        0
+    );
+    let id = room.enqueue("1", &["--label", &format!("{}=x", &long[..40]), "--delay", "1d"]);
+    let words = ["schedule", "set", "s", "--cron", "30 2 * * *", "--queue", &long[..60], "--kind", "k"];
+    assert_eq!(room.fencehold(&words).code, 0);
+    assert_eq!(room.fencehold(&["access-token", "create", "ops", "--role", "operator"]).code, 0);
+    let shown = [
+        "lease ls",
+        &format!("lease get {key}"),
+        &format!("explain {key}"),
+        &format!("lease acquire {key}"),
+        "job ls",
+        "job ls --state nonsense",
+        &format!("job get {id}"),
+        &format!("explain {id}"),
+        "queue ls",
+        "queue get q",
+        "schedule ls",
+        "schedule get s",
+        "event ls",
+        "store status",
+        "quota get",
+        "access-token ls",
+        "audit ls",
+        "doctor",
+        "config check",
+        "race ls",
+        "help job enqueue",
+        "store advance --by me",
+    ];
+    let script: String = shown
+        .iter()
+        .map(|words| format!("fencehold {words}; echo end-of-it\n"))
+        .collect();
+    let mut terminal = Terminal::new(&room, &["sh", "-c", &script]);
+    for words in shown {
+        let screen = terminal.expect("end-of-it");
+        for line in screen.lines() {
+            assert!(line.trim_end().chars().count() <= 80, "{words}: {line}");
+        }
+    }
 }

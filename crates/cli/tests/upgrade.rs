@@ -82,7 +82,7 @@ fn a_worker_of_the_earlier_version_hands_in_its_job_after_a_migration() {
     let migrated = Version::This.says(&room, store, &["store", "migrate", "-o", "json"]);
     assert_eq!(migrated.code, 0, "{migrated:?}");
     let admin = cluster.admin();
-    let carried_out = migrated.json()["carried_out"].as_array().unwrap().clone();
+    let carried_out = migrated.json()["applied"].as_array().unwrap().clone();
     let (made_up, refused) = (carried_out.is_empty(), carried_out.iter().any(|name| name == RENAMES));
     if made_up {
         admin.run("INSERT INTO fencehold.migration (version, name) VALUES (9999, 'of the future')");

@@ -121,7 +121,7 @@ fn a_directory_that_cannot_be_used_is_named_and_left_alone() {
     assert!(!room.path("ran").exists());
     let doctor = room.fencehold(&["--store", &store, "doctor"]);
     assert_ne!(doctor.code, 0, "{doctor:?}");
-    assert!(doctor.out.contains("WRONG"), "{doctor:?}");
+    assert!(doctor.out.contains("FAILED"), "{doctor:?}");
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
     let room = Room::new();
     assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
     for words in [
-        &["lease", "ls", "--all"] as &[&str],
-        &["events", "-o", "jsonl"],
+        &["lease", "ls", "--include-free"] as &[&str],
+        &["event", "ls", "-o", "jsonl"],
         &["completions", "bash"],
         &["man"],
         &["--help"],
@@ -143,7 +143,7 @@ fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
     }
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let child = room
-        .command(["lease", "ls", "--all"])
+        .command(["lease", "ls", "--include-free"])
         .stdout(full)
         .stderr(Stdio::piped())
         .spawn()
@@ -169,6 +169,20 @@ fn only_data_is_on_stdout_and_colours_are_for_terminals() {
     assert_eq!(log.code, 2, "{log:?}");
 }
 
+#[test]
+fn quiet_leaves_data_and_errors() {
+    let room = Room::new();
+    let told = room.fencehold(&["store", "create"]);
+    assert_eq!((told.code, told.err.contains("is there")), (0, true), "{told:?}");
+    let quiet = room.fencehold(&["-q", "store", "create"]);
+    assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (0, "", ""));
+    let none = room.fencehold(&["lease", "ls", "--quiet"]);
+    assert_eq!((none.code, none.err.as_str()), (0, ""), "{none:?}");
+    let refused = room.fencehold(&["-q", "job", "claim", "--queue", "q"]);
+    assert!(refused.code == 75 && refused.err.contains("no job is ready"), "{refused:?}");
+    assert_eq!(room.fencehold(&["-q", "-v", "lease", "ls"]).code, 2, "more and less at once");
+}
+
 fn said_with_log(room: &Room, filter: &str) -> Said {
     said(room.command(["lease", "ls"]).env("FENCEHOLD_LOG", filter))
 }
@@ -182,6 +196,16 @@ fn help_version_completions_and_manuals_come_from_the_same_definition() {
         assert!(help.out.contains(told), "{told}");
     }
     assert!(!help.out.contains("__"), "parts of run are no verbs");
+    assert_eq!(room.fencehold(&["help", "run"]).out, help.out);
+    assert_eq!(
+        room.fencehold(&["help", "lease", "acquire"]).out,
+        room.fencehold(&["lease", "acquire", "-h"]).out
+    );
+    let unknown = room.fencehold(&["help", "lease", "nonsense"]);
+    assert!(unknown.code == 2 && unknown.err.contains("lease nonsense"), "{unknown:?}");
+    let named = room.fencehold(&["version", "-o", "json"]).json();
+    assert_eq!(named["version"], env!("CARGO_PKG_VERSION"), "{named}");
+    assert!(named["commit"].is_string(), "{named}");
     let version = room.fencehold(&["--version"]);
     assert_eq!(version.out, format!("fencehold {}\n", env!("CARGO_PKG_VERSION")));
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
@@ -208,12 +232,19 @@ fn doctor_finds_a_healthy_store_fine() {
     for _ in 0..2 {
         let said = room.fencehold(&["doctor", "-o", "json"]);
         assert_eq!(said.code, 0, "{said:?}");
-        for finding in said.json().as_array().unwrap() {
-            assert_eq!(finding["verdict"], "fine", "{finding}");
+        for finding in said.json()["checks"].as_array().unwrap() {
+            assert_eq!(finding["verdict"], "passed", "{finding}");
         }
     }
-    let listed = room.fencehold(&["lease", "ls", "--all", "-o", "json"]);
-    assert_eq!(listed.out, "[]\n", "what doctor tried is not in people's way");
+    let listed = room.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
+    assert_eq!(
+        listed.json(),
+        serde_json::json!({ "leases": [] }),
+        "what doctor tried is not in people's way"
+    );
     let status = room.fencehold(&["store", "status", "-o", "json"]).json();
-    assert_eq!((&status["store"], &status["held"]), (&serde_json::json!("file:"), &serde_json::json!(0)));
+    assert_eq!(
+        (&status["store"], &status["held_count"]),
+        (&serde_json::json!("file:"), &serde_json::json!(0))
+    );
 }

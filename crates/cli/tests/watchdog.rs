@@ -49,7 +49,7 @@ fn pids(room: &Room) -> Vec<i32> {
 
 fn start_next(room: &Room) -> Running {
     let next = room.start(&["run", "--key", "k", "--ttl", TTL, "--wait", "60s", "--", "bash", "-c", NEXT]);
-    eventually("the next stands in line", || room.lease("k")["waiters"] == 1);
+    eventually("the next stands in line", || room.lease("k")["waiter_count"] == 1);
     next
 }
 

@@ -32,7 +32,7 @@ fn line(said: &Said) -> Value {
 fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
     let room = Room::new();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let id = room.enqueue(r#"{"to": "a"}"#, &["--trace", trace]);
+    let id = room.enqueue(r#"{"to": "a"}"#, &["--traceparent", trace]);
     let script = r#"test -z "$FENCEHOLD_HOLD$FENCEHOLD_KEY" || exit 9
         printf '["%s","%s","%s","%s","%s","%s","%s",' "$FENCEHOLD_JOB_ID" "$FENCEHOLD_TOKEN" "$FENCEHOLD_ATTEMPT" \
             "$FENCEHOLD_QUEUE" "$FENCEHOLD_KIND" "$FENCEHOLD_IDEMPOTENCY_KEY" "$TRACEPARENT"; cat; echo ]"#;
@@ -40,7 +40,10 @@ fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
     let job = room.job(&id);
     assert_eq!(job["result"], json!([id, "1", "1", "q", "k", id, trace, {"to": "a"}]), "{said:?}");
     let line = line(&said);
-    assert_eq!((&line["job"], &line["state"], &line["code"]), (&json!(id), &json!("completed"), &json!(0)));
+    assert_eq!(
+        (&line["job_id"], &line["state"], &line["exit_code"]),
+        (&json!(id), &json!("completed"), &json!(0))
+    );
 }
 
 #[test]
@@ -72,28 +75,28 @@ fn how_the_command_ends_is_what_comes_of_the_job() {
     work_off(&room, "echo later; exit 75", &["--snooze", "1h"]);
     let job = room.job(&snoozed);
     assert_eq!(
-        (&job["state"], &job["failures"], &job["crashes"]),
+        (&job["state"], &job["failure_count"], &job["crash_count"]),
         (&json!("scheduled"), &json!(0), &json!(0))
     );
     assert!(job["due_in_ms"].as_u64().unwrap() > 3_500_000, "{job}");
-    assert_eq!(job["ended_attempts"][0]["how"], "snoozed");
+    assert_eq!(job["attempts"][0]["outcome"], "snoozed");
 
     let failed = room.enqueue("1", &["--retry", "fixed:1h"]);
     let said = work_off(&room, "echo progress >&2; echo the disk is full >&2; exit 3", &[]);
     let job = room.job(&failed);
-    assert_eq!((&job["state"], &job["failures"]), (&json!("scheduled"), &json!(1)));
-    assert_eq!(job["ended_attempts"][0]["error"], "exit code 3: progress\nthe disk is full");
+    assert_eq!((&job["state"], &job["failure_count"]), (&json!("scheduled"), &json!(1)));
+    assert_eq!(job["attempts"][0]["error"], "exit code 3: progress\nthe disk is full");
     assert!(said.err.contains("the disk is full"), "what commands say is passed on: {said:?}");
 
-    let killed = room.enqueue("1", &["--max-attempts", "1"]);
+    let killed = room.enqueue("1", &["--max-failures", "1"]);
     work_off(&room, "kill -9 $$", &[]);
     let job = room.job(&killed);
     assert_eq!(
-        (&job["state"], &job["failures"]),
+        (&job["state"], &job["failure_count"]),
         (&json!("failed"), &json!(1)),
         "a failure, no crash: we saw it end"
     );
-    assert!(job["ended_attempts"][0]["error"].as_str().unwrap().contains("signal 9"), "{job}");
+    assert!(job["attempts"][0]["error"].as_str().unwrap().contains("signal 9"), "{job}");
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn as_many_run_at_once_as_were_asked_for() {
     // Each waits until all four are there: it ends only if they run side by side.
     let script = "touch here-$FENCEHOLD_JOB_ID; while [ $(ls here-* | wc -l) -lt 4 ]; do sleep 0.01; done";
     work_off(&room, script, &["--concurrency", "4"]);
-    assert_eq!(room.fencehold(&["job", "counts", "-o", "json"]).json()["completed"], 4);
+    assert_eq!(room.fencehold(&["job", "count", "-o", "json"]).json()["completed"], 4);
 }
 
 #[test]
@@ -131,7 +134,8 @@ fn stubborn(room: &Room) -> (Running, Running, String) {
     let first = start_work(room, &["--ttl", TTL, "--owner", "first"], STUBBORN);
     eventually("both beat", || room.lines("pids").len() == 2 && room.lines("log").len() > 10);
     let second = start_work(room, &["--ttl", TTL, "--owner", "second"], STUBBORN);
-    let waiting = || room.fencehold(&["queue", "ls", "-o", "json"]).json()[0]["claimers"] == 1;
+    let waiting =
+        || room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 1;
     eventually("the second waits for a job", waiting);
     (first, second, id)
 }
@@ -148,7 +152,7 @@ fn assert_one_after_the_other(room: &Room, mut second: Running, id: &str) {
     assert_eq!(log[start + 1..], ["end 2"], "beats of the first beside the second");
     assert!(room.lines("pids").iter().all(|pid| !runs(pid.parse().unwrap())));
     let job = room.job(id);
-    assert_eq!((&job["crashes"], &job["failures"]), (&json!(1), &json!(0)), "{job}");
+    assert_eq!((&job["crash_count"], &job["failure_count"]), (&json!(1), &json!(0)), "{job}");
     second.send(Signal::TERM);
     assert_eq!(second.finish().code, 0);
 }
@@ -172,7 +176,7 @@ fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_s
     assert_one_after_the_other(&room, second, &id);
     first.send(Signal::CONT);
     let line: Value = serde_json::from_str(&first.line()).unwrap();
-    assert_eq!((&line["said"], &line["attempt"]), (&json!("lost"), &json!(1)), "{line}");
+    assert_eq!((&line["outcome"], &line["attempt"]), (&json!("lost"), &json!(1)), "{line}");
     first.send(Signal::TERM);
     let said = first.finish();
     assert_eq!(said.code, 0, "{said:?}");
@@ -199,12 +203,12 @@ fn a_signal_lets_the_command_finish_and_claims_no_more() {
     let room = Room::new();
     let first = room.enqueue("1", &[]);
     let script = "echo up >>up; while [ ! -e go ]; do sleep 0.01; done; echo done";
-    let mut work = start_work(&room, &["--drain", "1h"], script);
+    let mut work = start_work(&room, &["--drain-timeout", "1h"], script);
     eventually("the command is up", || !room.lines("up").is_empty());
     let second = room.enqueue("2", &[]);
     work.send(Signal::TERM);
     eventually("nobody waits for jobs", || {
-        room.fencehold(&["queue", "ls", "-o", "json"]).json()[0]["claimers"] == 0
+        room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 0
     });
     std::fs::write(room.path("go"), "").unwrap();
     let said = work.finish();
@@ -213,7 +217,10 @@ fn a_signal_lets_the_command_finish_and_claims_no_more() {
         (&room.job(&first)["state"], &room.job(&first)["result"]),
         (&json!("completed"), &json!("done"))
     );
-    assert_eq!((&room.job(&second)["state"], &room.job(&second)["attempts"]), (&json!("queued"), &json!(0)));
+    assert_eq!(
+        (&room.job(&second)["state"], &room.job(&second)["attempt_count"]),
+        (&json!("queued"), &json!(0))
+    );
 }
 
 #[test]
@@ -222,7 +229,7 @@ fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
         let room = Room::new();
         let id = room.enqueue("1", &[]);
         let script = "trap 'echo told >>log; exit 0' TERM; echo $$ >up; while :; do sleep 0.01; done";
-        let mut work = start_work(&room, &["--drain", drain], script);
+        let mut work = start_work(&room, &["--drain-timeout", drain], script);
         eventually("the command is up", || !room.lines("up").is_empty());
         work.send(Signal::INT);
         if second {
@@ -237,10 +244,10 @@ fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
         assert_eq!(room.lines("log"), ["told"]);
         let job = room.job(&id);
         assert_eq!(
-            (&job["state"], &job["failures"], &job["crashes"]),
+            (&job["state"], &job["failure_count"], &job["crash_count"]),
             (&json!("queued"), &json!(0), &json!(0))
         );
-        assert_eq!(job["ended_attempts"][0]["how"], "handed_back", "its exit code 0 is not believed");
+        assert_eq!(job["attempts"][0]["outcome"], "released", "its exit code 0 is not believed");
     }
 }
 
@@ -262,15 +269,15 @@ fn cancelling_a_job_ends_its_command() {
 #[test]
 fn a_command_over_its_time_limit_is_ended_and_that_is_a_failure() {
     let room = Room::new();
-    let id = room.enqueue("1", &["--time-limit", "4s", "--max-attempts", "1"]);
+    let id = room.enqueue("1", &["--attempt-timeout", "4s", "--max-failures", "1"]);
     let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
     // With a grace of its own the limit would leave no time to begin.
     let mut work = start_work(&room, &["--ttl", "20s", "--grace", "5s"], script);
     let line: Value = serde_json::from_str(&work.line()).unwrap();
-    assert_eq!(line["said"], "lost", "{line}");
+    assert_eq!(line["outcome"], "lost", "{line}");
     assert!(!runs(room.lines("pid")[0].parse().unwrap()));
     eventually("the job has failed", || room.job(&id)["state"] == "failed");
-    assert_eq!((&room.job(&id)["failures"], &room.job(&id)["crashes"]), (&json!(1), &json!(0)));
+    assert_eq!((&room.job(&id)["failure_count"], &room.job(&id)["crash_count"]), (&json!(1), &json!(0)));
 }
 
 #[test]

@@ -16,6 +16,6 @@ pub(crate) fn run() -> Result<(), String> {
 
 fn play(store: &str) -> Result<(), String> {
     let run = ["run", "--release", "-p", "fencehold-cli", "--"];
-    let race = ["race", "all", "--store", store, "--repeat", REPEATS];
+    let race = ["race", "run", "--all", "--store", store, "--repeat", REPEATS];
     process::run(&mut process::cargo(&[&run[..], &race[..]].concat()))
 }

@@ -3,16 +3,19 @@
 mod job;
 
 use fencehold_contract::StoreError;
+pub(crate) use fencehold_contract::problem::ErrorKind;
+use fencehold_contract::problem::Problem;
 use fencehold_core::{BadInput, Key, Refusal, Token};
+use serde::Serialize;
 
 use crate::duration::show_ms;
 use crate::exit::Exit;
-use crate::hold::{JOB_VARIABLE, KEY_VARIABLE};
+use crate::hold::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE};
 use crate::process::{API_TOKEN_VARIABLE, PASS_TOKEN};
 use crate::shell;
 
-/// Why a verb did not do what was asked.
-#[derive(Debug, PartialEq, Eq)]
+/// Why a command did not do what was asked.
+#[derive(Debug, PartialEq)]
 pub(crate) enum Failure {
     /// Something to say on stderr.
     Said {
@@ -21,9 +24,30 @@ pub(crate) enum Failure {
         what: String,
         /// What to do next, where there is something.
         next: Option<String>,
+        /// The same for programs.
+        cause: Cause,
     },
     /// Whoever read our stdout has gone: there is nobody to tell.
     ReaderGone,
+}
+
+/// What an error is to programs.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Cause {
+    /// No more than its exit code says.
+    Unknown,
+    /// No more than its kind says.
+    Kind(ErrorKind),
+    /// What a store said.
+    Store(Box<Problem>),
+}
+
+/// A problem that no server sends.
+#[derive(Debug, Serialize)]
+struct OwnProblem {
+    r#type: &'static str,
+    title: &'static str,
+    detail: String,
 }
 
 /// What to do about a token that is missing or not good enough.
@@ -35,8 +59,8 @@ fn denied_next() -> String {
         );
     }
     format!(
-        "Show a token that allows it with {API_TOKEN_VARIABLE}=…; `fencehold token create`, by an administrator of the \
-         server, makes one."
+        "Show a token that allows it with {API_TOKEN_VARIABLE}=…; `fencehold access-token create`, by an \
+         administrator of the server, makes one."
     )
 }
 
@@ -54,64 +78,99 @@ pub(crate) fn only_answer<T, R>(
 
 impl Failure {
     pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Failure::Said { exit, what: what.into(), next: None }
+        Failure::Said { exit, what: what.into(), next: None, cause: Cause::Unknown }
+    }
+
+    /// A failure of a kind, whose exit code follows from it.
+    pub(crate) fn of_kind(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Failure::Said { exit: Exit::of(kind), what: what.into(), next: None, cause: Cause::Kind(kind) }
+    }
+
+    /// What a store said, in other words for people.
+    fn of_problem(problem: Problem, what: impl Into<String>) -> Self {
+        let exit = Exit::of(problem.kind);
+        Failure::Said { exit, what: what.into(), next: None, cause: Cause::Store(Box::new(problem)) }
+    }
+
+    /// The problem object, as one line.
+    pub(crate) fn json(&self) -> String {
+        let Failure::Said { exit, what, next, cause } = self else { return String::new() };
+        let detail = || match next {
+            Some(next) => format!("{what}. {next}"),
+            None => what.clone(),
+        };
+        let kind = match cause {
+            Cause::Store(problem) => return serde_json::to_string(problem).unwrap_or_default(),
+            Cause::Kind(kind) => Some(*kind),
+            Cause::Unknown => exit.kind(),
+        };
+        // One that no server sends has no status; of one without a kind, RFC 9457 says `about:blank`.
+        let written = match kind {
+            Some(kind) if kind.status() != 0 => serde_json::to_string(&Problem::new(kind, detail())),
+            kind => serde_json::to_string(&OwnProblem {
+                r#type: kind.map_or("about:blank", ErrorKind::name),
+                title: kind.map_or("Failed", ErrorKind::title),
+                detail: detail(),
+            }),
+        };
+        // Texts and numbers can always be written.
+        written.unwrap_or_default()
     }
 
     /// The same failure with the way out.
     pub(crate) fn with_next(self, advice: impl Into<String>) -> Self {
         match self {
-            Failure::Said { exit, what, .. } => Failure::Said { exit, what, next: Some(advice.into()) },
+            Failure::Said { exit, what, cause, .. } => {
+                Failure::Said { exit, what, next: Some(advice.into()), cause }
+            }
             Failure::ReaderGone => Failure::ReaderGone,
         }
     }
 
-    /// What a store answered, told to somebody who gave its URL.
+    /// What a store answered, for people who gave its URL.
     pub(crate) fn of_store(error: StoreError, place: &str) -> Self {
+        let problem = Problem::from(error.clone());
+        let told = error.to_string();
+        let said = |what: String| Failure::of_problem(problem.clone(), what);
         match error {
             StoreError::BadInput(bad) => bad.into(),
             StoreError::Refused { key, refusal } => Failure::refused(&key, refusal),
-            StoreError::LimitReached { .. } => {
-                Failure::new(Exit::Unavailable, error.to_string()).with_next("Try again later.")
-            }
-            StoreError::QueueNotEmpty { queue, message: holds } => {
+            StoreError::LimitReached { .. } => said(told).with_next("Try again later."),
+            StoreError::QueueNotEmpty { queue, message } => {
                 let quoted = shell::word(queue.as_str());
-                Failure::new(Exit::Held, format!("queue {queue} is not empty: {holds}")).with_next(format!(
-                    "Delete its jobs (`fencehold job delete --queue {quoted}`) and remove its schedules \
-                     (`fencehold schedule ls`) first."
+                said(format!("queue {queue} is not empty: {message}")).with_next(format!(
+                    "Delete its jobs (`fencehold job rm --queue {quoted}`) and its schedules (`fencehold schedule ls`) \
+                     first."
                 ))
             }
-            StoreError::Forbidden { message: why } => {
-                Failure::new(Exit::Denied, format!("{place} does not allow it: {why}"))
-                    .with_next(denied_next())
+            StoreError::Unauthorized { message } | StoreError::Forbidden { message } => {
+                said(format!("{place} does not allow it: {message}")).with_next(denied_next())
             }
-            StoreError::Unsupported { .. } => Failure::new(Exit::Usage, error.to_string()),
-            StoreError::CursorTooOld { oldest_cursor: oldest, .. } => Failure::new(
-                Exit::Failed,
-                error.to_string(),
-            )
-            .with_next(format!("The oldest that can be read is --after {}.", oldest.saturating_sub(1))),
-            StoreError::Unavailable { message: why } => {
-                Failure::new(Exit::Unavailable, format!("the store {place} is unavailable: {why}")).with_next(
-                    "Nothing was done, so it is safe to try again. `fencehold doctor` looks closer.",
-                )
+            StoreError::CursorTooOld { oldest_cursor, .. } => {
+                let oldest = oldest_cursor.saturating_sub(1);
+                said(told).with_next(format!("The oldest that can be read is --cursor {oldest}."))
             }
-            StoreError::OutcomeUnknown { message: why } => {
-                Failure::new(Exit::Unavailable, format!("the outcome is unknown: {why} (store {place})"))
+            StoreError::Unavailable { message } => said(format!(
+                "the store {place} is unavailable: {message}"
+            ))
+            .with_next("Nothing was done, so it is safe to try again. `fencehold doctor` looks closer."),
+            StoreError::OutcomeUnknown { message } => {
+                said(format!("the outcome is unknown: {message} (store {place})"))
                     .with_next("It may have been carried out. The same can safely be tried again.")
             }
-            StoreError::Unusable { store: place, message: why } => {
-                Failure::new(Exit::Unusable, format!("{place} cannot be used as a store: {why}"))
+            StoreError::Unusable { store, message } => {
+                said(format!("{store} cannot be used as a store: {message}"))
                     .with_next("Nothing in it was touched. `fencehold doctor` looks closer.")
             }
-            StoreError::NoStore { store: path } => {
+            StoreError::NoStore { store } => {
                 let url = place
                     .strip_suffix("create=true")
                     .map_or(place, |url| url.trim_end_matches(['?', '&']));
                 let create = format!("fencehold --store {} store create", shell::word(url));
-                Failure::new(Exit::Unusable, format!("there is no store in {path}"))
+                Failure::of_kind(ErrorKind::NoStore, format!("there is no store in {store}"))
                     .with_next(format!("If the path is right, create it: `{create}`."))
             }
-            other => Failure::new(Exit::Failed, other.to_string()),
+            _ => said(told),
         }
     }
 
@@ -123,7 +182,7 @@ impl Failure {
                 let expires_in_ms = u64::try_from(expires_in.as_millis()).unwrap_or(u64::MAX);
                 Failure::refused(&key, Refusal::Held { owner, task, remaining_ms: expires_in_ms, token })
             }
-            Error::WaitTimedOut { .. } => Failure::new(Exit::Held, error.to_string())
+            Error::WaitTimedOut { .. } => Failure::of_kind(ErrorKind::WaitTimedOut, error.to_string())
                 .with_next("See `fencehold lease ls` for who holds what."),
             Error::Lost { key, token, why, .. } => Failure::lost(&key, token, &why.to_string()),
             Error::HoldIdUsed { .. } => Failure::new(Exit::Lost, error.to_string()),
@@ -155,7 +214,7 @@ impl Failure {
 
     /// A lease that was lost while it was relied on.
     pub(crate) fn lost(key: &Key, token: Token, why: &str) -> Self {
-        let next = format!("`fencehold explain {}` tells what happened.", shell::word(key.as_str()));
+        let next = format!("`fencehold explain {}` shows what happened.", shell::word(key.as_str()));
         Failure::new(Exit::Lost, format!("the lease on {key} under token {token} was lost: {why}"))
             .with_next(next)
     }
@@ -163,52 +222,52 @@ impl Failure {
     /// What the rules refused, and to which key.
     pub(crate) fn refused(key: &Key, refusal: Refusal) -> Self {
         let quoted = shell::word(key.as_str());
+        let problem = Problem::from(StoreError::refused(key, refusal.clone()));
+        let said = |what: String| Failure::of_problem(problem, what);
         match refusal {
-            Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
+            Refusal::Held { owner, task, remaining_ms, token } => {
                 let task = task.map(|task| format!(" for task {task}")).unwrap_or_default();
-                let left = show_ms(expires_in_ms);
-                let what = format!(
+                let left = show_ms(remaining_ms);
+                said(format!(
                     "{key} is held by {owner}{task} under token {token}, for another {left} unless renewed"
-                );
-                Failure::new(Exit::Held, what)
-                    .with_next(format!("Wait for it with --wait 60s, or see `fencehold explain {quoted}`."))
+                ))
+                .with_next(format!("Wait for it with --wait 60s, or see `fencehold explain {quoted}`."))
             }
-            Refusal::HoldIdUsed { .. } => Failure::new(Exit::Lost, format!("{key}: {refusal}"))
+            Refusal::HoldIdUsed { .. } => said(format!("{key}: {refusal}"))
                 .with_next("A hold id is good for one acquisition. Acquire anew."),
-            Refusal::Lost { token, outcome: how, by, reason, current_token: current } => {
-                let how = how
-                    .map(|how| format!(": {}", how.told(by.as_ref(), reason.as_ref())))
+            Refusal::Lost { token, outcome, by, reason, current_token } => {
+                let how = outcome
+                    .map(|outcome| format!(": {}", outcome.told(by.as_ref(), reason.as_ref())))
                     .unwrap_or_default();
-                let newer =
-                    if current > token { format!("; its token is now {current}") } else { String::new() };
-                Failure::new(Exit::Lost, format!("{key}: the lease under token {token} is over{how}{newer}"))
-                    .with_next(format!(
-                        "Stop what it protected. `fencehold explain {quoted}` tells what happened."
-                    ))
+                let newer = if current_token > token {
+                    format!("; its token is now {current_token}")
+                } else {
+                    String::new()
+                };
+                said(format!("{key}: the lease under token {token} is over{how}{newer}")).with_next(format!(
+                    "Stop what it protected. `fencehold explain {quoted}` shows what happened."
+                ))
             }
             Refusal::WrongHoldId { token } => {
-                let what =
-                    format!("{key}: the hold id given is not the one that token {token} was granted to");
-                Failure::new(Exit::Usage, what)
-                    .with_next("FENCEHOLD_HOLD and FENCEHOLD_TOKEN must come from the same `lease acquire`.")
+                said(format!("{key}: the hold id given is not the one that token {token} was granted to"))
+                    .with_next(format!(
+                        "{HOLD_VARIABLE} and FENCEHOLD_TOKEN must come from the same `lease acquire`."
+                    ))
             }
-            Refusal::StoreRewound { token: shown, current_token: current } => {
-                let what = format!(
-                    "{key}: the store has been rewound: token {shown} was shown, it only knows {current}"
-                );
-                Failure::new(Exit::Unusable, what).with_next(
-                    "It was probably restored from a backup. `fencehold store advance` is the cure.",
-                )
-            }
-            Refusal::NotHeld => Failure::new(Exit::Failed, format!("{key}: nobody holds this key")),
-            other => Failure::new(Exit::Failed, format!("{key}: {other}")),
+            Refusal::StoreRewound { token, current_token } => said(format!(
+                "{key}: the store has been rewound: token {token} was shown, it only knows {current_token}"
+            ))
+            .with_next("It was probably restored from a backup. `fencehold store advance` is the cure."),
+            Refusal::NotHeld => said(format!("{key} is not held")),
+            other => said(format!("{key}: {other}")),
         }
     }
 }
 
 impl From<BadInput> for Failure {
     fn from(bad: BadInput) -> Self {
-        Failure::new(Exit::Usage, bad.to_string())
+        let what = bad.to_string();
+        Failure::of_problem(StoreError::BadInput(bad).into(), what)
     }
 }
 
@@ -221,7 +280,7 @@ mod tests {
 
     fn parts(failure: Failure) -> (Exit, String, String) {
         match failure {
-            Failure::Said { exit, what, next } => (exit, what, next.unwrap_or_default()),
+            Failure::Said { exit, what, next, .. } => (exit, what, next.unwrap_or_default()),
             Failure::ReaderGone => panic!("nothing said"),
         }
     }
@@ -265,7 +324,7 @@ mod tests {
             (refused(Refusal::NotHeld), Exit::Failed),
             (StoreError::Unavailable { message: why() }, Exit::Unavailable),
             (StoreError::OutcomeUnknown { message: why() }, Exit::Unavailable),
-            (StoreError::Denied { message: why() }, Exit::Denied),
+            (StoreError::Forbidden { message: why() }, Exit::Denied),
             (StoreError::Unusable { store: "x".to_owned(), message: why() }, Exit::Unusable),
             (StoreError::NoStore { store: "x".to_owned() }, Exit::Unusable),
             (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), Exit::Usage),

@@ -33,7 +33,7 @@ pub(super) fn told(fact: &EventData) -> Told {
             say("starts over", None, format!("by {by}; it was {state}"), Colour::Plain)
         }
         EventData::JobDeleted { by, state, forced } => {
-            let forced = if *forced { ", although somebody worked on it" } else { "" };
+            let forced = if *forced { ", although it was running" } else { "" };
             let colour = if forced.is_empty() { Colour::Plain } else { Colour::Bad };
             say("deleted", None, format!("by {by}; it was {state}{forced}"), colour)
         }
@@ -41,7 +41,7 @@ pub(super) fn told(fact: &EventData) -> Told {
             say("effect undone", None, effect.clone(), Colour::Plain)
         }
         EventData::EffectCompensationEnded { effect, compensated: false } => {
-            let detail = format!("{effect}; see `fencehold reconcile`");
+            let detail = format!("{effect}; see `fencehold effect ls`");
             say("effect could not be undone", None, detail, Colour::Bad)
         }
         EventData::QueueChanged { queue, mode, by } => {

@@ -4,17 +4,14 @@ mod job;
 mod polled;
 mod told;
 
-use fencehold_contract::{ListEventsRequest, StoreError};
+use fencehold_contract::{FlatEvent, ListEventsRequest, StoreError};
 use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
-use serde::Serialize;
-use serde::ser::SerializeMap;
-use serde_json::Value;
 
 use crate::context::Store;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
-use crate::show::{Cell, Palette, Table, utc_ms};
+use crate::show::{Cell, Style, Table, utc_ms};
 
 pub(crate) use job::{ended_colour, state_colour};
 use told::Told;
@@ -89,48 +86,14 @@ fn request(after: Option<u64>, prefix: Option<&str>, wait_ms: u64) -> ListEvents
     ListEventsRequest { cursor: after, prefix: prefix.map(ToOwned::to_owned), limit: PAGE_MAX, wait_ms }
 }
 
-/// One event as programs read it: flat, one line, its kind under `event`.
-#[derive(Debug)]
-pub(crate) struct Line<'a>(&'a Event);
-
-impl<'a> From<&'a Event> for Line<'a> {
-    fn from(event: &'a Event) -> Self {
-        Line(event)
-    }
-}
-
-impl Serialize for Line<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let event = self.0;
-        // A fact is written as its kind with its fields in it, which suits the stores' own records.
-        let fact = serde_json::to_value(&event.data).map_err(serde::ser::Error::custom)?;
-        let mut line = serializer.serialize_map(None)?;
-        line.serialize_entry("seq", &event.seq)?;
-        line.serialize_entry("at_wall_ms", &event.at_ms)?;
-        line.serialize_entry("at", &utc_ms(event.at_ms))?;
-        line.serialize_entry("namespace", &event.namespace)?;
-        line.serialize_entry("key", &event.key)?;
-        match &fact {
-            Value::Object(kinds) => {
-                for (kind, fields) in kinds {
-                    line.serialize_entry("event", kind)?;
-                    for (name, value) in fields.as_object().into_iter().flatten() {
-                        line.serialize_entry(name, value)?;
-                    }
-                }
-            }
-            kind => line.serialize_entry("event", kind)?,
-        }
-        line.end()
-    }
-}
-
 /// Prints one event, for people or for programs.
 pub(crate) fn print(output: Output, event: &Event) -> Result<(), Failure> {
     match output.format {
-        Format::Table | Format::Env => output.text(&crate::show::safe(&sentence(event, output.palette))),
+        Format::Table | Format::Env => {
+            output.text(&output.style.wrap(&crate::show::safe(&sentence(event, output.style)), 2))
+        }
         // A stream has no end, so it cannot be one document.
-        Format::Json | Format::Jsonl => output.line(&Line::from(event)),
+        Format::Json | Format::Jsonl => output.line(&FlatEvent(event)),
     }
 }
 
@@ -151,11 +114,11 @@ pub(crate) fn table(events: &[Event]) -> Table {
     table
 }
 
-fn sentence(event: &Event, palette: Palette) -> String {
+fn sentence(event: &Event, style: Style) -> String {
     let told = Told::of(&event.data);
     let token = told.token.map(|token| format!(" token {token}")).unwrap_or_default();
     let detail = if told.detail.is_empty() { String::new() } else { format!(": {}", told.detail) };
-    let what = palette.paint(&told.what, told.colour);
+    let what = style.paint(&told.what, told.colour);
     format!("{} {} {what}{token}{detail}", utc_ms(event.at_ms), event.key)
 }
 
@@ -171,15 +134,6 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_programs_is_flat() {
-        let event = event(EventData::KeyCollected { token: Token::new(3) });
-        let json = serde_json::to_value(Line::from(&event)).unwrap();
-        assert_eq!(json["event"], "key_collected");
-        assert_eq!((&json["key"], &json["token"], &json["seq"]), (&"k".into(), &3.into(), &7.into()));
-        assert_eq!(json["at"], "1970-01-01T00:00:01.000Z");
-    }
-
-    #[test]
     fn a_sentence_names_who_ended_a_lease_and_why() {
         let ended = event(EventData::LeaseEnded {
             token: Token::new(3),
@@ -190,7 +144,7 @@ mod tests {
             reason: Some(Reason::new("stuck").unwrap()),
         });
         assert_eq!(
-            sentence(&ended, Palette::plain()),
+            sentence(&ended, Style::plain()),
             "1970-01-01T00:00:01.000Z k revoked token 3: held by a, ended by root@h, because stuck"
         );
     }

@@ -97,7 +97,7 @@ fn attempt(attempted: BlockedAction) -> &'static str {
         BlockedAction::Complete => "completion",
         BlockedAction::Fail => "report of a failure",
         BlockedAction::Snooze => "snooze",
-        BlockedAction::ReleaseJob => "hand-back",
+        BlockedAction::ReleaseJob => "release",
         BlockedAction::Checkpoint => "checkpoint",
         BlockedAction::Progress => "note of progress",
         BlockedAction::BeginEffect => "intent",

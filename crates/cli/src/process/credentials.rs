@@ -9,7 +9,7 @@ use crate::place::STORE_VARIABLE;
 /// The variable with the token of access.
 pub(crate) const API_TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
 /// The flag that passes it on.
-pub(crate) const PASS_TOKEN: &str = "--pass-token";
+pub(crate) const PASS_TOKEN: &str = "--pass-access-token";
 
 static PASSED: AtomicBool = AtomicBool::new(false);
 

@@ -1,6 +1,11 @@
 //! A small table for people: aligned columns, two spaces apart, no frame.
 
-use super::colour::{Colour, Palette};
+use super::style::{Colour, Style, width, wrap};
+
+/// What stands between two columns.
+const GAP: usize = 2;
+/// No column gets narrower than this to make the others fit.
+const COLUMN_MIN: usize = 8;
 
 /// One cell: a text and how it is meant.
 #[derive(Clone, Debug)]
@@ -50,8 +55,9 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The lines of the table, each ended.
-    pub(crate) fn render(&self, palette: Palette) -> String {
+    /// The lines of the table, each ended. On a terminal they fit: the widest columns give way, and their cells go on in
+    /// the next line.
+    pub(crate) fn render(&self, style: Style) -> String {
         let header: Vec<Cell> = self
             .header
             .iter()
@@ -63,25 +69,48 @@ impl Table {
                 *widest = (*widest).max(width(&cell.text));
             }
         }
+        if let Some(columns) = style.columns() {
+            fit(&mut widths, columns);
+        }
         let mut text = String::new();
         for row in std::iter::once(&header).chain(&self.rows) {
-            let mut line = String::new();
-            for (at, (cell, widest)) in row.iter().zip(&widths).enumerate() {
-                line.push_str(&palette.paint(&cell.text, cell.colour));
-                if at + 1 < row.len() {
-                    let pad = widest - width(&cell.text) + 2;
-                    line.extend(std::iter::repeat_n(' ', pad));
+            let cells: Vec<Vec<String>> =
+                row.iter().zip(&widths).map(|(cell, width)| lines(cell, *width)).collect();
+            for nth in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+                let mut line = String::new();
+                let mut pad = 0;
+                for ((cell, lines), widest) in row.iter().zip(&cells).zip(&widths) {
+                    let part = lines.get(nth).map_or("", String::as_str);
+                    if !part.is_empty() {
+                        line.extend(std::iter::repeat_n(' ', pad));
+                        line.push_str(&style.paint(part, cell.colour));
+                        pad = 0;
+                    }
+                    pad += widest - width(part) + GAP;
                 }
+                text.push_str(&line);
+                text.push('\n');
             }
-            text.push_str(&line);
-            text.push('\n');
         }
         text
     }
 }
 
-fn width(text: &str) -> usize {
-    text.chars().count()
+/// Takes from the widest columns until all fit.
+fn fit(widths: &mut [usize], columns: usize) {
+    let mut over =
+        (widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)).saturating_sub(columns);
+    while over > 0
+        && let Some(widest) = widths.iter_mut().max()
+        && *widest > COLUMN_MIN
+    {
+        *widest -= 1;
+        over -= 1;
+    }
+}
+
+fn lines(cell: &Cell, columns: usize) -> Vec<String> {
+    if width(&cell.text) <= columns { vec![cell.text.clone()] } else { wrap(&cell.text, columns) }
 }
 
 #[cfg(test)]
@@ -94,7 +123,7 @@ mod tests {
         table.row(["ключ".into(), 7.into(), "a".into()]);
         table.row(["k".into(), 1_234_567.into(), or_dash(None::<u8>)]);
         assert_eq!(
-            table.render(Palette::plain()),
+            table.render(Style::plain()),
             "KEY   TOKEN    OWNER\nключ  7        a\nk     1234567  -\n",
             "and nothing trails"
         );
@@ -104,7 +133,24 @@ mod tests {
     fn colour_does_not_change_the_alignment() {
         let mut table = Table::new(["A", "B"]);
         table.row([Cell::from("held").in_colour(Colour::Good), "x".into()]);
-        let painted = table.render(Palette::coloured());
+        let painted = table.render(Style::coloured());
         assert!(painted.contains("\u{1b}[32mheld\u{1b}[0m  x"), "{painted:?}");
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_and_loses_nothing() {
+        let mut table = Table::new(["KEY", "OWNER", "REASON"]);
+        table.row(["reports/daily".into(), "a".into(), "the host is gone and will not come back".into()]);
+        let text = table.render(Style::narrow(40));
+        assert!(text.lines().all(|line| width(line) <= 40), "{text}");
+        assert_eq!(
+            text,
+            "\
+KEY            OWNER  REASON
+reports/daily  a      the host is gone
+                      and will not come
+                      back
+"
+        );
     }
 }

@@ -8,15 +8,16 @@ use fencehold_core::{Key, Namespace};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::checks::{Check, Verdict};
 use crate::context::{Context, Store};
 use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::place::Place;
 use crate::process::boot_ms;
-use crate::show::{Cell, Colour, Table, utc};
+use crate::show::utc;
 use crate::verb::{DONE, Outcome};
-use crate::{hold, identity};
+use crate::{checks, hold, identity};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,8 +26,8 @@ Examples:
 ";
 
 const MORE: &str = "\
-It takes and gives back one lease, in a namespace of its own, to see that the store writes. The exit code is 0 if \
-nothing is wrong; else that of the first thing that is.";
+It acquires and releases one lease, in a namespace of its own, to see that the store writes. The exit code is 0 if no \
+check failed; else that of the first that did.";
 
 /// Where doctor tries the store, apart from what people keep there.
 const NAMESPACE: &str = "fencehold.doctor";
@@ -47,39 +48,28 @@ const WALL_MS_MAX: u64 = 4_102_444_800_000;
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {}
 
-/// How one thing stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    Fine,
-    Odd,
-    Wrong,
-}
+/// What was checked. Beside each check the exit code, should it be the first that failed.
+#[derive(Debug, Default)]
+struct Checks(Vec<(Check, Exit)>);
 
 #[derive(Debug, Serialize)]
-struct Finding {
-    what: &'static str,
-    verdict: Verdict,
-    says: String,
-    /// The exit code, if this is the first that is wrong.
-    #[serde(skip)]
-    exit: Exit,
+struct Report {
+    checks: Vec<Check>,
 }
 
-#[derive(Debug, Default)]
-struct Findings(Vec<Finding>);
-
-impl Findings {
-    fn add(&mut self, what: &'static str, verdict: Verdict, says: impl Into<String>) {
-        self.0.push(Finding { what, verdict, says: says.into(), exit: Exit::Failed });
+impl Checks {
+    fn add(&mut self, name: &str, verdict: Verdict, message: impl Into<String>) {
+        let check = Check { name: name.to_owned(), verdict, message: Some(message.into()) };
+        self.0.push((check, Exit::Failed));
     }
 
-    fn wrong(&mut self, what: &'static str, failure: Failure) {
-        let Failure::Said { exit, what: says, next } = failure else { return };
+    fn failed(&mut self, name: &str, failure: Failure) {
+        let Failure::Said { exit, what, next, .. } = failure else { return };
         // "`doctor` looks closer" is no news here, but how a store is created is.
         let next = next.filter(|next| next.contains("store create"));
-        let says = next.map_or(says.clone(), |next| format!("{says}. {next}"));
-        self.0.push(Finding { what, verdict: Verdict::Wrong, says, exit });
+        let message = next.map_or(what.clone(), |next| format!("{what}. {next}"));
+        self.0
+            .push((Check { name: name.to_owned(), verdict: Verdict::Failed, message: Some(message) }, exit));
     }
 }
 
@@ -87,53 +77,44 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         context.output.refuse_env()?;
         let place = context.place()?;
-        let mut findings = Findings::default();
-        about_us(&mut findings, &place);
-        about_clocks(&mut findings);
+        let mut checks = Checks::default();
+        about_us(&mut checks, &place);
+        about_clocks(&mut checks);
         if let StoreUrl::File(url) = &place.url {
-            about_directory(&mut findings, url);
+            about_directory(&mut checks, url);
         }
         #[cfg(feature = "etcd")]
         if let StoreUrl::Etcd(url) = &place.url {
-            about_members(&mut findings, url).await;
+            about_members(&mut checks, url).await;
         }
         let began_ms = boot_ms();
         match context.open_existing_at(&place) {
-            Err(failure) => findings.wrong("store", failure),
+            Err(failure) => checks.failed("store", failure),
             Ok(Err(missing)) => {
-                let says = format!("{missing}: the first verb that changes something creates it");
-                findings.add("store", Verdict::Fine, says);
+                let says = format!("{missing}: the first command that changes something creates it");
+                checks.add("store", Verdict::Passed, says);
             }
             Ok(Ok(store)) => {
-                let findings = &mut findings;
+                let checks = &mut checks;
                 store
                     .closing(async move |store| {
-                        about_store(findings, store, began_ms).await;
+                        about_store(checks, store, began_ms).await;
                         Ok(())
                     })
                     .await?;
             }
         }
-        context.output.many(&findings.0, "nothing to say", || table(&findings.0))?;
-        let wrong = findings.0.iter().find(|finding| finding.verdict == Verdict::Wrong);
-        Ok(wrong.map_or(DONE, |finding| finding.exit.code()))
+        let failed = checks.0.iter().find(|(check, _)| check.verdict == Verdict::Failed);
+        let code = failed.map_or(DONE, |(_, exit)| exit.code());
+        let report = Report { checks: checks.0.into_iter().map(|(check, _)| check).collect() };
+        context
+            .output
+            .list(&report, &report.checks, "nothing to check", || checks::table(&report.checks))?;
+        Ok(code)
     }
 }
 
-fn table(findings: &[Finding]) -> Table {
-    let mut table = Table::new(["CHECK", "VERDICT", "WHAT WAS FOUND"]);
-    for finding in findings {
-        let (verdict, colour) = match finding.verdict {
-            Verdict::Fine => ("fine", Colour::Good),
-            Verdict::Odd => ("odd", Colour::Warning),
-            Verdict::Wrong => ("WRONG", Colour::Bad),
-        };
-        table.row([finding.what.into(), Cell::from(verdict).in_colour(colour), finding.says.as_str().into()]);
-    }
-    table
-}
-
-fn about_us(findings: &mut Findings, place: &Place) {
+fn about_us(checks: &mut Checks, place: &Place) {
     let all = [
         ("file:", cfg!(feature = "file")),
         ("etcd:", cfg!(feature = "etcd")),
@@ -143,46 +124,46 @@ fn about_us(findings: &mut Findings, place: &Place) {
     ];
     let built: Vec<_> = all.iter().filter(|(_, built)| *built).map(|(store, _)| *store).collect();
     let stores = built.join(", ");
-    findings.add(
+    checks.add(
         "version",
-        Verdict::Fine,
+        Verdict::Passed,
         format!("fencehold {}, stores {stores}", env!("CARGO_PKG_VERSION")),
     );
-    findings.add("url", Verdict::Fine, format!("{}, chosen by {}", place.url, place.chosen));
+    checks.add("url", Verdict::Passed, format!("{}, chosen by {}", place.url, place.chosen));
     match std::fs::read_link("/proc/self/exe") {
         Ok(binary) => {
-            findings.add("run", Verdict::Fine, format!("can start its watchdog from {}", binary.display()));
+            checks.add("run", Verdict::Passed, format!("can start its watchdog from {}", binary.display()));
         }
         Err(error) => {
             let says =
                 format!("/proc/self/exe cannot be read ({error}): `fencehold run` cannot start its watchdog");
-            findings.add("run", Verdict::Wrong, says);
+            checks.add("run", Verdict::Failed, says);
         }
     }
 }
 
-fn about_clocks(findings: &mut Findings) {
+fn about_clocks(checks: &mut Checks) {
     let now = SystemClock.now();
     let wall = utc(now.wall_ms);
     if (WALL_MS_MIN..WALL_MS_MAX).contains(&now.wall_ms) {
-        findings.add(
+        checks.add(
             "wall clock",
-            Verdict::Fine,
+            Verdict::Passed,
             format!("{wall} (for people only: no lease depends on it)"),
         );
     } else {
         let says = format!("{wall} cannot be right; leases are safe, but what is shown to people is not");
-        findings.add("wall clock", Verdict::Odd, says);
+        checks.add("wall clock", Verdict::Warning, says);
     }
     let monotonic = clock_gettime(ClockId::Monotonic);
     let monotonic_ms = u64::try_from(monotonic.tv_sec).unwrap_or(0) * 1_000;
     let slept_ms = now.store_ms.saturating_sub(monotonic_ms);
     let slept =
         if slept_ms > 2_000 { format!(", {} of it asleep", show_ms(slept_ms)) } else { String::new() };
-    findings.add("boot clock", Verdict::Fine, format!("{} since boot{slept}", show_ms(now.store_ms)));
+    checks.add("boot clock", Verdict::Passed, format!("{} since boot{slept}", show_ms(now.store_ms)));
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => findings.add("boot id", Verdict::Fine, id.trim()),
-        Err(error) => findings.add("boot id", Verdict::Odd, format!("cannot be read: {error}")),
+        Ok(id) => checks.add("boot id", Verdict::Passed, id.trim()),
+        Err(error) => checks.add("boot id", Verdict::Warning, format!("cannot be read: {error}")),
     }
 }
 
@@ -196,54 +177,54 @@ fn what_is_unsafe(_: &FileUrl) -> Option<String> {
     None
 }
 
-fn about_directory(findings: &mut Findings, url: &FileUrl) {
+fn about_directory(checks: &mut Checks, url: &FileUrl) {
     let directory = url.directory.as_path();
     let shown = directory.display();
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return findings.add("directory", Verdict::Fine, format!("{shown} is not there yet"));
+            return checks.add("directory", Verdict::Passed, format!("{shown} is not there yet"));
         }
-        Err(error) => return findings.add("directory", Verdict::Wrong, format!("{shown}: {error}")),
+        Err(error) => return checks.add("directory", Verdict::Failed, format!("{shown}: {error}")),
     };
     let mode = metadata.mode() & 0o7777;
     let uid = rustix::process::geteuid().as_raw();
     let (verdict, remark) = if !metadata.is_dir() {
-        (Verdict::Wrong, ": it is no directory".to_owned())
+        (Verdict::Failed, ": it is no directory".to_owned())
     } else if let Some(why) = what_is_unsafe(url) {
-        (Verdict::Wrong, format!(": it is not safe to use: {why}"))
+        (Verdict::Failed, format!(": it is not safe to use: {why}"))
     } else if url.group.is_some() {
-        (Verdict::Fine, format!(", shared with group {}", metadata.gid()))
+        (Verdict::Passed, format!(", shared with group {}", metadata.gid()))
     } else if metadata.uid() != uid {
-        (Verdict::Odd, format!(": it belongs to user {}, and this is user {uid}", metadata.uid()))
+        (Verdict::Warning, format!(": it belongs to user {}, and this is user {uid}", metadata.uid()))
     } else if mode & 0o077 != 0 {
-        (Verdict::Odd, ": others can look into it; 0700 is meant".to_owned())
+        (Verdict::Warning, ": others can look into it; 0700 is meant".to_owned())
     } else {
-        (Verdict::Fine, String::new())
+        (Verdict::Passed, String::new())
     };
-    findings.add("directory", verdict, format!("{shown}, mode {mode:04o}{remark}"));
+    checks.add("directory", verdict, format!("{shown}, mode {mode:04o}{remark}"));
     match rustix::fs::statfs(directory) {
-        Err(error) => findings.add("file system", Verdict::Odd, format!("cannot be asked: {error}")),
+        Err(error) => checks.add("file system", Verdict::Warning, format!("cannot be asked: {error}")),
         Ok(system) => {
             let kind = system.f_type;
             let block_bytes = u64::try_from(system.f_bsize).unwrap_or(0);
             let room_bytes = system.f_bavail.saturating_mul(block_bytes);
             let room = format!("{} MiB free", room_bytes >> 20);
             match file_system(u64::try_from(kind).unwrap_or(0)) {
-                (name, true) => findings.add(
+                (name, true) => checks.add(
                     "file system",
-                    Verdict::Wrong,
+                    Verdict::Failed,
                     format!("{name} is a network file system: locks and shared memory do not hold there"),
                 ),
                 (name, false) if room_bytes < ROOM_BYTES_MIN => {
-                    findings.add("file system", Verdict::Odd, format!("{name}, only {room}"));
+                    checks.add("file system", Verdict::Warning, format!("{name}, only {room}"));
                 }
                 (name, false) if memory_file_system(directory).is_some() => {
                     let says =
                         format!("{name}, {room}: a reboot takes the whole store, and tokens begin anew");
-                    findings.add("file system", Verdict::Odd, says);
+                    checks.add("file system", Verdict::Warning, says);
                 }
-                (name, false) => findings.add("file system", Verdict::Fine, format!("{name}, {room}")),
+                (name, false) => checks.add("file system", Verdict::Passed, format!("{name}, {room}")),
             }
         }
     }
@@ -251,20 +232,20 @@ fn about_directory(findings: &mut Findings, url: &FileUrl) {
 
 /// The versions of an etcd cluster.
 #[cfg(feature = "etcd")]
-async fn about_members(findings: &mut Findings, url: &fencehold_contract::EtcdUrl) {
+async fn about_members(checks: &mut Checks, url: &fencehold_contract::EtcdUrl) {
     let found = match fencehold_store_etcd::EtcdStore::open(url, std::sync::Arc::new(SystemClock)) {
         Ok(store) => store.members(&CallContext::new(Namespace::default())).await,
         Err(error) => Err(error),
     };
     let members = match found {
         Ok(members) => members,
-        Err(error) => return findings.wrong("member", Failure::of_store(error, &url.to_string())),
+        Err(error) => return checks.failed("member", Failure::of_store(error, &url.to_string())),
     };
     for member in members {
         let says = format!("{} is etcd {}", member.name, member.version);
         match member.warning {
-            None => findings.add("member", Verdict::Fine, says),
-            Some(warning) => findings.add("member", Verdict::Odd, format!("{says}: {warning}")),
+            None => checks.add("member", Verdict::Passed, says),
+            Some(warning) => checks.add("member", Verdict::Warning, format!("{says}: {warning}")),
         }
     }
 }
@@ -294,63 +275,63 @@ fn file_system(magic: u64) -> (String, bool) {
     (name.to_owned(), network)
 }
 
-async fn about_store(findings: &mut Findings, store: &Store, began_ms: u64) {
+async fn about_store(checks: &mut Checks, store: &Store, began_ms: u64) {
     let status = match store.leases.status(&store.call).await {
         Ok(status) => status,
-        Err(error) => return findings.wrong("store", store.explain(error)),
+        Err(error) => return checks.failed("store", store.explain(error)),
     };
     let took = show_ms(boot_ms().saturating_sub(began_ms));
     let says = if status.counts_hidden {
-        format!("answers in {took}; its counts are for tokens that are admin for all namespaces")
+        format!("answers in {took}; its counts are for access tokens of scope admin for all namespaces")
     } else {
         format!(
-            "answers in {took}: {} keys, {} held, {} in line",
+            "answers in {took}: {} keys, {} held, {} waiting",
             status.key_count, status.held_count, status.waiter_count
         )
     };
-    findings.add("store", Verdict::Fine, says);
+    checks.add("store", Verdict::Passed, says);
     if let Some(pid) = status.owner_pid {
         let who = if pid == std::process::id() {
-            "this process, as nobody else was there".to_owned()
+            "this process, as no other was there".to_owned()
         } else {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             format!("process {pid} ({})", name.trim())
         };
         let epoch = status.epoch.map(|epoch| format!(", epoch {epoch}")).unwrap_or_default();
-        findings.add("served by", Verdict::Fine, format!("{who}{epoch}"));
+        checks.add("served by", Verdict::Passed, format!("{who}{epoch}"));
     }
     if status.unreadable_row_count > 0 {
         let says = format!(
-            "{} could not be read and were set aside; see `fencehold events`",
+            "{} could not be read and were set aside; see `fencehold event ls`",
             status.unreadable_row_count
         );
-        findings.add("rows", Verdict::Odd, says);
+        checks.add("rows", Verdict::Warning, says);
     }
     for failing in &status.maintenance_errors {
-        findings.add("maintenance", Verdict::Wrong, failing);
+        checks.add("maintenance", Verdict::Failed, failing);
     }
     if status.closed_for_ms > 0 {
         let left = show_ms(status.closed_for_ms);
-        findings.add(
+        checks.add(
             "advance",
-            Verdict::Odd,
+            Verdict::Warning,
             format!("after `store advance` nothing is granted for another {left}"),
         );
     }
     match round_trip(store).await {
-        Ok(says) => findings.add("round trip", Verdict::Fine, says),
+        Ok(says) => checks.add("round trip", Verdict::Passed, says),
         Err(Failure::Said { exit: Exit::Denied, what, .. }) => {
-            findings.add("round trip", Verdict::Odd, format!("not tried: {what}"));
+            checks.add("round trip", Verdict::Warning, format!("not tried: {what}"));
         }
         // Two doctors may look at once, and not every store lets the second one wait.
-        Err(Failure::Said { exit: Exit::Held, what, .. }) => findings.add("round trip", Verdict::Odd, what),
-        Err(failure) => findings.wrong("round trip", failure),
+        Err(Failure::Said { exit: Exit::Held, what, .. }) => checks.add("round trip", Verdict::Warning, what),
+        Err(failure) => checks.failed("round trip", failure),
     }
 }
 
 /// Takes and gives back one lease: in a namespace of its own, else, where a token is not for that one, in the token's.
 async fn round_trip(store: &Store) -> Result<String, Failure> {
-    let apart = CallContext::new(Namespace::new(NAMESPACE)?);
+    let apart = CallContext { namespace: Namespace::new(NAMESPACE)?, ..store.call.clone() };
     match round_trip_in(store, &apart, Key::new(KEY)?).await {
         Err(Failure::Said { exit: Exit::Denied, .. }) => {
             round_trip_in(store, &store.call, Key::new(format!("{NAMESPACE}/{KEY}"))?).await
@@ -383,5 +364,5 @@ async fn round_trip_in(store: &Store, call: &CallContext, key: Key) -> Result<St
     }
     let acquire = show_ms(acquired_ms - began_ms);
     let release = show_ms(boot_ms() - acquired_ms);
-    Ok(format!("a lease was taken in {acquire} and given back in {release}, token {token}"))
+    Ok(format!("a lease was acquired in {acquire} and released in {release}, token {token}"))
 }

@@ -1,5 +1,7 @@
-//! The verbs: one file each, and one line each in the registry.
+//! The commands: one file each, and one line each in the registry.
 
+#[cfg(feature = "server")]
+mod access_token;
 #[cfg(feature = "server")]
 mod audit;
 mod bench;
@@ -7,22 +9,23 @@ mod completions;
 #[cfg(feature = "server")]
 mod config;
 mod doctor;
-mod events;
+mod effect;
+mod event;
 mod explain;
+mod help;
 mod job;
 mod lease;
 mod man;
 mod queue;
+mod quota;
 #[cfg(feature = "race")]
 mod race;
-mod reconcile;
 mod run;
 mod schedule;
 #[cfg(feature = "server")]
 mod serve;
 mod store;
-#[cfg(feature = "server")]
-mod token;
+mod version;
 mod work;
 
 use crate::failure::Failure;
@@ -57,7 +60,7 @@ macro_rules! group {
     ($(#[doc = $about:literal])+ $examples:ident: $($verbs:tt)+) => {
         $(#[doc = $about])+
         #[derive(Debug, clap::Args)]
-        #[command(before_help = $examples)]
+        #[command(before_help = $examples, subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
         pub(crate) struct Args {
             #[command(subcommand)]
             verb: Verb,
@@ -81,14 +84,15 @@ verbs! { Verb:
     Work = work,
     Lease = lease,
     Job = job,
-    QueueName = queue,
+    Queue = queue,
     Schedule = schedule,
-    Events = events,
+    Effect = effect,
+    Event = event,
     Explain = explain,
-    Reconcile = reconcile,
     Store = store,
+    Quota = quota,
     #[cfg(feature = "server")]
-    Token = token,
+    AccessToken = access_token,
     #[cfg(feature = "server")]
     Audit = audit,
     #[cfg(feature = "server")]
@@ -99,6 +103,8 @@ verbs! { Verb:
     Race = race,
     Completions = completions,
     Man = man,
+    Help = help,
+    Version = version,
 }
 
 impl Verb {

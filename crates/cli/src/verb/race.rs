@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use clap::ArgGroup;
 use fencehold_contract::StoreUrl;
 use fencehold_races::{Event, RACES, Race, Report, Side, Verdict, World, WorldError, find, play};
 use serde::Serialize;
@@ -10,25 +11,33 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
-use crate::show::{Cell, Colour, Palette, Table, or_dash};
+use crate::show::{Cell, Colour, Style, Table, or_dash};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold race list
-  # A worker that overslept completes after somebody else took over
+  fencehold race ls
+  # A worker that overslept completes after another one took over
   fencehold race run R06
-  # The same schedule against the lock that everybody writes first: exit code 1
+  # The same schedule against a naive lock: exit code 1
   fencehold race run R06 --naive
-  # Every race, on a directory of its own inside DIR
-  fencehold race all --store file:DIR
-  # On a store that is in use: under names of its own, and what runs out is waited for
-  fencehold race all --store postgres://localhost/app
+  # All races, each in a directory of its own inside DIR
+  fencehold race run --all --store file:DIR
+  # On a store that is in use, under names of their own
+  fencehold race run --all --store postgres://localhost/app
 ";
 
-/// Arrange races against a store, and see whether its promises hold
+const MORE: &str = "\
+The exit code is 1 if a promise is broken. It is 77 if this store cannot show the one race that was named; with --all, it \
+is 0 if those races held that the store can show.
+
+Without --store a race runs on memory:. On file:DIR it runs in a directory of its own inside DIR. On every other store \
+races run at once, touch nothing of yours, and wait for what expires; one that needs power over the store's time is not \
+applicable.";
+
+/// Run races against a store, and see whether its promises hold
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = EXAMPLES, subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -38,28 +47,17 @@ pub(crate) struct Args {
 enum What {
     /// List the races, and the promise that each puts at stake
     #[command(before_help = EXAMPLES)]
-    List,
-    /// Run one race: its trace, its picture, the verdict; the exit code is 1 if the promise is broken, 77 if this store
-    /// cannot show it
-    ///
-    /// Without --store it runs on memory:. On `file:DIR` it runs in a directory of its own inside DIR. On every other
-    /// store it touches nothing of yours, and waits for what runs out; what needs power over the store's time is said
-    /// not to be applicable.
-    #[command(before_help = EXAMPLES)]
+    Ls,
+    /// Run a race, or all of them, and print the verdict
+    #[command(before_help = EXAMPLES, after_help = MORE)]
+    #[command(group = ArgGroup::new("which").required(true).args(["race", "all"]))]
     Run {
-        /// Which race, as in R06
+        /// The race, as in R06
         #[arg(value_name = "RACE")]
-        race: String,
-        #[command(flatten)]
-        how: How,
-    },
-    /// Run every race; the exit code is 1 if a promise is broken, and 0 if those that this store can show have held
-    ///
-    /// Without --store they run on memory:. On `file:DIR` each runs in a directory of its own inside DIR. On every other
-    /// store they run at once, touch nothing of yours, and wait for what runs out; what needs power over the store's time
-    /// is said not to be applicable.
-    #[command(before_help = EXAMPLES)]
-    All {
+        race: Option<String>,
+        /// All races
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
         how: How,
     },
@@ -67,7 +65,7 @@ enum What {
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct How {
-    /// Run the naive lock under the same schedule, and see the damage
+    /// Run a naive lock under the same schedule, and see the damage
     #[arg(long)]
     naive: bool,
     /// How often
@@ -89,7 +87,14 @@ struct Listed {
     promise: &'static str,
     schedule: &'static str,
     must_hold: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     naive: Option<&'static str>,
+}
+
+/// A list of races.
+#[derive(Debug, Serialize)]
+struct Races<T> {
+    races: Vec<T>,
 }
 
 /// What became of one race.
@@ -100,7 +105,7 @@ struct Ran {
     promise: &'static str,
     runs: u32,
     verdict: &'static str,
-    says: String,
+    message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trace: Vec<Event>,
 }
@@ -110,19 +115,18 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         context.output.refuse_env()?;
         match self.what {
-            What::List => list(context.output),
-            What::Run { race, how } => one(context, &race, how),
-            What::All { how } => all(context, how),
+            What::Ls => list(context.output),
+            What::Run { race: Some(race), how, .. } => one(context, &race, how),
+            What::Run { race: None, how, .. } => all(context, how),
         }
     }
 }
 
 fn list(output: Output) -> Outcome {
-    let listed: Vec<Listed> = RACES.iter().map(listed).collect();
-    output.many(&listed, "there are no races", || {
-        let mut table =
-            Table::new(["race", "name", "promise at stake", "what must hold", "how the naive lock breaks"]);
-        for race in &listed {
+    let list = Races { races: RACES.iter().map(listed).collect::<Vec<Listed>>() };
+    output.list(&list, &list.races, "no races", || {
+        let mut table = Table::new(["RACE", "NAME", "PROMISE", "MUST HOLD", "NAIVE LOCK"]);
+        for race in &list.races {
             table.row([
                 Cell::from(race.id),
                 Cell::from(race.name),
@@ -144,16 +148,16 @@ fn listed(race: &Race) -> Listed {
 fn one(context: &Context, id: &str, how: How) -> Outcome {
     let race = find(id).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("there is no race {id:?}"))
-            .with_next("`fencehold race list` names them.")
+            .with_next("`fencehold race ls` lists them.")
     })?;
     if how.naive && race.naive.is_none() {
         return Err(Failure::new(Exit::Usage, format!("{id} has no naive twin"))
-            .with_next("`fencehold race list` shows which races have one."));
+            .with_next("`fencehold race ls` shows which races have one."));
     }
     let report = Ground::open(url(context)?)?.repeated(race, how)?;
     let output = context.output;
     match output.format {
-        Format::Table | Format::Env => output.text(&told(race, &report, output.palette))?,
+        Format::Table | Format::Env => output.text(&told(race, &report, output.style))?,
         Format::Json => output.one(&ran(race, &report, how.repeat), |_| String::new())?,
         Format::Jsonl => output.text(&report.trace())?,
     }
@@ -174,9 +178,10 @@ fn all(context: &Context, how: How) -> Outcome {
         .zip(&reports)
         .map(|(race, report)| Ran { trace: Vec::new(), ..ran(race, report, how.repeat) })
         .collect();
-    context.output.many(&lines, "there are no races", || {
-        let mut table = Table::new(["race", "name", "promise at stake", "runs", "verdict"]);
-        for line in &lines {
+    let list = Races { races: lines };
+    context.output.list(&list, &list.races, "no races", || {
+        let mut table = Table::new(["RACE", "NAME", "PROMISE", "RUNS", "VERDICT"]);
+        for line in &list.races {
             let colour = match line.verdict {
                 "held" => Colour::Good,
                 "broken" => Colour::Bad,
@@ -187,7 +192,7 @@ fn all(context: &Context, how: How) -> Outcome {
                 Cell::from(line.name),
                 Cell::from(line.promise),
                 Cell::from(line.runs),
-                Cell::from(&line.says).in_colour(colour),
+                Cell::from(&line.message).in_colour(colour),
             ]);
         }
         table
@@ -273,27 +278,30 @@ fn ran(race: &Race, report: &Report, runs: u32) -> Ran {
         promise: race.promise,
         runs,
         verdict,
-        says: report.verdict.to_string(),
+        message: report.verdict.to_string(),
         trace: report.entries.iter().filter_map(|entry| entry.event.clone()).collect(),
     }
 }
 
-fn told(race: &Race, report: &Report, palette: Palette) -> String {
+fn told(race: &Race, report: &Report, style: Style) -> String {
     let mut text = report.trace();
     let title = format!("{} {}", race.id, race.name);
     let _ = writeln!(
         text,
-        "\n{}\n{}.\n\n{}",
-        palette.paint(&title, Colour::Strong),
-        race.schedule,
+        "\n{}\n{}\n\n{}",
+        style.paint(&title, Colour::Strong),
+        style.wrap(&format!("{}.", race.schedule), 0),
         report.picture()
     );
-    let _ = writeln!(text, "At stake:   {}\nMust hold:  {}", race.promise, race.must_hold);
+    for (name, sentence) in [("At stake:   ", race.promise), ("Must hold:  ", race.must_hold)] {
+        let _ = writeln!(text, "{name}{}", style.wrap(sentence, name.len()));
+    }
     let colour = match report.verdict {
         Verdict::Held => Colour::Good,
         Verdict::Broken(_) => Colour::Bad,
         _ => Colour::Faint,
     };
-    let _ = writeln!(text, "Verdict:    {}", palette.paint(&report.verdict.to_string(), colour));
+    let verdict = style.wrap(&report.verdict.to_string(), "Verdict:    ".len());
+    let _ = writeln!(text, "Verdict:    {}", style.paint(&verdict, colour));
     text
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::context::{Context, Create, Store};
 use crate::duration::{parse_ms, show_ms};
 use crate::exit::{self, Exit, SIGNAL_BASE};
-use crate::failure::Failure;
+use crate::failure::{ErrorKind, Failure};
 use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
 use crate::output::note;
 use crate::process::{Command, Finish, Signals, Streams, Tenure, boot_ms, grace_ms, pass_token, supervise};
@@ -36,34 +36,33 @@ pub(crate) struct Args {
     /// What to hold while the command runs
     #[arg(long)]
     key: Key,
-    /// How long the lease lasts if this process dies; while it lives, it renews
+    /// How long the lease lasts if this process dies; else it is renewed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
     ttl: u64,
-    /// How long to stand in line if the key is held; without this: not at all
+    /// How long to wait in line if the key is held [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     wait: Option<u64>,
-    /// What the lease serves (run-42): answers 'what was interrupted?'
+    /// What the lease is for, as in run-42
     #[arg(long)]
     task: Option<Task>,
     /// Who holds it [default: host/pid/random]
     #[arg(long)]
     owner: Option<Owner>,
-    /// What the command gets between TERM and KILL when the lease is about to be lost [default: up to a quarter of the ttl,
-    /// 10s at most]
+    /// What the command gets between TERM and KILL [default: a quarter of the ttl, 10s at most]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     grace: Option<u64>,
     /// The longest that the command may run; then it is ended
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     max_age: Option<u64>,
-    /// Its rank: higher stands further ahead in line
+    /// Higher is served first in line
     #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
     priority: i16,
     /// Ask a holder of lower priority to yield within this time
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
-    preempt: Option<u64>,
-    /// Let the command inherit the token of access, alone or in the URL of the store
+    preempt_within: Option<u64>,
+    /// Let the command inherit the access token, also that in the store's URL
     #[arg(long)]
-    pass_token: bool,
+    pass_access_token: bool,
     #[command(flatten)]
     create: Create,
     /// The command and its arguments
@@ -77,7 +76,7 @@ process group of its own, and gets the signals TERM, INT, HUP, QUIT, USR1 and US
 leaves behind in its group is ended before the lease is given back.
 
 A watchdog ends the group in time if the lease cannot be renewed, or if this process is stopped or killed: first TERM, \
-then KILL before anybody else can get the lease. It cannot be ahead of a revocation, which ends the lease at once, nor \
+then KILL before another can get the lease. It cannot be ahead of a revocation, which ends the lease at once, nor \
 follow processes that leave the group, nor end a command that becomes another user (sudo): the token is for those.";
 
 fn more() -> String {
@@ -86,9 +85,9 @@ fn more() -> String {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        // What no store accepts makes no store either.
+        // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        if self.pass_token {
+        if self.pass_access_token {
             pass_token();
         }
         let grace_ms = grace_ms(self.grace, self.ttl)?;
@@ -158,7 +157,7 @@ impl Args {
         if let Some(wait_ms) = self.wait {
             builder = builder.wait(Duration::from_millis(wait_ms));
         }
-        match (self.preempt, self.wait) {
+        match (self.preempt_within, self.wait) {
             (Some(within_ms), _) => builder.preempt(Duration::from_millis(within_ms)).await,
             (None, Some(_)) => builder.acquire().await,
             (None, None) => builder.try_acquire().await,
@@ -179,8 +178,8 @@ impl Args {
         let held =
             Failure::refused(&self.key, Refusal::Held { owner, task, remaining_ms: expires_in_ms, token });
         match held {
-            Failure::Said { exit, what, .. } => {
-                Failure::new(exit, format!("{what}; waited {}", show_ms(waited)))
+            Failure::Said { what, .. } => {
+                Failure::of_kind(ErrorKind::WaitTimedOut, format!("{what}; waited {}", show_ms(waited)))
                     .with_next("Wait for longer, or see who holds it: `fencehold lease ls`.")
             }
             Failure::ReaderGone => held,

@@ -26,13 +26,14 @@ const DESCRIPTORS_APART: u64 = 512;
 
 const EXAMPLES: &str = "\
 Examples:
-  # For programs on this machine: nobody is asked for a token
+  # For programs on this machine, without access tokens
   fencehold serve
 
-  # For others: make the store and a token first, then listen where they can reach it
-  fencehold --store file:/var/lib/fencehold store create
-  fencehold --store file:/var/lib/fencehold token create ops --scope admin --all-namespaces
-  fencehold --store file:/var/lib/fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
+  # For other machines: create the store and an access token first
+  export FENCEHOLD_STORE=file:/var/lib/fencehold
+  fencehold store create
+  fencehold access-token create ops --scope admin --all-namespaces
+  fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
 
   curl http://127.0.0.1:7117/v1/openapi.json
 ";
@@ -148,7 +149,10 @@ async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Res
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
     if settings.require_tokens == Some(true) {
-        say(settings, "no token was made yet, so nobody is let in; `fencehold token create` makes one");
+        say(
+            settings,
+            "no token was made yet, so nobody is let in; `fencehold access-token create` makes one",
+        );
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
     let had = has_had_tokens(&*store.leases).await.map_err(|error| store.explain(error))?;
@@ -158,7 +162,7 @@ async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Res
             store.name
         );
         return Err(Failure::new(Exit::Usage, what).with_next(
-            "Put the access file back (--access FILE), or make a token with `fencehold token create`. To let every program of \
+            "Put the access file back (--access FILE), or make a token with `fencehold access-token create`. To let every program of \
              this machine in without one, say --set require_tokens=false.",
         ));
     }
@@ -168,7 +172,7 @@ async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Res
     }
     let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
     Err(Failure::new(Exit::Usage, what).with_next(
-        "Make one with `fencehold token create NAME --scope …`, or listen at 127.0.0.1, or let everybody in with \
+        "Make one with `fencehold access-token create NAME --scope …`, or listen at 127.0.0.1, or let everybody in with \
          --insecure.",
     ))
 }

@@ -42,9 +42,9 @@ the job has one, TRACEPARENT in its environment. How it ends is what comes of th
   other  failed, with the end of stderr as the error; tried again by the job's policy
 
 The command is ended (TERM, then KILL) when its job is cancelled or must yield, and by its watchdog before the claim can \
-be given to anybody else, also if this process is stopped or killed. What it leaves behind in its process group is \
-ended too. A command that becomes another user (sudo) cannot be ended from here: run this process as that user. TERM, INT, HUP or QUIT end this process: it claims no more, lets the commands go on for --drain, then ends \
-them and hands their jobs back; a second signal does that at once.
+be given to another worker, also if this process is stopped or killed. What it leaves behind in its process group is \
+ended too. A command that becomes another user (sudo) cannot be ended from here: run this process as that user. TERM, INT, HUP or QUIT end this process: it claims no more, lets the commands go on for --drain-timeout, \
+then ends them and releases their jobs; a second signal does that at once.
 
 A line for each job is printed on stdout; what the commands write to stderr is passed on.";
 
@@ -52,33 +52,33 @@ A line for each job is printed on stdout; what the commands write to stderr is p
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = more())]
 pub(crate) struct Args {
-    /// From which queue, and with which weight beside the others (repeatable)
+    /// Queue to work on, and its share among several (repeatable)
     #[arg(long, value_name = "QUEUE[=WEIGHT]", required = true, value_parser = parse_source)]
     queue: Vec<Source>,
     /// How many commands at once
     #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true)]
     concurrency: usize,
-    /// How long a claim lasts if this process dies; while it lives, it renews
+    /// How long a claim lasts if this process dies; else it is renewed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
     ttl: u64,
-    /// What a command gets between TERM and KILL [default: up to a quarter of the ttl, 10s at most]
+    /// What a command gets between TERM and KILL [default: a quarter of the ttl, 10s at most]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     grace: Option<u64>,
-    /// For how long a job is put off whose command exits with 75
+    /// How long to put off a job whose command exits with 75
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_ms, allow_hyphen_values = true)]
     snooze: u64,
-    /// How long commands may go on after a signal to stop; then they are ended and their jobs handed back
+    /// How long commands may go on after a signal to stop; then they are ended
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
-    drain: u64,
+    drain_timeout: u64,
     /// Stop when no job is ready
     #[arg(long)]
     until_empty: bool,
     /// Who works [default: user@host/pid]
     #[arg(long)]
     owner: Option<Owner>,
-    /// Let the command inherit the token of access, alone or in the URL of the store
+    /// Let the command inherit the access token, also that in the store's URL
     #[arg(long)]
-    pass_token: bool,
+    pass_access_token: bool,
     #[command(flatten)]
     create: Create,
     /// The command and its arguments
@@ -93,9 +93,9 @@ fn more() -> String {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        // What no store accepts makes no store either.
+        // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        if self.pass_token {
+        if self.pass_access_token {
             crate::process::pass_token();
         }
         let create = self.create;
@@ -131,7 +131,7 @@ impl Args {
             owner: self.owner.map_or_else(identity::ourselves, Ok)?,
             ttl: Duration::from_millis(self.ttl),
             snooze: Duration::from_millis(self.snooze),
-            drain_ms: self.drain,
+            drain_ms: self.drain_timeout,
             until_empty: self.until_empty,
             words: self.command,
         })

@@ -6,9 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use fencehold::job::JobKind;
 use fencehold::{EndedAttempt, Job, JobId, Token};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::output_thread::Writer;
 use crate::duration::show_ms;
+use crate::failure::Failure;
 use crate::output::{Format, Output};
 
 /// The lines about jobs.
@@ -47,7 +49,7 @@ impl Lines {
             Format::Json | Format::Jsonl => {
                 self.writer.line(&serde_json::to_string(&line).unwrap_or_default());
             }
-            Format::Table | Format::Env => self.writer.line(&line.sentence()),
+            Format::Table | Format::Env => self.writer.line(&self.output.style.wrap(&line.sentence(), 2)),
         }
     }
 
@@ -59,56 +61,66 @@ impl Lines {
 /// What is printed of a job.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
-    job: JobId,
+    job_id: JobId,
     kind: &'a JobKind,
     token: Token,
     attempt: u32,
-    code: Option<u8>,
-    took_ms: u64,
-    /// What was said of it: completed, failed, snoozed, handed back, lost.
-    said: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u8>,
+    duration_ms: u64,
+    /// What was reported of it: completed, failed, snoozed, released, lost.
+    outcome: String,
     /// How the job stands now.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    again_in_ms: Option<u64>,
+    retry_in_ms: Option<u64>,
+    /// Why the report was not taken: a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
+    report_error: Option<Box<RawValue>>,
+    /// The same for people.
+    #[serde(skip)]
     refused: Option<String>,
 }
 
 impl<'a> Line<'a> {
-    fn new(end: &'a EndedAttempt, code: Option<u8>) -> Self {
+    fn new(end: &'a EndedAttempt, exit_code: Option<u8>) -> Self {
         let answer = end.answer.as_ref().ok().copied().flatten();
         Line {
-            job: end.job.id(),
+            job_id: end.job.id(),
             kind: end.job.kind(),
             token: end.job.token(),
             attempt: end.job.attempt(),
-            code,
-            took_ms: u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
-            said: end.reported.map_or("lost".to_owned(), |reported| reported.to_string()),
+            exit_code,
+            duration_ms: u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
+            outcome: end.reported.map_or("lost".to_owned(), |reported| reported.to_string()),
             state: answer.map(|answer| answer.state.name()),
-            again_in_ms: answer.and_then(|answer| answer.retry_in_ms),
+            retry_in_ms: answer.and_then(|answer| answer.retry_in_ms),
+            report_error: end
+                .answer
+                .as_ref()
+                .err()
+                .and_then(|error| RawValue::from_string(Failure::of_library(error.clone(), "").json()).ok()),
             refused: end.answer.as_ref().err().map(ToString::to_string),
         }
     }
 
     fn sentence(&self) -> String {
-        let Line { job, kind, token, attempt, said, .. } = self;
-        let took = show_ms(self.took_ms);
+        let Line { job_id, kind, token, attempt, outcome, .. } = self;
+        let took = show_ms(self.duration_ms);
         let code = self
-            .code
+            .exit_code
             .filter(|code| *code != 0)
             .map(|code| format!(" (exit code {code})"))
             .unwrap_or_default();
         let state = self
             .state
-            .filter(|state| state != said)
+            .filter(|state| state != outcome)
             .map(|state| format!("; the job is {state}"))
             .unwrap_or_default();
-        let again = self
-            .again_in_ms
-            .map(|ms| format!(", again in {}", show_ms(ms)))
+        let retry = self
+            .retry_in_ms
+            .map(|ms| format!(", retry in {}", show_ms(ms)))
             .unwrap_or_default();
         let refused = self
             .refused
@@ -116,7 +128,7 @@ impl<'a> Line<'a> {
             .map(|refused| format!("; not taken: {refused}"))
             .unwrap_or_default();
         format!(
-            "{job} {kind} attempt {attempt} token {token} {said} after {took}{code}{state}{again}{refused}"
+            "{job_id} {kind} attempt {attempt} token {token} {outcome} after {took}{code}{state}{retry}{refused}"
         )
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold::{Drained, Error, RunningWorker, WorkerEvent};
-use fencehold_contract::job::Weighted;
+use fencehold_contract::job::QueueWeight;
 use fencehold_core::Owner;
 use rustix::process::Signal;
 use serde_json::value::RawValue;
@@ -36,7 +36,7 @@ pub(crate) use verdict::SNOOZE_CODE;
 /// What to work on, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) queues: Vec<Weighted>,
+    pub(crate) queues: Vec<QueueWeight>,
     /// How many commands at once.
     pub(crate) concurrency: usize,
     pub(crate) owner: Owner,

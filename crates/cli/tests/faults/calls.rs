@@ -172,9 +172,9 @@ impl Participant {
         let entry = AttemptLedgerEntry { attempt: attempt.clone(), entry: act };
         let ask = Ask::Record { job: attempt.job_id.to_string(), token: attempt.token.get() };
         self.asks(ask, |store, call| {
-            let answers = block_on(store.jobs().unwrap().ledger(call, vec![entry]))?;
+            let answers = block_on(store.jobs().unwrap().write_effects(call, vec![entry]))?;
             Ok(of_a_hold(answers, |answer| match answer {
-                LedgerResponse::Recorded(effect) => {
+                LedgerResponse::Recorded { recorded_effect: effect } => {
                     Tell::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
                 }
                 other => Tell::Refused { why: format!("{other:?}") },

@@ -143,7 +143,7 @@ impl Participant {
         let opened = |path: PathBuf| OpenOptions::new().create(true).append(true).open(path).unwrap();
         let history = opened(part.history());
         let times = part.tells_the_time.then(|| opened(part.history().with_extension("times")));
-        let call = CallContext::new(Namespace::default()).with_patience_ms(part.patience_ms);
+        let call = CallContext::new(Namespace::default()).with_timeout_ms(part.patience_ms);
         // Names are part of the seed: no two processes draw the same hold ids.
         let seed = part
             .who
@@ -268,7 +268,7 @@ impl Participant {
 
     fn is_all_done(&mut self) -> bool {
         let Ok(store) = self.store() else { return false };
-        let queues = block_on(store.jobs().unwrap().queues(&self.call));
+        let queues = block_on(store.jobs().unwrap().list_queues(&self.call));
         let Ok(queues) = self.notes(queues) else { return false };
         let open = |state| queues.iter().map(|view| *view.job_counts.clone().of(state)).sum::<u64>();
         [JobState::Queued, JobState::Scheduled, JobState::Running]
@@ -283,10 +283,10 @@ impl Participant {
         let mut standing = BTreeMap::new();
         let mut request = ListJobsRequest { limit: 100, ..ListJobsRequest::default() };
         loop {
-            let page = block_on(jobs.jobs(&self.call, request.clone()));
+            let page = block_on(jobs.list_jobs(&self.call, request.clone()));
             let page = self.notes(page).ok()?;
             for view in page.jobs {
-                let detail = block_on(jobs.job(&self.call, view.id));
+                let detail = block_on(jobs.get_job(&self.call, view.id));
                 let detail = self.notes(detail).ok()??;
                 let done = detail.effects.into_iter().find(|effect| effect.state == EffectState::Done);
                 let value = done.and_then(|effect| effect.value).map(String::from);

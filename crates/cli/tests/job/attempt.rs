@@ -27,24 +27,24 @@ fn a_script_claims_renews_and_completes_by_what_it_evaluates() {
 #[test]
 fn a_job_fails_is_snoozed_and_is_handed_back() {
     let room = Room::new();
-    let id = room.enqueue("1", &["--retry", "fixed:1h", "--max-attempts", "2"]);
-    let back = claim(&room, &[]).say(&room, &["job", "hand-back", "-o", "json"]);
+    let id = room.enqueue("1", &["--retry", "fixed:1h", "--max-failures", "2"]);
+    let back = claim(&room, &[]).say(&room, &["job", "release", "-o", "json"]);
     assert_eq!((back.code, &back.json()["state"]), (0, &json!("queued")), "{back:?}");
 
-    let snoozed = claim(&room, &[]).say(&room, &["job", "snooze", "--for", "1h", "-o", "json"]);
-    assert_eq!(snoozed.json()["again_in_ms"], 3_600_000, "{snoozed:?}");
-    assert_eq!(room.job(&id)["failures"], 0, "neither counts");
+    let snoozed = claim(&room, &[]).say(&room, &["job", "snooze", "--delay", "1h", "-o", "json"]);
+    assert_eq!(snoozed.json()["retry_in_ms"], 3_600_000, "{snoozed:?}");
+    assert_eq!(room.job(&id)["failure_count"], 0, "neither counts");
 
     assert_eq!(room.fencehold(&["job", "retry", &id]).code, 0);
     let failed = claim(&room, &[]).say(&room, &["job", "fail", "--error", "no luck", "-o", "json"]);
     assert_eq!(
-        (&failed.json()["state"], &failed.json()["again_in_ms"]),
+        (&failed.json()["state"], &failed.json()["retry_in_ms"]),
         (&json!("scheduled"), &json!(3_600_000))
     );
-    assert_eq!(room.job(&id)["failures"], 1);
+    assert_eq!(room.job(&id)["failure_count"], 1);
 
     assert_eq!(room.fencehold(&["job", "retry", &id]).code, 0);
-    let given_up = claim(&room, &[]).say(&room, &["job", "fail", "--error", "never", "--for-good"]);
+    let given_up = claim(&room, &[]).say(&room, &["job", "fail", "--error", "never", "--permanent"]);
     assert!(given_up.out.contains("failed"), "{given_up:?}");
     let waited = room.fencehold(&["job", "wait", &id]);
     assert_eq!(waited.code, 1, "{waited:?}");
@@ -88,7 +88,7 @@ fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
     for words in [
         &["job", "get", &id, "-o", "json"] as &[&str],
         &["job", "ls", "-o", "jsonl"],
-        &["events", "-o", "jsonl"],
+        &["event", "ls", "-o", "jsonl"],
         &["explain", &id, "-o", "json"],
         &["-vvv", "job", "renew"],
         &["-vvv", "job", "complete"],

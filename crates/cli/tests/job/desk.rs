@@ -19,20 +19,20 @@ fn jobs_are_found_counted_and_acted_upon_by_what_they_are() {
     assert_eq!(ids(&[]), [red.clone(), blue.clone()]);
     assert_eq!(ids(&["--label", "colour=red"]), std::slice::from_ref(&red));
     assert_eq!(ids(&["--state", "scheduled"]), std::slice::from_ref(&blue));
-    assert_eq!(ids(&["--contains", "\"n\":2"]), std::slice::from_ref(&blue));
+    assert_eq!(ids(&["--payload-contains", "\"n\":2"]), std::slice::from_ref(&blue));
     assert_eq!(ids(&["--queue", "other"]), [] as [String; 0]);
 
-    let counts = room.fencehold(&["job", "counts", "-o", "json"]).json();
+    let counts = room.fencehold(&["job", "count", "-o", "json"]).json();
     let expected = json!({
         "queued": 1, "scheduled": 1, "running": 0, "completed": 0,
-        "failed": 0, "cancelled": 0, "quarantined": 0, "indeterminate": 0
+        "failed": 0, "cancelled": 0, "quarantined": 0, "in_doubt": 0
     });
     assert_eq!(counts, expected);
 
     let dry = room
         .fencehold(&["job", "cancel", "--queue", "q", "--dry-run", "-o", "json"])
         .json();
-    assert_eq!(dry.as_array().unwrap().len(), 2, "{dry}");
+    assert_eq!(dry["results"].as_array().unwrap().len(), 2, "{dry}");
     assert_eq!(room.job(&red)["state"], "queued", "nothing was done");
     let cancelled = room.fencehold(&["job", "cancel", "--queue", "q", "--reason", "not needed"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
@@ -44,14 +44,14 @@ fn jobs_are_found_counted_and_acted_upon_by_what_they_are() {
     let held = claim(&room, &["--ttl", "1h", "--owner", "me"]);
     assert_eq!(held.id, red);
     assert_eq!(ids(&["--owner", "me"]), std::slice::from_ref(&red));
-    let refused = room.fencehold(&["job", "delete", &red]);
+    let refused = room.fencehold(&["job", "rm", &red]);
     assert_eq!(refused.code, 75, "{refused:?}");
     assert!(refused.err.contains("me works on it under token"), "{refused:?}");
-    let forced = room.fencehold(&["job", "delete", &red, "--force", "--by", "root"]);
+    let forced = room.fencehold(&["job", "rm", &red, "--force", "--by", "root"]);
     assert_eq!(forced.code, 0, "{forced:?}");
     assert_eq!(room.fencehold(&["job", "get", &red]).code, 1);
     let events = room.events();
-    let deleted = events.iter().find(|event| event["event"] == "job_deleted").expect("recorded");
+    let deleted = events.iter().find(|event| event["type"] == "job_deleted").expect("recorded");
     assert_eq!((&deleted["by"], &deleted["forced"]), (&json!("root"), &json!(true)));
 }
 
@@ -59,9 +59,11 @@ fn jobs_are_found_counted_and_acted_upon_by_what_they_are() {
 fn waiting_gives_the_result_or_says_what_it_waits_for() {
     let room = Room::new();
     let id = room.enqueue("1", &[]);
-    let timeout = room.fencehold(&["job", "wait", &id, "--timeout", "50ms"]);
+    let timeout = room.fencehold(&["job", "wait", &id, "--wait", "50ms"]);
     assert_eq!(timeout.code, 75, "{timeout:?}");
     assert!(timeout.err.contains("still queued after 50ms"), "{timeout:?}");
+    let unclear = room.fencehold(&["job", "wait", &id, "--timeout", "1s"]);
+    assert!(unclear.code == 2 && unclear.err.contains("--wait"), "it is no bound on the wait: {unclear:?}");
     let mut waiting = room.start(&["job", "wait", &id]);
     let claim = claim(&room, &["--ttl", "1h"]);
     assert_eq!(claim.say(&room, &["job", "complete", "--result", "{\"ok\":true}"]).code, 0);
@@ -84,7 +86,10 @@ fn queues_are_paused_resumed_and_drained() {
     assert_eq!(refused.code, 75, "{refused:?}");
     assert!(refused.err.contains("queue q is being drained"), "{refused:?}");
     let resumed = room.fencehold(&["queue", "resume", "q", "-o", "json"]).json();
-    assert_eq!((&resumed["mode"], &resumed["counts"]["queued"]), (&json!("open"), &json!(1)));
+    assert_eq!((&resumed["mode"], &resumed["job_counts"]["queued"]), (&json!("open"), &json!(1)));
+    assert_eq!(room.fencehold(&["queue", "get", "q", "-o", "json"]).json(), resumed);
+    let empty = room.fencehold(&["queue", "get", "none", "-o", "json"]).json();
+    assert_eq!((&empty["mode"], &empty["job_counts"]["queued"]), (&json!("open"), &json!(0)), "{empty}");
     assert!(room.fencehold(&["queue", "ls"]).out.contains("open"));
     assert_eq!(claim(&room, &[]).id, id);
 }
@@ -96,9 +101,10 @@ fn a_queue_is_removed_once_it_is_empty() {
     let refused = room.fencehold(&["queue", "rm", "q"]);
     assert_eq!(refused.code, 75, "{refused:?}");
     assert!(refused.err.contains("queue q is not empty: 1 queued"), "{refused:?}");
-    assert!(refused.err.contains("job delete --queue q"), "{refused:?}");
+    assert!(refused.err.contains("job rm --queue q"), "{refused:?}");
     assert_eq!(room.fencehold(&["queue", "pause", "empty"]).code, 0);
-    assert_eq!(room.fencehold(&["queue", "rm", "empty"]).code, 0);
+    let removed = room.fencehold(&["queue", "rm", "empty", "-o", "json"]);
+    assert_eq!((removed.code, removed.out.as_str()), (0, "{}\n"), "{removed:?}");
     let gone = room.fencehold(&["queue", "rm", "empty"]);
     assert!(gone.code == 1 && gone.err.contains("there is no queue empty"), "{gone:?}");
 }
@@ -106,21 +112,25 @@ fn a_queue_is_removed_once_it_is_empty() {
 #[test]
 fn schedules_are_made_listed_read_and_removed() {
     let room = Room::new();
-    let words = ["schedule", "add", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin"];
+    let words = ["schedule", "set", "nightly", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin"];
     let added =
         room.fencehold(&[&words[..], &["--queue", "q", "--kind", "k", "--payload", "{\"a\":1}"]].concat());
     assert_eq!(added.code, 0, "{added:?}");
     let listed = room.fencehold(&["schedule", "ls", "-o", "json"]).json();
-    assert_eq!((&listed[0]["cron"], &listed[0]["payload"]), (&json!("30 2 * * *"), &json!({"a": 1})));
+    let listed = &listed["schedules"][0];
+    assert_eq!((&listed["cron"], &listed["payload"]), (&json!("30 2 * * *"), &json!({"a": 1})));
+    assert_eq!(&room.fencehold(&["schedule", "get", "nightly", "-o", "json"]).json(), listed);
+    let none = room.fencehold(&["schedule", "get", "daily"]);
+    assert!(none.code == 1 && none.err.contains("there is no schedule daily"), "{none:?}");
     // A year of nights: the one in which the clock jumps over half past two is when it jumps.
     let year = room
         .fencehold(&["schedule", "next", "nightly", "--count", "366", "-o", "json"])
         .json();
-    let locals: Vec<&str> = year
+    let locals: Vec<&str> = year["runs"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|firing| firing["local"].as_str().unwrap())
+        .map(|run| run["local"].as_str().unwrap())
         .collect();
     assert_eq!(locals.len(), 366);
     assert_eq!(locals.iter().filter(|local| local.contains("T03:00:00+02:00")).count(), 1, "{locals:?}");

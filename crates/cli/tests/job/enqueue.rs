@@ -36,12 +36,13 @@ fn a_bad_line_costs_the_good_ones_nothing_and_is_named_by_its_number() {
     assert_eq!(payloads, [json!({"n": 1}), json!(2), json!([3])], "in the order of their lines");
 
     let lines = with_stdin(&room, &[&words[..], &["-o", "jsonl"]].concat(), b"1\n\n2\n");
-    let numbers: Vec<Value> = lines
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["line"].clone())
-        .collect();
-    assert_eq!(numbers, [1, 3]);
+    let results = lines.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert!(results.clone().all(|result| result["ok"]["job_id"].is_string()), "{lines:?}");
+    assert_eq!(results.count(), 2, "{lines:?}");
+    let mixed = with_stdin(&room, &[&words[..], &["-o", "json"]].concat(), b"1\nx\n2\n");
+    let results = mixed.json()["results"].as_array().unwrap().clone();
+    let refused: Vec<bool> = results.iter().map(|result| result["error"].is_object()).collect();
+    assert_eq!((mixed.code, refused), (1, vec![false, true, false]), "in the order of the lines: {mixed:?}");
 }
 
 #[test]
@@ -52,13 +53,13 @@ fn many_lines_go_through_in_batches() {
     let said = room.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "jobs.jsonl"]);
     assert_eq!((said.code, said.out.lines().count()), (0, 2_500), "{}", said.err);
     assert!(said.err.is_empty(), "no bar without a terminal: {said:?}");
-    assert_eq!(room.fencehold(&["job", "counts", "-o", "json"]).json()["queued"], 2_500);
+    assert_eq!(room.fencehold(&["job", "count", "-o", "json"]).json()["queued"], 2_500);
 }
 
 #[test]
 fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
     let room = Room::new();
-    let first = room.enqueue("1", &["--unique", "invoice-42"]);
+    let first = room.enqueue("1", &["--unique-key", "invoice-42"]);
     let again = room.fencehold(&[
         "job",
         "enqueue",
@@ -68,7 +69,7 @@ fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
         "k",
         "--payload",
         "1",
-        "--unique",
+        "--unique-key",
         "invoice-42",
         "-o",
         "json",
@@ -83,7 +84,7 @@ fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
         "k",
         "--payload",
         "2",
-        "--unique",
+        "--unique-key",
         "invoice-42",
     ]);
     assert_eq!(other.code, 2, "{other:?}");
@@ -101,12 +102,12 @@ fn bad_input_is_refused_with_what_is_wrong_and_makes_no_store() {
         (&["--payload", "1", "--delay", "-5s"], "a duration cannot be negative"),
         (&["--payload", "1", "--run-at", "10000-01-01T00:00:00Z"], "after the year 9999"),
         (&["--payload", "1", "--run-at", "tomorrow"], "not a moment"),
-        (&["--payload", "1", "--max-attempts", "0"], "max_attempts is 0; it takes 1 to 10000"),
+        (&["--payload", "1", "--max-failures", "0"], " is 0; it takes 1 to 10000"),
         (&["--payload", "1", "--max-crashes", "0"], "max_crashes is 0"),
-        (&["--payload", "1", "--time-limit", "0s"], "time limit"),
+        (&["--payload", "1", "--attempt-timeout", "0s"], "attempt_timeout_ms"),
         (&["--payload", "1", "--retry", "sometimes"], "retry"),
         (&["--payload", "1", "--label", "plain"], "a label is written NAME=VALUE"),
-        (&["--payload", "1", "--unique", ""], "unique key must not be empty"),
+        (&["--payload", "1", "--unique-key", ""], "unique key must not be empty"),
         (&["--payload", "1", "--jsonl", "-"], "cannot be used with"),
         (&[], "--payload"),
     ];
@@ -123,14 +124,14 @@ fn bad_input_is_refused_with_what_is_wrong_and_makes_no_store() {
         (&["job", "get", "7"], 2, "is not 32 hexadecimal digits"),
         (&["job", "ls", "--state", "odd"], 2, "is not one of queued"),
         (&["job", "cancel"], 2, "no jobs are named"),
-        (&["schedule", "add", "s", "--cron", "0 25 * * *", "--queue", "q", "--kind", "k"], 2, "hour \"25\""),
+        (&["schedule", "set", "s", "--cron", "0 25 * * *", "--queue", "q", "--kind", "k"], 2, "hour \"25\""),
         (
-            &["schedule", "add", "s", "--cron", "0 0 * *", "--queue", "q", "--kind", "k"],
+            &["schedule", "set", "s", "--cron", "0 0 * *", "--queue", "q", "--kind", "k"],
             2,
             "has 4 fields; it takes five",
         ),
         (
-            &["schedule", "next", "--cron", "0 0 * * *", "--zone", "Europe/Berln"],
+            &["schedule", "next", "--cron", "0 0 * * *", "--time-zone", "Europe/Berln"],
             2,
             "did you mean Europe/Berlin?",
         ),

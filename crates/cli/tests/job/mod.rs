@@ -24,7 +24,7 @@ fn claim(room: &Room, options: &[&str]) -> Claim {
     Claim {
         id: taken["id"].as_str().unwrap().to_owned(),
         token: taken["token"].as_u64().unwrap(),
-        hold: taken["hold"].as_str().unwrap().to_owned(),
+        hold: taken["hold_id"].as_str().unwrap().to_owned(),
     }
 }
 

@@ -11,7 +11,7 @@ fn explain_tells_attempt_by_attempt_and_what_happens_next() {
     let id = room.enqueue("1", &["--retry", "fixed:1h"]);
     let waiting = room.fencehold(&["explain", &id]);
     assert!(
-        waiting.out.contains("is queued since") && waiting.out.contains("nobody waits for jobs"),
+        waiting.out.contains("is queued since") && waiting.out.contains("none waits for jobs"),
         "{waiting:?}"
     );
 
@@ -24,9 +24,9 @@ fn explain_tells_attempt_by_attempt_and_what_happens_next() {
     let failed = room.fencehold(&["explain", &id, "-o", "json"]).json();
     assert_eq!(failed["state"], "scheduled");
     assert!(failed["next"].as_str().unwrap().contains("since it failed; then it is claimed"), "{failed}");
-    let attempt = &failed["job"]["ended_attempts"][0];
+    let attempt = &failed["job"]["attempts"][0];
     assert_eq!(
-        (&attempt["token"], &attempt["owner"], &attempt["how"]),
+        (&attempt["token"], &attempt["owner"], &attempt["outcome"]),
         (&json!(1), &json!("first"), &json!("failed"))
     );
     let table = room.fencehold(&["explain", &id]).out;
@@ -76,7 +76,7 @@ fn leave_an_open_intent(room: &Room, id: &str) {
                 in_doubt_policy: InDoubtPolicy::Manual,
             };
             let answers = jobs
-                .ledger(&call, vec![AttemptLedgerEntry { attempt, entry: act }])
+                .write_effects(&call, vec![AttemptLedgerEntry { attempt, entry: act }])
                 .await
                 .unwrap();
             assert_eq!(answers[0], Ok(expected));
@@ -94,25 +94,26 @@ fn an_effect_in_doubt_stops_its_job_until_a_person_says_what_happened() {
         let room = Room::new();
         let id = room.enqueue("1", &[]);
         leave_an_open_intent(&room, &id);
-        assert_eq!(room.job(&id)["state"], "indeterminate");
-        let listed = room.fencehold(&["reconcile", "-o", "json"]).json();
+        assert_eq!(room.job(&id)["state"], "in_doubt");
+        let listed = room.fencehold(&["effect", "ls", "-o", "json"]).json();
+        let listed = &listed["effects"];
         assert_eq!(
-            (&listed[0]["what"], &listed[0]["effect"], &listed[0]["job"]),
-            (&json!("open_intent"), &json!("charge"), &json!(id))
+            (&listed[0]["finding"], &listed[0]["effect"], &listed[0]["job_id"]),
+            (&json!("in_doubt"), &json!("charge"), &json!(id))
         );
-        let table = room.fencehold(&["reconcile"]);
-        assert!(table.out.contains("open intent") && table.err.contains("reconcile --help"), "{table:?}");
+        let table = room.fencehold(&["effect", "ls", &id]);
+        assert!(table.out.contains("charge") && table.err.contains("effect resolve"), "{table:?}");
         let explained = room.fencehold(&["explain", &id]);
         assert!(
             explained
                 .out
-                .contains(&format!("fencehold reconcile {id} charge --happened JSON")),
+                .contains(&format!("fencehold effect resolve {id} charge --happened JSON")),
             "{explained:?}"
         );
         let waited = room.fencehold(&["job", "wait", &id]);
         assert_eq!(waited.code, 1, "nobody waits for a job that waits for a person: {waited:?}");
 
-        let said = room.fencehold(&[&["reconcile", &id, "charge", "--by", "ada"], outcome].concat());
+        let said = room.fencehold(&[&["effect", "resolve", &id, "charge", "--by", "ada"], outcome].concat());
         assert_eq!(said.code, 0, "{said:?}");
         let job = room.job(&id);
         assert!(matches!(job["state"].as_str(), Some("queued" | "scheduled")), "it goes on: {job}");
@@ -123,9 +124,9 @@ fn an_effect_in_doubt_stops_its_job_until_a_person_says_what_happened() {
                 .map_or(Value::Null, |effect| effect["value"].clone()),
             value
         );
-        let again = room.fencehold(&[&["reconcile", &id, "charge"], outcome].concat());
+        let again = room.fencehold(&[&["effect", "resolve", &id, "charge"], outcome].concat());
         assert_ne!(again.code, 0, "there is no doubt any more: {again:?}");
-        let unclear = room.fencehold(&["reconcile", &id, "charge"]);
+        let unclear = room.fencehold(&["effect", "resolve", &id, "charge"]);
         assert_eq!(unclear.code, 2, "{unclear:?}");
     }
 }

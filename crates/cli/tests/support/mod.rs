@@ -84,7 +84,7 @@ impl Room {
 
     /// What happened so far, oldest first.
     pub fn events(&self) -> Vec<serde_json::Value> {
-        let said = self.fencehold(&["events", "-o", "jsonl"]);
+        let said = self.fencehold(&["event", "ls", "-o", "jsonl"]);
         assert_eq!(said.code, 0, "{said:?}");
         said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

@@ -33,7 +33,7 @@ Examples:
   # Four processes that share a directory
   fencehold bench job --store file:/var/lib/app/fencehold --processes 4
   # A hundred jobs in each call, and the figures for a program
-  fencehold bench job --batch 100 --time 10s -o json
+  fencehold bench job --batch-size 100 --duration 10s -o json
 ";
 
 const MORE: &str = "\
@@ -52,6 +52,7 @@ const WAIT: Duration = Duration::from_secs(60);
 /// Measure how fast leases or jobs are on your store
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,
@@ -77,10 +78,10 @@ struct Load {
     processes: u16,
     /// How long to measure, from 100ms to 10m
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_time)]
-    time: u64,
+    duration: u64,
     /// How many leases one call renews, or how many jobs are in it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
-    batch: u16,
+    batch_size: u16,
     #[command(flatten)]
     create: Create,
     /// Which of the processes this is. The first starts the others.
@@ -118,7 +119,8 @@ impl Args {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
         };
-        let call = CallContext::new(namespace.clone()).with_timeout_ms(60_000);
+        let call = context.call_in(namespace.clone());
+        let call = CallContext { timeout_ms: call.timeout_ms.max(60_000), ..call };
         let store = &Store { leases: store.leases.clone(), call, name: store.name.clone() };
         let load = match &self.what {
             What::Lease(load) => load,
@@ -165,8 +167,8 @@ impl Args {
             store: store.name.clone(),
             clients: load.clients,
             processes: load.processes,
-            batch: load.batch,
-            time_ms: load.time,
+            batch_size: load.batch_size,
+            duration_ms: load.duration,
             operations,
         };
         report.print(context.output, &self.said())?;
@@ -175,9 +177,10 @@ impl Args {
 
     /// What each client does, in a line.
     fn said(&self) -> String {
-        let (What::Lease(Load { time, batch, .. }) | What::Job(Load { time, batch, .. })) = &self.what;
-        let time = show_ms(*time);
-        match (&self.what, batch) {
+        let (What::Lease(Load { duration, batch_size, .. }) | What::Job(Load { duration, batch_size, .. })) =
+            &self.what;
+        let time = show_ms(*duration);
+        match (&self.what, batch_size) {
             (What::Lease(_), 1) => {
                 format!("acquires and releases a lease, then renews one, for {time} each")
             }
@@ -202,7 +205,7 @@ impl Args {
             Failure::new(Exit::Failed, format!("the other processes cannot be started: {error}"))
         })?;
         let phases = if jobs { 1 } else { 2 };
-        note(&format!("measuring for {}", show_ms(phases * load.time)));
+        note(&format!("measuring for {}", show_ms(phases * load.duration)));
         let measured = self
             .operations(store, &mut processes)
             .await
@@ -218,8 +221,8 @@ impl Args {
         let (What::Lease(load) | What::Job(load)) = &self.what;
         let prefix = format!("{NAME}/{}", load.process);
         let target = Target::new(store.leases.clone(), store.call.clone(), prefix, getrandom::u64()?);
-        let (clients, batch) = (load.clients_here(), usize::from(load.batch));
-        let time = Duration::from_millis(load.time);
+        let (clients, batch) = (load.clients_here(), usize::from(load.batch_size));
+        let time = Duration::from_millis(load.duration);
         match &self.what {
             What::Lease(_) => {
                 let requests = if load.process == 0 { requests(&target).await? } else { None };
@@ -285,12 +288,11 @@ async fn delete_jobs(store: &Store) -> Result<(), Failure> {
     let mut progress = Progress::new("deleted", None);
     let mut cursor = None;
     loop {
-        let on = JobSelector::Matching { filter: filter.clone(), cursor, limit: PAGE_MAX };
+        let selector = JobSelector::Filter { filter: filter.clone() };
         let request = ChangeJobsRequest {
-            selector: on,
-            action: JobAction::Delete { force: true },
-            by: by.clone(),
-            dry_run: false,
+            cursor,
+            limit: PAGE_MAX,
+            ..ChangeJobsRequest::new(selector, JobAction::Delete { force: true }, by.clone())
         };
         let acted = store
             .ask(async |jobs, call| jobs.change_jobs(call, request.clone()).await)

@@ -5,15 +5,15 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::show::{Palette, Table, facts, or_dash};
+use crate::show::{Style, Table, facts, or_dash};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) store: String,
     pub(super) clients: u16,
     pub(super) processes: u16,
-    pub(super) batch: u16,
-    pub(super) time_ms: u64,
+    pub(super) batch_size: u16,
+    pub(super) duration_ms: u64,
     pub(super) operations: Vec<Operation>,
 }
 
@@ -26,12 +26,13 @@ pub(super) struct Operation {
     p99_us: u64,
     max_us: u64,
     /// How many requests to the storage one takes, where the store counts them.
-    requests: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_count: Option<u64>,
 }
 
 impl Operation {
     /// The operation that is this call of a round.
-    pub(super) fn new(name: &'static str, all: &Measured, call: usize, requests: Option<u64>) -> Self {
+    pub(super) fn new(name: &'static str, all: &Measured, call: usize, request_count: Option<u64>) -> Self {
         let latency = all.calls.get(call).cloned().unwrap_or_default();
         Operation {
             name,
@@ -39,7 +40,7 @@ impl Operation {
             p50_us: whole(latency.percentile_us(50.0)),
             p99_us: whole(latency.percentile_us(99.0)),
             max_us: whole(latency.max_us()),
-            requests,
+            request_count,
         }
     }
 }
@@ -56,33 +57,33 @@ fn whole(number: f64) -> u64 {
 impl Report {
     /// Prints it; `said` says what each client does.
     pub(super) fn print(&self, output: Output, said: &str) -> Result<(), Failure> {
-        output.one(self, |palette| self.text(palette, said))
+        output.one(self, |style| self.text(style, said))
     }
 
-    fn text(&self, palette: Palette, said: &str) -> String {
+    fn text(&self, style: Style, said: &str) -> String {
         let processes = match self.processes {
             1 => "1 process".to_owned(),
             many => format!("{many} processes"),
         };
         let clients = format!("{} in {processes}", self.clients);
         let lines = [("store", self.store.clone()), ("clients", clients), ("each", said.to_owned())];
-        let counted = self.operations.iter().any(|operation| operation.requests.is_some());
+        let counted = self.operations.iter().any(|operation| operation.request_count.is_some());
         let mut table = if counted {
             Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX", "REQUESTS"])
         } else {
             Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX"])
         };
         for operation in &self.operations {
-            let Operation { name, per_second, p50_us, p99_us, max_us, requests } = *operation;
+            let Operation { name, per_second, p50_us, p99_us, max_us, request_count } = *operation;
             let [p50, p99, max] = [p50_us, p99_us, max_us].map(|us| show_us(us).into());
             let (name, rate) = (name.into(), per_second.into());
             if counted {
-                table.row([name, rate, p50, p99, max, or_dash(requests)]);
+                table.row([name, rate, p50, p99, max, or_dash(request_count)]);
             } else {
                 table.row([name, rate, p50, p99, max]);
             }
         }
-        format!("{}\n{}", facts(palette, lines), table.render(palette))
+        format!("{}\n{}", facts(style, lines), table.render(style))
     }
 }
 
@@ -119,11 +120,11 @@ mod tests {
             store: "memory:".to_owned(),
             clients: 16,
             processes: 4,
-            batch: 1,
-            time_ms: 5_000,
+            batch_size: 1,
+            duration_ms: 5_000,
             operations,
         };
-        let text = report.text(Palette::plain(), "renews one, for 5.0s each");
+        let text = report.text(Style::plain(), "renews one, for 5.0s each");
         let expected = "\
 store    memory:
 clients  16 in 4 processes
@@ -135,7 +136,7 @@ renew      123456789   0 µs    0 µs    0 µs    -
 ";
         assert_eq!(text, expected);
         report.operations.remove(0);
-        let text = report.text(Palette::plain(), "");
+        let text = report.text(Style::plain(), "");
         assert!(!text.contains("REQUESTS"), "there is nothing to count: {text}");
     }
 

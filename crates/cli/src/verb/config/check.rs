@@ -16,7 +16,7 @@ Examples:
   FENCEHOLD_SERVE_LISTEN=0.0.0.0:7117 fencehold config check -o json
 ";
 
-/// Check a server's settings, and show where each comes from. Nothing is started or changed
+/// Check a server's settings, and show where each comes from
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -25,10 +25,17 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Line {
-    key: &'static str,
+struct Report {
+    settings: Vec<Setting>,
+}
+
+#[derive(Serialize)]
+struct Setting {
+    name: &'static str,
     value: String,
-    from: Option<String>,
+    /// Missing: it is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
 }
 
 impl Args {
@@ -44,17 +51,17 @@ impl Args {
         settings
             .options([0; 16])
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let mut lines: Vec<Line> = told
+        let mut lines: Vec<Setting> = told
             .lines()
-            .map(|(key, value, origin)| Line { key, value, from: origin.map(ToString::to_string) })
+            .map(|(name, value, origin)| Setting { name, value, source: origin.map(ToString::to_string) })
             .collect();
-        // What they come to, whoever said so.
+        // What they come to in the end.
         for line in &mut lines {
-            match line.key {
+            match line.name {
                 "store" => {
                     line.value = place.url.to_string();
                     match place.chosen {
-                        Chosen::Flag | Chosen::Variable => line.from = Some(place.chosen.to_string()),
+                        Chosen::Flag | Chosen::Variable => line.source = Some(place.chosen.to_string()),
                         Chosen::Settings | Chosen::Default => {}
                     }
                 }
@@ -62,14 +69,15 @@ impl Args {
                 _ => {}
             }
         }
-        context.output.many(&lines, "", || {
-            let mut table = Table::new(["SETTING", "VALUE", "FROM"]);
-            for line in &lines {
-                let from = match &line.from {
-                    Some(from) => Cell::from(from),
+        let report = Report { settings: lines };
+        context.output.list(&report, &report.settings, "", || {
+            let mut table = Table::new(["SETTING", "VALUE", "SOURCE"]);
+            for setting in &report.settings {
+                let source = match &setting.source {
+                    Some(source) => Cell::from(source),
                     None => Cell::from("default").in_colour(Colour::Faint),
                 };
-                table.row([line.key.into(), line.value.as_str().into(), from]);
+                table.row([setting.name.into(), setting.value.as_str().into(), source]);
             }
             table
         })?;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use fencehold_contract::FlatEvent;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
-use fencehold_core::job::{AttemptOutcome, CompensationState, JobState};
+use fencehold_core::job::{AttemptOutcome, CompensationState, JobId, JobState};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
@@ -12,25 +13,26 @@ use serde::Serialize;
 use super::JOB_KEY;
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
-use crate::follow::{self, Line};
+use crate::follow;
 use crate::shell;
-use crate::show::{Colour, Palette, utc};
-use crate::verb::job::{Document, attempts};
+use crate::show::{Style, utc};
+use crate::verb::job::attempts;
 use crate::verb::{DONE, Outcome};
 
 /// All that can be said of a job.
 #[derive(Debug, Serialize)]
 struct Explanation<'a> {
+    job_id: JobId,
     state: JobState,
     /// In one sentence: how it stands.
-    says: String,
+    summary: String,
     /// In one sentence: what happens next, and when.
     next: String,
     /// What to notice.
-    remarks: Vec<String>,
-    job: Document<'a>,
+    notes: Vec<String>,
+    job: &'a JobDetail,
     /// Late writes that were refused, and worse.
-    alarms: Vec<Line<'a>>,
+    alarms: Vec<FlatEvent<&'a Event>>,
 }
 
 pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail) -> Outcome {
@@ -40,20 +42,21 @@ pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail
     let queue = queues.iter().find(|view| view.name == detail.job.queue);
     let now_wall_ms = SystemClock.now().wall_ms;
     let explanation = Explanation {
+        job_id: detail.job.id,
         state: detail.job.state,
-        says: says(&detail.job),
+        summary: summary(&detail.job),
         next: next(detail, queue, now_wall_ms),
-        remarks: remarks(detail, cancelled_wall_ms.map(|at_ms| now_wall_ms.saturating_sub(at_ms))),
-        job: Document::from(detail),
-        alarms: alarms.iter().map(Line::from).collect(),
+        notes: notes(detail, cancelled_wall_ms.map(|at_ms| now_wall_ms.saturating_sub(at_ms))),
+        job: detail,
+        alarms: alarms.iter().map(FlatEvent).collect(),
     };
     context
         .output
-        .one(&explanation, |palette| text(&explanation, detail, &alarms, palette))?;
+        .one(&explanation, |style| text(&explanation, detail, &alarms, style))?;
     Ok(DONE)
 }
 
-fn says(job: &JobView) -> String {
+fn summary(job: &JobView) -> String {
     let JobView { id, kind, queue, state, .. } = job;
     let since = utc(job.state_changed_at_ms);
     match &job.runner {
@@ -101,8 +104,8 @@ fn next(detail: &JobDetail, queue: Option<&QueueView>, now_wall_ms: u64) -> Stri
         }
         JobState::Running => job.runner.as_ref().map_or_else(String::new, |runner| running(job, runner)),
         JobState::Completed => "Nothing: it is done. It is forgotten after its time.".to_owned(),
-        JobState::Failed => format!("Nothing by itself: it failed for good. {retry}.{}", undoing(job)),
-        JobState::Cancelled => format!("Nothing: it was called off. {retry}.{}", undoing(job)),
+        JobState::Failed => format!("Nothing by itself: it failed permanently. {retry}.{}", undoing(job)),
+        JobState::Cancelled => format!("Nothing: it was cancelled. {retry}.{}", undoing(job)),
         JobState::Quarantined => format!(
             "Nothing by itself: it was the end of {} holders, and is kept from others. Find out why; then {retry}.",
             job.crash_count
@@ -114,8 +117,8 @@ fn next(detail: &JobDetail, queue: Option<&QueueView>, now_wall_ms: u64) -> Stri
                 .find(|effect| matches!(effect.state, EffectState::Intended(_)));
             let effect = open.map_or("EFFECT".to_owned(), |effect| shell::word(effect.name.as_str()));
             format!(
-                "A person must look: effect {effect} was begun, and nobody knows whether it happened. Then \
-                 `fencehold reconcile {id} {effect} --happened JSON` or `--did-not-happen`."
+                "A person must look: effect {effect} was begun, and it is not known whether it happened. Then \
+                 `fencehold effect resolve {id} {effect} --happened JSON` or `--did-not-happen`."
             )
         }
         _ => String::new(),
@@ -129,7 +132,7 @@ fn queued(job: &JobView, queue: Option<&QueueView>) -> String {
             "It waits: queue {name} is paused. `fencehold queue resume {name}` has it hand out jobs again."
         ),
         Some(view) if view.waiting_claim_count == 0 => format!(
-            "It waits for a worker: nobody waits for jobs of queue {name} at the moment ({} are queued, {} running).",
+            "It waits for a worker: none waits for jobs of queue {name} at the moment ({} are queued, {} running).",
             view.job_counts.queued, view.job_counts.running
         ),
         _ => format!("The next worker that asks queue {name} and has its turn gets it."),
@@ -140,13 +143,13 @@ fn running(job: &JobView, runner: &RunnerView) -> String {
     let left = show_ms(runner.remaining_ms);
     if let Some(by) = &runner.cancel_requested_by {
         return format!(
-            "{by} has called it off: its holder learns at its next renewal and ends it, or the claim runs out in \
+            "{by} has cancelled it: its holder learns at its next renewal and ends it, or the claim runs out in \
              {left}; then it is cancelled."
         );
     }
     if let Some(notice) = &runner.yield_request {
         return format!(
-            "{} (priority {}) waits for its place: its holder is asked to hand it back; then it is queued again.",
+            "{} (priority {}) waits for its place: its holder is asked to release it; then it is queued again.",
             notice.contender, notice.priority
         );
     }
@@ -166,21 +169,21 @@ fn undoing(job: &JobView) -> &'static str {
     match job.compensation_state {
         CompensationState::Running => " Its effects are being undone, last one first.",
         CompensationState::Done => " Its effects were undone.",
-        CompensationState::Stopped => " An effect could not be undone: see `fencehold reconcile`.",
+        CompensationState::Stopped => " An effect could not be undone: see `fencehold effect ls`.",
         _ => "",
     }
 }
 
-fn remarks(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
+fn notes(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
     let job = &detail.job;
-    let mut remarks = Vec::new();
+    let mut notes = Vec::new();
     if let Some(runner) = &job.runner
         && runner.cancel_requested_by.is_some()
         && let Some(cancelled_for_ms) = cancelled_for_ms.filter(|ms| *ms > runner.ttl_ms / 2)
     {
-        remarks.push(format!(
+        notes.push(format!(
             "{} has renewed and worked on for {} since it was cancelled: its handler ignores that. `fencehold job cancel {} \
-             --now` ends the attempt without it.",
+             --force` ends the attempt without it.",
             runner.owner,
             show_ms(cancelled_for_ms),
             job.id
@@ -192,31 +195,27 @@ fn remarks(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
     {
         let silent = show_ms(runner.ttl_ms.saturating_sub(runner.remaining_ms));
         let beat = show_exact_ms(runner.ttl_ms / 3);
-        remarks.push(format!(
-            "The holder has been silent for {silent}, although it should beat every {beat}: it may be gone."
+        notes.push(format!(
+            "The holder has been silent for {silent}, although it should renew every {beat}: it may be gone."
         ));
     }
     if let Some(error) = detail.attempts.iter().rev().find_map(|attempt| attempt.error.as_deref()) {
-        remarks.push(format!("The last error: {}", error.trim_end()));
+        notes.push(format!("The last error: {}", error.trim_end()));
     }
     if job.crash_count > 0 {
-        remarks.push(format!("{} of its holders died, stalled or lost the store.", job.crash_count));
+        notes.push(format!("{} of its holders died, stalled or lost the store.", job.crash_count));
     }
-    remarks
+    notes
 }
 
-fn text(explanation: &Explanation<'_>, detail: &JobDetail, alarms: &[Event], palette: Palette) -> String {
-    let mut text =
-        format!("{}\n\nNext: {}\n", palette.paint(&explanation.says, Colour::Strong), explanation.next);
-    for remark in &explanation.remarks {
-        let _ = writeln!(text, "Note: {}", palette.paint(remark, Colour::Warning));
-    }
+fn text(explanation: &Explanation<'_>, detail: &JobDetail, alarms: &[Event], style: Style) -> String {
+    let mut text = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
     let attempts = attempts(detail);
     if !attempts.is_empty() {
-        let _ = write!(text, "\n{}", attempts.render(palette));
+        let _ = write!(text, "\n{}", attempts.render(style));
     }
     if !alarms.is_empty() {
-        let _ = write!(text, "\n{}", follow::table(alarms).render(palette));
+        let _ = write!(text, "\n{}", follow::table(alarms).render(style));
     }
     text
 }

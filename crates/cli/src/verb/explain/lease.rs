@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use fencehold_contract::{EndingView, HolderView, LeaseView};
+use fencehold_contract::{EndingView, FlatEvent, HolderView, LeaseView};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
 
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
-use crate::follow::{self, Line};
+use crate::follow;
 use crate::shell;
-use crate::show::{Colour, Palette, utc};
+use crate::show::{Style, utc};
 use crate::verb::lease::{details, history};
 use crate::verb::{DONE, Outcome};
 
@@ -21,16 +21,18 @@ struct Explanation<'a> {
     key: &'a Key,
     state: &'static str,
     /// In one sentence: how it stands.
-    says: String,
+    summary: String,
     /// In one sentence: what happens next, and when.
     next: String,
     /// What to notice.
-    remarks: Vec<String>,
+    notes: Vec<String>,
     /// How long ago the holder last gave a sign of life.
-    last_beat_ms_ago: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renewed_ago_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<&'a LeaseView>,
     /// Late writes that were refused, and worse.
-    alarms: Vec<Line<'a>>,
+    alarms: Vec<FlatEvent<&'a Event>>,
 }
 
 pub(super) async fn explain(context: &Context, store: &Store, key: Key) -> Outcome {
@@ -41,9 +43,7 @@ pub(super) async fn explain(context: &Context, store: &Store, key: Key) -> Outco
         .map_err(|error| store.explain(error))?;
     let alarms = super::alarms(store, &key).await?;
     let explanation = explanation(&key, lease.as_ref(), &alarms);
-    context
-        .output
-        .one(&explanation, |palette| text(&explanation, &alarms, palette))?;
+    context.output.one(&explanation, |style| text(&explanation, &alarms, style))?;
     Ok(DONE)
 }
 
@@ -51,34 +51,34 @@ fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Even
     let blank = Explanation {
         key,
         state: "never_held",
-        says: format!("{key} was never held here, or so long ago that it was forgotten."),
+        summary: format!("{key} was never held here, or so long ago that it was forgotten."),
         next: "The next who asks gets it.".to_owned(),
-        remarks: Vec::new(),
-        last_beat_ms_ago: None,
+        notes: Vec::new(),
+        renewed_ago_ms: None,
         lease,
-        alarms: alarms.iter().map(Line::from).collect(),
+        alarms: alarms.iter().map(FlatEvent).collect(),
     };
     let Some(lease) = lease else { return blank };
-    let mut remarks = Vec::new();
-    remarks.extend(crashes(&lease.endings));
-    let (state, says, next, last_beat_ms_ago) = match &lease.holder {
+    let mut notes = Vec::new();
+    notes.extend(crashes(&lease.endings));
+    let (state, summary, next, renewed_ago_ms) = match &lease.holder {
         Some(holder) => {
-            let beat_ms_ago = holder.renewed_ago_ms;
-            remarks.extend(silence(holder, beat_ms_ago));
-            ("held", held(lease, holder, beat_ms_ago), after_held(lease, holder), beat_ms_ago)
+            let renewed_ago_ms = holder.renewed_ago_ms;
+            notes.extend(silence(holder, renewed_ago_ms));
+            ("held", held(lease, holder, renewed_ago_ms), after_held(lease, holder), renewed_ago_ms)
         }
         None => ("free", free(lease), after_free(lease), None),
     };
-    Explanation { state, says, next, remarks, last_beat_ms_ago, ..blank }
+    Explanation { state, summary, next, notes, renewed_ago_ms, ..blank }
 }
 
-fn held(lease: &LeaseView, holder: &HolderView, beat_ms_ago: Option<u64>) -> String {
+fn held(lease: &LeaseView, holder: &HolderView, renewed_ago_ms: Option<u64>) -> String {
     let task = holder.task.as_ref().map(|task| format!(" for task {task}")).unwrap_or_default();
-    let beat = beat_ms_ago
-        .map(|ms| format!("; its last beat was {} ago", show_ms(ms)))
+    let renewed = renewed_ago_ms
+        .map(|ms| format!("; it was last renewed {} ago", show_ms(ms)))
         .unwrap_or_default();
     format!(
-        "{} is held by {}{task} under token {}, for {} so far{beat}.",
+        "{} is held by {}{task} under token {}, for {} so far{renewed}.",
         lease.key,
         holder.owner,
         lease.token,
@@ -89,7 +89,7 @@ fn held(lease: &LeaseView, holder: &HolderView, beat_ms_ago: Option<u64>) -> Str
 fn after_held(lease: &LeaseView, holder: &HolderView) -> String {
     let left = show_ms(holder.remaining_ms);
     let heir = match lease.waiter_count {
-        0 => "the key is free for whoever asks".to_owned(),
+        0 => "the key is free".to_owned(),
         1 => "the one in line gets it".to_owned(),
         waiters => format!("the first of {waiters} in line gets it"),
     };
@@ -117,7 +117,7 @@ fn free(lease: &LeaseView) -> String {
     let reason = last.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let why = match last.outcome {
         LeaseOutcome::Expired => ": its holder died, stalled or could not reach the store",
-        LeaseOutcome::Abandoned => ": it was granted to somebody who had stopped waiting",
+        LeaseOutcome::Abandoned => ": it was granted to a caller that had stopped waiting",
         _ => "",
     };
     format!(
@@ -139,10 +139,10 @@ fn after_free(lease: &LeaseView) -> String {
 }
 
 /// A holder that renews does so every third of its ttl. One that is silent for two thirds is in trouble.
-fn silence(holder: &HolderView, beat_ms_ago: Option<u64>) -> Option<String> {
-    let silent_ms = beat_ms_ago.filter(|ms| *ms > holder.ttl_ms / 3 * 2)?;
+fn silence(holder: &HolderView, renewed_ago_ms: Option<u64>) -> Option<String> {
+    let silent_ms = renewed_ago_ms.filter(|ms| *ms > holder.ttl_ms / 3 * 2)?;
     Some(format!(
-        "The holder has been silent for {}, although it should beat every {}: it may be gone, or nobody renews this lease.",
+        "The holder has been silent for {}, although it should renew every {}: it may be gone, or nothing renews this lease.",
         show_ms(silent_ms),
         show_exact_ms(holder.ttl_ms / 3)
     ))
@@ -156,21 +156,17 @@ fn crashes(endings: &[EndingView]) -> Option<String> {
     })
 }
 
-fn text(explanation: &Explanation<'_>, alarms: &[Event], palette: Palette) -> String {
-    let mut text =
-        format!("{}\n\nNext: {}\n", palette.paint(&explanation.says, Colour::Strong), explanation.next);
-    for remark in &explanation.remarks {
-        let _ = writeln!(text, "Note: {}", palette.paint(remark, Colour::Warning));
-    }
+fn text(explanation: &Explanation<'_>, alarms: &[Event], style: Style) -> String {
+    let mut text = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
     if let Some(lease) = explanation.lease {
-        let _ = write!(text, "\n{}", details(lease, palette));
+        let _ = write!(text, "\n{}", details(lease, style));
         let history = history(lease);
         if !history.is_empty() {
-            let _ = write!(text, "\n{}", history.render(palette));
+            let _ = write!(text, "\n{}", history.render(style));
         }
     }
     if !alarms.is_empty() {
-        let _ = write!(text, "\n{}", follow::table(alarms).render(palette));
+        let _ = write!(text, "\n{}", follow::table(alarms).render(style));
     }
     text
 }

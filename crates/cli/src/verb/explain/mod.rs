@@ -9,6 +9,7 @@ use fencehold_core::{Event, EventData, Key};
 use crate::context::{Context, Store};
 use crate::failure::Failure;
 use crate::follow;
+use crate::show::{Colour, Style};
 use crate::verb::Outcome;
 
 const EXAMPLES: &str = "\
@@ -23,11 +24,11 @@ const ALARMS_MAX: usize = 5;
 /// How the key of a job's events starts.
 const JOB_KEY: &str = "job/";
 
-/// Say why a key is held or free, or how a job stands; who waits, and what happens next
+/// Explain why a key is held or a job waits, and what happens next
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Which key or job
+    /// The key or the job
     #[arg(value_name = "KEY|JOB")]
     what: Key,
 }
@@ -50,6 +51,18 @@ impl Args {
             })
             .await
     }
+}
+
+/// What is said first, of a key or of a job.
+fn head(summary: &str, next: &str, notes: &[String], style: Style) -> String {
+    let mut lines = vec![style.paint(&style.wrap(summary, 0), Colour::Strong), String::new()];
+    lines.push(style.wrap(&format!("Next: {next}"), 0));
+    lines.extend(
+        notes
+            .iter()
+            .map(|note| style.paint(&style.wrap(&format!("Note: {note}"), 0), Colour::Warning)),
+    );
+    lines.join("\n") + "\n"
 }
 
 /// The last late writes that were refused, and worse.

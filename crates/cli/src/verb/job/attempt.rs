@@ -1,8 +1,7 @@
-//! A script's word about its attempt at a job: which attempt, and what is answered.
+//! What a script reports of its attempt at a job.
 
 use fencehold_contract::job::{AttemptReport, Report};
-use fencehold_core::job::{JobId, ReportedAttempt};
-use serde::Serialize;
+use fencehold_core::job::JobId;
 
 use crate::context::{Context, Store};
 use crate::duration::show_ms;
@@ -12,10 +11,10 @@ use crate::show::facts;
 use crate::verb::{DONE, Outcome};
 
 pub(super) const MORE: &str = "\
-The job is the one in FENCEHOLD_JOB_ID unless it is named. The hold id comes from FENCEHOLD_HOLD or from stdin; the \
-arguments of a process are there for everybody to read. Exit code 76 means that the attempt is over: stop.";
+The hold id comes from FENCEHOLD_HOLD or from stdin, never from an argument, which every user of the machine could \
+read. Exit code 76 means that the attempt is lost: stop.";
 
-/// Which attempt speaks.
+/// Which attempt it is.
 #[derive(Debug, clap::Args)]
 pub(super) struct Attempt {
     #[arg(value_name = "JOB", help = "Which job [env: FENCEHOLD_JOB_ID]")]
@@ -24,36 +23,31 @@ pub(super) struct Attempt {
     pub(super) token: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
-struct Answer {
-    id: JobId,
-    #[serde(flatten)]
-    reported: ReportedAttempt,
-}
-
 impl Attempt {
-    /// Says it, and prints what became of the job.
-    pub(super) async fn say(self, context: &Context, word: Report) -> Outcome {
+    /// Reports, and prints what became of the job.
+    pub(super) async fn report(self, context: &Context, report: Report) -> Outcome {
         let store = context.open_to_look()?;
-        store.closing(async |store| self.tell(context, store, word).await).await
+        store.closing(async |store| self.send(context, store, report).await).await
     }
 
-    async fn tell(self, context: &Context, store: &Store, word: Report) -> Outcome {
+    async fn send(self, context: &Context, store: &Store, report: Report) -> Outcome {
         let attempt = hold::attempt(self.job, self.token)?;
         let id = attempt.job_id;
-        let reports = vec![AttemptReport { attempt, report: word }];
+        let reports = vec![AttemptReport { attempt, report }];
         let answers = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?;
         let reported = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
-        let answer = Answer { id, reported };
-        context.output.one(&answer, |palette| {
+        context.output.one(&reported, |style| {
             let mut lines = vec![("job", id.to_string()), ("state", reported.state.to_string())];
             if let Some(ms) = reported.retry_in_ms {
-                lines.push(("tried again in", show_ms(ms)));
+                lines.push(("retry in", show_ms(ms)));
             }
             if reported.late {
-                lines.push(("late", "the claim had run out, and nobody had had the job since".to_owned()));
+                lines.push((
+                    "late",
+                    "the claim had expired, but no other worker had the job since".to_owned(),
+                ));
             }
-            facts(palette, lines)
+            facts(style, lines)
         })?;
         Ok(DONE)
     }

@@ -1,35 +1,35 @@
-//! `fencehold job cancel`: call jobs off.
+//! `fencehold job cancel`.
 
 use fencehold_contract::job::JobAction;
 use fencehold_core::Reason;
 
-use super::act::{Deed, MORE, Which};
+use super::change::{Change, MORE, Which};
 use crate::context::Context;
 use crate::verb::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold job cancel 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 --reason 'wrong input'
+  fencehold job cancel 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 --reason 'typo'
   fencehold job cancel --queue emails --label campaign=may --dry-run
 ";
 
-/// Call jobs off; who works on one learns it at once where the store can tell, else at the next renewal
+/// Cancel jobs; the worker of a running one is asked to stop
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
     which: Which,
-    /// Why: kept with the job's history
+    /// Why; kept in the job's history
     #[arg(long)]
     reason: Option<Reason>,
-    /// Do not wait for whoever works on it: a token is used up, so that what it still writes is refused
+    /// Do not wait for its worker: a token is consumed, so that its late writes are refused
     #[arg(long)]
-    now: bool,
+    force: bool,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let action = JobAction::Cancel { reason: self.reason, force: self.now };
-        self.which.act(context, Deed { action, done: "cancelled" }).await
+        let action = JobAction::Cancel { reason: self.reason, force: self.force };
+        self.which.change(context, Change { action, done: "cancelled" }).await
     }
 }

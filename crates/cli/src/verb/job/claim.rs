@@ -1,17 +1,14 @@
 //! `fencehold job claim`: one job for a script, which renews it itself and says what came of it.
 
-use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, Report, Weighted};
-use fencehold_core::job::{JobId, JobKind, QueueName};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, ClaimedJob, QueueWeight, Report};
+use fencehold_core::job::QueueName;
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::{Owner, Token, ttl};
+use fencehold_core::{Owner, ttl};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
-use super::get::raw;
 use crate::context::{Context, Create, Store};
 use crate::duration::{parse_ms, show_ms};
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{ErrorKind, Failure};
 use crate::hold::{self, HOLD_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE};
 use crate::output::Format;
 use crate::process::boot_ms;
@@ -21,7 +18,7 @@ use crate::{identity, shell};
 
 const EXAMPLES: &str = "\
 Examples:
-  # Take a job, work on it, say what came of it
+  # Claim a job, work on it, report
   vars=$(fencehold job claim --queue emails --wait 1m -o env) || exit
   eval \"$vars\"
   if ./send-email \"$FENCEHOLD_PAYLOAD\"
@@ -31,24 +28,25 @@ Examples:
 ";
 
 const MORE: &str = "\
-Nobody renews this claim but you: it ends after its ttl, which counts as a crash of the job. For one command a job, \
-`fencehold work` is simpler and safer. The hold id is printed once, here. FENCEHOLD_PAYLOAD is set and not exported: it \
-may be longer than an environment can be. Exit code 75 means that there was no job.";
+The claim ends after its ttl unless you renew it, which counts as a crash of the job. To run one command for each job, \
+`fencehold work` is simpler and safer. The hold id is a secret: it is printed once, here. With -o env, \
+FENCEHOLD_PAYLOAD is set and not exported: it may be longer than an environment can be. Exit code 75 means that no job \
+was ready.";
 
-/// The variable that holds what a job is about.
+/// The variable that holds a job's payload.
 const PAYLOAD_VARIABLE: &str = "FENCEHOLD_PAYLOAD";
 
-/// Take one job and print its token and hold id
+/// Claim one job and print its token and hold id
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// From which queue, and with which weight beside the others (repeatable)
+    /// Queue to claim from, and its share among several (repeatable)
     #[arg(long, value_name = "QUEUE[=WEIGHT]", required = true, value_parser = parse_source)]
     queue: Vec<Source>,
     /// How long the claim lasts unless it is renewed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
     ttl: u64,
-    /// How long to wait for a job (up to 1h); without this: not at all
+    /// How long to wait for a job, up to 1h [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     wait: Option<u64>,
     /// Who works on it [default: user@host/pid of the calling process]
@@ -59,7 +57,7 @@ pub(crate) struct Args {
 }
 
 /// A queue to take jobs from, with its weight.
-pub(crate) type Source = Weighted;
+pub(crate) type Source = QueueWeight;
 
 /// Reads `emails` or `emails=3`.
 pub(crate) fn parse_source(text: &str) -> Result<Source, String> {
@@ -77,21 +75,15 @@ pub(crate) fn parse_source(text: &str) -> Result<Source, String> {
 
 /// What a script needs to know.
 #[derive(Debug, Serialize)]
-struct Taken {
-    id: JobId,
-    queue: QueueName,
-    kind: JobKind,
-    payload: Box<RawValue>,
-    token: Token,
-    attempt: u32,
-    ttl_ms: u64,
-    remaining_ms: u64,
-    hold: String,
+struct Claimed {
+    #[serde(flatten)]
+    job: ClaimedJob,
+    hold_id: String,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        // What no store accepts makes no store either.
+        // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
         store.closing(async |store| self.claim(context, store).await).await
@@ -119,12 +111,15 @@ impl Args {
             })
             .await?;
         let Some(job) = claimed.jobs.into_iter().next() else {
-            return Err(Failure::new(Exit::Held, format!("no job is ready in {}", names.join(", ")))
-                .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
+            return Err(Failure::of_kind(
+                ErrorKind::WaitTimedOut,
+                format!("no job is ready in {}", names.join(", ")),
+            )
+            .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
         };
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
-        if let Err(failure) = print(context, &taken(&job, self.ttl, hold.reveal()), &job) {
-            // Nobody has seen the hold id, so nobody could say what came of the job.
+        if let Err(failure) = print(context, &Claimed { job, hold_id: hold.reveal() }) {
+            // Nothing has seen the hold id, so nothing could report on the job.
             let reports = vec![AttemptReport { attempt, report: Report::Release {} }];
             let _ = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await;
             return Err(failure);
@@ -133,51 +128,39 @@ impl Args {
     }
 }
 
-fn taken(job: &ClaimedJob, ttl_ms: u64, hold: String) -> Taken {
-    Taken {
-        id: job.id,
-        queue: job.queue.clone(),
-        kind: job.kind.clone(),
-        payload: raw(&job.payload),
-        token: job.token,
-        attempt: job.attempt,
-        ttl_ms,
-        remaining_ms: job.remaining_ms,
-        hold,
-    }
-}
-
-fn print(context: &Context, taken: &Taken, job: &ClaimedJob) -> Result<(), Failure> {
+fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     if context.output.format == Format::Env {
-        return context.output.text(&shell_lines(taken, &job.payload));
+        return context.output.text(&shell_lines(claimed));
     }
-    context.output.one(taken, |palette| {
+    context.output.one(claimed, |style| {
+        let job = &claimed.job;
         facts(
-            palette,
+            style,
             [
-                ("job", taken.id.to_string()),
-                ("queue", taken.queue.to_string()),
-                ("kind", taken.kind.to_string()),
-                ("token", taken.token.to_string()),
-                ("attempt", taken.attempt.to_string()),
-                ("remaining", show_ms(taken.remaining_ms)),
-                ("hold id", taken.hold.clone()),
+                ("job", job.id.to_string()),
+                ("queue", job.queue.to_string()),
+                ("kind", job.kind.to_string()),
+                ("token", job.token.to_string()),
+                ("attempt", job.attempt.to_string()),
+                ("left", show_ms(job.remaining_ms)),
+                ("hold id", claimed.hold_id.clone()),
                 ("payload", job.payload.to_string()),
             ],
         )
     })
 }
 
-fn shell_lines(taken: &Taken, payload: &str) -> String {
+fn shell_lines(claimed: &Claimed) -> String {
+    let job = &claimed.job;
     let exported = shell::exports(&[
-        (JOB_VARIABLE, &taken.id.to_string()),
-        (TOKEN_VARIABLE, &taken.token.to_string()),
-        (HOLD_VARIABLE, &taken.hold),
-        ("FENCEHOLD_QUEUE", taken.queue.as_str()),
-        ("FENCEHOLD_KIND", taken.kind.as_str()),
-        ("FENCEHOLD_ATTEMPT", &taken.attempt.to_string()),
+        (JOB_VARIABLE, &job.id.to_string()),
+        (TOKEN_VARIABLE, &job.token.to_string()),
+        (HOLD_VARIABLE, &claimed.hold_id),
+        ("FENCEHOLD_QUEUE", job.queue.as_str()),
+        ("FENCEHOLD_KIND", job.kind.as_str()),
+        ("FENCEHOLD_ATTEMPT", &job.attempt.to_string()),
     ]);
-    format!("{exported}{PAYLOAD_VARIABLE}={}\n", shell::quoted(payload))
+    format!("{exported}{PAYLOAD_VARIABLE}={}\n", shell::quoted(&job.payload))
 }
 
 #[cfg(test)]

@@ -1,25 +1,25 @@
-//! `fencehold job complete`: the work is done.
+//! `fencehold job complete`.
 
 use fencehold_contract::job::Report;
 
 use super::attempt::{Attempt, MORE};
-use super::terms::Payload;
+use super::options::Payload;
 use crate::context::Context;
 use crate::verb::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  # After eval \"$(fencehold job claim --queue emails -o env)\"
   fencehold job complete --result '{\"sent\":true}'
 ";
 
-/// Say that a job is done
+/// Complete a job
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
     attempt: Attempt,
-    /// What it gave: kept with the job
+    /// Its result; kept with the job
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     result: Option<Payload>,
 }
@@ -27,6 +27,6 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let result = self.result.map(|Payload(result)| result);
-        self.attempt.say(context, Report::Complete { result }).await
+        self.attempt.report(context, Report::Complete { result }).await
     }
 }

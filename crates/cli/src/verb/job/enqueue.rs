@@ -6,27 +6,30 @@ use std::path::PathBuf;
 
 use clap::ArgGroup;
 use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::http::EnqueueJobBatchResponse;
 use fencehold_contract::job::{EnqueuedJob, NewJob, Unique, When};
-use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName, UniqueKey};
+use fencehold_contract::json;
+use fencehold_core::BadInput;
+use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName, Refusal, UniqueKey};
 use fencehold_core::limits::{PAYLOAD_BYTES_MAX, RUN_AT_WALL_MS_MAX};
-use serde::Serialize;
 
 use super::lines::{self, Line};
-use super::terms::{Label, Payload, TermsArgs, parse_label};
+use super::options::{JobArgs, Label, Payload, parse_label};
 use crate::context::{Context, Create, Store};
 use crate::duration::parse_ms;
 use crate::exit::Exit;
 use crate::failure::{Failure, only_answer};
-use crate::output::{Format, note};
+use crate::output::{Format, complain, note};
 use crate::show::Progress;
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":\"a@example.org\"}'
+  fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
 
   # In ten minutes, at most three times, and only once for this invoice
-  fencehold job enqueue --queue invoices --kind send --payload 42 --delay 10m --max-attempts 3 --unique invoice-42
+  fencehold job enqueue --queue invoices --kind send --payload 42 \\
+    --delay 10m --max-failures 3 --unique-key invoice-42
 
   # One job for each line of a file, or of stdin
   fencehold job enqueue --queue images --kind resize --jsonl images.jsonl
@@ -34,112 +37,100 @@ Examples:
 
 const MORE: &str = "\
 Prints the id of each job. The same unique key with the same payload gives the id of the first job; with another \
-payload it is an error that names the first job. With --jsonl every line is one payload: a line that is refused is told \
-on stderr with its number, the others go through, and the exit code is 1.";
+payload it is an error that names the first job. With --jsonl every line is one payload: a line that is refused is \
+reported on stderr with its number, the others are enqueued, and the exit code is 1.";
 
 /// How many jobs, and how many bytes of payload, go into one call.
 const BATCH_JOBS: usize = 1_000;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Put jobs into a queue
+/// Enqueue a job, or one for each line of a file
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 #[command(group = ArgGroup::new("what").required(true).args(["payload", "jsonl"]))]
 pub(crate) struct Args {
-    /// Where they stand in line
+    /// Its queue
     #[arg(long)]
     queue: QueueName,
-    /// What they are: tells whoever works on them what to do
+    /// Its kind: names the handler
     #[arg(long)]
     kind: JobKind,
-    /// What the job is about
+    /// Its payload
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<Payload>,
     /// A file with one payload a line; - is stdin
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
-    /// Not before this time has passed
+    /// Run it after this time
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true, conflicts_with = "run_at")]
     delay: Option<u64>,
-    /// Not before this moment: 2026-12-24T18:00:00Z, or with an offset
+    /// Run it not before this: 2026-12-24T18:00:00Z, or with an offset
     #[arg(long, value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
     run_at: Option<u64>,
     /// Jobs with the same key are the same job
     #[arg(long, value_name = "KEY", conflicts_with = "jsonl")]
-    unique: Option<UniqueKey>,
+    unique_key: Option<UniqueKey>,
     /// For how long the unique key is remembered
-    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = parse_ms, requires = "unique")]
-    unique_for: u64,
-    /// For finding it again (repeatable)
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = parse_ms, requires = "unique_key")]
+    unique_window: u64,
+    /// Label, to find it by (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<Label>,
-    /// The W3C trace context (traceparent) that the work belongs to
+    /// Its W3C trace context
     #[arg(long, value_name = "TRACEPARENT")]
-    trace: Option<String>,
+    traceparent: Option<String>,
     /// While it waits, ask a running job of lower priority to yield within this time
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
-    preempt: Option<u64>,
+    preempt_within: Option<u64>,
     #[command(flatten)]
-    terms: TermsArgs,
+    options: JobArgs,
     #[command(flatten)]
     create: Create,
 }
 
-/// What became of one payload.
-#[derive(Debug, Serialize)]
-struct Placed {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u64>,
-    id: JobId,
-    /// Whether it was there already.
-    existed: bool,
-}
-
 impl Args {
     pub(crate) async fn run(mut self, context: &Context) -> Outcome {
-        // What no store accepts makes no store either.
-        let terms = self.terms.terms()?;
+        // Validate before creating the store.
+        let options = self.options.options()?;
         self.queue.check_open()?;
         let store = context.open(self.create)?;
         store
             .closing(async |store| match (self.payload.take(), self.jsonl.take()) {
-                (Some(payload), _) => self.one(context, store, terms, payload).await,
-                (None, Some(file)) => Bulk::new(&self, context, store, terms).run(file).await,
+                (Some(payload), _) => self.one(context, store, options, payload).await,
+                (None, Some(file)) => Bulk::new(&self, context, store, options).run(file).await,
                 (None, None) => Err(Failure::new(Exit::Usage, "give --payload or --jsonl")),
             })
             .await
     }
 
-    async fn one(&self, context: &Context, store: &Store, terms: JobOptions, payload: Payload) -> Outcome {
-        let job = self.job(terms, payload)?;
+    async fn one(&self, context: &Context, store: &Store, options: JobOptions, payload: Payload) -> Outcome {
+        let job = self.job(options, payload)?;
         let id = job.id;
         let answers = store
             .ask(async |jobs, call| jobs.enqueue(call, vec![job.clone()]).await)
             .await?;
-        let EnqueuedJob { job_id: id, existed } =
-            only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
-        let placed = Placed { line: None, id, existed };
-        context.output.one(&placed, |_| id.to_string())?;
-        if existed && context.output.format == Format::Table {
-            note("it was there already: the unique key is that of this job");
+        let enqueued = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
+        context.output.one(&enqueued, |_| enqueued.job_id.to_string())?;
+        if enqueued.existed && context.output.format == Format::Table {
+            note("this job existed: it has the same unique key");
         }
         Ok(DONE)
     }
 
-    fn job(&self, terms: JobOptions, payload: Payload) -> Result<NewJob, Failure> {
+    fn job(&self, options: JobOptions, payload: Payload) -> Result<NewJob, Failure> {
         let when = match (self.delay, self.run_at) {
             (Some(delay_ms), _) => When::After { delay_ms },
             (None, Some(wall_ms)) => When::At { wall_ms },
             (None, None) => When::Now,
         };
-        let unique = self.unique.clone().map(|key| Unique { key, window_ms: self.unique_for });
+        let unique = self.unique_key.clone().map(|key| Unique { key, window_ms: self.unique_window });
         Ok(NewJob {
-            options: terms,
+            options,
             when,
             unique,
             labels: self.label.clone(),
-            traceparent: self.trace.as_deref().map(Into::into),
-            preempt_within_ms: self.preempt,
+            traceparent: self.traceparent.as_deref().map(Into::into),
+            preempt_within_ms: self.preempt_within,
             ..NewJob::new(fresh_id()?, self.queue.clone(), self.kind.clone(), payload.0)
         })
     }
@@ -176,27 +167,28 @@ struct Bulk<'a> {
     args: &'a Args,
     context: &'a Context,
     store: &'a Store,
-    terms: JobOptions,
+    options: JobOptions,
     progress: Progress,
-    batch: Vec<(u64, NewJob)>,
+    /// Each line by its number: a job, or why it is none.
+    batch: Vec<(u64, Result<NewJob, String>)>,
     batch_bytes: usize,
     /// For `-o json` only, which is one document.
-    placed: Vec<Placed>,
+    results: Vec<Result<EnqueuedJob, Refusal>>,
     good: u64,
     bad: u64,
 }
 
 impl<'a> Bulk<'a> {
-    fn new(args: &'a Args, context: &'a Context, store: &'a Store, terms: JobOptions) -> Self {
+    fn new(args: &'a Args, context: &'a Context, store: &'a Store, options: JobOptions) -> Self {
         Bulk {
             args,
             context,
             store,
-            terms,
+            options,
             progress: Progress::new("enqueued", None),
             batch: Vec::new(),
             batch_bytes: 0,
-            placed: Vec::new(),
+            results: Vec::new(),
             good: 0,
             bad: 0,
         }
@@ -214,12 +206,13 @@ impl<'a> Bulk<'a> {
         }
         self.progress.clear();
         if self.context.output.format == Format::Json {
-            self.context.output.one(&self.placed, |_| String::new())?;
+            let response = EnqueueJobBatchResponse { results: std::mem::take(&mut self.results) };
+            self.context.output.one(&response, |_| String::new())?;
         }
         if self.bad > 0 {
             let all = self.good + self.bad;
             return Err(Failure::new(Exit::Failed, format!("{} of {all} lines were refused", self.bad))
-                .with_next("The others are enqueued: mend and send only the lines that are named above."));
+                .with_next("The others are enqueued: fix and send only the lines that are named above."));
         }
         Ok(DONE)
     }
@@ -245,13 +238,14 @@ impl<'a> Bulk<'a> {
                 Line::NotUtf8 => Err("the payload is not UTF-8".to_owned()),
             };
             self.progress.add(0, bytes);
-            match payload {
+            let job = match payload {
                 Ok(payload) => {
                     self.batch_bytes += payload.0.len();
-                    self.batch.push((number, self.args.job(self.terms, payload)?));
+                    Ok(self.args.job(self.options, payload)?)
                 }
-                Err(problem) => self.refuse(number, &problem),
-            }
+                Err(problem) => Err(problem),
+            };
+            self.batch.push((number, job));
             if self.batch.len() >= BATCH_JOBS || self.batch_bytes >= BATCH_BYTES {
                 self.send().await?;
             }
@@ -261,35 +255,50 @@ impl<'a> Bulk<'a> {
     async fn send(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        if batch.is_empty() {
-            return Ok(());
+        let jobs: Vec<NewJob> = batch.iter().filter_map(|(_, job)| job.as_ref().ok().cloned()).collect();
+        let mut results = Vec::new().into_iter();
+        if let (Some((first, _)), Some((last, _)), false) = (batch.first(), batch.last(), jobs.is_empty()) {
+            let sent = self
+                .store
+                .ask(async |store, call| store.enqueue(call, jobs.clone()).await)
+                .await;
+            let sent = sent.inspect_err(|_| {
+                complain(&format!("lines {first} to {last} may not be enqueued, nor any after them"));
+            })?;
+            results = sent.into_iter();
         }
-        let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
-        let new: Vec<NewJob> = batch.iter().map(|(_, job)| job.clone()).collect();
-        let answers = self.store.ask(async |jobs, call| jobs.enqueue(call, new.clone()).await).await;
-        let answers = answers.inspect_err(|_| {
-            note(&format!("lines {first} to {last} may not be enqueued, nor any after them"));
-        })?;
         let mut ids = String::new();
-        for ((line, job), answer) in batch.into_iter().zip(answers) {
-            match answer {
-                Ok(EnqueuedJob { job_id: id, existed }) => {
-                    self.good += 1;
-                    self.progress.add(1, 0);
-                    let placed = Placed { line: Some(line), id, existed };
-                    match self.context.output.format {
-                        Format::Json => self.placed.push(placed),
-                        Format::Jsonl => {
-                            self.progress.clear();
-                            self.context.output.line(&placed)?;
+        for (line, job) in batch {
+            let result = match job {
+                Ok(job) => match results.next() {
+                    Some(Ok(enqueued)) => Ok(enqueued),
+                    Some(Err(refusal)) => {
+                        if let Failure::Said { what, .. } = Failure::refused_job(job.id, refusal.clone()) {
+                            self.refuse(line, &what);
                         }
-                        Format::Table | Format::Env => ids.extend([id.to_string().as_str(), "\n"]),
+                        Err(refusal)
                     }
-                }
-                Err(refusal) => match Failure::refused_job(job.id, refusal) {
-                    Failure::Said { what, .. } => self.refuse(line, &what),
-                    gone @ Failure::ReaderGone => return Err(gone),
+                    None => return Err(Failure::new(Exit::Unavailable, "the store gave too few answers")),
                 },
+                Err(problem) => {
+                    self.refuse(line, &problem);
+                    Err(Refusal::BadInput(BadInput::new("payload", problem)))
+                }
+            };
+            if let Ok(enqueued) = &result {
+                self.good += 1;
+                self.progress.add(1, 0);
+                if self.context.output.format == Format::Table {
+                    ids.extend([enqueued.job_id.to_string().as_str(), "\n"]);
+                }
+            }
+            match self.context.output.format {
+                Format::Json => self.results.push(result),
+                Format::Jsonl => {
+                    self.progress.clear();
+                    self.context.output.line(&json::Outcome::from(result))?;
+                }
+                Format::Table | Format::Env => {}
             }
         }
         if !ids.is_empty() {
@@ -302,7 +311,7 @@ impl<'a> Bulk<'a> {
     fn refuse(&mut self, line: u64, problem: &str) {
         self.bad += 1;
         self.progress.clear();
-        note(&format!("line {line}: {problem}"));
+        complain(&format!("line {line}: {problem}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `fencehold job fail`: the work went wrong.
+//! `fencehold job fail`.
 
 use fencehold_contract::job::Report;
 
@@ -9,33 +9,33 @@ use crate::verb::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  # After eval \"$(fencehold job claim --queue emails -o env)\"
   fencehold job fail --error 'the mail server refused it'
-  fencehold job fail --error 'no such address' --for-good
+  fencehold job fail --error 'no such address' --permanent
 ";
 
-/// Say that a job went wrong; it is tried again by its policy
+/// Fail a job; it is retried by its policy
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
     attempt: Attempt,
-    /// What went wrong: kept with the attempt
+    /// What went wrong; kept with the attempt
     #[arg(long, value_name = "TEXT")]
     error: String,
-    /// Try again after this time instead of what the policy says
+    /// Retry after this time instead of the policy's
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     retry_in: Option<u64>,
-    /// Do not try again
+    /// Do not retry
     #[arg(long, conflicts_with = "retry_in")]
-    for_good: bool,
+    permanent: bool,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let Args { attempt, error, retry_in, for_good } = self;
+        let Args { attempt, error, retry_in, permanent } = self;
         attempt
-            .say(context, Report::Fail { error, retry_in_ms: retry_in, permanent: for_good })
+            .report(context, Report::Fail { error, retry_in_ms: retry_in, permanent })
             .await
     }
 }

@@ -1,10 +1,10 @@
-//! Which jobs: filters, as the command line says them.
+//! Which jobs: the filter of several commands.
 
 use fencehold_contract::job::JobFilter;
 use fencehold_core::Owner;
 use fencehold_core::job::{JobKind, JobState, QueueName};
 
-use super::terms::{Label, parse_label};
+use super::options::{Label, parse_label};
 use crate::context::Store;
 use crate::failure::Failure;
 
@@ -18,18 +18,18 @@ pub(super) struct FilterArgs {
     /// Only of this kind
     #[arg(long)]
     kind: Option<JobKind>,
-    /// Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, quarantined, indeterminate
+    /// Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, quarantined, in_doubt
     #[arg(long, value_name = "STATE")]
     state: Vec<JobState>,
     /// Only with this label (repeatable: with all of them)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<Label>,
-    /// Only what this owner works on
+    /// Only those that this owner works on
     #[arg(long)]
     owner: Option<Owner>,
     /// Only with this text in the payload
     #[arg(long, value_name = "TEXT")]
-    contains: Option<String>,
+    payload_contains: Option<String>,
 }
 
 impl FilterArgs {
@@ -40,7 +40,7 @@ impl FilterArgs {
             states: self.state,
             labels: self.label,
             owner: self.owner,
-            payload_contains: self.contains,
+            payload_contains: self.payload_contains,
         }
     }
 

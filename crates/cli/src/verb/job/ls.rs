@@ -1,6 +1,7 @@
 //! `fencehold job ls`: which jobs there are.
 
-use fencehold_contract::job::{JobView, ListJobsRequest};
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::job::{JobPage, JobView, ListJobsRequest};
 use fencehold_core::limits::PAGE_MAX;
 
 use super::filter::FilterArgs;
@@ -8,23 +9,23 @@ use crate::context::{Context, Store};
 use crate::duration::show_ms;
 use crate::follow::state_colour;
 use crate::output::{Format, note};
-use crate::show::{Cell, Table, or_dash, utc};
+use crate::show::{Cell, Table};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
   fencehold job ls --queue emails --state queued --state running
   fencehold job ls --state failed --label customer=7 -o jsonl
-  fencehold job ls --contains a@example.org --limit 10
+  fencehold job ls --payload-contains a@example.org --limit 10
 ";
 
-/// List jobs, in the order of their arrival
+/// List jobs, oldest first
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
     filter: FilterArgs,
-    /// At most so many; 0: all
+    /// At most this many; 0 is all
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: usize,
 }
@@ -59,32 +60,31 @@ impl Args {
             request.cursor = Some(next);
         };
         if context.output.format != Format::Jsonl {
-            context.output.many(&listed, "no jobs", || table(&listed))?;
+            let page = JobPage { jobs: listed, next_cursor: None };
+            context.output.list(&page, &page.jobs, "no jobs", || table(&page.jobs))?;
         }
         if more {
-            note(&format!("these are the first {count}; there may be more: --limit 0 lists all"));
+            note(&format!("these are the first {count}; --limit 0 lists all"));
         }
         Ok(DONE)
     }
 }
 
 fn table(jobs: &[JobView]) -> Table {
-    let mut table = Table::new([
-        "JOB", "QUEUE", "KIND", "STATE", "TOKEN", "ATTEMPTS", "SINCE", "DUE IN", "OWNER", "LEFT",
-    ]);
+    let now_ms = SystemClock.now().wall_ms;
+    let mut table = Table::new(["JOB", "STATE", "QUEUE", "KIND", "SINCE", "ATTEMPTS"]);
     for job in jobs {
-        let runner = job.runner.as_ref();
+        let since = match job.due_in_ms {
+            Some(ms) => format!("due in {}", show_ms(ms)),
+            None => format!("{} ago", show_ms(now_ms.saturating_sub(job.state_changed_at_ms))),
+        };
         table.row([
             job.id.into(),
+            Cell::from(job.state).in_colour(state_colour(job.state)),
             job.queue.as_str().into(),
             job.kind.as_str().into(),
-            Cell::from(job.state).in_colour(state_colour(job.state)),
-            or_dash((job.attempt_count > 0).then_some(job.token)),
+            since.into(),
             job.attempt_count.into(),
-            utc(job.state_changed_at_ms).into(),
-            or_dash(job.due_in_ms.map(show_ms)),
-            or_dash(runner.map(|runner| runner.owner.as_str())),
-            or_dash(runner.map(|runner| show_ms(runner.remaining_ms))),
         ]);
     }
     table

@@ -1,40 +1,40 @@
-//! `fencehold job …`: putting jobs into queues, working on them from scripts, looking at them, acting on them.
+//! `fencehold job …`: jobs from scripts, and for operators.
 
-mod act;
 mod attempt;
 mod cancel;
+mod change;
 mod claim;
 mod complete;
-mod counts;
-mod delete;
+mod count;
 mod enqueue;
 mod fail;
 mod filter;
 mod get;
-mod hand_back;
 mod lines;
 mod ls;
+mod options;
+mod release;
 mod renew;
 mod retry;
+mod rm;
 mod snooze;
-mod terms;
 mod wait;
 
 pub(crate) use claim::{Source, parse_source};
-pub(crate) use get::{Document, attempts, raw};
-pub(crate) use terms::{Label, Payload, TermsArgs, parse_label};
+pub(crate) use get::attempts;
+pub(crate) use options::{JobArgs, Label, Payload, parse_label};
 
 use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":\"a@example.org\"}'
+  fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
   fencehold job ls --queue emails --state failed
   fencehold job retry --queue emails --state failed --dry-run
 ";
 
 group! {
-    /// Enqueue jobs, work on them from scripts, look at them, act on them
+    /// Enqueue jobs, work on them from scripts, list and change them
     EXAMPLES:
     Enqueue = enqueue,
     Claim = claim,
@@ -42,12 +42,12 @@ group! {
     Complete = complete,
     Fail = fail,
     Snooze = snooze,
-    HandBack = hand_back,
+    Release = release,
     Wait = wait,
     Ls = ls,
     Get = get,
-    JobCounts = counts,
+    Count = count,
     Cancel = cancel,
-    RetryPolicy = retry,
-    Delete = delete,
+    Retry = retry,
+    Rm = rm,
 }

@@ -1,7 +1,7 @@
 //! `fencehold job renew`: keep a claim that a script holds.
 
-use fencehold_core::job::{AttemptRenewal, JobId};
-use serde::Serialize;
+use fencehold_contract::http::RenewedAttempt;
+use fencehold_core::job::AttemptRenewal;
 
 use super::attempt::{Attempt, MORE};
 use crate::context::{Context, Store};
@@ -13,25 +13,18 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
+  # After eval \"$(fencehold job claim --queue emails -o env)\"
   fencehold job renew || exit
-  # Has somebody called the job off?
+  # Was the job cancelled?
   fencehold job renew -o json | jq .cancel_requested
 ";
 
-/// Keep a job for another ttl
+/// Renew the claim on a job for another ttl
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
     attempt: Attempt,
-}
-
-#[derive(Debug, Serialize)]
-struct Kept {
-    id: JobId,
-    #[serde(flatten)]
-    renewal: AttemptRenewal,
 }
 
 impl Args {
@@ -47,22 +40,23 @@ impl Args {
             .ask(async |jobs, call| jobs.renew_attempts(call, vec![attempt.clone()]).await)
             .await?;
         let renewal = only_answer(renewed.results, |refusal| Failure::refused_job(id, refusal))?;
-        let kept = Kept { id, renewal };
-        context.output.one(&kept, |palette| {
-            let Kept { id, renewal } = &kept;
+        let AttemptRenewal { token, remaining_ms, cancel_requested, yield_request } = renewal;
+        let waited_ms = renewed.waited_ms;
+        let renewed = RenewedAttempt { token, remaining_ms, cancel_requested, yield_request, waited_ms };
+        context.output.one(&renewed, |style| {
             let mut lines = vec![
                 ("job", id.to_string()),
-                ("token", renewal.token.to_string()),
-                ("remaining", show_ms(renewal.remaining_ms)),
+                ("token", renewed.token.to_string()),
+                ("left", show_ms(renewed.remaining_ms)),
             ];
-            if renewal.cancel_requested {
-                lines.push(("cancelled", "stop at a good place, and hand it back".to_owned()));
+            if renewed.cancel_requested {
+                lines.push(("cancel requested", "stop, and release it".to_owned()));
             }
-            if let Some(notice) = &renewal.yield_request {
-                lines.push(("yield to", notice.contender.to_string()));
-                lines.push(("yield in", show_exact_ms(notice.yield_in_ms)));
+            if let Some(request) = &renewed.yield_request {
+                lines.push(("yield to", request.contender.to_string()));
+                lines.push(("yield in", show_exact_ms(request.yield_in_ms)));
             }
-            facts(palette, lines)
+            facts(style, lines)
         })?;
         Ok(DONE)
     }

@@ -1,8 +1,8 @@
-//! `fencehold job retry`: have jobs start over.
+//! `fencehold job retry`: start jobs over.
 
 use fencehold_contract::job::JobAction;
 
-use super::act::{Deed, MORE, Which};
+use super::change::{Change, MORE, Which};
 use crate::context::Context;
 use crate::verb::Outcome;
 
@@ -12,7 +12,7 @@ Examples:
   fencehold job retry --queue emails --state failed --state quarantined
 ";
 
-/// Have jobs start over, also those that failed for good
+/// Start jobs over, also those that failed permanently
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         self.which
-            .act(context, Deed { action: JobAction::Retry, done: "retried" })
+            .change(context, Change { action: JobAction::Retry, done: "retried" })
             .await
     }
 }

@@ -9,8 +9,8 @@ use crate::verb::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
-  fencehold job snooze --for 10m
+  # After eval \"$(fencehold job claim --queue emails -o env)\"
+  fencehold job snooze --delay 10m
 ";
 
 /// Put a job off; this counts neither as a failure nor as a crash
@@ -20,12 +20,12 @@ pub(crate) struct Args {
     #[command(flatten)]
     attempt: Attempt,
     /// For how long
-    #[arg(long = "for", value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
-    for_ms: u64,
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    delay: u64,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.attempt.say(context, Report::Snooze { delay_ms: self.for_ms }).await
+        self.attempt.report(context, Report::Snooze { delay_ms: self.delay }).await
     }
 }

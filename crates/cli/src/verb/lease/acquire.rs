@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use fencehold_contract::AcquiredLease;
+use fencehold_core::lease::Grant;
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Task, ttl};
 use serde::Serialize;
 
 use crate::context::{Context, Create, Store};
-use crate::duration::{parse_ms, show_exact_ms, show_ms};
+use crate::duration::{parse_ms, show_ms};
 use crate::failure::Failure;
 use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
 use crate::output::Format;
@@ -18,37 +20,37 @@ use crate::{identity, shell};
 
 const EXAMPLES: &str = "\
 Examples:
-  # Take a lease, do something, give it back
+  # Acquire a lease, do something, release it
   vars=$(fencehold lease acquire reports/daily -o env) || exit
   eval \"$vars\"
   ./step-one && fencehold lease renew reports/daily && ./step-two
   fencehold lease release reports/daily
 
   # Any one of three
-  fencehold lease acquire gpu/0 --any gpu/1 --any gpu/2 --wait 10m
+  fencehold lease acquire gpu/0 --any-of gpu/1 --any-of gpu/2 --wait 10m
 ";
 
 const MORE: &str = "\
-Nobody renews this lease but you: it ends after its ttl. For one command, `fencehold run` is simpler and safer. \
-The hold id is printed once, here. Whoever has it can end the lease.";
+The lease ends after its ttl unless you renew it. To hold it for one command, `fencehold run` is simpler and safer. \
+The hold id is a secret: it is printed once, here, and lets its bearer end the lease.";
 
-/// Take a lease and print its token and hold id
+/// Acquire a lease and print its token and hold id
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// What to hold
+    /// The key to hold
     #[arg(value_name = "KEY")]
     key: Key,
-    /// Or else this: the first that is free is taken (repeatable)
+    /// Another key that will do: the first free one is taken (repeatable)
     #[arg(long, value_name = "KEY")]
-    any: Vec<Key>,
+    any_of: Vec<Key>,
     /// How long it lasts unless it is renewed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ms, allow_hyphen_values = true)]
     ttl: u64,
-    /// How long to stand in line if it is held; without this: not at all
+    /// How long to wait in line if it is held [default: not at all]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     wait: Option<u64>,
-    /// What the lease serves: answers 'what was interrupted?'
+    /// What the lease is for, as in run-42
     #[arg(long)]
     task: Option<Task>,
     /// Who holds it [default: user@host/pid of the calling process]
@@ -61,16 +63,14 @@ pub(crate) struct Args {
 /// What a script needs to know.
 #[derive(Debug, Serialize)]
 struct Taken {
-    key: Key,
-    token: u64,
-    ttl_ms: u64,
-    remaining_ms: u64,
-    hold: String,
+    #[serde(flatten)]
+    lease: AcquiredLease,
+    hold_id: String,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        // What no store accepts makes no store either.
+        // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
         store.closing(async |store| self.acquire(context, store).await).await
@@ -81,12 +81,13 @@ impl Args {
         let library = store.library().await?;
         let explain = |error| Failure::of_library(error, &store.name);
         let mut builder = library
-            .lease_any(std::iter::once(&self.key).chain(&self.any))
+            .lease_any(std::iter::once(&self.key).chain(&self.any_of))
             .owner(owner)
             .ttl(Duration::from_millis(self.ttl));
         if let Some(task) = &self.task {
             builder = builder.task(task);
         }
+        let began_ms = boot_ms();
         let acquired = match self.wait {
             Some(wait_ms) => builder.wait(Duration::from_millis(wait_ms)).acquire().await,
             None => builder.try_acquire().await,
@@ -101,13 +102,10 @@ impl Args {
         };
         let remaining_ms = lease.deadline_ms().saturating_sub(boot_ms());
         let hold = lease.detach().map_err(explain)?;
-        let taken = Taken {
-            key: hold.key.clone(),
-            token: hold.token.get(),
-            ttl_ms: self.ttl,
-            remaining_ms,
-            hold: hold.hold_id.reveal(),
-        };
+        let waited_ms = self.wait.map_or(0, |_| boot_ms().saturating_sub(began_ms));
+        let grant = Grant { token: hold.token, remaining_ms, resumed: false };
+        let lease = AcquiredLease { key: hold.key.clone(), grant, waited_ms };
+        let taken = Taken { lease, hold_id: hold.hold_id.reveal() };
         if let Err(failure) = print(context, &taken) {
             // Nothing has seen the hold id, so nothing could give the lease back.
             let _ = store.leases.release(&store.call, vec![hold]).await;
@@ -121,16 +119,15 @@ fn print(context: &Context, taken: &Taken) -> Result<(), Failure> {
     if context.output.format == Format::Env {
         return context.output.text(&shell_lines(taken));
     }
-    context.output.one(taken, |palette| {
-        let Taken { key, token, ttl_ms, remaining_ms, hold } = taken;
+    context.output.one(taken, |style| {
+        let AcquiredLease { key, grant, .. } = &taken.lease;
         facts(
-            palette,
+            style,
             [
                 ("key", key.to_string()),
-                ("token", token.to_string()),
-                ("ttl", show_exact_ms(*ttl_ms)),
-                ("remaining", show_ms(*remaining_ms)),
-                ("hold id", hold.clone()),
+                ("token", grant.token.to_string()),
+                ("left", show_ms(grant.remaining_ms)),
+                ("hold id", taken.hold_id.clone()),
             ],
         )
     })
@@ -139,9 +136,9 @@ fn print(context: &Context, taken: &Taken) -> Result<(), Failure> {
 /// Lines for `eval`.
 fn shell_lines(taken: &Taken) -> String {
     shell::exports(&[
-        (KEY_VARIABLE, taken.key.as_str()),
-        (TOKEN_VARIABLE, &taken.token.to_string()),
-        (HOLD_VARIABLE, &taken.hold),
+        (KEY_VARIABLE, taken.lease.key.as_str()),
+        (TOKEN_VARIABLE, &taken.lease.grant.token.to_string()),
+        (HOLD_VARIABLE, &taken.hold_id),
     ])
 }
 
@@ -149,18 +146,16 @@ fn shell_lines(taken: &Taken) -> String {
 mod tests {
     use std::process::Command;
 
+    use fencehold_core::Token;
+
     use super::*;
 
     #[test]
     fn no_key_makes_a_shell_do_anything_but_assign() {
         for key in ["k", "it's", "$(exit 7)`exit 8`", "a'; exit 9; '", "日本 \" \\ *"] {
-            let taken = Taken {
-                key: Key::new(key).unwrap(),
-                token: 7,
-                ttl_ms: 1,
-                remaining_ms: 1,
-                hold: "ab".repeat(16),
-            };
+            let grant = Grant { token: Token::new(7), remaining_ms: 1, resumed: false };
+            let lease = AcquiredLease { key: Key::new(key).unwrap(), grant, waited_ms: 0 };
+            let taken = Taken { lease, hold_id: "ab".repeat(16) };
             let script = format!("{}printf %s \"$FENCEHOLD_KEY $FENCEHOLD_TOKEN\"", shell_lines(&taken));
             let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
             assert!(output.status.success());

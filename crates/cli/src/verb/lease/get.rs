@@ -1,12 +1,12 @@
 //! `fencehold lease get`: one key, and its history.
 
 use fencehold_contract::LeaseView;
-use fencehold_core::Key;
+use fencehold_core::{Key, Token};
 
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::follow::how_colour;
-use crate::show::{Cell, Palette, Table, facts, or_dash, utc};
+use crate::show::{Cell, Style, Table, facts, or_dash, utc};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
@@ -15,11 +15,11 @@ Examples:
   fencehold lease get reports/daily -o json | jq .holder.owner
 ";
 
-/// Show one key: its holder, its token, and how the last holds ended
+/// Show a key: its holder, its token, and how its last leases ended
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Which key
+    /// The key
     #[arg(value_name = "KEY")]
     key: Key,
 }
@@ -37,23 +37,28 @@ impl Args {
             .get(&store.call, key.clone())
             .await
             .map_err(|error| store.explain(error))?;
-        let Some(lease) = lease else {
-            // In the shape of any other key, so that programs need no second way.
-            let nothing = serde_json::json!(
-                { "key": key, "token": 0, "holder": null, "waiters": 0, "endings": [] }
-            );
-            let state = ("state", "never held, or long forgotten".to_owned());
+        // A key that nothing is kept of is free, and no token of it was given.
+        let never_held = lease.is_none();
+        let lease = lease.unwrap_or(LeaseView {
+            key,
+            token: Token::NONE,
+            holder: None,
+            waiter_count: 0,
+            endings: Vec::new(),
+        });
+        if never_held && !context.output.is_json() {
+            let state = ("state", "free: never held, or forgotten".to_owned());
             context
                 .output
-                .one(&nothing, |palette| facts(palette, [("key", key.to_string()), state]))?;
+                .text(&facts(context.output.style, [("key", lease.key.to_string()), state]))?;
             return Ok(DONE);
-        };
-        context.output.one(&lease, |palette| {
-            let mut text = details(&lease, palette);
+        }
+        context.output.one(&lease, |style| {
+            let mut text = details(&lease, style);
             let history = history(&lease);
             if !history.is_empty() {
                 text.push('\n');
-                text.push_str(&history.render(palette));
+                text.push_str(&history.render(style));
             }
             text
         })?;
@@ -62,7 +67,7 @@ impl Args {
 }
 
 /// What is known of a key now, line by line.
-pub(crate) fn details(lease: &LeaseView, palette: Palette) -> String {
+pub(crate) fn details(lease: &LeaseView, style: Style) -> String {
     let mut lines = vec![("key", lease.key.to_string())];
     match &lease.holder {
         None => {
@@ -79,26 +84,27 @@ pub(crate) fn details(lease: &LeaseView, palette: Palette) -> String {
                 format!("{}, since {}", show_ms(holder.age_ms), utc(holder.acquired_at_ms)),
             ));
             lines.push(("ttl", show_exact_ms(holder.ttl_ms)));
-            lines.extend(holder.renewed_ago_ms.map(|ms| ("last beat", format!("{} ago", show_ms(ms)))));
-            lines.push(("left", format!("{} unless it renews", show_ms(holder.remaining_ms))));
-            lines.extend(holder.max_age_ms.map(|ms| ("at most", format!("{} in all", show_exact_ms(ms)))));
+            lines.extend(holder.renewed_ago_ms.map(|ms| ("renewed", format!("{} ago", show_ms(ms)))));
+            lines.push(("left", format!("{} unless it is renewed", show_ms(holder.remaining_ms))));
+            lines.extend(holder.max_age_ms.map(|ms| ("max age", show_exact_ms(ms))));
             if holder.priority != 0 {
                 lines.push(("priority", holder.priority.to_string()));
             }
-            if let Some(notice) = &holder.yield_request {
-                let within = format!(", within {}", show_ms(notice.yield_in_ms));
-                let wish = format!("asked by {} (priority {}){within}", notice.contender, notice.priority);
-                lines.push(("yield", wish));
+            if let Some(request) = &holder.yield_request {
+                let within = show_ms(request.yield_in_ms);
+                let wish =
+                    format!("to {} (priority {}), within {within}", request.contender, request.priority);
+                lines.push(("must yield", wish));
             }
         }
     }
-    lines.push(("in line", lease.waiter_count.to_string()));
-    facts(palette, lines)
+    lines.push(("waiting", lease.waiter_count.to_string()));
+    facts(style, lines)
 }
 
 /// How the last holds ended, newest first.
 pub(crate) fn history(lease: &LeaseView) -> Table {
-    let mut table = Table::new(["TOKEN", "ENDED", "WHEN", "OWNER", "TASK", "BY", "REASON"]);
+    let mut table = Table::new(["TOKEN", "OUTCOME", "ENDED", "OWNER", "TASK", "BY", "REASON"]);
     for ending in lease.endings.iter().rev() {
         table.row([
             ending.token.into(),

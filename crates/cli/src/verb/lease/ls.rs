@@ -1,6 +1,6 @@
 //! `fencehold lease ls`: who holds what.
 
-use fencehold_contract::{LeaseView, ListLeasesRequest};
+use fencehold_contract::{LeasePage, LeaseView, ListLeasesRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Owner, Task};
 
@@ -13,7 +13,7 @@ use crate::verb::{DONE, Outcome};
 const EXAMPLES: &str = "\
 Examples:
   fencehold lease ls
-  fencehold lease ls --prefix reports/ --all
+  fencehold lease ls --prefix reports/ --include-free
   fencehold lease ls --task run-42 -o jsonl
 ";
 
@@ -27,12 +27,12 @@ pub(crate) struct Args {
     /// Only what this owner holds
     #[arg(long)]
     owner: Option<Owner>,
-    /// Only what serves this task
+    /// Only what is held for this task
     #[arg(long)]
     task: Option<Task>,
-    /// Free keys too, with how their last hold ended
+    /// List free keys too, with how their last lease ended
     #[arg(long)]
-    all: bool,
+    include_free: bool,
 }
 
 impl Args {
@@ -46,7 +46,7 @@ impl Args {
             prefix: self.prefix,
             owner: self.owner,
             task: self.task,
-            include_free: self.all,
+            include_free: self.include_free,
             cursor: None,
             limit: PAGE_MAX,
         };
@@ -68,14 +68,15 @@ impl Args {
         }
         if context.output.format != Format::Jsonl {
             leases.sort_by(|one, other| one.key.cmp(&other.key));
-            context.output.many(&leases, "no leases", || table(&leases))?;
+            let page = LeasePage { leases, next_cursor: None };
+            context.output.list(&page, &page.leases, "no leases", || table(&page.leases))?;
         }
         Ok(DONE)
     }
 }
 
 fn table(leases: &[LeaseView]) -> Table {
-    let mut table = Table::new(["KEY", "TOKEN", "OWNER", "TASK", "HELD FOR", "LEFT", "IN LINE", "STATE"]);
+    let mut table = Table::new(["KEY", "TOKEN", "OWNER", "TASK", "AGE", "LEFT", "WAITING", "STATE"]);
     for lease in leases {
         let holder = lease.holder.as_ref();
         table.row([

@@ -1,4 +1,4 @@
-//! `fencehold lease …`: leases for scripts, and looking at them.
+//! `fencehold lease …`: leases from scripts, and for operators.
 
 mod acquire;
 mod get;
@@ -20,7 +20,7 @@ Examples:
 ";
 
 group! {
-    /// Take, keep, give back, look at and end leases
+    /// Acquire, renew, release, list and revoke leases
     EXAMPLES:
     Acquire = acquire,
     Renew = renew,

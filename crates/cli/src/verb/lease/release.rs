@@ -1,5 +1,6 @@
-//! `fencehold lease release`: give back a lease that a script holds.
+//! `fencehold lease release`: end a lease that a script holds.
 
+use fencehold_contract::ReleasedLease;
 use fencehold_core::Key;
 
 use crate::context::{Context, Store};
@@ -10,19 +11,19 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  # With FENCEHOLD_HOLD and FENCEHOLD_TOKEN set, as `lease acquire -o env` does it
+  # After eval \"$(fencehold lease acquire reports/daily -o env)\"
   fencehold lease release reports/daily
 ";
 
 const MORE: &str = "\
-The hold id comes from FENCEHOLD_HOLD or from stdin; the arguments of a process are there for everybody to read. \
-Exit code 76 means that the lease was over before: what ran under it may have had company.";
+The hold id comes from FENCEHOLD_HOLD or from stdin, never from an argument, which every user of the machine could read. \
+Exit code 76 means that the lease was lost before: another holder may have worked at the same time.";
 
-/// Give a lease back
+/// Release a lease
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// What is held
+    /// The key that is held
     #[arg(value_name = "KEY")]
     key: Key,
     #[arg(long, value_name = "N", help = hold::TOKEN_HELP)]
@@ -43,11 +44,11 @@ impl Args {
             .release(&store.call, vec![hold])
             .await
             .map_err(|error| store.explain(error))?;
-        let token = only_answer(answers, |refusal| Failure::refused(&key, refusal))?;
-        let released = serde_json::json!({ "key": key, "token": token, "released": true });
-        context.output.one(&released, |palette| {
+        let released = only_answer(answers, |refusal| Failure::refused(&key, refusal))?;
+        context.output.one(&released, |style| {
+            let ReleasedLease { key, token } = &released;
             facts(
-                palette,
+                style,
                 [("key", key.to_string()), ("token", token.to_string()), ("state", "released".to_owned())],
             )
         })?;

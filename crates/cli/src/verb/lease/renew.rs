@@ -1,8 +1,8 @@
 //! `fencehold lease renew`: keep a lease that a script holds.
 
+use fencehold_contract::http::RenewedLease;
 use fencehold_core::Key;
 use fencehold_core::lease::LeaseRenewal;
-use serde::Serialize;
 
 use crate::context::{Context, Store};
 use crate::duration::{show_exact_ms, show_ms};
@@ -13,30 +13,23 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  # With FENCEHOLD_HOLD and FENCEHOLD_TOKEN set, as `lease acquire -o env` does it
+  # After eval \"$(fencehold lease acquire reports/daily -o env)\"
   fencehold lease renew reports/daily || exit
 ";
 
 const MORE: &str = "\
-The hold id comes from FENCEHOLD_HOLD or from stdin; the arguments of a process are there for everybody to read. \
-Exit code 76 means that the lease is over: stop.";
+The hold id comes from FENCEHOLD_HOLD or from stdin, never from an argument, which every user of the machine could read. \
+Exit code 76 means that the lease is lost: stop.";
 
-/// Keep a lease for another ttl
+/// Renew a lease for another ttl
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// What is held
+    /// The key that is held
     #[arg(value_name = "KEY")]
     key: Key,
     #[arg(long, value_name = "N", help = hold::TOKEN_HELP)]
     token: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct Kept {
-    key: Key,
-    #[serde(flatten)]
-    renewal: LeaseRenewal,
 }
 
 impl Args {
@@ -54,19 +47,19 @@ impl Args {
             .await
             .map_err(|error| store.explain(error))?;
         let renewal = only_answer(renewed.results, |refusal| Failure::refused(&key, refusal))?;
-        let kept = Kept { key, renewal };
-        context.output.one(&kept, |palette| {
-            let Kept { key, renewal } = &kept;
+        let LeaseRenewal { token, remaining_ms, yield_request } = renewal;
+        let renewed = RenewedLease { token, remaining_ms, yield_request, waited_ms: renewed.waited_ms };
+        context.output.one(&renewed, |style| {
             let mut lines = vec![
                 ("key", key.to_string()),
-                ("token", renewal.token.to_string()),
-                ("remaining", show_ms(renewal.remaining_ms)),
+                ("token", renewed.token.to_string()),
+                ("left", show_ms(renewed.remaining_ms)),
             ];
-            if let Some(notice) = &renewal.yield_request {
-                lines.push(("yield to", notice.contender.to_string()));
-                lines.push(("yield in", show_exact_ms(notice.yield_in_ms)));
+            if let Some(request) = &renewed.yield_request {
+                lines.push(("yield to", request.contender.to_string()));
+                lines.push(("yield in", show_exact_ms(request.yield_in_ms)));
             }
-            facts(palette, lines)
+            facts(style, lines)
         })?;
         Ok(DONE)
     }

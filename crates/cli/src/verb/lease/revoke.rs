@@ -1,7 +1,8 @@
 //! `fencehold lease revoke`: end leases by force, and leave a trace.
 
 use clap::ArgGroup;
-use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, RevokedLease};
+use fencehold_contract::http::RevokeLeaseBatchResponse;
+use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, RevokedLease, json};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 
 use crate::context::{Context, Store};
@@ -19,7 +20,7 @@ Examples:
 ";
 
 const MORE: &str = "\
-The holder is told at once where the store can, else at its next renewal; until then only the token keeps it out. A token is used up by this, so that \
+The holder learns it at once where the store can tell it, else at its next renewal. A token is consumed, so that \
 whatever checks tokens refuses the old holder from now on.";
 
 /// End leases by force, with a reason
@@ -27,10 +28,10 @@ whatever checks tokens refuses the old holder from now on.";
 #[command(before_help = EXAMPLES, after_help = MORE)]
 #[command(group = ArgGroup::new("which").required(true).args(["key", "task", "owner", "prefix"]))]
 pub(crate) struct Args {
-    /// Which key
+    /// The key
     #[arg(value_name = "KEY")]
     key: Option<Key>,
-    /// All that serve this task
+    /// All that are held for this task
     #[arg(long)]
     task: Option<Task>,
     /// All of this owner
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// Only if the key is still held under this token
     #[arg(long, value_name = "N", conflicts_with_all = ["task", "owner", "prefix"])]
     token: Option<u64>,
-    /// Why: kept with the lease's history
+    /// Why; kept in the lease's history
     #[arg(long)]
     reason: Reason,
     /// Who does it [default: user@host]
@@ -57,6 +58,7 @@ impl Args {
     }
 
     async fn revoke(self, context: &Context, store: &Store) -> Outcome {
+        let by_key = self.key.is_some();
         let by = self.by.clone().map_or_else(identity::person, Ok)?;
         let request = RevokeLeasesRequest { reason: self.reason.clone(), by, target: self.which()? };
         let ended = store
@@ -64,9 +66,15 @@ impl Args {
             .revoke(&store.call, request)
             .await
             .map_err(|error| store.explain(error))?;
-        context
-            .output
-            .many(&ended, "nothing was held that this names", || table(&ended))?;
+        if let (true, [one]) = (by_key, ended.as_slice()) {
+            context
+                .output
+                .one(one, |style| table(std::slice::from_ref(one)).render(style))?;
+            return Ok(DONE);
+        }
+        let response = RevokeLeaseBatchResponse { results: ended.iter().cloned().map(Ok).collect() };
+        let results = response.results.iter().map(|result| json::Outcome::from(result.clone()));
+        context.output.list(&response, results, "no lease matches", || table(&ended))?;
         Ok(DONE)
     }
 
@@ -83,7 +91,7 @@ impl Args {
 }
 
 fn table(ended: &[RevokedLease]) -> Table {
-    let mut table = Table::new(["KEY", "TOKEN", "USED UP", "OWNER", "TASK"]);
+    let mut table = Table::new(["KEY", "TOKEN", "CONSUMED", "OWNER", "TASK"]);
     for RevokedLease { key, revoked } in ended {
         table.row([
             key.as_str().into(),

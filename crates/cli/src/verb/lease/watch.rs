@@ -7,15 +7,15 @@ use crate::verb::{DONE, Outcome};
 const EXAMPLES: &str = "\
 Examples:
   fencehold lease watch
-  fencehold lease watch reports/ -o jsonl | jq -r .event
+  fencehold lease watch reports/ -o jsonl | jq -r .type
 ";
 
-/// Follow what happens to leases from now on
+/// Watch what happens to leases from now on
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Only keys that start with this text
-    #[arg(value_name = "KEY-PREFIX")]
+    #[arg(value_name = "PREFIX")]
     prefix: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! `fencehold queue drain`: it takes no new jobs, and hands out what it has.
+//! `fencehold queue drain`.
 
 use fencehold_contract::job::QueueMode;
 
-use super::order::Order;
+use super::mode::ModeArgs;
 use crate::context::Context;
 use crate::verb::Outcome;
 
@@ -11,16 +11,16 @@ Examples:
   fencehold queue drain emails
 ";
 
-/// Have a queue take no new jobs; it still hands out what it has
+/// Drain a queue: it takes no new jobs and hands out those it has
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    order: Order,
+    mode: ModeArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.order.give(context, QueueMode::Draining).await
+        self.mode.set(context, QueueMode::Draining).await
     }
 }

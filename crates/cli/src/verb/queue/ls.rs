@@ -1,5 +1,6 @@
 //! `fencehold queue ls`: what each queue does, and how many jobs it has.
 
+use fencehold_contract::http::QueueList;
 use fencehold_contract::job::{QueueMode, QueueView};
 
 use crate::context::Context;
@@ -9,10 +10,10 @@ use crate::verb::{DONE, Outcome};
 const EXAMPLES: &str = "\
 Examples:
   fencehold queue ls
-  fencehold queue ls -o jsonl | jq -r 'select(.counts.failed > 0).queue'
+  fencehold queue ls -o jsonl | jq -r 'select(.job_counts.failed > 0).name'
 ";
 
-/// List queues: what they do, and how many jobs they have in which state
+/// List queues: their mode, and how many unfinished jobs they have
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {}
@@ -23,42 +24,29 @@ impl Args {
         let queues = store
             .closing(async |store| store.ask(async |jobs, call| jobs.list_queues(call).await).await)
             .await?;
-        context.output.many(&queues, "no queues", || table(&queues))?;
+        let list = QueueList { queues };
+        context.output.list(&list, &list.queues, "no queues", || table(&list.queues))?;
         Ok(DONE)
     }
 }
 
-pub(super) fn table(queues: &[QueueView]) -> Table {
-    let mut table = Table::new([
-        "QUEUE",
-        "MODE",
-        "QUEUED",
-        "SCHEDULED",
-        "RUNNING",
-        "COMPLETED",
-        "FAILED",
-        "CANCELLED",
-        "QUARANTINED",
-        "INDETERMINATE",
-        "CLAIMERS",
-    ]);
-    for QueueView { name: queue, mode, job_counts: counts, waiting_claim_count: claimers, .. } in queues {
+fn table(queues: &[QueueView]) -> Table {
+    let mut table =
+        Table::new(["QUEUE", "MODE", "QUEUED", "SCHEDULED", "RUNNING", "FAILED", "QUARANTINED", "IN DOUBT"]);
+    for QueueView { name, mode, job_counts, .. } in queues {
         let mode_colour = if *mode == QueueMode::Open { Colour::Good } else { Colour::Warning };
-        // What waits for a person should catch the eye.
+        // What a person has to look at should catch the eye.
         let alarm =
             |count: u64| Cell::from(count).in_colour(if count > 0 { Colour::Bad } else { Colour::Plain });
         table.row([
-            queue.as_str().into(),
+            name.as_str().into(),
             Cell::from(mode.name()).in_colour(mode_colour),
-            counts.queued.into(),
-            counts.scheduled.into(),
-            counts.running.into(),
-            counts.completed.into(),
-            alarm(counts.failed),
-            counts.cancelled.into(),
-            alarm(counts.quarantined),
-            alarm(counts.in_doubt),
-            (*claimers).into(),
+            job_counts.queued.into(),
+            job_counts.scheduled.into(),
+            job_counts.running.into(),
+            alarm(job_counts.failed),
+            alarm(job_counts.quarantined),
+            alarm(job_counts.in_doubt),
         ]);
     }
     table

@@ -1,8 +1,9 @@
-//! `fencehold queue …`: looking at queues, and telling them what to do.
+//! `fencehold queue …`.
 
 mod drain;
+mod get;
 mod ls;
-mod order;
+mod mode;
 mod pause;
 mod resume;
 mod rm;
@@ -17,9 +18,10 @@ Examples:
 ";
 
 group! {
-    /// Look at queues; pause, resume, drain or remove them
+    /// List, pause, resume, drain and delete queues
     EXAMPLES:
     Ls = ls,
+    Get = get,
     Pause = pause,
     Resume = resume,
     Drain = drain,

@@ -1,8 +1,8 @@
-//! `fencehold queue pause`: it hands out no more jobs, and takes new ones.
+//! `fencehold queue pause`.
 
 use fencehold_contract::job::QueueMode;
 
-use super::order::Order;
+use super::mode::ModeArgs;
 use crate::context::Context;
 use crate::verb::Outcome;
 
@@ -11,16 +11,16 @@ Examples:
   fencehold queue pause emails
 ";
 
-/// Have a queue hand out no more jobs; it still takes new ones
+/// Pause a queue: it takes jobs and hands out none
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    order: Order,
+    mode: ModeArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.order.give(context, QueueMode::Paused).await
+        self.mode.set(context, QueueMode::Paused).await
     }
 }

@@ -1,8 +1,8 @@
-//! `fencehold queue resume`: it takes jobs and hands them out.
+//! `fencehold queue resume`.
 
 use fencehold_contract::job::QueueMode;
 
-use super::order::Order;
+use super::mode::ModeArgs;
 use crate::context::Context;
 use crate::verb::Outcome;
 
@@ -11,16 +11,16 @@ Examples:
   fencehold queue resume emails
 ";
 
-/// Have a queue take jobs and hand them out again
+/// Resume a queue: it takes jobs and hands them out again
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    order: Order,
+    mode: ModeArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.order.give(context, QueueMode::Open).await
+        self.mode.set(context, QueueMode::Open).await
     }
 }

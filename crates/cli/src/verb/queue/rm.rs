@@ -4,8 +4,7 @@ use fencehold_core::Owner;
 use fencehold_core::job::QueueName;
 
 use crate::context::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{ErrorKind, Failure};
 use crate::identity;
 use crate::verb::{DONE, Outcome};
 
@@ -15,14 +14,14 @@ Examples:
 ";
 
 const MORE: &str = "\
-A queue that has jobs, finished ones included, or schedules is not removed. One that is empty and open, and for which \
-no claim waits, vanishes by itself.";
+A queue that has jobs, also finished ones, or schedules is not deleted. One that is empty and open, and for which no \
+claim waits, vanishes by itself.";
 
-/// Remove a queue that has no jobs and no schedules
+/// Delete a queue that has no jobs and no schedules
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// Which queue
+    /// The queue
     #[arg(value_name = "QUEUE")]
     queue: QueueName,
     /// Who does it [default: user@host]
@@ -46,9 +45,10 @@ impl Args {
             })
             .await?;
         if !removed {
-            return Err(Failure::new(Exit::Failed, format!("there is no queue {queue}"))
-                .with_next("`fencehold queue ls` lists the queues there are."));
+            return Err(Failure::of_kind(ErrorKind::QueueNotFound, format!("there is no queue {queue}"))
+                .with_next("`fencehold queue ls` lists the queues."));
         }
+        context.output.done()?;
         Ok(DONE)
     }
 }

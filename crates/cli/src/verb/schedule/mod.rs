@@ -1,24 +1,27 @@
 //! `fencehold schedule …`: jobs that are enqueued by the clock.
 
-mod add;
+mod get;
 mod ls;
 mod next;
 mod rm;
+mod set;
 
 use crate::verb::group;
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold schedule add nightly --cron '30 3 * * *' --zone Europe/Berlin --queue reports --kind build
+  fencehold schedule set nightly --cron '30 3 * * *' \\
+    --time-zone Europe/Berlin --queue reports --kind build
   fencehold schedule ls
   fencehold schedule next nightly
 ";
 
 group! {
-    /// Enqueue jobs by the clock: cron lines with time zones
+    /// Enqueue jobs by the clock: cron expressions with time zones
     EXAMPLES:
-    Add = add,
+    Set = set,
     Ls = ls,
+    Get = get,
     Rm = rm,
     Next = next,
 }

@@ -1,11 +1,13 @@
-//! `fencehold schedule next`: when a schedule, or a cron line, is due.
+//! `fencehold schedule next`: when a schedule, or a cron expression, is due.
 
 use clap::ArgGroup;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_core::job::ScheduleName;
 use fencehold_core::job::schedule::{Cron, Zone};
+use fencehold_core::wire::Moment;
 use serde::Serialize;
 
+use super::get::find;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -15,11 +17,12 @@ use crate::verb::{DONE, Outcome};
 const EXAMPLES: &str = "\
 Examples:
   fencehold schedule next nightly
-  # Try a line before it is used
-  fencehold schedule next --cron '30 2 * * SUN' --zone Europe/Berlin --count 10
+  # Try an expression before it is used
+  fencehold schedule next --cron '30 2 * * SUN' \\
+    --time-zone Europe/Berlin --count 10
 ";
 
-/// Show when a schedule, or a cron line, fires next
+/// Show the next runs of a schedule, or of a cron expression
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 #[command(group = ArgGroup::new("which").required(true).args(["name", "cron"]))]
@@ -27,22 +30,26 @@ pub(crate) struct Args {
     /// Of this schedule
     #[arg(value_name = "NAME")]
     name: Option<ScheduleName>,
-    /// Of this line
-    #[arg(long, value_name = "LINE")]
+    /// Of this cron expression
+    #[arg(long, value_name = "CRON")]
     cron: Option<Cron>,
-    /// By whose clock the line is read
+    /// Its time zone
     #[arg(long, default_value = "UTC", conflicts_with = "name")]
-    zone: Zone,
-    /// How many firings
+    time_zone: Zone,
+    /// How many runs
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
 }
 
 #[derive(Debug, Serialize)]
-struct Firing {
-    at: String,
-    at_wall_ms: u64,
-    /// What the clock of the zone shows then.
+struct Runs {
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    at: Moment,
+    /// What the clock of the time zone shows then.
     local: String,
 }
 
@@ -50,41 +57,34 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         context.output.refuse_env()?;
         let (cron, zone) = match (self.cron, &self.name) {
-            (Some(cron), _) => (cron, self.zone),
+            (Some(cron), _) => (cron, self.time_zone),
             (None, Some(name)) => kept(context, name).await?,
-            (None, None) => return Err(Failure::new(Exit::Usage, "name a schedule, or give a line")),
+            (None, None) => return Err(Failure::new(Exit::Usage, "name a schedule, or give --cron")),
         };
-        let mut firings = Vec::new();
+        let mut runs = Vec::new();
         let mut after_ms = SystemClock.now().wall_ms;
         for _ in 0..self.count {
             let Some(at_ms) = cron.next_after(after_ms, &zone) else { break };
-            firings.push(Firing { at: utc(at_ms), at_wall_ms: at_ms, local: zone.show(at_ms) });
+            runs.push(Run { at: Moment { wall_ms: at_ms }, local: zone.show(at_ms) });
             after_ms = at_ms;
         }
         let nothing = format!("{cron} never comes to pass");
-        context.output.many(&firings, &nothing, || table(&firings))?;
+        let runs = Runs { runs };
+        context.output.list(&runs, &runs.runs, &nothing, || table(&runs.runs))?;
         Ok(DONE)
     }
 }
 
-/// The line and the zone of a schedule that a store has.
+/// The expression and the time zone of a schedule that a store has.
 async fn kept(context: &Context, name: &ScheduleName) -> Result<(Cron, Zone), Failure> {
-    let store = context.open_to_look()?;
-    let schedules = store
-        .closing(async |store| store.ask(async |jobs, call| jobs.list_schedules(call).await).await)
-        .await?;
-    let found = schedules.into_iter().find(|view| view.spec.name == *name);
-    let spec = found.map(|view| view.spec).ok_or_else(|| {
-        Failure::new(Exit::Failed, format!("there is no schedule {name}"))
-            .with_next("`fencehold schedule ls` lists the schedules there are.")
-    })?;
+    let spec = find(context, name).await?.spec;
     Ok((Cron::parse(&spec.cron)?, Zone::parse(&spec.time_zone)?))
 }
 
-fn table(firings: &[Firing]) -> Table {
+fn table(runs: &[Run]) -> Table {
     let mut table = Table::new(["UTC", "LOCAL"]);
-    for firing in firings {
-        table.row([firing.at.as_str().into(), firing.local.as_str().into()]);
+    for run in runs {
+        table.row([utc(run.at.wall_ms).into(), run.local.as_str().into()]);
     }
     table
 }

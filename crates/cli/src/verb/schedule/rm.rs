@@ -4,8 +4,7 @@ use fencehold_core::Owner;
 use fencehold_core::job::ScheduleName;
 
 use crate::context::Context;
-use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{ErrorKind, Failure};
 use crate::identity;
 use crate::verb::{DONE, Outcome};
 
@@ -14,11 +13,11 @@ Examples:
   fencehold schedule rm nightly
 ";
 
-/// Remove a schedule; the jobs that it has enqueued stay
+/// Delete a schedule; the jobs that it has enqueued stay
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Which one
+    /// The schedule
     #[arg(value_name = "NAME")]
     name: ScheduleName,
     /// Who does it [default: user@host]
@@ -41,9 +40,13 @@ impl Args {
             })
             .await?;
         if !removed {
-            return Err(Failure::new(Exit::Failed, format!("there is no schedule {name}"))
-                .with_next("`fencehold schedule ls` lists the schedules there are."));
+            return Err(Failure::of_kind(
+                ErrorKind::ScheduleNotFound,
+                format!("there is no schedule {name}"),
+            )
+            .with_next("`fencehold schedule ls` lists the schedules."));
         }
+        context.output.done()?;
         Ok(DONE)
     }
 }

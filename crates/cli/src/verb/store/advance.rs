@@ -12,34 +12,34 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  # After a restore from a backup, before anybody goes back to work
+  # After a restore from a backup, before work goes on
   fencehold store advance --by alice --yes
-  # The same, where every holder from before is known to be gone
-  fencehold store advance --by alice --yes --force-now
+  # The same, when all old holders are known to be gone
+  fencehold store advance --by alice --yes --reopen
 ";
 
 const MORE: &str = "\
-A store that was restored has forgotten the tokens it gave since the backup, and would give them again. This ends \
-every lease of every namespace, lifts every counter above what could have been given, and grants nothing in a \
-namespace until the longest ttl that was ever granted in it is over: by then its holders from before have stopped.
+A restored store has forgotten the tokens that it granted since the backup, and would grant them again. This ends \
+every lease of every namespace, raises every counter above what could have been granted, and grants nothing in a \
+namespace until the longest ttl that was ever granted in it has passed: by then its old holders have stopped.
 
-With --force-now nothing stays closed, also not by an earlier advance. A holder from before then believes in its lease \
-until its ttl is over, while another is granted the same key: two work at once, and only what checks tokens (a fence) \
-keeps the old one out. Stop every holder first.";
+With --reopen nothing stays closed, also not by an earlier advance. An old holder may then work until its ttl has \
+passed, while another is granted the same key: only what checks tokens (a fence) keeps the old one out. Stop every \
+holder first.";
 
-/// After a restore: end all leases and lift all tokens
+/// After a restore: end all leases and raise all tokens
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     /// Who does it
     #[arg(long, value_name = "NAME")]
     by: Owner,
-    /// By how much tokens rise
+    /// By how much tokens are raised
     #[arg(long, value_name = "N", default_value_t = ADVANCE_BY)]
-    lift: u64,
-    /// Open at once, although holders from before may still believe in their leases: two may work at once
+    increment: u64,
+    /// Open at once, although old holders may still work
     #[arg(long)]
-    force_now: bool,
+    reopen: bool,
     /// Yes, end every lease
     #[arg(long)]
     yes: bool,
@@ -55,19 +55,19 @@ impl Args {
         let store = context.open_rewound()?;
         store
             .closing(async |store| {
-                let advanced = store.leases.advance(&store.call, self.by.clone(), self.lift).await;
+                let advanced = store.leases.advance(&store.call, self.by.clone(), self.increment).await;
                 let mut advanced = advanced.map_err(|error| store.explain(error))?;
                 let believed_ms = advanced.closed_for_ms;
-                if self.force_now {
+                if self.reopen {
                     let opened = store.leases.reopen(&store.call, self.by).await;
                     opened.map_err(|error| store.explain(error))?;
                     advanced.closed_for_ms = 0;
                     advanced.namespaces.clear();
                 }
-                context.output.one(&advanced, |palette| {
+                context.output.one(&advanced, |style| {
                     let mut lines = vec![
                         ("leases ended", advanced.ended_count.to_string()),
-                        ("keys lifted", advanced.key_count.to_string()),
+                        ("keys raised", advanced.key_count.to_string()),
                     ];
                     for closed in &advanced.namespaces {
                         let left = show_exact_ms(closed.closed_for_ms);
@@ -75,14 +75,14 @@ impl Args {
                     }
                     let others = if advanced.namespaces.is_empty() { "" } else { " in any other namespace" };
                     lines.push(("closed for", format!("{}{others}", show_exact_ms(advanced.closed_for_ms))));
-                    if self.force_now {
+                    if self.reopen {
                         let until = show_exact_ms(believed_ms);
                         let told = format!(
-                            "a holder from before may go on for up to {until} beside a new one; only a fence stops it"
+                            "an old holder may go on for up to {until} beside a new one; only a fence stops it"
                         );
-                        lines.push(("opened at once", told));
+                        lines.push(("reopened", told));
                     }
-                    facts(palette, lines)
+                    facts(style, lines)
                 })
             })
             .await?;

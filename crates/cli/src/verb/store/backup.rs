@@ -10,14 +10,15 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold --store file:/var/lib/app/leases store backup leases-monday.fencehold
+  fencehold store backup leases-monday.fencehold \\
+    --store file:/var/lib/app/leases
 ";
 
 /// Copy the store into a new file, while others use it
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The file to make
+    /// The file to create
     #[arg(value_name = "FILE")]
     to: PathBuf,
 }

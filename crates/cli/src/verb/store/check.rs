@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::complain;
 use crate::show::facts;
 use crate::verb::store::directory;
 use crate::verb::{DONE, Outcome};
@@ -19,22 +19,23 @@ Examples:
   fencehold store check leases-monday.fencehold
 ";
 
-/// Look for damage in the store, or in a backup
+/// Check a store, or a backup, for damage
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A backup; otherwise the store's own directory
+    /// A backup [default: the store's own directory]
     #[arg(value_name = "FILE")]
     path: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
 struct Report {
-    schema: u32,
+    schema_version: u32,
     epoch: u64,
-    keys: u64,
-    held: u64,
-    set_aside: u64,
+    key_count: u64,
+    held_count: u64,
+    job_count: u64,
+    unreadable_row_count: u64,
     problems: Vec<String>,
 }
 
@@ -47,34 +48,36 @@ impl Args {
         };
         let found = fencehold_store_file::check(store).map_err(|error| Failure::of_store(error, &name))?;
         let report = Report {
-            schema: found.schema,
+            schema_version: found.schema,
             epoch: found.epoch,
-            keys: found.keys,
-            held: found.held,
-            set_aside: found.set_aside,
+            key_count: found.keys,
+            held_count: found.held,
+            job_count: found.jobs,
+            unreadable_row_count: found.set_aside,
             problems: found.problems,
         };
         let damaged = !report.problems.is_empty();
-        context.output.one(&report, |palette| {
+        context.output.one(&report, |style| {
             let verdict =
                 if damaged { format!("{} problems", report.problems.len()) } else { "no damage".to_owned() };
             let text = facts(
-                palette,
+                style,
                 [
                     ("checked", name.clone()),
                     ("verdict", verdict),
-                    ("schema", report.schema.to_string()),
+                    ("schema version", report.schema_version.to_string()),
                     ("epoch", report.epoch.to_string()),
-                    ("keys", report.keys.to_string()),
-                    ("held on record", report.held.to_string()),
-                    ("set aside", report.set_aside.to_string()),
+                    ("keys", report.key_count.to_string()),
+                    ("held", report.held_count.to_string()),
+                    ("unfinished jobs", report.job_count.to_string()),
+                    ("unreadable rows", report.unreadable_row_count.to_string()),
                 ],
             );
             let problems = report.problems.iter().map(|problem| format!("  {problem}\n"));
             text + &problems.collect::<String>()
         })?;
         if damaged {
-            note("Restore a backup into a fresh directory with `fencehold store restore`.");
+            complain("restore a backup into a fresh directory with `fencehold store restore`.");
             return Ok(Exit::Unusable.code());
         }
         Ok(DONE)

@@ -12,10 +12,10 @@ Examples:
 ";
 
 const MORE: &str = "\
-Only a file: store has to be created, in a directory that may be missing; the schema of a PostgreSQL store is set up too. A \
-store that is there already stays as it is, and the exit code is 0: it can be run at every start.";
+It creates the directory of a file: store, or the schema of a PostgreSQL store. A store that exists stays as it is, and \
+the exit code is 0: it can be run at every start.";
 
-/// Create the store, if there is none
+/// Create the store, unless it exists
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {}

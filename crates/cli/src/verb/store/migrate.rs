@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_contract::{CallContext, LeaseStore as _, StoreUrl};
+use fencehold_contract::{LeaseStore as _, StoreUrl};
 use fencehold_store_postgres::PostgresStore;
 use serde::Serialize;
 
@@ -21,18 +21,18 @@ Examples:
 ";
 
 const MORE: &str = "\
-The first use of a database makes the schema, if the user may. A schema that is older than the program is changed by this command alone, \
-or by programs with migrate=auto in their URL. It also gives the roles of the schema their rights again. Safe to run from many \
-machines at once, and while others use the store.";
+The first use of a database creates the schema, if the user may. An older schema is updated only by this command, or by \
+programs with migrate=auto in their URL. It also grants the roles of the schema their rights again. It is safe to run \
+from many machines at once, and while others use the store.";
 
-/// Make the schema in a PostgreSQL database, or bring it up to date
+/// Create or update the schema in a PostgreSQL database
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// Only say which version is there, and what would be carried out
+    /// Only show the version and the pending migrations
     #[arg(long)]
     dry_run: bool,
-    /// Only print the statements that would be carried out, as one script for psql
+    /// Only print the pending migrations, as a script for psql
     #[arg(long, conflicts_with = "dry_run")]
     sql: bool,
 }
@@ -40,10 +40,10 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Report {
     schema: String,
-    found: i32,
-    known: i32,
-    carried_out: Vec<String>,
-    missing: Vec<String>,
+    version: i32,
+    supported_version: i32,
+    applied: Vec<String>,
+    pending: Vec<String>,
 }
 
 impl Args {
@@ -57,39 +57,38 @@ impl Args {
         let name = place.url.to_string();
         let explain = |error| Failure::of_store(error, &name);
         let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
-        let call = CallContext::new(context.namespace.clone());
+        let call = context.call();
         let migrating = async {
-            let carried_out =
-                if self.dry_run || self.sql { Vec::new() } else { store.migrate(&call).await? };
-            let (missing, sql) = store.missing_migrations(&call).await?;
-            Ok((carried_out, missing, sql, store.schema_version(&call).await?))
+            let applied = if self.dry_run || self.sql { Vec::new() } else { store.migrate(&call).await? };
+            let (pending, sql) = store.missing_migrations(&call).await?;
+            Ok((applied, pending, sql, store.schema_version(&call).await?))
         };
         let migrated = migrating.await;
         store.close().await;
-        let (carried_out, missing, sql, version) = migrated.map_err(explain)?;
+        let (applied, pending, sql, version) = migrated.map_err(explain)?;
         if self.sql {
             context.output.text(&sql)?;
             return Ok(DONE);
         }
         let report = Report {
             schema: url.schema.clone(),
-            found: version.found,
-            known: version.known,
-            carried_out,
-            missing,
+            version: version.found,
+            supported_version: version.known,
+            applied,
+            pending,
         };
-        context.output.one(&report, |palette| {
+        context.output.one(&report, |style| {
             let named = |names: &[String]| match names {
                 [] => "nothing".to_owned(),
                 names => names.join(", "),
             };
             facts(
-                palette,
+                style,
                 [
                     ("schema", report.schema.clone()),
-                    ("version", format!("{} of {}", report.found, report.known)),
-                    ("carried out", named(&report.carried_out)),
-                    ("missing", named(&report.missing)),
+                    ("version", format!("{} of {}", report.version, report.supported_version)),
+                    ("applied", named(&report.applied)),
+                    ("pending", named(&report.pending)),
                 ],
             )
         })?;

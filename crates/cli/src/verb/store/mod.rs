@@ -1,4 +1,4 @@
-//! `fencehold store …`: the store itself. One file a verb; one line each in the registry.
+//! `fencehold store …`: the store itself.
 
 mod advance;
 #[cfg(feature = "file")]
@@ -6,7 +6,6 @@ mod backup;
 #[cfg(feature = "file")]
 mod check;
 mod create;
-mod limits;
 #[cfg(feature = "postgres")]
 mod migrate;
 #[cfg(any(feature = "etcd", feature = "object"))]
@@ -30,17 +29,15 @@ const EXAMPLES: &str = "\
 Examples:
   fencehold --store file:/var/lib/app/leases store create
   fencehold store status
-  fencehold --store file:/var/lib/app/leases store status -o json
   fencehold store backup monday.fencehold
 ";
 
 group! {
-    /// Look after the store itself
+    /// Create, check, back up and migrate the store
     EXAMPLES:
     Status = status,
     Create = create,
     Advance = advance,
-    Quota = limits,
     #[cfg(feature = "postgres")]
     Migrate = migrate,
     #[cfg(any(feature = "etcd", feature = "object"))]

@@ -2,16 +2,17 @@
 
 #[cfg(feature = "object")]
 use fencehold_contract::ObjectUrl;
-use fencehold_contract::StoreUrl;
+use fencehold_contract::{StoreError, StoreUrl};
 #[cfg(feature = "object")]
 use fencehold_store_object::{Verdict, probe_place};
+use serde::Serialize;
 
+use crate::checks::{self, Check};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::complain;
 use crate::place::Place;
-use crate::show::{Cell, Colour, Table};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
@@ -21,13 +22,19 @@ Examples:
   fencehold store probe etcd://etcd-1,etcd-2,etcd-3
 ";
 
-/// Check that object storage or an etcd cluster keeps its conditions, on scratch objects
+/// Check that object storage or etcd keeps its conditions, on scratch objects
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The store to probe; otherwise the one that --store names
     #[arg(value_name = "URL")]
     url: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    store: String,
+    checks: Vec<Check>,
 }
 
 impl Args {
@@ -38,68 +45,58 @@ impl Args {
             Some(url) => Place::choose(Some(url))?.url,
             None => context.place()?.url,
         };
-        let sound = match &url {
+        let found = match &url {
             #[cfg(feature = "object")]
-            StoreUrl::Object(place) => probe_object(context, &url, place)?,
+            StoreUrl::Object(place) => probe_object(place),
             #[cfg(feature = "etcd")]
-            StoreUrl::Etcd(cluster) => probe_etcd(context, &url, cluster).await?,
+            StoreUrl::Etcd(cluster) => probe_etcd(context, cluster).await,
             _ => {
                 let what = format!("{url} has nothing to probe: that is for s3://, gs://, az:// and etcd://");
                 return Err(Failure::new(Exit::Usage, what));
             }
         };
-        if sound {
+        let store = url.to_string();
+        let report = Report { checks: found.map_err(|error| Failure::of_store(error, &store))?, store };
+        context
+            .output
+            .list(&report, &report.checks, "nothing was checked", || checks::table(&report.checks))?;
+        if report.checks.iter().all(|check| check.verdict != checks::Verdict::Failed) {
             return Ok(DONE);
         }
-        note(&format!("{url} does not keep its conditions: two could hold one lease there. Do not use it."));
+        complain(&format!(
+            "{url} does not keep its conditions: two could hold one lease there. Do not use it."
+        ));
         Ok(Exit::Unusable.code())
     }
 }
 
-/// False: it does not keep its conditions.
 #[cfg(feature = "object")]
-fn probe_object(context: &Context, url: &StoreUrl, place: &ObjectUrl) -> Result<bool, Failure> {
-    let report = probe_place(place).map_err(|error| Failure::of_store(error, &url.to_string()))?;
-    context.output.one(&report, |palette| {
-        let mut table = Table::new(["CHECK", "VERDICT"]);
-        for (check, verdict) in &report.checks {
-            let verdict = match verdict {
-                Verdict::Failed(why) => Cell::from(format!("failed: {why}")).in_colour(Colour::Bad),
-                _ => Cell::from("passed"),
-            };
-            table.row([Cell::from(check), verdict]);
-        }
-        table.render(palette)
-    })?;
-    Ok(report.failure().is_none())
+fn probe_object(place: &ObjectUrl) -> Result<Vec<Check>, StoreError> {
+    let report = probe_place(place)?;
+    let check = |(check, verdict): (_, Verdict)| match verdict {
+        Verdict::Failed(message) => outcome(&check, checks::Verdict::Failed, Some(message)),
+        _ => outcome(&check, checks::Verdict::Passed, None),
+    };
+    Ok(report.checks.into_iter().map(check).collect())
 }
 
-/// False: it does not keep its conditions.
 #[cfg(feature = "etcd")]
 async fn probe_etcd(
     context: &Context,
-    url: &StoreUrl,
     cluster: &fencehold_contract::EtcdUrl,
-) -> Result<bool, Failure> {
-    use fencehold_store_etcd::{EtcdStore, EtcdVerdict};
+) -> Result<Vec<Check>, StoreError> {
+    use fencehold_store_etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
     let clock = std::sync::Arc::new(fencehold_contract::clock::SystemClock);
-    let call = fencehold_contract::CallContext::new(fencehold_core::Namespace::default());
-    let findings = match EtcdStore::open(cluster, clock) {
-        Ok(store) => store.probe(&call).await,
-        Err(error) => Err(error),
+    let call = context.call_in(fencehold_core::Namespace::default());
+    let found = EtcdStore::open(cluster, clock)?.probe(&call).await?;
+    let check = |EtcdFinding { check, verdict, .. }: EtcdFinding| match verdict {
+        EtcdVerdict::Failed(message) => outcome(&check, checks::Verdict::Failed, Some(message)),
+        EtcdVerdict::Warned(message) => outcome(&check, checks::Verdict::Warning, Some(message)),
+        _ => outcome(&check, checks::Verdict::Passed, None),
     };
-    let findings = findings.map_err(|error| Failure::of_store(error, &url.to_string()))?;
-    context.output.many(&findings, "nothing was found", || {
-        let mut table = Table::new(["CHECK", "VERDICT"]);
-        for finding in &findings {
-            let verdict = match &finding.verdict {
-                EtcdVerdict::Failed(why) => Cell::from(format!("failed: {why}")).in_colour(Colour::Bad),
-                EtcdVerdict::Warned(why) => Cell::from(format!("warning: {why}")).in_colour(Colour::Warning),
-                _ => Cell::from("passed"),
-            };
-            table.row([Cell::from(finding.check.as_str()), verdict]);
-        }
-        table
-    })?;
-    Ok(!findings.iter().any(|finding| matches!(finding.verdict, EtcdVerdict::Failed(_))))
+    Ok(found.into_iter().map(check).collect())
+}
+
+fn outcome(name: &impl ToString, verdict: checks::Verdict, message: Option<String>) -> Check {
+    Check { name: name.to_string(), verdict, message }
 }

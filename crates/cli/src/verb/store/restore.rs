@@ -15,12 +15,13 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold --store file:/var/lib/app/leases store restore leases-monday.fencehold --by alice
+  fencehold store restore leases-monday.fencehold --by alice \\
+    --store file:/var/lib/app/leases
 ";
 
 const MORE: &str = "\
-The counters of a backup are those of its day, and tokens were given since. So the restored store is advanced at once: \
-every lease in it is ended, every counter is lifted, and nothing is granted until the longest ttl in it is over.";
+Tokens were granted since the backup was made. So the restored store is advanced at once: every lease in it is ended, \
+every counter is raised, and nothing is granted until the longest ttl in it has passed.";
 
 /// Put a backup into an empty directory, and advance it
 #[derive(Debug, clap::Args)]
@@ -56,7 +57,7 @@ impl Args {
         fencehold_store_file::backup(restored, &whole).map_err(explain)?;
         fencehold_store_file::restore(&whole, target).map_err(explain)?;
         note(&format!(
-            "{place} was restored and advanced: {} leases ended, {} keys lifted, closed for {}",
+            "{place} was restored and advanced: {} leases ended, {} keys raised, closed for {}",
             advanced.ended_count,
             advanced.key_count,
             show_exact_ms(advanced.closed_for_ms)

@@ -32,8 +32,8 @@ struct Shown {
 #[derive(Serialize)]
 struct Schema {
     name: String,
-    found: i32,
-    known: i32,
+    version: i32,
+    supported_version: i32,
     usable: bool,
 }
 
@@ -44,20 +44,20 @@ impl Schema {
         use std::sync::Arc;
 
         use fencehold_contract::clock::SystemClock;
-        use fencehold_contract::{CallContext, LeaseStore as _, StoreUrl};
+        use fencehold_contract::{LeaseStore as _, StoreUrl};
         use fencehold_store_postgres::PostgresStore;
 
         let place = context.place()?;
         let StoreUrl::Postgres(url) = &place.url else { return Ok(None) };
         let explain = |error| Failure::of_store(error, &place.url.to_string());
         let store = PostgresStore::open(url, Arc::new(SystemClock)).map_err(explain)?;
-        let version = store.schema_version(&CallContext::new(context.namespace.clone())).await;
+        let version = store.schema_version(&context.call()).await;
         store.close().await;
         let version = version.map_err(explain)?;
         Ok(Some(Schema {
             name: url.schema.clone(),
-            found: version.found,
-            known: version.known,
+            version: version.found,
+            supported_version: version.known,
             usable: version.usable,
         }))
     }
@@ -70,8 +70,8 @@ impl Schema {
     }
 
     fn line(&self) -> (&'static str, String) {
-        let Schema { name, found, known, .. } = self;
-        ("schema", format!("{name}, version {found} of {known}"))
+        let Schema { name, version, supported_version, .. } = self;
+        ("schema", format!("{name}, version {version} of {supported_version}"))
     }
 
     /// All that can be said of one that is not what this program uses.
@@ -80,17 +80,17 @@ impl Schema {
         struct Alone<'a> {
             schema: &'a Schema,
         }
-        let next = match self.found {
-            0 => "not there yet: `store migrate`, or the first use, makes it",
-            found if found < self.known => {
-                "older than this program: `store migrate` brings it up to date, or the first use with migrate=auto in the URL"
+        let next = match self.version {
+            0 => "not there yet: `store migrate`, or the first use, creates it",
+            version if version < self.supported_version => {
+                "older than this program: `store migrate` updates it, or the first use with migrate=auto in the URL"
             }
             _ => "newer than this program, which cannot use it: update this one",
         };
         context.output.refuse_env()?;
         let store = context.place()?.url.to_string();
-        context.output.one(&Alone { schema: self }, |palette| {
-            facts(palette, [("store", store), self.line(), ("it is", next.to_owned())])
+        context.output.one(&Alone { schema: self }, |style| {
+            facts(style, [("store", store), self.line(), ("it is", next.to_owned())])
         })?;
         Ok(DONE)
     }
@@ -108,7 +108,7 @@ impl Args {
             .closing(async |store| {
                 let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;
                 let shown = Shown { status, schema };
-                context.output.one(&shown, |palette| {
+                context.output.one(&shown, |style| {
                     let Shown { status, schema } = &shown;
                     let mut lines = vec![("store", store.name.clone())];
                     lines.extend(schema.as_ref().map(Schema::line));
@@ -117,29 +117,25 @@ impl Args {
                     );
                     lines.extend(status.epoch.map(|epoch| ("epoch", epoch.to_string())));
                     if status.counts_hidden {
-                        let why =
-                            "hidden: they are of all namespaces, and this token is not admin for all of them";
+                        let why = "hidden: they are of all namespaces, and this access token is not";
                         lines.push(("counts", why.to_owned()));
                     } else {
                         lines.push(("keys", status.key_count.to_string()));
                         lines.push(("held", status.held_count.to_string()));
-                        lines.push(("in line", status.waiter_count.to_string()));
+                        lines.push(("waiting", status.waiter_count.to_string()));
                         lines.push(("jobs", status.job_count.to_string()));
                     }
                     if status.closed_for_ms > 0 {
-                        lines.push(("grants nothing for", show_ms(status.closed_for_ms)));
+                        lines.push(("closed for", show_ms(status.closed_for_ms)));
                     }
-                    lines.push(("last event", status.newest_event_seq.to_string()));
+                    lines.push(("newest event", status.newest_event_seq.to_string()));
                     if status.unreadable_row_count > 0 {
-                        lines.push((
-                            "set aside",
-                            format!("{} rows that cannot be read", status.unreadable_row_count),
-                        ));
+                        lines.push(("unreadable rows", status.unreadable_row_count.to_string()));
                     }
                     lines.extend(
                         status.maintenance_errors.iter().map(|failing| ("maintenance", failing.clone())),
                     );
-                    facts(palette, lines)
+                    facts(style, lines)
                 })
             })
             .await?;
@@ -149,5 +145,5 @@ impl Args {
 
 /// Whoever asks first serves: for a moment that may be this very process.
 fn us(pid: u32) -> &'static str {
-    if pid == std::process::id() { " (this one: nobody else was there)" } else { "" }
+    if pid == std::process::id() { " (this one: no other was there)" } else { "" }
 }

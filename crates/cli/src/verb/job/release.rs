@@ -1,4 +1,4 @@
-//! `fencehold job hand-back`: somebody else shall do it.
+//! `fencehold job release`: another worker shall do it.
 
 use fencehold_contract::job::Report;
 
@@ -8,8 +8,8 @@ use crate::verb::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
-  # After `eval \"$(fencehold job claim --queue emails -o env)\"`
-  fencehold job hand-back
+  # After eval \"$(fencehold job claim --queue emails -o env)\"
+  fencehold job release
 ";
 
 /// Give a job back to its queue, at its old place; this counts as nothing
@@ -22,6 +22,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
-        self.attempt.say(context, Report::Release {}).await
+        self.attempt.report(context, Report::Release {}).await
     }
 }

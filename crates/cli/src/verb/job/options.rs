@@ -1,4 +1,4 @@
-//! What is said of a job to be, by `job enqueue` and by `schedule add` alike.
+//! The options of a new job, for `job enqueue` and `schedule set`.
 
 use std::num::NonZeroU32;
 
@@ -10,43 +10,43 @@ use serde::de::IgnoredAny;
 
 use crate::duration::parse_ms;
 
-/// On which terms a job is tried.
+/// How a job is tried.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Terms")]
-pub(crate) struct TermsArgs {
-    /// Its rank: higher is claimed first
+#[command(next_help_heading = "Job options")]
+pub(crate) struct JobArgs {
+    /// Higher is claimed first
     #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
     priority: i16,
-    /// How long it waits after a failure: fixed:10s, linear:5s..10m, exponential:1s..1h~20%
+    /// Delay after a failure: fixed:10s, linear:5s..10m, exponential:1s..1h~20%
     #[arg(long, value_name = "POLICY", default_value_t = RetryPolicy::default())]
     retry: RetryPolicy,
-    /// After so many failures it has failed for good
+    /// After this many failures it has failed permanently
     #[arg(long, value_name = "N", default_value_t = JobOptions::default().max_failures, allow_hyphen_values = true)]
-    max_attempts: u16,
-    /// After so many dead workers it is quarantined
+    max_failures: u16,
+    /// After this many crashed workers it is quarantined
     #[arg(long, value_name = "N", default_value_t = JobOptions::default().max_crashes, allow_hyphen_values = true)]
     max_crashes: u16,
-    /// How long one attempt may take; then it counts as a failure
+    /// How long one attempt may take; then it has failed
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
-    time_limit: Option<u64>,
+    attempt_timeout: Option<u64>,
 }
 
-impl TermsArgs {
-    pub(crate) fn terms(&self) -> Result<JobOptions, BadInput> {
-        let attempt_ms = self.time_limit.map(attempt_ms).transpose()?;
-        let terms = JobOptions {
+impl JobArgs {
+    pub(crate) fn options(&self) -> Result<JobOptions, BadInput> {
+        let attempt_timeout_ms = self.attempt_timeout.map(attempt_timeout_ms).transpose()?;
+        let options = JobOptions {
             priority: self.priority,
-            max_failures: self.max_attempts,
+            max_failures: self.max_failures,
             max_crashes: self.max_crashes,
-            attempt_timeout_ms: attempt_ms,
+            attempt_timeout_ms,
             retry: self.retry,
         };
-        terms.check().map(|()| terms)
+        options.check().map(|()| options)
     }
 }
 
-fn attempt_ms(ms: u64) -> Result<NonZeroU32, BadInput> {
-    let bad = || BadInput::new("time limit of an attempt", format!("is {ms} ms; it takes 1 ms to 30 days"));
+fn attempt_timeout_ms(ms: u64) -> Result<NonZeroU32, BadInput> {
+    let bad = || BadInput::new("attempt_timeout_ms", format!("is {ms} ms; it takes 1 ms to 30 days"));
     u32::try_from(ms).ok().and_then(NonZeroU32::new).ok_or_else(bad)
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Payload(pub(crate) Box<str>);
 impl std::str::FromStr for Payload {
     type Err = String;
 
-    /// The message names no field: whoever reads a flag or a line puts its name before it.
+    /// The message names no field: the reader of a flag or a line puts its name before it.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.len() > PAYLOAD_BYTES_MAX {
             return Err(format!(

@@ -1,57 +1,58 @@
-//! `fencehold schedule add`: make a schedule, or change it.
+//! `fencehold schedule set`: create a schedule, or replace it.
 
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::Owner;
 use fencehold_core::job::schedule::{Cron, Zone};
 use fencehold_core::job::{JobKind, QueueName, ScheduleName};
 
-use super::ls::{Entry, table};
+use super::get::print;
 use crate::context::{Context, Create};
 use crate::identity;
-use crate::verb::job::{Label, Payload, TermsArgs, parse_label};
+use crate::verb::job::{JobArgs, Label, Payload, parse_label};
 use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold schedule add nightly --cron '30 3 * * *' --zone Europe/Berlin --queue reports --kind build
-  fencehold schedule add beat --cron '*/5 * * * *' --queue health --kind ping --payload '{\"to\":\"all\"}'
+  fencehold schedule set nightly --cron '30 3 * * *' \\
+    --time-zone Europe/Berlin --queue reports --kind build
+  fencehold schedule set beat --cron '*/5 * * * *' --queue health --kind ping
 ";
 
 const MORE: &str = "\
-A line has five fields: minute, hour, day of the month, month, day of the week. What falls into the hour that is skipped \
-in spring fires when the clock jumps; what would come twice in autumn fires once, unless the hours are a *. Each \
-firing enqueues one job, however many processes there are. `fencehold schedule next` shows when a line is due.";
+The cron expression has five fields: minute, hour, day of month, month, day of week. A run in the hour that is skipped in \
+spring happens when the clock jumps; one that would come twice in autumn happens once, unless the hour field is *. Each \
+run enqueues one job, however many processes there are. `fencehold schedule next` shows the next runs.";
 
-/// Make a schedule, or change the one of this name
+/// Create a schedule, or replace the one of this name
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     /// Its name
     #[arg(value_name = "NAME")]
     name: ScheduleName,
-    /// When: a cron line of five fields, or @daily and the like
-    #[arg(long, value_name = "LINE")]
+    /// When: a cron expression of five fields, or @daily and the like
+    #[arg(long, value_name = "CRON")]
     cron: Cron,
-    /// By whose clock: an IANA name like Europe/Berlin
+    /// Its time zone, as in Europe/Berlin
     #[arg(long, default_value = "UTC")]
-    zone: Zone,
-    /// Where its jobs stand in line
+    time_zone: Zone,
+    /// The queue of its jobs
     #[arg(long)]
     queue: QueueName,
-    /// What they are
+    /// Their kind
     #[arg(long)]
     kind: JobKind,
-    /// What they are about
+    /// Their payload
     #[arg(long, value_name = "JSON", default_value = "null", allow_hyphen_values = true)]
     payload: Payload,
-    /// For finding them again (repeatable)
+    /// Label, to find them by (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<Label>,
-    /// Who makes it [default: user@host]
+    /// Who sets it [default: user@host]
     #[arg(long, value_name = "NAME")]
     by: Option<Owner>,
     #[command(flatten)]
-    terms: TermsArgs,
+    options: JobArgs,
     #[command(flatten)]
     create: Create,
 }
@@ -62,11 +63,11 @@ impl Args {
         let spec = ScheduleSpec {
             name: self.name,
             cron: self.cron.to_string(),
-            time_zone: self.zone.to_string(),
+            time_zone: self.time_zone.to_string(),
             queue: self.queue,
             kind: self.kind,
             payload: self.payload.0,
-            options: self.terms.terms()?,
+            options: self.options.options()?,
             labels: self.label,
             by: self.by.map_or_else(identity::person, Ok)?,
         };
@@ -76,9 +77,7 @@ impl Args {
                 store.ask(async |jobs, call| jobs.set_schedule(call, spec.clone()).await).await
             })
             .await?;
-        context
-            .output
-            .one(&Entry::from(&view), |palette| table(std::slice::from_ref(&view)).render(palette))?;
+        print(context, &view)?;
         Ok(DONE)
     }
 }

@@ -1,4 +1,4 @@
-//! `fencehold job counts`: how many jobs there are in which state.
+//! `fencehold job count`: how many jobs there are in which state.
 
 use fencehold_contract::job::JobCounts;
 use fencehold_core::job::{JobState, QueueName};
@@ -9,8 +9,8 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold job counts
-  fencehold job counts --queue emails -o json | jq .queued
+  fencehold job count
+  fencehold job count --queue emails -o json | jq .queued
 ";
 
 /// Count jobs by state
@@ -38,8 +38,8 @@ impl Args {
                 }
             }
         }
-        context.output.one(&all, |palette| {
-            facts(palette, JobState::ALL.map(|state| (state.name(), all.clone().of(state).to_string())))
+        context.output.one(&all, |style| {
+            facts(style, JobState::ALL.map(|state| (state.name(), all.clone().of(state).to_string())))
         })?;
         Ok(DONE)
     }

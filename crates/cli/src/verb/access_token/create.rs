@@ -1,7 +1,7 @@
-//! `fencehold token create`: somebody more may use the server.
+//! `fencehold access-token create`.
 
 use fencehold_contract::http::Role;
-use fencehold_contract::http::access::TOKEN_NAME_BYTES_MAX;
+use fencehold_contract::http::access::{AccessTokenView, TOKEN_NAME_BYTES_MAX};
 use fencehold_server::access::{Bearer, Scope, Scopes};
 use serde::Serialize;
 
@@ -17,21 +17,23 @@ use crate::whereabouts::Whereabouts;
 const EXAMPLES: &str = "\
 Examples:
   # For a worker in the namespace team-a, for 90 days
-  fencehold --namespace team-a token create worker-7 --scope job:work,lease:write --expires 90d
+  fencehold access-token create worker-7 --namespace team-a \\
+    --scope job:work,lease:write --expires-in 90d
 
   # By role: viewer, worker, operator or admin
-  fencehold token create ops --role operator --all-namespaces
-  fencehold token create prometheus --scope metrics:read --all-namespaces
+  fencehold access-token create ops --role operator --all-namespaces
 
-  # Through the server, by one who has an admin's token
-  FENCEHOLD_API_TOKEN=… fencehold --store https://leases.example.org token create worker-8 --role worker
+  # Through the server, with an access token of scope admin in
+  # FENCEHOLD_API_TOKEN
+  fencehold access-token create worker-8 --role worker \\
+    --store https://leases.example.org
 ";
 
-/// Make a token. It is printed once, and only its hash is kept
+/// Create an access token; it is printed once, and only its hash is kept
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What people call it
+    /// Its name, for people
     name: String,
     /// What it allows: lease:read, lease:write, lease:revoke, job:enqueue, job:work, job:admin, job:read, job:payload,
     /// metrics:read, admin
@@ -40,24 +42,21 @@ pub(crate) struct Args {
     /// The scopes of a role: viewer, worker, operator, admin
     #[arg(long, value_name = "ROLE")]
     role: Option<Role>,
-    /// For every namespace, not for one
+    /// For all namespaces, not for one
     #[arg(long)]
     all_namespaces: bool,
-    /// When it ends, from now: 12h, 90d
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
-    expires: Option<u64>,
+    /// When it expires, from now: 12h, 90d [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
+    expires_in: Option<u64>,
     #[command(flatten)]
     whereabouts: Whereabouts,
 }
 
 #[derive(Serialize)]
-struct Created<'a> {
-    id: String,
-    token: String,
-    name: &'a str,
-    namespace: Option<&'a str>,
-    scopes: String,
-    expires_wall_ms: Option<u64>,
+struct Created {
+    #[serde(flatten)]
+    view: AccessTokenView,
+    access_token: String,
 }
 
 impl Args {
@@ -72,36 +71,28 @@ impl Args {
         }
         let of_role = self.role.map(Role::scopes).unwrap_or_default();
         let scopes: Scopes = self.scopes.iter().chain(of_role).copied().collect();
-        let namespace = (!self.all_namespaces).then(|| context.namespace.clone());
         let mut bits = [0; 38];
         getrandom::fill(&mut bits)
             .map_err(|error| Failure::new(Exit::Failed, format!("no randomness can be had: {error}")))?;
         let bearer = Bearer::from_random(bits);
         let wanted = Wanted {
-            name: self.name.clone(),
-            namespace: namespace.clone(),
+            name: self.name,
+            namespace: (!self.all_namespaces).then(|| context.namespace.clone()),
             scopes: scopes.iter().collect(),
-            expires_in_ms: self.expires,
+            expires_in_ms: self.expires_in,
             by: crate::identity::person()?.to_string(),
         };
-        let expires_wall_ms = self.whereabouts.tokens(context)?.create(&bearer, wanted).await?;
-        let namespace = namespace.as_ref().map(fencehold_core::Namespace::as_str);
-        let created = Created {
-            id: bearer.id.to_string(),
-            token: bearer.reveal(),
-            name: &self.name,
-            namespace,
-            scopes: scopes.to_string(),
-            expires_wall_ms,
-        };
-        context.output.one(&created, |_| created.token.clone())?;
-        let ends =
-            expires_wall_ms.map_or_else(|| "never expires".to_owned(), |end| format!("expires {}", utc(end)));
-        let whose =
-            namespace.map_or_else(|| "every namespace".to_owned(), |name| format!("the namespace {name}"));
+        let view = self.whereabouts.tokens(context)?.create(&bearer, wanted).await?;
+        let created = Created { view, access_token: bearer.reveal() };
+        context.output.one(&created, |_| created.access_token.clone())?;
+        let AccessTokenView { id, name, namespace, expires_at, .. } = &created.view;
+        let ends = expires_at
+            .map_or_else(|| "never expires".to_owned(), |end| format!("expires {}", utc(end.wall_ms)));
+        let whose = namespace
+            .as_ref()
+            .map_or_else(|| "all namespaces".to_owned(), |name| format!("the namespace {name}"));
         crate::output::note(&format!(
-            "token {} ({}): scope {scopes}, for {whose}, {ends}; shown only once",
-            bearer.id, self.name
+            "access token {id} ({name}): scope {scopes}, for {whose}, {ends}; shown only once"
         ));
         Ok(DONE)
     }

@@ -1,0 +1,69 @@
+//! `fencehold audit ls`: who did what by force, from where, and why.
+
+use fencehold_contract::http::access::AuditEntry;
+
+use crate::context::Context;
+use crate::duration::parse_ms;
+use crate::show::{Cell, Colour, Table, or_dash, utc};
+use crate::verb::{DONE, Outcome};
+use crate::whereabouts::Whereabouts;
+
+const EXAMPLES: &str = "\
+Examples:
+  fencehold audit ls
+  fencehold audit ls --since 24h -o jsonl
+  fencehold audit ls --namespace team-a --only-namespace
+";
+
+/// List what was done by force through a server, and to its access tokens
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Not older than this: 24h, 7d
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
+    since: Option<u64>,
+    /// Only what came after this entry
+    #[arg(long, value_name = "SEQ")]
+    cursor: Option<u64>,
+    /// The newest so many
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    limit: u64,
+    /// Only what was done in the namespace of --namespace
+    #[arg(long)]
+    only_namespace: bool,
+    #[command(flatten)]
+    whereabouts: Whereabouts,
+}
+
+impl Args {
+    pub(crate) async fn run(self, context: &Context) -> Outcome {
+        let only = self.only_namespace.then(|| context.namespace.clone());
+        let tokens = self.whereabouts.tokens(context)?;
+        let page = tokens.audit(self.cursor, self.since, self.limit, only).await?;
+        let entries = &page.entries;
+        context
+            .output
+            .list(&page, entries, "nothing was done by force", || table(entries))?;
+        Ok(DONE)
+    }
+}
+
+fn table(entries: &[AuditEntry]) -> Table {
+    let mut table = Table::new(["AT", "ACTOR", "ACTION", "TARGET", "REASON", "OUTCOME"]);
+    for entry in entries {
+        let colour = match entry.outcome.as_str() {
+            "done" => Colour::Good,
+            "denied" | "failed" => Colour::Bad,
+            _ => Colour::Warning,
+        };
+        table.row([
+            utc(entry.at.wall_ms).into(),
+            entry.actor.as_str().into(),
+            entry.action.as_str().into(),
+            entry.target.as_str().into(),
+            or_dash(entry.reason.as_deref()),
+            Cell::from(&entry.outcome).in_colour(colour),
+        ]);
+    }
+    table
+}

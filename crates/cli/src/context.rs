@@ -203,7 +203,7 @@ impl Store {
         Fencehold::builder()
             .store(Arc::clone(&self.leases))
             .namespace(self.call.namespace.as_str())
-            .patience(Duration::from_millis(self.call.timeout_ms))
+            .timeout(Duration::from_millis(self.call.timeout_ms))
             .connect_lazy()
             .await
             .map_err(|error| Failure::of_library(error, &self.name))

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     file.append(&first, "order-1", "order 1 shipped\n")?;
 
     // The first worker stalls, and its lease passes on. What it still has in its hands is an old token.
-    let late = first.pass();
+    let late = first.key_token();
     first.release()?;
     let second = fh.lease("orders").owner("worker-2").acquire()?;
     file.raise(&second)?;

@@ -62,10 +62,10 @@ async fn charge(State(shop): State<Shop>, headers: HeaderMap, cents: String) -> 
         }
         Ok(OperationStatus::Completed(answer)) => (StatusCode::OK, answer),
         Ok(OperationStatus::InProgress { owner, .. }) => (StatusCode::CONFLICT, format!("{owner} is at it")),
-        Ok(OperationStatus::Conflict { .. }) => {
+        Ok(other) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{other:?}")),
+        Err(fencehold::Error::Conflict { .. }) => {
             (StatusCode::UNPROCESSABLE_ENTITY, "this key was used for another charge".to_owned())
         }
-        Ok(other) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{other:?}")),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
 }

@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
 
     let soon = RetryPolicy::new(Backoff::Fixed, 10, 10);
     let order = fh.queue("orders").job("pay", &990_u64).retry(soon).enqueue().await?;
-    let receipt: String = fh.jobs().wait(order.job_id, Duration::from_secs(30)).await?;
+    let receipt: String = fh.jobs().result(order.job_id, Duration::from_secs(30)).await?;
     println!("{receipt}");
     assert_eq!(provider.charges.load(Ordering::SeqCst), 1, "two attempts, one charge");
 

@@ -30,7 +30,7 @@ async fn main() -> Result<(), Error> {
         .start()?;
 
     let trip = fh.queue("trips").job("book", &"Lisbon").enqueue().await?;
-    match fh.jobs().wait::<()>(trip.job_id, Duration::from_secs(30)).await {
+    match fh.jobs().result::<()>(trip.job_id, Duration::from_secs(30)).await {
         Err(failed @ Error::JobFailed { .. }) => println!("{failed}"),
         other => panic!("the third booking fails: {other:?}"),
     }
@@ -50,11 +50,11 @@ async fn book(job: Job, city: String) -> Result<(), JobError> {
     for booking in [format!("flight to {city}"), format!("hotel in {city}")] {
         let number = job
             .once(&booking, async |key| Ok(reserve(&key, &booking)))
-            .undo_with("unbook", &booking)
+            .compensate_with("unbook", &booking)
             .await?;
         println!("{booking} is booked: {number}");
     }
-    Err(JobError::new(format!("there is no car to be had in {city}")).for_good())
+    Err(JobError::new(format!("there is no car to be had in {city}")).permanent())
 }
 
 /// What would call somebody else's service, which tells a repetition by the key.

@@ -19,7 +19,7 @@ fn main() -> Result<(), Error> {
             .map(|nth| {
                 let (fh, busy) = (&fh, &busy);
                 scope.spawn(move || {
-                    let slot = fh.lease_any(SLOTS).task(format!("piece-{nth}")).acquire()?;
+                    let slot = fh.lease_any_of(SLOTS).task(format!("piece-{nth}")).acquire()?;
                     let at_once = busy.fetch_add(1, Ordering::SeqCst) + 1;
                     assert!(at_once <= SLOTS.len(), "never more than there are slots");
                     println!("piece-{nth} on {} under token {}, {at_once} at once", slot.key(), slot.token());

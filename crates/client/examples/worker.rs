@@ -35,10 +35,10 @@ async fn main() -> Result<(), Error> {
         let job = emails
             .job("send", &email)
             .unique(format!("report-42/{to}"), Duration::from_secs(3_600));
-        sent.push(job.max_attempts(5).label("report", "42").enqueue().await?);
+        sent.push(job.max_failures(5).label("report", "42").enqueue().await?);
     }
     for job in sent {
-        let receipt: String = fh.jobs().wait(job.job_id, Duration::from_secs(30)).await?;
+        let receipt: String = fh.jobs().result(job.job_id, Duration::from_secs(30)).await?;
         println!("{receipt}");
     }
 
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Error> {
 /// What it returns is the job's result; an error is a failure, and is tried again by the job's policy.
 async fn send(job: Job, email: Email) -> Result<String, JobError> {
     if !email.to.contains('@') {
-        return Err(JobError::new(format!("{} is no address", email.to)).for_good());
+        return Err(JobError::new(format!("{} is no address", email.to)).permanent());
     }
     Ok(format!("{}: {} (attempt {}, token {})", email.to, email.subject, job.attempt(), job.token()))
 }

@@ -45,7 +45,7 @@ pub struct TtlAdvice {
     pub margin: Duration,
     /// The least time that a renewal ever had left when it came through; little of it means that the ttl is too short
     /// for this store. `None`: nothing was renewed yet.
-    pub least_slack: Option<Duration>,
+    pub min_remaining: Option<Duration>,
     /// How many pieces of work the advice rests on.
     pub samples: usize,
 }
@@ -148,7 +148,7 @@ impl Seen {
             p99_work: Duration::from_millis(work_ms),
             p99_round_trip: Duration::from_millis(trip_ms),
             margin: Duration::from_millis(margin_ms),
-            least_slack: of_key().filter_map(|work| work.least_slack_ms).min().map(Duration::from_millis),
+            min_remaining: of_key().filter_map(|work| work.least_slack_ms).min().map(Duration::from_millis),
             samples,
         })
     }
@@ -210,7 +210,7 @@ mod tests {
         advisor.saw_slack(&key("k"), 700);
         advisor.saw_slack(&key("k"), 900);
         assert_eq!(
-            advisor.advise("k").and_then(|advice| advice.least_slack),
+            advisor.advise("k").and_then(|advice| advice.min_remaining),
             Some(Duration::from_millis(700))
         );
         for nth in 0..2 * KEYS_MAX {

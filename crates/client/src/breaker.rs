@@ -11,12 +11,12 @@ use std::time::Duration;
 use crate::bell::lock;
 use crate::time::ms;
 
-/// When the breaker opens, and for how long.
+/// When the circuit breaker opens, and for how long.
 ///
 /// ```
-/// let mut policy = fencehold::BreakerPolicy::default();
+/// let mut policy = fencehold::CircuitBreakerPolicy::default();
 /// policy.failures_in_a_row = 3;
-/// let connect = fencehold::Fencehold::builder().url("memory:").breaker(policy);
+/// let builder = fencehold::Fencehold::builder().url("memory:").circuit_breaker(policy);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

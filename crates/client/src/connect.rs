@@ -20,8 +20,8 @@ use crate::renewal::Handle;
 use crate::retry::RetryBudget;
 use crate::time::ms;
 
-/// How long a caller bears with a store that cannot be reached, unless told otherwise.
-const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a call goes on trying a store that cannot be reached, by default.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Between two tries to open a store that cannot be reached.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
@@ -66,12 +66,12 @@ impl Fencehold {
         FenceholdBuilder::default()
     }
 
-    /// Asks for a lease on one key.
+    /// Requests a lease on one key.
     pub fn lease(&self, key: impl AsRef<str>) -> LeaseBuilder {
         LeaseBuilder::new(self.clone(), Key::new(key.as_ref()).map(|key| vec![key]))
     }
 
-    /// Asks for a lease on any one of these keys, whichever is free first. N keys are a semaphore of N.
+    /// Requests a lease on any one of these keys, whichever is free first. N keys are a semaphore of N.
     ///
     /// ```
     /// use fencehold::{Error, Fencehold};
@@ -80,26 +80,26 @@ impl Fencehold {
     /// # async fn main() -> Result<(), Error> {
     /// let fh = Fencehold::connect("memory:").await?;
     /// let slots = ["gpu/0", "gpu/1"];
-    /// let one = fh.lease_any(slots).acquire().await?;
-    /// let two = fh.lease_any(slots).acquire().await?;
+    /// let one = fh.lease_any_of(slots).acquire().await?;
+    /// let two = fh.lease_any_of(slots).acquire().await?;
     /// assert_ne!(one.key(), two.key());
-    /// assert!(matches!(fh.lease_any(slots).try_acquire().await, Err(Error::Held { .. })));
+    /// assert!(matches!(fh.lease_any_of(slots).try_acquire().await, Err(Error::Held { .. })));
     /// # one.release().await?;
     /// # two.release().await
     /// # }
     /// ```
-    pub fn lease_any<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
+    pub fn lease_any_of<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
         let keys = keys.into_iter().map(|key| Key::new(key.as_ref())).collect();
         LeaseBuilder::new(self.clone(), keys)
     }
 
-    /// An election: whoever holds this key leads.
+    /// An election: the holder of this key leads.
     pub fn election(&self, key: impl AsRef<str>) -> Election {
         Election::new(self.lease(key.as_ref()), Key::new(key.as_ref()))
     }
 
     /// What ttl would suit the work that was done under this key, or under all keys that start with this text. `None`:
-    /// no lease of them has been given back yet. See [`TtlAdvice`] for what it means.
+    /// no lease of them has been released yet. See [`TtlAdvice`] for what it means.
     ///
     /// ```
     /// use fencehold::Fencehold;
@@ -107,30 +107,30 @@ impl Fencehold {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), fencehold::Error> {
     /// let fh = Fencehold::connect("memory:").await?;
-    /// assert!(fh.advice("reports/").is_none());
+    /// assert!(fh.ttl_advice("reports/").is_none());
     /// fh.lease("reports/daily").acquire().await?.release().await?;
-    /// let advice = fh.advice("reports/").expect("one piece of work");
+    /// let advice = fh.ttl_advice("reports/").expect("one piece of work");
     /// assert_eq!(advice.samples, 1);
     /// assert!(advice.suggested_ttl >= advice.p99_work + advice.p99_round_trip + advice.margin);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
+    pub fn ttl_advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
         self.hub().advisor.advise(key_or_prefix)
     }
 
     /// The store, for what this handle does not wrap: listing, revoking, events. Use it with [`call`](Self::call).
     ///
     /// ```
-    /// use fencehold::store::{RevokeRequest, Which};
-    /// use fencehold::{Fencehold, Key, Owner, Reason, State};
+    /// use fencehold::store::{RevokeLeasesRequest, RevokeTarget};
+    /// use fencehold::{Fencehold, Key, Owner, Reason};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), fencehold::Error> {
     /// let fh = Fencehold::connect("memory:").await?;
     /// let lease = fh.lease("gpu/3").acquire().await?;
-    /// let request = RevokeRequest {
-    ///     which: Which::Key { key: Key::new("gpu/3")?, only_token: None },
+    /// let request = RevokeLeasesRequest {
+    ///     target: RevokeTarget::Key { key: Key::new("gpu/3")?, only_token: None },
     ///     by: Owner::new("alice")?,
     ///     reason: Reason::new("the node is being drained")?,
     /// };
@@ -143,7 +143,7 @@ impl Fencehold {
         &self.hub().store
     }
 
-    /// A call in this handle's namespace, with its patience.
+    /// A call in this handle's namespace, with its timeout.
     pub fn call(&self) -> CallContext {
         self.hub().call(self.hub().patience_ms)
     }
@@ -163,13 +163,13 @@ impl Fencehold {
         &self.hub().clock
     }
 
-    /// Whether acquisitions are held back because the store keeps failing.
-    pub fn breaker(&self) -> CircuitBreakerState {
+    /// The state of the circuit breaker: whether acquisitions are held back because the store keeps failing.
+    pub fn circuit_breaker(&self) -> CircuitBreakerState {
         self.hub().breaker.state(self.hub().now_ms())
     }
 
-    /// Gives back every lease of this handle and its clones, sees through what is under way in the background, and
-    /// closes the store if this handle opened it. Whoever waits for a lease gets [`Error::Unavailable`].
+    /// Releases every lease of this handle and its clones, finishes what is under way in the background, and closes the
+    /// store if this handle opened it. A caller that waits for a lease gets [`Error::Unavailable`].
     pub async fn close(&self) {
         self.hub().close().await;
     }
@@ -205,7 +205,7 @@ impl fmt::Debug for Fencehold {
 ///     .url("memory:")
 ///     .namespace("team-a")
 ///     .owner("worker-7")
-///     .patience(Duration::from_secs(3))
+///     .timeout(Duration::from_secs(3))
 ///     .connect()
 ///     .await?;
 /// assert_eq!(fh.owner().as_str(), "worker-7");
@@ -221,9 +221,9 @@ pub struct FenceholdBuilder {
     owner: Option<String>,
     clock: Option<Arc<dyn Clock>>,
     create: bool,
-    patience: Option<Duration>,
-    breaker: CircuitBreakerPolicy,
-    retries: RetryBudget,
+    timeout: Option<Duration>,
+    circuit_breaker: CircuitBreakerPolicy,
+    retry_budget: RetryBudget,
 }
 
 impl FenceholdBuilder {
@@ -243,7 +243,7 @@ impl FenceholdBuilder {
     /// # async fn main() -> Result<(), Error> {
     /// # let directory = tempfile::tempdir().expect("a directory");
     /// let url = format!("file:{}", directory.path().join("leases").display());
-    /// assert!(matches!(Fencehold::connect(&url).await, Err(Error::Unusable { .. })));
+    /// assert!(matches!(Fencehold::connect(&url).await, Err(Error::NoStore { .. })));
     /// Fencehold::builder().url(&url).create().connect().await?.close().await;
     /// Fencehold::connect(&url).await?.close().await;
     /// # Ok(())
@@ -279,27 +279,27 @@ impl FenceholdBuilder {
         self
     }
 
-    /// How long callers bear with a store that cannot be reached, beyond any standing in line. Default: 10 s. Renewals
+    /// How long a call goes on trying a store that cannot be reached, beyond any time in line. Default: 10 s. Renewals
     /// have less, by their ttl.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
-    /// When acquisitions are held back because the store keeps failing.
-    pub fn breaker(mut self, policy: CircuitBreakerPolicy) -> Self {
-        self.breaker = policy;
+    /// When the circuit breaker holds acquisitions back because the store keeps failing.
+    pub fn circuit_breaker(mut self, policy: CircuitBreakerPolicy) -> Self {
+        self.circuit_breaker = policy;
         self
     }
 
-    /// How failed acquisitions are tried again.
-    pub fn retries(mut self, policy: RetryBudget) -> Self {
-        self.retries = policy;
+    /// How often, and at what pace, failed acquisitions are tried again.
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.retry_budget = budget;
         self
     }
 
     /// Opens the store, has it answer, and starts the handle's thread. A store that does not answer within the
-    /// [`patience`](Self::patience) is an error.
+    /// [`timeout`](Self::timeout) is an error.
     pub async fn connect(self) -> Result<Fencehold, Error> {
         let connected = self.connect_lazy().await?;
         match connected.store().ping(&connected.call()).await {
@@ -317,7 +317,7 @@ impl FenceholdBuilder {
         let namespace = self.namespace.map_or(Ok(Namespace::default()), Namespace::new)?;
         let owner = self.owner.map_or_else(default_owner, Owner::new)?;
         let owns_store = self.store.is_none();
-        let patience_ms = ms(self.patience.unwrap_or(PATIENCE_DEFAULT));
+        let patience_ms = ms(self.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let store = match (self.store, self.url) {
             (Some(store), None) => store,
             (None, Some(url)) => {
@@ -338,8 +338,8 @@ impl FenceholdBuilder {
             clock,
             namespace,
             patience_ms,
-            breaker: self.breaker,
-            retries: self.retries,
+            breaker: self.circuit_breaker,
+            retries: self.retry_budget,
         });
         Ok(Fencehold { handle: Handle::start(hub).map_err(|error| no_thread(&error))?, owner })
     }
@@ -371,12 +371,12 @@ async fn open(url: StoreUrl, clock: Arc<dyn Clock>, patience_ms: u64) -> Result<
         .map_err(|error| no_thread(&error))?;
     match receiver.await {
         Ok(opened) => Ok(opened?),
-        Err(_) => Err(Error::Unavailable { why: "opening the store broke off".to_owned() }),
+        Err(_) => Err(Error::Unavailable { message: "opening the store broke off".to_owned() }),
     }
 }
 
 pub(crate) fn no_thread(error: &std::io::Error) -> Error {
-    Error::Unavailable { why: format!("no thread could be started: {error}") }
+    Error::Unavailable { message: format!("no thread could be started: {error}") }
 }
 
 /// `host/pid/random`: the last part tells apart what a restarted container would call by the same name.

@@ -134,7 +134,7 @@ pub struct LeaderView {
     /// The token that it leads under.
     pub token: Token,
     /// Since when, in wall time.
-    pub since_wall_ms: u64,
+    pub acquired_at_ms: u64,
 }
 
 /// Sees who leads, and waits for a change.
@@ -216,8 +216,8 @@ impl Observer {
         let view = hub.answer(call.timeout_ms, hub.store.get(&call, self.key.clone())).await?;
         self.leader = view.and_then(|view| {
             let holder = view.holder?;
-            let since_wall_ms = holder.acquired_at_ms;
-            Some(LeaderView { owner: holder.owner, task: holder.task, token: view.token, since_wall_ms })
+            let acquired_at_ms = holder.acquired_at_ms;
+            Some(LeaderView { owner: holder.owner, task: holder.task, token: view.token, acquired_at_ms })
         });
         Ok(())
     }

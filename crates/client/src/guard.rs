@@ -21,7 +21,7 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 ///
 /// Renewal runs on a thread of its own, so a blocked executor loses no lease. What can go wrong is told in three
 /// steps: when a renewal fails the lease is [`AtRisk`](LeaseState::AtRisk), and begins no new work; when it recovers it
-/// is [`Held`](State::Held) again; and when it does not, it is [`Lost`](State::Lost) at nine tenths of the way to its
+/// is [`Held`](LeaseState::Held) again; and when it does not, it is [`Lost`](LeaseState::Lost) at nine tenths of the way to its
 /// deadline, before the store may give the key to anybody else. A store that says that the lease is over, because it
 /// was revoked, is believed at once.
 ///
@@ -30,7 +30,7 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 ///
 /// ```
 /// use std::time::Duration;
-/// use fencehold::{Fencehold, State};
+/// use fencehold::{Fencehold, LeaseState};
 ///
 /// async fn build_report(token: fencehold::Token) -> String {
 ///     format!("written under token {token}")
@@ -41,7 +41,7 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 /// let fh = Fencehold::connect("memory:").await?;
 /// let lease = fh.lease("reports/daily").task("run-42").ttl(Duration::from_secs(30)).acquire().await?;
 /// let report = lease.run(build_report(lease.token())).await?; // stops the future if the lease is lost
-/// assert_eq!(lease.state(), State::Held);
+/// assert_eq!(lease.state(), LeaseState::Held);
 /// lease.release().await?;
 /// # assert!(report.ends_with('1'));
 /// # Ok(())
@@ -86,11 +86,11 @@ impl Lease {
     }
 
     /// What this holder shows at a [fence](crate::fence): namespace, key, token and owner.
-    pub fn pass(&self) -> KeyToken {
+    pub fn key_token(&self) -> KeyToken {
         let namespace = self.handle.hub.namespace().clone();
         KeyToken::new(self.key().clone(), self.token())
             .in_namespace(namespace)
-            .shown_by(self.owner().clone())
+            .with_owner(self.owner().clone())
     }
 
     /// Whether it can be relied on now. Judged by the clock at this moment.
@@ -109,12 +109,13 @@ impl Lease {
         self.holding.look().lost_at_ms
     }
 
-    /// Who asks this holder to yield, if somebody does. Learnt with each renewal; withdrawn when the contender leaves.
-    pub fn notice(&self) -> Option<YieldRequest> {
-        self.holding.look().notice
+    /// The request of a contender that this holder yield, if there is one. Learnt with each renewal; withdrawn when the
+    /// contender leaves.
+    pub fn yield_request(&self) -> Option<YieldRequest> {
+        self.holding.look().yield_request
     }
 
-    /// Waits until somebody asks this holder to yield. `None`: the lease ended first.
+    /// Waits until a contender requests that this holder yield. `None`: the lease ended first.
     ///
     /// ```
     /// use std::time::Duration;
@@ -126,18 +127,18 @@ impl Lease {
     /// let low = fh.lease("gpu/3").ttl(Duration::from_millis(1_500)).acquire().await?;
     ///
     /// let urgent = fh.lease("gpu/3").owner("urgent").priority(5);
-    /// let urgent = tokio::spawn(async move { urgent.preempt(Duration::from_secs(10)).await });
+    /// let urgent = tokio::spawn(async move { urgent.preempt_within(Duration::from_secs(10)).acquire().await });
     ///
-    /// let notice = low.yield_asked().await.expect("still held");
-    /// assert_eq!(notice.contender.as_str(), "urgent");
+    /// let request = low.yield_requested().await.expect("still held");
+    /// assert_eq!(request.contender.as_str(), "urgent");
     /// low.release().await?;
     /// let urgent = urgent.await.expect("the contender")?;
     /// # urgent.release().await
     /// # }
     /// ```
-    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldRequest>> + Send + use<> {
+    pub fn yield_requested(&self) -> impl Future<Output = Option<YieldRequest>> + Send + use<> {
         let holding = Arc::clone(&self.holding);
-        async move { holding.yield_asked().await }
+        async move { holding.yield_requested().await }
     }
 
     /// Waits until the lease is lost, and says why. It does not keep the lease, and can be awaited many times, also
@@ -188,10 +189,10 @@ impl Lease {
         self.give_back().instrument(span).await
     }
 
-    /// Ends the guard and leaves the lease: it is renewed no more, and is not given back. It ends after its ttl, unless
-    /// who has the hold renews it or gives it back, here or in another process. An error tells that it was lost already.
+    /// Ends the guard and leaves the lease: it is renewed no more, and is not released. It ends after its ttl, unless a
+    /// process that has the hold renews or releases it. An error says that it was lost already.
     ///
-    /// The hold id is a secret: who has it can end the lease.
+    /// The hold id is a secret: with it, the lease can be ended.
     ///
     /// ```
     /// use fencehold::Fencehold;
@@ -202,7 +203,7 @@ impl Lease {
     /// let hold = fh.lease("reports/daily").acquire().await?.detach()?;
     /// assert!(fh.lease("reports/daily").try_acquire().await.is_err(), "it is still held");
     /// let renewed = fh.store().renew(&fh.call(), vec![hold.clone()]).await?;
-    /// assert_eq!(renewed.answers[0].as_ref().map(|renewal| renewal.token), Ok(hold.token));
+    /// assert_eq!(renewed.results[0].as_ref().map(|renewal| renewal.token), Ok(hold.token));
     /// fh.store().release(&fh.call(), vec![hold]).await?;
     /// # Ok(())
     /// # }

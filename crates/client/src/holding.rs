@@ -30,9 +30,9 @@ pub(crate) struct Renewed {
     pub(crate) slack_ms: u64,
 }
 
-/// What a lease is on.
-#[derive(Clone, Debug)]
-pub(crate) enum Held {
+/// What is held: a key, or a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldTarget {
     /// A key.
     Key(Key),
     /// A job: the lease is the claim of one attempt.
@@ -42,7 +42,7 @@ pub(crate) enum Held {
 /// What a hold was asked for with.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    pub(crate) held: Held,
+    pub(crate) held: HoldTarget,
     pub(crate) token: Token,
     pub(crate) owner: Owner,
     pub(crate) task: Option<Task>,
@@ -81,18 +81,18 @@ impl Holding {
         let Granted { held, token, owner, task, term, .. } = &granted;
         let deadlines = Deadlines::new(*term);
         let span = match held {
-            Held::Key(key) => {
+            HoldTarget::Key(key) => {
                 let task = task.as_ref().map(tracing::field::display);
                 tracing::info_span!("hold", %key, token = token.get(), %owner, task)
             }
-            Held::Job(job) => tracing::info_span!("attempt", %job, token = token.get(), %owner),
+            HoldTarget::Job(job) => tracing::info_span!("attempt", %job, token = token.get(), %owner),
         };
         let standing = Standing {
             snapshot: LeaseSnapshot {
                 state: LeaseState::Held,
                 deadline_ms: deadlines.deadline_ms(),
                 lost_at_ms: deadlines.lost_at_ms(),
-                notice: None,
+                yield_request: None,
                 lost: None,
             },
             deadlines,
@@ -107,16 +107,16 @@ impl Holding {
     /// The key, where the lease is on one.
     pub(crate) fn key(&self) -> Option<&Key> {
         match &self.granted.held {
-            Held::Key(key) => Some(key),
-            Held::Job(_) => None,
+            HoldTarget::Key(key) => Some(key),
+            HoldTarget::Job(_) => None,
         }
     }
 
     /// The key under which the store's events speak of it.
     pub(crate) fn event_key(&self) -> Option<Key> {
         match &self.granted.held {
-            Held::Key(key) => Some(key.clone()),
-            Held::Job(job) => Key::new(format!("job/{job}")).ok(),
+            HoldTarget::Key(key) => Some(key.clone()),
+            HoldTarget::Job(job) => Key::new(format!("job/{job}")).ok(),
         }
     }
 
@@ -183,7 +183,7 @@ impl Holding {
             contender: notice.contender.clone(),
             task: notice.task.clone(),
             priority: notice.priority,
-            yield_at_ms: sent_ms.saturating_add(notice.yield_in_ms),
+            deadline_ms: sent_ms.saturating_add(notice.yield_in_ms),
         });
         let (renewed, recovered, asked) = self.board.update(|standing| {
             let snapshot = &mut standing.snapshot;
@@ -192,12 +192,12 @@ impl Holding {
             }
             let slack_ms = snapshot.lost_at_ms.saturating_sub(now_ms);
             let recovered = snapshot.state == LeaseState::AtRisk;
-            let asked = notice.is_some() && snapshot.notice.is_none();
+            let asked = notice.is_some() && snapshot.yield_request.is_none();
             standing.deadlines.renew(term, self.granted.ttl_ms);
             snapshot.deadline_ms = standing.deadlines.deadline_ms();
             snapshot.lost_at_ms = standing.deadlines.lost_at_ms();
             snapshot.state = LeaseState::Held;
-            snapshot.notice = notice;
+            snapshot.yield_request = notice;
             standing.cut_short = renewal.remaining_ms < self.granted.ttl_ms;
             standing.failure = None;
             Some((Renewed { term, lost_at_ms: snapshot.lost_at_ms, slack_ms }, recovered, asked))
@@ -228,8 +228,12 @@ impl Holding {
         let Granted { held, token, owner, .. } = &self.granted;
         let token = token.get();
         match held {
-            Held::Key(key) => tracing::warn!(parent: &self.span, %key, token, %owner, "the lease {what}"),
-            Held::Job(job) => tracing::warn!(parent: &self.span, %job, token, %owner, "the claim {what}"),
+            HoldTarget::Key(key) => {
+                tracing::warn!(parent: &self.span, %key, token, %owner, "the lease {what}");
+            }
+            HoldTarget::Job(job) => {
+                tracing::warn!(parent: &self.span, %job, token, %owner, "the claim {what}");
+            }
         }
     }
 
@@ -256,7 +260,7 @@ impl Holding {
         if let Some(ignored_ms) = ignored_ms {
             self.warn(format_args!(
                 "was cancelled {ignored_ms} ms ago, and its handler goes on: look at `is_cancelled` or await `cancelled`, or \
-                 set `cancel_within`"
+                 set `cancel_timeout`"
             ));
         }
     }
@@ -283,11 +287,11 @@ impl Holding {
     }
 
     /// Waits until somebody asks the holder to yield; `None`: the lease ended first.
-    pub(crate) async fn yield_asked(&self) -> Option<YieldRequest> {
+    pub(crate) async fn yield_requested(&self) -> Option<YieldRequest> {
         self.settle();
         let look = |standing: &Standing, _| match &standing.snapshot {
             LeaseSnapshot { state: LeaseState::Lost, .. } => Some(None),
-            snapshot => snapshot.notice.clone().map(Some),
+            snapshot => snapshot.yield_request.clone().map(Some),
         };
         self.board.when(look).await
     }
@@ -302,15 +306,15 @@ impl Holding {
         self.board.when(news).await
     }
 
-    pub(crate) fn error(&self, why: LostCause) -> Error {
-        Error::lost(&self.granted.held, self.granted.token, why)
+    pub(crate) fn error(&self, cause: LostCause) -> Error {
+        Error::lost(self.granted.held.clone(), self.granted.token, cause)
     }
 }
 
 impl Standing {
     fn why_over(&self, max_age_ms: Option<u64>) -> LostCause {
         if self.failure.is_none() && self.cut_short {
-            if let Some(notice) = &self.snapshot.notice {
+            if let Some(notice) = &self.snapshot.yield_request {
                 return LostCause::ended(LeaseOutcome::Yielded, Some(notice.contender.clone()));
             }
             if max_age_ms.is_some() {

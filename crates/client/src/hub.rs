@@ -17,14 +17,14 @@ use crate::bell::{Bell, lock};
 use crate::board::Board;
 use crate::breaker::{Breaker, CircuitBreakerPolicy};
 use crate::error::{Error, LostCause};
-use crate::holding::{Granted, Held, Holding};
+use crate::holding::{Granted, HoldTarget, Holding};
 use crate::random::jitter;
 use crate::renewal::{Background, Book, give_back, hand_back};
 use crate::report::Words;
 use crate::retry::{Retries, RetryBudget};
 use crate::time::{First, Timers, first};
 
-/// How long past a store's own patience its answer is still waited for.
+/// How long past a call's own timeout its answer is still waited for.
 const GRACE_MS: u64 = 1_000;
 
 pub(crate) struct Hub {
@@ -130,7 +130,7 @@ impl Hub {
     pub(crate) fn jobs(&self) -> Result<&dyn JobStore, Error> {
         self.store.jobs().ok_or_else(|| Error::Unsupported {
             store: self.store.capabilities().store.to_owned(),
-            what: "keep jobs".to_owned(),
+            message: "keep jobs".to_owned(),
         })
     }
 
@@ -139,7 +139,7 @@ impl Hub {
         crate::random::job_id(self.clock.now().wall_ms)
     }
 
-    /// Waits for a store's answer, but not for ever: a store that keeps silent past its patience has lost the answer.
+    /// Waits for a store's answer, but not for ever: a store that keeps silent past the timeout has lost the answer.
     pub(crate) async fn answer<T>(
         &self,
         patience_ms: u64,
@@ -196,11 +196,11 @@ impl Hub {
             let until_ms = holding.look().deadline_ms;
             let Granted { held, hold, token, .. } = &holding.granted;
             match held {
-                Held::Key(key) => {
+                HoldTarget::Key(key) => {
                     let hold = HoldRef { key: key.clone(), hold_id: *hold, token: *token };
                     self.spawn(give_back(Arc::clone(self), hold, until_ms));
                 }
-                Held::Job(job) => {
+                HoldTarget::Job(job) => {
                     let attempt = AttemptRef { job_id: *job, hold_id: *hold, token: *token };
                     self.spawn(hand_back(Arc::clone(self), attempt, until_ms));
                 }
@@ -245,7 +245,7 @@ impl Hub {
         self.closed.when(|is, _| is.then(closed)).await
     }
 
-    /// Gives back whatever is held, sees background tasks through as far as patience goes, and ends.
+    /// Gives back whatever is held, sees background tasks through as far as the timeout allows, and ends.
     pub(crate) async fn close(self: &Arc<Self>) {
         if self.closed.update(|closed| (!*closed).then(|| *closed = true)).is_none() {
             return;
@@ -274,5 +274,5 @@ impl fmt::Debug for Hub {
 
 /// What a closed handle answers.
 pub(crate) fn closed() -> Error {
-    Error::Unavailable { why: "this handle was closed".to_owned() }
+    Error::Unavailable { message: "this handle was closed".to_owned() }
 }

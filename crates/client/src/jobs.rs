@@ -1,11 +1,11 @@
-//! Jobs from the outside: looking at them, waiting for them, acting upon them.
+//! Jobs from the outside: looking at them, waiting for them, changing them.
 
 use std::time::Duration;
 
 use fencehold_contract::job::{
     ChangeJobBatchResponse, ChangeJobsRequest, EffectPage, EffectResolution, JobAction, JobCounts, JobDetail,
-    JobFilter, JobPage, JobSelector, ListEffectsRequest, ListJobsRequest, QueueView, ResolveEffectRequest,
-    ScheduleView, WaitRequest,
+    JobPage, JobSelector, ListEffectsRequest, ListJobsRequest, QueueView, ResolveEffectRequest, ScheduleView,
+    WaitRequest,
 };
 use fencehold_core::Reason;
 use fencehold_core::job::{EffectName, JobId, JobState};
@@ -20,7 +20,7 @@ use crate::time::ms;
 use crate::tries::{Tries, ask, ask_until, only};
 
 impl Fencehold {
-    /// The jobs of all queues: looking at them, waiting for them, acting upon them.
+    /// The jobs of all queues: looking at them, waiting for them, changing them.
     pub fn jobs(&self) -> Jobs {
         Jobs { fencehold: self.clone() }
     }
@@ -37,14 +37,14 @@ impl Jobs {
     pub async fn get(&self, id: JobId) -> Result<JobDetail, Error> {
         let found =
             ask(self.fencehold.hub(), |jobs, call| async move { jobs.get_job(&call, id).await }).await?;
-        found.ok_or(Error::JobNotFound { job: id })
+        found.ok_or(Error::JobNotFound { job_id: id })
     }
 
-    /// Waits for a job to come to its end, and gives its result.
+    /// Waits until a job has finished, and gives its result.
     ///
-    /// [`Error::JobFailed`]: it ended without one, or waits for a person. [`Error::JobNotFinished`]: the time was up.
-    pub async fn wait<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
-        let detail = self.wait_for(id, limit).await?;
+    /// [`Error::JobFailed`]: it finished without one, or waits for a person. [`Error::JobNotFinished`]: the time was up.
+    pub async fn result<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
+        let detail = self.wait(id, limit).await?;
         match detail.job.state {
             JobState::Completed => {
                 let result = detail.result.as_deref().unwrap_or(json::NOTHING);
@@ -52,14 +52,14 @@ impl Jobs {
             }
             state if state.is_settled() => {
                 let error = detail.attempts.last().and_then(|attempt| attempt.error.as_deref());
-                Err(Error::JobFailed { job: id, state, error: error.map(str::to_owned) })
+                Err(Error::JobFailed { job_id: id, state, error: error.map(str::to_owned) })
             }
-            state => Err(Error::JobNotFinished { job: id, state, waited: limit }),
+            state => Err(Error::JobNotFinished { job_id: id, state, waited: limit }),
         }
     }
 
-    /// Everything about one job once it has come to its end or waits for a person, or as it stands when the time is up.
-    pub async fn wait_for(&self, id: JobId, limit: Duration) -> Result<JobDetail, Error> {
+    /// Everything about one job once it has finished or waits for a person, or as it stands when the time is up.
+    pub async fn wait(&self, id: JobId, limit: Duration) -> Result<JobDetail, Error> {
         let hub = self.fencehold.hub();
         let until_ms = hub.now_ms().saturating_add(ms(limit));
         loop {
@@ -70,7 +70,7 @@ impl Jobs {
                 async move { jobs.wait_for_job(&call, WaitRequest { id, wait_ms }).await }
             })
             .await?;
-            let detail = found.ok_or(Error::JobNotFound { job: id })?;
+            let detail = found.ok_or(Error::JobNotFound { job_id: id })?;
             if detail.job.state.is_settled() || hub.now_ms() >= until_ms {
                 return Ok(detail);
             }
@@ -102,45 +102,111 @@ impl Jobs {
         Ok(sum)
     }
 
-    /// Calls a job off. One that runs is told at once where the store can, else with its next renewal, and is cancelled when its attempt has ended; the
-    /// answer is how it stands now.
+    /// Cancels a job. One that runs is told at once where the store can, else with its next renewal, and is cancelled
+    /// when its attempt has ended. Gives the job's state as it is now.
     pub async fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
-        self.act_on(id, JobAction::Cancel { reason, force: false }).await
+        self.change(id, JobAction::Cancel { reason, force: false }).await
     }
 
-    /// Calls a job off without waiting for whoever works on it: what that still says is refused.
-    pub async fn cancel_now(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
-        self.act_on(id, JobAction::Cancel { reason, force: true }).await
+    /// Cancels a job without waiting for the worker that runs it: what that still reports is refused.
+    pub async fn force_cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
+        self.change(id, JobAction::Cancel { reason, force: true }).await
     }
 
-    /// Has a job start over that has failed, was cancelled, quarantined or is scheduled for later.
+    /// Starts a job again that has failed, was cancelled, quarantined or is scheduled for later.
     pub async fn retry(&self, id: JobId) -> Result<JobState, Error> {
-        self.act_on(id, JobAction::Retry).await
+        self.change(id, JobAction::Retry).await
     }
 
-    /// Forgets a job; `force`: also while somebody works on it.
+    /// Deletes a job; `force`: also while a worker runs it.
     pub async fn delete(&self, id: JobId, force: bool) -> Result<JobState, Error> {
-        self.act_on(id, JobAction::Delete { force }).await
+        self.change(id, JobAction::Delete { force }).await
     }
 
-    async fn act_on(&self, id: JobId, action: JobAction) -> Result<JobState, Error> {
-        let acted = self.act(JobSelector::Ids { job_ids: vec![id] }, action, false).await?;
-        only(acted.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
-    }
-
-    /// Does something to some jobs, or to a page of all that match; or only says what would be done.
-    pub async fn act(
+    /// Cancels all jobs that the selector names, page after page, each as [`cancel`](Jobs::cancel) does, or with `force`
+    /// as [`force_cancel`](Jobs::force_cancel). With `dry_run` nothing is changed: the response says what would be.
+    ///
+    /// ```
+    /// use fencehold::Fencehold;
+    /// use fencehold::job::JobSelector;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fencehold::Error> {
+    /// let fh = Fencehold::connect("memory:").await?;
+    /// let emails = fh.queue("emails");
+    /// let mut job_ids = Vec::new();
+    /// for to in ["a@example.org", "b@example.org"] {
+    ///     job_ids.push(emails.job("send", to).enqueue().await?.job_id);
+    /// }
+    /// let cancelled = fh.jobs().cancel_batch(JobSelector::Ids { job_ids }, None, false, false).await?;
+    /// assert!(cancelled.results.len() == 2 && cancelled.results.iter().all(|job| job.result.is_ok()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn cancel_batch(
         &self,
-        on: JobSelector,
+        selector: JobSelector,
+        reason: Option<Reason>,
+        force: bool,
+        dry_run: bool,
+    ) -> Result<ChangeJobBatchResponse, Error> {
+        self.change_all(selector, JobAction::Cancel { reason, force }, dry_run).await
+    }
+
+    /// Starts all jobs again that the selector names, page after page, each as [`retry`](Jobs::retry) does. With `dry_run`
+    /// nothing is changed: the response says what would be.
+    pub async fn retry_batch(
+        &self,
+        selector: JobSelector,
+        dry_run: bool,
+    ) -> Result<ChangeJobBatchResponse, Error> {
+        self.change_all(selector, JobAction::Retry, dry_run).await
+    }
+
+    /// Deletes all jobs that the selector names, page after page, each as [`delete`](Jobs::delete) does. With `dry_run`
+    /// nothing is changed: the response says what would be.
+    pub async fn delete_batch(
+        &self,
+        selector: JobSelector,
+        force: bool,
+        dry_run: bool,
+    ) -> Result<ChangeJobBatchResponse, Error> {
+        self.change_all(selector, JobAction::Delete { force }, dry_run).await
+    }
+
+    async fn change(&self, id: JobId, action: JobAction) -> Result<JobState, Error> {
+        let selector = JobSelector::Ids { job_ids: vec![id] };
+        let changed = self.change_page(selector, action, false, None).await?;
+        only(changed.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
+    }
+
+    /// Follows the pages to the last, and puts their results together.
+    async fn change_all(
+        &self,
+        selector: JobSelector,
         action: JobAction,
         dry_run: bool,
     ) -> Result<ChangeJobBatchResponse, Error> {
-        let by = self.fencehold.owner().clone();
-        self.change(ChangeJobsRequest { dry_run, ..ChangeJobsRequest::new(on, action, by) })
-            .await
+        let (mut results, mut cursor) = (Vec::new(), None);
+        loop {
+            let mut page = self.change_page(selector.clone(), action.clone(), dry_run, cursor).await?;
+            results.append(&mut page.results);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(ChangeJobBatchResponse { results, next_cursor: None });
+            }
+        }
     }
 
-    async fn change(&self, request: ChangeJobsRequest) -> Result<ChangeJobBatchResponse, Error> {
+    async fn change_page(
+        &self,
+        selector: JobSelector,
+        action: JobAction,
+        dry_run: bool,
+        cursor: Option<u64>,
+    ) -> Result<ChangeJobBatchResponse, Error> {
+        let (by, limit) = (self.fencehold.owner().clone(), fencehold_core::limits::PAGE_MAX);
+        let request = ChangeJobsRequest { selector, action, by, dry_run, cursor, limit };
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
             async move { jobs.change_jobs(&call, request).await }
@@ -148,25 +214,9 @@ impl Jobs {
         .await
     }
 
-    /// Does something to all jobs that match, however many pages they are. Gives how many it was done to.
-    pub async fn act_on_all(&self, filter: JobFilter, action: JobAction) -> Result<u64, Error> {
-        let (mut cursor, mut done) = (None, 0);
-        loop {
-            let limit = fencehold_core::limits::PAGE_MAX;
-            let selector = JobSelector::Filter { filter: filter.clone() };
-            let request = ChangeJobsRequest::new(selector, action.clone(), self.fencehold.owner().clone());
-            let acted = self.change(ChangeJobsRequest { cursor, limit, ..request }).await?;
-            done += u64::try_from(acted.results.iter().filter(|item| item.result.is_ok()).count())
-                .unwrap_or(u64::MAX);
-            match acted.next_cursor {
-                Some(next) => cursor = Some(next),
-                None => return Ok(done),
-            }
-        }
-    }
-
-    /// Effects that people should know of: open intents, effects not (yet) undone, effects of superseded tokens.
-    pub async fn findings(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
+    /// Effects that people should know of: open intents, effects that are not compensated (yet), effects under superseded
+    /// tokens.
+    pub async fn effects(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
         ask(self.fencehold.hub(), |jobs, call| {
             let request = request.clone();
             async move { jobs.list_effects(&call, request).await }
@@ -174,9 +224,9 @@ impl Jobs {
         .await
     }
 
-    /// Says what became of an effect that nobody knew of: it happened and gave this, or (`None`) it did not. The job goes
-    /// on.
-    pub async fn resolve<T: Serialize>(
+    /// Says what became of an effect in doubt: it happened and gave this value, or (`None`) it did not happen. The job
+    /// goes on.
+    pub async fn resolve_effect<T: Serialize>(
         &self,
         id: JobId,
         effect: impl AsRef<str>,
@@ -200,7 +250,7 @@ impl Jobs {
         resolved.await?.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
-    /// Every schedule. [`Fencehold::schedule`] makes and removes them.
+    /// Every schedule. [`Fencehold::schedule`] sets and deletes them.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
         ask(self.fencehold.hub(), |jobs, call| async move { jobs.list_schedules(&call).await }).await
     }

@@ -15,9 +15,9 @@ use crate::wait::{Line, Terms, acquire};
 /// The ttl of a lease that names none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The terms on which a lease is asked for. Nothing happens until [`acquire`](LeaseBuilder::acquire),
-/// [`try_acquire`](LeaseBuilder::try_acquire) or [`preempt`](LeaseBuilder::preempt) is awaited; that is also where a
-/// name or a time that is out of bounds is told.
+/// The terms on which a lease is requested. Nothing happens until [`acquire`](LeaseBuilder::acquire) or
+/// [`try_acquire`](LeaseBuilder::try_acquire) is awaited; that is also where a name or a time that is out of bounds is
+/// refused.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nothing is asked for until `acquire`, `try_acquire` or `preempt` is awaited"]
+#[must_use = "nothing is requested until `acquire` or `try_acquire` is awaited"]
 pub struct LeaseBuilder {
     fencehold: Fencehold,
     keys: Result<Vec<Key>, BadInput>,
@@ -52,6 +52,7 @@ pub struct LeaseBuilder {
     max_age: Option<Duration>,
     priority: i16,
     wait: Option<Duration>,
+    preempt_within: Option<Duration>,
     seen_token: Option<Token>,
 }
 
@@ -66,6 +67,7 @@ impl LeaseBuilder {
             max_age: None,
             priority: 0,
             wait: None,
+            preempt_within: None,
             seen_token: None,
         }
     }
@@ -95,16 +97,26 @@ impl LeaseBuilder {
         self
     }
 
-    /// Its rank: higher stands further ahead in line, and may [`preempt`](LeaseBuilder::preempt) lower. Default: 0.
+    /// Its rank: higher stands further ahead in line, and may [preempt](LeaseBuilder::preempt_within) lower. Default: 0.
     pub fn priority(mut self, priority: i16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// How long `acquire` and `preempt` stand in line. Default: for as long as it takes. A grant that arrives later than
-    /// this is given back.
+    /// How long `acquire` stands in line. Default: for as long as it takes. A grant that arrives later than this is
+    /// released.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    /// While `acquire` stands in line, asks a holder of lower priority to yield within this time. Default: waits for it to
+    /// release. Such a holder learns of it with its next renewal and is not renewed beyond; its lease ends at the latest
+    /// when the time to yield is up, or when the time that it was already promised is, whichever is later.
+    ///
+    /// A store that cannot preempt refuses the acquisition: [`Error::Unsupported`].
+    pub fn preempt_within(mut self, within: Duration) -> Self {
+        self.preempt_within = Some(within);
         self
     }
 
@@ -115,44 +127,37 @@ impl LeaseBuilder {
         self
     }
 
-    /// Takes the key if it is free now, and nobody stands in line for it. Does not wait.
-    pub async fn try_acquire(self) -> Result<Lease, Error> {
-        self.finish(Line::None, None).await
+    /// Takes the key if it is free now, and no other caller stands in line for it. Does not wait, and preempts no holder.
+    pub async fn try_acquire(mut self) -> Result<Lease, Error> {
+        self.preempt_within = None;
+        self.finish(Line::None).await
     }
 
     /// Takes the key, standing in line for it. A caller that stops waiting, by dropping this future, leaves the line.
     ///
     /// There is no limit to the wait unless [`wait`](LeaseBuilder::wait) sets one. A store that cannot be reached is
-    /// asked again, up to that limit, or without one for as long as the handle's
-    /// [`patience`](crate::Connect::patience) lasts.
+    /// tried again, up to that limit, or without one until the handle's
+    /// [`timeout`](crate::FenceholdBuilder::timeout) is over.
     pub async fn acquire(self) -> Result<Lease, Error> {
-        let line = Line::Stand { limit_ms: self.wait.map(ms) };
-        self.finish(line, None).await
-    }
-
-    /// Like [`acquire`](LeaseBuilder::acquire), and asks a holder of lower priority to yield within this time. Such a
-    /// holder learns of it with its next renewal and is not renewed beyond; its lease ends at the latest when the time
-    /// to yield is up, or when the time that it was already promised is, whichever is later.
-    pub async fn preempt(self, yield_within: Duration) -> Result<Lease, Error> {
         let can = self.fencehold.store().capabilities();
-        if !can.supports_preemption {
+        if self.preempt_within.is_some() && !can.supports_preemption {
             return Err(Error::Unsupported {
                 store: can.store.to_owned(),
-                what: "preempt holders".to_owned(),
+                message: "preempt holders".to_owned(),
             });
         }
         let line = Line::Stand { limit_ms: self.wait.map(ms) };
-        self.finish(line, Some(ms(yield_within))).await
+        self.finish(line).await
     }
 
     pub(crate) fn fencehold(&self) -> &Fencehold {
         &self.fencehold
     }
 
-    async fn finish(self, line: Line, yield_within_ms: Option<u64>) -> Result<Lease, Error> {
+    async fn finish(self, line: Line) -> Result<Lease, Error> {
         let handle = self.fencehold.handle();
         let ttl_ms_min = self.fencehold.store().capabilities().min_ttl_ms;
-        let terms = self.terms(yield_within_ms, ttl_ms_min)?;
+        let terms = self.terms(ttl_ms_min)?;
         let (key, token) = (AnyOf(&terms.keys), tracing::field::Empty);
         let span = tracing::info_span!("acquire", %key, owner = %terms.owner, token);
         let (hold, granted) = acquire(&handle.hub, &terms, line).instrument(span.clone()).await?;
@@ -162,7 +167,7 @@ impl LeaseBuilder {
         Ok(Lease::new(hold, holding, handle))
     }
 
-    fn terms(self, yield_within_ms: Option<u64>, ttl_ms_min: u64) -> Result<Terms, BadInput> {
+    fn terms(self, ttl_ms_min: u64) -> Result<Terms, BadInput> {
         let (ttl_ms, max_age_ms) = (ms(self.ttl), self.max_age.map(ms));
         fencehold_core::ttl::check(ttl_ms, ttl_ms_min)?;
         max_age_ms.map_or(Ok(()), fencehold_core::ttl::check_max_age)?;
@@ -174,7 +179,7 @@ impl LeaseBuilder {
             max_age_ms,
             priority: self.priority,
             seen_token: self.seen_token,
-            yield_within_ms,
+            preempt_within_ms: self.preempt_within.map(ms),
         })
     }
 }

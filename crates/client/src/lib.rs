@@ -3,7 +3,7 @@
 //! Nouns: a [`Fencehold`] is a handle on a store; [`lease`](Fencehold::lease) asks it for a key and gives a [`Lease`], a
 //! guard that is renewed by a thread of the handle's own; the guard's [`token`](Lease::token) grows with every
 //! acquisition of the key, for ever, so that whatever the lease protects can refuse a holder that woke up late. An
-//! [`Election`] is a lease by another name; a semaphore is [`lease_any`](Fencehold::lease_any) of its slots.
+//! [`Election`] is a lease by another name; a semaphore is [`lease_any_of`](Fencehold::lease_any_of) of its slots.
 //!
 //! A job stands in a [`queue`](Fencehold::queue); a [`Worker`] claims it, which is a lease on the job, and has a handler
 //! run it; what the handler does [`once`](Job::once) is recorded under the attempt's token. An [`Operation`] is what a
@@ -34,7 +34,7 @@
 //! # Features
 //!
 //! - `file` (default): the store `file:DIR`.
-//! - `http`: `tower` layers that fence an HTTP service ([`fence`]).
+//! - `tower`: layers that fence an HTTP service ([`fence`]).
 
 mod advice;
 mod bell;
@@ -73,8 +73,9 @@ pub use advice::TtlAdvice;
 pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState};
 pub use connect::{Fencehold, FenceholdBuilder};
 pub use election::{Election, Leader, LeaderView, Observer};
-pub use error::{Error, LostCause};
+pub use error::{Error, ErrorKind, LostCause};
 pub use guard::Lease;
+pub use holding::HoldTarget;
 pub use job::{InDoubtPolicy, IntoOutcome, Job, JobError, JobId, Outcome, StopReason};
 pub use jobs::Jobs;
 pub use lease::LeaseBuilder;
@@ -88,8 +89,7 @@ pub use worker::{Drained, EndedAttempt, RunningWorker, Worker, WorkerEvent};
 
 pub use fencehold_core::lease::LeaseOutcome;
 pub use fencehold_core::{
-    BadInput, BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token,
-    limits,
+    BadInput, BlockedAction, Event, EventData, HoldId, Key, Namespace, Owner, Reason, Task, Token, limits,
 };
 
 /// Where time comes from.
@@ -110,7 +110,7 @@ pub mod store {
     /// A directory on this machine.
     #[cfg(feature = "file")]
     pub mod file {
-        pub use fencehold_store_file::{Aside, CheckReport, FileOptions, FileStore, backup, check, restore};
+        pub use fencehold_store_file::{CheckReport, FileOptions, FileStore, backup, check, restore};
     }
     pub use fencehold_stores::open;
 }
@@ -122,7 +122,7 @@ pub mod store {
 struct Readme;
 
 /// So are those of the page on fences, some of which need features.
-#[cfg(all(doctest, feature = "http", feature = "object"))]
+#[cfg(all(doctest, feature = "tower", feature = "object"))]
 #[doc = include_str!("../../../docs/fencing.md")]
 struct Fencing;
 

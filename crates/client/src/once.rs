@@ -3,7 +3,7 @@
 //! A recorded effect gives its stored value and is not had again. Between having an effect and recording it a worker may
 //! die; the next attempt then has it again *under the same idempotency key*, by which whatever it calls can tell. Where
 //! that is not good enough, an *intent* is written first, and an attempt that finds one without an outcome goes by its
-//! policy: run again, or stop for a person to look.
+//! policy: retry, or stop for a person to look.
 
 use std::pin::Pin;
 
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::job::{Job, JobError, Known};
 use crate::json;
 
-/// Makes the job that undoes an effect from what the effect gave.
+/// Makes the compensation of an effect from what the effect gave.
 type MakeUndo<'a, T> = Box<dyn FnOnce(&T) -> Result<Compensation, BadInput> + Send + 'a>;
 
 /// An effect that is to happen once. Nothing happens until it is awaited.
@@ -45,16 +45,16 @@ impl Job {
     ///     # async fn charge(key: &str, cents: u64) -> Result<String, std::io::Error> { Ok(format!("{key} {cents}")) }
     ///     let receipt = job
     ///         .once("charge", async |key| Ok(charge(&key, cents).await?))
-    ///         .undo_with("refund", &cents) // should the job fail for good, or be cancelled
+    ///         .compensate_with("refund", &cents) // should the job fail permanently, or be cancelled
     ///         .await?;
     ///     Ok(receipt)
     /// }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let again = fencehold::testing::Trial::new("pay", &990_u64).attempt(2).recorded("charge", &"receipt-7");
+    /// let again = fencehold::testing::TestJob::new("pay", &990_u64).attempt(2).recorded_effect("charge", &"receipt-7");
     /// let run = again.run(pay).await;
     /// assert_eq!(run.result::<String>().as_deref(), Some("receipt-7"));
-    /// assert!(run.effects_had().is_empty(), "the second attempt charges nothing");
+    /// assert!(run.effects_recorded().is_empty(), "the second attempt charges nothing");
     /// # }
     /// ```
     pub fn once<T, F, Fut>(&self, name: impl AsRef<str>, effect: F) -> OnceEffect<'_, T, F>
@@ -73,13 +73,14 @@ impl Job {
         }
     }
 
-    /// Like [`once`](Job::once), and announces the effect before it happens. An attempt that finds the announcement
-    /// without an outcome cannot know whether the effect happened, and goes by this policy: have it again under the same
-    /// idempotency key, or stop, and the job is *indeterminate* until a person has looked.
+    /// Like [`once`](Job::once), and records an intent before the effect happens. An attempt that finds the intent without
+    /// an outcome cannot know whether the effect happened, and goes by this policy: have it again under the same
+    /// idempotency key, or stop, and the job is *in doubt* until a person has
+    /// [resolved](crate::Jobs::resolve_effect) it.
     ///
     /// An effect that fails with a [`JobError::new`], or with an error made [`definite`](JobError::definite), did not
-    /// happen: the announcement is taken back, and the next attempt has it as if for the first time. An error that `?`
-    /// passes on, or one made [`indeterminate`](JobError::indeterminate), leaves it open, as a panic, a handler that was
+    /// happen: the intent is withdrawn, and the next attempt has it as if for the first time. An error that `?`
+    /// passes on, or one made [`in_doubt`](JobError::in_doubt), leaves it open, as a panic, a handler that was
     /// dropped and a worker that died do.
     pub fn once_with_intent<T, F, Fut>(
         &self,
@@ -97,16 +98,16 @@ impl Job {
 }
 
 impl<'a, T, F> OnceEffect<'a, T, F> {
-    /// The job that undoes the effect: it is enqueued, once, when this job has failed for good or was cancelled, after
-    /// those that undo later effects.
-    pub fn undo_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
+    /// The compensation: a job that undoes the effect. It is enqueued, once, when this job has failed permanently or was
+    /// cancelled, after the compensations of later effects.
+    pub fn compensate_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
         let undo = JobKind::new(kind.as_ref()).and_then(|kind| undo(kind, payload));
         let undo = undo.map(|undo| -> Option<MakeUndo<'a, T>> { Some(Box::new(move |_| Ok(undo))) });
         OnceEffect { undo, ..self }
     }
 
     /// Likewise, with a payload made from what the effect gave.
-    pub fn undo_from<P: Serialize>(
+    pub fn compensate_from<P: Serialize>(
         self,
         kind: impl AsRef<str>,
         payload: impl FnOnce(&T) -> P + Send + 'a,
@@ -117,8 +118,8 @@ impl<'a, T, F> OnceEffect<'a, T, F> {
         OnceEffect { undo, ..self }
     }
 
-    /// The queue of the job that undoes the effect. Default: this job's queue.
-    pub fn undo_in(self, queue: impl AsRef<str>) -> Self {
+    /// The queue of the compensation. Default: this job's queue.
+    pub fn compensation_queue(self, queue: impl AsRef<str>) -> Self {
         OnceEffect { undo_queue: QueueName::new(queue.as_ref()).map(Some), ..self }
     }
 }
@@ -166,7 +167,7 @@ where
                     under_way.keep(recorded);
                     return Ok(value);
                 }
-                _ => return Err(Error::InDoubt { job: job.id(), effect: name.to_string() }.into()),
+                _ => return Err(Error::InDoubt { job_id: job.id(), effect: name.to_string() }.into()),
             }
         }
         if let Some(lost) = job.lost_error() {
@@ -196,7 +197,7 @@ where
                 Ok(value)
             }
             answer => Err(Error::OutcomeUnknown {
-                why: format!("the store answered the record of effect {name} with {answer:?}"),
+                message: format!("the store answered the record of effect {name} with {answer:?}"),
             }
             .into()),
         }
@@ -209,7 +210,7 @@ pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
     let act = LedgerEntry::Begin { effect: name.clone(), in_doubt_policy: InDoubtPolicy::Manual };
     match write(job, act).await {
         Err(error) => error,
-        Ok(_) => Error::InDoubt { job: job.id(), effect: name.to_string() },
+        Ok(_) => Error::InDoubt { job_id: job.id(), effect: name.to_string() },
     }
 }
 

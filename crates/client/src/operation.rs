@@ -10,7 +10,7 @@ use std::time::Duration;
 use fencehold_contract::job::{
     AttemptReport, BeginOperationRequest, ClaimedJob, OperationStatus as Found, Report,
 };
-use fencehold_core::job::{JobId, JobState, Refusal, UniqueKey};
+use fencehold_core::job::{JobId, JobState, UniqueKey};
 use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::ttl::Term;
 use fencehold_core::{Owner, Token};
@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::bell::lock;
 use crate::connect::Fencehold;
 use crate::error::{Error, LostCause};
-use crate::holding::{Granted, Held};
+use crate::holding::{Granted, HoldTarget};
 use crate::job::{Job, Voice, last_try_ms};
 use crate::json;
 use crate::lease::TTL_DEFAULT;
@@ -36,20 +36,21 @@ impl Fencehold {
     /// Operations of request handlers, each carried out once for its idempotency key.
     ///
     /// ```
-    /// use fencehold::{Begun, Fencehold};
+    /// use fencehold::{Error, Fencehold, OperationStatus};
     ///
     /// # async fn charge(order: u64) -> u64 { order }
-    /// async fn pay(fh: &Fencehold, key: &str, order: u64) -> Result<(u16, u64), fencehold::Error> {
-    ///     Ok(match fh.operations().begin(key, &order).await? {
-    ///         Begun::New(operation) => {
+    /// async fn pay(fh: &Fencehold, key: &str, order: u64) -> Result<(u16, u64), Error> {
+    ///     Ok(match fh.operations().begin(key, &order).await {
+    ///         Ok(OperationStatus::Started(operation)) => {
     ///             let receipt = charge(order).await;
     ///             operation.complete(&receipt).await?;
     ///             (200, receipt)
     ///         }
-    ///         Begun::Done(receipt) => (200, receipt), // the stored answer
-    ///         Begun::InProgress { .. } => (409, 0),
-    ///         Begun::Conflict { .. } => (422, 0),
-    ///         _ => (500, 0),
+    ///         Ok(OperationStatus::Completed(receipt)) => (200, receipt), // the stored answer
+    ///         Ok(OperationStatus::InProgress { .. }) => (409, 0),
+    ///         Ok(_) => (500, 0),
+    ///         Err(Error::Conflict { .. }) => (422, 0), // the key was used for another order
+    ///         Err(error) => return Err(error),
     ///     })
     /// }
     /// ```
@@ -73,24 +74,24 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// How long others are told 'in progress' when whoever carries it out dies. Default: 30 s.
+    /// How long others get `InProgress` when the caller that carries it out dies. Default: 30 s.
     pub fn ttl(self, ttl: Duration) -> Self {
         Operations { ttl, ..self }
     }
 
-    /// For how long a key and its answer are remembered. Default: a day.
-    pub fn window(self, window: Duration) -> Self {
+    /// For how long a key and its answer are kept. Default: a day.
+    pub fn idempotency_window(self, window: Duration) -> Self {
         Operations { window, ..self }
     }
 
-    /// What to do when an earlier holder died half-way: begin anew (the default), or stop as
-    /// [`Indeterminate`](Begun::Indeterminate).
-    pub fn on_doubt(self, policy: InDoubtPolicy) -> Self {
+    /// What to do when an earlier caller died half-way: begin anew (the default), or stop as
+    /// [`InDoubt`](OperationStatus::InDoubt).
+    pub fn in_doubt_policy(self, policy: InDoubtPolicy) -> Self {
         Operations { policy, ..self }
     }
 
     /// Begins the operation of this key, or says what has become of it. The payload is what the request is about: the
-    /// same key with another one is a [`Conflict`](Begun::Conflict).
+    /// same key with another payload is [`Error::Conflict`].
     pub async fn begin<A: DeserializeOwned>(
         &self,
         idempotency_key: impl AsRef<str>,
@@ -118,7 +119,6 @@ impl Operations {
         .await?;
         let began = match began {
             Ok(began) => began,
-            Err(Refusal::Conflict { job_id, .. }) => return Ok(OperationStatus::Conflict { job: job_id }),
             Err(refusal) => return Err(Error::job_refused(request.job_id, refusal)),
         };
         Ok(match began.operation {
@@ -126,22 +126,18 @@ impl Operations {
                 let term = Term::new(sent_ms, began.waited_ms, hub.now_ms(), claimed.remaining_ms);
                 OperationStatus::Started(self.guard(*claimed, &request, term)?)
             }
-            Found::InProgress { job_id: job, owner, token, remaining_ms: expires_in_ms } => {
-                OperationStatus::InProgress {
-                    job,
-                    owner,
-                    token,
-                    expires_in: Duration::from_millis(expires_in_ms),
-                }
+            Found::InProgress { job_id, owner, token, remaining_ms } => {
+                let remaining = Duration::from_millis(remaining_ms);
+                OperationStatus::InProgress { job_id, owner, token, remaining }
             }
             Found::Completed { result, .. } => OperationStatus::Completed(json::read(
                 "stored answer",
                 result.as_deref().unwrap_or(json::NOTHING),
             )?),
-            Found::Failed { job_id: job, state, error } => {
-                OperationStatus::Failed { job, state, error: error.map(String::from) }
+            Found::Failed { job_id, state, error } => {
+                OperationStatus::Failed { job_id, state, error: error.map(String::from) }
             }
-            Found::InDoubt { job_id: job } => OperationStatus::InDoubt { job },
+            Found::InDoubt { job_id } => OperationStatus::InDoubt { job_id },
         })
     }
 
@@ -153,7 +149,7 @@ impl Operations {
     ) -> Result<Operation, Error> {
         let handle = self.fencehold.handle();
         let granted = Granted {
-            held: Held::Job(claimed.id),
+            held: HoldTarget::Job(claimed.id),
             token: claimed.token,
             owner: request.owner.clone(),
             task: None,
@@ -174,44 +170,39 @@ impl Operations {
 pub enum OperationStatus<A> {
     /// It is the caller's to carry out.
     Started(Operation),
-    /// Somebody carries it out at the moment.
+    /// Another caller carries it out at the moment.
     InProgress {
         /// Its job.
-        job: JobId,
+        job_id: JobId,
         /// Who.
         owner: Owner,
         /// Under which token.
         token: Token,
         /// How long that lasts unless it is renewed.
-        expires_in: Duration,
+        remaining: Duration,
     },
     /// It was carried out, and gave this.
     Completed(A),
-    /// It failed for good, or was called off.
+    /// It failed permanently, or was cancelled.
     Failed {
         /// Its job.
-        job: JobId,
+        job_id: JobId,
         /// How it ended.
         state: JobState,
         /// What went wrong.
         error: Option<String>,
     },
-    /// The key was used before, for something else.
-    Conflict {
-        /// The job that came first.
-        job: JobId,
-    },
-    /// Whoever carried it out died, and nobody knows how far it came: a person must look.
+    /// The caller that carried it out died, and it is not known how far it came: a person must look.
     InDoubt {
         /// Its job.
-        job: JobId,
+        job_id: JobId,
     },
 }
 
 /// An operation that is the caller's to carry out: renewed until it is completed, failed or dropped.
 ///
-/// Dropped without a word, it can be begun anew at once where its policy is to run again. Where the policy is to ask, it
-/// is left to run out, and is then indeterminate: nobody knows how far it came.
+/// Dropped without a report, it can be begun anew at once where its policy is [`InDoubtPolicy::Retry`]. Where the policy is
+/// [`InDoubtPolicy::Manual`], it is left to expire, and is then in doubt: it is not known how far it came.
 #[must_use = "an operation is given up as soon as it is dropped"]
 pub struct Operation {
     job: Job,
@@ -221,20 +212,20 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Keeps the answer, for everybody who begins the same operation later.
+    /// Keeps the answer, for everyone who begins the same operation later.
     pub async fn complete(self, answer: &(impl Serialize + ?Sized)) -> Result<(), Error> {
         let result = Some(json::written("answer", answer)?);
         self.end(Report::Complete { result }).await
     }
 
-    /// The operation has failed for good, and everybody who begins it later is told so.
+    /// The operation has failed permanently, and everyone who begins it later learns so.
     pub async fn fail(self, error: impl fmt::Display) -> Result<(), Error> {
         self.end(Report::Fail { error: error.to_string(), retry_in_ms: None, permanent: true })
             .await
     }
 
-    /// Gives it back as if it had never begun. Only where nothing was done.
-    pub async fn give_back(self) -> Result<(), Error> {
+    /// Releases it as if it had never begun. Only where nothing was done.
+    pub async fn release(self) -> Result<(), Error> {
         self.end(Report::Release {}).await
     }
 

@@ -30,8 +30,8 @@ impl Fencehold {
     /// use std::time::Duration;
     ///
     /// let emails = fh.queue("emails");
-    /// let sent = emails.job("send", &"anna@example.org").priority(5).max_attempts(3).enqueue().await?;
-    /// let receipt: String = fh.jobs().wait(sent.id, Duration::from_secs(60)).await?;
+    /// let sent = emails.job("send", &"anna@example.org").priority(5).max_failures(3).enqueue().await?;
+    /// let receipt: String = fh.jobs().result(sent.job_id, Duration::from_secs(60)).await?;
     /// # let _ = receipt;
     /// # Ok(())
     /// # }
@@ -60,10 +60,10 @@ impl JobQueue {
         JobBuilder { fencehold: self.fencehold.clone(), job: made(), id: None }
     }
 
-    /// Puts many jobs into their queues, in as few calls as they fit into. One answer for each, in order: a bad one costs
-    /// the good ones nothing. An error of the whole tells that the store could not be reached; what was enqueued until
-    /// then is enqueued.
-    pub async fn enqueue_many(
+    /// Enqueues many jobs, in as few calls as they fit into. One result for each, in order: a bad one does not keep the
+    /// good ones out. An error of the whole says that the store could not be reached; what was enqueued until then is
+    /// enqueued.
+    pub async fn enqueue_batch(
         &self,
         jobs: impl IntoIterator<Item = JobBuilder>,
     ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
@@ -82,7 +82,8 @@ impl JobQueue {
             }
         }
         batch.send(&self.fencehold, &mut answers).await?;
-        let unanswered = || Err(Error::OutcomeUnknown { why: "the store left a job unanswered".to_owned() });
+        let unanswered =
+            || Err(Error::OutcomeUnknown { message: "the store left a job unanswered".to_owned() });
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect())
     }
 
@@ -101,9 +102,9 @@ impl JobQueue {
         self.set(QueueMode::Draining).await
     }
 
-    /// Removes it. One that has jobs, finished ones included, or schedules is not removed: [`Error::QueueNotEmpty`]. False: there was
-    /// none. A queue that is empty, open and unused vanishes by itself.
-    pub async fn remove(&self) -> Result<bool, Error> {
+    /// Deletes it. One that has jobs, finished ones included, or schedules is not deleted: [`Error::QueueNotEmpty`]. False:
+    /// there was none. A queue that is empty, open and unused vanishes by itself.
+    pub async fn delete(&self) -> Result<bool, Error> {
         let queue = self.queue.clone()?;
         let by = self.fencehold.owner().clone();
         ask(self.fencehold.hub(), |jobs, call| {
@@ -233,15 +234,15 @@ impl JobBuilder {
         })
     }
 
-    /// After so many failures it has failed for good. Default: 10.
-    pub fn max_attempts(self, attempts: u16) -> Self {
+    /// After this many failures the job has failed permanently. Default: 10.
+    pub fn max_failures(self, failures: u16) -> Self {
         self.with(|job| {
-            job.options.max_failures = attempts;
+            job.options.max_failures = failures;
             Ok(())
         })
     }
 
-    /// After so many dead workers it is quarantined. Default: 5.
+    /// After this many crashes of its worker the job is quarantined. Default: 5.
     pub fn max_crashes(self, crashes: u16) -> Self {
         self.with(|job| {
             job.options.max_crashes = crashes;
@@ -253,11 +254,11 @@ impl JobBuilder {
     ///
     /// The store ends the attempt at the limit. Its handler is stopped before that, so that it is gone when another worker
     /// may begin: a tenth of the limit before, or a tenth of the worker's ttl where that is less.
-    pub fn time_limit(self, limit: Duration) -> Self {
+    pub fn attempt_timeout(self, timeout: Duration) -> Self {
         self.with(|job| {
-            let limit_ms = u32::try_from(ms(limit)).unwrap_or(u32::MAX);
-            let none = || BadInput::new("time limit of an attempt", "is 0; leave it out for no limit");
-            job.options.attempt_timeout_ms = Some(NonZeroU32::new(limit_ms).ok_or_else(none)?);
+            let timeout_ms = u32::try_from(ms(timeout)).unwrap_or(u32::MAX);
+            let none = || BadInput::new("attempt_timeout_ms", "is 0; leave it out for no limit");
+            job.options.attempt_timeout_ms = Some(NonZeroU32::new(timeout_ms).ok_or_else(none)?);
             Ok(())
         })
     }
@@ -279,18 +280,19 @@ impl JobBuilder {
         })
     }
 
-    /// The W3C trace context (`traceparent`) of whoever enqueues it. Its handler finds it in [`Job::trace`](crate::Job::trace).
-    pub fn trace(self, traceparent: impl Into<Box<str>>) -> Self {
+    /// The W3C trace context (`traceparent`) under which it is enqueued. Its handler finds it in
+    /// [`Job::traceparent`](crate::Job::traceparent).
+    pub fn traceparent(self, traceparent: impl Into<Box<str>>) -> Self {
         self.with(|job| {
-            let trace = traceparent.into();
-            crate::trace::check(&trace)?;
-            job.traceparent = Some(trace);
+            let traceparent = traceparent.into();
+            crate::trace::check(&traceparent)?;
+            job.traceparent = Some(traceparent);
             Ok(())
         })
     }
 
-    /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
-    pub fn yield_within(self, within: Duration) -> Self {
+    /// While it waits, requests that a running job of lower priority in its queue yield within this time.
+    pub fn preempt_within(self, within: Duration) -> Self {
         self.with(|job| {
             job.preempt_within_ms = Some(ms(within));
             Ok(())

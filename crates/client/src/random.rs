@@ -26,7 +26,9 @@ fn bits<const N: usize>() -> Result<[u8; N], Error> {
     let mut bits = [0; N];
     match getrandom::fill(&mut bits) {
         Ok(()) => Ok(bits),
-        Err(error) => Err(Error::Unavailable { why: format!("the system gives no random bits: {error}") }),
+        Err(error) => {
+            Err(Error::Unavailable { message: format!("the system gives no random bits: {error}") })
+        }
     }
 }
 

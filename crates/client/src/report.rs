@@ -103,9 +103,9 @@ async fn send_all(hub: Arc<Hub>) {
                             let AttemptRef { job_id: job, token, .. } = report.attempt;
                             answer.map_err(|refusal| Error::attempt_refused(job, token, refusal))
                         }
-                        None => {
-                            Err(Error::OutcomeUnknown { why: "the store left a word unanswered".to_owned() })
-                        }
+                        None => Err(Error::OutcomeUnknown {
+                            message: "the store left a word unanswered".to_owned(),
+                        }),
                     });
                 }
             }

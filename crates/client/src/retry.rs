@@ -13,9 +13,9 @@ use crate::time::ms;
 /// How failed acquisitions are tried again.
 ///
 /// ```
-/// let mut policy = fencehold::RetryPolicy::default();
-/// policy.budget = 20;
-/// let connect = fencehold::Fencehold::builder().url("memory:").retries(policy);
+/// let mut retries = fencehold::RetryBudget::default();
+/// retries.budget = 20;
+/// let builder = fencehold::Fencehold::builder().url("memory:").retry_budget(retries);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

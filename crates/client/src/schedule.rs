@@ -17,7 +17,7 @@ impl Fencehold {
     /// # async fn example(fh: fencehold::Fencehold) -> Result<(), fencehold::Error> {
     /// fh.schedule("nightly-report")
     ///     .cron("30 3 * * *")
-    ///     .zone("Europe/Berlin")
+    ///     .time_zone("Europe/Berlin")
     ///     .job("reports", "build", &"all")
     ///     .set()
     ///     .await?;
@@ -29,24 +29,24 @@ impl Fencehold {
             fencehold: self.clone(),
             name: ScheduleName::new(name.as_ref()),
             cron: String::new(),
-            zone: "UTC".to_owned(),
+            time_zone: "UTC".to_owned(),
             job: Err(BadInput::new("schedule", "does not say which job to enqueue")),
-            terms: JobOptions::default(),
+            options: JobOptions::default(),
             labels: Vec::new(),
         }
     }
 }
 
-/// A schedule to be made, changed or removed.
+/// A schedule to be set or deleted.
 #[derive(Clone, Debug)]
-#[must_use = "nothing happens until `set` or `remove` is awaited"]
+#[must_use = "nothing happens until `set` or `delete` is awaited"]
 pub struct Schedule {
     fencehold: Fencehold,
     name: Result<ScheduleName, BadInput>,
     cron: String,
-    zone: String,
+    time_zone: String,
     job: Result<(QueueName, JobKind, Box<str>), BadInput>,
-    terms: JobOptions,
+    options: JobOptions,
     labels: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -57,8 +57,8 @@ impl Schedule {
     }
 
     /// The time zone in which the line is read, by its IANA name. Default: UTC.
-    pub fn zone(self, zone: impl Into<String>) -> Self {
-        Schedule { zone: zone.into(), ..self }
+    pub fn time_zone(self, time_zone: impl Into<String>) -> Self {
+        Schedule { time_zone: time_zone.into(), ..self }
     }
 
     /// What: a job of this kind with this payload in this queue.
@@ -75,9 +75,9 @@ impl Schedule {
         Schedule { job: made(), ..self }
     }
 
-    /// On which terms its jobs are tried.
-    pub fn terms(self, terms: JobOptions) -> Self {
-        Schedule { terms, ..self }
+    /// The options of its jobs.
+    pub fn options(self, options: JobOptions) -> Self {
+        Schedule { options, ..self }
     }
 
     /// A label of its jobs.
@@ -92,11 +92,11 @@ impl Schedule {
         let spec = ScheduleSpec {
             name: self.name?,
             cron: self.cron,
-            time_zone: self.zone,
+            time_zone: self.time_zone,
             queue,
             kind,
             payload,
-            options: self.terms,
+            options: self.options,
             labels: self.labels,
             by: self.fencehold.owner().clone(),
         };
@@ -107,8 +107,8 @@ impl Schedule {
         .await
     }
 
-    /// Removes the schedule. False: there was none.
-    pub async fn remove(self) -> Result<bool, Error> {
+    /// Deletes the schedule. False: there was none.
+    pub async fn delete(self) -> Result<bool, Error> {
         let (name, by) = (self.name?, self.fencehold.owner().clone());
         ask(self.fencehold.hub(), |jobs, call| {
             let (name, by) = (name.clone(), by.clone());

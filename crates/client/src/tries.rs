@@ -12,7 +12,7 @@ use crate::time::{First, first};
 /// The tries of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
-    /// Until when it is tried; `None`: for as long as the handle's patience lasts from the first failure on.
+    /// Until when it is tried; `None`: until the handle's timeout after the first failure.
     pub(crate) until_ms: Option<u64>,
     /// Failures in a row, and since when.
     failures: u32,
@@ -72,7 +72,7 @@ impl Tries {
 
 /// What a caller is told while the breaker is open.
 pub(crate) fn left_alone() -> Error {
-    Error::Unavailable { why: "it has failed too often, and is left alone for a moment".to_owned() }
+    Error::Unavailable { message: "it has failed too often, and is left alone for a moment".to_owned() }
 }
 
 /// Whether the same request may get through a moment later.
@@ -83,7 +83,7 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
     )
 }
 
-/// Asks the store's jobs for something, and again while it cannot be reached, for as long as patience lasts.
+/// Asks the store's jobs for something, and again while it cannot be reached, until the timeout.
 pub(crate) async fn ask<'a, T, F>(
     hub: &'a Hub,
     send: impl Fn(&'a dyn JobStore, CallContext) -> F,
@@ -125,6 +125,6 @@ where
 
 /// The one answer to a request with one item.
 pub(crate) fn only<T>(answers: Vec<T>) -> Result<T, Error> {
-    let none = || Error::OutcomeUnknown { why: "the store left the request unanswered".to_owned() };
+    let none = || Error::OutcomeUnknown { message: "the store left the request unanswered".to_owned() };
     answers.into_iter().next().ok_or_else(none)
 }

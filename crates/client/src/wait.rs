@@ -14,7 +14,7 @@ use fencehold_core::ttl::Term;
 use fencehold_core::{HoldId, Key, Owner, Refusal, Task, Token};
 
 use crate::error::Error;
-use crate::holding::{Granted, Held};
+use crate::holding::{Granted, HoldTarget};
 use crate::hub::Hub;
 use crate::random::hold_id;
 use crate::renewal::{free_unseen_grant, give_back};
@@ -40,7 +40,7 @@ pub(crate) struct Terms {
     pub(crate) max_age_ms: Option<u64>,
     pub(crate) priority: i16,
     pub(crate) seen_token: Option<Token>,
-    pub(crate) yield_within_ms: Option<u64>,
+    pub(crate) preempt_within_ms: Option<u64>,
 }
 
 /// Whether to stand in line.
@@ -123,7 +123,10 @@ impl Acquisition<'_> {
             hold_id_age_ms: self.claim.age_ms(sent_ms),
             wait_ms,
             waited_before_ms: stood_ms,
-            preempt_within_ms: self.terms.yield_within_ms.map(|yield_ms| yield_ms.saturating_sub(stood_ms)),
+            preempt_within_ms: self
+                .terms
+                .preempt_within_ms
+                .map(|within_ms| within_ms.saturating_sub(stood_ms)),
             ..self.claim.request.clone()
         };
         let call = self.hub.call(patience_ms);
@@ -175,7 +178,7 @@ impl Acquisition<'_> {
         let Terms { owner, task, ttl_ms, max_age_ms, .. } = self.terms.clone();
         let hold = HoldRef { key: key.clone(), hold_id: self.claim.request.hold_id, token: grant.token };
         let granted = Granted {
-            held: Held::Key(key),
+            held: HoldTarget::Key(key),
             token: hold.token,
             owner,
             task,

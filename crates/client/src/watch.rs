@@ -1,4 +1,4 @@
-//! Following a lease from beside it: its state, every new deadline, and who asks it to yield.
+//! Following a lease from beside it: its state, every new deadline, and requests to yield.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ pub struct LeaseSnapshot {
     pub deadline_ms: u64,
     /// When its holder takes it for lost unless it is renewed: at nine tenths of the term.
     pub lost_at_ms: u64,
-    /// Who asks it to yield.
-    pub notice: Option<YieldRequest>,
+    /// The request of a contender that the holder yield.
+    pub yield_request: Option<YieldRequest>,
     /// Why it is lost, if it is.
     pub lost: Option<LostCause>,
 }
 
-/// A contender of higher priority asks the holder to yield. Finish what can be finished by then, keep what must be
-/// kept, and release; who stays to the end is not renewed beyond it.
+/// A contender of higher priority requests that the holder yield. Finish what can be finished by then, save what must be
+/// saved, and release. The lease is not renewed beyond the deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct YieldRequest {
@@ -49,13 +49,13 @@ pub struct YieldRequest {
     /// The contender's priority.
     pub priority: i16,
     /// By when, in milliseconds on the boot-time clock.
-    pub yield_at_ms: u64,
+    pub deadline_ms: u64,
 }
 
 /// Follows one lease. It keeps nothing alive: a lease whose guard is gone is lost to its watchers too.
 ///
 /// ```
-/// use fencehold::{Fencehold, State};
+/// use fencehold::{Fencehold, LeaseState};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), fencehold::Error> {
@@ -67,13 +67,13 @@ pub struct YieldRequest {
 ///     loop {
 ///         let now = watch.changed().await;
 ///         // Tell whoever must be gone in time: the deadline is `now.deadline_ms`.
-///         if now.state == State::Lost {
+///         if now.state == LeaseState::Lost {
 ///             return now;
 ///         }
 ///     }
 /// });
 /// lease.release().await?;
-/// assert_eq!(follower.await.expect("the follower").state, State::Lost);
+/// assert_eq!(follower.await.expect("the follower").state, LeaseState::Lost);
 /// # Ok(())
 /// # }
 /// ```
@@ -109,7 +109,7 @@ impl LeaseWatch {
         self.snapshot().state
     }
 
-    /// Waits for something new: a renewal's new deadline, another state, a notice. The first call answers at once,
+    /// Waits for something new: a renewal's new deadline, another state, a request to yield. The first call answers at once,
     /// with how it stands; changes that come faster than they are asked for are folded into one. Of a lease that is
     /// lost there is nothing new, and every call answers at once: leave the loop there.
     pub async fn changed(&mut self) -> LeaseSnapshot {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fencehold::store::{LeaseStore, StoreError};
-use fencehold::{Error, Fencehold, Lease, LeaseOutcome, LeaseState, Refusal, Token, limits};
+use fencehold::{Error, Fencehold, Lease, LeaseOutcome, LeaseState, Token, limits};
+use fencehold_core::Refusal;
 use tokio::task::JoinHandle;
 
 use crate::gate::{Fate, Verb, World, secs, within};
@@ -85,7 +86,7 @@ async fn who_leaves_while_the_outcome_is_open_leaves_no_lease_behind() {
 
 #[tokio::test]
 async fn who_gives_up_with_the_outcome_open_leaves_no_lease_behind() {
-    let world = World::with(|connect| connect.patience(Duration::from_millis(1))).await;
+    let world = World::with(|connect| connect.timeout(Duration::from_millis(1))).await;
     world.gate.next(Verb::Acquire, Fate::LoseAnswer);
     let error = within(world.fh.lease("k").try_acquire()).await.unwrap_err();
     assert!(matches!(error, Error::OutcomeUnknown { .. }) && error.is_retryable());
@@ -115,10 +116,10 @@ async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
     world.pass(5_000);
     let error = within(asking).await.expect("the waiter").unwrap_err();
     let text = error.to_string();
-    let Error::Held { key, owner, task, expires_in, token } = error else { panic!("{error}") };
+    let Error::Held { key, owner, task, remaining, token } = error else { panic!("{error}") };
     assert_eq!((key.as_str(), owner.as_str()), ("k", "somebody"));
     assert_eq!(task.map(|task| task.to_string()), Some("run-42".to_owned()));
-    assert_eq!((expires_in, token), (secs(25), holder.token()));
+    assert_eq!((remaining, token), (secs(25), holder.token()));
     assert!(text.starts_with("k is held by somebody for run-42 under token 1, for another 25.0 s"), "{text}");
 }
 
@@ -164,7 +165,10 @@ async fn a_grant_whose_answer_took_most_of_its_time_is_never_handed_out() {
     world.pass(900);
     go.send(()).expect("the answer waits");
     let error = within(asking).await.expect("the asker").unwrap_err();
-    assert!(matches!(&error, Error::Unavailable { why } if why.contains("most of its time")), "{error}");
+    assert!(
+        matches!(&error, Error::Unavailable { message } if message.contains("most of its time")),
+        "{error}"
+    );
     world.until("k", |view| view.holder.is_none()).await;
 }
 
@@ -239,16 +243,16 @@ async fn a_store_that_cannot_be_reached_is_asked_again_by_the_same_hold_id() {
 
 #[tokio::test]
 async fn without_a_limit_a_dead_store_is_borne_with_for_as_long_as_patience_lasts() {
-    let world = World::with(|connect| connect.patience(Duration::from_millis(1))).await;
+    let world = World::with(|connect| connect.timeout(Duration::from_millis(1))).await;
     world.gate.close(Verb::Acquire);
     let error = within(world.fh.lease("k").acquire()).await.unwrap_err();
-    assert!(matches!(&error, Error::Unavailable { why } if why == "the gate is closed"), "{error}");
+    assert!(matches!(&error, Error::Unavailable { message } if message == "the gate is closed"), "{error}");
     assert!(matches!(within(world.fh.lease("k").try_acquire()).await, Err(Error::Unavailable { .. })));
 }
 
 #[tokio::test]
 async fn a_store_that_never_answers_is_given_up_after_its_patience() {
-    let world = World::with(|connect| connect.patience(secs(3))).await;
+    let world = World::with(|connect| connect.timeout(secs(3))).await;
     world.gate.next(Verb::Acquire, Fate::Hang);
     let asking = spawn(&world, "k", None);
     world.gate.arrived(Verb::Acquire, 1).await;
@@ -281,7 +285,7 @@ async fn a_token_from_the_future_proves_that_the_store_was_rewound() {
     let error = within(world.fh.lease("k").seen_token(Token::new(7)).acquire())
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::StoreRewound { shown, .. } if shown == Token::new(7)));
+    assert!(matches!(error, Error::StoreRewound { token, .. } if token == Token::new(7)));
     assert!(error.to_string().contains("have the store advanced") && !error.is_retryable());
 }
 
@@ -291,13 +295,13 @@ async fn any_of_n_keys_is_a_semaphore_of_n() {
     let slots = ["gpu/0", "gpu/1", "gpu/2"];
     let mut held = Vec::new();
     for _ in slots {
-        held.push(within(world.fh.lease_any(slots).acquire()).await.expect("a slot"));
+        held.push(within(world.fh.lease_any_of(slots).acquire()).await.expect("a slot"));
     }
     let mut keys: Vec<_> = held.iter().map(|lease| lease.key().to_string()).collect();
     keys.sort();
     assert_eq!(keys, slots);
-    assert!(matches!(within(world.fh.lease_any(slots).try_acquire()).await, Err(Error::Held { .. })));
-    let builder = world.fh.lease_any(slots);
+    assert!(matches!(within(world.fh.lease_any_of(slots).try_acquire()).await, Err(Error::Held { .. })));
+    let builder = world.fh.lease_any_of(slots);
     let waiting = tokio::spawn(async move { builder.acquire().await });
     in_line(&world, "gpu/1", 1).await;
     let freed = held.remove(1);
@@ -326,8 +330,8 @@ async fn bad_input_is_told_by_the_call_that_finishes_and_never_sent() {
     assert!(said(fh.lease("k").ttl(secs(86_401)).acquire().await).contains("the limit is 86400000 ms"));
     assert!(said(fh.lease("k").max_age(Duration::ZERO).acquire().await).starts_with("max_age is 0 ms"));
     assert_eq!(world.gate.calls(Verb::Acquire), 0);
-    assert!(said(fh.lease_any(["a", "a"]).acquire().await).contains("twice"));
-    assert!(said(fh.lease_any([""; 0]).acquire().await).starts_with("keys are 0"));
+    assert!(said(fh.lease_any_of(["a", "a"]).acquire().await).contains("twice"));
+    assert!(said(fh.lease_any_of([""; 0]).acquire().await).starts_with("keys are 0"));
     let bad = Fencehold::connect("redis://h").await.unwrap_err();
     assert!(matches!(bad, Error::BadInput(_)) && bad.to_string().contains("unknown scheme"));
     assert!(matches!(Fencehold::builder().connect().await, Err(Error::BadInput(_))));

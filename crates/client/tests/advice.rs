@@ -7,17 +7,17 @@ use crate::gate::{Verb, World, secs, until, within};
 #[tokio::test]
 async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {
     let world = World::new().await;
-    assert_eq!(world.fh.advice("k"), None);
+    assert_eq!(world.fh.ttl_advice("k"), None);
     for work_ms in [1_000, 2_000, 2_400] {
         let lease = world.acquire("k", 60_000).await;
         world.pass(work_ms);
         lease.release().await.expect("held");
     }
-    let advice = world.fh.advice("k").expect("three pieces of work");
+    let advice = world.fh.ttl_advice("k").expect("three pieces of work");
     assert_eq!((advice.samples, advice.p99_work), (3, Duration::from_millis(2_400)));
     assert_eq!((advice.p99_round_trip, advice.margin), (Duration::ZERO, Duration::from_millis(600)));
     assert_eq!(advice.suggested_ttl, secs(3));
-    assert_eq!(advice.least_slack, None);
+    assert_eq!(advice.min_remaining, None);
 
     let go = world.gate.delay_answer(Verb::Acquire);
     let builder = world.fh.lease("other").ttl(secs(60));
@@ -26,7 +26,7 @@ async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {
     world.pass(200);
     go.send(()).expect("the answer waits");
     let other = within(slow).await.expect("the asker").expect("a lease");
-    let advice = world.fh.advice("k").expect("an advice");
+    let advice = world.fh.ttl_advice("k").expect("an advice");
     assert_eq!(advice.p99_round_trip, Duration::from_millis(200));
     assert_eq!(advice.suggested_ttl, Duration::from_millis(2_600 + 650));
 
@@ -38,12 +38,16 @@ async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {
     let slack = within(async {
         loop {
             // Noted by the thread that renews, a moment after the watch was told.
-            match world.fh.advice("other").and_then(|advice| advice.least_slack) {
+            match world.fh.ttl_advice("other").and_then(|advice| advice.min_remaining) {
                 Some(slack) => return slack,
                 None => tokio::task::yield_now().await,
             }
         }
     });
     assert_eq!(slack.await, Duration::from_millis(54_000 - 30_200));
-    assert_eq!(world.fh.advice("").map(|advice| advice.samples), Some(4), "every key starts with nothing");
+    assert_eq!(
+        world.fh.ttl_advice("").map(|advice| advice.samples),
+        Some(4),
+        "every key starts with nothing"
+    );
 }

@@ -22,7 +22,7 @@ fn a_lease_is_acquired_worked_under_and_released_without_a_runtime() {
     assert!(matches!(refused, Err(Error::Held { .. })), "{refused:?}");
     lease.release().expect("held");
     assert_eq!(fh.lease("k").try_acquire().expect("free again").token(), Token::new(2));
-    assert_eq!(fh.advice("k").map(|advice| advice.samples), Some(2));
+    assert_eq!(fh.ttl_advice("k").map(|advice| advice.samples), Some(2));
 }
 
 #[test]

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn pay(job: Job, cents: u64) -> Result<String, JobError> {
     let receipt = job
         .once("charge", |key| Ok(format!("{cents} under {key}")))
-        .undo_from("refund", String::clone)
+        .compensate_from("refund", String::clone)
         .run()?;
     job.checkpoint(*b"charged")?;
     job.progress("charged")?;
@@ -38,14 +38,14 @@ fn jobs_are_enqueued_run_and_waited_for_on_plain_threads() {
         .enqueue()
         .unwrap()
         .job_id;
-    let receipt: String = fh.jobs().wait(id, LIMIT).unwrap();
+    let receipt: String = fh.jobs().result(id, LIMIT).unwrap();
     assert_eq!(receipt, format!("990 under {id}/charge"));
     let detail = fh.jobs().get(id).unwrap();
     assert_eq!((detail.job.state, detail.effects.len()), (JobState::Completed, 1));
     assert_eq!(detail.attempts[0].owner.as_str(), "till-7");
-    let many = orders.enqueue_many((0..3_u64).map(|cents| orders.job("pay", &cents))).unwrap();
+    let many = orders.enqueue_batch((0..3_u64).map(|cents| orders.job("pay", &cents))).unwrap();
     for enqueued in many {
-        fh.jobs().wait::<String>(enqueued.unwrap().job_id, LIMIT).unwrap();
+        fh.jobs().result::<String>(enqueued.unwrap().job_id, LIMIT).unwrap();
     }
     assert_eq!((orders.counts().unwrap().completed, fh.jobs().counts().unwrap().completed), (4, 4));
     assert_eq!(worker.drain().unwrap().finished, 4);
@@ -67,18 +67,18 @@ fn an_operation_is_carried_out_once() {
 fn a_handler_is_tried_without_a_store() {
     let run = TestJob::new("pay", &990_u64).run_blocking(pay);
     assert!(run.result::<String>().unwrap().starts_with("990 under "));
-    assert_eq!((run.effects_had(), run.checkpoint()), (vec!["charge"], Some(b"charged".as_slice())));
+    assert_eq!((run.effects_recorded(), run.checkpoint()), (vec!["charge"], Some(b"charged".as_slice())));
     assert_eq!(run.progress(), [r#""charged""#.into()]);
     assert_eq!(
-        &*run.undo_of("charge").unwrap().payload,
+        &*run.compensation_of("charge").unwrap().payload,
         serde_json::to_string(&run.effect::<String>("charge").unwrap()).unwrap()
     );
 
     let again = run.next_attempt().run_blocking(pay);
-    assert!(again.effects_had().is_empty(), "what is recorded does not happen again");
+    assert!(again.effects_recorded().is_empty(), "what is recorded does not happen again");
 
     let lost = TestJob::new("pay", &990_u64).lost().run_blocking(pay);
-    assert!(lost.over().unwrap().contains("is lost") && lost.effects_had().is_empty(), "{lost:?}");
+    assert!(lost.lost().unwrap().contains("is lost") && lost.effects_recorded().is_empty(), "{lost:?}");
 
     let misfit = TestJob::new("pay", "much").run_blocking(pay);
     assert!(misfit.failure().unwrap().starts_with("payload does not fit"), "{misfit:?}");
@@ -87,11 +87,12 @@ fn a_handler_is_tried_without_a_store() {
         |job: Job, (): ()| job.once_with_intent("charge", InDoubtPolicy::Manual, |_key| Ok(())).run();
     let doubtful = TestJob::new("pay", &())
         .attempt(2)
-        .intended("charge", InDoubtPolicy::Manual)
+        .intended_effect("charge", InDoubtPolicy::Manual)
         .run_blocking(asking);
-    assert!(doubtful.over().unwrap().contains("nobody knows"), "{doubtful:?}");
+    assert!(doubtful.lost().unwrap().contains("it is not known whether its effect"), "{doubtful:?}");
 
-    let stopping = |job: Job, (): ()| Ok((job.is_cancelled(), job.notice().map(|notice| notice.priority)));
-    let trial = TestJob::new("stop", &()).cancelled().asked_to_yield("urgent", 5);
+    let stopping =
+        |job: Job, (): ()| Ok((job.is_cancelled(), job.yield_request().map(|notice| notice.priority)));
+    let trial = TestJob::new("stop", &()).cancelled().yield_requested("urgent", 5);
     assert_eq!(trial.run_blocking(stopping).result(), Some((true, Some(5_i16))));
 }

@@ -16,16 +16,16 @@ fn breaker(failures_in_a_row: u32, open_for: Duration) -> CircuitBreakerPolicy {
 async fn opened(world: &World) {
     world.gate.close(Verb::Acquire);
     for _ in 0..3 {
-        assert_eq!(world.fh.breaker(), CircuitBreakerState::Closed);
+        assert_eq!(world.fh.circuit_breaker(), CircuitBreakerState::Closed);
         assert!(matches!(within(world.fh.lease("x").try_acquire()).await, Err(Error::Unavailable { .. })));
     }
-    assert_eq!(world.fh.breaker(), CircuitBreakerState::Open);
+    assert_eq!(world.fh.circuit_breaker(), CircuitBreakerState::Open);
     world.gate.open(Verb::Acquire);
 }
 
 #[tokio::test]
 async fn an_open_breaker_keeps_acquisitions_from_a_failing_store() {
-    let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
+    let world = World::with(|connect| connect.circuit_breaker(breaker(3, secs(60)))).await;
     opened(&world).await;
     let refused = within(world.fh.lease("x").try_acquire()).await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }) && refused.is_retryable());
@@ -34,10 +34,10 @@ async fn an_open_breaker_keeps_acquisitions_from_a_failing_store() {
 
 #[tokio::test]
 async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
-    let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
+    let world = World::with(|connect| connect.circuit_breaker(breaker(3, secs(60)))).await;
     opened(&world).await;
     world.pass(60_000);
-    assert_eq!(world.fh.breaker(), CircuitBreakerState::HalfOpen);
+    assert_eq!(world.fh.circuit_breaker(), CircuitBreakerState::HalfOpen);
     let go = world.gate.delay_answer(Verb::Acquire);
     let builder = world.fh.lease("x");
     let trial = tokio::spawn(async move { builder.try_acquire().await });
@@ -49,7 +49,7 @@ async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
     assert_eq!(world.gate.calls(Verb::Acquire), 4);
     go.send(()).expect("the answer waits");
     let _lease = within(trial).await.expect("the trial").expect("a lease");
-    assert_eq!(world.fh.breaker(), CircuitBreakerState::Closed);
+    assert_eq!(world.fh.circuit_breaker(), CircuitBreakerState::Closed);
     within(world.fh.lease("y").try_acquire())
         .await
         .expect("everybody may ask again")
@@ -60,7 +60,7 @@ async fn a_half_open_breaker_lets_one_try_and_closes_when_that_succeeds() {
 
 #[tokio::test]
 async fn who_waits_waits_for_the_breaker_too() {
-    let world = World::with(|connect| connect.breaker(breaker(3, secs(60)))).await;
+    let world = World::with(|connect| connect.circuit_breaker(breaker(3, secs(60)))).await;
     opened(&world).await;
     let too_short = within(world.fh.lease("x").wait(secs(59)).acquire()).await;
     assert!(matches!(too_short, Err(Error::Unavailable { .. })), "{too_short:?}");
@@ -73,14 +73,18 @@ async fn who_waits_waits_for_the_breaker_too() {
 
 #[tokio::test]
 async fn an_open_breaker_never_holds_up_a_renewal() {
-    let world = World::with(|connect| connect.breaker(breaker(3, secs(600)))).await;
+    let world = World::with(|connect| connect.circuit_breaker(breaker(3, secs(600)))).await;
     let lease = world.acquire("k", 10_000).await;
     let mut watch = lease.watch();
     opened(&world).await;
     world.pass(3_834);
     let deadline_ms = world.now_ms() + 10_000;
     until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
-    assert_eq!(world.fh.breaker(), CircuitBreakerState::Closed, "and its success is news of the store");
+    assert_eq!(
+        world.fh.circuit_breaker(),
+        CircuitBreakerState::Closed,
+        "and its success is news of the store"
+    );
 }
 
 #[tokio::test]
@@ -88,7 +92,8 @@ async fn retries_stay_within_their_budget() {
     let mut policy = RetryBudget::default();
     policy.budget = 2;
     policy.budget_per_second = 0;
-    let world = World::with(|connect| connect.retries(policy).breaker(breaker(1_000, secs(1)))).await;
+    let world =
+        World::with(|connect| connect.retry_budget(policy).circuit_breaker(breaker(1_000, secs(1)))).await;
     world.gate.close(Verb::Acquire);
     let builder = world.fh.lease("x").wait(secs(3_600));
     let asking = tokio::spawn(async move { builder.acquire().await });

@@ -43,7 +43,7 @@ async fn what_runs_may_end_and_nothing_new_is_begun() {
     world.until_queue(|view| view.waiting_claim_count == 0).await;
     go.send(()).unwrap();
     let drained = within(run).await.unwrap().unwrap();
-    assert_eq!((drained.finished, drained.handed_back, drained.left_running), (1, 0, 0));
+    assert_eq!((drained.finished, drained.released, drained.still_running), (1, 0, 0));
     assert_eq!(world.job(first).await.job.state, JobState::Completed);
     let second = world.job(second).await;
     assert_eq!((second.job.state, second.job.attempt_count), (JobState::Queued, 0));
@@ -56,7 +56,7 @@ async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_noth
     let (_go, gone) = oneshot::channel();
     let worker = world
         .worker()
-        .drain_within(secs(2))
+        .drain_timeout(secs(2))
         .handle("wait", waiting(begun, gone))
         .start()
         .unwrap();
@@ -67,7 +67,7 @@ async fn what_does_not_end_in_time_is_dropped_and_handed_back_and_counts_as_noth
         time.pass(2_000);
     });
     let drained = drained.unwrap();
-    assert_eq!((drained.finished, drained.handed_back, drained.left_running), (0, 1, 0));
+    assert_eq!((drained.finished, drained.released, drained.still_running), (0, 1, 0));
     let detail = world.job(id).await;
     assert_eq!(
         (detail.job.state, detail.job.failure_count, detail.job.crash_count),
@@ -86,16 +86,16 @@ async fn a_handler_learns_that_its_worker_is_stopping() {
             let begun = begun.clone();
             async move {
                 begun.send(())?;
-                assert_eq!(job.stop_asked().await, StopReason::Draining);
+                assert_eq!(job.stop_requested().await, StopReason::Draining);
                 job.checkpoint(*b"half").await?;
-                Ok(fencehold::Outcome::hand_back())
+                Ok(fencehold::Outcome::release())
             }
         })
         .start()
         .unwrap();
     let id = world.enqueue("long").await;
     within(beginnings.recv()).await.unwrap();
-    assert_eq!(within(worker.drain()).await.unwrap().handed_back, 1);
+    assert_eq!(within(worker.drain()).await.unwrap().released, 1);
     let detail = world.job(id).await;
     assert_eq!(detail.job.state, JobState::Queued);
     assert_eq!(detail.checkpoint.as_deref(), Some(b"half".as_slice()));
@@ -110,7 +110,7 @@ async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
     let (live, mut lives) = mpsc::unbounded_channel();
     let worker = world
         .worker()
-        .drain_within(secs(1))
+        .drain_timeout(secs(1))
         .handle_blocking("block", move |job, (): ()| {
             begun.send(())?;
             let _ = gone.lock().unwrap().recv();
@@ -129,7 +129,7 @@ async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
     let is_over = |_: &fencehold::job::JobDetail| over.load(std::sync::atomic::Ordering::SeqCst);
     let (drained, _) = tokio::join!(draining, world.pass_until_job(id, &[], is_over));
     let drained = drained.unwrap();
-    assert_eq!((drained.handed_back, drained.left_running), (0, 1));
+    assert_eq!((drained.released, drained.still_running), (0, 1));
     assert_eq!(world.job(id).await.job.state, JobState::Running, "nobody else runs it beside this handler");
     drop(go);
     assert_eq!(within(lives.recv()).await, Some(true));
@@ -174,7 +174,7 @@ async fn a_worker_on_a_closed_handle_ends_and_says_so() {
     within(beginnings.recv()).await.unwrap();
     within(world.fh.close()).await;
     let ended = within(run).await.unwrap();
-    assert!(matches!(&ended, Err(Error::Unavailable { why }) if why.contains("closed")), "{ended:?}");
+    assert!(matches!(&ended, Err(Error::Unavailable { message }) if message.contains("closed")), "{ended:?}");
 }
 
 #[tokio::test]

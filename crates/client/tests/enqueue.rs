@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use fencehold::Error;
-use fencehold::job::{Backoff, JobAction, JobFilter, JobState, QueueMode, RetryPolicy};
+use fencehold::job::{
+    Backoff, ChangeJobBatchResponse, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy,
+};
 
 use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
@@ -18,12 +20,12 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
         .priority(-3)
         .delay(secs(40))
         .retry(retry)
-        .max_attempts(2)
+        .max_failures(2)
         .max_crashes(3)
-        .time_limit(secs(50))
+        .attempt_timeout(secs(50))
         .unique("mail-7", secs(600))
         .label("team", "a")
-        .trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        .traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     let enqueued = within(job.clone().enqueue()).await.unwrap();
     assert!(!enqueued.existed);
     let detail = within(world.fh.jobs().get(enqueued.job_id)).await.unwrap();
@@ -41,7 +43,7 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
     assert_eq!((again.job_id, again.existed), (enqueued.job_id, true), "the same key is the same job");
     let other = world.fh.queue("emails").job("send", &("ben", 8)).unique("mail-7", secs(600));
     let conflict = within(other.enqueue()).await.unwrap_err();
-    assert!(matches!(&conflict, Error::Conflict { first, .. } if *first == enqueued.job_id), "{conflict}");
+    assert!(matches!(&conflict, Error::Conflict { job_id, .. } if *job_id == enqueued.job_id), "{conflict}");
     assert!(!conflict.is_retryable());
 }
 
@@ -69,10 +71,10 @@ async fn bad_input_is_told_when_the_job_is_enqueued() {
         (world.fh.queue("").job("k", &()), "queue must not be empty"),
         (queue.job("", &()), "kind must not be empty"),
         (unwritable, "payload cannot be written as JSON: key must be a string"),
-        (job().max_attempts(0), "max_attempts is 0; it takes 1 to 10000"),
-        (job().time_limit(secs(0)), "time limit of an attempt is 0; leave it out for no limit"),
+        (job().max_failures(0), "max_attempts is 0; it takes 1 to 10000"),
+        (job().attempt_timeout(secs(0)), "attempt_timeout_ms is 0; leave it out for no limit"),
         (job().unique("", secs(1)), "unique key must not be empty"),
-        (job().trace("01"), "trace does not have four fields between hyphens"),
+        (job().traceparent("01"), "trace does not have four fields between hyphens"),
     ] {
         let error = within(bad.enqueue()).await.unwrap_err();
         assert!(error.to_string().starts_with(words), "{error}");
@@ -87,7 +89,7 @@ async fn a_bad_job_costs_the_good_ones_nothing() {
     let queue = world.fh.queue("q");
     let jobs =
         [queue.job("a", &1), queue.job("", &2), queue.job("b", &"x".repeat(2 << 20)), queue.job("c", &4)];
-    let answers = within(queue.enqueue_many(jobs)).await.unwrap();
+    let answers = within(queue.enqueue_batch(jobs)).await.unwrap();
     assert!(answers[0].is_ok() && answers[3].is_ok());
     assert!(matches!(answers[1], Err(Error::BadInput(_))), "{:?}", answers[1]);
     assert!(matches!(answers[2], Err(Error::BadInput(_))), "{:?}", answers[2]);
@@ -99,11 +101,11 @@ async fn many_jobs_go_in_as_few_calls_as_they_fit_into() {
     let world = World::new().await;
     let queue = world.fh.queue("q");
     let jobs = (0..12_000).map(|nth| queue.job("k", &nth));
-    let answers = within(queue.enqueue_many(jobs)).await.unwrap();
+    let answers = within(queue.enqueue_batch(jobs)).await.unwrap();
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 12_000);
     assert_eq!(world.gate.enqueues(), [10_000, 2_000]);
     let large = "x".repeat(1 << 19);
-    let answers = within(queue.enqueue_many((0..40).map(|_| queue.job("k", &large))))
+    let answers = within(queue.enqueue_batch((0..40).map(|_| queue.job("k", &large))))
         .await
         .unwrap();
     assert!(answers.iter().all(Result::is_ok));
@@ -139,7 +141,7 @@ async fn a_queue_is_paused_resumed_and_drained() {
     world.gate.arrived(Verb::Claim, 1).await;
     assert_eq!(world.job(id).await.job.state, JobState::Queued);
     assert_eq!(within(queue.resume()).await.unwrap().mode, QueueMode::Open);
-    assert_eq!(within(world.fh.jobs().wait::<u8>(id, secs(60))).await, Ok(7));
+    assert_eq!(within(world.fh.jobs().result::<u8>(id, secs(60))).await, Ok(7));
     assert_eq!(within(queue.drain()).await.unwrap().mode, QueueMode::Draining);
     let refused = within(queue.job("k", &()).enqueue()).await.unwrap_err();
     assert!(matches!(&refused, Error::QueueDraining { queue } if queue.as_str() == "q"), "{refused}");
@@ -152,7 +154,7 @@ async fn waiting_for_a_job_ends_when_the_time_is_up() {
     let id = world.enqueue("k").await;
     let jobs = world.fh.jobs();
     let time = world.time.clone();
-    let (waited, ()) = tokio::join!(within(jobs.wait::<()>(id, secs(5))), async {
+    let (waited, ()) = tokio::join!(within(jobs.result::<()>(id, secs(5))), async {
         // Asked after it, and so answered when the store has begun to wait.
         world.job(id).await;
         time.pass(5_000);
@@ -160,8 +162,8 @@ async fn waiting_for_a_job_ends_when_the_time_is_up() {
     let waited = waited.unwrap_err();
     assert!(matches!(waited, Error::JobNotFinished { state: JobState::Queued, .. }), "{waited}");
     let nobody = fencehold::JobId::from_random(7, [7; 10]);
-    assert_eq!(within(jobs.wait::<()>(nobody, secs(5))).await, Err(Error::JobNotFound { job: nobody }));
-    assert_eq!(within(jobs.get(nobody)).await.unwrap_err(), Error::JobNotFound { job: nobody });
+    assert_eq!(within(jobs.result::<()>(nobody, secs(5))).await, Err(Error::JobNotFound { job_id: nobody }));
+    assert_eq!(within(jobs.get(nobody)).await.unwrap_err(), Error::JobNotFound { job_id: nobody });
 }
 
 #[tokio::test]
@@ -170,18 +172,34 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     let jobs = world.fh.jobs();
     let id = world.enqueue("k").await;
     assert_eq!(within(jobs.cancel(id, None)).await, Ok(JobState::Cancelled));
-    let ended = within(jobs.wait::<()>(id, secs(5))).await.unwrap_err();
+    let ended = within(jobs.result::<()>(id, secs(5))).await.unwrap_err();
     assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
     assert_eq!(within(jobs.retry(id)).await, Ok(JobState::Queued));
     within(jobs.delete(id, false)).await.unwrap();
-    assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job: id }));
+    assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job_id: id }));
     for _ in 0..5 {
         world.enqueue("k").await;
     }
-    let filter = JobFilter { states: vec![JobState::Queued], ..JobFilter::default() };
-    let cancelled = within(jobs.act_on_all(filter, JobAction::Cancel { reason: None, force: false })).await;
-    assert_eq!(cancelled, Ok(5));
+    // Two on each page.
+    let in_state = |state| JobSelector::Matching {
+        filter: JobFilter { states: vec![state], ..JobFilter::default() },
+        cursor: None,
+        limit: 2,
+    };
+    let changed = |batch: Result<ChangeJobBatchResponse, Error>| {
+        let batch = batch.unwrap();
+        assert_eq!(batch.next_cursor, None);
+        batch.results.iter().filter(|job| job.result.is_ok()).count()
+    };
+    let queued = in_state(JobState::Queued);
+    assert_eq!(changed(within(jobs.cancel_batch(queued.clone(), None, false, true)).await), 5, "a dry run");
+    assert_eq!(within(jobs.counts()).await.unwrap().queued, 5);
+    assert_eq!(changed(within(jobs.cancel_batch(queued.clone(), None, false, false)).await), 5);
     assert_eq!(within(jobs.counts()).await.unwrap().cancelled, 5);
+    assert_eq!(changed(within(jobs.retry_batch(in_state(JobState::Cancelled), false)).await), 5);
+    assert_eq!(within(jobs.counts()).await.unwrap().queued, 5);
+    assert_eq!(changed(within(jobs.delete_batch(queued, false, false)).await), 5);
+    assert_eq!(within(jobs.counts()).await.unwrap().queued, 0);
 }
 
 #[tokio::test]
@@ -191,15 +209,15 @@ async fn a_schedule_is_made_seen_and_removed() {
         .fh
         .schedule("nightly")
         .cron("30 3 * * *")
-        .zone("Europe/Berlin")
+        .time_zone("Europe/Berlin")
         .job("q", "k", &7);
     let view = within(nightly.clone().set()).await.unwrap();
     assert!(view.next_run_at_ms.unwrap() > world.fh.clock().now().wall_ms);
     assert_eq!(within(world.fh.jobs().schedules()).await.unwrap(), [view]);
     let bad = within(nightly.clone().cron("61 * * * *").set()).await.unwrap_err();
     assert!(matches!(bad, Error::BadInput(_)), "{bad}");
-    assert_eq!(within(nightly.clone().remove()).await, Ok(true));
-    assert_eq!(within(nightly.remove()).await, Ok(false));
+    assert_eq!(within(nightly.clone().delete()).await, Ok(true));
+    assert_eq!(within(nightly.delete()).await, Ok(false));
     let nothing = within(world.fh.schedule("s").cron("* * * * *").set()).await.unwrap_err();
     assert_eq!(nothing.to_string(), "schedule does not say which job to enqueue");
 }

@@ -39,17 +39,17 @@ fn a_raised_fence_refuses_the_holder_before_who_has_seen_nothing_of_it() {
     let fh = Fencehold::connect("memory:").unwrap();
     let file = FencedFile::open(&path).unwrap();
     let asleep = fh.lease("reports/daily").acquire().unwrap();
-    let old = asleep.pass();
+    let old = asleep.key_token();
     asleep.release().unwrap();
     let next = fh.lease("reports/daily").owner("host/7/next").acquire().unwrap();
     file.raise(&next).unwrap();
     for refused in
         [file.append(&old, "late", "late\n").map(drop), file.replace(&old, "late\n"), file.raise(&old)]
     {
-        let Err(FenceError::Stale { key, shown, highest, raised_by, .. }) = refused else {
+        let Err(FenceError::Stale { key, token, highest_token, raised_by, .. }) = refused else {
             panic!("{refused:?}")
         };
-        assert_eq!((key.as_str(), shown, highest), ("reports/daily", old.token(), next.token()));
+        assert_eq!((key.as_str(), token, highest_token), ("reports/daily", old.token(), next.token()));
         assert_eq!(raised_by, Some(Owner::new("host/7/next").unwrap()));
     }
     assert!(!path.exists(), "nothing was written");
@@ -169,7 +169,7 @@ fn of_two_who_race_the_older_never_writes_after_the_newer() {
 fn whoever_was_answered_holds_the_lock_no_longer() {
     let (_folder, path) = room();
     let file = FencedFile::open(&path).unwrap();
-    let impatient = fencehold::fence::FencedFile::options().patience(Duration::ZERO);
+    let impatient = fencehold::fence::FencedFile::options().timeout(Duration::ZERO);
     let other = FencedFile::open_with(impatient, &path).unwrap();
     for number in 0..200 {
         file.append(pass("k", 1), &number.to_string(), "line\n").unwrap();
@@ -314,7 +314,7 @@ fn a_fence_whose_folder_was_removed_begins_anew_and_still_locks() {
 #[tokio::test]
 async fn async_callers_share_the_steps_and_a_dropped_future_does_no_harm() {
     let (_folder, path) = room();
-    let options = fencehold::fence::FencedFile::options().patience(Duration::from_secs(30));
+    let options = fencehold::fence::FencedFile::options().timeout(Duration::from_secs(30));
     let file = options.open(&path).await.unwrap();
     let lines = (0..50).map(|number| {
         let file = file.clone();
@@ -345,7 +345,7 @@ async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_
     let handler = move |job: Job, order: u64| {
         let (file, shown) = (of_handler.clone(), std::sync::Arc::clone(&shown));
         async move {
-            shown.lock().unwrap().push(job.pass());
+            shown.lock().unwrap().push(job.key_token());
             let key = job.idempotency_key("log")?;
             file.append(&job, &key, format!("{order} shipped\n")).await?;
             // The line is there; its record is not.
@@ -355,7 +355,7 @@ async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_
     let worker = fh.worker().queue("orders", 1).handle("ship", handler).start().unwrap();
     let soon = fencehold::job::RetryPolicy::new(fencehold::job::Backoff::Fixed, 10, 10);
     let job = fh.queue("orders").job("ship", &17_u64).retry(soon).enqueue().await.unwrap();
-    fh.jobs().wait::<()>(job.job_id, Duration::from_secs(30)).await.unwrap();
+    fh.jobs().result::<()>(job.job_id, Duration::from_secs(30)).await.unwrap();
     worker.drain().await.unwrap();
     assert_eq!(read(&path), "17 shipped\n");
     let passes = passes.lock().unwrap().clone();

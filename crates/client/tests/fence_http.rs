@@ -9,7 +9,9 @@ use axum::http::{Method, Request, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Router, serve};
-use fencehold::fence::http::{FenceClientLayer, FenceLayer, FenceMarks, FenceProblem, RaiseService, show};
+use fencehold::fence::http::{
+    FenceClientLayer, FenceLayer, FenceMarks, FenceProblem, RaiseService, set_headers,
+};
 use fencehold::fence::{FencedFile, KeyToken};
 use fencehold::{Fencehold, Key, Namespace, Owner, Token};
 use http_body_util::BodyExt;
@@ -45,7 +47,7 @@ struct Answer {
 async fn send(method: Method, url: String, pass: Option<KeyToken>) -> Answer {
     let mut request = Request::builder().method(method).uri(url).body(Body::empty()).unwrap();
     if let Some(pass) = pass {
-        show(&pass, request.headers_mut());
+        set_headers(&pass, request.headers_mut());
     }
     ask(request).await
 }
@@ -78,14 +80,14 @@ async fn counting(register: FenceMarks) -> (String, Arc<AtomicUsize>) {
 async fn a_stale_holder_is_refused_before_the_handler_runs() {
     let (address, ran) = counting(FenceMarks::in_memory()).await;
     let orders = format!("{address}/orders");
-    let newer = pass(34).shown_by(Owner::new("host/7/next").unwrap());
+    let newer = pass(34).with_owner(Owner::new("host/7/next").unwrap());
     assert_eq!(send(Method::POST, orders.clone(), Some(pass(33))).await.status, StatusCode::OK);
     assert_eq!(send(Method::POST, orders.clone(), Some(newer)).await.status, StatusCode::OK);
     let refused = send(Method::POST, orders.clone(), Some(pass(33))).await;
     assert_eq!(refused.status, StatusCode::PRECONDITION_FAILED);
     let problem = refused.problem.unwrap();
     assert!(problem.is_stale());
-    assert_eq!((problem.shown, problem.highest), (Some(Token::new(33)), Some(Token::new(34))));
+    assert_eq!((problem.token, problem.highest_token), (Some(Token::new(33)), Some(Token::new(34))));
     assert_eq!(problem.raised_by.unwrap().as_str(), "host/7/next");
     assert_eq!(
         problem.detail,

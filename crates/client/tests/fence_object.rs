@@ -24,12 +24,13 @@ fn beside(place: &ObjectUrl) -> ObjectUrl {
 }
 
 fn pass(token: u64, owner: &str) -> KeyToken {
-    KeyToken::new(Key::new("reports/daily").unwrap(), Token::new(token)).shown_by(Owner::new(owner).unwrap())
+    KeyToken::new(Key::new("reports/daily").unwrap(), Token::new(token))
+        .with_owner(Owner::new(owner).unwrap())
 }
 
 fn assert_stale(answer: Result<(), FenceError>, shown_token: u64, highest_token: u64, by: &str) {
     match answer {
-        Err(FenceError::Stale { shown, highest, raised_by, .. }) => {
+        Err(FenceError::Stale { token: shown, highest_token: highest, raised_by, .. }) => {
             assert_eq!((shown.get(), highest.get()), (shown_token, highest_token));
             assert_eq!(raised_by.as_ref().map(Owner::as_str), Some(by));
         }
@@ -41,7 +42,7 @@ fn assert_stale(answer: Result<(), FenceError>, shown_token: u64, highest_token:
 #[tokio::test]
 async fn a_stale_holder_is_refused_and_changes_nothing() {
     for server in CLOUDS {
-        let object = FencedObject::open_place(beside(&server.place())).await.unwrap();
+        let object = FencedObject::open_with(beside(&server.place())).await.unwrap();
         assert_eq!(object.read().await.unwrap(), None);
         object.write(pass(33, "A"), "by A\n").await.unwrap();
         object.write(pass(34, "B"), "by B\n").await.unwrap();
@@ -58,7 +59,7 @@ async fn a_stale_holder_is_refused_and_changes_nothing() {
 #[tokio::test]
 async fn a_raised_fence_refuses_the_holder_before_although_nothing_new_was_written() {
     for server in CLOUDS {
-        let object = FencedObject::open_place(beside(&server.place())).await.unwrap();
+        let object = FencedObject::open_with(beside(&server.place())).await.unwrap();
         object.raise(pass(32, "A")).await.unwrap();
         assert_eq!(object.read().await.unwrap(), None, "{server:?}: raised is not written");
         object.write(pass(33, "A"), "by A\n").await.unwrap();
@@ -72,7 +73,7 @@ async fn a_raised_fence_refuses_the_holder_before_although_nothing_new_was_writt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_that_write_at_once_the_highest_is_left() {
     for server in CLOUDS {
-        let object = FencedObject::open_place(beside(&server.place())).await.unwrap();
+        let object = FencedObject::open_with(beside(&server.place())).await.unwrap();
         let writes: Vec<_> = (1..=8)
             .map(|token| {
                 let object = object.clone();
@@ -93,7 +94,7 @@ async fn of_many_that_write_at_once_the_highest_is_left() {
 #[tokio::test]
 async fn another_key_and_an_unfenced_object_are_refused_untouched() {
     let place = Server::Moto.place();
-    let object = FencedObject::open_place(beside(&place)).await.unwrap();
+    let object = FencedObject::open_with(beside(&place)).await.unwrap();
     object.write(pass(5, "A"), "x").await.unwrap();
     let other = object
         .write(KeyToken::new(Key::new("other").unwrap(), Token::new(9)), "y")
@@ -104,7 +105,7 @@ async fn another_key_and_an_unfenced_object_are_refused_untouched() {
     plain.create("plain", b"hello".to_vec(), Duration::from_secs(10)).await.unwrap();
     let mut bare = place.clone();
     bare.prefix = format!("{}/plain", place.prefix);
-    let refused = FencedObject::open_place(bare)
+    let refused = FencedObject::open_with(bare)
         .await
         .unwrap()
         .write(pass(1, "A"), "z")
@@ -121,7 +122,7 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
         let place = server.place();
         // Each on a machine of its own: neither boot-time clocks nor wall clocks agree.
         let (holders, contenders) = (ManualClock::new(), ManualClock::new());
-        contenders.pass(77_000_000);
+        contenders.advance(77_000_000);
         contenders.set_wall(1_800_000_000_000 + 3_600_000);
         let connect = async |clock: &ManualClock, name: &str| {
             let clock = Arc::new(clock.clone());
@@ -136,15 +137,15 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
                 .unwrap()
         };
         let (a, b) = (connect(&holders, "A").await, connect(&contenders, "B").await);
-        let object = FencedObject::open_place(beside(&place)).await.unwrap();
+        let object = FencedObject::open_with(beside(&place)).await.unwrap();
         let ttl = Duration::from_secs(30);
         let lease = a.lease("reports/daily").ttl(ttl).acquire().await.unwrap();
         object.write(&lease, "by A\n").await.unwrap();
         // A's clock stands still: it is stopped. B watches on its own.
         assert!(b.lease("reports/daily").ttl(ttl).try_acquire().await.is_err());
-        contenders.pass(over_after_ms(30_000) - 1);
+        contenders.advance(over_after_ms(30_000) - 1);
         assert!(b.lease("reports/daily").ttl(ttl).try_acquire().await.is_err(), "{server:?}: too early");
-        contenders.pass(1);
+        contenders.advance(1);
         let newer = b.lease("reports/daily").ttl(ttl).try_acquire().await.unwrap();
         object.raise(&newer).await.unwrap();
         let late = object.write(&lease, "late\n").await;
@@ -258,7 +259,7 @@ async fn a_stopped_process_loses_its_lease_and_its_late_write_is_refused() {
     let fh = Fencehold::builder().store(store).owner("B").connect().await.unwrap();
     let newer = fh.lease("reports/daily").ttl(Duration::from_secs(5)).acquire().await.unwrap();
     assert!(newer.token().get() > token);
-    let object = FencedObject::open_place(beside(&place)).await.unwrap();
+    let object = FencedObject::open_with(beside(&place)).await.unwrap();
     object.raise(&newer).await.unwrap();
 
     holder.send(Signal::CONT);

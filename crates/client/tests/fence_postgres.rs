@@ -37,8 +37,10 @@ async fn a_stale_holder_writes_nothing() {
 
     let second = fh.lease("reports/daily").ttl(Duration::from_secs(30)).acquire().await.unwrap();
     let mut transaction = client.transaction().await.unwrap();
-    match fence::postgres_in("fencehold", &mut transaction, pass(old)).await {
-        Err(FenceError::Stale { shown, highest, .. }) => assert_eq!((shown, highest), (old, second.token())),
+    match fence::postgres_in_schema("fencehold", &mut transaction, pass(old)).await {
+        Err(FenceError::Stale { token, highest_token, .. }) => {
+            assert_eq!((token, highest_token), (old, second.token()));
+        }
         other => panic!("{other:?}"),
     }
     drop(transaction);
@@ -52,10 +54,10 @@ async fn a_stale_holder_writes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connecting_proves_that_the_database_answers_and_makes_the_schema() {
     let cluster = tokio::task::spawn_blocking(|| Cluster::start(Durable::No)).await.unwrap();
-    let connect = |url: String| Fencehold::builder().url(url).patience(Duration::from_millis(50));
+    let connect = |url: String| Fencehold::builder().url(url).timeout(Duration::from_millis(50));
     let closed = "postgres://postgres@127.0.0.1:1/postgres".to_owned();
     match connect(closed.clone()).connect().await {
-        Err(Error::Unavailable { why, .. }) => assert!(why.contains("127.0.0.1:1"), "{why}"),
+        Err(Error::Unavailable { message, .. }) => assert!(message.contains("127.0.0.1:1"), "{message}"),
         other => panic!("nothing listens there: {other:?}"),
     }
     let missing = cluster.url_text_in("nowhere", "fencehold");

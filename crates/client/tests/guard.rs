@@ -155,7 +155,7 @@ async fn work_is_dropped_the_moment_its_lease_is_lost() {
     assert!(!dropped.load(Ordering::SeqCst) && !running.is_finished());
     world.pass(1);
     let error = within(running).await.expect("the runner").unwrap_err();
-    assert!(matches!(error, Error::Lost { why: LostCause::NotRenewed { .. }, .. }), "{error}");
+    assert!(matches!(error, Error::Lost { cause: LostCause::NotRenewed { .. }, .. }), "{error}");
     assert!(dropped.load(Ordering::SeqCst));
 }
 

@@ -106,9 +106,9 @@ async fn trip(job: Job, post: Arc<Post>) -> Result<(), JobError> {
             }
             Ok(())
         });
-        book.undo_with("undo", name).await?;
+        book.compensate_with("undo", name).await?;
     }
-    Err(JobError::new("there is no boat").for_good())
+    Err(JobError::new("there is no boat").permanent())
 }
 
 /// Every one is killed at its first attempt: the hotel's before it did anything, the others' when they had.
@@ -265,7 +265,7 @@ async fn complete_after_takeover(held: Step, refused: BlockedAction) {
     let of_b = hear(&b_told, What::Begun);
     trace.push(started(&of_b));
     assert!(of_b.0 == of_a.0 && of_b.1 > of_a.1, "{of_a:?}, {of_b:?}");
-    ground.fh.jobs().wait::<u64>(id, PATIENCE).await.unwrap();
+    ground.fh.jobs().result::<u64>(id, PATIENCE).await.unwrap();
     trace.push(left("B", "success"));
 
     a.let_go(&of_a);
@@ -318,7 +318,7 @@ async fn r09_of_one_worker_with_two_attempts_the_first_is_stale() {
     let second = hear(&told, What::Begun);
     trace.push(started(&second));
     assert!(second.0 == first.0 && second.1 > first.1, "{first:?}, {second:?}");
-    ground.fh.jobs().wait::<u64>(id, PATIENCE).await.unwrap();
+    ground.fh.jobs().result::<u64>(id, PATIENCE).await.unwrap();
 
     w.let_go(&first);
     let (attempted, blocked) = ground.blocked(&first).await;
@@ -346,7 +346,7 @@ async fn killed_between_effect_and_record_the_second_attempt_calls_under_the_sam
     for policy in [None, Some(InDoubtPolicy::Retry)] {
         let id = ground.enqueue("charge", &policy).await;
         let (second, _told) = kill_where_it_holds(&ground);
-        ground.fh.jobs().wait::<()>(id, PATIENCE).await.unwrap();
+        ground.fh.jobs().result::<()>(id, PATIENCE).await.unwrap();
         second.finish();
         let calls = ground.room.lines();
         assert_eq!(calls.len(), 2, "{calls:?}");
@@ -370,7 +370,7 @@ async fn killed_after_an_intent_that_asks_the_job_stops_for_a_person() {
     second.finish();
     assert_eq!(ground.room.lines().len(), 1, "nobody calls again");
     let request = ListEffectsRequest { cursor: None, limit: 10 };
-    let findings = ground.fh.jobs().findings(request).await.unwrap().effects;
+    let findings = ground.fh.jobs().effects(request).await.unwrap().effects;
     let [finding] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!(finding.job_id, id);
     assert_eq!((finding.finding, finding.job_state), (FindingKind::InDoubt, JobState::InDoubt));
@@ -390,7 +390,7 @@ async fn however_often_it_is_killed_a_failed_job_is_undone_backwards_and_once() 
     }
     let (last, _told) = ground.start("worker-5");
     ground.fh = ground.room.connect("test").await;
-    let failed = ground.fh.jobs().wait::<()>(id, PATIENCE).await;
+    let failed = ground.fh.jobs().result::<()>(id, PATIENCE).await;
     assert!(matches!(failed, Err(Error::JobFailed { state: JobState::Failed, .. })), "{failed:?}");
     ground
         .next(|event| {

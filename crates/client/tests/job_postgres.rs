@@ -87,7 +87,7 @@ async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await?;
             shop.sell(&transaction, "a chair").await?;
-            job.complete_in_schema(&shop.schema, &mut transaction, &7).await?;
+            job.complete_tx_in_schema(&shop.schema, &mut transaction, &7).await?;
             transaction.commit().await?;
             // Said again, and too late to change anything.
             Ok(8)
@@ -95,7 +95,7 @@ async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    assert_eq!(shop.fh.jobs().wait::<u32>(id, PATIENCE).await, Ok(7));
+    assert_eq!(shop.fh.jobs().result::<u32>(id, PATIENCE).await, Ok(7));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["a chair"]);
     let detail = shop.fh.jobs().get(id).await.unwrap();
@@ -113,7 +113,8 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await?;
             shop.sell(&transaction, &format!("by attempt {}", job.attempt())).await?;
-            job.complete_in_schema(&shop.schema, &mut transaction, &job.attempt()).await?;
+            job.complete_tx_in_schema(&shop.schema, &mut transaction, &job.attempt())
+                .await?;
             match job.attempt() {
                 1 => {
                     transaction.rollback().await?;
@@ -133,7 +134,7 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    assert_eq!(shop.fh.jobs().wait::<u32>(id, PATIENCE).await, Ok(3));
+    assert_eq!(shop.fh.jobs().result::<u32>(id, PATIENCE).await, Ok(3));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 3"]);
     assert_eq!(shop.fh.jobs().get(id).await.unwrap().job.failure_count, 2);
@@ -152,7 +153,7 @@ async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
                 shop.sell(transaction, &format!("by attempt {}", job.attempt())).await?;
                 Ok(format!("receipt {}", job.attempt()))
             };
-            let receipt = job.once_in_schema(&shop.schema, &mut transaction, "sell", effect).await?;
+            let receipt = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await?;
             match job.attempt() {
                 // What is rolled back was not recorded.
                 1 => transaction.rollback().await?,
@@ -163,7 +164,7 @@ async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    assert_eq!(shop.fh.jobs().wait::<String>(id, PATIENCE).await.as_deref(), Ok("receipt 2"));
+    assert_eq!(shop.fh.jobs().result::<String>(id, PATIENCE).await.as_deref(), Ok("receipt 2"));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 2"]);
     let detail = shop.fh.jobs().get(id).await.unwrap();
@@ -180,17 +181,20 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
         let (shop, told) = (of_handler.clone(), told.clone());
         // It goes on although its handler is dropped when the claim is lost: as one would that has not heard of it.
         let stale = shop.runtime.clone().spawn(async move {
-            shop.fh.jobs().cancel_now(job.id(), None).await.unwrap();
+            shop.fh.jobs().force_cancel(job.id(), None).await.unwrap();
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await.unwrap();
             shop.sell(&transaction, "a chair").await.unwrap();
-            let refused = job.complete_in_schema(&shop.schema, &mut transaction, &()).await.unwrap_err();
+            let refused = job
+                .complete_tx_in_schema(&shop.schema, &mut transaction, &())
+                .await
+                .unwrap_err();
             told.send(refused.to_string()).unwrap();
             drop(transaction);
             let mut transaction = client.transaction().await.unwrap();
             let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
             let refused = job
-                .once_in_schema(&shop.schema, &mut transaction, "sell", effect)
+                .once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect)
                 .await
                 .unwrap_err();
             told.send(refused.to_string()).unwrap();
@@ -222,13 +226,13 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
         let (shop, told) = (of_handler.clone(), told.clone());
         async move {
             if job.attempt() == 1 {
-                let announced = async |_| Err::<(), _>(JobError::new("no route to host").indeterminate());
+                let announced = async |_| Err::<(), _>(JobError::new("no route to host").in_doubt());
                 job.once_with_intent("sell", InDoubtPolicy::Manual, announced).await?;
             }
             let mut client = shop.client().await;
             let mut transaction = client.transaction().await?;
             let effect = async |_: &mut Transaction<'_>| -> Result<(), JobError> { panic!("it ran") };
-            let had = job.once_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
+            let had = job.once_tx_in_schema(&shop.schema, &mut transaction, "sell", effect).await;
             let refused = had.unwrap_err();
             told.send(refused.to_string()).unwrap();
             Err::<(), _>(refused)

@@ -86,7 +86,7 @@ async fn a_ttl_below_the_advice_is_warned_of_once() {
         lease.release().await.expect("held");
     }
     assert_eq!(
-        world.fh.advice("ample").map(|advice| advice.suggested_ttl),
+        world.fh.ttl_advice("ample").map(|advice| advice.suggested_ttl),
         Some(Duration::from_millis(3_500))
     );
     let quiet = log.text();

@@ -12,7 +12,7 @@ mod drain;
 mod election;
 mod enqueue;
 mod fence_file;
-#[cfg(feature = "http")]
+#[cfg(feature = "tower")]
 mod fence_http;
 #[cfg(feature = "object")]
 mod fence_object;

@@ -47,7 +47,7 @@ async fn a_recorded_effect_gives_its_value_and_does_not_happen_again() {
     let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!((failed.effects.len(), failed.effects[0].state), (1, EffectState::Done));
     world.pass(RETRY_MS);
-    let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    let receipt: String = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(receipt, "receipt for 990");
     within(worker.drain()).await.unwrap();
     assert_eq!(within(telling.recv()).await.unwrap(), format!("{id}/charge"));
@@ -68,7 +68,7 @@ async fn an_effect_that_could_not_be_recorded_happens_again_under_the_same_key()
     let id = within(job).await.unwrap().job_id;
     world.until_job(id, |detail| detail.job.failure_count == 1).await;
     world.pass(RETRY_MS);
-    let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    let receipt: String = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(receipt, "receipt for 990");
     within(worker.drain()).await.unwrap();
     let keys = [telling.recv().await.unwrap(), telling.recv().await.unwrap()];
@@ -108,7 +108,7 @@ fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: InDoubtPoli
             let attempt = job.attempt();
             let effect = async |_key: String| {
                 told.send(attempt)?;
-                if attempt == 1 { Err(JobError::new("no answer").indeterminate()) } else { Ok(attempt) }
+                if attempt == 1 { Err(JobError::new("no answer").in_doubt()) } else { Ok(attempt) }
             };
             job.once_with_intent("charge", policy, effect).await
         }
@@ -129,13 +129,15 @@ async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
     let stopped = world.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
     assert_eq!(stopped.attempts[1].outcome, AttemptOutcome::InDoubt);
     assert_eq!(stopped.job.failure_count, 1, "to stop is no failure");
-    let findings = within(world.fh.jobs().findings(ListEffectsRequest { cursor: None, limit: 10 }))
+    let findings = within(world.fh.jobs().effects(ListEffectsRequest { cursor: None, limit: 10 }))
         .await
         .unwrap();
     assert_eq!((findings.effects.len(), findings.effects[0].job_id), (1, id));
 
-    within(world.fh.jobs().resolve(id, "charge", Some(&77_u32))).await.unwrap();
-    let value: u32 = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    within(world.fh.jobs().resolve_effect(id, "charge", Some(&77_u32)))
+        .await
+        .unwrap();
+    let value: u32 = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(value, 77, "as the person said");
     within(worker.drain()).await.unwrap();
     assert_eq!(telling.recv().await, None, "it was begun once");
@@ -152,7 +154,7 @@ async fn an_effect_that_may_be_repeated_is() {
     world.until_job(id, |detail| detail.job.failure_count == 1).await;
     world.pass(RETRY_MS);
     assert_eq!(within(telling.recv()).await, Some(2));
-    assert_eq!(within(world.fh.jobs().wait::<u32>(id, secs(60))).await, Ok(2));
+    assert_eq!(within(world.fh.jobs().result::<u32>(id, secs(60))).await, Ok(2));
     within(worker.drain()).await.unwrap();
 }
 
@@ -172,7 +174,7 @@ async fn a_stale_attempt_records_nothing_and_begins_nothing() {
             };
             let error = job.once("charge", effect).run().unwrap_err();
             told.send(error.to_string())?;
-            assert!(error.is_over());
+            assert!(error.is_lost());
             let error = job.once("ship", |_key| Ok(())).run().unwrap_err();
             told.send(error.to_string())?;
             Err::<(), _>(error)
@@ -181,7 +183,7 @@ async fn a_stale_attempt_records_nothing_and_begins_nothing() {
         .unwrap();
     let id = world.enqueue("charge").await;
     assert_eq!(within(telling.recv()).await.unwrap(), "begun");
-    within(world.fh.jobs().cancel_now(id, None)).await.unwrap();
+    within(world.fh.jobs().force_cancel(id, None)).await.unwrap();
     world.pass(RENEWED_BY_MS);
     world.gate.arrived(Verb::RenewClaims, 1).await;
     go.send(()).unwrap();
@@ -212,7 +214,7 @@ async fn one_effect_is_under_way_once_in_an_attempt() {
         .start()
         .unwrap();
     let id = world.enqueue("twice").await;
-    let (same, error): (bool, String) = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    let (same, error): (bool, String) = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(error, "effect same is under way already in this attempt");
     assert!(same, "afterwards it is recorded like any other");
     within(worker.drain()).await.unwrap();
@@ -225,17 +227,19 @@ async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
     let worker = world
         .worker()
         .handle("trip", async |job: Job, (): ()| -> Result<(), _> {
-            job.once("flight", async |_key| Ok(11)).undo_with("undo", "the flight").await?;
+            job.once("flight", async |_key| Ok(11))
+                .compensate_with("undo", "the flight")
+                .await?;
             job.once("insurance", async |_key| Ok(12)).await?;
             job.once("hotel", async |_key| Ok(13))
-                .undo_from("undo", |number| format!("hotel {number}"))
+                .compensate_from("undo", |number| format!("hotel {number}"))
                 .await?;
-            Err(JobError::new("there is no car").for_good())
+            Err(JobError::new("there is no car").permanent())
         })
         .handle("undo", move |job: Job, what: String| {
             let told = told.clone();
             async move {
-                let of = job.undo_of().expect("it undoes an effect");
+                let of = job.compensates().expect("it undoes an effect");
                 Ok(told.send((of.job_id, of.effect.to_string(), what))?)
             }
         })
@@ -264,11 +268,11 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
             let mut errors = Vec::new();
             let never = async |_key: String| -> Result<(), JobError> { panic!("it must not happen") };
             errors.push(job.once("", never).await.unwrap_err().to_string());
-            errors.push(job.once("a", never).undo_with("", &()).await.unwrap_err().to_string());
+            errors.push(job.once("a", never).compensate_with("", &()).await.unwrap_err().to_string());
             errors.push(
                 job.once("a", never)
-                    .undo_with("k", &())
-                    .undo_in("")
+                    .compensate_with("k", &())
+                    .compensation_queue("")
                     .await
                     .unwrap_err()
                     .to_string(),
@@ -279,7 +283,7 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
         .start()
         .unwrap();
     let id = world.enqueue("bad").await;
-    let errors: Vec<String> = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+    let errors: Vec<String> = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
     let [name, kind, queue, key] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!((name.as_str(), kind.as_str()), ("effect must not be empty", "kind must not be empty"));
     assert_eq!(queue, "queue must not be empty");
@@ -309,7 +313,7 @@ async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
         let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
         assert!(failed.effects.is_empty(), "the intent is closed: {:?}", failed.effects);
         world.pass(RETRY_MS);
-        let receipt: String = within(world.fh.jobs().wait(id, secs(60))).await.unwrap();
+        let receipt: String = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
         assert_eq!(receipt, "receipt");
         within(worker.drain()).await.unwrap();
     }
@@ -318,7 +322,7 @@ async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
 #[tokio::test]
 async fn an_error_that_may_come_after_the_effect_leaves_it_in_doubt() {
     let passed_on = || JobError::from(std::io::Error::other("timed out"));
-    for error in [|| JobError::new("no answer came").indeterminate(), passed_on] {
+    for error in [|| JobError::new("no answer came").in_doubt(), passed_on] {
         let world = World::new().await;
         let worker = refused(&world, error).start().unwrap();
         let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();

@@ -1,12 +1,12 @@
 //! What a request handler does is done once for one idempotency key.
 
 use fencehold::job::JobState;
-use fencehold::{Error, InDoubtPolicy, Operation, OperationStatus};
+use fencehold::{Error, HoldTarget, InDoubtPolicy, Operation, OperationStatus};
 
 use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 async fn begin(world: &World, policy: InDoubtPolicy, payload: &str) -> OperationStatus<String> {
-    let operations = world.fh.operations().ttl(secs(10)).on_doubt(policy);
+    let operations = world.fh.operations().ttl(secs(10)).in_doubt_policy(policy);
     within(operations.begin("order-42", payload)).await.unwrap()
 }
 
@@ -23,9 +23,9 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
     let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     assert!(operation.is_live());
     match begin(&world, InDoubtPolicy::Retry, "990").await {
-        OperationStatus::InProgress { owner, token, expires_in, job } => {
-            assert_eq!((owner.as_str(), token, job), ("me", operation.token(), operation.id()));
-            assert_eq!(expires_in, secs(10));
+        OperationStatus::InProgress { owner, token, remaining, job_id } => {
+            assert_eq!((owner.as_str(), token, job_id), ("me", operation.token(), operation.id()));
+            assert_eq!(remaining, secs(10));
         }
         other => panic!("{other:?}"),
     }
@@ -34,8 +34,10 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
         let again = begin(&world, InDoubtPolicy::Retry, "990").await;
         assert!(matches!(&again, OperationStatus::Completed(answer) if answer == "receipt"), "{again:?}");
     }
-    let other = begin(&world, InDoubtPolicy::Retry, "1").await;
-    assert!(matches!(other, OperationStatus::Conflict { .. }), "{other:?}");
+    let other = within(world.fh.operations().begin::<String>("order-42", "1"))
+        .await
+        .unwrap_err();
+    assert!(matches!(&other, Error::Conflict { field, .. } if field == "idempotency_key"), "{other:?}");
 }
 
 #[tokio::test]
@@ -77,7 +79,7 @@ async fn one_that_is_dropped_can_be_begun_anew_where_it_may_be_repeated() {
     };
     assert_eq!(again.id(), id);
     assert!(again.token() > token);
-    within(again.give_back()).await.unwrap();
+    within(again.release()).await.unwrap();
     let third = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     within(third.complete("receipt")).await.unwrap();
 }
@@ -104,7 +106,7 @@ async fn a_holder_that_died_gives_way_to_the_next_and_can_say_nothing_more() {
     let next = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     assert!(next.token() > operation.token());
     let late = within(operation.complete("too late")).await.unwrap_err();
-    assert!(matches!(late, Error::ClaimLost { .. }) && !late.is_retryable(), "{late}");
+    assert!(matches!(late, Error::Lost { target: HoldTarget::Job(_), .. }) && !late.is_retryable(), "{late}");
     within(next.complete("in time")).await.unwrap();
     let done = begin(&world, InDoubtPolicy::Retry, "990").await;
     assert!(matches!(&done, OperationStatus::Completed(answer) if answer == "in time"), "{done:?}");
@@ -132,7 +134,7 @@ async fn effects_of_an_operation_are_recorded_once_as_a_jobs_are() {
         .await
         .unwrap();
     assert_eq!(receipt, format!("{}/charge", operation.id()));
-    within(operation.give_back()).await.unwrap();
+    within(operation.release()).await.unwrap();
     let again = new(begin(&world, InDoubtPolicy::Retry, "990").await);
     let stored: String = within(again.once("charge", async |_| panic!("recorded")).into_future())
         .await

@@ -154,7 +154,7 @@ async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
     world.revoke("k").await;
     world.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
-    assert!(matches!(why, LostCause::Ended { how: Some(LeaseOutcome::Revoked), .. }));
+    assert!(matches!(why, LostCause::Ended { outcome: Some(LeaseOutcome::Revoked), .. }));
     assert_eq!(why.current_token().map(fencehold::Token::get), Some(lease.token().get() + 1));
     assert!(world.now_ms() < lease.lost_at_ms(), "long before its time");
     assert_eq!(why.to_string(), "it was revoked by alice (it ran away)");
@@ -233,7 +233,7 @@ async fn a_hold_ends_by_itself_at_its_max_age() {
     assert_eq!(lease.lost_at_ms(), began_ms + 24_000, "the time to stop in is a tenth of a whole ttl");
     world.pass_to(began_ms + 24_000);
     let why = within(lease.lost()).await;
-    assert!(matches!(why, LostCause::Ended { how: Some(LeaseOutcome::AgedOut), .. }), "{why:?}");
+    assert!(matches!(why, LostCause::Ended { outcome: Some(LeaseOutcome::AgedOut), .. }), "{why:?}");
 }
 
 #[tokio::test]
@@ -241,26 +241,29 @@ async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
     let world = World::new().await;
     let lease = world.acquire("k", 10_000).await;
     let mut watch = lease.watch();
-    assert!(!is_ready(lease.yield_asked()));
+    assert!(!is_ready(lease.yield_requested()));
     let urgent = world.fh.lease("k").owner("urgent").task("run-9").priority(5);
-    let contender = tokio::spawn(async move { urgent.preempt(secs(60)).await });
+    let contender = tokio::spawn(async move { urgent.preempt_within(secs(60)).acquire().await });
     world
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
         .await;
     let asked_ms = world.now_ms();
     world.pass(RENEWED_BY_MS);
-    let notice = within(lease.yield_asked()).await.expect("still held");
+    let notice = within(lease.yield_requested()).await.expect("still held");
     assert_eq!((notice.contender.as_str(), notice.priority), ("urgent", 5));
     assert_eq!(notice.task.as_ref().map(fencehold::Task::as_str), Some("run-9"));
-    assert_eq!(notice.yield_at_ms, asked_ms + 60_000);
-    assert_eq!(lease.notice(), Some(notice));
+    assert_eq!(notice.deadline_ms, asked_ms + 60_000);
+    assert_eq!(lease.yield_request(), Some(notice));
     contender.abort();
     world
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_none()))
         .await;
     world.pass(RENEWED_BY_MS);
-    until(&mut watch, |snapshot| snapshot.notice.is_none() && snapshot.deadline_ms > asked_ms + 14_000).await;
-    assert_eq!(lease.notice(), None);
+    until(&mut watch, |snapshot| {
+        snapshot.yield_request.is_none() && snapshot.deadline_ms > asked_ms + 14_000
+    })
+    .await;
+    assert_eq!(lease.yield_request(), None);
 }
 
 #[tokio::test]
@@ -269,12 +272,12 @@ async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renew
     let lease = world.acquire("k", 10_000).await;
     let asked_ms = world.now_ms();
     let urgent = world.fh.lease("k").priority(5);
-    let contender = tokio::spawn(async move { urgent.preempt(secs(12)).await });
+    let contender = tokio::spawn(async move { urgent.preempt_within(secs(12)).acquire().await });
     world
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
         .await;
     world.pass(RENEWED_BY_MS);
-    within(lease.yield_asked()).await.expect("still held");
+    within(lease.yield_requested()).await.expect("still held");
     assert_eq!(lease.deadline_ms(), asked_ms + 12_000);
     lease.release().await.expect("held until now");
     let urgent = within(contender).await.expect("the contender").expect("its turn");
@@ -286,7 +289,7 @@ async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
     let world = World::new().await;
     let lease = world.acquire("k", 10_000).await;
     let renewed = fencehold::store::RenewLeaseBatchResponse {
-        results: vec![Err(fencehold::Refusal::StoreRewound {
+        results: vec![Err(fencehold_core::Refusal::StoreRewound {
             token: lease.token(),
             current_token: fencehold::Token::NONE,
         })],
@@ -335,7 +338,7 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
         };
         assert_eq!(other.revoke(&fh.call(), request).await.expect("revoked").len(), 1, "{how}");
         let why = within(lease.lost()).await;
-        assert!(matches!(why, LostCause::Ended { how: Some(LeaseOutcome::Revoked), .. }), "{how}: {why}");
+        assert!(matches!(why, LostCause::Ended { outcome: Some(LeaseOutcome::Revoked), .. }), "{how}: {why}");
         fh.close().await;
     }
     served.close().await;

@@ -32,13 +32,13 @@ fn is_alone() -> bool {
 async fn signalled(signal: i32, heeds: bool) -> (Fencehold, fencehold::JobId, Drained) {
     let fh = Fencehold::connect("memory:").await.unwrap();
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = fh.worker().queue("q", 1).drain_within(Duration::from_secs(3_600)).handle(
+    let worker = fh.worker().queue("q", 1).drain_timeout(Duration::from_secs(3_600)).handle(
         "wait",
         move |job: Job, (): ()| {
             let begun = begun.clone();
             async move {
                 begun.send("begun")?;
-                assert_eq!(job.stop_asked().await, StopReason::Draining);
+                assert_eq!(job.stop_requested().await, StopReason::Draining);
                 begun.send("asked to stop")?;
                 if !heeds {
                     std::future::pending::<()>().await;
@@ -67,7 +67,7 @@ async fn what_runs_when_the_signal_comes_may_end() {
     }
     for signal in [SIGTERM, SIGINT] {
         let (fh, id, drained) = signalled(signal, true).await;
-        assert_eq!((drained.finished, drained.handed_back), (1, 0));
+        assert_eq!((drained.finished, drained.released), (1, 0));
         assert_eq!(fh.jobs().get(id).await.unwrap().job.state, JobState::Completed);
     }
 }
@@ -79,7 +79,7 @@ async fn a_second_signal_cuts_the_wait_short() {
         return;
     }
     let (fh, id, drained) = signalled(SIGTERM, false).await;
-    assert_eq!((drained.finished, drained.handed_back), (0, 1));
+    assert_eq!((drained.finished, drained.released), (0, 1));
     assert_eq!(fh.jobs().get(id).await.unwrap().job.state, JobState::Queued);
 }
 

@@ -143,8 +143,8 @@ impl ManualClock {
         clock
     }
 
-    /// Lets time pass, on both clocks.
-    pub fn pass(&self, ms: u64) {
+    /// Advances both clocks by this time.
+    pub fn advance(&self, ms: u64) {
         self.0.store_ms.fetch_add(ms, Ordering::SeqCst);
         self.0.wall_ms.fetch_add(ms, Ordering::SeqCst);
         for nudge in self.0.nudges.lock().unwrap_or_else(PoisonError::into_inner).iter() {

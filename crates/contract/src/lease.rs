@@ -145,7 +145,7 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// A call in a namespace, with ten seconds' patience.
+    /// A call in a namespace, with a timeout of ten seconds.
     pub fn new(namespace: Namespace) -> Self {
         CallContext { namespace, timeout_ms: 10_000, relayed: false }
     }
@@ -155,7 +155,7 @@ impl CallContext {
         CallContext { relayed: true, ..self }
     }
 
-    /// The same call with another patience.
+    /// The same call with another timeout.
     pub fn with_timeout_ms(self, timeout_ms: u64) -> Self {
         CallContext { timeout_ms, ..self }
     }

@@ -188,12 +188,15 @@ mod tests {
     fn all_attempts_share_one_deadline_after_the_time_in_line() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        clock.pass(1_449);
+        clock.advance(1_449);
         assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Ok(()));
         assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (51, 1_449));
-        clock.pass(1);
+        clock.advance(1);
         let why = "place: down".to_owned();
-        assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Err(StoreError::Unavailable { message: why }));
+        assert_eq!(
+            check(&mut budget, Repeat::Safe, not_done()),
+            Err(StoreError::Unavailable { message: why })
+        );
     }
 
     /// Else the last attempt would be cut off as soon as it is sent, and nobody would know what came of it.
@@ -212,10 +215,13 @@ mod tests {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
         assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Ok(()));
-        clock.pass(1_500);
+        clock.advance(1_500);
         // The last attempt was not carried out; the one before may have been.
         let why = "place: down".to_owned();
-        assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Err(StoreError::OutcomeUnknown { message: why }));
+        assert_eq!(
+            check(&mut budget, Repeat::Safe, not_done()),
+            Err(StoreError::OutcomeUnknown { message: why })
+        );
     }
 
     #[test]
@@ -224,7 +230,10 @@ mod tests {
         let mut budget = budget(&clock);
         assert_eq!(check(&mut budget, Repeat::Never, not_done()), Ok(()));
         let why = "place: lost".to_owned();
-        assert_eq!(check(&mut budget, Repeat::Never, unknown()), Err(StoreError::OutcomeUnknown { message: why }));
+        assert_eq!(
+            check(&mut budget, Repeat::Never, unknown()),
+            Err(StoreError::OutcomeUnknown { message: why })
+        );
     }
 
     #[test]
@@ -233,7 +242,10 @@ mod tests {
         let mut budget = budget(&clock);
         let unusable = || Failure::Unusable("no rights".to_owned());
         let (place, why) = ("place".to_owned(), "no rights".to_owned());
-        assert_eq!(check(&mut budget, Repeat::Safe, unusable()), Err(StoreError::Unusable { store: place, message: why }));
+        assert_eq!(
+            check(&mut budget, Repeat::Safe, unusable()),
+            Err(StoreError::Unusable { store: place, message: why })
+        );
         let denied = StoreError::Forbidden { message: "no".to_owned() };
         assert_eq!(check(&mut budget, Repeat::Safe, Failure::Refused(denied.clone())), Err(denied.clone()));
         budget.outcome_unknown = true;
@@ -248,9 +260,12 @@ mod tests {
         let clock = ManualClock::new();
         let mut budget = budget(&clock).reads_only(true);
         assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Ok(()));
-        clock.pass(1_500);
+        clock.advance(1_500);
         let why = "place: lost".to_owned();
-        assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Err(StoreError::Unavailable { message: why }));
+        assert_eq!(
+            check(&mut budget, Repeat::Safe, unknown()),
+            Err(StoreError::Unavailable { message: why })
+        );
     }
 
     /// With no time left there is nothing to sleep for, and so no runtime is needed.
@@ -258,7 +273,7 @@ mod tests {
     fn no_pause_goes_beyond_the_deadline() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        clock.pass(1_500);
+        clock.advance(1_500);
         fencehold_test_store::block_on(budget.pause(Duration::from_secs(86_400)));
     }
 }

@@ -168,7 +168,7 @@ impl Stage {
     pub(crate) fn moves_time(&self, ms: u64) {
         match &self.cast {
             Cast::Ours(_) => self.arena.pass(ms),
-            Cast::Naive(naive) => naive.clock.pass(ms),
+            Cast::Naive(naive) => naive.clock.advance(ms),
         }
     }
 
@@ -176,7 +176,7 @@ impl Stage {
     pub(crate) fn expires(&self, lease: &Lease) {
         match &self.cast {
             Cast::Ours(ours) => self.arena.run_out(&ours.call, &lease.key),
-            Cast::Naive(naive) => naive.clock.pass(naive.remaining_ms(&lease.key)),
+            Cast::Naive(naive) => naive.clock.advance(naive.remaining_ms(&lease.key)),
         }
         let fields = fields!(key: lease.key.as_str(), token: lease.token, forced: true);
         self.trace

@@ -204,7 +204,7 @@ fn the_same_claim_gets_the_jobs_that_it_has_and_the_same_enqueue_makes_one_job()
 #[test]
 fn when_patience_ends_it_is_said_whether_something_may_have_been_done() {
     let way = Way::open();
-    let impatient = call().with_patience_ms(300);
+    let impatient = call().with_timeout_ms(300);
     way.lose(usize::MAX);
     let written = block_on(way.remote.acquire(&impatient, request()));
     assert!(matches!(written, Err(StoreError::OutcomeUnknown { .. })), "{written:?}");

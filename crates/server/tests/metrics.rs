@@ -39,7 +39,7 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
     }
     assert_eq!(acquire(&client, "released", 4).0, 409);
     let of = |key: &str, number: u8| json!({ "holds": [{ "key": key, "hold": hold(number), "token": 1 }] });
-    clock.pass(4_000);
+    clock.advance(4_000);
     client.post("/v1/leases/renew", "", &of("released", 1));
     client.post("/v1/leases/renew", "", &of("released", 9));
     client.post("/v1/leases/release", "", &of("released", 1));
@@ -48,7 +48,7 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
         "",
         &json!({ "which": { "key": { "key": "revoked" } }, "by": "p", "reason": "r" }),
     );
-    clock.pass(10_000);
+    clock.advance(10_000);
     let page = eventually("the expiry", || {
         let page = page(&client);
         (value(&page, "fencehold_leases_ended_total{how=\"expired\"}") > 0.0).then_some(page)
@@ -86,14 +86,14 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [job] }));
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [job] }));
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
-    clock.pass(90_000);
+    clock.advance(90_000);
     let before = page(&client);
     assert!((value(&before, "fencehold_dedup_hits_total") - 1.0).abs() < 1e-9);
     let of = "{namespace=\"default\",queue=\"q\"";
     assert!((value(&before, &format!("fencehold_queue_jobs{of},state=\"queued\"}}")) - 2.0).abs() < 1e-9);
     assert!((value(&before, &format!("fencehold_queue_oldest_ready_seconds{of}}}")) - 90.0).abs() < 1e-9);
     let _crashes = client.claim(1, &clock);
-    clock.pass(1_000);
+    clock.advance(1_000);
     eventually("the crash", || (value(&page(&client), "fencehold_job_crashes_total") > 0.0).then_some(()));
     let claimed = client.claim(2, &clock);
     client.report(&claimed, &json!({ "complete": {} }));
@@ -121,7 +121,7 @@ fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     assert!((value(&first, &series.replace("_seconds", "")) - 1.0).abs() < 1e-9, "{first}");
     let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
     for _ in 0..5 {
-        clock.pass(600);
+        clock.advance(600);
         client.post("/v1/jobs/renew", "", &json!({ "attempts": [attempt] }));
     }
     assert!((value(&page(&client), &series) - 3.0).abs() < 1e-9, "{}", page(&client));

@@ -292,11 +292,11 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     client.post("/v1/jobs/enqueue", &traceparent, &jobs);
     // The first holder dies, the second reports an error, the third gets it done.
     let crashed = client.claim(1, &clock);
-    clock.pass(1_000);
+    clock.advance(1_000);
     let failed = client.claim(2, &clock);
     client.report(&failed, &json!({ "fail": { "error": "no answer from the relay", "retry_in_ms": 0 } }));
     let done = client.claim(3, &clock);
-    clock.pass(500);
+    clock.advance(500);
     client.report(&done, &json!({ "complete": { "result": 7 } }));
 
     let story = eventually("three attempts", || {

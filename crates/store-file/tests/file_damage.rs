@@ -237,7 +237,7 @@ fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
     std::fs::write(&log, bytes).unwrap();
     let store = copy.open();
     assert_eq!(view(&store, "k").token, token);
-    copy.clock.pass(2 * TTL_MS);
+    copy.clock.advance(2 * TTL_MS);
     assert!(take(&store, "k", 2) > token, "no token is issued twice");
 }
 
@@ -270,11 +270,11 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
     let store = ground.open();
     let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
     // Renewed since it was taken: its holder believes in it for longer than its row says.
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     renew(&store, "good", 1, good);
     renew(&store, "bad", 2, bad);
     drop(store);
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     ground.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
     assert_eq!(check(ground.path()).unwrap().problems.len(), 1);
 
@@ -289,7 +289,7 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
         .iter()
         .any(|e| e.key == key("bad") && matches!(e.data, EventData::RowUnreadable { .. }));
     assert!(told, "{page:?}");
-    ground.clock.pass(TTL_MS);
+    ground.clock.advance(TTL_MS);
     assert!(take(&store, "bad", 3) > bad, "its tokens go on growing");
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!(status.unreadable_row_count, 1);
@@ -332,7 +332,7 @@ fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
     let ended = take(&store, "ended", 2);
     release(&store, "ended", 2, ended);
     drop(store);
-    ground.clock.pass(3 * TTL_MS);
+    ground.clock.advance(3 * TTL_MS);
     ground.tamper("UPDATE meta SET boot = 'another'");
     let store = ground.open();
     assert_eq!(remaining_ms(&store, "held"), TTL_MS, "whatever the other boot's clock said");
@@ -372,7 +372,7 @@ fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
     drop(store);
     let store = restored.open();
     assert!(acquire(&store, "k", 3).is_err(), "it stays closed over a restart");
-    restored.clock.pass(TTL_MS);
+    restored.clock.advance(TTL_MS);
     assert!(take(&store, "k", 3) > later);
 }
 
@@ -485,7 +485,7 @@ fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
     let store = ground.open();
     take(&store, "k", 1);
     block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
-    ground.clock.pass(TTL_MS);
+    ground.clock.advance(TTL_MS);
     take(&store, "k", 2);
     drop(store);
     ground.tamper("UPDATE meta SET boot = 'another'");
@@ -538,7 +538,7 @@ fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Report) {
 
 /// With as much patience as a slow machine needs.
 fn patient() -> CallContext {
-    call().with_patience_ms(60_000)
+    call().with_timeout_ms(60_000)
 }
 
 /// Jobs in two queues, in every kind of row.

@@ -8,7 +8,7 @@ use crate::support::{
 };
 
 fn impatient() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(300)
+    CallContext::new(Namespace::default()).with_timeout_ms(300)
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() 
     let store = ground.open();
     let token = take(&store, "k", 1);
     take(&store, "ended", 1);
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     ground.set_gate("commit.fails");
     // The disk fails under this one, and goes on failing until the caller's patience is at an end.
     let error = block_on(store.acquire(&impatient(), request("new", 1))).unwrap_err();
@@ -44,7 +44,7 @@ fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_pa
         let error = block_on(handle.get(&impatient(), key("k"))).unwrap_err().to_string();
         assert!(error.contains("nor could that be noted"), "{error}");
     }
-    ground.clock.pass(TTL_MS);
+    ground.clock.advance(TTL_MS);
     let granted = loop {
         match acquire(&other, "k", 2) {
             // It has not looked at the clock yet.
@@ -64,7 +64,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
     take(&owner, "k", 1);
     let other = ground.open();
     block_on(other.status(&call())).unwrap();
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     ground.set_gate("commit.fails");
     ground.set_gate("mark.closed");
     std::thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
         ground.await_gate("mark");
         ground.lift_gate("commit.fails");
         // Long enough for the owner to count as silent, and for several attempts to take over.
-        let patient = call().with_patience_ms(3_500);
+        let patient = call().with_timeout_ms(3_500);
         let refused = block_on(other.get(&patient, key("k")));
         ground.lift_gate("mark.closed");
         assert!(asking.join().unwrap().is_err(), "it was not kept");
@@ -87,7 +87,7 @@ fn a_handle_that_is_closed_as_the_disk_fails_leaves_the_note_all_the_same() {
     let ground = Ground::new();
     let owner = ground.open();
     take(&owner, "k", 1);
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     ground.set_gate("commit.fails");
     ground.set_gate("commit.closed");
     std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
     let owner = ground.open();
     let token = take(&owner, "k", 1);
     renew(&owner, "k", 1, token);
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     ground.set_gate("checkpoint.fails");
     drop(owner);
     ground.lift_gate("checkpoint.fails");
@@ -120,7 +120,7 @@ fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
 fn a_log_that_cannot_be_copied_back_by_the_next_owner_is_noted() {
     let ground = Ground::new();
     take(&ground.open(), "k", 1);
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     ground.set_gate("copy.fails");
     let next = ground.open();
     assert!(block_on(next.get(&impatient(), key("k"))).is_err());

@@ -122,11 +122,11 @@ fn an_owner_that_stays_reads_jobs_that_no_one_asks_about() {
     ground.tamper("UPDATE job_live SET record = x'00'");
     let store = ground.open();
     take(&store, "k", 1);
-    ground.clock.pass(LOAD_WITHIN_MS - 1);
+    ground.clock.advance(LOAD_WITHIN_MS - 1);
     // Its answer comes after the sweep of the same step.
     take(&store, "l", 1);
     assert_eq!(set_aside(&ground), 0);
-    ground.clock.pass(1);
+    ground.clock.advance(1);
     take(&store, "m", 1);
     assert_eq!(set_aside(&ground), JOBS);
 }

@@ -28,9 +28,9 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
         (Some(2), 1),
         "the second serves now, and nothing was lost"
     );
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
-    ground.clock.pass(1);
+    ground.clock.advance(1);
     assert_eq!(take(&second, "k", 2).get(), 2);
     assert_eq!(view(&second, "k").endings[0].outcome, LeaseOutcome::Expired);
 }
@@ -40,11 +40,11 @@ fn a_renewal_holds_over_a_takeover() {
     let ground = Ground::new();
     let first = ground.open();
     let token = take(&first, "k", 1);
-    ground.clock.pass(TTL_MS - 1_000);
+    ground.clock.advance(TTL_MS - 1_000);
     assert_eq!(renew(&first, "k", 1, token), TTL_MS);
     drop(first);
     let second = ground.open();
-    ground.clock.pass(TTL_MS - 1);
+    ground.clock.advance(TTL_MS - 1);
     assert_eq!(remaining_ms(&second, "k"), 1);
 }
 
@@ -83,7 +83,7 @@ fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
     while view(&third, "k").waiter_count == 0 {
         std::thread::yield_now();
     }
-    ground.clock.pass(TTL_MS);
+    ground.clock.advance(TTL_MS);
     let (granted, _second) = waiter.join().unwrap();
     assert_eq!(granted.grant.token.get(), 2);
 }
@@ -282,7 +282,7 @@ fn killed() -> Ground {
 }
 
 fn impatient() -> fencehold_contract::CallContext {
-    call().with_patience_ms(300)
+    call().with_timeout_ms(300)
 }
 
 /// A backup reads for as long as it copies.

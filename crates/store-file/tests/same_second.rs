@@ -79,7 +79,7 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::new();
     let store = FileStore::open_or_create(directory.path(), Arc::new(clock.clone())).unwrap();
-    let desk = Desk { store, call: CallContext::new(Namespace::default()).with_patience_ms(600_000) };
+    let desk = Desk { store, call: CallContext::new(Namespace::default()).with_timeout_ms(600_000) };
     let many = many();
     desk.enqueue(vec![job("work", 0, When::Now)]);
     let (hold, claimed) = desk.claim("work", 0, 1);
@@ -95,7 +95,7 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     assert_eq!(desk.ready("q"), 0);
 
     let began = Instant::now();
-    clock.pass(60_000);
+    clock.advance(60_000);
     let mut slowest = Duration::ZERO;
     let mut renewals = 0;
     while desk.ready("q") < many {

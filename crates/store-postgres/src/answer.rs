@@ -29,7 +29,9 @@ pub(super) enum ErrorRow {
 impl From<ErrorRow> for StoreError {
     fn from(row: ErrorRow) -> Self {
         match row {
-            ErrorRow::BadInput { field, problem } => BadInput { field: field.into(), message: problem }.into(),
+            ErrorRow::BadInput { field, problem } => {
+                BadInput { field: field.into(), message: problem }.into()
+            }
             ErrorRow::Refused { key, refusal } => StoreError::Refused { key, refusal: refusal.into() },
             ErrorRow::Full { what, limit } => StoreError::LimitReached { message: what, limit },
             ErrorRow::Unavailable { why } => StoreError::Unavailable { message: why },
@@ -62,12 +64,18 @@ impl From<RefusalRow> for Refusal {
             RefusalRow::Ended { token, how } => {
                 Refusal::HoldIdUsed { token, outcome: how.map(LeaseOutcome::from) }
             }
-            RefusalRow::Lost { token, how, by, reason, current } => {
-                Refusal::Lost { token, outcome: how.map(LeaseOutcome::from), by, reason, current_token: current }
-            }
+            RefusalRow::Lost { token, how, by, reason, current } => Refusal::Lost {
+                token,
+                outcome: how.map(LeaseOutcome::from),
+                by,
+                reason,
+                current_token: current,
+            },
             RefusalRow::WrongHold { token } => Refusal::WrongHoldId { token },
             RefusalRow::NotHeld => Refusal::NotHeld,
-            RefusalRow::StoreRewound { shown, current } => Refusal::StoreRewound { token: shown, current_token: current },
+            RefusalRow::StoreRewound { shown, current } => {
+                Refusal::StoreRewound { token: shown, current_token: current }
+            }
             RefusalRow::TokensExhausted => Refusal::TokensExhausted,
         }
     }

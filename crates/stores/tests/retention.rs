@@ -93,7 +93,7 @@ impl Ground {
     /// Lets the store look for what is to be forgotten: more often than it must, since each look goes a step.
     fn rest(&self, store: &Arc<dyn LeaseStore>) {
         for _ in 0..8 {
-            self.clock.pass(MINUTE_MS);
+            self.clock.advance(MINUTE_MS);
             block_on(store.status(&call())).unwrap();
         }
     }
@@ -123,7 +123,7 @@ fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
         let ground = Ground::new();
         let store = ground.open(&url);
         let id = ground.finish(&store);
-        ground.clock.pass(30 * DAY_MS - 10 * MINUTE_MS);
+        ground.clock.advance(30 * DAY_MS - 10 * MINUTE_MS);
         ground.rest(&store);
         assert!(is_kept(&store, id), "{url}");
         ground.rest(&store);
@@ -138,7 +138,7 @@ fn unless_a_time_is_named_it_is_seven_days() {
         let ground = Ground::new();
         let store = ground.open(&url);
         let id = ground.finish(&store);
-        ground.clock.pass(FINISHED_KEPT_MS - 10 * MINUTE_MS);
+        ground.clock.advance(FINISHED_KEPT_MS - 10 * MINUTE_MS);
         ground.rest(&store);
         assert!(is_kept(&store, id), "{url}");
         ground.rest(&store);
@@ -155,14 +155,14 @@ fn whoever_names_no_time_leaves_it_at_what_was_named() {
     let id = ground.finish(&named);
     let silent = ground.open(&url(directory.path(), ""));
     drop(named);
-    ground.clock.pass(FINISHED_KEPT_MS + HOUR_MS);
+    ground.clock.advance(FINISHED_KEPT_MS + HOUR_MS);
     ground.rest(&silent);
     assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was told");
     drop(silent);
     let again = ground.open(&url(directory.path(), ""));
     ground.rest(&again);
     assert!(is_kept(&again, id), "it is kept with the rest");
-    ground.clock.pass(23 * DAY_MS);
+    ground.clock.advance(23 * DAY_MS);
     ground.rest(&again);
     assert!(!is_kept(&again, id));
 }
@@ -173,7 +173,7 @@ fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
     let directory = tempfile::tempdir().unwrap();
     let owner = ground.open(&url(directory.path(), "?keep_finished=30d"));
     let early = ground.finish(&owner);
-    ground.clock.pass(2 * HOUR_MS);
+    ground.clock.advance(2 * HOUR_MS);
     ground.rest(&owner);
     assert!(is_kept(&owner, early));
     let other = ground.open(&url(directory.path(), "?keep_finished=1h"));
@@ -184,7 +184,7 @@ fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
     drop(other);
     drop(owner);
     let after = ground.open(&url(directory.path(), ""));
-    ground.clock.pass(HOUR_MS);
+    ground.clock.advance(HOUR_MS);
     ground.rest(&after);
     assert!(!is_kept(&after, late));
 }
@@ -201,7 +201,7 @@ fn a_time_is_said_once() {
     drop(hour);
     drop(owner);
     // It owns the directory now, or asks again until it does.
-    ground.clock.pass(HOUR_MS);
+    ground.clock.advance(HOUR_MS);
     ground.rest(&thirty);
     assert!(!is_kept(&thirty, id));
 }
@@ -216,7 +216,7 @@ fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
     let store = ground.open(&url);
     let ids: Vec<JobId> = (0..JOBS).map(|_| ground.finish(&store)).collect();
     drop(store);
-    ground.clock.pass(FINISHED_KEPT_MS + 1);
+    ground.clock.advance(FINISHED_KEPT_MS + 1);
     for _ in 0..JOBS / 100 {
         let store = ground.open(&url);
         // Asked once more, so that what the first question brought with it is done.
@@ -245,7 +245,7 @@ fn unique_keys_are_freed_as_fast_as_they_are_taken() {
     for minute in 0..10 {
         ground.complete_uniques(&store, A_MINUTE.into());
         assert!(taken() >= A_MINUTE, "minute {minute}: they are taken for their window");
-        ground.clock.pass(MINUTE_MS);
+        ground.clock.advance(MINUTE_MS);
         // No time passes between these: what a look left over is looked at next.
         for _ in 0..8 {
             block_on(store.status(&call())).unwrap();

@@ -252,7 +252,7 @@ impl Arena for ClockArena {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
+        self.clock.advance(ms);
     }
 
     fn shift_wall(&self, by_ms: i64) {

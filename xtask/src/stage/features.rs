@@ -5,7 +5,7 @@ use std::process::Output;
 use crate::process;
 
 /// The features of `crates/client`.
-const FEATURES: [&str; 6] = ["etcd", "file", "http", "object", "postgres", "remote"];
+const FEATURES: [&str; 6] = ["etcd", "file", "object", "postgres", "remote", "tower"];
 
 pub(crate) fn run() -> Result<(), String> {
     for chosen in choices() {

@@ -176,37 +176,40 @@ impl Failure {
 
     /// What the library answered.
     pub(crate) fn of_library(error: fencehold::Error, place: &str) -> Self {
-        use fencehold::Error;
+        use fencehold::{Error, HoldTarget};
         match error {
-            Error::Held { key, owner, task, expires_in, token } => {
-                let expires_in_ms = u64::try_from(expires_in.as_millis()).unwrap_or(u64::MAX);
-                Failure::refused(&key, Refusal::Held { owner, task, remaining_ms: expires_in_ms, token })
+            Error::Held { key, owner, task, remaining, token } => {
+                let remaining_ms = u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX);
+                Failure::refused(&key, Refusal::Held { owner, task, remaining_ms, token })
             }
             Error::WaitTimedOut { .. } => Failure::of_kind(ErrorKind::WaitTimedOut, error.to_string())
                 .with_next("See `fencehold lease ls` for who holds what."),
-            Error::Lost { key, token, why, .. } => Failure::lost(&key, token, &why.to_string()),
+            Error::Lost { target: HoldTarget::Key(key), token, cause, .. } => {
+                Failure::lost(&key, token, &cause.to_string())
+            }
             Error::HoldIdUsed { .. } => Failure::new(Exit::Lost, error.to_string()),
-            Error::StoreRewound { key, shown, current } => {
-                Failure::refused(&key, Refusal::StoreRewound { token: shown, current_token: current })
+            Error::StoreRewound { key, token, current_token } => {
+                Failure::refused(&key, Refusal::StoreRewound { token, current_token })
             }
-            Error::Refused { key, refusal } => Failure::refused(&key, refusal),
             Error::BadInput(bad) => bad.into(),
-            Error::Unavailable { why } => Failure::of_store(StoreError::Unavailable { message: why }, place),
-            Error::OutcomeUnknown { why } => {
-                Failure::of_store(StoreError::OutcomeUnknown { message: why }, place)
+            Error::Unavailable { message } => Failure::of_store(StoreError::Unavailable { message }, place),
+            Error::OutcomeUnknown { message } => {
+                Failure::of_store(StoreError::OutcomeUnknown { message }, place)
             }
-            Error::Unusable { place, why } => {
-                Failure::of_store(StoreError::Unusable { store: place, message: why }, "")
+            Error::Unusable { store, message } => {
+                Failure::of_store(StoreError::Unusable { store, message }, "")
             }
-            Error::Unsupported { store, what } => {
-                Failure::of_store(StoreError::Unsupported { store, message: what }, place)
+            Error::NoStore { store } => Failure::of_store(StoreError::NoStore { store }, place),
+            Error::Unsupported { store, message } => {
+                Failure::of_store(StoreError::Unsupported { store, message }, place)
             }
-            Error::Denied { why } => Failure::of_store(StoreError::Forbidden { message: why }, place),
-            Error::LimitReached { what, limit } => {
-                Failure::of_store(StoreError::LimitReached { message: what, limit }, place)
+            Error::Unauthorized { message } => Failure::of_store(StoreError::Unauthorized { message }, place),
+            Error::Forbidden { message } => Failure::of_store(StoreError::Forbidden { message }, place),
+            Error::LimitReached { message, limit } => {
+                Failure::of_store(StoreError::LimitReached { message, limit }, place)
             }
-            Error::JobNotFound { job } => {
-                Failure::refused_job(job, fencehold_core::job::Refusal::JobNotFound)
+            Error::JobNotFound { job_id } => {
+                Failure::refused_job(job_id, fencehold_core::job::Refusal::JobNotFound)
             }
             other => Failure::new(Exit::Failed, other.to_string()),
         }

@@ -29,7 +29,7 @@ impl Tenure {
 fn ran_out(why: &LostCause) -> bool {
     match why {
         LostCause::NotRenewed { .. } => true,
-        LostCause::Ended { how, .. } => {
+        LostCause::Ended { outcome: how, .. } => {
             matches!(how, Some(LeaseOutcome::Expired | LeaseOutcome::AgedOut | LeaseOutcome::Yielded))
         }
         _ => false,

@@ -158,7 +158,7 @@ impl Args {
             builder = builder.wait(Duration::from_millis(wait_ms));
         }
         match (self.preempt_within, self.wait) {
-            (Some(within_ms), _) => builder.preempt(Duration::from_millis(within_ms)).await,
+            (Some(within_ms), _) => builder.preempt_within(Duration::from_millis(within_ms)).acquire().await,
             (None, Some(_)) => builder.acquire().await,
             (None, None) => builder.try_acquire().await,
         }
@@ -215,7 +215,7 @@ async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
     }
     match lease.release().await {
         Ok(()) => {}
-        Err(Error::Lost { why, .. }) => {
+        Err(Error::Lost { cause: why, .. }) => {
             return Err(Failure::lost(&key, token, &format!("{why}; the command did not know, {how}")));
         }
         // The command is done, and was alone. The lease ends by itself.
@@ -246,11 +246,11 @@ async fn follow(mut lease: LeaseWatch, tell: watch::Sender<Tenure>) {
     let mut asked = None;
     loop {
         let snapshot = lease.changed().await;
-        let wish = snapshot.notice.as_ref().map(|notice| notice.contender.clone());
+        let wish = snapshot.yield_request.as_ref().map(|notice| notice.contender.clone());
         if wish != asked
-            && let Some(notice) = &snapshot.notice
+            && let Some(notice) = &snapshot.yield_request
         {
-            let within = show_ms(notice.yield_at_ms.saturating_sub(boot_ms()));
+            let within = show_ms(notice.deadline_ms.saturating_sub(boot_ms()));
             note(&format!("{} asks for {} within {within}", notice.contender, lease.key()));
         }
         asked = wish;

@@ -88,7 +88,7 @@ fn variables(job: &Job) -> Vec<(&'static str, Option<OsString>)> {
         ("FENCEHOLD_KIND", Some(job.kind().to_string().into())),
         // The same for every attempt at this job: what it calls can tell a repetition by it.
         ("FENCEHOLD_IDEMPOTENCY_KEY", Some(job.id().to_string().into())),
-        ("TRACEPARENT", job.trace().map(Into::into)),
+        ("TRACEPARENT", job.traceparent().map(Into::into)),
         // Those that are there belong to something else.
         (HOLD_VARIABLE, None),
         (KEY_VARIABLE, None),

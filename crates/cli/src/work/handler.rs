@@ -36,7 +36,7 @@ impl Handler {
         let grace_ms = self.plan.grace_ms.min(most_grace_ms(left_ms));
         if now_ms.saturating_add(grace_ms) >= claim.lost_at_ms {
             // Too late to begin: another worker has more time for it.
-            return Ok(Outcome::hand_back());
+            return Ok(Outcome::release());
         }
         let (tell, tenure) = watch::channel(Tenure::of(&claim));
         let told_to_end = Cell::new(false);
@@ -52,7 +52,7 @@ impl Handler {
                     self.lines.note(&format!("job {}: {what}; it is handed back", job.id()));
                 }
                 tokio::time::sleep(UNSTARTED).await;
-                Ok(Outcome::hand_back())
+                Ok(Outcome::release())
             }
         }
     }
@@ -80,7 +80,7 @@ impl Handler {
             Some(code) if !told_to_end && !finish.unwatched => {
                 verdict::outcome(code, &ran.stdout, ran.stderr_end.bytes(), self.plan.snooze)
             }
-            _ => Ok(Outcome::hand_back()),
+            _ => Ok(Outcome::release()),
         }
     }
 }
@@ -92,8 +92,8 @@ async fn follow(job: &Job, tell: watch::Sender<Tenure>, told_to_end: &Cell<bool>
     let unwanted = async {
         tokio::select! {
             true = job.cancelled() => {}
-            Some(_) = job.yield_asked() => {}
-            () = job.stopping() => {}
+            Some(_) = job.yield_requested() => {}
+            () = job.drain_timed_out() => {}
         }
     };
     tokio::pin!(unwanted);

@@ -85,23 +85,23 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn new(end: &'a EndedAttempt, exit_code: Option<u8>) -> Self {
-        let answer = end.answer.as_ref().ok().copied().flatten();
+        let answer = end.response.as_ref().ok().copied().flatten();
         Line {
             job_id: end.job.id(),
             kind: end.job.kind(),
             token: end.job.token(),
             attempt: end.job.attempt(),
             exit_code,
-            duration_ms: u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
-            outcome: end.reported.map_or("lost".to_owned(), |reported| reported.to_string()),
+            duration_ms: u64::try_from(end.duration.as_millis()).unwrap_or(u64::MAX),
+            outcome: end.outcome.map_or("lost".to_owned(), |reported| reported.to_string()),
             state: answer.map(|answer| answer.state.name()),
             retry_in_ms: answer.and_then(|answer| answer.retry_in_ms),
             report_error: end
-                .answer
+                .response
                 .as_ref()
                 .err()
                 .and_then(|error| RawValue::from_string(Failure::of_library(error.clone(), "").json()).ok()),
-            refused: end.answer.as_ref().err().map(ToString::to_string),
+            refused: end.response.as_ref().err().map(ToString::to_string),
         }
     }
 

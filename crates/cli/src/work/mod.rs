@@ -71,9 +71,9 @@ pub(crate) async fn work(
         .concurrency(plan.concurrency)
         // A command takes a while: a job that is claimed ahead of it would only be kept from others.
         .prefetch(0)
-        .drain_within(Duration::from_millis(drain_ms))
+        .drain_timeout(Duration::from_millis(drain_ms))
         // A command that is told to end does, or is killed.
-        .stop_within(Duration::MAX);
+        .stop_timeout(Duration::MAX);
     for (queue, weight) in &plan.queues {
         worker = worker.queue(queue, *weight);
     }

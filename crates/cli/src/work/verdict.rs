@@ -17,7 +17,7 @@ pub(super) fn outcome(
     snooze: Duration,
 ) -> Result<Outcome, JobError> {
     match code {
-        0 => Outcome::done(&result(stdout)),
+        0 => Outcome::complete(&result(stdout)),
         SNOOZE_CODE => Ok(Outcome::snooze(snooze)),
         code => Err(JobError::new(error(code, stderr_end))),
     }

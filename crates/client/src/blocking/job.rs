@@ -26,8 +26,8 @@ use crate::job::JobError;
 ///     Ok(images.len())
 /// }
 /// # let images = vec!["a.png".to_owned(), "b.png".to_owned()];
-/// let run = fencehold::testing::Trial::new("resize", &images).run_blocking(resize);
-/// assert_eq!(run.effects_had(), ["a.png", "b.png"]);
+/// let run = fencehold::testing::TestJob::new("resize", &images).run_blocking(resize);
+/// assert_eq!(run.effects_recorded(), ["a.png", "b.png"]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -44,7 +44,7 @@ impl Job {
         OnceEffect { inner: self.inner.once(name, calling(effect)) }
     }
 
-    /// Announces an effect, and has it once. See [`crate::Job::once_with_intent`].
+    /// Records the intent of an effect, and has it once. See [`crate::Job::once_with_intent`].
     pub fn once_with_intent<'a, T, F>(
         &'a self,
         name: impl AsRef<str>,
@@ -93,23 +93,23 @@ pub struct OnceEffect<'a, T> {
 }
 
 impl<'a, T: Serialize + DeserializeOwned + Send + 'a> OnceEffect<'a, T> {
-    /// The job that undoes the effect. See [`crate::OnceEffect::undo_with`].
-    pub fn undo_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
-        OnceEffect { inner: self.inner.undo_with(kind, payload) }
+    /// The compensation: a job that undoes the effect. See [`crate::OnceEffect::compensate_with`].
+    pub fn compensate_with(self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> Self {
+        OnceEffect { inner: self.inner.compensate_with(kind, payload) }
     }
 
-    /// Likewise, with a payload made from what the effect gave. See [`crate::OnceEffect::undo_from`].
-    pub fn undo_from<P: Serialize>(
+    /// Likewise, with a payload made from what the effect gave. See [`crate::OnceEffect::compensate_from`].
+    pub fn compensate_from<P: Serialize>(
         self,
         kind: impl AsRef<str>,
         payload: impl FnOnce(&T) -> P + Send + 'a,
     ) -> Self {
-        OnceEffect { inner: self.inner.undo_from(kind, payload) }
+        OnceEffect { inner: self.inner.compensate_from(kind, payload) }
     }
 
-    /// The queue of the job that undoes the effect. Default: this job's queue.
-    pub fn undo_in(self, queue: impl AsRef<str>) -> Self {
-        OnceEffect { inner: self.inner.undo_in(queue) }
+    /// The queue of the compensation. Default: this job's queue.
+    pub fn compensation_queue(self, queue: impl AsRef<str>) -> Self {
+        OnceEffect { inner: self.inner.compensation_queue(queue) }
     }
 
     /// Has the effect, unless it is recorded already.

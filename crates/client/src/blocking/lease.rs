@@ -9,9 +9,9 @@ use crate::bell::block_on;
 use crate::error::{Error, LostCause};
 use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 
-/// The terms on which a lease is asked for. See [`crate::LeaseBuilder`].
+/// The terms on which a lease is requested. See [`crate::LeaseBuilder`].
 #[derive(Clone, Debug)]
-#[must_use = "nothing is asked for until `acquire`, `try_acquire` or `preempt` is called"]
+#[must_use = "nothing is requested until `acquire` or `try_acquire` is called"]
 pub struct LeaseBuilder {
     inner: crate::LeaseBuilder,
 }
@@ -51,6 +51,11 @@ impl LeaseBuilder {
         LeaseBuilder { inner: self.inner.wait(wait) }
     }
 
+    /// Asks a holder of lower priority to yield within this time. See [`crate::LeaseBuilder::preempt_within`].
+    pub fn preempt_within(self, within: Duration) -> Self {
+        LeaseBuilder { inner: self.inner.preempt_within(within) }
+    }
+
     /// The largest token that the caller has ever seen for the (first) key.
     pub fn seen_token(self, token: Token) -> Self {
         LeaseBuilder { inner: self.inner.seen_token(token) }
@@ -64,11 +69,6 @@ impl LeaseBuilder {
     /// Takes the key, standing in line for it. See [`crate::LeaseBuilder::acquire`].
     pub fn acquire(self) -> Result<Lease, Error> {
         block_on(self.inner.acquire()).map(Lease::new)
-    }
-
-    /// Takes the key, and asks a holder of lower priority to yield. See [`crate::LeaseBuilder::preempt`].
-    pub fn preempt(self, yield_within: Duration) -> Result<Lease, Error> {
-        block_on(self.inner.preempt(yield_within)).map(Lease::new)
     }
 }
 
@@ -104,9 +104,9 @@ impl Lease {
         self.inner.task()
     }
 
-    /// What this holder shows at a fence. See [`crate::Lease::pass`].
-    pub fn pass(&self) -> crate::fence::KeyToken {
-        self.inner.pass()
+    /// What this holder shows at a fence. See [`crate::Lease::key_token`].
+    pub fn key_token(&self) -> crate::fence::KeyToken {
+        self.inner.key_token()
     }
 
     /// Whether it can be relied on now. Work that goes on for long looks at this between its steps.
@@ -124,14 +124,14 @@ impl Lease {
         self.inner.lost_at_ms()
     }
 
-    /// Who asks this holder to yield, if somebody does.
-    pub fn notice(&self) -> Option<YieldRequest> {
-        self.inner.notice()
+    /// The request of a contender that this holder yield, if there is one.
+    pub fn yield_request(&self) -> Option<YieldRequest> {
+        self.inner.yield_request()
     }
 
-    /// Blocks until somebody asks this holder to yield. `None`: the lease ended first.
-    pub fn yield_asked(&self) -> Option<YieldRequest> {
-        block_on(self.inner.yield_asked())
+    /// Blocks until a contender requests that this holder yield. `None`: the lease ended first.
+    pub fn yield_requested(&self) -> Option<YieldRequest> {
+        block_on(self.inner.yield_requested())
     }
 
     /// Blocks until the lease is lost, and says why.

@@ -53,10 +53,10 @@ impl Fencehold {
     ///
     /// ```
     /// use fencehold::blocking::Fencehold;
-    /// use fencehold::Connect;
+    /// use fencehold::FenceholdBuilder;
     ///
     /// # fn main() -> Result<(), fencehold::Error> {
-    /// let fh = Fencehold::connect_with(Connect::default().url("memory:").owner("worker-7"))?;
+    /// let fh = Fencehold::connect_with(FenceholdBuilder::default().url("memory:").owner("worker-7"))?;
     /// assert_eq!(fh.as_async().owner().as_str(), "worker-7");
     /// # Ok(())
     /// # }
@@ -70,9 +70,9 @@ impl Fencehold {
         LeaseBuilder::new(self.inner.lease(key))
     }
 
-    /// Asks for a lease on any one of these keys. See [`crate::Fencehold::lease_any`].
-    pub fn lease_any<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
-        LeaseBuilder::new(self.inner.lease_any(keys))
+    /// Asks for a lease on any one of these keys. See [`crate::Fencehold::lease_any_of`].
+    pub fn lease_any_of<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
+        LeaseBuilder::new(self.inner.lease_any_of(keys))
     }
 
     /// An election: whoever holds this key leads. See [`crate::Fencehold::election`].
@@ -101,8 +101,8 @@ impl Fencehold {
     }
 
     /// What ttl would suit. See [`crate::Fencehold::advice`].
-    pub fn advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
-        self.inner.advice(key_or_prefix)
+    pub fn ttl_advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
+        self.inner.ttl_advice(key_or_prefix)
     }
 
     /// The store. See [`crate::Fencehold::store`]; [`wait`](Fencehold::wait) drives its futures.
@@ -110,7 +110,7 @@ impl Fencehold {
         self.inner.store()
     }
 
-    /// A call in this handle's namespace, with its patience.
+    /// A call in this handle's namespace, with its timeout.
     pub fn call(&self) -> CallContext {
         self.inner.call()
     }
@@ -123,7 +123,7 @@ impl Fencehold {
     /// # fn main() -> Result<(), fencehold::Error> {
     /// let fh = Fencehold::connect("memory:")?;
     /// let status = fh.wait(fh.store().status(&fh.call()))?;
-    /// assert_eq!(status.held, 0);
+    /// assert_eq!(status.held_count, 0);
     /// # Ok(())
     /// # }
     /// ```

@@ -29,12 +29,12 @@ impl JobQueue {
         JobBuilder { inner: self.inner.job(kind, payload) }
     }
 
-    /// Puts many jobs into their queues. See [`crate::JobQueue::enqueue_many`].
-    pub fn enqueue_many(
+    /// Enqueues many jobs. See [`crate::JobQueue::enqueue_batch`].
+    pub fn enqueue_batch(
         &self,
         jobs: impl IntoIterator<Item = JobBuilder>,
     ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
-        block_on(self.inner.enqueue_many(jobs.into_iter().map(|job| job.inner)))
+        block_on(self.inner.enqueue_batch(jobs.into_iter().map(|job| job.inner)))
     }
 
     /// Has it hand out no jobs. See [`crate::JobQueue::pause`].
@@ -89,20 +89,20 @@ impl JobBuilder {
         run_at(at: SystemTime);
         /// How long it waits after a failure.
         retry(retry: RetryPolicy);
-        /// After so many failures it has failed for good. Default: 10.
-        max_attempts(attempts: u16);
-        /// After so many dead workers it is quarantined. Default: 5.
+        /// After this many failures the job has failed permanently. Default: 10.
+        max_failures(failures: u16);
+        /// After this many crashes of its worker the job is quarantined. Default: 5.
         max_crashes(crashes: u16);
         /// How long one attempt may take. Default: for ever.
-        time_limit(limit: Duration);
+        attempt_timeout(timeout: Duration);
         /// What makes it the same as another. See [`crate::JobBuilder::unique`].
         unique(key: impl AsRef<str>, window: Duration);
         /// Something to find it by.
         label(name: impl Into<Box<str>>, value: impl Into<Box<str>>);
-        /// The W3C trace context of whoever enqueues it.
-        trace(traceparent: impl Into<Box<str>>);
-        /// Ask a running job of lower priority to yield within this time.
-        yield_within(within: Duration);
+        /// The W3C trace context under which it is enqueued.
+        traceparent(traceparent: impl Into<Box<str>>);
+        /// Request that a running job of lower priority yield within this time.
+        preempt_within(within: Duration);
     }
 
     /// Puts it into its queue.
@@ -127,17 +127,17 @@ impl Jobs {
         block_on(self.inner.get(id))
     }
 
-    /// Blocks until a job has come to its end, and gives its result. See [`crate::Jobs::wait`].
-    pub fn wait<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
-        block_on(self.inner.wait(id, limit))
+    /// Blocks until a job has finished, and gives its result. See [`crate::Jobs::result`].
+    pub fn result<T: DeserializeOwned>(&self, id: JobId, limit: Duration) -> Result<T, Error> {
+        block_on(self.inner.result(id, limit))
     }
 
-    /// Calls a job off. See [`crate::Jobs::cancel`].
+    /// Cancels a job. See [`crate::Jobs::cancel`].
     pub fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
         block_on(self.inner.cancel(id, reason))
     }
 
-    /// Has a job start over. See [`crate::Jobs::retry`].
+    /// Starts a job again. See [`crate::Jobs::retry`].
     pub fn retry(&self, id: JobId) -> Result<JobState, Error> {
         block_on(self.inner.retry(id))
     }
@@ -159,19 +159,19 @@ impl Operations {
         Operations { inner }
     }
 
-    /// How long others are told 'in progress' when whoever carries it out dies. Default: 30 s.
+    /// How long others get `InProgress` when the caller that carries it out dies. Default: 30 s.
     pub fn ttl(self, ttl: Duration) -> Self {
         Operations { inner: self.inner.ttl(ttl) }
     }
 
-    /// For how long a key and its answer are remembered. Default: a day.
-    pub fn window(self, window: Duration) -> Self {
-        Operations { inner: self.inner.window(window) }
+    /// For how long a key and its answer are kept. Default: a day.
+    pub fn idempotency_window(self, window: Duration) -> Self {
+        Operations { inner: self.inner.idempotency_window(window) }
     }
 
-    /// What to do when an earlier holder died half-way.
-    pub fn on_doubt(self, policy: InDoubtPolicy) -> Self {
-        Operations { inner: self.inner.on_doubt(policy) }
+    /// What to do when an earlier caller died half-way.
+    pub fn in_doubt_policy(self, policy: InDoubtPolicy) -> Self {
+        Operations { inner: self.inner.in_doubt_policy(policy) }
     }
 
     /// Begins the operation of this key, or says what has become of it. [`wait`](super::Fencehold::wait) drives the

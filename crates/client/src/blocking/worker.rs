@@ -23,9 +23,9 @@ use crate::worker::{Drained, WorkerEvent};
 ///
 /// # fn main() -> Result<(), fencehold::Error> {
 /// let fh = Fencehold::connect("memory:")?;
-/// let job = fh.queue("greetings").job("greet", "Ada").enqueue()?.id;
+/// let job = fh.queue("greetings").job("greet", "Ada").enqueue()?.job_id;
 /// let worker = fh.worker().queue("greetings", 1).handle("greet", greet).start()?;
-/// let greeting: String = fh.jobs().wait(job, Duration::from_secs(20))?;
+/// let greeting: String = fh.jobs().result(job, Duration::from_secs(20))?;
 /// assert_eq!(greeting, "Hello Ada");
 /// assert_eq!(worker.drain()?.finished, 1);
 /// # Ok(())
@@ -67,9 +67,9 @@ impl Worker {
         Worker { inner: self.inner.owner(owner) }
     }
 
-    /// How long running jobs have to end when the worker is told to stop. Default: 25 s.
-    pub fn drain_within(self, limit: Duration) -> Self {
-        Worker { inner: self.inner.drain_within(limit) }
+    /// How long running jobs have to end when the worker drains. Default: 25 s.
+    pub fn drain_timeout(self, limit: Duration) -> Self {
+        Worker { inner: self.inner.drain_timeout(limit) }
     }
 
     /// Has jobs of this kind run by this handler. It cannot be stopped from outside: long work looks at
@@ -93,12 +93,12 @@ impl Worker {
         Worker { inner: self.inner.handle_any_blocking(handler) }
     }
 
-    /// How long a handler has to end once the time to drain is over. See [`crate::Worker::stop_within`].
-    pub fn stop_within(self, limit: Duration) -> Self {
-        Worker { inner: self.inner.stop_within(limit) }
+    /// How long the worker waits for handlers once the drain timeout is over. See [`crate::Worker::stop_timeout`].
+    pub fn stop_timeout(self, limit: Duration) -> Self {
+        Worker { inner: self.inner.stop_timeout(limit) }
     }
 
-    /// Ends when no job is ready and none runs. See [`crate::Worker::until_empty`].
+    /// Works until no job is ready and none runs. See [`crate::Worker::until_empty`].
     pub fn until_empty(self) -> Self {
         Worker { inner: self.inner.until_empty() }
     }

@@ -13,7 +13,7 @@ pub enum LostCause {
     /// It was ended at the store, or reached the end that was set for it.
     Ended {
         /// How; `None` where the store no longer remembers.
-        how: Option<LeaseOutcome>,
+        outcome: Option<LeaseOutcome>,
         /// The key's newest token, where it is known.
         current_token: Option<Token>,
         /// Who ended it by force, or had it asked to yield, where somebody did and the store remembers.
@@ -46,14 +46,14 @@ impl LostCause {
     }
 
     /// Ended in this way, by the holder's own reckoning.
-    pub(crate) fn ended(how: LeaseOutcome, by: Option<Owner>) -> Self {
-        LostCause::Ended { how: Some(how), current_token: None, by, reason: None }
+    pub(crate) fn ended(outcome: LeaseOutcome, by: Option<Owner>) -> Self {
+        LostCause::Ended { outcome: Some(outcome), current_token: None, by, reason: None }
     }
 
     /// Why the store refuses what a holder asks under its token.
     pub(crate) fn from_refusal(refusal: &Refusal) -> Self {
-        let ended = |how: &Option<LeaseOutcome>, current_token| LostCause::Ended {
-            how: *how,
+        let ended = |outcome: &Option<LeaseOutcome>, current_token| LostCause::Ended {
+            outcome: *outcome,
             current_token,
             by: None,
             reason: None,
@@ -61,16 +61,16 @@ impl LostCause {
         match refusal {
             // Only its own holder can have done that.
             Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. } => LostCause::Released,
-            Refusal::Lost { outcome: how, by, reason, current_token: current, .. } => LostCause::Ended {
-                how: *how,
-                current_token: Some(*current),
+            Refusal::Lost { outcome, by, reason, current_token, .. } => LostCause::Ended {
+                outcome: *outcome,
+                current_token: Some(*current_token),
                 by: by.clone(),
                 reason: reason.clone(),
             },
-            Refusal::HoldIdUsed { outcome: how, .. } => ended(how, None),
+            Refusal::HoldIdUsed { outcome, .. } => ended(outcome, None),
             Refusal::Held { token, .. } => ended(&None, Some(*token)),
-            Refusal::StoreRewound { current_token: current, .. } => {
-                LostCause::StoreRewound { current_token: *current }
+            Refusal::StoreRewound { current_token, .. } => {
+                LostCause::StoreRewound { current_token: *current_token }
             }
             Refusal::WrongHoldId { .. } => LostCause::WrongHoldId,
             _ => ended(&None, None),
@@ -79,21 +79,21 @@ impl LostCause {
 
     /// Why the store refuses what a worker asks under its claim.
     pub(crate) fn from_job_refusal(refusal: &job::Refusal) -> Self {
-        let ended = |how: Option<job::AttemptOutcome>, current_token| LostCause::Ended {
-            how: how.map(job::AttemptOutcome::how),
+        let ended = |outcome: Option<job::AttemptOutcome>, current_token| LostCause::Ended {
+            outcome: outcome.map(job::AttemptOutcome::how),
             current_token,
             by: None,
             reason: None,
         };
         match refusal {
-            job::Refusal::Stale { outcome: how, current_token: current, .. } => ended(*how, Some(*current)),
-            job::Refusal::Over { outcome: how, .. } => match ended(Some(*how), None) {
+            job::Refusal::Stale { outcome, current_token, .. } => ended(*outcome, Some(*current_token)),
+            job::Refusal::Over { outcome, .. } => match ended(Some(*outcome), None) {
                 // Only its own worker can have done that.
-                LostCause::Ended { how: Some(LeaseOutcome::Released), .. } => LostCause::Released,
+                LostCause::Ended { outcome: Some(LeaseOutcome::Released), .. } => LostCause::Released,
                 over => over,
             },
-            job::Refusal::StoreRewound { current_token: current, .. } => {
-                LostCause::StoreRewound { current_token: *current }
+            job::Refusal::StoreRewound { current_token, .. } => {
+                LostCause::StoreRewound { current_token: *current_token }
             }
             job::Refusal::WrongHoldId { .. } => LostCause::WrongHoldId,
             _ => ended(None, None),

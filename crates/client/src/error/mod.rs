@@ -7,12 +7,14 @@ mod text;
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
-use fencehold_core::job::{self, JobId, QueueName};
+use fencehold_contract::problem::Problem;
+use fencehold_core::job::{self, JobId, JobState, QueueName};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{BadInput, Key, Owner, Refusal, Task, Token};
 
-use crate::holding::Held;
+use crate::holding::HoldTarget;
 
+pub use fencehold_contract::problem::ErrorKind;
 pub use lost::LostCause;
 pub(crate) use text::Shown;
 
@@ -36,7 +38,7 @@ pub(crate) use text::Shown;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else holds the key: wait, or come back later.
+    /// Another holder has the key: wait, or come back later.
     Held {
         /// Which key; of several, the one that comes free first.
         key: Key,
@@ -45,29 +47,30 @@ pub enum Error {
         /// What for.
         task: Option<Task>,
         /// How long the holder has left unless it renews.
-        expires_in: Duration,
+        remaining: Duration,
         /// The holder's token.
         token: Token,
     },
-    /// The lease is no longer this holder's: stop the work. Never to be tried again under the same lease.
+    /// The lease on a key, or the claim of a job, is no longer this holder's: stop the work. Never try again under the
+    /// same token.
     Lost {
-        /// Which key.
-        key: Key,
+        /// What was held.
+        target: HoldTarget,
         /// The token under which it was held.
         token: Token,
         /// How it was lost.
-        why: LostCause,
-        /// The key's newest token, where it is known.
+        cause: LostCause,
+        /// The newest token of the key or of the job, where it is known.
         current_token: Option<Token>,
     },
-    /// The acquisition was granted, and over, before its answer could be picked up.
+    /// The acquisition was granted, and had ended, before its response arrived.
     HoldIdUsed {
         /// Which key.
         key: Key,
         /// The token that it had, where the store remembers.
         token: Option<Token>,
         /// How it ended, where the store remembers.
-        how: Option<LeaseOutcome>,
+        outcome: Option<LeaseOutcome>,
     },
     /// The time to wait was up, and the key did not come free for this caller.
     WaitTimedOut {
@@ -76,24 +79,24 @@ pub enum Error {
         /// For how long.
         waited: Duration,
     },
-    /// No answer came, so it may have been carried out. The library cleans up after it; asking again is safe.
+    /// No response came, so it may have been carried out. The library cleans up after it; sending it again is safe.
     OutcomeUnknown {
-        /// What happened to the answer.
-        why: String,
+        /// What happened to the response.
+        message: String,
     },
     /// The store has forgotten tokens that it once gave: it was restored from a backup, or failed over with loss.
     StoreRewound {
         /// Which key.
         key: Key,
-        /// The token that was shown.
-        shown: Token,
+        /// The token that was presented.
+        token: Token,
         /// The largest that the store knows of.
-        current: Token,
+        current_token: Token,
     },
     /// The store could not be reached, and nothing was done.
     Unavailable {
         /// What stands in the way.
-        why: String,
+        message: String,
     },
     /// The request can never succeed as it stands.
     BadInput(BadInput),
@@ -102,88 +105,93 @@ pub enum Error {
         /// Which store.
         store: String,
         /// What it cannot do.
-        what: String,
+        message: String,
     },
-    /// The server does not know this caller, or does not let it do this. Asking again in the same way will not help.
-    Denied {
+    /// The server does not know this caller: its access token is missing, wrong or revoked.
+    Unauthorized {
         /// What is missing, and how to get it.
-        why: String,
+        message: String,
     },
-    /// A bound of the store is reached.
+    /// The server does not let this caller do this. The same request will not succeed later either.
+    Forbidden {
+        /// What is missing, and how to get it.
+        message: String,
+    },
+    /// A limit of the store, or of the namespace's quota, is reached.
     LimitReached {
         /// What there is too much of.
-        what: String,
+        message: String,
         /// The limit.
         limit: u64,
     },
     /// The queue still has jobs or schedules.
     QueueNotEmpty {
         /// Which queue.
-        queue: job::QueueName,
+        queue: QueueName,
         /// What is in it.
-        holds: String,
+        message: String,
     },
     /// What is there cannot be used as a store, and was left untouched.
     Unusable {
         /// Where.
-        place: String,
+        store: String,
         /// Why not.
-        why: String,
+        message: String,
+    },
+    /// There is no store there, and none was created.
+    NoStore {
+        /// Where.
+        store: String,
     },
     /// Events between the cursor and the oldest one kept are gone.
     CursorTooOld {
         /// The cursor that was given.
         cursor: u64,
         /// The oldest event that is still kept.
-        oldest: u64,
+        oldest_cursor: u64,
     },
-    /// The rules refuse it, for a reason that none of the other kinds covers.
+    /// The rules refuse it for this key. Carries every [kind](ErrorKind) that has no variant of its own.
     Refused {
         /// Which key.
         key: Key,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The claim of a job is no longer this worker's: stop the work. Never to be tried again under the same claim.
-    ClaimLost {
-        /// Which job.
-        job: JobId,
-        /// The token of this attempt.
-        token: Token,
-        /// How it was lost.
-        why: LostCause,
-        /// The job's newest token, where it is known.
-        current_token: Option<Token>,
+        /// Which kind of refusal.
+        kind: ErrorKind,
+        /// The cause in a few words.
+        message: String,
+        /// How long the hold has left, where that is the reason.
+        remaining: Option<Duration>,
+        /// The holder's priority, where that is the reason.
+        priority: Option<i16>,
     },
     /// There is no such job: it never was, or it was deleted, or pruned after its time.
     JobNotFound {
         /// Which.
-        job: JobId,
+        job_id: JobId,
     },
-    /// The job has come to its end, and gave no result.
+    /// The job has finished, and gave no result.
     JobFailed {
         /// Which.
-        job: JobId,
+        job_id: JobId,
         /// How it ended.
-        state: job::JobState,
+        state: JobState,
         /// What went wrong last.
         error: Option<String>,
     },
-    /// The time to wait was up, and the job has not come to its end.
+    /// The time to wait was up, and the job has not finished.
     JobNotFinished {
         /// Which.
-        job: JobId,
+        job_id: JobId,
         /// How it stands.
-        state: job::JobState,
+        state: JobState,
         /// For how long it was waited for.
         waited: Duration,
     },
     /// The unique key or the idempotency key was used before, for something else.
     Conflict {
         /// Which kind of key.
-        what: String,
+        field: String,
         /// The job that came first.
-        first: JobId,
+        job_id: JobId,
         /// What is not the same about it: its queue, kind or payload.
         differs: String,
     },
@@ -192,25 +200,80 @@ pub enum Error {
         /// Which queue.
         queue: QueueName,
     },
-    /// Nobody knows whether an effect of the job happened: it has stopped, and a person must look.
+    /// It is not known whether an effect of the job happened: the job has stopped, and a person must look.
     InDoubt {
         /// Which job.
-        job: JobId,
+        job_id: JobId,
         /// Which effect.
         effect: String,
     },
-    /// The rules refuse it for this job, for a reason that none of the other kinds covers.
+    /// The rules refuse it for this job. Carries every [kind](ErrorKind) that has no variant of its own.
     JobRefused {
         /// Which job.
-        job: JobId,
-        /// Why.
-        refusal: job::Refusal,
+        job_id: JobId,
+        /// Which kind of refusal.
+        kind: ErrorKind,
+        /// The cause in a few words.
+        message: String,
+        /// How the job stands, where that is the reason.
+        state: Option<JobState>,
+        /// Who works on it, where that is the reason.
+        owner: Option<Owner>,
+        /// The token that was presented, where that is the reason.
+        token: Option<Token>,
+        /// The job's newest token, where it is known.
+        current_token: Option<Token>,
+        /// How long the attempt has left, where that is the reason.
+        remaining: Option<Duration>,
+        /// The priority of what runs, where that is the reason.
+        priority: Option<i16>,
     },
 }
 
 impl Error {
-    /// Whether asking again, as a new request, may succeed without anybody mending anything. A lease that was lost
-    /// is never one of these: whatever ran under it must stop.
+    /// Its kind: the same name here, in HTTP and on the command line. Programs go by it where the variant is not enough.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let error = fencehold::Fencehold::connect("file:/no/such/store").await.unwrap_err();
+    /// assert_eq!(error.kind(), fencehold::ErrorKind::NoStore);
+    /// assert_eq!(error.kind().name(), "urn:fencehold:no-store");
+    /// # }
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Held { .. } => ErrorKind::Held,
+            Error::Lost { cause: LostCause::WrongHoldId, .. } => ErrorKind::WrongHoldId,
+            Error::Lost { cause: LostCause::StoreRewound { .. }, .. } | Error::StoreRewound { .. } => {
+                ErrorKind::StoreRewound
+            }
+            Error::Lost { .. } => ErrorKind::Lost,
+            Error::HoldIdUsed { .. } => ErrorKind::HoldIdUsed,
+            Error::WaitTimedOut { .. } => ErrorKind::WaitTimedOut,
+            Error::OutcomeUnknown { .. } => ErrorKind::OutcomeUnknown,
+            Error::Unavailable { .. } => ErrorKind::Unavailable,
+            Error::BadInput(_) => ErrorKind::BadInput,
+            Error::Unsupported { .. } => ErrorKind::Unsupported,
+            Error::Unauthorized { .. } => ErrorKind::Unauthorized,
+            Error::Forbidden { .. } => ErrorKind::Forbidden,
+            Error::LimitReached { .. } => ErrorKind::LimitReached,
+            Error::QueueNotEmpty { .. } => ErrorKind::QueueNotEmpty,
+            Error::Unusable { .. } => ErrorKind::Unusable,
+            Error::NoStore { .. } => ErrorKind::NoStore,
+            Error::CursorTooOld { .. } => ErrorKind::CursorTooOld,
+            Error::Refused { kind, .. } | Error::JobRefused { kind, .. } => *kind,
+            Error::JobNotFound { .. } => ErrorKind::JobNotFound,
+            Error::JobFailed { .. } => ErrorKind::JobFailed,
+            Error::JobNotFinished { .. } => ErrorKind::JobNotFinished,
+            Error::Conflict { .. } => ErrorKind::Conflict,
+            Error::QueueDraining { .. } => ErrorKind::QueueDraining,
+            Error::InDoubt { .. } => ErrorKind::InDoubt,
+        }
+    }
+
+    /// Whether the same request, sent again as a new one, may succeed without any repair. A lease that was lost is
+    /// never one of these: what ran under it must stop.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -224,56 +287,72 @@ impl Error {
 
     pub(crate) fn refused(key: Key, refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
-                Error::Held { key, owner, task, expires_in: Duration::from_millis(expires_in_ms), token }
+            Refusal::Held { owner, task, remaining_ms, token } => {
+                Error::Held { key, owner, task, remaining: Duration::from_millis(remaining_ms), token }
             }
-            Refusal::HoldIdUsed { token, outcome: how } => Error::HoldIdUsed { key, token, how },
-            Refusal::StoreRewound { token: shown, current_token: current } => {
-                Error::StoreRewound { key, shown, current }
+            Refusal::HoldIdUsed { token, outcome } => Error::HoldIdUsed { key, token, outcome },
+            Refusal::StoreRewound { token, current_token } => {
+                Error::StoreRewound { key, token, current_token }
             }
-            Refusal::Lost { token, current_token: current, .. } => {
-                let why = LostCause::from_refusal(&refusal);
-                Error::Lost { key, token, why, current_token: Some(current) }
+            Refusal::Lost { token, current_token, .. } => {
+                let (target, cause) = (HoldTarget::Key(key), LostCause::from_refusal(&refusal));
+                Error::Lost { target, token, cause, current_token: Some(current_token) }
             }
-            Refusal::WrongHoldId { token } => Error::lost(&Held::Key(key), token, LostCause::WrongHoldId),
-            refusal => Error::Refused { key, refusal },
+            Refusal::WrongHoldId { token } => {
+                Error::lost(HoldTarget::Key(key), token, LostCause::WrongHoldId)
+            }
+            refusal => {
+                let message = refusal.to_string();
+                let problem = Problem::from(refusal);
+                let remaining = problem.remaining_ms.map(Duration::from_millis);
+                Error::Refused { key, kind: problem.kind, message, remaining, priority: problem.priority }
+            }
         }
     }
 
-    pub(crate) fn lost(held: &Held, token: Token, why: LostCause) -> Self {
-        let current_token = why.current_token();
-        match held {
-            Held::Key(key) => Error::Lost { key: key.clone(), token, why, current_token },
-            Held::Job(job) => Error::ClaimLost { job: *job, token, why, current_token },
-        }
+    pub(crate) fn lost(target: HoldTarget, token: Token, cause: LostCause) -> Self {
+        let current_token = cause.current_token();
+        Error::Lost { target, token, cause, current_token }
     }
 
-    /// What an attempt asks for is refused: where it is over, in whatever way, it must stop.
-    pub(crate) fn attempt_refused(job: JobId, token: Token, refusal: job::Refusal) -> Self {
+    /// What an attempt asks for is refused: where the attempt has ended, in whatever way, it must stop.
+    pub(crate) fn attempt_refused(job_id: JobId, token: Token, refusal: job::Refusal) -> Self {
         match refusal {
             job::Refusal::JobNotFound | job::Refusal::Finished { .. } => {
-                Error::lost(&Held::Job(job), token, LostCause::from_job_refusal(&refusal))
+                Error::lost(HoldTarget::Job(job_id), token, LostCause::from_job_refusal(&refusal))
             }
-            refusal => Error::job_refused(job, refusal),
+            refusal => Error::job_refused(job_id, refusal),
         }
     }
 
-    pub(crate) fn job_refused(job: JobId, refusal: job::Refusal) -> Self {
+    pub(crate) fn job_refused(job_id: JobId, refusal: job::Refusal) -> Self {
         match refusal {
             job::Refusal::BadInput(bad) => Error::BadInput(bad),
-            job::Refusal::JobNotFound => Error::JobNotFound { job },
+            job::Refusal::JobNotFound => Error::JobNotFound { job_id },
             job::Refusal::Stale { token, .. }
             | job::Refusal::Over { token, .. }
             | job::Refusal::WrongHoldId { token }
             | job::Refusal::StoreRewound { token, .. } => {
-                Error::lost(&Held::Job(job), token, LostCause::from_job_refusal(&refusal))
+                Error::lost(HoldTarget::Job(job_id), token, LostCause::from_job_refusal(&refusal))
             }
-            job::Refusal::Conflict { field: what, job_id: first, differs } => {
-                Error::Conflict { what, first, differs }
-            }
+            job::Refusal::Conflict { field, job_id, differs } => Error::Conflict { field, job_id, differs },
             job::Refusal::QueueDraining { queue } => Error::QueueDraining { queue },
-            job::Refusal::LimitReached { message: what, limit } => Error::LimitReached { what, limit },
-            refusal => Error::JobRefused { job, refusal },
+            job::Refusal::LimitReached { message, limit } => Error::LimitReached { message, limit },
+            refusal => {
+                let message = refusal.to_string();
+                let problem = Problem::from(refusal);
+                Error::JobRefused {
+                    job_id,
+                    kind: problem.kind,
+                    message,
+                    state: problem.state,
+                    owner: problem.owner,
+                    token: problem.token,
+                    current_token: problem.current_token,
+                    remaining: problem.remaining_ms.map(Duration::from_millis),
+                    priority: problem.priority,
+                }
+            }
         }
     }
 }
@@ -289,22 +368,20 @@ impl From<StoreError> for Error {
         match error {
             StoreError::BadInput(bad) => Error::BadInput(bad),
             StoreError::Refused { key, refusal } => Error::refused(key, refusal),
-            StoreError::LimitReached { message: what, limit } => Error::LimitReached { what, limit },
-            StoreError::QueueNotEmpty { queue, message: holds } => Error::QueueNotEmpty { queue, holds },
-            StoreError::Unsupported { store, message: what } => Error::Unsupported { store, what },
-            StoreError::CursorTooOld { cursor, oldest_cursor: oldest } => {
-                Error::CursorTooOld { cursor, oldest }
+            StoreError::LimitReached { message, limit } => Error::LimitReached { message, limit },
+            StoreError::QueueNotEmpty { queue, message } => Error::QueueNotEmpty { queue, message },
+            StoreError::Unsupported { store, message } => Error::Unsupported { store, message },
+            StoreError::CursorTooOld { cursor, oldest_cursor } => {
+                Error::CursorTooOld { cursor, oldest_cursor }
             }
-            StoreError::Unavailable { message: why } => Error::Unavailable { why },
-            StoreError::OutcomeUnknown { message: why } => Error::OutcomeUnknown { why },
-            StoreError::Unusable { store: place, message: why } => Error::Unusable { place, why },
-            StoreError::Forbidden { message: why } => Error::Denied { why },
-            StoreError::NoStore { store: place } => {
-                let why = "there is no store in it; if the path is right, create one with `Connect::create` or `?create=true` in its URL";
-                Error::Unusable { place, why: why.to_owned() }
-            }
+            StoreError::Unavailable { message } => Error::Unavailable { message },
+            StoreError::OutcomeUnknown { message } => Error::OutcomeUnknown { message },
+            StoreError::Unusable { store, message } => Error::Unusable { store, message },
+            StoreError::Unauthorized { message } => Error::Unauthorized { message },
+            StoreError::Forbidden { message } => Error::Forbidden { message },
+            StoreError::NoStore { store } => Error::NoStore { store },
             // A kind that this version does not know is safest taken as an outcome that is not known.
-            other => Error::OutcomeUnknown { why: other.to_string() },
+            other => Error::OutcomeUnknown { message: other.to_string() },
         }
     }
 }
@@ -338,5 +415,25 @@ mod tests {
         assert!(!Error::refused(key(), rewound).is_retryable());
         assert!(Error::from(StoreError::Unavailable { message: "away".to_owned() }).is_retryable());
         assert!(Error::from(StoreError::OutcomeUnknown { message: "cut off".to_owned() }).is_retryable());
+    }
+
+    #[test]
+    fn a_refusal_without_a_variant_keeps_its_kind_and_what_it_says() {
+        let low = Error::refused(key(), Refusal::PriorityTooLow { priority: 7 });
+        assert_eq!(low.kind(), ErrorKind::PriorityTooLow);
+        assert!(matches!(low, Error::Refused { priority: Some(7), .. }), "{low}");
+        let owner = Owner::new("w-1").expect("an owner");
+        let running = job::Refusal::JobRunning { owner, token: Token::new(4), remaining_ms: 5_000 };
+        let (text, job_id) = (running.to_string(), JobId::from_random(0, [7; 10]));
+        let running = Error::job_refused(job_id, running);
+        assert_eq!(running.kind(), ErrorKind::JobRunning);
+        assert_eq!(running.to_string(), format!("job {job_id}: {text}"));
+        let Error::JobRefused { owner: Some(owner), remaining, current_token, .. } = running else {
+            panic!("{running:?}")
+        };
+        assert_eq!((owner.as_str(), remaining), ("w-1", Some(Duration::from_secs(5))));
+        assert_eq!(current_token, Some(Token::new(4)));
+        let wrong = Error::refused(key(), Refusal::WrongHoldId { token: Token::new(3) });
+        assert!(matches!(wrong, Error::Lost { .. }) && wrong.kind() == ErrorKind::WrongHoldId, "{wrong}");
     }
 }

@@ -3,33 +3,30 @@
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_core::job::QueueName;
+use fencehold_core::Token;
 
 use super::{Error, LostCause};
+use crate::holding::HoldTarget;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Held { key, owner, task, expires_in, token } => {
+            Error::Held { key, owner, task, remaining, token } => {
                 write!(f, "{key} is held by {owner}")?;
                 if let Some(task) = task {
                     write!(f, " for {task}")?;
                 }
-                let expires_in = Shown(*expires_in);
-                write!(f, " under token {token}, for another {expires_in} unless it is renewed; ")?;
+                let remaining = Shown(*remaining);
+                write!(f, " under token {token}, for another {remaining} unless it is renewed; ")?;
                 write!(f, "wait for it, or try again later")
             }
-            Error::Lost { key, token, why, current_token } => {
-                write!(f, "the lease on {key} under token {token} is lost: {why}")?;
-                if let Some(current) = current_token.filter(|current| current != token) {
-                    write!(f, "; the key's token is now {current}")?;
-                }
-                write!(f, "; stop what ran under it, and acquire anew")
+            Error::Lost { target, token, cause, current_token } => {
+                lost(f, target, *token, cause, *current_token)
             }
-            Error::HoldIdUsed { key, token, how } => {
+            Error::HoldIdUsed { key, token, outcome } => {
                 write!(f, "{key}: this acquisition")?;
-                match (token, how) {
-                    (Some(token), Some(how)) => write!(f, " had token {token} ({how})")?,
+                match (token, outcome) {
+                    (Some(token), Some(outcome)) => write!(f, " had token {token} ({outcome})")?,
                     _ => write!(
                         f,
                         " may have been granted: the key's history no longer reaches back that far"
@@ -45,81 +42,109 @@ impl fmt::Display for Error {
                 }
                 write!(f, "wait for longer")
             }
-            Error::OutcomeUnknown { why } => {
-                write!(f, "it is not known whether this was carried out: {why}; asking again is safe")
+            Error::OutcomeUnknown { message } => {
+                write!(f, "it is not known whether this was carried out: {message}; asking again is safe")
             }
-            Error::StoreRewound { key, shown, current } => write!(
+            Error::StoreRewound { key, token, current_token } => write!(
                 f,
-                "{key}: token {shown} was shown, but this store knows only {current}: it was rewound (a restored \
+                "{key}: token {token} was shown, but this store knows only {current_token}: it was rewound (a restored \
                  backup, or a failover with loss); stop the holders, and have the store advanced"
             ),
-            Error::Unavailable { why } => {
-                write!(f, "the store is unavailable: {why}; nothing was done, try again")
+            Error::Unavailable { message } => {
+                write!(f, "the store is unavailable: {message}; nothing was done, try again")
             }
             Error::BadInput(bad) => bad.fmt(f),
-            Error::Unsupported { store, what } => write!(f, "the store {store} cannot {what}"),
-            Error::Denied { why } => write!(f, "not allowed: {why}"),
-            Error::LimitReached { what, limit } => {
-                write!(f, "{what}: the limit of {limit} is reached; try again later")
+            Error::Unsupported { store, message } => write!(f, "the store {store} cannot {message}"),
+            Error::Unauthorized { message } | Error::Forbidden { message } => {
+                write!(f, "not allowed: {message}")
             }
-            Error::QueueNotEmpty { queue, holds } => not_empty(f, queue, holds),
-            Error::Unusable { place, why } => {
-                write!(f, "{place} cannot be used as a store: {why}; it was left untouched")
+            Error::LimitReached { message, limit } => {
+                write!(f, "{message}: the limit of {limit} is reached; try again later")
             }
-            Error::CursorTooOld { cursor, oldest } => write!(
+            Error::QueueNotEmpty { queue, message } => {
+                write!(f, "queue {queue} is not empty: {message}; delete its jobs and schedules first")
+            }
+            Error::Unusable { store, message } => {
+                write!(f, "{store} cannot be used as a store: {message}; it was left untouched")
+            }
+            Error::NoStore { store } => write!(
                 f,
-                "the cursor {cursor} is too old: the oldest event kept is {oldest}; list what is held and go on from there"
+                "there is no store in {store}; if the path is right, create one with `FenceholdBuilder::create` or \
+                 `?create=true` in its URL"
             ),
-            Error::Refused { key, refusal } => write!(f, "{key}: {refusal}"),
-            Error::ClaimLost { job, token, why, current_token } => {
-                write!(f, "the claim of job {job} under token {token} is lost: {why}")?;
-                if let Some(current) = current_token.filter(|current| current != token) {
-                    write!(f, "; the job's token is now {current}")?;
-                }
-                write!(f, "; stop the work: the store goes on without this attempt")
+            Error::CursorTooOld { cursor, oldest_cursor } => write!(
+                f,
+                "the cursor {cursor} is too old: the oldest event kept is {oldest_cursor}; list what is held and go on \
+                 from there"
+            ),
+            Error::Refused { key, message, .. } => write!(f, "{key}: {message}"),
+            Error::JobNotFound { job_id } => {
+                write!(
+                    f,
+                    "there is no job {job_id}: it never was, or it was deleted, or pruned after its time"
+                )
             }
-            Error::JobNotFound { job } => {
-                write!(f, "there is no job {job}: it never was, or it was deleted, or pruned after its time")
-            }
-            Error::JobFailed { job, state, error } => {
-                write!(f, "job {job} is {state} and gave no result")?;
+            Error::JobFailed { job_id, state, error } => {
+                write!(f, "job {job_id} is {state} and gave no result")?;
                 if let Some(error) = error {
                     write!(f, ": {error}")?;
                 }
                 Ok(())
             }
-            Error::JobNotFinished { job, state, waited } => {
-                write!(f, "job {job} is still {state} after {}; wait for longer", Shown(*waited))
+            Error::JobNotFinished { job_id, state, waited } => {
+                write!(f, "job {job_id} is still {state} after {}; wait for longer", Shown(*waited))
             }
-            Error::Conflict { what, first, differs } => write!(
+            Error::Conflict { field, job_id, differs } => write!(
                 f,
-                "the {what} was used before, by job {first}, which has another {differs}; the same key means the same work"
+                "the {field} was used before, by job {job_id}, which has another {differs}; the same key means the \
+                 same work"
             ),
             Error::QueueDraining { queue } => {
                 write!(f, "queue {queue} is being drained and takes no new jobs until it is resumed")
             }
-            Error::InDoubt { job, effect } => write!(
+            Error::InDoubt { job_id, effect } => write!(
                 f,
-                "job {job} has stopped: nobody knows whether its effect {effect} happened; look there, and resolve it"
+                "job {job_id} has stopped: it is not known whether its effect {effect} happened; look there, and \
+                 resolve it"
             ),
-            Error::JobRefused { job, refusal } => write!(f, "job {job}: {refusal}"),
+            Error::JobRefused { job_id, message, .. } => write!(f, "job {job_id}: {message}"),
         }
     }
 }
 
-fn not_empty(f: &mut fmt::Formatter<'_>, queue: &QueueName, holds: &str) -> fmt::Result {
-    write!(f, "queue {queue} is not empty: {holds}; delete its jobs and remove its schedules first")
+fn lost(
+    f: &mut fmt::Formatter<'_>,
+    target: &HoldTarget,
+    token: Token,
+    cause: &LostCause,
+    current_token: Option<Token>,
+) -> fmt::Result {
+    let (of, next) = match target {
+        HoldTarget::Key(key) => {
+            write!(f, "the lease on {key}")?;
+            ("key", "stop what ran under it, and acquire anew")
+        }
+        HoldTarget::Job(job) => {
+            write!(f, "the claim of job {job}")?;
+            ("job", "stop the work: the store goes on without this attempt")
+        }
+    };
+    write!(f, " under token {token} is lost: {cause}")?;
+    if let Some(current) = current_token.filter(|current| *current != token) {
+        write!(f, "; the {of}'s token is now {current}")?;
+    }
+    write!(f, "; {next}")
 }
 
 impl fmt::Display for LostCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LostCause::Released => f.write_str("its holder gave it back"),
-            LostCause::Ended { how: None, .. } => {
+            LostCause::Ended { outcome: None, .. } => {
                 f.write_str("it is over, and the store no longer remembers how")
             }
-            LostCause::Ended { how: Some(how), by, reason, .. } => {
-                f.write_str(&how.told(by.as_ref(), reason.as_ref()))
+            LostCause::Ended { outcome: Some(outcome), by, reason, .. } => {
+                f.write_str(&outcome.told(by.as_ref(), reason.as_ref()))
             }
             LostCause::NotRenewed { failure: Some(failure) } => {
                 write!(f, "it could not be renewed in time: {failure}")
@@ -153,7 +178,7 @@ impl fmt::Display for Shown {
 #[cfg(test)]
 mod tests {
     use fencehold_core::lease::LeaseOutcome;
-    use fencehold_core::{Key, Owner, Reason, Refusal, Token};
+    use fencehold_core::{Key, Owner, Reason, Refusal};
 
     use super::*;
 
@@ -199,7 +224,8 @@ mod tests {
             Error::WaitTimedOut { keys: vec![key()], waited }.to_string(),
             "k did not come free within 61.5 s; wait for longer"
         );
-        let full = Error::LimitReached { what: "k: requests in line for this key".to_owned(), limit: 16_384 };
+        let full =
+            Error::LimitReached { message: "k: requests in line for this key".to_owned(), limit: 16_384 };
         assert_eq!(
             full.to_string(),
             "k: requests in line for this key: the limit of 16384 is reached; try again later"
@@ -211,22 +237,21 @@ mod tests {
     fn no_error_of_the_library_names_a_command() {
         use fencehold_core::job::{JobId, JobState, QueueName};
 
-        let (job, waited) = (JobId::from_random(0, [7; 10]), Duration::from_secs(1));
-        let why = || "because".to_owned();
+        let (job_id, waited) = (JobId::from_random(0, [7; 10]), Duration::from_secs(1));
         let (token, owner) = (Token::new(3), Owner::new("me").expect("an owner"));
         for error in [
-            Error::Held { key: key(), owner, task: None, expires_in: waited, token },
+            Error::Held { key: key(), owner, task: None, remaining: waited, token },
             Error::WaitTimedOut { keys: vec![key()], waited },
-            Error::StoreRewound { key: key(), shown: token, current: Token::new(1) },
-            Error::Unavailable { why: why() },
-            Error::JobFailed { job, state: JobState::Failed, error: None },
-            Error::JobNotFinished { job, state: JobState::Running, waited },
+            Error::StoreRewound { key: key(), token, current_token: Token::new(1) },
+            Error::Unavailable { message: "because".to_owned() },
+            Error::JobFailed { job_id, state: JobState::Failed, error: None },
+            Error::JobNotFinished { job_id, state: JobState::Running, waited },
             Error::QueueDraining { queue: QueueName::default() },
-            Error::InDoubt { job, effect: "charge".to_owned() },
+            Error::InDoubt { job_id, effect: "charge".to_owned() },
             Error::Lost {
-                key: key(),
+                target: HoldTarget::Key(key()),
                 token,
-                why: LostCause::StoreRewound { current_token: token },
+                cause: LostCause::StoreRewound { current_token: token },
                 current_token: None,
             },
         ] {

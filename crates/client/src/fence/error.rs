@@ -17,13 +17,13 @@ pub enum FenceError {
     /// trying again under this token can never succeed.
     Stale {
         /// What the fence protects.
-        place: String,
+        resource: String,
         /// For which key.
         key: Key,
         /// The token that was shown.
-        shown: Token,
+        token: Token,
         /// The highest token that the fence has seen.
-        highest: Token,
+        highest_token: Token,
         /// Who raised the fence to it, where that was said.
         raised_by: Option<Owner>,
     },
@@ -31,20 +31,20 @@ pub enum FenceError {
     /// can never succeed.
     Ended {
         /// What the fence protects.
-        place: String,
+        resource: String,
         /// For which key.
         key: Key,
         /// The token that was shown.
-        shown: Token,
+        token: Token,
         /// How it ended.
-        why: String,
+        message: String,
     },
     /// The request can never succeed as it stands.
     BadInput(BadInput),
     /// Somebody else is in the middle of a step, and did not finish it in time. Nothing was done.
     Busy {
         /// What the fence protects.
-        place: String,
+        resource: String,
         /// The process that is in the way, where it could be told.
         pid: Option<u32>,
         /// How long it was waited for.
@@ -53,16 +53,16 @@ pub enum FenceError {
     /// It may have been carried out or not. Asking again is safe: an append with the same idempotency key is not made twice.
     Unknown {
         /// What the fence protects.
-        place: String,
+        resource: String,
         /// What happened.
-        why: String,
+        message: String,
     },
     /// What is there cannot be fenced, and was left untouched.
     Unusable {
         /// Where.
-        place: String,
+        resource: String,
         /// Why not.
-        why: String,
+        message: String,
     },
 }
 
@@ -73,20 +73,20 @@ impl FenceError {
     }
 
     /// A pass below the mark. Said to the log too: a stale write that was blocked is a lease that was lost unnoticed.
-    pub(super) fn stale(place: &str, pass: &KeyToken, mark: &Mark) -> Self {
+    pub(super) fn stale(resource: &str, pass: &KeyToken, mark: &Mark) -> Self {
         tracing::warn!(
             event = "stale_write_blocked",
-            place,
+            place = resource,
             key = %pass.key,
             stale_token = pass.token.get(),
             current_token = mark.token.get(),
             "a stale holder was refused"
         );
         FenceError::Stale {
-            place: place.to_owned(),
+            resource: resource.to_owned(),
             key: pass.key.clone(),
-            shown: pass.token,
-            highest: mark.token,
+            token: pass.token,
+            highest_token: mark.token,
             raised_by: mark.raised_by.clone(),
         }
     }
@@ -103,20 +103,20 @@ impl std::error::Error for FenceError {}
 impl fmt::Display for FenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FenceError::Stale { place, key, shown, highest, raised_by } => {
-                write!(f, "{place} refuses token {shown} for {key}: it has seen {highest}")?;
+            FenceError::Stale { resource, key, token, highest_token, raised_by } => {
+                write!(f, "{resource} refuses token {token} for {key}: it has seen {highest_token}")?;
                 if let Some(owner) = raised_by {
                     write!(f, ", shown by {owner}")?;
                 }
-                write!(f, "; the hold under token {shown} is over: stop what runs under it, and acquire anew")
+                write!(f, "; the hold under token {token} is over: stop what runs under it, and acquire anew")
             }
-            FenceError::Ended { place, why, .. } => {
-                write!(f, "{place} refuses it: {why}; stop what runs under it, and acquire anew")
+            FenceError::Ended { resource, message, .. } => {
+                write!(f, "{resource} refuses it: {message}; stop what runs under it, and acquire anew")
             }
             FenceError::BadInput(bad) => bad.fmt(f),
-            FenceError::Busy { place, pid, waited } => {
+            FenceError::Busy { resource, pid, waited } => {
                 let waited = Shown(*waited);
-                write!(f, "{place} is in the middle of a write by ")?;
+                write!(f, "{resource} is in the middle of a write by ")?;
                 match pid {
                     Some(pid) => write!(
                         f,
@@ -126,14 +126,14 @@ impl fmt::Display for FenceError {
                     None => write!(f, "another process, for {waited} now; nothing was done, try again"),
                 }
             }
-            FenceError::Unknown { place, why } => {
+            FenceError::Unknown { resource, message } => {
                 write!(
                     f,
-                    "{place}: it is not known whether this was carried out: {why}; asking again is safe"
+                    "{resource}: it is not known whether this was carried out: {message}; asking again is safe"
                 )
             }
-            FenceError::Unusable { place, why } => {
-                write!(f, "{place} cannot be fenced: {why}; it was left untouched")
+            FenceError::Unusable { resource, message } => {
+                write!(f, "{resource} cannot be fenced: {message}; it was left untouched")
             }
         }
     }
@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn one_who_is_stopped_in_the_middle_is_named() {
-        let busy = FenceError::Busy { place: "f".to_owned(), pid: Some(7), waited: Duration::from_secs(10) };
+        let busy =
+            FenceError::Busy { resource: "f".to_owned(), pid: Some(7), waited: Duration::from_secs(10) };
         assert!(busy.is_retryable());
         assert_eq!(
             busy.to_string(),

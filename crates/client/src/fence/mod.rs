@@ -18,7 +18,7 @@
 
 mod error;
 pub mod file;
-#[cfg(feature = "http")]
+#[cfg(feature = "tower")]
 pub mod http;
 mod mark;
 #[cfg(feature = "object")]
@@ -34,4 +34,4 @@ pub use mark::Mark;
 pub use object::FencedObject;
 pub use pass::KeyToken;
 #[cfg(feature = "postgres")]
-pub use postgres::{postgres, postgres_in};
+pub use postgres::{postgres, postgres_in_schema};

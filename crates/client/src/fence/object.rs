@@ -81,11 +81,11 @@ impl FencedObject {
         let StoreUrl::Object(place) = url.parse()? else {
             return Err(BadInput::new("object URL", "names no bucket; it looks like s3://BUCKET/NAME").into());
         };
-        Self::open_place(*place).await
+        Self::open_with(*place).await
     }
 
     /// The same for a place: its prefix, up to the last slash, is a folder, and the rest is the object's name.
-    pub async fn open_place(mut place: ObjectUrl) -> Result<Self, FenceError> {
+    pub async fn open_with(mut place: ObjectUrl) -> Result<Self, FenceError> {
         let shown = place.to_string();
         let (folder, name) = match place.prefix.rsplit_once('/') {
             Some((folder, name)) => (folder.to_owned(), name.to_owned()),
@@ -96,7 +96,7 @@ impl FencedObject {
         }
         place.prefix = folder;
         let (sender, opened) = oneshot::channel();
-        let unusable = |why: String| FenceError::Unusable { place: shown.clone(), why };
+        let unusable = |message: String| FenceError::Unusable { resource: shown.clone(), message };
         // It waits for answers, and the caller's executor must not.
         std::thread::Builder::new()
             .name("fencehold-open".to_owned())
@@ -143,7 +143,7 @@ impl FencedObject {
         for _ in 0..ROUNDS_MAX {
             let object = match self.look().await {
                 Ok(object) => object,
-                Err(FenceError::Unknown { why: unread, .. }) if !nonces.is_empty() => {
+                Err(FenceError::Unknown { message: unread, .. }) if !nonces.is_empty() => {
                     why = unread;
                     continue;
                 }
@@ -155,8 +155,8 @@ impl FencedObject {
                     return Ok(());
                 }
                 if (&seal.namespace, &seal.key) != (&pass.namespace, &pass.key) {
-                    let why = format!("it is fenced for the key {}, not for {}", seal.key, pass.key);
-                    return Err(FenceError::Unusable { place: self.place.clone(), why });
+                    let message = format!("it is fenced for the key {}, not for {}", seal.key, pass.key);
+                    return Err(FenceError::Unusable { resource: self.place.clone(), message });
                 }
                 if pass.token < seal.token {
                     return Err(FenceError::stale(&self.place, &pass, &seal.mark()));
@@ -210,8 +210,8 @@ impl FencedObject {
         Err(self.unknown(why))
     }
 
-    fn unknown(&self, why: String) -> FenceError {
-        FenceError::Unknown { place: self.place.clone(), why }
+    fn unknown(&self, message: String) -> FenceError {
+        FenceError::Unknown { resource: self.place.clone(), message }
     }
 
     async fn look(&self) -> Result<Option<Object>, FenceError> {
@@ -219,16 +219,19 @@ impl FencedObject {
     }
 
     fn refused(&self, error: CasError) -> FenceError {
-        let place = self.place.clone();
+        let resource = self.place.clone();
         match error {
-            CasError::Refused { why } => FenceError::Unusable { place, why },
-            CasError::Unavailable { why } => FenceError::Unknown { place, why },
-            other => FenceError::Unknown { place, why: format!("{other:?}") },
+            CasError::Refused { why: message } => FenceError::Unusable { resource, message },
+            CasError::Unavailable { why: message } => FenceError::Unknown { resource, message },
+            other => FenceError::Unknown { resource, message: format!("{other:?}") },
         }
     }
 
     fn unseal<'a>(&self, object: &'a Object) -> Result<(Seal, &'a [u8]), FenceError> {
-        let unusable = |why: &str| FenceError::Unusable { place: self.place.clone(), why: why.to_owned() };
+        let unusable = |message: &str| FenceError::Unusable {
+            resource: self.place.clone(),
+            message: message.to_owned(),
+        };
         let end = object.body.iter().position(|byte| *byte == b'\n');
         let (line, content) = object.body.split_at(end.unwrap_or(object.body.len()));
         let seal: Seal =

@@ -13,11 +13,11 @@ use crate::job::Job;
 /// under `fencehold run`, makes its own:
 ///
 /// ```
-/// use fencehold::fence::Pass;
+/// use fencehold::fence::KeyToken;
 /// use fencehold::{Key, Token};
 ///
 /// # fn main() -> Result<(), fencehold::Error> {
-/// let pass = Pass::new(Key::new("reports/daily")?, Token::new(33));
+/// let pass = KeyToken::new(Key::new("reports/daily")?, Token::new(33));
 /// assert_eq!(pass.to_string(), "reports/daily under token 33");
 /// # Ok(())
 /// # }
@@ -50,7 +50,7 @@ impl KeyToken {
     }
 
     /// Who shows it, so that whoever is refused later can be told who raised the fence.
-    pub fn shown_by(mut self, owner: Owner) -> Self {
+    pub fn with_owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
         self
     }
@@ -102,25 +102,25 @@ impl From<&KeyToken> for KeyToken {
 
 impl From<&Lease> for KeyToken {
     fn from(lease: &Lease) -> Self {
-        lease.pass()
+        lease.key_token()
     }
 }
 
 impl From<&Job> for KeyToken {
     fn from(job: &Job) -> Self {
-        job.pass()
+        job.key_token()
     }
 }
 
 impl From<&crate::blocking::Job> for KeyToken {
     fn from(job: &crate::blocking::Job) -> Self {
-        job.pass()
+        job.key_token()
     }
 }
 
 impl From<&crate::blocking::Lease> for KeyToken {
     fn from(lease: &crate::blocking::Lease) -> Self {
-        lease.pass()
+        lease.key_token()
     }
 }
 

@@ -36,11 +36,11 @@ pub async fn postgres(
     transaction: &mut Transaction<'_>,
     pass: impl Into<KeyToken>,
 ) -> Result<(), FenceError> {
-    postgres_in(SCHEMA, transaction, pass).await
+    postgres_in_schema(SCHEMA, transaction, pass).await
 }
 
 /// The same where the store's URL names another schema.
-pub async fn postgres_in(
+pub async fn postgres_in_schema(
     schema: &str,
     transaction: &mut Transaction<'_>,
     pass: impl Into<KeyToken>,
@@ -61,19 +61,19 @@ pub async fn postgres_in(
 }
 
 fn refused(schema: &str, pass: &KeyToken, error: &tokio_postgres::Error) -> FenceError {
-    let place = format!("the fence of the schema {schema}");
+    let resource = format!("the fence of the schema {schema}");
     let Some(said) = error.as_db_error() else {
-        return FenceError::Unknown { place, why: error.to_string() };
+        return FenceError::Unknown { resource, message: error.to_string() };
     };
-    let why = said.message().to_owned();
+    let message = said.message().to_owned();
     match said.code().code() {
         "FH001" => {
             // The newest token is the last word of what is said.
-            let newest = why.rsplit(' ').next().and_then(|number| number.parse().ok());
+            let newest = message.rsplit(' ').next().and_then(|number| number.parse().ok());
             let mark = Mark { token: Token::new(newest.unwrap_or(pass.token.get())), raised_by: None };
-            FenceError::stale(&place, pass, &mark)
+            FenceError::stale(&resource, pass, &mark)
         }
-        "FH002" => FenceError::Ended { place, key: pass.key.clone(), shown: pass.token, why },
-        _ => FenceError::Unusable { place, why },
+        "FH002" => FenceError::Ended { resource, key: pass.key.clone(), token: pass.token, message },
+        _ => FenceError::Unusable { resource, message },
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fencehold_contract::job::Report;
 
 use crate::error::Error;
+use crate::holding::HoldTarget;
 use crate::time::ms;
 
 /// Why an attempt did not come to its end. `?` makes one of every error, with its text and those of its causes.
@@ -21,13 +22,13 @@ use crate::time::ms;
 ///     let port: u16 = "http".parse()?; // any error is a failure, and is tried again by the job's policy
 ///     # let _ = port;
 ///     if address.is_empty() {
-///         return Err(JobError::new("there is no address").for_good()); // not to be tried again
+///         return Err(JobError::new("there is no address").permanent()); // not to be tried again
 ///     }
 ///     Err(JobError::new("the provider asks us to wait").retry_in(Duration::from_secs(90)))
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let run = fencehold::testing::Trial::new("send", "a@example.org").run(send).await;
+/// let run = fencehold::testing::TestJob::new("send", "a@example.org").run(send).await;
 /// assert_eq!(run.failure(), Some("invalid digit found in string"));
 /// # }
 /// ```
@@ -39,23 +40,28 @@ pub struct JobError {
 #[derive(Debug)]
 enum Kind {
     /// The work went wrong.
-    Failed { text: String, retry_in_ms: Option<u64>, for_good: bool, definite: bool },
+    Failed { text: String, retry_in_ms: Option<u64>, permanent: bool, definite: bool },
     /// There is nothing (more) to say about this attempt: it is over already.
     Over(Error),
 }
 
 impl JobError {
-    /// A failure in these words. From within an [announced effect](crate::Job::once_with_intent) it says that the effect
-    /// did not happen.
+    /// A failure in these words. From within an [effect with an intent](crate::Job::once_with_intent) it says that the
+    /// effect did not happen.
     pub fn new(text: impl fmt::Display) -> Self {
         JobError {
-            kind: Kind::Failed { text: text.to_string(), retry_in_ms: None, for_good: false, definite: true },
+            kind: Kind::Failed {
+                text: text.to_string(),
+                retry_in_ms: None,
+                permanent: false,
+                definite: true,
+            },
         }
     }
 
-    /// Nobody can know whether the effect happened that failed with this. So it is of every error that `?` passes on: a
+    /// It is not known whether the effect that failed with this happened. So it is of every error that `?` passes on: a
     /// timeout or a broken connection says nothing about what the other side did.
-    pub fn indeterminate(self) -> Self {
+    pub fn in_doubt(self) -> Self {
         self.with_definite(false)
     }
 
@@ -75,10 +81,10 @@ impl JobError {
         matches!(self.kind, Kind::Failed { definite: true, .. })
     }
 
-    /// Not to be tried again, whatever the job's policy says.
-    pub fn for_good(mut self) -> Self {
-        if let Kind::Failed { for_good, .. } = &mut self.kind {
-            *for_good = true;
+    /// Permanent: the job fails now, and is not tried again, whatever its retry policy says.
+    pub fn permanent(mut self) -> Self {
+        if let Kind::Failed { permanent, .. } = &mut self.kind {
+            *permanent = true;
         }
         self
     }
@@ -91,16 +97,16 @@ impl JobError {
         self
     }
 
-    /// Whether the attempt is over already, by a lost claim or an effect in doubt: stop, there is nothing to report.
-    pub fn is_over(&self) -> bool {
+    /// Whether the attempt has ended already, by a lost claim or an effect in doubt: stop, there is nothing to report.
+    pub fn is_lost(&self) -> bool {
         matches!(self.kind, Kind::Over(_))
     }
 
     /// What to say about the attempt; `None`: nothing, it is over already.
     pub(crate) fn into_word(self) -> Option<Report> {
         match self.kind {
-            Kind::Failed { text, retry_in_ms, for_good, .. } => {
-                Some(Report::Fail { error: text, retry_in_ms, permanent: for_good })
+            Kind::Failed { text, retry_in_ms, permanent, .. } => {
+                Some(Report::Fail { error: text, retry_in_ms, permanent })
             }
             Kind::Over(_) => None,
         }
@@ -119,12 +125,12 @@ impl fmt::Display for JobError {
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for JobError {
     fn from(error: E) -> Self {
         // What the library itself says about a claim that is over is no failure of the work.
-        if let Some(over @ (Error::ClaimLost { .. } | Error::InDoubt { .. })) =
+        if let Some(over @ (Error::Lost { target: HoldTarget::Job(_), .. } | Error::InDoubt { .. })) =
             (&error as &dyn Any).downcast_ref::<Error>()
         {
             return JobError { kind: Kind::Over(over.clone()) };
         }
-        JobError::new(with_causes(&error)).indeterminate()
+        JobError::new(with_causes(&error)).in_doubt()
     }
 }
 
@@ -145,8 +151,8 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::Token;
     use fencehold_core::job::JobId;
+    use fencehold_core::{Key, Token};
 
     use super::*;
     use crate::error::LostCause;
@@ -175,7 +181,7 @@ mod tests {
     fn an_error_is_told_with_its_causes() {
         let error = failing().expect_err("not a number");
         assert_eq!(error.to_string(), "the port is wrong: invalid digit found in string");
-        let word = error.retry_in(Duration::from_secs(2)).for_good().into_word();
+        let word = error.retry_in(Duration::from_secs(2)).permanent().into_word();
         assert!(
             matches!(word, Some(Report::Fail { retry_in_ms: Some(2_000), permanent: true, .. })),
             "{word:?}"
@@ -185,12 +191,15 @@ mod tests {
     #[test]
     fn a_lost_claim_is_nothing_to_report() {
         let job = JobId::from_random(7, [1; 10]);
-        let why = LostCause::NotRenewed { failure: None };
-        let error = JobError::from(Error::ClaimLost { job, token: Token::new(3), why, current_token: None })
-            .for_good();
-        assert!(error.is_over());
+        let (target, cause) = (HoldTarget::Job(job), LostCause::NotRenewed { failure: None });
+        let lost =
+            |target| Error::Lost { target, token: Token::new(3), cause: cause.clone(), current_token: None };
+        let error = JobError::from(lost(target)).permanent();
+        assert!(error.is_lost());
         assert!(error.into_word().is_none());
-        let error = JobError::from(Error::JobNotFound { job });
+        let key = HoldTarget::Key(Key::new("k").expect("a key"));
+        assert!(!JobError::from(lost(key)).is_lost(), "a lease that the handler held is not its claim");
+        let error = JobError::from(Error::JobNotFound { job_id: job });
         assert!(error.into_word().is_some(), "what is said of another job is a failure like any other");
     }
 }

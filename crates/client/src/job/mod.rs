@@ -23,11 +23,11 @@ use serde::Serialize;
 
 pub use fencehold_contract::job::{
     AttemptView, ChangeJobBatchResponse, ChangedJob, CompensatedEffect, EffectPage, EffectView, EnqueuedJob,
-    FindingKind, JobAction, JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView,
-    ListEffectsRequest, ListJobsRequest, QueueMode, QueueView, RunnerView, ScheduleSpec, ScheduleView,
+    FindingKind, JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView, ListEffectsRequest,
+    ListJobsRequest, QueueMode, QueueView, RunnerView, ScheduleSpec, ScheduleView,
 };
 pub use fencehold_core::job::{
-    AttemptOutcome, CompensationState, JobKind, JobOptions, JobState, QueueName, Refusal, ReportedAttempt,
+    AttemptOutcome, CompensationState, JobKind, JobOptions, JobState, QueueName, ReportedAttempt,
     ScheduleName, UniqueKey,
 };
 pub use fencehold_core::job::{EffectName, JobId};
@@ -50,13 +50,13 @@ use crate::worker::Floor;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The claim is lost. An async handler is dropped without being asked.
+    /// The claim is lost. An async handler is dropped without a request to stop.
     Lost(LostCause),
-    /// Somebody called the job off: undo what is half done, and hand it back.
+    /// The job was cancelled: undo what is half done, and release it.
     Cancelled,
-    /// A job of higher priority needs the place: keep a checkpoint, and hand back.
+    /// A job of higher priority needs the place: write a checkpoint, and release the job.
     Yield(YieldRequest),
-    /// The worker is stopping: what is not done in time is handed back.
+    /// The worker is stopping: what does not end in time is released.
     Draining,
 }
 
@@ -74,17 +74,17 @@ pub enum StopReason {
 ///     let mut row = job.last_checkpoint().and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
 ///     while row < export.rows {
 ///         if job.is_cancelled() {
-///             return Ok(Outcome::hand_back());
+///             return Ok(Outcome::release());
 ///         }
 ///         row += 1; // … and the work itself, under `job.token()`
 ///         job.progress(&format!("{row} of {}", export.rows))?;
 ///     }
 ///     job.checkpoint(row.to_be_bytes()).await?;
-///     Outcome::done(&row)
+///     Outcome::complete(&row)
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let run = fencehold::testing::Trial::new("export", &Export { rows: 3 }).run(export).await;
+/// let run = fencehold::testing::TestJob::new("export", &Export { rows: 3 }).run(export).await;
 /// assert_eq!(run.result::<u64>(), Some(3));
 /// # }
 /// ```
@@ -158,12 +158,12 @@ impl Job {
         self.attempt.claimed.token
     }
 
-    /// What this attempt shows at a [fence](crate::fence): namespace, the job's id as the key, token and owner.
-    pub fn pass(&self) -> KeyToken {
+    /// What this attempt presents at a [fence](crate::fence): namespace, the job's id as the key, token and owner.
+    pub fn key_token(&self) -> KeyToken {
         let owner = self.attempt.holding.granted.owner.clone();
         KeyToken::for_job(self.id(), self.token())
             .in_namespace(self.attempt.voice.namespace())
-            .shown_by(owner)
+            .with_owner(owner)
     }
 
     /// Which attempt this is, from 1.
@@ -172,12 +172,12 @@ impl Job {
     }
 
     /// How often it has failed so far.
-    pub fn failures(&self) -> u16 {
+    pub fn failure_count(&self) -> u16 {
         self.attempt.claimed.failure_count
     }
 
     /// How many workers have died over it so far.
-    pub fn crashes(&self) -> u16 {
+    pub fn crash_count(&self) -> u16 {
         self.attempt.claimed.crash_count
     }
 
@@ -186,8 +186,8 @@ impl Job {
         self.attempt.claimed.labels.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The W3C trace context (`traceparent`) of whoever enqueued it.
-    pub fn trace(&self) -> Option<&str> {
+    /// The W3C trace context (`traceparent`) under which it was enqueued.
+    pub fn traceparent(&self) -> Option<&str> {
         self.attempt.claimed.traceparent.as_deref()
     }
 
@@ -196,8 +196,8 @@ impl Job {
         self.attempt.claimed.checkpoint.as_deref()
     }
 
-    /// Whose effect it undoes, where it does.
-    pub fn undo_of(&self) -> Option<&CompensatedEffect> {
+    /// The effect that it compensates, where it is a compensation.
+    pub fn compensates(&self) -> Option<&CompensatedEffect> {
         self.attempt.claimed.compensates.as_ref()
     }
 
@@ -228,39 +228,39 @@ impl Job {
         async move { holding.lost().await }
     }
 
-    /// Whether somebody called the job off. Learnt with a renewal.
+    /// Whether the job was cancelled. Learnt with a renewal.
     pub fn is_cancelled(&self) -> bool {
         self.attempt.holding.is_called_off()
     }
 
-    /// Waits until somebody calls the job off. False: the claim ended first.
+    /// Waits until the job is cancelled. False: the claim ended first.
     ///
-    /// The job is cancelled when this attempt has ended, in whatever way but by completing. So stop at a good place and
-    /// [hand it back](Outcome::hand_back).
+    /// The job becomes `cancelled` when this attempt has ended in any way but by completing. So stop at a good place and
+    /// [release](Outcome::release) the job.
     pub fn cancelled(&self) -> impl Future<Output = bool> + Send + use<> {
         let holding = Arc::clone(&self.attempt.holding);
         async move { holding.called_off().await.is_some() }
     }
 
-    /// Who asks this attempt to yield, if somebody does. Learnt with a renewal.
-    pub fn notice(&self) -> Option<YieldRequest> {
-        self.attempt.holding.look().notice
+    /// The request of another job that this attempt yield, if there is one. Learnt with a renewal.
+    pub fn yield_request(&self) -> Option<YieldRequest> {
+        self.attempt.holding.look().yield_request
     }
 
-    /// Waits until a job of higher priority asks this one to yield. `None`: the claim ended first.
-    pub fn yield_asked(&self) -> impl Future<Output = Option<YieldRequest>> + Send + use<> {
+    /// Waits until a job of higher priority requests that this one yield. `None`: the claim ended first.
+    pub fn yield_requested(&self) -> impl Future<Output = Option<YieldRequest>> + Send + use<> {
         let holding = Arc::clone(&self.attempt.holding);
-        async move { holding.yield_asked().await }
+        async move { holding.yield_requested().await }
     }
 
-    /// Waits until there is a reason to come to a stop: the job was called off, somebody asks it to yield, its worker is
+    /// Waits until there is a reason to stop: the job was cancelled, another job requests that it yield, its worker is
     /// stopping, or the claim is lost.
-    pub fn stop_asked(&self) -> impl Future<Output = StopReason> + Send + use<> {
+    pub fn stop_requested(&self) -> impl Future<Output = StopReason> + Send + use<> {
         let (holding, floor) = (Arc::clone(&self.attempt.holding), self.attempt.floor.clone());
         async move {
             let asked = async {
                 let called_off = holding.called_off();
-                match first(called_off, holding.yield_asked()).await {
+                match first(called_off, holding.yield_requested()).await {
                     First::Left(Some(_)) => StopReason::Cancelled,
                     First::Right(Some(notice)) => StopReason::Yield(notice),
                     First::Left(None) | First::Right(None) => StopReason::Lost(holding.lost().await),
@@ -276,9 +276,10 @@ impl Job {
         }
     }
 
-    /// Waits until the worker waits for this handler no longer: its time to drain is over, or was cut short. An async
-    /// handler is dropped then. A blocking one has [some time](crate::Worker::stop_within) to end.
-    pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+    /// Waits until the worker's [drain timeout](crate::Worker::drain_timeout) is over, or was cut short: the worker waits
+    /// for this handler no longer. An async handler is dropped then. A blocking one has the
+    /// [stop timeout](crate::Worker::stop_timeout) to end.
+    pub fn drain_timed_out(&self) -> impl Future<Output = ()> + Send + use<> {
         let floor = self.attempt.floor.clone();
         async move {
             match floor {

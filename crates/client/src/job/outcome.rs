@@ -22,11 +22,11 @@ use crate::time::ms;
 ///     if !is_ready(&build).await {
 ///         return Ok(job.snooze(Duration::from_secs(60))); // not a failure: look again in a minute
 ///     }
-///     Outcome::done(&build)
+///     Outcome::complete(&build)
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let run = fencehold::testing::Trial::new("poll", "build-7").run(poll).await;
+/// let run = fencehold::testing::TestJob::new("poll", "build-7").run(poll).await;
 /// assert_eq!(run.snoozed(), Some(Duration::from_secs(60)));
 /// # }
 /// ```
@@ -38,8 +38,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The work is done, and gave this.
-    pub fn done(result: &(impl Serialize + ?Sized)) -> Result<Self, JobError> {
+    /// The job is completed, with this result.
+    pub fn complete(result: &(impl Serialize + ?Sized)) -> Result<Self, JobError> {
         let result = json::written("result", result)?;
         let result = (&*result != json::NOTHING).then_some(result);
         Ok(Outcome { word: Some(Report::Complete { result }) })
@@ -50,9 +50,9 @@ impl Outcome {
         Outcome { word: Some(Report::Snooze { delay_ms: ms(wait) }) }
     }
 
-    /// Give the job back, to be taken up again at once by whoever is free. Counts as nothing. A job that was called off
-    /// is then cancelled.
-    pub fn hand_back() -> Self {
+    /// Release the job, for the next free worker to run at once. Counts as nothing. A job that was asked to stop by
+    /// [`cancel`](crate::Jobs::cancel) is then cancelled.
+    pub fn release() -> Self {
         Outcome { word: Some(Report::Release {}) }
     }
 
@@ -82,6 +82,6 @@ impl IntoOutcome for Outcome {
 
 impl<T: Serialize> IntoOutcome for T {
     fn into_outcome(self) -> Result<Outcome, JobError> {
-        Outcome::done(&self)
+        Outcome::complete(&self)
     }
 }

@@ -32,23 +32,23 @@ impl Job {
     /// async fn charge(job: Job, database: &mut tokio_postgres::Client, cents: i64) -> Result<Outcome, JobError> {
     ///     let mut transaction = database.transaction().await?;
     ///     transaction.execute("UPDATE account SET balance = balance - $1 WHERE id = 7", &[&cents]).await?;
-    ///     job.complete_in(&mut transaction, &cents).await?;
+    ///     job.complete_tx(&mut transaction, &cents).await?;
     ///     transaction.commit().await?;
-    ///     Outcome::done(&cents)
+    ///     Outcome::complete(&cents)
     /// }
     /// ```
     ///
     /// A stale attempt is refused, and so is one whose claim ran out and was noted: roll back, by dropping the transaction.
-    pub async fn complete_in<T: Serialize + ?Sized>(
+    pub async fn complete_tx<T: Serialize + ?Sized>(
         &self,
         transaction: &mut Transaction<'_>,
         result: &T,
     ) -> Result<(), JobError> {
-        self.complete_in_schema(SCHEMA, transaction, result).await
+        self.complete_tx_in_schema(SCHEMA, transaction, result).await
     }
 
     /// The same where the store's URL names another schema.
-    pub async fn complete_in_schema<T: Serialize + ?Sized>(
+    pub async fn complete_tx_in_schema<T: Serialize + ?Sized>(
         &self,
         schema: &str,
         transaction: &mut Transaction<'_>,
@@ -69,17 +69,17 @@ impl Job {
     ///
     /// A stale attempt is refused before its effect runs, and so is one whose claim has run out. Where an earlier attempt announced the
     /// effect ([`once_with_intent`](Job::once_with_intent)) and a person must look, the job stops.
-    pub async fn once_in<T: Serialize + DeserializeOwned>(
+    pub async fn once_tx<T: Serialize + DeserializeOwned>(
         &self,
         transaction: &mut Transaction<'_>,
         name: impl AsRef<str>,
         effect: impl AsyncFnOnce(&mut Transaction<'_>) -> Result<T, JobError>,
     ) -> Result<T, JobError> {
-        self.once_in_schema(SCHEMA, transaction, name, effect).await
+        self.once_tx_in_schema(SCHEMA, transaction, name, effect).await
     }
 
     /// The same where the store's URL names another schema.
-    pub async fn once_in_schema<T: Serialize + DeserializeOwned>(
+    pub async fn once_tx_in_schema<T: Serialize + DeserializeOwned>(
         &self,
         schema: &str,
         transaction: &mut Transaction<'_>,

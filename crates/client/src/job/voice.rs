@@ -79,7 +79,7 @@ impl Voice {
 }
 
 /// Until when something about an attempt is worth saying: while nobody else has the job, also late; so no shorter than
-/// a caller's patience, and no longer than a ttl past the deadline.
+/// a caller's timeout, and no longer than a ttl past the deadline.
 pub(crate) fn last_try_ms(handle: &Handle, holding: &Holding) -> u64 {
     let hub = &handle.hub;
     let late_ms = holding.look().deadline_ms.saturating_add(holding.granted.ttl_ms);

@@ -206,11 +206,11 @@ mod tests {
     use fencehold_core::{HoldId, Key, Owner, Token};
 
     use super::*;
-    use crate::holding::{Granted, Held};
+    use crate::holding::{Granted, HoldTarget};
 
     fn holding(serial: u64, from_ms: u64, ttl_ms: u64) -> Arc<Holding> {
         let granted = Granted {
-            held: Held::Key(Key::new(format!("k/{serial}")).expect("a key")),
+            held: HoldTarget::Key(Key::new(format!("k/{serial}")).expect("a key")),
             token: Token::new(1),
             owner: Owner::new("me").expect("an owner"),
             task: None,
@@ -221,7 +221,7 @@ mod tests {
         };
         // The renewals below are answered ten seconds later.
         let clock = ManualClock::new();
-        clock.pass(10_000);
+        clock.advance(10_000);
         Arc::new(Holding::new(serial, granted, Arc::new(clock)))
     }
 

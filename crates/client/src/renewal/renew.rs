@@ -8,7 +8,7 @@ use fencehold_core::lease::LeaseRenewal;
 
 use crate::bell::lock;
 use crate::error::LostCause;
-use crate::holding::{Granted, Held, Holding};
+use crate::holding::{Granted, HoldTarget, Holding};
 use crate::hub::Hub;
 use crate::random::jitter;
 
@@ -35,8 +35,8 @@ pub(super) async fn renew(hub: Arc<Hub>, due: Vec<Arc<Holding>>) {
     let (mut holds, mut attempts) = (Vec::new(), Vec::new());
     for Granted { held, hold, token, .. } in due.iter().map(|holding| &holding.granted) {
         match held {
-            Held::Key(key) => holds.push(HoldRef { key: key.clone(), hold_id: *hold, token: *token }),
-            Held::Job(job) => attempts.push(AttemptRef { job_id: *job, hold_id: *hold, token: *token }),
+            HoldTarget::Key(key) => holds.push(HoldRef { key: key.clone(), hold_id: *hold, token: *token }),
+            HoldTarget::Job(job) => attempts.push(AttemptRef { job_id: *job, hold_id: *hold, token: *token }),
         }
     }
     let mut unanswered = Unanswered { hub: &hub, due, why: "the call to the store broke off".to_owned() };

@@ -4,25 +4,25 @@
 //! The ledger follows the same rules as a store's.
 //!
 //! ```
-//! use fencehold::testing::Trial;
+//! use fencehold::testing::TestJob;
 //! use fencehold::{Job, JobError};
 //!
 //! async fn ship(job: Job, order: u64) -> Result<String, JobError> {
 //!     job.once("book", async |key| Ok(format!("booked {order} under {key}")))
-//!         .undo_with("unbook", &order)
+//!         .compensate_with("unbook", &order)
 //!         .await
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! let run = Trial::new("ship", &42_u64).run(ship).await;
+//! let run = TestJob::new("ship", &42_u64).run(ship).await;
 //! assert!(run.result::<String>().is_some_and(|text| text.starts_with("booked 42")));
-//! assert_eq!(run.effects_had(), ["book"]);
-//! assert_eq!(run.undo_of("book").map(|undo| undo.kind.as_str()), Some("unbook"));
+//! assert_eq!(run.effects_recorded(), ["book"]);
+//! assert_eq!(run.compensation_of("book").map(|job| job.kind.as_str()), Some("unbook"));
 //!
 //! // The worker died after that, and another takes the job up:
 //! let again = run.next_attempt().run(ship).await;
-//! assert!(again.effects_had().is_empty(), "what is recorded does not happen again");
+//! assert!(again.effects_recorded().is_empty(), "what is recorded does not happen again");
 //! # }
 //! ```
 
@@ -42,7 +42,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::LostCause;
-use crate::holding::{Granted, Held, Holding};
+use crate::holding::{Granted, HoldTarget, Holding};
 use crate::job::{IntoOutcome, Job, JobError, Voice};
 use crate::json;
 use crate::watch::YieldRequest;
@@ -50,7 +50,7 @@ use crate::watch::YieldRequest;
 pub(crate) use kit::Kit;
 pub use trialled::TestResult;
 
-/// How long a trial's claim lasts. Its clock stands still, so it lasts for the whole trial.
+/// How long the claim of a test job lasts. Its clock stands still, so it lasts for the whole run.
 const TTL_MS: u64 = 30_000;
 
 /// A job to try a handler on.
@@ -60,7 +60,7 @@ pub struct TestJob {
     claimed: Result<ClaimedJob, BadInput>,
     cancelled: bool,
     lost: bool,
-    notice: Option<YieldRequest>,
+    yield_request: Option<YieldRequest>,
 }
 
 impl TestJob {
@@ -85,7 +85,7 @@ impl TestJob {
                 compensates: None,
             })
         };
-        TestJob { claimed: claimed(), cancelled: false, lost: false, notice: None }
+        TestJob { claimed: claimed(), cancelled: false, lost: false, yield_request: None }
     }
 
     /// Which attempt it is, from 1. Its token grows with it.
@@ -111,11 +111,11 @@ impl TestJob {
     }
 
     /// Its trace context.
-    pub fn trace(self, traceparent: impl Into<Box<str>>) -> Self {
+    pub fn traceparent(self, traceparent: impl Into<Box<str>>) -> Self {
         self.with(|claimed| {
-            let trace = traceparent.into();
-            crate::trace::check(&trace)?;
-            claimed.traceparent = Some(trace);
+            let traceparent = traceparent.into();
+            crate::trace::check(&traceparent)?;
+            claimed.traceparent = Some(traceparent);
             Ok(())
         })
     }
@@ -129,17 +129,17 @@ impl TestJob {
     }
 
     /// An effect that an earlier attempt has recorded.
-    pub fn recorded(self, effect: impl AsRef<str>, value: &(impl Serialize + ?Sized)) -> Self {
+    pub fn recorded_effect(self, effect: impl AsRef<str>, value: &(impl Serialize + ?Sized)) -> Self {
         let value = json::written("value of an effect", value);
         self.effect(effect.as_ref(), EffectState::Done, value.map(Some))
     }
 
-    /// An effect that an earlier attempt has announced, and of which nobody knows whether it happened.
-    pub fn intended(self, effect: impl AsRef<str>, policy: InDoubtPolicy) -> Self {
+    /// An effect whose intent an earlier attempt has recorded, and of which it is not known whether it happened.
+    pub fn intended_effect(self, effect: impl AsRef<str>, policy: InDoubtPolicy) -> Self {
         self.effect(effect.as_ref(), EffectState::Intended(policy), Ok(None))
     }
 
-    /// Somebody has called it off.
+    /// It was cancelled.
     pub fn cancelled(self) -> Self {
         TestJob { cancelled: true, ..self }
     }
@@ -149,12 +149,12 @@ impl TestJob {
         TestJob { lost: true, ..self }
     }
 
-    /// A job of this priority asks it to yield.
-    pub fn asked_to_yield(self, contender: impl AsRef<str>, priority: i16) -> Self {
+    /// A job of this priority requests that it yield.
+    pub fn yield_requested(self, contender: impl AsRef<str>, priority: i16) -> Self {
         match Owner::new(contender.as_ref()) {
             Ok(contender) => {
-                let notice = YieldRequest { contender, task: None, priority, yield_at_ms: u64::MAX };
-                TestJob { notice: Some(notice), ..self }
+                let request = YieldRequest { contender, task: None, priority, deadline_ms: u64::MAX };
+                TestJob { yield_request: Some(request), ..self }
             }
             Err(bad) => TestJob { claimed: Err(bad), ..self },
         }
@@ -195,7 +195,7 @@ impl TestJob {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new());
         let now_ms = clock.now().store_ms;
         let granted = Granted {
-            held: Held::Job(claimed.id),
+            held: HoldTarget::Job(claimed.id),
             token: claimed.token,
             owner: Owner::new("trial")?,
             task: None,
@@ -208,11 +208,11 @@ impl TestJob {
         if self.cancelled {
             holding.call_off();
         }
-        if let Some(YieldRequest { contender, task, priority, .. }) = self.notice {
-            let notice =
+        if let Some(YieldRequest { contender, task, priority, .. }) = self.yield_request {
+            let asked =
                 fencehold_core::lease::YieldRequest { contender, task, priority, yield_in_ms: TTL_MS };
-            let remaining_ms = TTL_MS;
-            let renewal = LeaseRenewal { token: claimed.token, remaining_ms, yield_request: Some(notice) };
+            let renewal =
+                LeaseRenewal { token: claimed.token, remaining_ms: TTL_MS, yield_request: Some(asked) };
             holding.renewed(now_ms, 0, &renewal);
         }
         if self.lost {

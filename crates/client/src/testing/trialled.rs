@@ -1,4 +1,4 @@
-//! What came of a trial.
+//! What came of a test job.
 
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ impl TestResult {
         }
     }
 
-    /// Whether it failed for good.
-    pub fn failed_for_good(&self) -> bool {
+    /// Whether it failed permanently: it is not tried again.
+    pub fn failed_permanently(&self) -> bool {
         matches!(self.ended, Ended::Word(Report::Fail { permanent: true, .. }))
     }
 
@@ -85,13 +85,13 @@ impl TestResult {
         }
     }
 
-    /// Whether the handler handed the job back.
-    pub fn handed_back(&self) -> bool {
+    /// Whether the handler released the job.
+    pub fn released(&self) -> bool {
         matches!(self.ended, Ended::Word(Report::Release {}))
     }
 
-    /// Why there was nothing to report: the claim was lost, an effect was in doubt, or the trial itself was wrong.
-    pub fn over(&self) -> Option<&str> {
+    /// Why there was nothing to report: the claim was lost, an effect was in doubt, or the test job itself was wrong.
+    pub fn lost(&self) -> Option<&str> {
         match &self.ended {
             Ended::Over(why) => Some(why),
             Ended::Word(_) => None,
@@ -99,12 +99,12 @@ impl TestResult {
     }
 
     /// The names of the effects that this attempt recorded, in order.
-    pub fn effects_had(&self) -> Vec<&str> {
+    pub fn effects_recorded(&self) -> Vec<&str> {
         self.book.had.iter().map(EffectName::as_str).collect()
     }
 
-    /// The names of the effects that this attempt announced, in order.
-    pub fn effects_announced(&self) -> Vec<&str> {
+    /// The names of the effects whose intent this attempt recorded, in order.
+    pub fn effects_begun(&self) -> Vec<&str> {
         self.book.announced.iter().map(EffectName::as_str).collect()
     }
 
@@ -114,8 +114,8 @@ impl TestResult {
         json::read("stored value of an effect", effect.value.as_deref()?).ok()
     }
 
-    /// The job that would undo an effect, if it has one.
-    pub fn undo_of(&self, name: &str) -> Option<&Compensation> {
+    /// The compensation of an effect, if it has one.
+    pub fn compensation_of(&self, name: &str) -> Option<&Compensation> {
         let effect = self.book.effects.iter().find(|effect| effect.name.as_str() == name)?;
         effect.compensation.as_deref()
     }
@@ -133,12 +133,12 @@ impl TestResult {
     /// The attempt that comes after this one: it finds what this one recorded and kept.
     pub fn next_attempt(self) -> TestJob {
         let Some(mut claimed) = self.claimed else {
-            let bad = BadInput::new("trial", "was never begun, so it has no next attempt");
-            return TestJob { claimed: Err(bad), cancelled: false, lost: false, notice: None };
+            let bad = BadInput::new("test job", "never began, so it has no next attempt");
+            return TestJob { claimed: Err(bad), cancelled: false, lost: false, yield_request: None };
         };
         let attempt = claimed.attempt.saturating_add(1);
         claimed.effects = self.book.effects;
         claimed.checkpoint = self.book.checkpoint.or(claimed.checkpoint);
-        TestJob { claimed: Ok(claimed), cancelled: false, lost: false, notice: None }.attempt(attempt)
+        TestJob { claimed: Ok(claimed), cancelled: false, lost: false, yield_request: None }.attempt(attempt)
     }
 }

@@ -16,7 +16,7 @@ use super::event::WorkerEvent;
 use super::floor::{Floor, Ready, Tally};
 use crate::bell::lock;
 use crate::error::Error;
-use crate::holding::{Granted, Held};
+use crate::holding::{Granted, HoldTarget};
 use crate::hub::Hub;
 use crate::random::hold_id;
 use crate::renewal::{Handle, free_unseen_claim};
@@ -207,7 +207,7 @@ impl Claim<'_> {
         let mut ready = Vec::with_capacity(jobs.len());
         for job in jobs {
             let granted = Granted {
-                held: Held::Job(job.id),
+                held: HoldTarget::Job(job.id),
                 token: job.token,
                 owner: terms.owner.clone(),
                 task: None,

@@ -1,4 +1,4 @@
-//! What happens to a worker, for whoever logs or counts it.
+//! What happens to a worker, for logs and counters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,35 +18,42 @@ pub(super) type OnEvent = Arc<dyn Fn(&WorkerEvent<'_>) + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent<'a> {
-    /// No jobs can be claimed at the moment. The worker tries again; this is said once until a claim gets through.
+    /// No jobs can be claimed at the moment. The worker tries again. The event comes once, until a claim gets through.
     ClaimFailed {
-        /// What the store answered.
+        /// What went wrong.
         error: &'a Error,
     },
-    /// What is reported of an attempt that ended could not be sent yet. The worker tries again, until another worker may have
-    /// the job; this is said once for an attempt.
+    /// The report of an attempt that ended could not be sent yet. The worker tries again, until another worker may have the
+    /// job. The event comes at most once for an attempt.
     ReportDelayed {
         /// The job, as its handler had it.
         job: &'a Job,
-        /// What the store answered.
+        /// What went wrong.
         error: &'a Error,
     },
-    /// An attempt ended, and the store has answered what was reported of it.
+    /// An attempt ended, and its report is settled: the store has accepted or refused it, the worker has given up sending
+    /// it, or there was nothing to report. It comes once for each attempt, in the order in which reports are settled. A job
+    /// that was released before its handler began has it too, with the outcome `Released` and a duration of 0.
     AttemptEnded(&'a EndedAttempt),
 }
 
-/// How an attempt ended.
+/// How an attempt ended: what its worker reported, and what the store made of it.
+///
+/// `outcome` is the worker's side, `response` the store's. An attempt that completed under a claim that was lost in the
+/// meantime has the outcome `Completed` and the response [`Error::Lost`]: its result does not count.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedAttempt {
     /// The job, as its handler had it.
     pub job: Job,
-    /// What was reported. `None`: nothing, for the claim was lost, or is left to expire.
-    pub reported: Option<AttemptOutcome>,
-    /// How long its handler ran.
-    pub took: Duration,
-    /// What the store answered: how the job stands now. `None`: nothing was reported.
-    pub answer: Result<Option<ReportedAttempt>, Error>,
+    /// What was reported: completed, failed, snoozed or released. `None`: nothing, for the claim was lost, or is left to
+    /// expire.
+    pub outcome: Option<AttemptOutcome>,
+    /// How long its handler ran, from its start until it returned or was dropped.
+    pub duration: Duration,
+    /// The store's response to the report: how the job stands now. `Ok(None)`: nothing was reported. An error: the report
+    /// was refused, or could not be sent while it could still count.
+    pub response: Result<Option<ReportedAttempt>, Error>,
 }
 
 /// How an attempt ends of which this is said.

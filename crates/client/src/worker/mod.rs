@@ -6,7 +6,7 @@
 //!
 //! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up nobody
 //! else, and none needs a particular runtime. Where a worker is started in a Tokio runtime its handlers are run in that
-//! one's context; others are run [within](Worker::within) theirs.
+//! one's context; others are run [within](Worker::wrap) theirs.
 
 mod claim;
 mod event;
@@ -42,13 +42,12 @@ use event::OnEvent;
 use handler::Handlers;
 use slot::Within;
 
-/// How many jobs at once, unless told otherwise.
+/// How many jobs at once, by default.
 const CONCURRENCY_DEFAULT: usize = 8;
-/// How long running jobs have to end when the worker is told to stop, unless told otherwise. Less than the half minute
-/// that most supervisors give.
+/// How long running jobs have to end when the worker drains, by default. Less than the half minute that most supervisors
+/// give.
 const DRAIN_DEFAULT: Duration = Duration::from_secs(25);
-/// How long a handler that must stop has to come to its next await, or to its end if it is a blocking one, unless told
-/// otherwise.
+/// How long a handler that must stop has to come to its next await, or to its end if it is a blocking one, by default.
 const STOP_DEFAULT: Duration = Duration::from_secs(1);
 
 impl Fencehold {
@@ -62,9 +61,9 @@ impl Fencehold {
             concurrency: CONCURRENCY_DEFAULT,
             prefetch: None,
             ttl: TTL_DEFAULT,
-            drain_within: DRAIN_DEFAULT,
-            cancel_within: None,
-            stop_within: STOP_DEFAULT,
+            drain_timeout: DRAIN_DEFAULT,
+            cancel_timeout: None,
+            stop_timeout: STOP_DEFAULT,
             until_empty: false,
             on_event: None,
             within: None,
@@ -114,9 +113,9 @@ pub struct Worker {
     concurrency: usize,
     prefetch: Option<usize>,
     ttl: Duration,
-    drain_within: Duration,
-    cancel_within: Option<Duration>,
-    stop_within: Duration,
+    drain_timeout: Duration,
+    cancel_timeout: Option<Duration>,
+    stop_timeout: Duration,
     until_empty: bool,
     on_event: Option<OnEvent>,
     within: Option<Within>,
@@ -174,26 +173,33 @@ impl Worker {
         Worker { owner: Owner::new(owner.as_ref()), ..self }
     }
 
-    /// How long running jobs have to end when the worker is told to stop; what is not done by then is handed back.
+    /// How long running jobs have to end when the worker drains. What has not ended by then is stopped and released.
     /// Default: 25 s.
-    pub fn drain_within(self, limit: Duration) -> Self {
-        Worker { drain_within: limit, ..self }
+    pub fn drain_timeout(self, limit: Duration) -> Self {
+        Worker { drain_timeout: limit, ..self }
     }
 
-    /// How long a handler has to come to a stop by itself once its job was called off; then it is dropped. Default: for
-    /// as long as it takes.
-    pub fn cancel_within(self, limit: Duration) -> Self {
-        Worker { cancel_within: Some(limit), ..self }
+    /// How long a handler has to stop by itself once its job was cancelled. Then it is dropped. Default: as long as it
+    /// takes.
+    pub fn cancel_timeout(self, limit: Duration) -> Self {
+        Worker { cancel_timeout: Some(limit), ..self }
     }
 
-    /// How long a handler that cannot be dropped has to end once the time to drain is over: a blocking one, which learns of
-    /// it by [`Job::stopping`](crate::Job::stopping). Default: 1 s.
-    pub fn stop_within(self, limit: Duration) -> Self {
-        Worker { stop_within: limit, ..self }
+    /// How long the worker waits, once the [drain timeout](Worker::drain_timeout) is over, for handlers that cannot be
+    /// dropped: a blocking one, or an async one that does not come to an await. A blocking handler learns of that moment by
+    /// [`Job::drain_timed_out`](crate::Job::drain_timed_out), and should end within this time. Default: 1 s.
+    ///
+    /// A handler that still runs afterwards is counted in [`Drained::still_running`], and draining ends without it. Its
+    /// claim is renewed for as long as it runs, so that no other worker runs the job beside it.
+    pub fn stop_timeout(self, limit: Duration) -> Self {
+        Worker { stop_timeout: limit, ..self }
     }
 
-    /// Works until no job is ready and none runs, and then ends by itself. A job that waits for its time, or for another
-    /// attempt, is not waited for.
+    /// Works until no job is ready in any of its queues and none of its own runs, and then ends by itself, without a
+    /// signal. For batch work: fill a queue, run the worker, go on when it returns.
+    ///
+    /// Not waited for are jobs that become ready later (a delay, a schedule, another attempt after a failure), jobs of a
+    /// paused queue, and jobs that other workers run. A job that becomes ready while others still run is run too.
     ///
     /// ```
     /// use fencehold::{Fencehold, Job};
@@ -211,7 +217,7 @@ impl Worker {
         Worker { until_empty: true, ..self }
     }
 
-    /// Calls this for what happens to the worker: each attempt that ended, with what the store answered, and a store that
+    /// Calls this for what happens to the worker: each attempt that ended, with the store's response, and a store that
     /// gives no jobs or takes no reports. It is called on the threads that work and renew, so it must not block.
     ///
     /// ```
@@ -225,7 +231,7 @@ impl Worker {
     /// let worker = fh.worker().queue("emails", 1).handle("send", async |_: Job, _: String| Ok(()));
     /// let worker = worker.on_event(move |event| {
     ///     if let WorkerEvent::AttemptEnded(end) = event {
-    ///         let _ = log.send(format!("{} attempt {}: {:?}", end.job.kind(), end.job.attempt(), end.reported));
+    ///         let _ = log.send(format!("{} attempt {}: {:?}", end.job.kind(), end.job.attempt(), end.outcome));
     ///     }
     /// });
     /// worker.until_empty().run().await?;
@@ -237,21 +243,21 @@ impl Worker {
         Worker { on_event: Some(Arc::new(hook)), ..self }
     }
 
-    /// Has the threads of the slots run within something of yours, such as the context of another runtime. Default: the
+    /// Wraps the threads that run handlers in something of yours, such as the context of another runtime. Default: the
     /// Tokio runtime in which the worker is started, if it is started in one, so that handlers can use its timers and
     /// sockets.
     ///
     /// ```
     /// # async fn example(fh: fencehold::Fencehold) {
     /// let runtime = tokio::runtime::Handle::current();
-    /// let worker = fh.worker().within(move |slot| {
+    /// let worker = fh.worker().wrap(move |slot| {
     ///     let _entered = runtime.enter();
     ///     slot();
     /// });
     /// # drop(worker);
     /// # }
     /// ```
-    pub fn within(self, wrap: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> Self {
+    pub fn wrap(self, wrap: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> Self {
         Worker { within: Some(Arc::new(wrap)), ..self }
     }
 
@@ -281,7 +287,7 @@ impl Worker {
 
     /// Has jobs of this kind run by a blocking handler, on the thread of its slot. It cannot be stopped from outside: long
     /// work looks at [`is_live`](crate::Job::is_live) between its steps, or waits for [`lost`](crate::Job::lost) and
-    /// [`stopping`](crate::Job::stopping).
+    /// [`drain_timed_out`](crate::Job::drain_timed_out).
     pub fn handle_blocking<P, R, F>(self, kind: impl AsRef<str>, handler: F) -> Self
     where
         P: DeserializeOwned + Send + 'static,
@@ -311,8 +317,8 @@ impl Worker {
     }
 
     /// Works until this process is sent SIGTERM or SIGINT, and then ends in good order: nothing new is claimed, what was
-    /// not begun is handed back, and what runs has [some time](Worker::drain_within) to end. A second signal cuts that
-    /// short. Afterwards the signals do what they did before.
+    /// not begun is released, and what runs has the [drain timeout](Worker::drain_timeout) to end. A second signal cuts
+    /// that short. Afterwards the signals do what they did before.
     pub async fn run(self) -> Result<Drained, Error> {
         let mut signals = signals::Signals::listen()?;
         let running = self.start()?;
@@ -368,9 +374,9 @@ impl Worker {
             concurrency: self.concurrency,
             prefetch: self.prefetch.unwrap_or(self.concurrency).min(concurrency_max),
             ttl_ms,
-            drain_ms: ms(self.drain_within),
-            cancel_ms: self.cancel_within.map(ms),
-            stop_ms: ms(self.stop_within),
+            drain_ms: ms(self.drain_timeout),
+            cancel_ms: self.cancel_timeout.map(ms),
+            stop_ms: ms(self.stop_timeout),
             until_empty: self.until_empty,
             within: self.within.or_else(slot::runtime),
         })

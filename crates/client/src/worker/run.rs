@@ -23,11 +23,11 @@ use crate::time::{First, first};
 pub struct Drained {
     /// How many attempts it brought to an end: completed, failed or snoozed.
     pub finished: u64,
-    /// How many jobs it handed back, begun or not.
-    pub handed_back: u64,
+    /// How many jobs it released, begun or not.
+    pub released: u64,
     /// How many handlers could not be stopped and still run. Their claims are renewed until they end, and what they return
     /// is reported then. If this process ends first, their claims run out, and each counts as a crash.
-    pub left_running: usize,
+    pub still_running: usize,
 }
 
 /// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and handed back.
@@ -85,14 +85,14 @@ impl RunningWorker {
     }
 
     /// Ends in good order: nothing new is claimed, what was not begun is handed back, what runs has
-    /// [some time](crate::Worker::drain_within) to end, and what is not done by then is dropped and handed back. When this
+    /// [some time](crate::Worker::drain_timeout) to end, and what is not done by then is dropped and handed back. When this
     /// returns, the store knows of all of it, or could not be told.
     pub async fn drain(self) -> Result<Drained, Error> {
         self.drain_until(std::future::pending::<()>()).await
     }
 
     /// Likewise, with less time if `cut_short` is done earlier: what runs is then stopped at once, and the store has the
-    /// handle's [patience](crate::Connect::patience) to take the last reports.
+    /// handle's [timeout](crate::FenceholdBuilder::timeout) to take the last reports.
     pub async fn drain_until(mut self, cut_short: impl Future) -> Result<Drained, Error> {
         let hub = &self.handle.hub;
         let give_up_ms = hub.now_ms().saturating_add(self.terms.drain_ms);
@@ -108,13 +108,13 @@ impl RunningWorker {
             let give_up_ms = hub.now_ms().saturating_add(self.terms.stop_ms);
             first(self.all_ended(), hub.timers.sleep_until(give_up_ms)).await;
         }
-        let left_running = self.still_running();
+        let still_running = self.still_running();
         let heard = || self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
         if is_cut_short || matches!(first(heard(), cut_short).await, First::Right(_)) {
             let give_up_ms = hub.now_ms().saturating_add(hub.patience_ms);
             first(heard(), hub.timers.sleep_until(give_up_ms)).await;
         }
-        if left_running == 0 {
+        if still_running == 0 {
             for thread in self.threads.drain(..) {
                 // They are about to end: nothing is left for them to do.
                 let _ = thread.join();
@@ -126,7 +126,7 @@ impl RunningWorker {
         });
         match failure {
             Some(failure) => Err(failure),
-            None => Ok(Drained { finished, handed_back, left_running }),
+            None => Ok(Drained { finished, released: handed_back, still_running }),
         }
     }
 

@@ -42,8 +42,9 @@ pub(super) struct Signals {
 impl Signals {
     /// Listens from now on.
     pub(super) fn listen() -> Result<Self, Error> {
-        Signals::try_listen()
-            .map_err(|error| Error::Unavailable { why: format!("signals cannot be listened for: {error}") })
+        Signals::try_listen().map_err(|error| Error::Unavailable {
+            message: format!("signals cannot be listened for: {error}"),
+        })
     }
 
     fn try_listen() -> io::Result<Self> {

@@ -72,7 +72,7 @@ impl Slot {
         let job = Job::new(claimed, Arc::clone(&holding), voice, Some(Arc::clone(&self.floor)));
         self.floor.begun(holding.serial, job.clone());
         let span = tracing::info_span!(
-            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.trace(),
+            parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.traceparent(),
             outcome = tracing::field::Empty
         );
         let ended = span.clone();
@@ -166,7 +166,7 @@ fn word(run: Run, holding: &Holding) -> Option<Report> {
         Run::Ended(Ok(outcome)) => outcome.into_word(),
         Run::Ended(Err(error)) => error.into_word(),
         Run::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_word(),
-        Run::Lost(LostCause::Ended { how: Some(LeaseOutcome::AgedOut), current_token: None, .. }) => {
+        Run::Lost(LostCause::Ended { outcome: Some(LeaseOutcome::AgedOut), current_token: None, .. }) => {
             let limit = Shown(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
             let after = Shown(Duration::from_millis(holding.age_ms()));
             JobError::new(format!(
@@ -180,7 +180,7 @@ fn word(run: Run, holding: &Holding) -> Option<Report> {
         Run::Dropped
         | Run::Lost(
             LostCause::NotRenewed { .. }
-            | LostCause::Ended { how: Some(LeaseOutcome::Yielded), current_token: None, .. },
+            | LostCause::Ended { outcome: Some(LeaseOutcome::Yielded), current_token: None, .. },
         ) => Some(Report::Release {}),
         Run::Lost(_) => None,
     }

@@ -41,9 +41,9 @@ impl Floor {
             holding.lose(LostCause::Released);
             let end = EndedAttempt {
                 job,
-                reported: Some(reported),
-                took: Duration::from_millis(took_ms),
-                answer: answer.map(Some),
+                outcome: Some(reported),
+                duration: Duration::from_millis(took_ms),
+                response: answer.map(Some),
             };
             unheard.0.tell(&WorkerEvent::AttemptEnded(&end));
             drop(unheard);
@@ -59,8 +59,13 @@ impl Floor {
         lock(&handle.hub.book).remove(holding.serial);
         // It is renewed no more: what still runs beside the handler has to stop.
         holding.lose(LostCause::NotRenewed { failure: None });
-        let took = Duration::from_millis(took_ms);
-        self.tell(&WorkerEvent::AttemptEnded(&EndedAttempt { job, reported: None, took, answer: Ok(None) }));
+        let duration = Duration::from_millis(took_ms);
+        self.tell(&WorkerEvent::AttemptEnded(&EndedAttempt {
+            job,
+            outcome: None,
+            duration,
+            response: Ok(None),
+        }));
     }
 
     /// Hands back jobs that were not begun.

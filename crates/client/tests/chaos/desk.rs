@@ -74,10 +74,10 @@ impl Desk {
                     _ => job,
                 };
             }
-            jobs.push(job.max_crashes(1_000).max_attempts(1_000).retry(soon));
+            jobs.push(job.max_crashes(1_000).max_failures(1_000).retry(soon));
             self.fed.push(id);
         }
-        for enqueued in queue.enqueue_many(jobs).await.unwrap() {
+        for enqueued in queue.enqueue_batch(jobs).await.unwrap() {
             enqueued.unwrap();
         }
     }

@@ -77,7 +77,7 @@ impl Room {
     pub async fn connect(&self, owner: &str) -> Fencehold {
         let url = std::fs::read_to_string(self.sign())
             .unwrap_or_else(|_| format!("file:{}?create=true", self.store().display()));
-        let connecting = Fencehold::builder().url(url).owner(owner).patience(PATIENCE).connect();
+        let connecting = Fencehold::builder().url(url).owner(owner).timeout(PATIENCE).connect();
         connecting.await.unwrap()
     }
 
@@ -158,7 +158,7 @@ impl Post {
                 }
             }
         });
-        let fence = FencedFile::options().patience(PATIENCE).open(room.file()).await.unwrap();
+        let fence = FencedFile::options().timeout(PATIENCE).open(room.file()).await.unwrap();
         Some(Arc::new(Post { name, room, fence, freed }))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fencehold::job::{
     ChangeJobBatchResponse, EffectPage, EnqueuedJob, JobDetail, JobId, JobPage, ListEffectsRequest,
-    ListJobsRequest, QueueView, Refusal, ReportedAttempt, ScheduleName, ScheduleSpec, ScheduleView,
+    ListJobsRequest, QueueView, ReportedAttempt, ScheduleName, ScheduleSpec, ScheduleView,
 };
 use fencehold::store::{CallContext, JobStore, LeaseStore, StoreError};
 use fencehold::{Job, Owner, Worker};
@@ -15,7 +15,7 @@ use fencehold_contract::job::{
     ClaimJobsRequest, ClaimedJobs, LedgerResponse, NewJob, RenewAttemptBatchResponse, ResolveEffectRequest,
     SetQueueModeRequest, WaitRequest,
 };
-use fencehold_core::job::QueueName;
+use fencehold_core::job::{QueueName, Refusal};
 
 use super::{Gate, Verb, World, locked, within};
 

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fencehold::Refusal;
 use fencehold::clock::ManualClock;
 use fencehold::store::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
@@ -17,6 +16,7 @@ use fencehold::store::{
     RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
 use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason, Token};
+use fencehold_core::Refusal;
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::time::Time;

@@ -18,9 +18,9 @@ async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
         .start()
         .unwrap();
     let sum = within(world.fh.queue("q").job("sum", &[1, 2, 3]).enqueue()).await.unwrap();
-    assert_eq!(within(world.fh.jobs().wait::<u32>(sum.job_id, secs(60))).await, Ok(6));
+    assert_eq!(within(world.fh.jobs().result::<u32>(sum.job_id, secs(60))).await, Ok(6));
     let drained = within(worker.drain()).await.unwrap();
-    assert_eq!((drained.finished, drained.handed_back, drained.left_running), (1, 0, 0));
+    assert_eq!((drained.finished, drained.released, drained.still_running), (1, 0, 0));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
     let worker = world
         .worker()
         .handle("for good", async |_job: Job, (): ()| -> Result<(), _> {
-            Err(JobError::new("no such customer").for_good())
+            Err(JobError::new("no such customer").permanent())
         })
         .handle("later", async |_job: Job, (): ()| -> Result<(), _> {
             Err(JobError::new("busy").retry_in(secs(77)))
@@ -72,7 +72,7 @@ async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
         .start()
         .unwrap();
     let id = world.enqueue("for good").await;
-    let ended = within(world.fh.jobs().wait::<()>(id, secs(60))).await.unwrap_err();
+    let ended = within(world.fh.jobs().result::<()>(id, secs(60))).await.unwrap_err();
     assert!(
         matches!(&ended, Error::JobFailed { state: JobState::Failed, error: Some(error), .. } if error == "no such customer"),
         "{ended}"
@@ -93,7 +93,7 @@ async fn a_failed_job_is_tried_again_when_its_time_has_come() {
         .worker()
         .handle("flaky", async |job: Job, (): ()| match job.attempt() {
             1 => Err(JobError::new("not yet")),
-            attempt => Ok((attempt, job.failures(), job.token().get())),
+            attempt => Ok((attempt, job.failure_count(), job.token().get())),
         })
         .start()
         .unwrap();
@@ -103,7 +103,7 @@ async fn a_failed_job_is_tried_again_when_its_time_has_come() {
     world.until_job(id, |detail| detail.job.failure_count == 1).await;
     world.pass(5_000);
     let (attempt, failures, token) =
-        within(world.fh.jobs().wait::<(u32, u16, u64)>(id, secs(60))).await.unwrap();
+        within(world.fh.jobs().result::<(u32, u16, u64)>(id, secs(60))).await.unwrap();
     assert_eq!((attempt, failures), (2, 1));
     assert!(token >= 2);
     within(worker.drain()).await.unwrap();
@@ -157,14 +157,14 @@ async fn what_a_job_was_enqueued_with_reaches_its_handler() {
             async move {
                 let labels: Vec<String> =
                     job.labels().map(|(name, value)| format!("{name}={value}")).collect();
-                let trace = job.trace().map(str::to_owned);
+                let trace = job.traceparent().map(str::to_owned);
                 Ok(told.send((job.queue().to_string(), job.kind().to_string(), labels, trace))?)
             }
         })
         .start()
         .unwrap();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let job = world.fh.queue("other").job("look", &()).label("team", "a").trace(trace);
+    let job = world.fh.queue("other").job("look", &()).label("team", "a").traceparent(trace);
     within(job.enqueue()).await.unwrap();
     let seen = within(telling.recv()).await.unwrap();
     let labels = vec!["team=a".to_owned()];
@@ -253,7 +253,7 @@ async fn one_handler_runs_every_kind_that_has_none_of_its_own() {
         .unwrap();
     for (kind, result) in [("own", "its own"), ("unheard of", "any, for unheard of")] {
         let id = world.enqueue(kind).await;
-        assert_eq!(within(world.fh.jobs().wait::<String>(id, secs(60))).await.as_deref(), Ok(result));
+        assert_eq!(within(world.fh.jobs().result::<String>(id, secs(60))).await.as_deref(), Ok(result));
     }
     within(worker.drain()).await.unwrap();
     let any = || world.worker().handle_any(async |_job: Job, (): ()| Ok(()));
@@ -290,7 +290,7 @@ async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_not
     assert_eq!(within(beginnings.recv()).await, Some(2), "it has not ended");
     go.add_permits(1);
     let drained = within(run).await.unwrap().unwrap();
-    assert_eq!((drained.finished, drained.left_running), (2, 0));
+    assert_eq!((drained.finished, drained.still_running), (2, 0));
     assert_eq!(world.job(id).await.job.state, JobState::Completed);
     assert_eq!(world.job(later).await.job.state, JobState::Scheduled, "its time has not come");
     assert!(world.gate.claims().iter().all(|claim| claim.wait_ms == 0));
@@ -305,12 +305,12 @@ async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
         .handle_any(async |job: Job, (): ()| match job.kind().as_str() {
             "fails" => Err(JobError::new("busy").retry_in(secs(7))),
             "expires" => Ok(Outcome::let_expire()),
-            _ => Outcome::done("done"),
+            _ => Outcome::complete("done"),
         })
         .on_event(move |event| {
             if let WorkerEvent::AttemptEnded(end) = event {
-                let answer = end.answer.clone().map(|answer| answer.map(|at| (at.state, at.retry_in_ms)));
-                ended.send((end.job.id(), end.reported, answer)).unwrap();
+                let answer = end.response.clone().map(|answer| answer.map(|at| (at.state, at.retry_in_ms)));
+                ended.send((end.job.id(), end.outcome, answer)).unwrap();
                 panic!("other people's code");
             }
         })
@@ -325,7 +325,7 @@ async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
         assert_eq!(within(ends.recv()).await, Some((id, reported, answer)), "{kind}");
     }
     let drained = within(worker.drain()).await.unwrap();
-    assert_eq!((drained.finished, drained.handed_back, world.gate.reports().len()), (2, 0, 2));
+    assert_eq!((drained.finished, drained.released, world.gate.reports().len()), (2, 0, 2));
 }
 
 #[tokio::test]

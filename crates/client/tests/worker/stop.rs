@@ -63,7 +63,7 @@ async fn a_claim_that_was_ended_by_force_stops_the_handler_and_nothing_is_said()
         .unwrap();
     let id = world.enqueue("wait").await;
     assert_eq!(within(telling.recv()).await, Some("begun"));
-    assert_eq!(within(world.fh.jobs().cancel_now(id, None)).await, Ok(JobState::Cancelled));
+    assert_eq!(within(world.fh.jobs().force_cancel(id, None)).await, Ok(JobState::Cancelled));
     world.pass(RENEWED_BY_MS);
     assert_eq!(within(telling.recv()).await, Some("dropped"));
     within(worker.drain()).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_handler_learns_that_its_job_was_called_off_and_stops_at_a_good_place(
                 begun.send(job.is_cancelled())?;
                 assert!(job.cancelled().await);
                 assert!(job.is_cancelled() && job.is_live());
-                Ok(Outcome::hand_back())
+                Ok(Outcome::release())
             }
         })
         .start()
@@ -103,7 +103,7 @@ async fn a_handler_that_does_not_heed_a_cancel_is_dropped_after_its_time() {
     let (told, mut telling) = mpsc::unbounded_channel();
     let worker = world
         .worker()
-        .cancel_within(secs(2))
+        .cancel_timeout(secs(2))
         .handle("deaf", move |job: Job, (): ()| {
             let told = told.clone();
             async move {
@@ -139,12 +139,12 @@ async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
                 let from = job.last_checkpoint().map(<[u8]>::to_vec);
                 told.send(format!("{name} from {from:?}"))?;
                 if name == "patient" && from.is_none() {
-                    let notice = job.yield_asked().await.expect("still held");
+                    let notice = job.yield_requested().await.expect("still held");
                     assert_eq!(notice.priority, 5);
                     job.checkpoint(vec![7]).await?;
-                    return Ok(Outcome::hand_back());
+                    return Ok(Outcome::release());
                 }
-                Outcome::done(&name)
+                Outcome::complete(&name)
             }
         })
         .start()
@@ -152,12 +152,12 @@ async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
     let queue = world.fh.queue("q");
     let patient = within(queue.job("work", "patient").enqueue()).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await.unwrap(), "patient from None");
-    let urgent = queue.job("work", "urgent").priority(5).yield_within(secs(60)).enqueue();
+    let urgent = queue.job("work", "urgent").priority(5).preempt_within(secs(60)).enqueue();
     within(urgent).await.unwrap();
     world.pass(RENEWED_BY_MS);
     assert_eq!(within(telling.recv()).await.unwrap(), "urgent from None");
     assert_eq!(within(telling.recv()).await.unwrap(), "patient from Some([7])");
-    assert_eq!(within(world.fh.jobs().wait::<String>(patient, secs(60))).await.unwrap(), "patient");
+    assert_eq!(within(world.fh.jobs().result::<String>(patient, secs(60))).await.unwrap(), "patient");
     within(worker.drain()).await.unwrap();
 }
 
@@ -178,7 +178,7 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
         })
         .start()
         .unwrap();
-    let slow = world.fh.queue("q").job("slow", &()).time_limit(secs(15)).enqueue();
+    let slow = world.fh.queue("q").job("slow", &()).attempt_timeout(secs(15)).enqueue();
     let id = within(slow).await.unwrap().job_id;
     let job = within(beginnings.recv()).await.unwrap();
     let began_ms = world.now_ms();
@@ -209,7 +209,7 @@ async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash
             let left = left.clone();
             async move {
                 if job.attempt() > 1 {
-                    return Outcome::done(&job.attempt());
+                    return Outcome::complete(&job.attempt());
                 }
                 left.send(job.watch())?;
                 Ok(Outcome::let_expire())
@@ -252,14 +252,14 @@ async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
     let go = std::sync::Mutex::new(go);
     let worker = world
         .worker()
-        .drain_within(secs(2))
-        .stop_within(secs(3_600))
+        .drain_timeout(secs(2))
+        .stop_timeout(secs(3_600))
         .handle_any_blocking(move |job, (): ()| {
             told.send("begun")?;
-            tokio::runtime::Handle::current().block_on(job.stopping());
+            tokio::runtime::Handle::current().block_on(job.drain_timed_out());
             told.send("stopping")?;
             let _ = go.lock().unwrap().recv();
-            Ok(Outcome::hand_back())
+            Ok(Outcome::release())
         })
         .start()
         .unwrap();
@@ -273,7 +273,7 @@ async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
         gone.send(()).unwrap();
     });
     let drained = drained.unwrap();
-    assert_eq!((drained.handed_back, drained.left_running), (1, 0));
+    assert_eq!((drained.released, drained.still_running), (1, 0));
     assert_eq!(world.job(id).await.job.state, JobState::Queued);
 }
 
@@ -301,7 +301,7 @@ async fn a_claim_is_followed_from_beside_it() {
     world.pass(RENEWED_BY_MS);
     let renewed = crate::gate::until(&mut watch, |now| now.lost_at_ms > began_ms + 9_000).await;
     assert_eq!(renewed.deadline_ms, began_ms + RENEWED_BY_MS + 10_000);
-    within(world.fh.jobs().cancel_now(id, None)).await.unwrap();
+    within(world.fh.jobs().force_cancel(id, None)).await.unwrap();
     world.pass(RENEWED_BY_MS);
     crate::gate::until(&mut watch, |now| now.state == LeaseState::Lost).await;
     within(worker.drain()).await.unwrap();

@@ -48,7 +48,7 @@ async fn all_running_jobs_are_renewed_in_one_call() {
             let begun = begun.clone();
             async move {
                 begun.send(job.clone())?;
-                Ok(matches!(job.stop_asked().await, StopReason::Draining))
+                Ok(matches!(job.stop_requested().await, StopReason::Draining))
             }
         })
         .start()

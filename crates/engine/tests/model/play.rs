@@ -223,7 +223,7 @@ impl Play {
     }
 
     fn pass(&mut self, ms: u64) {
-        self.clock.pass(ms);
+        self.clock.advance(ms);
         self.settle();
         for ask in self.model.pass(ms) {
             let mut asked = self.under_way.remove(&ask).expect("one in line is under way");

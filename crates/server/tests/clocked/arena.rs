@@ -75,7 +75,7 @@ impl Arena for ServerArena {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
+        self.clock.advance(ms);
         self.order(&format!("pass {ms}"));
     }
 

@@ -95,7 +95,7 @@ impl Client {
         eventually("the job is ready", || {
             let claimed = self.post("/v1/jobs/claim", "", &body);
             let Some(job) = claimed["jobs"].get(0) else {
-                clock.pass(250);
+                clock.advance(250);
                 return None;
             };
             Some(json!({ "job": job["id"], "hold": hold, "token": job["token"], "trace": job["trace"] }))

@@ -175,7 +175,7 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
     options.limits.renewals_per_second = 100;
     let stage = Stage::with(options);
     let (loud, quiet) = (stage.token(Some("a"), &[Scope::Admin]), stage.token(Some("b"), &[Scope::Admin]));
-    stage.clock.pass(10_000);
+    stage.clock.advance(10_000);
     let fence = stage.acquire(&loud, "k", 1, 30_000);
     let said = (0..20)
         .map(|_| stage.ask(&loud, "GET", "/v1/leases", None))
@@ -187,7 +187,7 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
     let renewed = stage.post(&loud, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
     assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
     assert_eq!(stage.ask(&quiet, "GET", "/v1/leases", None).status, 200, "another's pace is another's");
-    stage.clock.pass(200);
+    stage.clock.advance(200);
     assert_eq!(stage.ask(&loud, "GET", "/v1/leases", None).status, 200);
 }
 

@@ -120,6 +120,6 @@ fn a_store_that_is_closed_by_an_advance_is_not_ready() {
     assert!(ready.head.contains("retry-after: 86400"), "{ready:?}");
     let said = stage.post(&operator, "/v1/leases/acquire", acquire("k", 2, 30_000));
     assert!(said.status == 503 && said.head.contains("retry-after: 86400"), "{said:?}");
-    stage.clock.pass(86_400_000);
+    stage.clock.advance(86_400_000);
     eventually("it is ready again", || stage.ask_with("", "GET", "/readyz", None).status == 200);
 }

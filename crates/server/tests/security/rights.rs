@@ -238,9 +238,9 @@ fn an_expired_token_is_refused_from_its_moment_on_and_told_so() {
     let stage = Stage::new();
     let end = stage.clock_wall_ms() + 60_000;
     let token = stage.token_until(Some("team"), &[Scope::Admin], Some(end));
-    stage.clock.pass(59_999);
+    stage.clock.advance(59_999);
     assert_eq!(stage.ask(&token, "GET", "/v1/leases", None).status, 200);
-    stage.clock.pass(1);
+    stage.clock.advance(1);
     let said = stage.ask(&token, "GET", "/v1/leases", None);
     assert_eq!(said.status, 401);
     assert!(said.json["detail"].as_str().unwrap().contains("has expired"), "{said:?}");

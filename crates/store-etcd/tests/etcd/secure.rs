@@ -30,7 +30,7 @@ fn take(store: &EtcdStore) -> Result<AcquiredLease, StoreError> {
         "A".parse().unwrap(),
         5_000,
     );
-    block_on(store.acquire(&call().with_patience_ms(30_000), request))
+    block_on(store.acquire(&call().with_timeout_ms(30_000), request))
 }
 
 /// A cluster with users is served with the right password; without, the error says what is wanted, and repeats nothing.
@@ -64,7 +64,7 @@ fn tls_checks_who_answers_and_who_asks() {
     assert_eq!(take(&store).unwrap().grant.token.get(), 1);
     let refused = |options: &str| {
         let stranger = open(&url(options)).unwrap();
-        match block_on(stranger.status(&call().with_patience_ms(1_000))) {
+        match block_on(stranger.status(&call().with_timeout_ms(1_000))) {
             Err(StoreError::Unavailable { message: why }) => why,
             other => panic!("{other:?}"),
         }

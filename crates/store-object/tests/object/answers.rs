@@ -23,7 +23,7 @@ const PATIENT_MS: u64 = 60_000;
 /// Every call of the contract, and what it answers.
 fn every_call(holder: &Holder, patience_ms: u64) -> Vec<(&'static str, Result<(), StoreError>)> {
     let store = &holder.store;
-    let call = holder.call.clone().with_patience_ms(patience_ms);
+    let call = holder.call.clone().with_timeout_ms(patience_ms);
     let shown =
         HoldRef { key: Key::new("k").unwrap(), hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
     let by = || Owner::new("ops").unwrap();
@@ -86,7 +86,7 @@ fn probing_says_that_the_bucket_is_missing() {
 }
 
 fn try_within(holder: &Holder, patience_ms: u64) -> Result<AcquiredLease, StoreError> {
-    let call = holder.call.clone().with_patience_ms(patience_ms);
+    let call = holder.call.clone().with_timeout_ms(patience_ms);
     block_on(holder.store.acquire(&call, holder.ask("k")))
 }
 
@@ -149,7 +149,7 @@ fn an_advance_that_cannot_write_says_why() {
     let stage = Stage::on(Server::Gcs);
     let a = stage.holder("A");
     a.gate.answer(None, Some(429));
-    let call = a.call.clone().with_patience_ms(5_000);
+    let call = a.call.clone().with_timeout_ms(5_000);
     let answer = block_on(a.store.advance(&call, Owner::new("ops").unwrap(), 1));
     let Err(StoreError::OutcomeUnknown { message: why }) = &answer else { panic!("{answer:?}") };
     assert!(why.contains("HTTP 429"), "{why}");

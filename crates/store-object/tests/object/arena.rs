@@ -48,7 +48,7 @@ impl Arena for ObjectArena {
     }
 
     fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
+        self.clock.advance(ms);
     }
 
     /// A lease is over for a contender when it has seen it for long enough: so both handles look, and then time passes.
@@ -58,7 +58,7 @@ impl Arena for ObjectArena {
         }
         let view = block_on(self.handles()[0].get(call, key.clone())).unwrap();
         if let Some(holder) = view.and_then(|view| view.holder) {
-            self.clock.pass(over_after_ms(holder.ttl_ms));
+            self.clock.advance(over_after_ms(holder.ttl_ms));
         }
     }
 
@@ -78,7 +78,7 @@ impl Arena for ObjectArena {
             // A key that nobody has ever held: asking for it is looking at what an advance has left for such keys.
             let _ = block_on(handle.acquire(&call, crate::ask("never-held", "nobody")));
         }
-        self.clock.pass(closed_for_ms);
+        self.clock.advance(closed_for_ms);
     }
 
     fn shift_wall(&self, by_ms: i64) {

@@ -103,7 +103,7 @@ fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {
     let a = stage.holder("A");
     let held = vec![a.take("j"), a.take("k")];
     let gate = a.gate.hold_write();
-    let call = a.call.clone().with_patience_ms(1_000);
+    let call = a.call.clone().with_timeout_ms(1_000);
     let answer = fencehold_test_store::block_on(a.store.release(&call, held));
     assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
     gate.arrived();

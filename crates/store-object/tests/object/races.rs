@@ -98,9 +98,9 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
             Err(StoreError::Unavailable { .. }) => {}
             other => panic!("{server:?}: {other:?}"),
         }
-        stage.clock.pass(over_after_ms(TTL_MS));
+        stage.clock.advance(over_after_ms(TTL_MS));
         assert!(fresh.acquire(fresh.ask("new")).is_err(), "{server:?}: opened too early");
-        stage.clock.pass(over_after_ms(LONG_MS));
+        stage.clock.advance(over_after_ms(LONG_MS));
         fresh.take("new");
     }
 }
@@ -214,13 +214,13 @@ fn a_reused_name_waits_like_anybody_else() {
         let dead = stage.holder("worker-1").take("k");
         let reborn = stage.holder("worker-1");
         assert_eq!(reborn.held_by("k"), ("worker-1".to_owned(), dead.token));
-        stage.clock.pass(over_after_ms(TTL_MS) - 1);
+        stage.clock.advance(over_after_ms(TTL_MS) - 1);
         assert_eq!(
             reborn.held_by("k"),
             ("worker-1".to_owned(), dead.token),
             "{server:?}: a moment too early"
         );
-        stage.clock.pass(1);
+        stage.clock.advance(1);
         assert!(reborn.take("k").token > dead.token);
     }
 }
@@ -284,7 +284,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
                 other => panic!("{server:?}: {other:?}"),
             }
         }
-        stage.clock.pass(advanced.closed_for_ms);
+        stage.clock.advance(advanced.closed_for_ms);
         assert!(fresh.take("k").token > lost.token, "{server:?}");
         assert!(fresh.take("made-since").token > unknown.token, "{server:?}");
     }
@@ -299,11 +299,11 @@ fn the_recorded_ttl_counts() {
         let held = a.take("k");
         let brief = || AcquireLeaseRequest { ttl_ms: TTL_MS / 10, ..b.ask("k") };
         assert!(b.acquire(brief()).is_err());
-        stage.clock.pass(over_after_ms(TTL_MS / 10));
+        stage.clock.advance(over_after_ms(TTL_MS / 10));
         assert!(b.acquire(brief()).is_err(), "{server:?}: by its own ttl it would be over");
-        stage.clock.pass(over_after_ms(TTL_MS) - over_after_ms(TTL_MS / 10) - 1);
+        stage.clock.advance(over_after_ms(TTL_MS) - over_after_ms(TTL_MS / 10) - 1);
         assert!(b.acquire(brief()).is_err(), "{server:?}: a moment too early");
-        stage.clock.pass(1);
+        stage.clock.advance(1);
         assert!(b.acquire(brief()).unwrap().grant.token > held.token);
     }
 }
@@ -334,9 +334,9 @@ fn a_renewal_that_changes_nothing_is_seen_as_a_change() {
             assert_ne!((&before.body, &before.version.0), (&after.body, &after.version.0), "{server:?}");
             assert_ne!(before.version, after.version, "{server:?}");
         }
-        stage.clock.pass(over_after_ms(TTL_MS) - 1);
+        stage.clock.advance(over_after_ms(TTL_MS) - 1);
         assert_eq!(b.held_by("k"), ("A".to_owned(), held.token));
-        stage.clock.pass(1);
+        stage.clock.advance(1);
         // First seen only now, whatever b saw before the renewals.
         assert_eq!(
             b.held_by("k"),

@@ -64,7 +64,7 @@ fn a_hold_id_that_comes_back_in_another_process_gets_its_lease_and_no_more_time(
         let (a, again) = (stage.holder("A"), stage.holder("A"));
         let request = a.ask("k");
         let first = a.acquire(request.clone()).unwrap();
-        stage.clock.pass(TTL_MS / 3);
+        stage.clock.advance(TTL_MS / 3);
         let repeat = AcquireLeaseRequest { hold_id_age_ms: TTL_MS / 3, ..request.clone() };
         let second = again.acquire(repeat.clone()).unwrap();
         assert_eq!((second.grant.token, second.grant.resumed), (first.grant.token, true));
@@ -110,7 +110,7 @@ fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back()
     on_every_cloud(|server| {
         let stage = Stage::on(server);
         let (mut a, b) = (stage.holder("A"), stage.holder("B"));
-        a.call = a.call.clone().with_patience_ms(2_000);
+        a.call = a.call.clone().with_timeout_ms(2_000);
         let grant = a.gate.hold_write();
         let asking = Asking::of(&a, a.ask("k"));
         grant.arrived();

@@ -40,7 +40,7 @@ impl Stage {
 
     /// Lets enough time pass for whoever has been watching.
     pub fn run_out(&self) {
-        self.clock.pass(over_after_ms(TTL_MS));
+        self.clock.advance(over_after_ms(TTL_MS));
     }
 }
 

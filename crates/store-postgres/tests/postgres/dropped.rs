@@ -17,7 +17,7 @@ use crate::cluster::fresh_schema;
 const COMPLETE: Report = Report::Complete { result: None };
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 fn store() -> PostgresStore {

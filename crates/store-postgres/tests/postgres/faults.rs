@@ -56,14 +56,14 @@ fn take_turns(cluster: &Cluster, ward: &Ward, nth: usize) {
         let token = acquired.grant.token;
         let before = ward.newest.fetch_max(token.get(), Ordering::SeqCst);
         // It stays for a while: for as long as it takes to ask the store something, which the faults strike too.
-        let _ = block_on(store.get(&call.clone().with_patience_ms(TTL_MS / 4), acquired.key.clone()));
+        let _ = block_on(store.get(&call.clone().with_timeout_ms(TTL_MS / 4), acquired.key.clone()));
         let left_ms = SystemClock.now().store_ms.min(until_ms);
         assert!(token.get() > before || left_ms == until_ms, "token {token} after {before}");
         ward.stays.lock().unwrap().push((token.get(), since_ms, left_ms));
         ward.turns.fetch_add(1, Ordering::SeqCst);
         let mine = HoldRef { key: acquired.key, hold_id: request.hold_id, token };
         // If that is not answered, the ttl ends it.
-        let _ = block_on(store.release(&call.clone().with_patience_ms(3_000), vec![mine]));
+        let _ = block_on(store.release(&call.clone().with_timeout_ms(3_000), vec![mine]));
     }
 }
 

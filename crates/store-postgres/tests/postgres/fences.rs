@@ -90,7 +90,7 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
     // Force waits within its time, and then says for whom.
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("stuck").unwrap());
     let which = RevokeTarget::Key { key: key("k"), only_token: None };
-    let impatient = call().with_patience_ms(400);
+    let impatient = call().with_timeout_ms(400);
     match block_on(store.revoke(&impatient, RevokeLeasesRequest { target: which, by, reason })) {
         Err(StoreError::Unavailable { message: why }) => {
             assert!(why.contains(&format!("backend {}", user.pid)) && why.contains("k has a fence"), "{why}");

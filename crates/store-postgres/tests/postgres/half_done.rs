@@ -25,7 +25,7 @@ fn an_enqueue_that_was_carried_out_in_part_is_not_said_to_have_done_nothing() {
     run(&other, "SELECT FROM job_ready FOR UPDATE");
     let jobs = vec![new_job("019a7afd-1e00-7000-8000-0000000000a1"), new_job(JOB)];
     let store = stage.arena.store();
-    match block_on(store.jobs().unwrap().enqueue(&call().with_patience_ms(3_000), jobs)) {
+    match block_on(store.jobs().unwrap().enqueue(&call().with_timeout_ms(3_000), jobs)) {
         Err(StoreError::OutcomeUnknown { .. }) => {}
         other => panic!("{other:?}"),
     }
@@ -57,7 +57,7 @@ fn a_claimed_job_reaches_its_asker_although_nobody_can_be_told_that_its_room_is_
         wait_ms: 0,
         waited_before_ms: 0,
     };
-    let claimed = block_on(store.jobs().unwrap().claim(&call().with_patience_ms(3_000), request)).unwrap();
+    let claimed = block_on(store.jobs().unwrap().claim(&call().with_timeout_ms(3_000), request)).unwrap();
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [urgent.id]);
 }
 

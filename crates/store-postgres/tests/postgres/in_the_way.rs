@@ -102,7 +102,7 @@ fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
     let work = fenced(&stage);
     other.value(&calls.acquire("reports/daily", 1, "A"));
     work.value(&calls.fence("reports/daily", 1));
-    let impatient = || call().with_patience_ms(600);
+    let impatient = || call().with_timeout_ms(600);
     let names = |said: Result<(), StoreError>, what: &str| match said {
         Err(StoreError::Unavailable { message: why }) => {
             let by =

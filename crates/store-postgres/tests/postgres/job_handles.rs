@@ -18,7 +18,7 @@ use crate::job_races::{A, B, JOB, Stage, claim, complete, first, run};
 use crate::session::Session;
 
 pub(crate) fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 fn hold((bits, _): (&str, &str)) -> HoldId {

@@ -11,7 +11,7 @@ use fencehold_test_store::block_on;
 use crate::cluster::{Admin, fresh_schema};
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 /// A store in a schema, used by one role.

@@ -12,7 +12,7 @@ use fencehold_test_store::block_on;
 use crate::cluster::fresh_schema;
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 /// Each looks whether the schema is there, finds that it is not, and waits for the one that makes it.

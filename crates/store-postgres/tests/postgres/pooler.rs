@@ -60,7 +60,7 @@ impl Drop for Pooler {
 }
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(PATIENCE_MS)
+    CallContext::new(Namespace::default()).with_timeout_ms(PATIENCE_MS)
 }
 
 fn owner(name: &str) -> Owner {

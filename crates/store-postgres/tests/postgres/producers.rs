@@ -105,7 +105,7 @@ fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing
     let key = UniqueKey::new("k").unwrap();
     let unique = NewJob { unique: Some(Unique { key, window_ms: 60_000 }), ..job("q", 8) };
     for (job, what) in [(job("new", 7), "queue new"), (unique, "the unique key k")] {
-        let impatient = call().with_patience_ms(600);
+        let impatient = call().with_timeout_ms(600);
         match block_on(store.jobs().unwrap().enqueue(&impatient, vec![job])) {
             Err(StoreError::Unavailable { message: why }) => {
                 assert!(why.contains(what), "{why}");

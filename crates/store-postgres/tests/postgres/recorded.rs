@@ -29,7 +29,7 @@ const SCHEMA: &str = "fencehold";
 const MARK: &str = "@@entry ";
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 fn folder() -> PathBuf {

@@ -28,7 +28,7 @@ const WORKER: &str = "complete_job enqueue_job fence fence_job fence_on fence_re
 const ADMIN: &str = "lease_advance lease_revoke lease_revoke_many store_limits_set store_open_now";
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 fn migrated() -> String {

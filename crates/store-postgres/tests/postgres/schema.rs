@@ -55,7 +55,7 @@ fn open(schema: &str) -> PostgresStore {
 }
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_patience_ms(60_000)
+    CallContext::new(Namespace::default()).with_timeout_ms(60_000)
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
     let url = "postgres://me:secret@127.0.0.1:1/app".parse().unwrap();
     let fencehold_contract::StoreUrl::Postgres(url) = url else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock)).unwrap();
-    match block_on(store.migrate(&call().with_patience_ms(50))) {
+    match block_on(store.migrate(&call().with_timeout_ms(50))) {
         Err(StoreError::Unavailable { message: why }) => {
             assert!(why.starts_with("postgres://me@127.0.0.1:1/app: "), "{why}");
             assert!(!why.contains("secret"), "{why}");

@@ -33,7 +33,7 @@ fn connect(cluster: &Cluster, mode: &str) -> Result<(), StoreError> {
     let url = cluster.url_text("tls").replace("sslmode=disable", mode);
     let StoreUrl::Postgres(url) = url.parse().unwrap() else { panic!("{url}") };
     let store = PostgresStore::open(&url, Arc::new(SystemClock))?;
-    block_on(store.migrate(&CallContext::new(Namespace::default()).with_patience_ms(3_000))).map(drop)
+    block_on(store.migrate(&CallContext::new(Namespace::default()).with_timeout_ms(3_000))).map(drop)
 }
 
 #[test]

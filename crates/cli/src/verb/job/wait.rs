@@ -51,7 +51,7 @@ impl Args {
         let mut detail = jobs.get(self.job).await.map_err(explain)?;
         if !detail.job.state.is_settled() {
             let limit = self.wait.map_or(Duration::MAX, Duration::from_millis);
-            detail = jobs.wait_for(self.job, limit).await.map_err(explain)?;
+            detail = jobs.wait(self.job, limit).await.map_err(explain)?;
         }
         if !detail.job.state.is_settled() {
             return Err(self.too_long(&detail));

@@ -81,7 +81,7 @@ impl Args {
         let library = store.library().await?;
         let explain = |error| Failure::of_library(error, &store.name);
         let mut builder = library
-            .lease_any(std::iter::once(&self.key).chain(&self.any_of))
+            .lease_any_of(std::iter::once(&self.key).chain(&self.any_of))
             .owner(owner)
             .ttl(Duration::from_millis(self.ttl));
         if let Some(task) = &self.task {

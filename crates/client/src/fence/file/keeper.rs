@@ -241,7 +241,7 @@ impl Request {
 
 fn told(place: &str, fault: &Fault) -> FenceError {
     match fault {
-        Fault::Disk(error) => FenceError::Unknown { place: place.to_owned(), why: error.to_string() },
-        Fault::Unusable(why) => FenceError::Unusable { place: place.to_owned(), why: why.clone() },
+        Fault::Disk(error) => FenceError::Unknown { resource: place.to_owned(), message: error.to_string() },
+        Fault::Unusable(why) => FenceError::Unusable { resource: place.to_owned(), message: why.clone() },
     }
 }

@@ -33,8 +33,8 @@ use super::error::FenceError;
 use super::mark::Mark;
 use super::pass::KeyToken;
 
-/// How long a step of another process is waited for, unless told otherwise.
-const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a step of another process is waited for, by default.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,11 @@ pub enum Appended {
 ///
 /// let lease = fh.lease("reports/daily").acquire().await?;
 /// file.raise(&lease).await?; // from here on every older holder is refused
-/// assert_eq!(file.append(&lease, "line-1", "one line\n").await?, Appended::Now);
-/// assert_eq!(file.append(&lease, "line-1", "one line\n").await?, Appended::Before);
+/// assert_eq!(file.append(&lease, "line-1", "one line\n").await?, Appended::New);
+/// assert_eq!(file.append(&lease, "line-1", "one line\n").await?, Appended::Duplicate);
 ///
-/// // The next holder has a larger token; the one before it is told so, and does no harm.
-/// let late = lease.pass();
+/// // The next holder has a larger token; the one before it is refused, and does no harm.
+/// let late = lease.key_token();
 /// lease.release().await?;
 /// let next = fh.lease("reports/daily").acquire().await?;
 /// file.raise(&next).await?;
@@ -78,11 +78,11 @@ pub enum Appended {
 ///
 /// **Exactly once.** An append is known by its key and its idempotency key. Killed at any instruction, or by a power cut,
 /// it was either decided or not: if it was, whoever uses the fence next finishes it, and repeating it says
-/// [`Before`](Appended::Before); if not, repeating it makes it. An answer means that it is on disk.
+/// [`Duplicate`](Appended::Duplicate); if not, repeating it makes it. An answer means that it is on disk.
 ///
 /// **Among processes.** Any number of processes and handles may use one file, on one machine and as one user. A step
 /// takes a lock that goes when its holder dies. One that is *stopped* in the middle of a step keeps the others waiting:
-/// after their patience they are told its pid. Everything that writes to the file must do it through the fence. A file
+/// after their timeout they get an error that names its pid. Everything that writes to the file must do it through the fence. A file
 /// that is moved away is begun anew by the next append.
 ///
 /// **What it costs.** An append is two syncs, and those that arrive together share them. The fence keeps every key's mark for
@@ -185,20 +185,20 @@ impl fmt::Debug for FencedFile {
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens until `open` is awaited"]
 pub struct FencedFileOptions {
-    patience: Duration,
+    timeout: Duration,
     remember_appends: usize,
 }
 
 impl Default for FencedFileOptions {
     fn default() -> Self {
-        FencedFileOptions { patience: PATIENCE_DEFAULT, remember_appends: APPENDS_REMEMBERED }
+        FencedFileOptions { timeout: TIMEOUT_DEFAULT, remember_appends: APPENDS_REMEMBERED }
     }
 }
 
 impl FencedFileOptions {
     /// How long a step of another process is waited for. Default: 10 s.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -226,8 +226,8 @@ impl FencedFileOptions {
         };
         let thread = std::thread::Builder::new().name("fencehold-fence".to_owned()).spawn(thread);
         thread.map_err(|error| FenceError::Unusable {
-            place: path.display().to_string(),
-            why: format!("no thread could be started: {error}"),
+            resource: path.display().to_string(),
+            message: format!("no thread could be started: {error}"),
         })?;
         match opening.await {
             Ok(opened) => opened.map(|()| FencedFile { requests, path }),
@@ -236,7 +236,7 @@ impl FencedFileOptions {
     }
 
     fn keeper(&self, path: &Path) -> Result<Keeper<disk::RealDisk>, FenceError> {
-        let place = Place::open(path, self.patience)?;
+        let place = Place::open(path, self.timeout)?;
         let journal = Journal::new(place.disk(), self.remember_appends, SLACK_BYTES);
         let mut keeper = Keeper::new(place, journal);
         keeper.look()?;
@@ -259,5 +259,8 @@ fn made(pass: &KeyToken, idempotency_key: &str) -> Result<Made, BadInput> {
 }
 
 fn broken_off(path: &Path) -> FenceError {
-    FenceError::Unknown { place: path.display().to_string(), why: "the fence's thread broke off".to_owned() }
+    FenceError::Unknown {
+        resource: path.display().to_string(),
+        message: "the fence's thread broke off".to_owned(),
+    }
 }

@@ -25,12 +25,12 @@ pub(super) struct Place {
     data: PathBuf,
     fence: PathBuf,
     lock: File,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Place {
     /// Finds the file, which need not be there yet, and makes the folder of its fence.
-    pub(super) fn open(path: &Path, patience: Duration) -> Result<Self, FenceError> {
+    pub(super) fn open(path: &Path, timeout: Duration) -> Result<Self, FenceError> {
         let data = real_path(path).map_err(|why| unusable(path, &why))?;
         let folder = data.parent().unwrap_or(Path::new("/"));
         match network_file_system(folder) {
@@ -53,7 +53,7 @@ impl Place {
         let lock = made.map_err(|error| {
             unusable(&data, &format!("{} cannot be made or opened: {error}", fence.display()))
         })?;
-        Ok(Place { data, fence, lock, patience })
+        Ok(Place { data, fence, lock, timeout })
     }
 
     pub(super) fn disk(&self) -> RealDisk {
@@ -82,9 +82,9 @@ impl Place {
                 }
             }
             let waited_ms = SystemClock.now().store_ms.saturating_sub(began_ms);
-            if waited_ms >= ms(self.patience) {
+            if waited_ms >= ms(self.timeout) {
                 let waited = Duration::from_millis(waited_ms);
-                return Err(FenceError::Busy { place: self.name(), pid: self.locked_by(), waited });
+                return Err(FenceError::Busy { resource: self.name(), pid: self.locked_by(), waited });
             }
             wait(pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
@@ -179,5 +179,5 @@ fn open_lock(fence: &Path) -> io::Result<File> {
 }
 
 fn unusable(place: &Path, why: &str) -> FenceError {
-    FenceError::Unusable { place: place.display().to_string(), why: why.to_owned() }
+    FenceError::Unusable { resource: place.display().to_string(), message: why.to_owned() }
 }

@@ -13,7 +13,7 @@ use crate::fence::pass::KeyToken;
 /// client can serve many leases.
 ///
 /// ```
-/// use fencehold::fence::http::PassLayer;
+/// use fencehold::fence::http::FenceClientLayer;
 /// use fencehold::Fencehold;
 /// use tower::ServiceBuilder;
 /// # use tower::{ServiceExt, service_fn};
@@ -26,7 +26,7 @@ use crate::fence::pass::KeyToken;
 /// # });
 /// let fh = Fencehold::connect("memory:").await?;
 /// let lease = fh.lease("orders").acquire().await?;
-/// let client = ServiceBuilder::new().layer(PassLayer::new(&lease)).service(transport);
+/// let client = ServiceBuilder::new().layer(FenceClientLayer::new(&lease)).service(transport);
 /// # client.oneshot(axum::http::Request::new(String::new())).await?;
 /// # Ok(())
 /// # }
@@ -73,7 +73,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> S::Future {
         let own = request.extensions().get::<KeyToken>().cloned();
         if let Some(pass) = own.as_ref().or(self.pass.as_ref()) {
-            headers::show(pass, request.headers_mut());
+            headers::set_headers(pass, request.headers_mut());
         }
         self.inner.call(request)
     }

@@ -14,21 +14,21 @@ pub const NAMESPACE: HeaderName = HeaderName::from_static("fencing-namespace");
 /// Who shows it, for people.
 pub const OWNER: HeaderName = HeaderName::from_static("fencing-owner");
 
-/// Shows a pass in the headers of a request, for clients that are not built of `tower` layers.
+/// Sets the fencing headers of a request, for clients that are not built of `tower` layers.
 ///
 /// ```
-/// use fencehold::fence::{Pass, http};
+/// use fencehold::fence::{KeyToken, http};
 /// use fencehold::{Key, Token};
 ///
 /// # fn main() -> Result<(), fencehold::Error> {
 /// # let mut headers = Default::default();
-/// http::show(&Pass::new(Key::new("reports/täglich")?, Token::new(34)), &mut headers);
+/// http::set_headers(&KeyToken::new(Key::new("reports/täglich")?, Token::new(34)), &mut headers);
 /// assert_eq!(headers["fencing-key"], "reports/t%C3%A4glich");
 /// assert_eq!(headers["fencing-token"], "34");
 /// # Ok(())
 /// # }
 /// ```
-pub fn show(pass: &KeyToken, headers: &mut HeaderMap) {
+pub fn set_headers(pass: &KeyToken, headers: &mut HeaderMap) {
     headers.insert(KEY, encoded(pass.key.as_str()));
     headers.insert(TOKEN, HeaderValue::from(pass.token.get()));
     if pass.namespace == Namespace::default() {
@@ -56,7 +56,7 @@ pub(super) fn read(headers: &HeaderMap) -> Result<Option<KeyToken>, BadInput> {
         pass = pass.in_namespace(Namespace::new(decoded("Fencing-Namespace", namespace)?)?);
     }
     if let Some(owner) = only(headers, &OWNER)? {
-        pass = pass.shown_by(Owner::new(decoded("Fencing-Owner", owner)?)?);
+        pass = pass.with_owner(Owner::new(decoded("Fencing-Owner", owner)?)?);
     }
     pass.check()?;
     Ok(Some(pass))
@@ -129,11 +129,11 @@ mod tests {
         let plain = KeyToken::new(Key::new("gpu/3").unwrap(), Token::new(7));
         let full = KeyToken::new(Key::new("100 % ключ").unwrap(), Token::new((1 << 53) - 1))
             .in_namespace(Namespace::new("team-a").unwrap())
-            .shown_by(Owner::new("höst/1").unwrap());
+            .with_owner(Owner::new("höst/1").unwrap());
         let mut headers = HeaderMap::new();
         for pass in [full, plain] {
             // The second takes the place of all of the first.
-            show(&pass, &mut headers);
+            set_headers(&pass, &mut headers);
             assert_eq!(read(&headers), Ok(Some(pass)));
         }
     }

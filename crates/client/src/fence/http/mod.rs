@@ -1,6 +1,6 @@
 //! A fence in front of an HTTP service, as `tower` layers.
 //!
-//! Nouns: a client *shows* its [`KeyToken`](super::Pass) in headers, which [`FenceClientLayer`] adds to its requests. The server has a
+//! Nouns: a client *shows* its [`KeyToken`](super::KeyToken) in headers, which [`FenceClientLayer`] adds to its requests. The server has a
 //! [`FenceMarks`] of the highest token of every key, in memory or in a file. [`FenceLayer`] checks each request against it
 //! before the handler runs; [`RaiseService`] answers requests that raise the fence and do nothing else.
 //!
@@ -12,7 +12,7 @@
 //! | `Fencing-Owner` | who shows it, percent-encoded; for people, and left out at will |
 //!
 //! What is refused is answered with `application/problem+json` (see [`FenceProblem`]): 412 for a stale token, which is never to be
-//! tried again; 428 without a token; 400 for headers that make no sense; 503 while the register cannot be used.
+//! tried again; 428 without a token; 400 for headers that make no sense; 503 while the marks cannot be used.
 //!
 //! **What the layer promises.** The check and the raise are one step: two requests cannot both find themselves the newest.
 //! A handler under a newer token does not start before those under older tokens *of this process* have ended, and neither is
@@ -21,7 +21,7 @@
 //!
 //! **What it cannot.** The handler runs after the check. If it hands work to others (a task, a queue, a database), or if
 //! several processes serve behind one address, something older may still be at work elsewhere when something newer is let
-//! through. Whoever writes in the end must then check: the handler finds the [`KeyToken`](super::Pass) in the request's extensions, and takes
+//! through. Whoever writes in the end must then check: the handler finds the [`KeyToken`](super::KeyToken) in the request's extensions, and takes
 //! it to its own write, to a [`FencedFile`](super::FencedFile) or into its SQL statement.
 //!
 //! Deliberately absent: authentication. Whoever may send requests may show any token, and shut others out with a large one.
@@ -33,7 +33,7 @@ mod register;
 mod server;
 
 pub use client::{FenceClientLayer, FenceClientService};
-pub use headers::{KEY, NAMESPACE, OWNER, TOKEN, show};
+pub use headers::{KEY, NAMESPACE, OWNER, TOKEN, set_headers};
 pub use problem::FenceProblem;
 pub use register::FenceMarks;
 pub use server::{FenceLayer, FenceService, RaiseService};

@@ -9,18 +9,18 @@ use crate::fence::error::FenceError;
 /// The body of a refusal (`application/problem+json`).
 ///
 /// ```
-/// use fencehold::fence::http::Problem;
+/// use fencehold::fence::http::FenceProblem;
 ///
 /// let body = br#"{"type": "urn:fencehold:stale-token", "title": "The token is stale", "status": 412,
-///                 "detail": "stop the work", "key": "reports/daily", "shown": 33, "highest": 34}"#;
-/// let problem = Problem::parse(body).expect("a problem");
+///                 "detail": "stop the work", "key": "reports/daily", "token": 33, "highest_token": 34}"#;
+/// let problem = FenceProblem::parse(body).expect("a problem");
 /// assert!(problem.is_stale(), "stop the work, and acquire anew");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FenceProblem {
-    /// Which kind of problem: `urn:fencehold:` and `stale-token`, `token-required`, `bad-headers`, `register-unavailable`
-    /// or `register-unusable`.
+    /// Which kind of problem: `urn:fencehold:` and `stale-token`, `token-required`, `bad-input`, `unavailable` or
+    /// `unusable`.
     #[serde(rename = "type")]
     pub kind: String,
     /// The kind, for people.
@@ -34,10 +34,10 @@ pub struct FenceProblem {
     pub key: Option<Key>,
     /// Of a stale token: the one that was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shown: Option<Token>,
+    pub token: Option<Token>,
     /// Of a stale token: the highest that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub highest: Option<Token>,
+    pub highest_token: Option<Token>,
     /// Of a stale token: who showed that one, where it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raised_by: Option<Owner>,
@@ -63,8 +63,8 @@ impl FenceProblem {
             status: status.as_u16(),
             detail,
             key: None,
-            shown: None,
-            highest: None,
+            token: None,
+            highest_token: None,
             raised_by: None,
         }
     }
@@ -82,7 +82,7 @@ impl FenceProblem {
 
     pub(super) fn bad_headers(bad: &BadInput) -> Self {
         FenceProblem::new(
-            "urn:fencehold:bad-headers",
+            "urn:fencehold:bad-input",
             StatusCode::BAD_REQUEST,
             "The fencing headers make no sense",
             bad.to_string(),
@@ -91,33 +91,33 @@ impl FenceProblem {
 
     pub(super) fn refused(error: FenceError) -> Self {
         match error {
-            FenceError::Stale { key, shown, highest, raised_by, .. } => {
-                // What the register calls itself may be a path of this machine, which is nobody's business.
-                let place = "this service".to_owned();
+            FenceError::Stale { key, token, highest_token, raised_by, .. } => {
+                // What the marks are called may be a path of this machine, which stays private.
+                let resource = "this service".to_owned();
                 let (named, by) = (key.clone(), raised_by.clone());
-                let detail =
-                    FenceError::Stale { place, key: named, shown, highest, raised_by: by }.to_string();
+                let detail = FenceError::Stale { resource, key: named, token, highest_token, raised_by: by }
+                    .to_string();
                 let problem =
                     FenceProblem::new(STALE, StatusCode::PRECONDITION_FAILED, "The token is stale", detail);
                 FenceProblem {
                     key: Some(key),
-                    shown: Some(shown),
-                    highest: Some(highest),
+                    token: Some(token),
+                    highest_token: Some(highest_token),
                     raised_by,
                     ..problem
                 }
             }
             FenceError::BadInput(bad) => FenceProblem::bad_headers(&bad),
             error if error.is_retryable() => FenceProblem::new(
-                "urn:fencehold:register-unavailable",
+                "urn:fencehold:unavailable",
                 StatusCode::SERVICE_UNAVAILABLE,
-                "The register of tokens is unavailable",
+                "The marks of the fence are unavailable",
                 "the token could not be checked, so nothing was done; try again".to_owned(),
             ),
             _ => FenceProblem::new(
-                "urn:fencehold:register-unusable",
+                "urn:fencehold:unusable",
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "The register of tokens cannot be used",
+                "The marks of the fence cannot be used",
                 "the token could not be checked, so nothing was done; the log of the service says why"
                     .to_owned(),
             ),

@@ -14,7 +14,7 @@ use crate::fence::file::FencedFile;
 use crate::fence::mark::{Admitted, Mark, Marks};
 use crate::fence::pass::KeyToken;
 
-/// A register of the highest token of every key. Clones share it.
+/// The highest token of every key that this service was shown. Clones share it.
 ///
 /// One in memory forgets everything when its process ends: until the next raise, an old holder gets through again. One in
 /// a file does not, and several processes of the machine can share it.
@@ -34,12 +34,12 @@ enum Keep {
 type AtWork = Board<HashMap<(Namespace, Key), BTreeMap<Token, usize>>>;
 
 impl FenceMarks {
-    /// A register that lasts as long as this process.
+    /// Marks that last as long as this process.
     pub fn in_memory() -> Self {
         FenceMarks::new(Keep::Memory(Arc::default()))
     }
 
-    /// A register that is kept on disk, in the folder `PATH.fence`. What it costs: a sync for each token that is new, and
+    /// Marks that are kept on disk, in the folder `PATH.fence`. What it costs: a sync for each token that is new, and
     /// a look at the lock for each that is not.
     pub async fn in_file(path: impl AsRef<Path>) -> Result<Self, FenceError> {
         Ok(FenceMarks::new(Keep::File(FencedFile::open(path).await?)))

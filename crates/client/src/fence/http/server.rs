@@ -27,28 +27,28 @@ type Answering<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 /// ```
 /// use axum::Router;
 /// use axum::routing::post;
-/// use fencehold::fence::http::{FenceLayer, RaiseService, Register};
+/// use fencehold::fence::http::{FenceLayer, FenceMarks, RaiseService};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("orders");
-/// let register = Register::in_file(path).await?;
+/// let marks = FenceMarks::in_file(path).await?;
 /// let service: Router = Router::new()
 ///     .route("/orders", post(|| async { "shipped" }))
-///     .layer(FenceLayer::new(register.clone()))
-///     .route_service("/fence", RaiseService::new(register));
+///     .layer(FenceLayer::new(marks.clone()))
+///     .route_service("/fence", RaiseService::new(marks));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct FenceLayer {
-    register: FenceMarks,
+    marks: FenceMarks,
 }
 
 impl FenceLayer {
-    /// Checks against this register.
-    pub fn new(register: FenceMarks) -> Self {
-        FenceLayer { register }
+    /// Checks against these marks.
+    pub fn new(marks: FenceMarks) -> Self {
+        FenceLayer { marks }
     }
 }
 
@@ -56,7 +56,7 @@ impl<S> Layer<S> for FenceLayer {
     type Service = FenceService<S>;
 
     fn layer(&self, inner: S) -> FenceService<S> {
-        FenceService { inner, register: self.register.clone() }
+        FenceService { inner, marks: self.marks.clone() }
     }
 }
 
@@ -64,7 +64,7 @@ impl<S> Layer<S> for FenceLayer {
 #[derive(Clone, Debug)]
 pub struct FenceService<S> {
     inner: S,
-    register: FenceMarks,
+    marks: FenceMarks,
 }
 
 impl<S, In, Out> Service<Request<In>> for FenceService<S>
@@ -94,9 +94,9 @@ where
             Err(problem) => return Box::pin(async move { Ok(problem.response()) }),
         };
         request.extensions_mut().insert(pass.clone());
-        let register = self.register.clone();
+        let marks = self.marks.clone();
         Box::pin(async move {
-            match enter(&register, &pass).await {
+            match enter(&marks, &pass).await {
                 Err(problem) => Ok(problem.response()),
                 Ok(at_work) => {
                     let answer = inner.call(request).await;
@@ -112,13 +112,13 @@ where
 /// it is answered with 204 when nothing older is at work any more in this process. Mount it on a path of its own.
 #[derive(Clone, Debug)]
 pub struct RaiseService {
-    register: FenceMarks,
+    marks: FenceMarks,
 }
 
 impl RaiseService {
-    /// Raises this register.
-    pub fn new(register: FenceMarks) -> Self {
-        RaiseService { register }
+    /// Raises these marks.
+    pub fn new(marks: FenceMarks) -> Self {
+        RaiseService { marks }
     }
 }
 
@@ -132,11 +132,11 @@ impl<In: Send + 'static> Service<Request<In>> for RaiseService {
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        let register = self.register.clone();
+        let marks = self.marks.clone();
         let pass = shown(request.headers());
         Box::pin(async move {
             let raised = match pass {
-                Ok(pass) => enter(&register, &pass).await.map(drop),
+                Ok(pass) => enter(&marks, &pass).await.map(drop),
                 Err(problem) => Err(problem),
             };
             Ok(raised.map_or_else(|problem| problem.response(), |()| no_content()))
@@ -158,8 +158,8 @@ fn shown(headers: &HeaderMap) -> Result<KeyToken, Box<FenceProblem>> {
     }
 }
 
-async fn enter(register: &FenceMarks, pass: &KeyToken) -> Result<Entered, Box<FenceProblem>> {
-    register.enter(pass).await.map_err(|error| {
+async fn enter(marks: &FenceMarks, pass: &KeyToken) -> Result<Entered, Box<FenceProblem>> {
+    marks.enter(pass).await.map_err(|error| {
         if !matches!(error, FenceError::Stale { .. }) {
             tracing::error!(key = %pass.key, token = pass.token.get(), "a token could not be checked: {error}");
         }

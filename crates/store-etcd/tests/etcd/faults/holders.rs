@@ -58,7 +58,7 @@ fn take(store: &EtcdStore, request: &AcquireLeaseRequest, going_home: &impl Fn()
     let since_ms = SystemClock.now().store_ms;
     let mut request = request.clone();
     loop {
-        match block_on(store.acquire(&call().with_patience_ms(3_000), request.clone())) {
+        match block_on(store.acquire(&call().with_timeout_ms(3_000), request.clone())) {
             Ok(acquired) => return Some(acquired.grant.token),
             Err(StoreError::Refused { .. }) => return None,
             Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) if going_home() => {

@@ -60,7 +60,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     }
     // It still takes itself for the leader, and says yes to keep-alives.
     let patience_ms = 3_000;
-    let brief = call().with_patience_ms(patience_ms);
+    let brief = call().with_timeout_ms(patience_ms);
     let before_ms = SystemClock.now().store_ms;
     let hold = || HoldRef { key: Key::new("held").unwrap(), hold_id: HoldId::from_random([1; 16]), token };
     match block_on(store.renew(&brief, vec![hold()])) {
@@ -88,7 +88,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
         cluster.signal_member(nth, Signal::CONT);
     }
     let other = open(&cluster, "cut-off");
-    let free = block_on(other.acquire(&call().with_patience_ms(30_000), request("free", 3))).unwrap();
+    let free = block_on(other.acquire(&call().with_timeout_ms(30_000), request("free", 3))).unwrap();
     assert_eq!(free.grant.token.get(), 1, "nothing was granted by the one that was cut off");
 }
 
@@ -109,7 +109,7 @@ fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
     gate.hold_next(Request::Read);
     let renewal = {
         let store = Arc::clone(&store);
-        thread::spawn(move || block_on(store.renew(&call().with_patience_ms(30_000), vec![hold])))
+        thread::spawn(move || block_on(store.renew(&call().with_timeout_ms(30_000), vec![hold])))
     };
     // The keep-alive has been answered, and the read that would prove it stands at the gate.
     gate.until_held();
@@ -197,7 +197,7 @@ fn leader(cluster: &Cluster) -> usize {
 /// How long it takes from now until a key that nobody holds is had.
 fn had_after(store: &EtcdStore, name: &str) -> u64 {
     let before_ms = SystemClock.now().store_ms;
-    let patient = call().with_patience_ms(4 * AGAIN_WITHIN_MS);
+    let patient = call().with_timeout_ms(4 * AGAIN_WITHIN_MS);
     block_on(store.acquire(&patient, request(name, 200))).unwrap();
     SystemClock.now().store_ms - before_ms
 }

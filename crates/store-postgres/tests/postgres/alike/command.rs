@@ -192,7 +192,7 @@ impl Pair {
         while left_ms > 0 {
             let step_ms = due_ms.unwrap_or(left_ms).min(left_ms);
             left_ms -= step_ms;
-            self.clock.pass(step_ms);
+            self.clock.advance(step_ms);
             self.arena.pass(step_ms);
             block_on(self.memory.status(&call(0))).unwrap();
             due_ms = self.sweep();

@@ -76,7 +76,7 @@ impl Pair {
     fn play(&self, number: u64) {
         let mut chance = Chance::new(number);
         let call =
-            CallContext::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_patience_ms(60_000);
+            CallContext::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_timeout_ms(60_000);
         let mut known = Known::new(number);
         for queue in Known::queues() {
             self.both(&Command::SetQueue(queue), &call, &mut known, number, 0);
@@ -104,7 +104,7 @@ impl Pair {
 
     /// Lets time pass at both, and returns when what ran out by it is on record at both.
     fn pass(&self, ms: u64) {
-        self.clock.pass(ms);
+        self.clock.advance(ms);
         self.arena.pass(ms);
         let sql = format!(
             "SELECT count(*) FROM {0}.job_running WHERE deadline_ms <= {0}.now_ms()",

@@ -220,7 +220,7 @@ fn several_at_once_that_are_killed_and_come_back_write_each_line_once() {
 fn one_who_is_stopped_in_the_middle_is_named_and_goes_on_unharmed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.log");
-    let file = block_on(FencedFile::options().patience(Duration::ZERO).open(&path)).unwrap();
+    let file = block_on(FencedFile::options().timeout(Duration::ZERO).open(&path)).unwrap();
     // Well inside its first append: past the lock, before the answer.
     let mut other = start(&path, 12, "stop", "job/1");
     let pid = Pid::from_child(&other);
@@ -248,7 +248,7 @@ fn one_who_is_killed_while_it_is_stopped_lets_go_of_the_lock() {
         .expect("it stops");
     other.kill().unwrap();
     other.wait().unwrap();
-    let file = block_on(FencedFile::options().patience(Duration::ZERO).open(&path)).unwrap();
+    let file = block_on(FencedFile::options().timeout(Duration::ZERO).open(&path)).unwrap();
     block_on(file.raise(pass("job/1", 2))).unwrap();
     let mark = block_on(file.mark(&Namespace::default(), &key("job/1"))).unwrap().unwrap();
     assert_eq!(mark.token, Token::new(2));

@@ -194,7 +194,7 @@ impl World {
 fn told<T>(mut receiver: Receiver<Result<T, FenceError>>, value: impl FnOnce(T) -> Option<Appended>) -> Told {
     match receiver.try_recv().unwrap().expect("everybody is answered") {
         Ok(answer) => Told::Done(value(answer)),
-        Err(FenceError::Stale { highest, .. }) => Told::Stale { highest: highest.get() },
+        Err(FenceError::Stale { highest_token, .. }) => Told::Stale { highest: highest_token.get() },
         Err(FenceError::Unknown { .. }) => Told::Unknown,
         Err(other) => panic!("{other}"),
     }

@@ -36,7 +36,7 @@ const HELP: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n
 /// Also where it is not printed on a terminal: it may be read on one later.
 const HELP_COLUMNS: usize = 80;
 
-/// Leases and durable jobs: one holder at a time, and a fencing token against a late one
+/// Leases and durable jobs: one holder at a time, and tokens that fence off a late one
 #[derive(Debug, Parser)]
 #[command(name = "fencehold", version, before_help = EXAMPLES, after_help = exit::table())]
 #[command(

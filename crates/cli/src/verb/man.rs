@@ -18,7 +18,7 @@ Examples:
   fencehold man ~/.local/share/man/man1
 ";
 
-/// Print the manual page, or write one for every verb into a directory
+/// Print the manual page, or write all pages into a directory
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -74,7 +74,7 @@ fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
         "-o",
         "json",
     ]);
-    assert_eq!(again.json(), json!({"id": first, "existed": true}));
+    assert_eq!(again.json(), json!({"job_id": first, "existed": true}));
     let other = room.fencehold(&[
         "job",
         "enqueue",

@@ -15,7 +15,7 @@ Examples:
 ";
 
 group! {
-    /// List effects of jobs that need attention, and resolve those in doubt
+    /// List effects of jobs that need attention, and resolve them
     EXAMPLES:
     Ls = ls,
     Resolve = resolve,

@@ -11,6 +11,10 @@ use crate::identity;
 use crate::verb::job::Payload;
 use crate::verb::{DONE, Outcome};
 
+const USAGE: &str = "\
+fencehold effect resolve [OPTIONS] <JOB> <EFFECT> --happened <JSON>
+       fencehold effect resolve [OPTIONS] <JOB> <EFFECT> --did-not-happen";
+
 const EXAMPLES: &str = "\
 Examples:
   fencehold effect resolve 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 charge \\
@@ -22,6 +26,7 @@ Examples:
 /// Resolve an effect in doubt: it happened, or it did not
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES)]
+#[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("resolution").required(true).args(["happened", "did_not_happen"]))]
 pub(crate) struct Args {
     /// The job

@@ -23,6 +23,10 @@ use crate::output::{Format, complain, note};
 use crate::show::Progress;
 use crate::verb::{DONE, Outcome};
 
+const USAGE: &str = "\
+fencehold job enqueue [OPTIONS] --queue <QUEUE> --kind <KIND>
+         <--payload <JSON>|--jsonl <FILE>>";
+
 const EXAMPLES: &str = "\
 Examples:
   fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
@@ -47,6 +51,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Enqueue a job, or one for each line of a file
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("what").required(true).args(["payload", "jsonl"]))]
 pub(crate) struct Args {
     /// Its queue

@@ -12,6 +12,12 @@ use crate::identity;
 use crate::show::{Table, or_dash};
 use crate::verb::{DONE, Outcome};
 
+const USAGE: &str = "\
+fencehold lease revoke [OPTIONS] --reason <REASON> <KEY>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --task <TASK>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --owner <OWNER>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --prefix <TEXT>";
+
 const EXAMPLES: &str = "\
 Examples:
   fencehold lease revoke reports/daily --reason 'host is gone'
@@ -26,6 +32,7 @@ whatever checks tokens refuses the old holder from now on.";
 /// End leases by force, with a reason
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("which").required(true).args(["key", "task", "owner", "prefix"]))]
 pub(crate) struct Args {
     /// The key

@@ -9,6 +9,9 @@ use crate::context::{Context, Create};
 use crate::identity;
 use crate::verb::{DONE, Outcome};
 
+const USAGE: &str = "\
+fencehold quota set [OPTIONS]";
+
 const EXAMPLES: &str = "\
 Examples:
   fencehold --namespace team-a quota set --max-keys 1000 --max-ttl 10m
@@ -24,6 +27,7 @@ storage have only leases, and enforce --max-keys and --max-ttl.";
 /// Set how much a namespace may have
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(override_usage = USAGE)]
 #[command(group = ArgGroup::new("quota").required(true).multiple(true)
     .args(["max_queues", "max_keys", "max_jobs", "max_bytes", "max_schedules", "max_ttl"]))]
 pub(crate) struct Args {

@@ -11,6 +11,10 @@ use crate::identity;
 use crate::verb::job::{JobArgs, Label, Payload, parse_label};
 use crate::verb::{DONE, Outcome};
 
+const USAGE: &str = "\
+fencehold schedule set [OPTIONS] <NAME>
+         --cron <CRON> --queue <QUEUE> --kind <KIND>";
+
 const EXAMPLES: &str = "\
 Examples:
   fencehold schedule set nightly --cron '30 3 * * *' \\
@@ -26,6 +30,7 @@ run enqueues one job, however many processes there are. `fencehold schedule next
 /// Create a schedule, or replace the one of this name
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(override_usage = USAGE)]
 pub(crate) struct Args {
     /// Its name
     #[arg(value_name = "NAME")]

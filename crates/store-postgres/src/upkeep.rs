@@ -134,11 +134,15 @@ impl Core {
             self.say_alive(budget).await?;
         }
         budget.lane = Lane::Calls;
-        let sweep = self.sql("SELECT fencehold.lease_sweep($1)");
+        let sweep = self.sql("SELECT fencehold.lease_sweep($1, $2)");
         loop {
+            // After this moment the clock may have jumped since it was seen: then the next round looks at it first.
+            let not_after_ms = self.no_jump_until_ms();
+            let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                [(&SWEEP_MAX, Type::INT4), (&not_after_ms, Type::INT8)];
             let done: i64 = self
                 .run(budget, Repeat::Safe, async |client| {
-                    client.query_typed(&sweep, &[(&SWEEP_MAX, Type::INT4)]).await?[0].try_get(0)
+                    client.query_typed(&sweep, &asked).await?[0].try_get(0)
                 })
                 .await?;
             if done < i64::from(SWEEP_MAX) {
@@ -205,6 +209,14 @@ impl Core {
         // The next jump is counted from here: from a moment before this one was noted, it would be taken for the same.
         self.sighting.replace(Some(Sighting { before_ms, said_ms }));
         Ok(())
+    }
+
+    /// The latest moment that the database's clock can say now without having jumped ahead since it was last seen.
+    fn no_jump_until_ms(&self) -> Option<i64> {
+        let last = (*self.sighting.borrow())?;
+        let passed_ms = self.clock.now().store_ms.saturating_sub(last.before_ms);
+        let passed_ms = i64::try_from(passed_ms).unwrap_or(i64::MAX);
+        Some(last.said_ms.saturating_add(passed_ms).saturating_add(JUMP_MS))
     }
 
     /// Whether the database's clock, if it says this now, has jumped ahead since it was last seen.

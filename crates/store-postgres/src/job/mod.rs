@@ -111,10 +111,10 @@ impl JobStore for PostgresStore {
             core.hear_of_holds();
             core.serve_claim(&asked, &request, caller).await
         };
-        let undo = async move |core: &Rc<Core>, answer: Result<ClaimedJobs, StoreError>| {
-            if let Ok(claimed) = answer {
-                core.undo_claim(&undone, hash, claimed).await;
-            }
+        let undo = async move |core: &Rc<Core>, answer: Result<ClaimedJobs, StoreError>| match answer {
+            Ok(claimed) => core.undo_claim(&undone, hash, claimed).await,
+            Err(StoreError::OutcomeUnknown { .. }) => core.undo_unknown_claim(&undone, hash).await,
+            Err(_) => {}
         };
         self.actor.call_or_undo(claim, undo).await?
     }

@@ -4,25 +4,57 @@ use std::collections::VecDeque;
 
 use fencehold_contract::job::ClaimedJobs;
 use fencehold_contract::{CallContext, StoreError};
-use fencehold_core::HoldHash;
 use fencehold_core::job::{By, JobId};
+use fencehold_core::{HoldHash, Token};
 use fencehold_engine::Replay;
 use tokio_postgres::types::Type;
 
 use super::decide::{About, Decided, decide_in};
-use super::value::{Bits, to_sql};
+use super::value::{Bits, from_sql, to_sql};
 use crate::budget::StatementBudget;
 use crate::{Core, Repeat};
+
+/// For how long it is tried at least to return jobs: the caller has gone, and waits for none of it.
+const UNDO_WITHIN_MS: u64 = 10_000;
 
 impl Core {
     /// Returns jobs to their queues that were claimed for a caller that has gone, unless the same claim was sent again and has
     /// them.
     pub(super) async fn undo_claim(&self, call: &CallContext, hash: HoldHash, claimed: ClaimedJobs) {
-        if claimed.jobs.is_empty() {
-            return;
-        }
-        let given: Vec<_> = claimed.jobs.iter().map(|job| (job.id, By { hash, token: job.token })).collect();
-        if let Err(why) = self.hand_back(&mut self.budget(call.timeout_ms, 0), call, &given).await {
+        let given = claimed.jobs.iter().map(|job| (job.id, By { hash, token: job.token })).collect();
+        self.undo(call, Ok(given)).await;
+    }
+
+    /// The same where it is not known whether the claim got any.
+    pub(super) async fn undo_unknown_claim(&self, call: &CallContext, hash: HoldHash) {
+        let namespace = call.namespace.as_str();
+        let sql = self.sql("SELECT * FROM fencehold.job_untaken($1, $2)");
+        let mut budget = self.budget(UNDO_WITHIN_MS, 0);
+        let given = self
+            .run(&mut budget, Repeat::Safe, async |client| {
+                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                    [(&namespace, Type::TEXT), (&Bits::from(hash), Type::UUID)];
+                let rows = client.query_typed(&sql, &asked).await?;
+                let claimed = |row: &tokio_postgres::Row| {
+                    let token = Token::new(from_sql(row.get(1)));
+                    (JobId::from_bytes(row.get::<_, Bits>(0).0), By { hash, token })
+                };
+                Ok(rows.iter().map(claimed).collect())
+            })
+            .await;
+        self.undo(call, given).await;
+    }
+
+    async fn undo(&self, call: &CallContext, given: Result<Vec<(JobId, By)>, StoreError>) {
+        let undone = match given {
+            Ok(given) if given.is_empty() => Ok(()),
+            Ok(given) => {
+                let patience_ms = call.timeout_ms.max(UNDO_WITHIN_MS);
+                self.hand_back(&mut self.budget(patience_ms, 0), call, &given).await
+            }
+            Err(why) => Err(why),
+        };
+        if let Err(why) = undone {
             tracing::warn!(%why, "undelivered jobs could not be returned; their claims will run out");
         }
     }

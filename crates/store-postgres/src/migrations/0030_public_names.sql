@@ -57,6 +57,13 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     ORDER BY 7 DESC NULLS LAST, 6
 $$;
 
+-- The jobs that were claimed with this hold id, of which no second sending of the claim was told, and which were not renewed.
+CREATE FUNCTION job_untaken(p_namespace text, p_hash uuid) RETURNS TABLE (id uuid, token bigint)
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT r.id, r.token FROM job_running r JOIN job_lane l ON l.lane = r.lane JOIN job_queue q ON q.number = l.queue
+    WHERE r.hash = p_hash AND NOT r.taken_up AND q.namespace = p_namespace
+$$;
+
 -- A moment, as views show it: beyond the year 9999, the last moment of that year. Parsed here, and not where it is called.
 CREATE FUNCTION shown_time(ms bigint) RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE
@@ -215,7 +222,7 @@ LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT AS $$
     UNION ALL
     SELECT unnest('{enqueue_job,complete_job,record_effect,fence,fence_job,fence_resource,raise_mark,open_fences,'
         'party_lives,lease_acquire,lease_look,lease_leave,lease_abandon,lease_renew,lease_renew_checked,lease_release,lease_suspend,'
-        'lease_sweep,fence_on,job_await,job_line_up,job_leave_line,job_line_beat,job_tell_lines,job_enqueue_batch,job_claim,job_unheard,'
+        'lease_sweep,fence_on,job_await,job_line_up,job_leave_line,job_line_beat,job_tell_lines,job_enqueue_batch,job_claim,job_unheard,job_untaken,'
         'job_renew,job_complete_batch,job_load,job_draw,job_under,job_idle_limit,job_keep,job_run_out,job_tidy,job_schedules_due,job_room,'
         'job_schedule_hold,job_unschedule,job_schedules_most,job_queue_remove,job_queues_tidy,job_complete_hashed,job_once_hashed,'
         'job_recorded,job_held_up,namespace_count,maintenance_failed,maintenance_worked}'::text[]), 'worker'
@@ -242,6 +249,22 @@ DECLARE
         ARRAY['job_claim', 'job_complete\M', 'job_complete_batch'],
         ARRAY['job_rows', 'job_complete\M', 'job_complete_batch'],
         ARRAY['grant_roles', 'c\.relkind = ''r''', 'c.relkind IN (''r'', ''v'')'],
+        -- Whoever sweeps says until when it knows of no jump of the clock. After that moment nothing is swept; -1 says so.
+        ARRAY['lease_sweep_before', 'lease_sweep_before\(most integer\)', 'lease_sweep(most integer, not_after_ms bigint DEFAULT NULL)'],
+        ARRAY['lease_sweep_before', 'done bigint := 0;', 'done bigint := 0;
+    late boolean := began > not_after_ms;'],
+        ARRAY['lease_sweep_before', 'began CONSTANT bigint := now_ms\(\);\n    ', ''],
+        ARRAY['lease_sweep_before', 'now bigint := now_ms\(\);', 'began CONSTANT bigint := now_ms();
+    now bigint := began;'],
+        ARRAY['lease_sweep_before', 'PERFORM notice_server\(\);', 'PERFORM notice_server();
+    IF late THEN
+        RETURN -1;
+    END IF;'],
+        ARRAY['lease_sweep_before', 'now := now_ms\(\);\n        PERFORM lease_time_outs', 'now := now_ms();
+        late := now > not_after_ms;
+        EXIT WHEN late;
+        PERFORM lease_time_outs'],
+        ARRAY['lease_sweep_before', 'RETURN done;', 'RETURN CASE WHEN late THEN -1 ELSE done END;'],
         -- Its argument gets another name, which only a new function can have.
         ARRAY['fence_job_before', 'fence_job_before\(job ', 'fence_job(job_id '],
         ARRAY['fence_job_before', 'fence_job\.job\M', 'fence_job.job_id']];
@@ -251,6 +274,7 @@ DECLARE
         ARRAY['record_effect', 'once'],
         ARRAY['open_fences', 'fences_open'],
         ARRAY['fence_job', 'fence_job_before'],
+        ARRAY['lease_sweep', 'lease_sweep_before'],
         ARRAY['maintenance_errors', 'maintenance_errors_before']];
     c_public CONSTANT text[] := ARRAY[
         ARRAY['enqueue_job', 'Enqueues a job with this transaction, and returns its id.'],
@@ -268,6 +292,7 @@ DECLARE
     ours    record;
 BEGIN
     ALTER FUNCTION fence_job RENAME TO fence_job_before;
+    ALTER FUNCTION lease_sweep RENAME TO lease_sweep_before;
     FOR i IN 1 .. array_length(c_changes, 1) LOOP
         IF c_changes[i][1] IS DISTINCT FROM c_changes[i - 1][1] THEN
             changed := pg_get_functiondef(c_changes[i][1]::regproc);
@@ -298,7 +323,7 @@ BEGIN
     END LOOP;
 
     -- As all functions before are planned.
-    FOR ours IN SELECT unnest('{complete_job,record_effect,open_fences,maintenance_errors}'::regproc[]) AS name LOOP
+    FOR ours IN SELECT unnest('{complete_job,record_effect,open_fences,maintenance_errors,job_untaken}'::regproc[]) AS name LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET jit = off SET max_parallel_workers_per_gather = 0', ours.name);
     END LOOP;
 

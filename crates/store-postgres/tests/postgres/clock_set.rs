@@ -10,6 +10,7 @@ use crate::arena::PostgresArena;
 use crate::job_handles::{attempt, call};
 use crate::job_races::{A, B, JOB, Stage, claim, renew, run};
 use crate::session::{Calls, LOOKS_MAX, Session};
+use crate::template::START_MS;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
@@ -50,6 +51,29 @@ fn a_clock_set_forward_is_noticed_by_a_renewal_and_ends_nothing_more() {
     assert!(block_on(store.acquire(&call(), request("idle", 7, "B"))).is_err());
     arena.pass(1);
     assert!(block_on(store.acquire(&call(), request("idle", 6, "B"))).unwrap().grant.token > idle.token);
+}
+
+/// R20: a handle looks at the clock and then sweeps. If the clock jumps in between, the sweep ends nothing.
+#[test]
+fn a_clock_set_forward_between_a_look_and_a_sweep_ends_nothing() {
+    let arena = PostgresArena::new();
+    let (store, user, schema) = (arena.store(), Session::new(&arena), arena.schema);
+    block_on(store.acquire(&call(), request("k", 1, "A"))).unwrap();
+    // The first sweep comes after a jump.
+    user.value(&format!(
+        "ALTER FUNCTION {schema}.lease_sweep RENAME TO lease_sweep_after_the_jump;
+         CREATE FUNCTION {schema}.lease_sweep(most integer, not_after_ms bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql AS $$
+         BEGIN
+             UPDATE {schema}.test_clock SET at_ms = at_ms + {HOUR_MS} WHERE at_ms < {START_MS} + {HOUR_MS};
+             RETURN {schema}.lease_sweep_after_the_jump(most, not_after_ms);
+         END $$"
+    ));
+    let noticed = format!("SELECT suspended_from_ms > 0 FROM {schema}.store_state");
+    assert!((0..LOOKS_MAX).any(|_| user.value(&noticed) == "t"), "the jump was not noticed");
+    assert_eq!(user.value(&format!("SELECT count(*) FROM {schema}.lease_endings")), "0");
+    // The bound is the caller's; only one sweeps at a time.
+    let late = format!("SELECT {schema}.lease_sweep(10, {schema}.now_ms() - 1)");
+    assert!((0..LOOKS_MAX).any(|_| user.value(&late) == "-1"), "it swept after the last moment");
 }
 
 /// R21: within one ttl of the next read.

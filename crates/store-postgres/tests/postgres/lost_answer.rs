@@ -180,12 +180,12 @@ fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
         Owner::new("B").unwrap(),
         60_000,
     );
-    request.wait_ms = 5_000;
+    request.wait_ms = 10_000;
     let answer = thread::scope(|scope| {
         let waiting = scope.spawn(|| block_on(store.acquire(&call().with_patience_ms(500), request)));
         // It stands in line, has looked, and asks nothing.
         let in_line = format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%{schema}%lease_look%' AND state = 'idle'"
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%\"{schema}\".lease_look%' AND state = 'idle'"
         );
         while admin.value(&in_line) == "0" {
             thread::yield_now();
@@ -225,6 +225,38 @@ fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
     let ending = format!("SELECT coalesce(max(outcome), 'held') FROM {schema}.lease_endings");
     let given_back = (0..LOOKS_MAX).any(|_| admin.value(&ending) == "abandoned");
     assert!(given_back, "{} holds it", admin.value(&calls.holder("k")));
+}
+
+/// The same of a claim: its jobs go back to their queue.
+#[test]
+fn jobs_whose_claim_was_lost_go_back_once_its_caller_has_gone() {
+    let schema = fresh_schema();
+    let wire = Wire::to(crate::cluster().url(&schema).hosts[0].1);
+    let store = PostgresStore::open(&wire.url(&schema), Arc::new(SystemClock)).unwrap();
+    let admin = crate::cluster().admin();
+    block_on(store.status(&call())).unwrap();
+    admin.run(&format!("SELECT {schema}.enqueue_job('q', 'work', '1')"));
+    let request = ClaimJobsRequest {
+        queues: vec![(QueueName::new("q").unwrap(), 1)],
+        limit: 1,
+        hold: HoldId::from_random([2; 16]),
+        owner: Owner::new("B").unwrap(),
+        ttl_ms: 600_000,
+        wait_ms: 0,
+        waited_before_ms: 0,
+    };
+    wire.lose("job_claim");
+    let call = call().with_patience_ms(0);
+    let mut claiming = Box::pin(store.jobs().unwrap().claim(&call, request));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(claiming.as_mut().poll(&mut context).is_pending());
+    while !wire.has_lost() {
+        thread::yield_now();
+    }
+    drop(claiming);
+    let state = format!("SELECT concat(state, ' ', attempt_count) FROM {schema}.jobs");
+    let given_back = (0..LOOKS_MAX).any(|_| admin.value(&state) == "queued 1");
+    assert!(given_back, "it is {}", admin.value(&state));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn functions_and_views_have_their_public_names_and_say_so() {
     assert_eq!(relations, VIEWS.map(|(name, columns)| vec![name, columns]));
     let former = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencehold'::regnamespace AND proname IN
         ('enqueue', 'complete', 'once', 'raise', 'guard', 'fences_open', 'job_enqueue', 'job_complete', 'fence_job_before',
-         'maintenance_errors_before')";
+         'lease_sweep_before', 'maintenance_errors_before')";
     assert_eq!(run(&session, former).as_deref(), Some("0"), "no function has two names");
 }
 

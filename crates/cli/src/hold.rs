@@ -11,7 +11,7 @@ use fencehold_core::{HoldId, Key, Token};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-pub(crate) const HOLD_VARIABLE: &str = "FENCEHOLD_HOLD";
+pub(crate) const HOLD_VARIABLE: &str = "FENCEHOLD_HOLD_ID";
 pub(crate) const TOKEN_VARIABLE: &str = "FENCEHOLD_TOKEN";
 pub(crate) const TOKEN_HELP: &str = "The token that was granted [env: FENCEHOLD_TOKEN]";
 pub(crate) const KEY_VARIABLE: &str = "FENCEHOLD_KEY";

@@ -23,9 +23,9 @@ pub(crate) struct Whereabouts {
     /// The server's settings, as TOML
     #[arg(long, value_name = "FILE", help = "The server's settings, as TOML [env: FENCEHOLD_CONFIG]")]
     pub(crate) config: Option<PathBuf>,
-    /// The file with the tokens and the audit [default: beside the store]
+    /// The file with the access tokens and the audit [default: beside the store]
     #[arg(long, value_name = "FILE")]
-    pub(crate) access: Option<PathBuf>,
+    pub(crate) access_file: Option<PathBuf>,
 }
 
 impl Whereabouts {
@@ -34,7 +34,7 @@ impl Whereabouts {
         let wrong =
             |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());
         let mut told = Told::default();
-        let access = self.access.iter().map(|path| ("access", path.display().to_string()));
+        let access = self.access_file.iter().map(|path| ("access_file", path.display().to_string()));
         told.flags(access.chain(flags)).map_err(wrong)?;
         // What is not UTF-8 is no setting of ours.
         let variables = std::env::vars_os();
@@ -58,7 +58,7 @@ impl Whereabouts {
         context.output.refuse_env()?;
         let settings = settings(&self.told(Vec::new())?)?;
         let place = context.place_or(settings.store.as_deref())?;
-        if let (StoreUrl::Remote(url), None) = (&place.url, &settings.access) {
+        if let (StoreUrl::Remote(url), None) = (&place.url, &settings.access_file) {
             let name = url.to_string();
             let server = RemoteStore::open(url, Arc::new(SystemClock));
             let server = Box::new(server.map_err(|error| Failure::of_store(error, &name))?);
@@ -66,7 +66,7 @@ impl Whereabouts {
         }
         let place = place.for_acting(false)?;
         #[cfg(feature = "file")]
-        if let (StoreUrl::File(url), None) = (&place.url, &settings.access)
+        if let (StoreUrl::File(url), None) = (&place.url, &settings.access_file)
             && !url.create
         {
             // Beside a store that is not there, no server would find them.
@@ -84,7 +84,7 @@ pub(crate) fn settings(told: &Told) -> Result<Settings, Failure> {
 
 /// The access file: the one that was named, else in the directory of the store, else in one of the user's own.
 pub(crate) fn access_file(settings: &Settings, place: &Place) -> Result<PathBuf, Failure> {
-    if let Some(path) = &settings.access {
+    if let Some(path) = &settings.access_file {
         return Ok(path.clone());
     }
     if let StoreUrl::File(url) = &place.url {
@@ -96,7 +96,7 @@ pub(crate) fn access_file(settings: &Settings, place: &Place) -> Result<PathBuf,
     let directory = of_service.or_else(crate::place::state_directory);
     directory.map(|directory| directory.join(ACCESS_FILE)).ok_or_else(|| {
         Failure::new(Exit::Usage, "no access file was named, and without HOME there is no default")
-            .with_next("Name one with --access FILE.")
+            .with_next("Name one with --access-file FILE.")
     })
 }
 

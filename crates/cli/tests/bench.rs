@@ -89,7 +89,7 @@ fn a_run_waits_until_another_has_ended() {
     assert_eq!(list(&room, &["lease", "ls", "--include-free"]).len(), 1, "it has not begun");
     let mut release = room.command(["lease", "release", "bench", "--namespace", "fencehold.bench"]);
     release
-        .env("FENCEHOLD_HOLD", other["hold_id"].as_str().unwrap())
+        .env("FENCEHOLD_HOLD_ID", other["hold_id"].as_str().unwrap())
         .env("FENCEHOLD_TOKEN", other["token"].to_string());
     assert_eq!(crate::support::said(&mut release).code, 0);
     measured(&run.finish(), ["acquire", "release", "renew"]);

@@ -81,7 +81,7 @@ impl Far {
             "{refused:?}"
         );
         let mut renew = self.command(&["lease", "renew", "job/nightly"]);
-        let renewed = said(renew.env("FENCEHOLD_HOLD", &hold).env("FENCEHOLD_TOKEN", "2"));
+        let renewed = said(renew.env("FENCEHOLD_HOLD_ID", &hold).env("FENCEHOLD_TOKEN", "2"));
         assert_eq!(renewed.code, 0, "{renewed:?}");
         let list = self.fencehold(&["lease", "ls", "-o", "jsonl"]);
         assert!(list.code == 0 && list.out.contains("\"ann\"") && !list.out.contains(&hold), "{list:?}");
@@ -200,7 +200,7 @@ fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
 fn the_benchmark_says_what_things_cost_in_requests() {
     use servers::Server;
     let at = |scheme: &str, server: Server| {
-        let url = format!("{scheme}://leases/bench?endpoint={}&write_gap_ms=0", server.endpoint());
+        let url = format!("{scheme}://leases/bench?endpoint={}&min_write_interval_ms=0", server.endpoint());
         Far { room: Room::new(), url }
     };
     at("s3", Server::Moto).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
@@ -311,7 +311,7 @@ fn wall_clocks_an_hour_apart_change_nothing() {
 fn wall_clocks_change_nothing(holder: &str, contender: &str) {
     // Long enough for a holder that gets no processor for seconds.
     const TTL: Duration = Duration::from_secs(8);
-    let far = moto("&ttl_min_ms=100&write_gap_ms=0");
+    let far = moto("&min_ttl_ms=100&min_write_interval_ms=0");
     let (ahead, behind) = (clocks(&far, "+1h"), clocks(&far, "-1h"));
     assert!((ahead[0] - behind[0] - 7_200.0).abs() < 60.0, "the wall clocks are two hours apart");
     assert!((ahead[1] - behind[1]).abs() < 60.0 && (ahead[2] - behind[2]).abs() < 60.0, "the others are not");

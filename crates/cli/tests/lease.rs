@@ -19,7 +19,7 @@ fn acquire(room: &Room, key: &str, options: &[&str]) -> (u64, String) {
 fn with_hold(room: &Room, words: &[&str], hold: &str, token: u64) -> Said {
     said(
         room.command(words)
-            .env("FENCEHOLD_HOLD", hold)
+            .env("FENCEHOLD_HOLD_ID", hold)
             .env("FENCEHOLD_TOKEN", token.to_string()),
     )
 }
@@ -90,7 +90,7 @@ fn a_hold_id_that_is_missing_or_wrong_is_not_repeated() {
     acquire(&room, "k", &[]);
     let missing = said(room.command(["lease", "renew", "k"]).env("FENCEHOLD_TOKEN", "1"));
     assert_eq!(missing.code, 2);
-    assert!(missing.err.contains("FENCEHOLD_HOLD"), "{missing:?}");
+    assert!(missing.err.contains("FENCEHOLD_HOLD_ID"), "{missing:?}");
 
     let typo = with_hold(&room, &["lease", "renew", "k"], "feedbeef", 1);
     assert_eq!(typo.code, 2);
@@ -100,7 +100,7 @@ fn a_hold_id_that_is_missing_or_wrong_is_not_repeated() {
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("not the one that token 1 was granted to"), "{wrong:?}");
 
-    let no_token = said(room.command(["lease", "renew", "k"]).env("FENCEHOLD_HOLD", "0".repeat(32)));
+    let no_token = said(room.command(["lease", "renew", "k"]).env("FENCEHOLD_HOLD_ID", "0".repeat(32)));
     assert_eq!(no_token.code, 2);
     assert!(no_token.err.contains("FENCEHOLD_TOKEN"), "{no_token:?}");
 }

@@ -37,7 +37,7 @@ fn a_renewal_that_the_file_system_forgot_shortens_no_lease() {
     let renew = || {
         let sent_ms = now_ms();
         let mut command = room.command(["lease", "renew", "k", "--token", &token]);
-        let said = said(command.env("FENCEHOLD_HOLD", hold));
+        let said = said(command.env("FENCEHOLD_HOLD_ID", hold));
         assert_eq!(said.code, 0, "{said:?}");
         sent_ms
     };

@@ -175,7 +175,7 @@ fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it(
         said(&mut shell(&room, &format!("curl -sf http://{address}/readyz"))).code == 0
     });
     let script = lines_of("From anywhere, over HTTP").join("\necho\n");
-    let said = runs_well(&room, &format!("set -e\n{}", script.replace("127.0.0.1:7117", &address)));
+    let said = runs_well(&room, &format!("set -e\n{}", script.replace("localhost:7117", &address)));
     let answers: Vec<serde_json::Value> =
         said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let [acquired, renewed, refused, released] = &answers[..] else { panic!("four answers: {said:?}") };

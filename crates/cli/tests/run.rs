@@ -33,8 +33,8 @@ fn tokens_grow_with_every_run() {
 #[test]
 fn the_command_finds_its_own_lease_in_its_environment_and_no_other() {
     let room = Room::new();
-    let script = "echo $FENCEHOLD_KEY/$FENCEHOLD_TOKEN/${FENCEHOLD_TASK-none}/${FENCEHOLD_HOLD-none}";
-    let outer = [("FENCEHOLD_TASK", "outer"), ("FENCEHOLD_HOLD", "00"), ("FENCEHOLD_TOKEN", "99")];
+    let script = "echo $FENCEHOLD_KEY/$FENCEHOLD_TOKEN/${FENCEHOLD_TASK-none}/${FENCEHOLD_HOLD_ID-none}";
+    let outer = [("FENCEHOLD_TASK", "outer"), ("FENCEHOLD_HOLD_ID", "00"), ("FENCEHOLD_TOKEN", "99")];
     for (options, expected) in
         [(vec![], "a b/1/none/none\n"), (vec!["--task", "run-42"], "a b/2/run-42/none\n")]
     {

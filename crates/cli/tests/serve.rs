@@ -8,6 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use fencehold_contract::http::{Operation as _, op};
 use fencehold_test_servers::is_alone;
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 
@@ -43,7 +44,8 @@ impl Serving {
             said.push(line.clone());
             let text = if line.starts_with('{') { message(&line) } else { line };
             if let Some((_, address)) = text.split_once("://").filter(|_| text.contains("serving ")) {
-                break address.to_owned();
+                // Of several addresses the first.
+                break address.split(" and ").next().unwrap_or_default().to_owned();
             }
         };
         let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
@@ -137,6 +139,9 @@ fn on_this_machine_nobody_is_asked_for_a_token_until_there_is_one() {
     );
     assert_eq!(open.ask("", "/v1/leases").0, 200);
     assert_eq!(open.stop().0, 0);
+    let named = Serving::spawn(room.command(["serve", "--listen", "localhost:0"]));
+    assert_eq!(named.ask("", "/v1/leases").0, 200, "a name for this machine: {:?}", named.said);
+    assert_eq!(named.stop().0, 0);
     let secret = token(&room, &["ops", "--scope", "lease:read"]);
     let closed = Serving::start(&room, &[]);
     assert_eq!(closed.ask("", "/v1/leases").0, 401);
@@ -187,7 +192,8 @@ fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
         .iter()
         .map(|entry| entry["action"].as_str().unwrap())
         .collect();
-    assert_eq!(acts, ["token create", "token create", "token revoke"]);
+    let (create, revoke) = (op::CreateAccessToken::SPEC.name, op::RevokeAccessToken::SPEC.name);
+    assert_eq!(acts, [create, create, revoke]);
     assert_eq!(audit["entries"][2]["reason"], "a test");
     let unknown = room.fencehold(&["access-token", "revoke", "ffffffffffff"]);
     assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
@@ -197,7 +203,8 @@ fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
 fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_named() {
     let room = Room::new();
     let file = room.path("server.toml");
-    std::fs::write(&file, "grace = '3s'\n[limits]\nconnections = 77\nheader_time = '3s'\n").unwrap();
+    std::fs::write(&file, "shutdown_grace = '3s'\n[limits]\nconnections = 77\nheader_timeout = '3s'\n")
+        .unwrap();
     let path = file.to_str().unwrap();
     let mut command = room.command(["config", "check", "--config", path, "-o", "json"]);
     command.env("FENCEHOLD_SERVE_LIMITS_CONNECTIONS", "66");
@@ -217,7 +224,7 @@ fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_
         (find("limits.connections")["value"].clone(), find("limits.connections")["source"].clone()),
         ("66".into(), "FENCEHOLD_SERVE_LIMITS_CONNECTIONS".into())
     );
-    assert_eq!(find("limits.header_time")["source"], path);
+    assert_eq!(find("limits.header_timeout")["source"], path);
     assert!(find("listen")["source"].is_null());
     // What is wrong with a file is found by the check as by the server itself, before anything is started.
     for (text, wrong) in [
@@ -226,6 +233,8 @@ fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_
         ("[traces]\notlp = 'collector:4318'\n", "traces.otlp"),
         ("[traces]\notlp = 'https://c:1'\nca = '/nowhere/ca.pem'\n", "/nowhere/ca.pem"),
         ("[log]\nlevel = 'fencehold=loud'\n", "log.level"),
+        ("listen = 'localhost'\n", "listen: \"localhost\" is not HOST:PORT"),
+        ("require_tokens = true\n", "require_tokens is not a setting; there are listen, store, access_file"),
     ] {
         std::fs::write(&file, text).unwrap();
         for verb in [&["config", "check", "--config", path][..], &["serve", "--config", path]] {
@@ -292,7 +301,7 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
     assert!(limit.current.is_none_or(|files| files > 9_000), "this test needs 9000 open files");
     let room = Room::new();
     let server =
-        Serving::start(&room, &["--set", "limits.connections=5000", "--set", "limits.header_time=60s"]);
+        Serving::start(&room, &["--set", "limits.connections=5000", "--set", "limits.header_timeout=60s"]);
     let before_kb = server.memory_kb();
     // One that is held: it stands in line all the while.
     let said = room.fencehold(&["lease", "acquire", "k", "--ttl", "5m", "-o", "json"]);
@@ -357,14 +366,14 @@ fn a_lost_access_file_does_not_open_a_store_that_had_tokens() {
     let said = room.fencehold(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.code, 2, "{said:?}");
     assert!(
-        said.err.contains("was served with tokens before") && said.err.contains("require_tokens"),
+        said.err.contains("was served with tokens before") && said.err.contains("require_access_tokens"),
         "{said:?}"
     );
-    let told = Serving::start(&room, &["--set", "require_tokens=false"]);
+    let told = Serving::start(&room, &["--set", "require_access_tokens=false"]);
     assert_eq!(told.ask("", "/v1/leases").0, 200);
     drop(told);
     let fresh = Room::new();
-    let closed = Serving::start(&fresh, &["--set", "require_tokens=true"]);
+    let closed = Serving::start(&fresh, &["--set", "require_access_tokens=true"]);
     assert_eq!(closed.ask("", "/v1/leases").0, 401);
 }
 
@@ -373,7 +382,7 @@ fn through(room: &Room, server: &Serving, secret: &str, words: &[&str]) -> suppo
     let mut command = room.command(words);
     command.env("FENCEHOLD_STORE", format!("http://{}", server.address));
     if !secret.is_empty() {
-        command.env("FENCEHOLD_API_TOKEN", secret);
+        command.env("FENCEHOLD_ACCESS_TOKEN", secret);
     }
     support::said(&mut command)
 }
@@ -407,7 +416,8 @@ fn tokens_and_the_audit_go_through_the_server() {
         .iter()
         .map(|entry| entry["action"].as_str().unwrap())
         .collect();
-    assert_eq!(acts, ["token create", "token create", "token revoke"]);
+    let (create, revoke) = (op::CreateAccessToken::SPEC.name, op::RevokeAccessToken::SPEC.name);
+    assert_eq!(acts, [create, create, revoke]);
     assert!(!there.path("leases").exists() && !there.path(".local").exists(), "nothing was made here");
     let unknown = through(&there, &server, &admin, &["access-token", "revoke", "ffffffffffff"]);
     assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
@@ -416,7 +426,7 @@ fn tokens_and_the_audit_go_through_the_server() {
 #[test]
 fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
     let (here, there) = (Room::new(), Room::new());
-    let viewer = token(&here, &["v", "--role", "viewer"]);
+    let reader = token(&here, &["v", "--role", "reader"]);
     let writer = token(&here, &["w", "--role", "worker"]);
     let server = Serving::start(&here, &[]);
     for (secret, why) in [("", "a token is needed"), ("fencehold_000000000000_00", "is not known here")] {
@@ -424,15 +434,15 @@ fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
         assert_eq!(said.code, 78, "{said:?}");
         assert!(said.err.contains(why) && said.err.contains(&server.address), "{said:?}");
         assert!(
-            said.err.contains("FENCEHOLD_API_TOKEN") && !said.err.contains("used as a store"),
+            said.err.contains("FENCEHOLD_ACCESS_TOKEN") && !said.err.contains("used as a store"),
             "{said:?}"
         );
     }
-    let said = through(&there, &server, &viewer, &["lease", "acquire", "k"]);
+    let said = through(&there, &server, &reader, &["lease", "acquire", "k"]);
     assert!(said.code == 78 && said.err.contains("lease:write"), "{said:?}");
     let status = through(&there, &server, &writer, &["store", "status"]);
     assert!(status.code == 0 && status.out.contains("hidden") && !status.out.contains("keys"), "{status:?}");
-    for secret in [&viewer, &writer] {
+    for secret in [&reader, &writer] {
         let doctor = through(&there, &server, secret, &["doctor"]);
         assert!(doctor.code == 0 && !doctor.out.contains("FAILED"), "{doctor:?}");
     }
@@ -522,7 +532,8 @@ fn the_start_of_a_server_warns_of_what_is_dangerous() {
         assert_ne!(said.code, 0, "{said:?}");
         said.err
     };
-    let unencrypted = "WARNING: tokens are sent unencrypted to an address that other machines can reach";
+    let unencrypted =
+        "WARNING: access tokens are sent unencrypted to an address that other machines can reach";
     for mode in [0o604, 0o602] {
         let settings = put("open.toml", "", mode);
         let said = start(&settings, &[]);

@@ -79,7 +79,7 @@ fn text_that_is_no_utf8_is_refused_where_it_matters_and_passed_on_where_it_does_
         assert_eq!(said.code, 2, "{words:?}: {said:?}");
         assert!(said.err.starts_with("fencehold: ") && !said.err.contains("panicked"), "{said:?}");
     }
-    for variable in ["FENCEHOLD_STORE", "FENCEHOLD_NAMESPACE", "FENCEHOLD_HOLD", "FENCEHOLD_TOKEN"] {
+    for variable in ["FENCEHOLD_STORE", "FENCEHOLD_NAMESPACE", "FENCEHOLD_HOLD_ID", "FENCEHOLD_TOKEN"] {
         let said = said(room.command(["lease", "renew", "k", "--store", "memory:"]).env(variable, odd));
         assert_eq!(said.code, 2, "{variable}: {said:?}");
     }

@@ -33,7 +33,7 @@ fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
     let room = Room::new();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let id = room.enqueue(r#"{"to": "a"}"#, &["--traceparent", trace]);
-    let script = r#"test -z "$FENCEHOLD_HOLD$FENCEHOLD_KEY" || exit 9
+    let script = r#"test -z "$FENCEHOLD_HOLD_ID$FENCEHOLD_KEY" || exit 9
         printf '["%s","%s","%s","%s","%s","%s","%s",' "$FENCEHOLD_JOB_ID" "$FENCEHOLD_TOKEN" "$FENCEHOLD_ATTEMPT" \
             "$FENCEHOLD_QUEUE" "$FENCEHOLD_KIND" "$FENCEHOLD_IDEMPOTENCY_KEY" "$TRACEPARENT"; cat; echo ]"#;
     let said = work_off(&room, script, &[]);

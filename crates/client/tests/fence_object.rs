@@ -164,7 +164,7 @@ const HOUR_MS: u64 = 3_600_000;
 const MINUTE_MS: u64 = 60_000;
 
 fn url(name: &str, endpoint: &str) -> String {
-    format!("s3://leases/{name}?endpoint={endpoint}&ttl_min_ms=100&write_gap_ms=0&probe=off")
+    format!("s3://leases/{name}?endpoint={endpoint}&min_ttl_ms=100&min_write_interval_ms=0&probe=off")
 }
 
 /// Not a test of its own: the process that the next one starts. It takes the key and writes; when it is told to, it writes

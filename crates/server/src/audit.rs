@@ -1,7 +1,7 @@
 //! The audit: who did what with force, from where, and why.
 //!
-//! An act is entered before it is done and settled after: one that a crash cut short stands there as asked for. What
-//! cannot be entered is not done.
+//! An act is entered before it is done and settled after: one that a crash cut short stays pending. What cannot be
+//! entered is not done.
 
 use fencehold_core::Namespace;
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub struct AuditEntry {
     pub from: String,
     /// In whose world; `*`: in all.
     pub namespace: String,
-    /// What.
+    /// What: the id of the operation.
     pub act: &'static str,
     /// To what.
     pub target: String,
@@ -28,11 +28,11 @@ pub struct AuditEntry {
 #[non_exhaustive]
 pub enum Outcome {
     /// Nothing is known yet.
-    Asked,
+    Pending,
     /// It was done.
     Done,
     /// To some of what was named it was done, and to some it was refused.
-    Partly,
+    Partial,
     /// The rules refused it, or it could not be done.
     Failed,
     /// Whoever tried had no right to.
@@ -43,9 +43,9 @@ impl Outcome {
     /// The name by which it is kept.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Asked => "asked",
+            Outcome::Pending => "pending",
             Outcome::Done => "done",
-            Outcome::Partly => "partly",
+            Outcome::Partial => "partial",
             Outcome::Failed => "failed",
             Outcome::Denied => "denied",
         }
@@ -66,13 +66,13 @@ pub struct AuditRow {
     pub from: String,
     /// In whose world; `*`: in all.
     pub namespace: String,
-    /// What.
+    /// What: the id of the operation.
     pub act: String,
     /// To what.
     pub target: String,
     /// Why.
     pub reason: Option<String>,
-    /// What came of it: `asked`, `done`, `partly`, `failed`, `denied`.
+    /// What came of it: `pending`, `done`, `partial`, `failed`, `denied`.
     pub outcome: String,
 }
 

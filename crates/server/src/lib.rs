@@ -41,6 +41,7 @@ use crate::stopping::Stopping;
 use crate::tls::Tls;
 use crate::watch::{Feeds, HoldChanges};
 
+pub use crate::listen::Listeners;
 pub use crate::observe::Receiver;
 
 /// A store with a door.
@@ -80,8 +81,8 @@ pub struct Options {
     pub grace: Duration,
     /// Where spans go; `None`: none are made.
     pub traces: Option<Receiver>,
-    /// Names under which a server that asks for no token may be reached, besides addresses and `localhost`.
-    pub hosts: Vec<String>,
+    /// Names under which a server that asks for no access token may be reached, besides addresses and `localhost`.
+    pub allowed_hosts: Vec<String>,
 }
 
 impl Default for Options {
@@ -91,7 +92,7 @@ impl Default for Options {
             tls: None,
             grace: Duration::from_secs(10),
             traces: None,
-            hosts: Vec::new(),
+            allowed_hosts: Vec::new(),
         }
     }
 }
@@ -122,7 +123,7 @@ impl Server {
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,
             grace: options.grace,
-            hosts: options.hosts,
+            hosts: options.allowed_hosts,
             refusals: access::Refusals::default(),
             readiness: http::Readiness::default(),
             cancelled: observe::Cancelled::default(),

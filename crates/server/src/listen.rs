@@ -5,6 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fencehold_contract::http::PROBLEM_TYPE;
@@ -13,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -20,6 +22,7 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use crate::Server;
+use crate::config::ListenAddresses;
 use crate::limit::Admitted;
 use crate::tls::Tls;
 
@@ -50,10 +53,73 @@ impl Connection {
     }
 }
 
+/// The sockets that a server accepts connections on.
+#[derive(Debug)]
+pub struct Listeners(Vec<TcpListener>);
+
+impl Listeners {
+    /// Listens on each of these addresses. One that this machine does not have is left out, unless it is the only one:
+    /// `localhost` stands for `::1` too where there is no IPv6.
+    pub async fn bind(addresses: &ListenAddresses) -> io::Result<Self> {
+        let mut listeners: Vec<TcpListener> = Vec::new();
+        let mut absent = None;
+        for address in addresses.as_slice() {
+            let mut at = *address;
+            // A port that the system chooses is the same on every address.
+            if let (0, Some(first)) = (at.port(), listeners.first()) {
+                at.set_port(first.local_addr()?.port());
+            }
+            match TcpListener::bind(at).await {
+                Ok(listener) => listeners.push(listener),
+                Err(error) => {
+                    let is_absent = error.kind() == io::ErrorKind::AddrNotAvailable
+                        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error());
+                    let error = io::Error::new(error.kind(), format!("{at}: {error}"));
+                    if !is_absent {
+                        return Err(error);
+                    }
+                    tracing::info!(%error, "an address is not one of this machine, and is left out");
+                    absent.get_or_insert(error);
+                }
+            }
+        }
+        match absent {
+            Some(error) if listeners.is_empty() => Err(error),
+            _ => Ok(Listeners(listeners)),
+        }
+    }
+
+    /// Where they listen.
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.0.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// The next connection, of whichever socket. Each comes first in turn. Cancel safe.
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.0.rotate_left(1);
+        let any = |context: &mut Context<'_>| {
+            let mut accepted = self.0.iter().map(|listener| listener.poll_accept(context));
+            accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        };
+        std::future::poll_fn(any).await
+    }
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(listener: TcpListener) -> Self {
+        Listeners(vec![listener])
+    }
+}
+
 impl Server {
     /// Serves until told to stop. Then whoever stands in line is sent home, what is under way is finished, and every
     /// connection is closed. Until then whoever comes is told so: a renewal is still carried out, and nothing new is given.
-    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> io::Result<()> {
+    pub async fn serve(
+        &self,
+        listeners: impl Into<Listeners>,
+        stop: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        let mut listeners = listeners.into();
         let router = self.router();
         let (going, _) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -64,7 +130,7 @@ impl Server {
             let accepted = tokio::select! {
                 biased;
                 () = &mut stop => break,
-                accepted = listener.accept() => accepted,
+                accepted = listeners.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
                 Some(_) = farewells.join_next() => continue,
             };
@@ -83,7 +149,7 @@ impl Server {
         }
         self.0.stopping.stop();
         going.send_replace(true);
-        let end = self.see_off(listener, connections, router);
+        let end = self.see_off(listeners, connections, router);
         if tokio::time::timeout(self.0.grace, end).await.is_err() {
             tracing::warn!("some connections did not finish in time and were cut off");
         }
@@ -115,7 +181,7 @@ impl Server {
 
     /// Sees those off who are here. Whoever comes before the last of them has gone is answered once: a holder renews, a
     /// balancer learns that the server is not ready. They keep nobody: without anything under way the door closes at once.
-    async fn see_off(&self, listener: TcpListener, mut connections: JoinSet<()>, router: axum::Router) {
+    async fn see_off(&self, mut listeners: Listeners, mut connections: JoinSet<()>, router: axum::Router) {
         let mut late = JoinSet::new();
         let (going, _) = watch::channel(false);
         loop {
@@ -125,7 +191,7 @@ impl Server {
                     Some(_) => continue,
                     None => break,
                 },
-                accepted = listener.accept() => accepted,
+                accepted = listeners.accept() => accepted,
                 Some(_) = late.join_next() => continue,
             };
             if let Entry::Admitted(stream, peer, admitted) = self.let_in(accepted).await {
@@ -134,7 +200,7 @@ impl Server {
                 late.spawn(visit.receive(stream, router.clone()));
             }
         }
-        drop(listener);
+        drop(listeners);
         going.send_replace(true);
         while late.join_next().await.is_some() {}
     }
@@ -271,4 +337,49 @@ fn prepare(stream: &TcpStream) {
 #[expect(clippy::disallowed_methods, reason = "the system needs real time to have room again")]
 async fn pause(length: Duration) {
     tokio::time::sleep(length).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(all: &[&str]) -> ListenAddresses {
+        let all = all.iter().map(|address| address.parse().unwrap()).collect();
+        ListenAddresses::new(&"name:1".parse().unwrap(), all).unwrap()
+    }
+
+    async fn bind(all: &[&str]) -> io::Result<Listeners> {
+        Listeners::bind(&addresses(all)).await
+    }
+
+    #[tokio::test]
+    async fn every_address_of_a_name_is_listened_on_at_one_port() {
+        let mut listeners = bind(&["127.0.0.1:0", "127.0.0.2:0"]).await.unwrap();
+        let at = listeners.addresses().unwrap();
+        assert_eq!((at.len(), at[0].port()), (2, at[1].port()));
+        // All are waiting before the first is let in. Many at one address keep none out at the other.
+        let mut clients = Vec::new();
+        for to in [at[0], at[0], at[1], at[1]] {
+            clients.push(TcpStream::connect(to).await.unwrap());
+        }
+        let mut reached = [listeners.accept().await.unwrap().0, listeners.accept().await.unwrap().0]
+            .map(|stream| stream.local_addr().unwrap());
+        reached.sort();
+        assert_eq!(reached, [at[0], at[1]]);
+        drop((clients, listeners));
+        assert!(TcpStream::connect(at[1]).await.is_err(), "dropped, and still there");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_an_error_and_one_of_another_machine_only_if_it_is_alone() {
+        let taken = bind(&["127.0.0.1:0"]).await.unwrap();
+        let at = taken.addresses().unwrap()[0].to_string();
+        let error = bind(&[&at.replace("127.0.0.1", "127.0.0.2"), &at]).await.unwrap_err();
+        assert!(error.kind() == io::ErrorKind::AddrInUse && error.to_string().contains(&at), "{error}");
+        // For documentation (RFC 5737): no machine has them.
+        let error = bind(&["203.0.113.1:0", "198.51.100.1:0"]).await.unwrap_err();
+        assert!(error.to_string().contains("203.0.113.1:0"), "{error}");
+        let here = bind(&["0.0.0.0:0", "203.0.113.1:0"]).await.unwrap().addresses().unwrap();
+        assert_eq!((here.len(), here[0].ip().is_unspecified()), (1, true), "{here:?}");
+    }
 }

@@ -51,22 +51,22 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
     clock.advance(10_000);
     let page = eventually("the expiry", || {
         let page = page(&client);
-        (value(&page, "fencehold_leases_ended_total{how=\"expired\"}") > 0.0).then_some(page)
+        (value(&page, "fencehold_leases_ended_total{outcome=\"expired\"}") > 0.0).then_some(page)
     });
     for (name, expected) in [
-        ("fencehold_leases_granted_total", 3.0),
+        ("fencehold_leases_acquired_total", 3.0),
         ("fencehold_tokens_issued_total", 3.0),
-        ("fencehold_leases_ended_total{how=\"released\"}", 1.0),
-        ("fencehold_leases_ended_total{how=\"expired\"}", 1.0),
-        ("fencehold_leases_ended_total{how=\"revoked\"}", 1.0),
+        ("fencehold_leases_ended_total{outcome=\"released\"}", 1.0),
+        ("fencehold_leases_ended_total{outcome=\"expired\"}", 1.0),
+        ("fencehold_leases_ended_total{outcome=\"revoked\"}", 1.0),
         ("fencehold_acquire_contended_total", 1.0),
         ("fencehold_renewals_total{outcome=\"renewed\"}", 1.0),
         ("fencehold_renewals_total{outcome=\"refused\"}", 1.0),
-        ("fencehold_wrong_holds_total", 1.0),
-        ("fencehold_renewal_slack_ratio_count{of=\"lease\"}", 1.0),
+        ("fencehold_wrong_hold_ids_total", 1.0),
+        ("fencehold_renewal_remaining_ratio_count{type=\"lease\"}", 1.0),
         // It had six of its ten seconds left.
-        ("fencehold_renewal_slack_ratio_sum{of=\"lease\"}", 0.6),
-        ("fencehold_requests_total{operation=\"force\",outcome=\"done\"}", 1.0),
+        ("fencehold_renewal_remaining_ratio_sum{type=\"lease\"}", 0.6),
+        ("fencehold_requests_total{operation=\"admin\",outcome=\"ok\"}", 1.0),
         ("fencehold_requests_total{operation=\"acquire\",outcome=\"refused\"}", 1.0),
     ] {
         assert!((value(&page, name) - expected).abs() < 1e-9, "{name} is {}", value(&page, name));
@@ -88,18 +88,18 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     clock.advance(90_000);
     let before = page(&client);
-    assert!((value(&before, "fencehold_dedup_hits_total") - 1.0).abs() < 1e-9);
+    assert!((value(&before, "fencehold_jobs_deduplicated_total") - 1.0).abs() < 1e-9);
     let of = "{namespace=\"default\",queue=\"q\"";
     assert!((value(&before, &format!("fencehold_queue_jobs{of},state=\"queued\"}}")) - 2.0).abs() < 1e-9);
-    assert!((value(&before, &format!("fencehold_queue_oldest_ready_seconds{of}}}")) - 90.0).abs() < 1e-9);
+    assert!((value(&before, &format!("fencehold_queue_oldest_queued_seconds{of}}}")) - 90.0).abs() < 1e-9);
     let _crashes = client.claim(1, &clock);
     clock.advance(1_000);
     eventually("the crash", || (value(&page(&client), "fencehold_job_crashes_total") > 0.0).then_some(()));
     let claimed = client.claim(2, &clock);
     client.report(&claimed, &json!({ "complete": {} }));
     let after = page(&client);
-    assert!((value(&after, "fencehold_job_attempts_total") - 2.0).abs() < 1e-9);
-    assert!((value(&after, "fencehold_job_attempts_ended_total{how=\"completed\"}") - 1.0).abs() < 1e-9);
+    assert!((value(&after, "fencehold_job_attempts_started_total") - 2.0).abs() < 1e-9);
+    assert!((value(&after, "fencehold_job_attempts_ended_total{outcome=\"completed\"}") - 1.0).abs() < 1e-9);
     for secret in [hold(1), hold(2), "01935f6e".to_owned()] {
         assert!(!after.contains(&secret), "a label for a job, or worse");
     }
@@ -111,14 +111,17 @@ fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     let client = serve(&clock, Options::default);
     client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let claimed = client.claim(1, &clock);
-    let name = "fencehold_queue_cancel_ignored_seconds";
+    let name = "fencehold_queue_oldest_cancel_requested_seconds";
     assert!(!page(&client).contains(&format!("{name}{{")), "nothing was cancelled");
     let cancel = json!({ "on": { "jobs": [claimed["job"]] }, "action": { "cancel": {} }, "by": "P" });
     client.post("/v1/jobs/act", "", &cancel);
     let series = format!("{name}{{namespace=\"default\",queue=\"q\"}}");
     let first = page(&client);
     assert!(value(&first, &series).abs() < 1e-9, "it was seen for the first time");
-    assert!((value(&first, &series.replace("_seconds", "")) - 1.0).abs() < 1e-9, "{first}");
+    assert!(
+        (value(&first, &series.replace(name, "fencehold_queue_jobs_cancel_requested")) - 1.0).abs() < 1e-9,
+        "{first}"
+    );
     let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
     for _ in 0..5 {
         clock.advance(600);

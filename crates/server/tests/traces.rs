@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::ManualClock;
+use fencehold_contract::http::{Operation as _, op};
 use fencehold_server::{Options, Receiver};
 use fencehold_test_servers::certificate;
 use rustls::pki_types::pem::PemObject as _;
@@ -239,7 +240,7 @@ fn a_server_that_ends_sends_the_last_of_its_spans_first() {
         },
     );
     let received = received.lock().unwrap();
-    assert!(received.iter().any(|span| span.name == "job enqueue"), "{received:?}");
+    assert!(received.iter().any(|span| span.name == op::EnqueueJobBatch::SPEC.name), "{received:?}");
 }
 
 /// A server whose spans go to this receiver, which shows a certificate.
@@ -265,7 +266,7 @@ fn spans_go_over_an_encrypted_connection_to_a_receiver_whose_authority_is_named(
             .lock()
             .unwrap()
             .iter()
-            .any(|span| span.name == "job enqueue")
+            .any(|span| span.name == op::EnqueueJobBatch::SPEC.name)
             .then_some(())
     });
 }
@@ -301,15 +302,15 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
 
     let story = eventually("three attempts", || {
         let all = received.lock().unwrap().clone();
-        (all.iter().filter(|span| span.name == "job attempt").count() >= 3).then_some(all)
+        (all.iter().filter(|span| span.name == "job_attempt").count() >= 3).then_some(all)
     });
     let enqueued: Vec<&Span> = story
         .iter()
-        .filter(|span| span.name == "job enqueue" && span.kind == 4)
+        .filter(|span| span.name == op::EnqueueJobBatch::SPEC.name && span.kind == 4)
         .collect();
     let [enqueued] = enqueued.as_slice() else { panic!("not one enqueuing: {enqueued:?}") };
     assert_eq!((enqueued.trace.as_str(), enqueued.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN));
-    let mut attempts: Vec<&Span> = story.iter().filter(|span| span.name == "job attempt").collect();
+    let mut attempts: Vec<&Span> = story.iter().filter(|span| span.name == "job_attempt").collect();
     attempts.sort_by_key(|span| span.attributes["fencehold.token"].parse::<u64>().unwrap());
     assert_eq!(attempts.len(), 3, "each attempt is told of once");
     for attempt in &attempts {
@@ -321,7 +322,7 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     }
     let ended: Vec<&str> = attempts
         .iter()
-        .map(|attempt| attempt.attributes["fencehold.ended"].as_str())
+        .map(|attempt| attempt.attributes["fencehold.outcome"].as_str())
         .collect();
     assert_eq!(ended, ["crashed", "failed", "completed"]);
     let errors: Vec<Option<&str>> = attempts.iter().map(|attempt| attempt.error.as_deref()).collect();
@@ -357,11 +358,14 @@ fn the_life_of_a_plain_lease_is_one_trace_whether_or_not_its_holder_brings_one()
     life("unwanted", &format!("00-{}-{CALLERS_SPAN}-00", "1".repeat(32)));
     let all = eventually("two lives", || {
         let all = received.lock().unwrap().clone();
-        (all.iter().filter(|span| span.name == "lease release").count() >= 2).then_some(all)
+        (all.iter().filter(|span| span.name == op::ReleaseLeaseBatch::SPEC.name).count() >= 2).then_some(all)
     });
     let named = |name: &str| all.iter().filter(|span| span.name == name).cloned().collect::<Vec<_>>();
-    let (acquired, renewed, released) =
-        (named("lease acquire"), named("lease renew"), named("lease release"));
+    let (acquired, renewed, released) = (
+        named(op::AcquireLease::SPEC.name),
+        named(op::RenewLeaseBatch::SPEC.name),
+        named(op::ReleaseLeaseBatch::SPEC.name),
+    );
     assert_eq!((acquired.len(), renewed.len(), released.len()), (2, 2, 2), "what is not wanted is not sent");
     for acquire in &acquired {
         let with = acquire.attributes["fencehold.key"] == "with";

@@ -330,7 +330,7 @@ impl Inner {
     /// Leaves an object alone for a moment after writing it: clouds take about one write a second of each.
     async fn pace(&self, seen: Option<&Seen>) {
         let Some(wrote_ms) = seen.filter(|seen| seen.own).map(|seen| seen.base_ms) else { return };
-        let until_ms = wrote_ms.saturating_add(self.options.write_gap_ms);
+        let until_ms = wrote_ms.saturating_add(self.options.min_write_interval_ms);
         // A clock that is moved by hand says nothing about when the cloud will take the next write.
         if let Some(wait) = self.clock.real_time_until(until_ms) {
             sleep(wait).await;

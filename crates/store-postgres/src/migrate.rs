@@ -164,7 +164,7 @@ pub(super) async fn ensure(client: &mut Client, place: &Place, used: bool) -> Re
     if version.found > newest() {
         return Err(Fault::Refused(too_new(&place.schema, version.found)));
     }
-    if version.found > 0 && place.migrate == MigrateSchema::Asked {
+    if version.found > 0 && place.migrate == MigrateSchema::Manual {
         return Err(Fault::Refused(too_old(&place.schema, version.found)));
     }
     migrate(client, place).await?;

@@ -2,7 +2,7 @@
 //! read, its owner, the owners of what is in it, and those who could add to it, are looked at in the catalog.
 //!
 //! Trusted are the user itself, superusers, the owner of the database (not by a superuser: it would get more rights than it has), and the role
-//! that the URL names (`owner=`). Objects that come later need the right CREATE on the schema, or TRIGGER on a table: no other role may have it.
+//! that the URL names (`schema_owner=`). Objects that come later need the right CREATE on the schema, or TRIGGER on a table: no other role may have it.
 
 use fencehold_contract::url::quoted;
 use tokio_postgres::GenericClient;
@@ -112,7 +112,7 @@ pub(super) async fn look(
         String::new()
     } else {
         format!(
-            "; if {who} is meant to own this store, name it in the URL: owner={who}; otherwise choose another schema with schema=NAME"
+            "; if {who} is meant to own this store, name it in the URL: schema_owner={who}; otherwise choose another schema with schema=NAME"
         )
     };
     Err(Fault::Refused(format!("{found}, whose code {user} does not run{next}")))

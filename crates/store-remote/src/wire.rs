@@ -22,7 +22,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// A line of a stream that is longer is not a server's.
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Where the token of access comes from, unless it is in the URL.
-const TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
+const TOKEN_VARIABLE: &str = "FENCEHOLD_ACCESS_TOKEN";
 
 pub(super) struct Wire {
     base: Arc<str>,

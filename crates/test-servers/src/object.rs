@@ -99,7 +99,7 @@ impl Server {
         let mut place = ObjectUrl::new(self.scheme(), BUCKET, prefix);
         place.endpoint = Some(self.endpoint().to_owned());
         place.options.ttl_ms_min = 100;
-        place.options.write_gap_ms = 0;
+        place.options.min_write_interval_ms = 0;
         // Never looked for anywhere else than here: no test asks a cloud for credentials.
         match self {
             Server::Moto => place.with_keys("test", "test"),

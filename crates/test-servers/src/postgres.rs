@@ -129,7 +129,7 @@ impl Cluster {
     /// The same for one of its databases.
     pub fn url_text_in(&self, database: &str, schema: &str) -> String {
         format!(
-            "postgres://postgres@127.0.0.1:{}/{database}?schema={schema}&connections=4&sslmode=disable",
+            "postgres://postgres@127.0.0.1:{}/{database}?schema={schema}&max_connections=4&sslmode=disable",
             self.port
         )
     }

@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result<(), String> {
 
     let server = Server::start()?;
     let database = server.url();
-    let store = format!("{database}?connections=64&completed=dropped&sslmode=disable");
+    let store = format!("{database}?max_connections=64&completed_jobs=drop&sslmode=disable");
     let mut command = Command::new(bench);
     command
         .args(["postgres", "--store", &store, "--peers"])

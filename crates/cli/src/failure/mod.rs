@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::duration::show_ms;
 use crate::exit::Exit;
 use crate::hold::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE};
-use crate::process::{API_TOKEN_VARIABLE, PASS_TOKEN};
+use crate::process::{ACCESS_TOKEN_VARIABLE, PASS_TOKEN};
 use crate::shell;
 
 /// Why a command did not do what was asked.
@@ -53,13 +53,13 @@ struct OwnProblem {
 /// What to do about a token that is missing or not good enough.
 fn denied_next() -> String {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if !set(API_TOKEN_VARIABLE) && (set(JOB_VARIABLE) || set(KEY_VARIABLE)) {
+    if !set(ACCESS_TOKEN_VARIABLE) && (set(JOB_VARIABLE) || set(KEY_VARIABLE)) {
         return format!(
-            "This runs under `fencehold run` or `work`, whose commands inherit {API_TOKEN_VARIABLE} only with {PASS_TOKEN}."
+            "This runs under `fencehold run` or `work`, whose commands inherit {ACCESS_TOKEN_VARIABLE} only with {PASS_TOKEN}."
         );
     }
     format!(
-        "Show a token that allows it with {API_TOKEN_VARIABLE}=…; `fencehold access-token create`, by an \
+        "Show a token that allows it with {ACCESS_TOKEN_VARIABLE}=…; `fencehold access-token create`, by an \
          administrator of the server, makes one."
     )
 }

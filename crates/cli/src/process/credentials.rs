@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::place::STORE_VARIABLE;
 
 /// The variable with the token of access.
-pub(crate) const API_TOKEN_VARIABLE: &str = "FENCEHOLD_API_TOKEN";
+pub(crate) const ACCESS_TOKEN_VARIABLE: &str = "FENCEHOLD_ACCESS_TOKEN";
 /// The flag that passes it on.
 pub(crate) const PASS_TOKEN: &str = "--pass-access-token";
 
@@ -23,7 +23,7 @@ pub(super) fn withheld() -> Vec<(&'static str, Option<OsString>)> {
     if PASSED.load(Ordering::Relaxed) {
         return Vec::new();
     }
-    let mut withheld = vec![(API_TOKEN_VARIABLE, None)];
+    let mut withheld = vec![(ACCESS_TOKEN_VARIABLE, None)];
     let store = std::env::var(STORE_VARIABLE).ok();
     withheld.extend(
         store

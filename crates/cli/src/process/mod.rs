@@ -23,7 +23,7 @@ mod tenure;
 mod terminal;
 mod watchdog;
 
-pub(crate) use credentials::{API_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
+pub(crate) use credentials::{ACCESS_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
 pub(crate) use gate::Streams;
 pub(crate) use grace::{grace_ms, most_grace_ms};
 pub(crate) use signals::Signals;

@@ -1,17 +1,15 @@
 //! `fencehold serve`: the store behind HTTP, from its settings to the last request.
 
-use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
 use fencehold_server::access::{Access, Keeper, has_had_tokens};
-use fencehold_server::config::{LogFormat, Settings};
+use fencehold_server::config::{ListenAddress, ListenAddresses, LogFormat, Settings};
 use fencehold_server::limit::Limits;
-use fencehold_server::{Options, Server, systemd};
+use fencehold_server::{Listeners, Options, Server, systemd};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::{Context, Create, Store};
@@ -35,7 +33,7 @@ Examples:
   fencehold access-token create ops --scope admin --all-namespaces
   fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
 
-  curl http://127.0.0.1:7117/v1/openapi.json
+  curl http://localhost:7117/v1/openapi.json
 ";
 
 const MORE: &str = "\
@@ -47,10 +45,10 @@ check` lists them all.";
 #[derive(Debug, clap::Args)]
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
-    /// The address to listen at [default: 127.0.0.1:7117]
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-    /// Let everybody in who can reach the address, without a token
+    /// The address to listen on, or a name for it [default: localhost:7117]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<ListenAddress>,
+    /// Ask for no access token, even where other machines can reach the server
     #[arg(long)]
     insecure: bool,
     /// The certificate and those above it, as PEM; read again when it changes
@@ -81,14 +79,16 @@ impl Args {
         let place = context.place_or(settings.store.as_deref())?.for_acting(self.create.create)?;
         // First of all: no access file is made where there is no store.
         let store = context.open_at(&place)?;
+        let addresses = settings.listen.resolve();
+        let addresses = addresses.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let keeper = Keeper::start(access_file(&settings, &place)?, Arc::new(SystemClock));
         let keeper = Arc::new(keeper.map_err(|error| unusable(&error))?);
         let options = options(&settings)?;
-        self.warn(&settings);
+        self.warn(&settings, &addresses);
         store
             .closing(async |store| {
-                let access = access(&settings, &keeper, store).await?;
-                serve(&settings, store, access, options).await
+                let access = access(&settings, &addresses, &keeper, store).await?;
+                serve(&settings, &addresses, store, access, options).await
             })
             .await?;
         keeper.close();
@@ -96,12 +96,12 @@ impl Args {
     }
 
     /// What is dangerous, and starts all the same.
-    fn warn(&self, settings: &Settings) {
+    fn warn(&self, settings: &Settings, addresses: &ListenAddresses) {
         let plain = settings.tls.cert.is_none();
-        if plain && !settings.listen.ip().is_loopback() && !settings.insecure {
+        if plain && !addresses.are_loopback() && !settings.insecure {
             say(
                 settings,
-                "WARNING: tokens are sent unencrypted to an address that other machines can reach; use --tls-cert and \
+                "WARNING: access tokens are sent unencrypted to an address that other machines can reach; use --tls-cert and \
                  --tls-key, or a proxy with TLS on this machine",
             );
         }
@@ -123,7 +123,7 @@ impl Args {
     fn flags(&self) -> Result<Vec<(&str, String)>, Failure> {
         let path = |path: &PathBuf| path.display().to_string();
         let mut flags: Vec<(&str, String)> = Vec::new();
-        flags.extend(self.listen.map(|address| ("listen", address.to_string())));
+        flags.extend(self.listen.as_ref().map(|address| ("listen", address.to_string())));
         flags.extend(self.insecure.then(|| ("insecure", "true".to_owned())));
         flags.extend(self.tls_cert.as_ref().map(|file| ("tls.cert", path(file))));
         flags.extend(self.tls_key.as_ref().map(|file| ("tls.key", path(file))));
@@ -140,7 +140,12 @@ impl Args {
 }
 
 /// Who is let in: whoever has a token, once there is any; before that everybody on this machine, and nobody else.
-async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Result<Access, Failure> {
+async fn access(
+    settings: &Settings,
+    addresses: &ListenAddresses,
+    keeper: &Arc<Keeper>,
+    store: &Store,
+) -> Result<Access, Failure> {
     if settings.insecure {
         say(settings, "INSECURE: everybody who can reach the server may do everything");
         return Ok(Access::open(Some(Arc::clone(keeper))));
@@ -148,7 +153,7 @@ async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Res
     if keeper.has_tokens() {
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
-    if settings.require_tokens == Some(true) {
+    if settings.require_access_tokens == Some(true) {
         say(
             settings,
             "no token was made yet, so nobody is let in; `fencehold access-token create` makes one",
@@ -156,23 +161,23 @@ async fn access(settings: &Settings, keeper: &Arc<Keeper>, store: &Store) -> Res
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
     let had = has_had_tokens(&*store.leases).await.map_err(|error| store.explain(error))?;
-    if had && settings.require_tokens.is_none() {
+    if had && settings.require_access_tokens.is_none() {
         let what = format!(
             "{} was served with tokens before, and the access file has none: it was lost, or another one is used",
             store.name
         );
         return Err(Failure::new(Exit::Usage, what).with_next(
-            "Put the access file back (--access FILE), or make a token with `fencehold access-token create`. To let every program of \
-             this machine in without one, say --set require_tokens=false.",
+            "Put the access file back (--access-file FILE), or make a token with `fencehold access-token create`. To let every program of \
+             this machine in without one, say --set require_access_tokens=false.",
         ));
     }
-    if settings.listen.ip().is_loopback() {
+    if addresses.are_loopback() {
         say(settings, "open to every program on this machine: no token was made yet, so none is asked for");
         return Ok(Access::until_tokens(Arc::clone(keeper)));
     }
     let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
     Err(Failure::new(Exit::Usage, what).with_next(
-        "Make one with `fencehold access-token create NAME --scope …`, or listen at 127.0.0.1, or let everybody in with \
+        "Make one with `fencehold access-token create NAME --scope …`, or listen at localhost, or let everybody in with \
          --insecure.",
     ))
 }
@@ -205,20 +210,25 @@ fn make_room(settings: &Settings, limits: &mut Limits) {
     }
 }
 
-async fn serve(settings: &Settings, store: &Store, access: Access, options: Options) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(Exit::Failed, format!("cannot listen at {}: {error}", settings.listen))
-    };
-    let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
+async fn serve(
+    settings: &Settings,
+    addresses: &ListenAddresses,
+    store: &Store,
+    access: Access,
+    options: Options,
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot listen at {error}"));
+    let listeners = Listeners::bind(addresses).await.map_err(failed)?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
+    let urls = listeners.addresses().map_err(failed)?;
+    let urls: Vec<String> = urls.iter().map(|address| format!("{scheme}://{address}")).collect();
     let stop = told_to_stop()?;
     let server = Server::with_options(Arc::clone(&store.leases), Arc::new(SystemClock), access, options);
     let marking = tokio::spawn({
         let server = server.clone();
         async move { server.mark_tokens().await }
     });
-    let what = format!("serving {} at {scheme}://{address}", store.name);
+    let what = format!("serving {} at {}", store.name, urls.join(" and "));
     say(settings, &what);
     systemd::tell(systemd::State::Ready, &what);
     let stop = async {
@@ -226,7 +236,7 @@ async fn serve(settings: &Settings, store: &Store, access: Access, options: Opti
         say(settings, "stopping: nothing new is given, what is under way is finished");
         systemd::tell(systemd::State::Stopping, "finishing what is under way");
     };
-    let outcome = server.serve(listener, stop).await.map_err(failed);
+    let outcome = server.serve(listeners, stop).await.map_err(failed);
     marking.abort();
     outcome
 }

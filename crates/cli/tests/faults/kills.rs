@@ -93,7 +93,7 @@ fn whoever_is_killed_or_stopped_on_s3_every_history_can_be_true() {
     use fencehold_test_servers::object::Server;
     let histories = tempfile::tempdir().unwrap();
     let endpoint = Server::Moto.endpoint();
-    let url = format!("s3://leases/faults?endpoint={endpoint}&ttl_min_ms=100&write_gap_ms=0");
+    let url = format!("s3://leases/faults?endpoint={endpoint}&min_ttl_ms=100&min_write_interval_ms=0");
     let crew = Crew::new(&url, histories.path()).without_jobs();
     let mut crew = crew.prepared(|command| {
         let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];

@@ -65,7 +65,7 @@ fn each_bad_word_about_an_attempt_has_its_own_error() {
         (speak(&room, complete, &one.id, one.token, &other.hold), 2, "the hold id is not the one"),
         (speak(&room, complete, &one.id, 1 << 40, &one.hold), 74, "rewound"),
         (speak(&room, complete, "nonsense", 1, &one.hold), 2, "FENCEHOLD_JOB_ID: job id \"nonsense\""),
-        (speak(&room, complete, &one.id, 1, "nonsense"), 2, "FENCEHOLD_HOLD"),
+        (speak(&room, complete, &one.id, 1, "nonsense"), 2, "FENCEHOLD_HOLD_ID"),
         (room.fencehold(&["job", "complete"]), 2, "the job is missing"),
         (room.fencehold(&["job", "complete", &one.id]), 2, "the hold id is missing"),
     ] {

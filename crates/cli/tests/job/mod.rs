@@ -34,7 +34,7 @@ fn speak(room: &Room, words: &[&str], id: &str, token: u64, hold: &str) -> Said 
         room.command(words)
             .env("FENCEHOLD_JOB_ID", id)
             .env("FENCEHOLD_TOKEN", token.to_string())
-            .env("FENCEHOLD_HOLD", hold),
+            .env("FENCEHOLD_HOLD_ID", hold),
     )
 }
 

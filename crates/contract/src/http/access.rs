@@ -127,14 +127,15 @@ http_types! {
         pub address: String,
         /// In which namespace; `*`: in all.
         pub namespace: String,
-        /// What.
+        /// Which operation: its id in this document.
         pub action: String,
         /// To what.
         pub target: String,
         /// Why.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
-        /// What came of it: `asked`, `done`, `partly`, `failed`, `denied`.
+        /// What came of it: `pending` (nothing is known yet), `done`, `partial` (some of it was refused),
+        /// `failed`, `denied`.
         pub outcome: String,
     }
 }

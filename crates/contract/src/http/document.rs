@@ -104,7 +104,7 @@ impl Pages {
             header(NAMESPACE_HEADER, "Whose world; `default` if it is missing.", namespace),
             header(
                 TIMEOUT_HEADER,
-                "For how long to bear with a store that cannot be reached; more than 60000 counts as that.",
+                "For how long the server retries while the store is unreachable; more than 60000 counts as that.",
                 json!({ "type": "integer", "minimum": 0 }),
             ),
         ]

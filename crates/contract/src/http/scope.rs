@@ -96,7 +96,7 @@ impl FromStr for Scope {
 #[non_exhaustive]
 pub enum Role {
     /// Looks at leases, jobs and metrics, and not at what jobs are about.
-    Viewer,
+    Reader,
     /// Takes leases, enqueues jobs and works on them.
     Worker,
     /// Looks at everything, ends leases, acts on jobs, queues and schedules.
@@ -107,12 +107,12 @@ pub enum Role {
 
 impl Role {
     /// Every role.
-    pub const ALL: [Role; 4] = [Role::Viewer, Role::Worker, Role::Operator, Role::Admin];
+    pub const ALL: [Role; 4] = [Role::Reader, Role::Worker, Role::Operator, Role::Admin];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
-            Role::Viewer => "viewer",
+            Role::Reader => "reader",
             Role::Worker => "worker",
             Role::Operator => "operator",
             Role::Admin => "admin",
@@ -122,7 +122,7 @@ impl Role {
     /// What it stands for.
     pub const fn scopes(self) -> &'static [Scope] {
         match self {
-            Role::Viewer => &[Scope::LeaseRead, Scope::JobRead, Scope::MetricsRead],
+            Role::Reader => &[Scope::LeaseRead, Scope::JobRead, Scope::MetricsRead],
             Role::Worker => &[Scope::LeaseRead, Scope::LeaseWrite, Scope::JobEnqueue, Scope::JobWork],
             Role::Operator => &[
                 Scope::LeaseRead,

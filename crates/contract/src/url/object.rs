@@ -139,16 +139,16 @@ impl ObjectUrl {
             "region" if self.scheme == Scheme::S3 && !value.is_empty() => {
                 self.region = Some(value.to_owned());
             }
-            "ttl_min_ms" => {
+            "min_ttl_ms" => {
                 self.options.ttl_ms_min = number(name, value)?.max(fencehold_core::limits::TTL_MS_MIN);
             }
-            "write_gap_ms" => self.options.write_gap_ms = number(name, value)?,
+            "min_write_interval_ms" => self.options.min_write_interval_ms = number(name, value)?,
             "probe" if value == "off" => self.options.probe = false,
             "probe" if value == "on" => self.options.probe = true,
             "probe" => return Err(bad("has an option probe that is neither on nor off".to_owned())),
             _ => {
                 let name: String = name.chars().take(20).collect();
-                let known = "endpoint, region (s3), ttl_min_ms, write_gap_ms and probe";
+                let known = "endpoint, region (s3), min_ttl_ms, min_write_interval_ms and probe";
                 return Err(bad(format!("has an option {name:?}; there are {known}")));
             }
         }
@@ -188,13 +188,13 @@ pub struct ObjectOptions {
     pub ttl_ms_min: u64,
     /// How long an object is left alone after this handle has written it. Google Cloud Storage takes about one write a
     /// second of one object.
-    pub write_gap_ms: u64,
+    pub min_write_interval_ms: u64,
     /// Whether opening proves that the storage keeps its conditions.
     pub probe: bool,
 }
 
 impl Default for ObjectOptions {
     fn default() -> Self {
-        ObjectOptions { ttl_ms_min: 15_000, write_gap_ms: 1_000, probe: true }
+        ObjectOptions { ttl_ms_min: 15_000, min_write_interval_ms: 1_000, probe: true }
     }
 }

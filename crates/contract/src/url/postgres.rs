@@ -17,11 +17,10 @@ const SCHEMA_BYTES_MAX: usize = 48;
 /// How many connections one handle opens at most unless the URL says otherwise.
 const CONNECTIONS: usize = 10;
 const CONNECTIONS_MAX: usize = 1_000;
-const OPTIONS: &str =
-    "schema, owner, migrate, connections, completed, keep_finished, host, sslmode and sslrootcert";
+const OPTIONS: &str = "schema, schema_owner, migrate, max_connections, completed_jobs, keep_finished, host, sslmode and sslrootcert";
 const SSL_MODES: &str = "disable, prefer, require, verify-full; verify-full stands for verify-ca too";
 
-/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&owner=ROLE&migrate=…&connections=N&completed=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
+/// `postgres://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…]/DATABASE[?schema=NAME&schema_owner=ROLE&migrate=…&max_connections=N&completed_jobs=…&keep_finished=…&host=DIR&sslmode=…&sslrootcert=FILE]`
 ///
 /// Prints without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,9 +55,9 @@ pub struct PostgresUrl {
 /// When a schema that is older than the program is brought up to date. One that is not there is always made on first use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MigrateSchema {
-    /// `asked`, the default: by `fencehold store migrate`.
+    /// `manual`, the default: by `fencehold store migrate`.
     #[default]
-    Asked,
+    Manual,
     /// `auto`: by the first program that connects.
     Auto,
 }
@@ -66,11 +65,11 @@ pub enum MigrateSchema {
 /// What becomes of jobs that were completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompletedJobs {
-    /// `kept`, the default: for people to see, and for whoever asks for the result, until they are pruned.
+    /// `keep`, the default: for people to see, and for whoever asks for the result, until they are pruned.
     #[default]
-    Kept,
-    /// `dropped`: forgotten in the step that completes them, with their results, unless there is more to be told of them.
-    Dropped,
+    Keep,
+    /// `drop`: forgotten in the step that completes them, with their results, unless there is more to be told of them.
+    Drop,
 }
 
 /// What is asked of a connection's secrecy: `sslmode`, as PostgreSQL's own programs understand it.
@@ -172,28 +171,38 @@ impl PostgresUrl {
                         "has a schema that is not 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and '_', a letter first"
                     ));
                 }
-                "owner" => match unescaped(value).filter(|name| !name.is_empty() && name.len() <= 63) {
-                    Some(name) => self.owner = Some(name),
-                    None => return bad("has an option owner that is not the name of a role".to_owned()),
-                },
-                "migrate" => {
-                    self.migrate = match value {
-                        "asked" => MigrateSchema::Asked,
-                        "auto" => MigrateSchema::Auto,
-                        _ => return bad("has an option migrate that is not asked or auto".to_owned()),
+                "schema_owner" => {
+                    match unescaped(value).filter(|name| !name.is_empty() && name.len() <= 63) {
+                        Some(name) => self.owner = Some(name),
+                        None => {
+                            return bad(
+                                "has an option schema_owner that is not the name of a role".to_owned()
+                            );
+                        }
                     }
                 }
-                "connections" => match value.parse() {
+                "migrate" => {
+                    self.migrate = match value {
+                        "manual" => MigrateSchema::Manual,
+                        "auto" => MigrateSchema::Auto,
+                        _ => return bad("has an option migrate that is not manual or auto".to_owned()),
+                    }
+                }
+                "max_connections" => match value.parse() {
                     Ok(connections) if (1..=CONNECTIONS_MAX).contains(&connections) => {
                         self.connections = connections;
                     }
-                    _ => return bad(format!("has connections that are not 1 to {CONNECTIONS_MAX}")),
+                    _ => {
+                        return bad(format!(
+                            "has an option max_connections that is not 1 to {CONNECTIONS_MAX}"
+                        ));
+                    }
                 },
-                "completed" => {
+                "completed_jobs" => {
                     self.completed = match value {
-                        "kept" => CompletedJobs::Kept,
-                        "dropped" => CompletedJobs::Dropped,
-                        _ => return bad("has an option completed that is not kept or dropped".to_owned()),
+                        "keep" => CompletedJobs::Keep,
+                        "drop" => CompletedJobs::Drop,
+                        _ => return bad("has an option completed_jobs that is not keep or drop".to_owned()),
                     }
                 }
                 KeepFinished::OPTION => self.keep_finished = KeepFinished::parse(value)?,
@@ -294,19 +303,19 @@ mod tests {
 
     #[test]
     fn completed_jobs_are_kept_unless_they_are_said_to_be_dropped() {
-        assert_eq!(parsed("postgres://h/app").completed, CompletedJobs::Kept);
-        assert_eq!(parsed("postgres://h/app?completed=kept").completed, CompletedJobs::Kept);
-        assert_eq!(parsed("postgres://h/app?completed=dropped").completed, CompletedJobs::Dropped);
-        assert!(error("postgres://h/app?completed=never").contains("kept or dropped"));
+        assert_eq!(parsed("postgres://h/app").completed, CompletedJobs::Keep);
+        assert_eq!(parsed("postgres://h/app?completed_jobs=keep").completed, CompletedJobs::Keep);
+        assert_eq!(parsed("postgres://h/app?completed_jobs=drop").completed, CompletedJobs::Drop);
+        assert!(error("postgres://h/app?completed_jobs=never").contains("keep or drop"));
     }
 
     #[test]
     fn a_schema_is_migrated_when_asked_unless_the_url_says_auto() {
-        assert_eq!(parsed("postgres://h/app").migrate, MigrateSchema::Asked);
-        let url = parsed("postgres://h/app?migrate=auto&owner=app%40home");
+        assert_eq!(parsed("postgres://h/app").migrate, MigrateSchema::Manual);
+        let url = parsed("postgres://h/app?migrate=auto&schema_owner=app%40home");
         assert_eq!((url.migrate, url.owner.as_deref()), (MigrateSchema::Auto, Some("app@home")));
-        assert!(error("postgres://h/app?migrate=never").contains("asked or auto"));
-        assert!(error("postgres://h/app?owner=").contains("not the name of a role"));
+        assert!(error("postgres://h/app?migrate=never").contains("manual or auto"));
+        assert!(error("postgres://h/app?schema_owner=").contains("not the name of a role"));
     }
 
     #[test]
@@ -323,7 +332,7 @@ mod tests {
     #[test]
     fn a_database_has_servers_a_user_a_schema_and_tls() {
         let url = parsed(
-            "postgres://me:p%40ss:w@a,b:1,[::1]:7/app?schema=leases&connections=3&sslmode=verify-full&sslrootcert=/ca.pem",
+            "postgres://me:p%40ss:w@a,b:1,[::1]:7/app?schema=leases&max_connections=3&sslmode=verify-full&sslrootcert=/ca.pem",
         );
         assert_eq!(url.hosts, [("a".to_owned(), 5432), ("b".to_owned(), 1), ("::1".to_owned(), 7)]);
         assert_eq!((url.database.as_str(), url.schema.as_str(), url.connections), ("app", "leases", 3));
@@ -347,11 +356,20 @@ mod tests {
         assert!(error("postgres://h/db?sync=off").contains("option \"sync\"; postgres: takes schema"));
         assert!(error("postgres://h/db?schema=No").contains("schema that is not"));
         assert!(error("postgres://h/db?schema=pg_x").contains("schema that is not"));
-        assert!(error("postgres://h/db?connections=0").contains("not 1 to 1000"));
+        assert!(error("postgres://h/db?max_connections=0").contains("not 1 to 1000"));
         for mode in ["off", "verify-ca"] {
             let said = error(&format!("postgres://h/db?sslmode={mode}"));
             assert!(said.contains("not one of disable, prefer, require, verify-full"), "{said}");
             assert!(said.contains("verify-full stands for verify-ca"), "{said}");
+        }
+        for old in ["owner=a", "connections=3", "completed=drop"] {
+            let said = error(&format!("postgres://h/db?{old}"));
+            assert!(
+                said.contains(
+                    "postgres: takes schema, schema_owner, migrate, max_connections, completed_jobs"
+                ),
+                "{said}"
+            );
         }
         assert!(error("postgres://h/db?host=/run").contains("names a host twice"));
     }

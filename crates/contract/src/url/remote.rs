@@ -8,7 +8,7 @@ use fencehold_core::BadInput;
 /// `http(s)://[TOKEN@]HOST[:PORT][,HOST[:PORT]…][/PATH][?ca=FILE]`
 ///
 /// Several hosts are servers of one store: a request goes to one of them, and to the next where that one cannot answer.
-/// Without a token here, that of the environment is shown to the server (`FENCEHOLD_API_TOKEN`), if there is one. Prints
+/// Without a token here, that of the environment is shown to the server (`FENCEHOLD_ACCESS_TOKEN`), if there is one. Prints
 /// without its token.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -236,7 +236,7 @@ impl Keeper {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Notes what came of it. Where that cannot be written, the act stands as asked for, which is true.
+    /// Notes what came of it. Where that cannot be written, the act stays pending, which is true.
     pub fn settle(&self, seq: i64, outcome: Outcome) {
         if let Some(sender) = self.sender() {
             let _ = sender.try_send(Message::Settle { seq, outcome });
@@ -362,7 +362,7 @@ impl Work {
         let now_wall_ms = self.clock.now().wall_ms;
         match message {
             Message::Enter { entry, reply } => {
-                drop(reply.send(self.book.enter(&entry, Outcome::Asked, now_wall_ms)));
+                drop(reply.send(self.book.enter(&entry, Outcome::Pending, now_wall_ms)));
             }
             Message::Act(act) => {
                 let answer = act(&mut self.book, now_wall_ms);

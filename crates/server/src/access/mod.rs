@@ -197,8 +197,8 @@ impl Inner {
                 tracing::debug!(from = ?from, "not let in: {foreign}");
                 self.metrics.strangers.add_one();
                 let detail = format!(
-                    "this server asks for no token, so it answers to programs of this machine only, and {foreign}; name \
-                     more hosts with the setting `hosts`, or make a token"
+                    "this server asks for no access token, so it answers to programs of this machine only, and {foreign}; \
+                     name more hosts with the setting `allowed_hosts`, or make an access token"
                 );
                 Problem::new(ErrorKind::HostNotAllowed, detail)
             })?;

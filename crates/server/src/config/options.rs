@@ -21,19 +21,19 @@ impl Settings {
             _ => None,
         };
         let traces = self.receiver(seed).map_err(fault)?;
-        let grace = Duration::from_millis(self.grace.ms());
-        let names = self.hosts.iter().flat_map(|names| names.split(','));
-        let hosts = names
+        let grace = Duration::from_millis(self.shutdown_grace.ms());
+        let names = self.allowed_hosts.iter().flat_map(|names| names.split(','));
+        let allowed_hosts = names
             .map(str::trim)
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
             .collect();
-        Ok(Options { limits: Limits::from(self.limits), tls, grace, traces, hosts })
+        Ok(Options { limits: Limits::from(self.limits), tls, grace, traces, allowed_hosts })
     }
 
     fn receiver(&self, seed: [u8; 16]) -> Result<Option<Receiver>, String> {
         let Some(url) = &self.traces.otlp else { return Ok(None) };
-        let receiver = Receiver::new(url, self.traces.service.as_deref().unwrap_or(SERVICE), seed)?;
+        let receiver = Receiver::new(url, self.traces.service_name.as_deref().unwrap_or(SERVICE), seed)?;
         let Some(file) = &self.traces.ca else { return Ok(Some(receiver)) };
         let pem = std::fs::read(file);
         let pem = pem.map_err(|error| format!("traces.ca: {} cannot be read: {error}", file.display()))?;

@@ -1,11 +1,10 @@
 //! The settings of a server, what each is by default, and every key by its name.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::Span;
+use super::{ListenAddress, Span};
 use crate::limit::Limits;
 
 /// What a server is told.
@@ -14,21 +13,21 @@ use crate::limit::Limits;
 #[non_exhaustive]
 pub struct Settings {
     /// Where it listens.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Which store it serves; `None`: the same as without a server.
     pub store: Option<String>,
-    /// The file with the tokens and the audit; `None`: beside the store.
-    pub access: Option<PathBuf>,
+    /// The file with the access tokens and the audit; `None`: beside the store.
+    pub access_file: Option<PathBuf>,
     /// Whether anybody who can reach it may do everything, wherever it listens.
     pub insecure: bool,
-    /// Whether everybody must show a token. `None`: once there is one, or the store has been served with tokens before;
-    /// false: also then it may start without any.
-    pub require_tokens: Option<bool>,
-    /// Names under which it may be reached while it asks for no token, besides addresses and `localhost`: with commas
-    /// between them.
-    pub hosts: Option<String>,
-    /// How long requests under way may take to end when it is told to stop.
-    pub grace: Span,
+    /// Whether every request needs an access token. `None`: once there is one, or the store has been served with tokens
+    /// before; false: also then it may start without any.
+    pub require_access_tokens: Option<bool>,
+    /// Names under which it may be reached while it asks for no access token, besides addresses and `localhost`: with
+    /// commas between them.
+    pub allowed_hosts: Option<String>,
+    /// How long requests under way may take to end when it stops.
+    pub shutdown_grace: Span,
     /// Encryption.
     pub tls: TlsSettings,
     /// Logs.
@@ -42,13 +41,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
+            listen: ListenAddress::default(),
             store: None,
-            access: None,
+            access_file: None,
             insecure: false,
-            require_tokens: None,
-            hosts: None,
-            grace: Span::from_ms(10_000),
+            require_access_tokens: None,
+            allowed_hosts: None,
+            shutdown_grace: Span::from_ms(10_000),
             tls: TlsSettings::default(),
             log: LogSettings::default(),
             traces: TraceSettings::default(),
@@ -101,7 +100,7 @@ pub struct TraceSettings {
     /// Who vouches for the receiver's certificate, as PEM; `None`: whom the system trusts.
     pub ca: Option<PathBuf>,
     /// The name under which they go.
-    pub service: Option<String>,
+    pub service_name: Option<String>,
 }
 
 /// How much of everything. What is 0 has no limit where that is said.
@@ -112,18 +111,18 @@ pub struct LimitSettings {
     /// Connections at once.
     pub connections: usize,
     /// How long the head of a request may take, and how long a connection may be idle.
-    pub header_time: Span,
+    pub header_timeout: Span,
     /// How long the body of a request may take.
-    pub body_time: Span,
+    pub body_timeout: Span,
     /// The largest body.
     pub body_bytes: usize,
     /// The bodies of all requests at once.
-    pub bodies_bytes: usize,
-    /// Requests of one token that wait, at once.
-    pub waiting_per_token: usize,
-    /// Requests a second of one token, renewals apart; 0: no limit.
+    pub total_body_bytes: usize,
+    /// Requests of one access token that wait, at once.
+    pub waiting_per_access_token: usize,
+    /// Requests a second of one access token, renewals apart; 0: no limit.
     pub requests_per_second: u64,
-    /// Renewals a second of one token; 0: no limit.
+    /// Renewals a second of one access token; 0: no limit.
     pub renewals_per_second: u64,
 }
 
@@ -132,11 +131,11 @@ impl Default for LimitSettings {
         let limits = Limits::default();
         LimitSettings {
             connections: limits.connections,
-            header_time: Span::from_ms(limits.header_ms),
-            body_time: Span::from_ms(limits.body_ms),
+            header_timeout: Span::from_ms(limits.header_ms),
+            body_timeout: Span::from_ms(limits.body_ms),
             body_bytes: limits.body_bytes,
-            bodies_bytes: limits.bodies_bytes,
-            waiting_per_token: limits.waiting_per_token,
+            total_body_bytes: limits.total_body_bytes,
+            waiting_per_access_token: limits.waiting_per_access_token,
             requests_per_second: limits.requests_per_second,
             renewals_per_second: limits.renewals_per_second,
         }
@@ -147,11 +146,11 @@ impl From<LimitSettings> for Limits {
     fn from(told: LimitSettings) -> Limits {
         Limits {
             connections: told.connections,
-            header_ms: told.header_time.ms(),
-            body_ms: told.body_time.ms(),
+            header_ms: told.header_timeout.ms(),
+            body_ms: told.body_timeout.ms(),
             body_bytes: told.body_bytes,
-            bodies_bytes: told.bodies_bytes.max(told.body_bytes),
-            waiting_per_token: told.waiting_per_token,
+            total_body_bytes: told.total_body_bytes.max(told.body_bytes),
+            waiting_per_access_token: told.waiting_per_access_token,
             requests_per_second: told.requests_per_second,
             renewals_per_second: told.renewals_per_second,
             ..Limits::default()
@@ -161,26 +160,26 @@ impl From<LimitSettings> for Limits {
 
 /// Every key, with what it is by default, as people would write it.
 pub const KEYS: &[(&str, &str)] = &[
-    ("listen", "127.0.0.1:7117"),
+    ("listen", "localhost:7117"),
     ("store", "file: in the user's state directory"),
-    ("access", "beside the store"),
+    ("access_file", "beside the store"),
     ("insecure", "false"),
-    ("require_tokens", "once there is a token"),
-    ("hosts", "addresses and localhost"),
-    ("grace", "10s"),
+    ("require_access_tokens", "once there is an access token"),
+    ("allowed_hosts", "addresses and localhost"),
+    ("shutdown_grace", "10s"),
     ("tls.cert", "none"),
     ("tls.key", "none"),
     ("log.format", "text"),
     ("log.level", "info"),
     ("traces.otlp", "none"),
     ("traces.ca", "what the system trusts"),
-    ("traces.service", "fencehold"),
+    ("traces.service_name", "fencehold"),
     ("limits.connections", "10000"),
-    ("limits.header_time", "20s"),
-    ("limits.body_time", "30s"),
+    ("limits.header_timeout", "20s"),
+    ("limits.body_timeout", "30s"),
     ("limits.body_bytes", "33554432"),
-    ("limits.bodies_bytes", "268435456"),
-    ("limits.waiting_per_token", "10000"),
+    ("limits.total_body_bytes", "268435456"),
+    ("limits.waiting_per_access_token", "10000"),
     ("limits.requests_per_second", "10000"),
     ("limits.renewals_per_second", "10000"),
 ];

@@ -24,7 +24,7 @@ use crate::access::{Caller, Desk};
 use crate::limit::{BadBody, Share};
 use crate::observe::Context;
 
-/// How long the store is borne with, unless the caller says otherwise.
+/// For how long to retry while the store is unreachable, unless the caller says otherwise.
 const PATIENCE_MS: u64 = 5_000;
 /// And at most.
 const PATIENCE_MS_MAX: u64 = 60_000;
@@ -46,20 +46,21 @@ impl Asked {
     pub(super) fn new(
         server: Arc<Inner>,
         (caller, namespace): (Caller, Namespace),
+        operation: &'static str,
         parts: &Parts,
         share: Option<Share>,
     ) -> Result<Self, Problem> {
         let patience_ms = match parts.headers.get(TIMEOUT_HEADER) {
             None => PATIENCE_MS,
             Some(value) => patience_of(value)
-                .ok_or_else(|| bad(BadInput::new("patience", "must be a number of milliseconds")))?,
+                .ok_or_else(|| bad(BadInput::new(TIMEOUT_HEADER, "must be a number of milliseconds")))?,
         };
         let call = CallContext::new(namespace).with_timeout_ms(patience_ms).relayed();
         let trace = parts
             .headers
             .get(TRACE_HEADER)
             .and_then(|value| Context::parse(value.to_str().ok()?));
-        let store = Desk::new(Arc::clone(&server), caller, trace, share);
+        let store = Desk::new(Arc::clone(&server), caller, operation, trace, share);
         let copied = |value: &HeaderValue| HeaderValue::from_bytes(value.as_bytes()).ok();
         let idempotency_key = parts.headers.get(IDEMPOTENCY_HEADER).and_then(copied);
         Ok(Asked { server, store, call, idempotency_key })
@@ -74,7 +75,7 @@ impl Asked {
     }
 }
 
-/// How long the store is to be borne with: a number, of which more than the most counts as that, however long it is.
+/// For how long to retry while the store is unreachable: a number, of which more than the most counts as that.
 fn patience_of(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok()?;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -187,7 +188,7 @@ async fn answer<O: Operation, H: Handler<O>>(
             (request, Some(share))
         }
     };
-    let asked = Asked::new(server, caller, &parts, share)?;
+    let asked = Asked::new(server, caller, O::SPEC.name, &parts, share)?;
     drop(parts);
     handler.handle(asked, request).await
 }

@@ -52,11 +52,11 @@ impl Gate {
         let body_time = Duration::from_millis(limits.body_ms);
         Gate {
             connections: Connections::new(limits.connections),
-            bodies: Bodies::new(limits.body_bytes, body_time, limits.bodies_bytes),
+            bodies: Bodies::new(limits.body_bytes, body_time, limits.total_body_bytes),
             ordinary: Lane::new(limits.lane_room, limits.lane_line),
             renewals: Lane::new(limits.lane_room, limits.renewal_line),
-            seats: Seats::new(limits.waiting_per_token, limits.waiting()),
-            listening: Seats::new(limits.waiting_per_token, limits.listening()),
+            seats: Seats::new(limits.waiting_per_access_token, limits.waiting()),
+            listening: Seats::new(limits.waiting_per_access_token, limits.listening()),
             requests: Pace::new(limits.requests_per_second),
             renewal_requests: Pace::new(limits.renewals_per_second),
             limits,

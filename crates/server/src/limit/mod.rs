@@ -35,9 +35,9 @@ pub struct Limits {
     /// The largest body.
     pub body_bytes: usize,
     /// The bodies of all requests at once.
-    pub bodies_bytes: usize,
+    pub total_body_bytes: usize,
     /// Requests of one token that wait for something, at once.
-    pub waiting_per_token: usize,
+    pub waiting_per_access_token: usize,
     /// Requests a second of one token, renewals apart; 0: no limit.
     pub requests_per_second: u64,
     /// Renewals a second of one token; 0: no limit.
@@ -70,8 +70,8 @@ impl Default for Limits {
             header_ms: 20_000,
             body_ms: 30_000,
             body_bytes: BODY_BYTES_MAX,
-            bodies_bytes: 256 << 20,
-            waiting_per_token: 10_000,
+            total_body_bytes: 256 << 20,
+            waiting_per_access_token: 10_000,
             requests_per_second: 10_000,
             renewals_per_second: 10_000,
             lane_room: 16_384,

@@ -20,7 +20,7 @@ pub(crate) enum Ending {
 
 impl Ending {
     pub(crate) const ALL: [(Ending, &'static str); 6] = [
-        (Ending::Done, "done"),
+        (Ending::Done, "ok"),
         (Ending::Refused, "refused"),
         (Ending::Denied, "denied"),
         (Ending::Limited, "limited"),
@@ -58,8 +58,8 @@ impl Kind {
         (Kind::Acquire, "acquire"),
         (Kind::Renew, "renew"),
         (Kind::Release, "release"),
-        (Kind::Force, "force"),
-        (Kind::Look, "look"),
+        (Kind::Force, "admin"),
+        (Kind::Look, "read"),
         (Kind::Enqueue, "enqueue"),
         (Kind::Claim, "claim"),
         (Kind::Report, "report"),

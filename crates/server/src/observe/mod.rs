@@ -17,6 +17,12 @@ pub(crate) use trace::{
     Attribute, Context, Span, SpanKind, Tracer, about, attempts, enqueuing, holding, working,
 };
 
+/// A value as it is called everywhere else: in the JSON of HTTP.
+fn label(value: &impl serde::Serialize) -> String {
+    let name = serde_json::to_value(value).ok();
+    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+}
+
 /// How long something takes, for people.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(std::time::Instant);

@@ -108,14 +108,14 @@ mod tests {
         let wait = Histogram::new(&[500, 1_000]);
         wait.record(700);
         page.gauges("g", "What it is.", &[(&[("queue", "a\"\\\nb")], 1.5), (&[], 2.0)]);
-        page.histograms("h_seconds", "How long.", 1_000.0, &[(&[("sync", "yes")], &wait)]);
+        page.histograms("h_seconds", "How long.", 1_000.0, &[(&[("sync", "true")], &wait)]);
         assert_eq!(
             page.finish(),
             "# HELP g What it is.\n# TYPE g gauge\ng{queue=\"a\\\"\\\\\\nb\"} 1.5\ng 2\n\
              # HELP h_seconds How long.\n# TYPE h_seconds histogram\n\
-             h_seconds_bucket{sync=\"yes\",le=\"0.5\"} 0\nh_seconds_bucket{sync=\"yes\",le=\"1\"} 1\n\
-             h_seconds_bucket{sync=\"yes\",le=\"+Inf\"} 1\nh_seconds_sum{sync=\"yes\"} 0.7\n\
-             h_seconds_count{sync=\"yes\"} 1\n"
+             h_seconds_bucket{sync=\"true\",le=\"0.5\"} 0\nh_seconds_bucket{sync=\"true\",le=\"1\"} 1\n\
+             h_seconds_bucket{sync=\"true\",le=\"+Inf\"} 1\nh_seconds_sum{sync=\"true\"} 0.7\n\
+             h_seconds_count{sync=\"true\"} 1\n"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! All metrics, on one page.
 //!
 //! What happens in the store is counted by the engine, so it is complete where the engine runs in this process: on
-//! `memory:`, and on `file:` while this process owns the directory (`fencehold_store_served_here`). Elsewhere only what
+//! `memory:`, and on `file:` while this process owns the directory (`fencehold_store_owner_process`). Elsewhere only what
 //! passes through this server can be counted.
 
 use fencehold_contract::job::{JobFilter, ListJobsRequest, QueueView};
@@ -12,6 +12,7 @@ use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::JOBS_MAX;
 
+use super::label;
 use super::metrics::{Ending, Kind};
 use super::page::{Page, Series};
 use crate::Inner;
@@ -45,26 +46,22 @@ pub(crate) async fn render(server: &Inner) -> String {
     if let Ok(status) = server.store.status(&call).await {
         let here = status.owner_pid.is_none_or(|pid| pid == std::process::id());
         page.gauge(
-            "fencehold_store_served_here",
-            "Whether the store's engine runs in this process.",
+            "fencehold_store_owner_process",
+            "1: this process owns the store, and counts what happens in it.",
             flag(here),
         );
-        page.gauge("fencehold_keys", "Keys on record, held or free.", status.key_count as f64);
+        page.gauge("fencehold_lease_keys", "Keys on record, held or free.", status.key_count as f64);
         page.gauge("fencehold_leases_held", "Keys with a hold on record.", status.held_count as f64);
-        page.gauge("fencehold_waiters", "Requests in line for a key.", status.waiter_count as f64);
+        page.gauge("fencehold_lease_waiters", "Requests in line for a key.", status.waiter_count as f64);
         page.gauge(
-            "fencehold_rows_set_aside",
-            "Kept rows that could not be read.",
+            "fencehold_unreadable_rows",
+            "Stored rows that could not be read.",
             status.unreadable_row_count as f64,
         );
         let failing = status.maintenance_errors.len() as f64;
-        page.gauge(
-            "fencehold_maintenance_failing",
-            "Parts of the maintenance that fail at present.",
-            failing,
-        );
-        page.gauge("fencehold_jobs_live", "Jobs that are not finished.", status.job_count as f64);
-        page.gauge("fencehold_jobs_live_max", "How many there may be.", JOBS_MAX as f64);
+        page.gauge("fencehold_maintenance_errors", "Parts of the maintenance that fail now.", failing);
+        page.gauge("fencehold_jobs_unfinished", "Jobs that are not finished.", status.job_count as f64);
+        page.gauge("fencehold_jobs_unfinished_max", "How many there may be.", JOBS_MAX as f64);
     }
     if let Some(jobs) = server.store.jobs() {
         queues(&mut page, server, jobs).await;
@@ -74,9 +71,9 @@ pub(crate) async fn render(server: &Inner) -> String {
 
 fn store(page: &mut Page, measures: &Measures) {
     let facts = &measures.facts;
-    page.counter("fencehold_leases_granted_total", "Leases granted.", &facts.granted);
-    let hows: Vec<String> = LeaseOutcome::ALL.iter().map(|how| how.to_string().replace(' ', "_")).collect();
-    let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("how", how.as_str())]).collect();
+    page.counter("fencehold_leases_acquired_total", "Leases acquired.", &facts.granted);
+    let hows: Vec<String> = LeaseOutcome::ALL.iter().map(label).collect();
+    let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("outcome", how.as_str())]).collect();
     let ended: Vec<Series<'_>> = ended
         .iter()
         .zip(&facts.ended)
@@ -84,7 +81,7 @@ fn store(page: &mut Page, measures: &Measures) {
         .collect();
     page.counts(
         "fencehold_leases_ended_total",
-        "Leases that ended, by how: a rising share of expired is a crash report.",
+        "Leases that ended, by outcome: a rising share of expired is a crash report.",
         &ended,
     );
     let issued = facts.granted.get() + facts.claimed.get();
@@ -104,18 +101,15 @@ fn store(page: &mut Page, measures: &Measures) {
         &facts.rewound,
     );
     page.counter("fencehold_jobs_enqueued_total", "Jobs enqueued.", &facts.enqueued);
-    page.counter("fencehold_job_attempts_total", "Attempts begun.", &facts.claimed);
-    let hows: Vec<String> = AttemptOutcome::ALL
-        .iter()
-        .map(|how| how.to_string().replace(' ', "_"))
-        .collect();
-    let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("how", how.as_str())]).collect();
+    page.counter("fencehold_job_attempts_started_total", "Attempts started.", &facts.claimed);
+    let hows: Vec<String> = AttemptOutcome::ALL.iter().map(label).collect();
+    let ended: Vec<[(&str, &str); 1]> = hows.iter().map(|how| [("outcome", how.as_str())]).collect();
     let ended: Vec<Series<'_>> = ended
         .iter()
         .zip(&facts.attempts)
         .map(|(label, counter)| (label.as_slice(), counter.get() as f64))
         .collect();
-    page.counts("fencehold_job_attempts_ended_total", "Attempts that ended, by how.", &ended);
+    page.counts("fencehold_job_attempts_ended_total", "Attempts that ended, by outcome.", &ended);
     let crashes = AttemptOutcome::ALL
         .iter()
         .position(|how| *how == AttemptOutcome::Crashed)
@@ -132,24 +126,32 @@ fn store(page: &mut Page, measures: &Measures) {
         &facts.quarantined,
     );
     page.counter("fencehold_schedules_fired_total", "Firings of schedules.", &facts.fired);
-    page.histograms("fencehold_batch_requests", "Requests decided together.", 1.0, &[(&[], &measures.batch)]);
     page.histograms(
-        "fencehold_commit_seconds",
-        "How long a batch took to be kept; with sync, until it was on disk.",
-        US,
-        &[(&[("sync", "yes")], &measures.synced_us), (&[("sync", "no")], &measures.unsynced_us)],
+        "fencehold_commit_batch_size",
+        "Requests decided together.",
+        1.0,
+        &[(&[], &measures.batch)],
     );
     page.histograms(
-        "fencehold_fsync_seconds",
+        "fencehold_commit_duration_seconds",
+        "How long a batch took to be kept; with sync, until it was on disk.",
+        US,
+        &[(&[("sync", "true")], &measures.synced_us), (&[("sync", "false")], &measures.unsynced_us)],
+    );
+    page.histograms(
+        "fencehold_fsync_duration_seconds",
         "How long the disk took to confirm a batch: a part of the time that it took to be kept.",
         US,
         &[(&[], &measures.disk_us)],
     );
     page.histograms(
-        "fencehold_renewal_slack_ratio",
-        "How much of its ttl a lease, or a claim of a job, had left when it was renewed.",
+        "fencehold_renewal_remaining_ratio",
+        "How much of its ttl a lease, or an attempt at a job, had left when it was renewed.",
         100.0,
-        &[(&[("of", "lease")], &measures.slack_percent), (&[("of", "claim")], &measures.claim_slack_percent)],
+        &[
+            (&[("type", "lease")], &measures.slack_percent),
+            (&[("type", "job")], &measures.claim_slack_percent),
+        ],
     );
 }
 
@@ -166,7 +168,7 @@ fn requests(page: &mut Page, server: &Inner) {
     let labels: Vec<[(&str, &str); 1]> = Kind::ALL.iter().map(|(_, name)| [("operation", *name)]).collect();
     let took: Vec<_> = labels.iter().map(<[(&str, &str); 1]>::as_slice).zip(&metrics.took_us).collect();
     page.histograms(
-        "fencehold_request_seconds",
+        "fencehold_request_duration_seconds",
         "How long requests took that did not wait in line.",
         US,
         &took,
@@ -177,7 +179,7 @@ fn requests(page: &mut Page, server: &Inner) {
         &metrics.contended,
     );
     page.histograms(
-        "fencehold_acquire_wait_seconds",
+        "fencehold_acquire_wait_duration_seconds",
         "How long those that were granted stood in line.",
         MS,
         &[(&[], &metrics.waited_ms)],
@@ -193,16 +195,24 @@ fn requests(page: &mut Page, server: &Inner) {
         renewals,
     );
     page.counter(
-        "fencehold_wrong_holds_total",
-        "Renewals with another's token and a wrong hold id.",
+        "fencehold_wrong_hold_ids_total",
+        "Requests with another holder's token and a wrong hold id.",
         &metrics.wrong_holds,
     );
-    page.counter("fencehold_dedup_hits_total", "Jobs that were in a queue already.", &metrics.dedup_hits);
-    page.counter("fencehold_strangers_total", "Requests without a valid token.", &metrics.strangers);
+    page.counter(
+        "fencehold_jobs_deduplicated_total",
+        "Enqueues of jobs that existed already.",
+        &metrics.dedup_hits,
+    );
+    page.counter(
+        "fencehold_unauthorized_requests_total",
+        "Requests without a valid access token.",
+        &metrics.strangers,
+    );
     if let Some(keeper) = server.access.keeper() {
         let left_out = keeper.denials_left_out() as f64;
         page.counts(
-            "fencehold_audit_denials_left_out_total",
+            "fencehold_audit_denials_dropped_total",
             "Denied requests that are not in the audit: there were too many.",
             &[(&[], left_out)],
         );
@@ -217,14 +227,14 @@ fn limits(page: &mut Page, server: &Inner) {
     let (body_used, body_max) = gate.bodies.used();
     let mut all = vec![
         ("connections", gate.connections.count() as f64, gate.limits.connections as f64),
-        ("body_bytes", body_used as f64, body_max as f64),
+        ("total_body_bytes", body_used as f64, body_max as f64),
         ("waiting", gate.seats.taken().0 as f64, gate.seats.all_max() as f64),
-        ("waiting_of_one_token", gate.seats.taken().1 as f64, gate.seats.each_max() as f64),
-        ("lane_ordinary", gate.ordinary.used() as f64, gate.ordinary.room() as f64),
-        ("lane_renewals", gate.renewals.used() as f64, gate.renewals.room() as f64),
+        ("waiting_per_access_token", gate.seats.taken().1 as f64, gate.seats.each_max() as f64),
+        ("concurrent_requests", gate.ordinary.used() as f64, gate.ordinary.room() as f64),
+        ("concurrent_renewals", gate.renewals.used() as f64, gate.renewals.room() as f64),
     ];
     let now_ms = server.clock.now().store_ms;
-    let paces = [("pace_requests", &gate.requests), ("pace_renewals", &gate.renewal_requests)];
+    let paces = [("requests_per_second", &gate.requests), ("renewals_per_second", &gate.renewal_requests)];
     all.extend(paces.into_iter().filter_map(|(name, pace)| {
         let (used, max) = pace.busiest(now_ms)?;
         Some((name, used as f64, max as f64))
@@ -253,19 +263,19 @@ fn limits(page: &mut Page, server: &Inner) {
         gate.seats.taken().0 as f64,
     );
     let in_line: &[Series<'_>] = &[
-        (&[("lane", "ordinary")], gate.ordinary.waiting() as f64),
-        (&[("lane", "renewals")], gate.renewals.waiting() as f64),
+        (&[("class", "request")], gate.ordinary.waiting() as f64),
+        (&[("class", "renewal")], gate.renewals.waiting() as f64),
     ];
-    page.gauges("fencehold_lane_waiting", "Requests that wait for room.", in_line);
+    page.gauges("fencehold_requests_queued", "Requests that wait for room in the store.", in_line);
     let over: &[Series<'_>] = &[
         (&[("limit", "connections")], metrics.connections_turned_away.get() as f64),
         (&[("limit", "body_bytes")], metrics.bodies_too_large.get() as f64),
-        (&[("limit", "body_time")], metrics.bodies_too_slow.get() as f64),
+        (&[("limit", "body_timeout")], metrics.bodies_too_slow.get() as f64),
         (&[("limit", "waiting")], metrics.waiting_refused.get() as f64),
-        (&[("limit", "pace_requests")], metrics.over_pace.get() as f64),
-        (&[("limit", "pace_renewals")], metrics.renewals_over_pace.get() as f64),
-        (&[("limit", "lane_ordinary")], metrics.shed.get() as f64),
-        (&[("limit", "lane_renewals")], metrics.renewals_shed.get() as f64),
+        (&[("limit", "requests_per_second")], metrics.over_pace.get() as f64),
+        (&[("limit", "renewals_per_second")], metrics.renewals_over_pace.get() as f64),
+        (&[("limit", "concurrent_requests")], metrics.shed.get() as f64),
+        (&[("limit", "concurrent_renewals")], metrics.renewals_shed.get() as f64),
     ];
     page.counts("fencehold_limit_refused_total", "What was refused because a limit was reached.", over);
 }
@@ -281,8 +291,8 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
     let hidden = all.len().saturating_sub(QUEUES_SHOWN);
     all.truncate(QUEUES_SHOWN);
     page.gauge(
-        "fencehold_queues_not_shown",
-        "Queues that are not on this page: there are too many.",
+        "fencehold_queues_omitted",
+        "Queues left out of this page: there are too many.",
         hidden as f64,
     );
     cancelled(page, server, jobs, &all).await;
@@ -323,8 +333,8 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
         .collect();
     let ages: Vec<Series<'_>> = ages.iter().map(|(labels, age)| (labels.as_slice(), *age)).collect();
     page.gauges(
-        "fencehold_queue_oldest_ready_seconds",
-        "For how long the oldest ready job has been ready.",
+        "fencehold_queue_oldest_queued_seconds",
+        "For how long the oldest queued job has been ready.",
         &ages,
     );
 }
@@ -357,11 +367,11 @@ async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[
         .collect();
     let counts: Vec<Series<'_>> =
         labels.iter().map(|(labels, count, _)| (labels.as_slice(), *count)).collect();
-    page.gauges("fencehold_queue_cancel_ignored", "Jobs that were cancelled and run on.", &counts);
+    page.gauges("fencehold_queue_jobs_cancel_requested", "Running jobs that were asked to cancel.", &counts);
     let ages: Vec<Series<'_>> = labels.iter().map(|(labels, _, age)| (labels.as_slice(), *age)).collect();
     page.gauges(
-        "fencehold_queue_cancel_ignored_seconds",
-        "For how long the longest of them has run on, since this server saw it first.",
+        "fencehold_queue_oldest_cancel_requested_seconds",
+        "For how long the oldest of them has run on, since this server saw it first.",
         &ages,
     );
 }

@@ -75,7 +75,7 @@ fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
     let said = hear(stream);
     assert_eq!((said.status, said.kind()), (400, "bad-input"), "{said:?}");
     eventually("its memory is free", || {
-        stage.metric(&operator, "fencehold_limit_used{limit=\"body_bytes\"}") < 1.0
+        stage.metric(&operator, "fencehold_limit_used{limit=\"total_body_bytes\"}") < 1.0
     });
     stage.acquire(&token, "k", 1, 30_000);
 }
@@ -118,7 +118,7 @@ fn slow_bodies_are_cut_off_and_cost_nobody_anything() {
     are_cut_off(&stage, &token, &format!("{head}{}content-length: 1000000\r\n\r\n", token.headers()));
     let operator = stage.token(None, &[Scope::Admin]);
     eventually("their memory is free", || {
-        stage.metric(&operator, "fencehold_limit_used{limit=\"body_bytes\"}") < 1.0
+        stage.metric(&operator, "fencehold_limit_used{limit=\"total_body_bytes\"}") < 1.0
     });
 }
 
@@ -194,7 +194,7 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
 #[test]
 fn a_caller_has_so_many_waiting_requests_and_no_more() {
     let mut options = Options::default();
-    options.limits.waiting_per_token = 3;
+    options.limits.waiting_per_access_token = 3;
     let stage = Stage::with(options);
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let operator = stage.token(None, &[Scope::Admin]);

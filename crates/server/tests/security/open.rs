@@ -54,13 +54,13 @@ fn an_open_server_refuses_what_a_page_of_another_origin_sends() {
 #[test]
 fn names_that_were_configured_are_answered_to() {
     let mut options = Options::default();
-    options.hosts = vec!["leases.internal".to_owned()];
+    options.allowed_hosts = vec!["leases.internal".to_owned()];
     let stage = Stage::open(options);
     let head = "host: Leases.internal:7117\r\norigin: http://leases.internal\r\n";
     assert_eq!(stage.ask_head(head, "/v1/leases").status, 200);
     let said = stage.ask_head("host: other.internal\r\n", "/v1/leases");
     assert_eq!(said.status, 403);
-    assert!(said.body.contains("other.internal") && said.body.contains("hosts"), "{said:?}");
+    assert!(said.body.contains("other.internal") && said.body.contains("allowed_hosts"), "{said:?}");
 }
 
 #[test]

@@ -25,11 +25,11 @@ impl Drop for Open<'_> {
 const STORM: usize = 20;
 const LEASES_EACH: usize = 2_000;
 
-const ORDINARY_USED: &str = "fencehold_limit_used{limit=\"lane_ordinary\"}";
-const ORDINARY_SHED: &str = "fencehold_limit_refused_total{limit=\"lane_ordinary\"}";
-const RENEWALS_USED: &str = "fencehold_limit_used{limit=\"lane_renewals\"}";
-const RENEWALS_SHED: &str = "fencehold_limit_refused_total{limit=\"lane_renewals\"}";
-const RENEWALS_WAITING: &str = "fencehold_lane_waiting{lane=\"renewals\"}";
+const ORDINARY_USED: &str = "fencehold_limit_used{limit=\"concurrent_requests\"}";
+const ORDINARY_SHED: &str = "fencehold_limit_refused_total{limit=\"concurrent_requests\"}";
+const RENEWALS_USED: &str = "fencehold_limit_used{limit=\"concurrent_renewals\"}";
+const RENEWALS_SHED: &str = "fencehold_limit_refused_total{limit=\"concurrent_renewals\"}";
+const RENEWALS_WAITING: &str = "fencehold_requests_queued{class=\"renewal\"}";
 
 #[test]
 fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
@@ -112,7 +112,7 @@ fn those_who_wait_take_neither_room_nor_memory_from_those_who_do_not() {
     options.limits.lane_room = 1;
     options.limits.lane_line = 0;
     options.limits.body_bytes = 64 << 10;
-    options.limits.bodies_bytes = 1 << 20;
+    options.limits.total_body_bytes = 1 << 20;
     options.limits.body_ms = 2_000;
     let stage = Stage::with(options);
     let token = stage.token(Some("team"), &[Scope::Admin]);

@@ -119,5 +119,5 @@ fn a_forged_hold_id_is_refused_counted_and_changes_nothing() {
     }
     let renewed = stage.post(&token, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
     assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
-    assert!(stage.shows(&operator, "fencehold_wrong_holds_total", 2.0));
+    assert!(stage.shows(&operator, "fencehold_wrong_hold_ids_total", 2.0));
 }

@@ -165,7 +165,7 @@ fn who_waits_is_let_in_as_soon_as_an_advance_is_over() {
     const TTL_MS: u64 = 2_000;
     on_every_cloud(|server| {
         let mut place = server.place();
-        (place.options.ttl_ms_min, place.options.write_gap_ms) = (TTL_MS, 0);
+        (place.options.ttl_ms_min, place.options.min_write_interval_ms) = (TTL_MS, 0);
         let open = || {
             let cloud = Arc::new(Cloud::open(&place).unwrap());
             ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap()

@@ -93,7 +93,7 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
 #[test]
 fn an_object_that_was_just_written_is_left_alone_for_a_second() {
     let mut place = Server::Gcs.place();
-    place.options.write_gap_ms = 1_000;
+    place.options.min_write_interval_ms = 1_000;
     let cloud = Arc::new(Cloud::open(&place).unwrap());
     let store = ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
     let call = CallContext::new(Namespace::default());

@@ -171,7 +171,7 @@ impl Core {
             .collect();
         // Most have none to tell.
         let results = results.iter().any(Option::is_some).then_some(results);
-        let drops = self.jobs.completed == CompletedJobs::Dropped;
+        let drops = self.jobs.completed == CompletedJobs::Drop;
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
         let sql = self.sql(&within(Core::lock_ms(budget), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
         let rows = self

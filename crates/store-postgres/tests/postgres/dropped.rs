@@ -1,4 +1,4 @@
-//! `completed=dropped`: what is completed is gone, and nothing else is forgotten with it.
+//! `completed_jobs=drop`: what is completed is gone, and nothing else is forgotten with it.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn store() -> PostgresStore {
 
 fn store_in(schema: &str) -> PostgresStore {
     let mut url = crate::cluster().url(schema);
-    url.completed = CompletedJobs::Dropped;
+    url.completed = CompletedJobs::Drop;
     PostgresStore::open(&url, Arc::new(SystemClock)).unwrap()
 }
 

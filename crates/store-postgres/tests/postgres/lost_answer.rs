@@ -99,7 +99,7 @@ impl Wire {
 
     fn url(&self, schema: &str) -> PostgresUrl {
         let text = format!(
-            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&connections=1&sslmode=disable",
+            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&max_connections=1&sslmode=disable",
             self.port
         );
         match text.parse().unwrap() {

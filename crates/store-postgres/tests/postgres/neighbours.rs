@@ -72,7 +72,7 @@ fn a_schema_that_another_role_made_first_is_refused_and_none_of_its_code_runs() 
     ];
     assert!(!is_superuser(&admin, &attacker), "code of {attacker} ran as a superuser: {why:?}");
     for why in why.map(refused) {
-        assert!(why.contains(&attacker) && why.contains(&format!("owner={attacker}")), "{why}");
+        assert!(why.contains(&attacker) && why.contains(&format!("schema_owner={attacker}")), "{why}");
     }
 }
 

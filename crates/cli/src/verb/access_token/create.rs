@@ -20,11 +20,11 @@ Examples:
   fencehold access-token create worker-7 --namespace team-a \\
     --scope job:work,lease:write --expires-in 90d
 
-  # By role: viewer, worker, operator or admin
+  # By role: reader, worker, operator or admin
   fencehold access-token create ops --role operator --all-namespaces
 
   # Through the server, with an access token of scope admin in
-  # FENCEHOLD_API_TOKEN
+  # FENCEHOLD_ACCESS_TOKEN
   fencehold access-token create worker-8 --role worker \\
     --store https://leases.example.org
 ";
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// metrics:read, admin
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', required_unless_present = "role")]
     scopes: Vec<Scope>,
-    /// The scopes of a role: viewer, worker, operator, admin
+    /// The scopes of a role: reader, worker, operator, admin
     #[arg(long, value_name = "ROLE")]
     role: Option<Role>,
     /// For all namespaces, not for one

@@ -47,6 +47,9 @@ impl Args {
         let place = context.place_or(settings.store.as_deref())?;
         let access = access_file(&settings, &place)?;
         crate::logging::check_server(&settings.log)?;
+        let wrong =
+            |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());
+        settings.listen.resolve().map_err(wrong)?;
         // Nothing is sent, so no seed is needed that would keep it apart from others.
         settings
             .options([0; 16])
@@ -65,7 +68,7 @@ impl Args {
                         Chosen::Settings | Chosen::Default => {}
                     }
                 }
-                "access" => line.value = access.display().to_string(),
+                "access_file" => line.value = access.display().to_string(),
                 _ => {}
             }
         }

@@ -11,7 +11,7 @@ use crate::show::facts;
 use crate::verb::{DONE, Outcome};
 
 pub(super) const MORE: &str = "\
-The hold id comes from FENCEHOLD_HOLD or from stdin, never from an argument, which every user of the machine could \
+The hold id comes from FENCEHOLD_HOLD_ID or from stdin, never from an argument, which every user of the machine could \
 read. Exit code 76 means that the attempt is lost: stop.";
 
 /// Which attempt it is.

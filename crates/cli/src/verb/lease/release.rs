@@ -16,7 +16,7 @@ Examples:
 ";
 
 const MORE: &str = "\
-The hold id comes from FENCEHOLD_HOLD or from stdin, never from an argument, which every user of the machine could read. \
+The hold id comes from FENCEHOLD_HOLD_ID or from stdin, never from an argument, which every user of the machine could read. \
 Exit code 76 means that the lease was lost before: another holder may have worked at the same time.";
 
 /// Release a lease

@@ -18,7 +18,7 @@ Examples:
 ";
 
 const MORE: &str = "\
-The hold id comes from FENCEHOLD_HOLD or from stdin, never from an argument, which every user of the machine could read. \
+The hold id comes from FENCEHOLD_HOLD_ID or from stdin, never from an argument, which every user of the machine could read. \
 Exit code 76 means that the lease is lost: stop.";
 
 /// Renew a lease for another ttl

@@ -57,22 +57,74 @@ impl Book {
                     to_sql(filter.limit.unwrap_or(u64::MAX)),
                 ],
                 |row| {
+                    let (act, target): (String, String) = (row.get(5)?, row.get(6)?);
+                    let outcome: String = row.get(8)?;
                     Ok(AuditRow {
                         seq: from_sql(row.get(0)?),
                         at_wall_ms: from_sql(row.get(1)?),
                         who: row.get(2)?,
                         from: row.get(3)?,
                         namespace: row.get(4)?,
-                        act: row.get(5)?,
-                        target: row.get(6)?,
+                        act: operation_of(act, &target),
+                        target,
                         reason: row.get(7)?,
-                        outcome: row.get(8)?,
+                        outcome: outcome_of(outcome),
                     })
                 },
             )?;
             rows.collect::<rusqlite::Result<_>>()
         };
         read().map_err(|error: rusqlite::Error| self.sorry(&error))
+    }
+}
+
+/// What earlier versions wrote, and what that is called now. Where several operations had one name, the target tells them
+/// apart.
+const EARLIER: &[(&str, &[(&str, &str)])] = &[
+    ("lease acquire", &[("", "acquire_lease")]),
+    ("lease renew", &[("", "renew_lease_batch")]),
+    ("lease release", &[("", "release_lease_batch")]),
+    ("lease revoke", &[("key ", "revoke_lease"), ("", "revoke_lease_batch")]),
+    ("lease look", &[("", "get_lease")]),
+    ("hear of holds", &[("", "watch_holds")]),
+    ("store status", &[("", "get_store_status")]),
+    ("store advance", &[("", "advance_store")]),
+    ("store open-now", &[("", "reopen_store")]),
+    ("store limits", &[(": looked at", "get_quota"), ("", "set_quota")]),
+    ("job enqueue", &[("", "enqueue_job_batch")]),
+    ("job claim", &[("", "claim_jobs")]),
+    ("job renew", &[("", "renew_attempt_batch")]),
+    ("job report", &[("", "report_attempt_batch")]),
+    ("job ledger", &[("", "write_effect_batch")]),
+    ("job look", &[("", "get_job")]),
+    ("job cancel", &[("", "cancel_job")]),
+    ("job retry", &[("", "retry_job")]),
+    ("job delete", &[("", "delete_job")]),
+    ("queue set", &[(": paused", "pause_queue"), (": draining", "drain_queue"), ("", "resume_queue")]),
+    ("queue remove", &[("", "delete_queue")]),
+    ("schedule set", &[("", "set_schedule")]),
+    ("schedule remove", &[("", "delete_schedule")]),
+    ("operation begin", &[("", "begin_operation")]),
+    ("effect resolve", &[("", "resolve_effect")]),
+    ("token create", &[("", "create_access_token")]),
+    ("token ls", &[("", "list_access_tokens")]),
+    ("token revoke", &[("", "revoke_access_token")]),
+    ("audit", &[("", "list_audit_entries")]),
+];
+
+fn operation_of(act: String, target: &str) -> String {
+    let Some((_, names)) = EARLIER.iter().find(|(earlier, _)| *earlier == act) else { return act };
+    let meant = names
+        .iter()
+        .find(|(part, _)| target.starts_with(part) || target.ends_with(part));
+    meant.map_or(act, |(_, name)| (*name).to_owned())
+}
+
+fn outcome_of(outcome: String) -> String {
+    match outcome.as_str() {
+        "asked" => Outcome::Pending.name().to_owned(),
+        "partly" => Outcome::Partial.name().to_owned(),
+        _ => outcome,
     }
 }
 
@@ -100,9 +152,55 @@ pub(super) fn append(
 
 #[cfg(test)]
 mod tests {
+    use fencehold_contract::http::{Operation as _, op};
+
     use super::super::tests::new;
     use super::*;
     use crate::access::secret::Bearer;
+
+    #[test]
+    fn words_of_earlier_versions_read_as_those_of_today_and_stay_as_they_are() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("access.db");
+        let mut book = Book::open(&path).unwrap();
+        let rows = [
+            ("lease revoke", "key deploy", "asked", "revoke_lease pending"),
+            ("lease revoke", "owner ci", "done", "revoke_lease_batch done"),
+            ("job cancel", "a, b", "partly", "cancel_job partial"),
+            ("queue set", "queue q: paused", "done", "pause_queue done"),
+            ("queue set", "queue q: draining", "failed", "drain_queue failed"),
+            ("queue set", "queue paused: open", "done", "resume_queue done"),
+            ("store limits", "team: looked at", "done", "get_quota done"),
+            ("store limits", "every namespace: Limits", "done", "set_quota done"),
+            ("token create", "4f ops (admin)", "done", "create_access_token done"),
+            ("job look", "", "denied", "get_job denied"),
+        ];
+        for (act, target, outcome, _) in rows {
+            let entry = "INSERT INTO audit (at_wall_ms, who, came_from, namespace, act, target, outcome)
+                         VALUES (1, 'w', 'f', 'n', ?, ?, ?)";
+            book.connection.execute(entry, [act, target, outcome]).unwrap();
+        }
+        let entry = AuditEntry {
+            who: "w".to_owned(),
+            from: "f".to_owned(),
+            namespace: "n".to_owned(),
+            act: "cancel_job",
+            target: String::new(),
+            reason: None,
+        };
+        book.enter(&entry, Outcome::Pending, 2).unwrap();
+        let read: Vec<String> = book
+            .audit(&AuditFilter::default())
+            .unwrap()
+            .iter()
+            .map(|row| format!("{} {}", row.act, row.outcome))
+            .collect();
+        let now: Vec<&str> = rows.iter().map(|row| row.3).chain(["cancel_job pending"]).collect();
+        assert_eq!(read, now);
+        let kept = "SELECT group_concat(act || ' ' || outcome, ';') FROM audit WHERE seq IN (1, 3)";
+        let kept: String = book.connection.query_row(kept, [], |row| row.get(0)).unwrap();
+        assert_eq!(kept, "lease revoke asked;job cancel partly");
+    }
 
     #[test]
     fn a_token_is_revoked_once_and_only_the_latest_denials_are_kept() {
@@ -128,6 +226,6 @@ mod tests {
         let all = book.audit(&AuditFilter::default()).unwrap();
         let denied = i64::try_from(all.iter().filter(|row| row.outcome == "denied").count()).unwrap();
         assert!((DENIED_KEPT..DENIED_KEPT + TRIM_EVERY).contains(&denied), "{denied}");
-        assert_eq!(all[0].act, "token create", "what was done is kept for ever");
+        assert_eq!(all[0].act, op::CreateAccessToken::SPEC.name, "what was done is kept for ever");
     }
 }

@@ -1,5 +1,6 @@
 //! Tokens in the book: made, revoked, and when they were last used.
 
+use fencehold_contract::http::{Operation as _, op};
 use fencehold_core::Namespace;
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
@@ -87,7 +88,7 @@ impl Book {
             who: new.created_by.clone(),
             from: from.to_owned(),
             namespace: shown(new.namespace.as_ref()).to_owned(),
-            act: "token create",
+            act: op::CreateAccessToken::SPEC.name,
             target: format!("{id} {} ({})", new.name, new.scopes),
             reason: None,
         };
@@ -124,7 +125,7 @@ impl Book {
             who: by.to_owned(),
             from: from.to_owned(),
             namespace: shown(token.namespace.as_ref()).to_owned(),
-            act: "token revoke",
+            act: op::RevokeAccessToken::SPEC.name,
             target: format!("{id} {}", token.name),
             reason: reason.map(ToOwned::to_owned),
         };

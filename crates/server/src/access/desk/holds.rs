@@ -12,10 +12,8 @@ use crate::limit::Seat;
 use crate::observe::Kind;
 use crate::watch::HoldWatcher;
 
-const HEAR: Act = Act {
-    needs: &[Scope::LeaseWrite, Scope::JobWork],
-    ..Act::new("hear of holds", Kind::Look, op::RenewLeaseBatch::SPEC)
-};
+const HEAR: Act =
+    Act { needs: &[Scope::LeaseWrite, Scope::JobWork], ..Act::new(Kind::Look, op::RenewLeaseBatch::SPEC) };
 /// What the keys of jobs begin with.
 const JOB: &str = "job/";
 

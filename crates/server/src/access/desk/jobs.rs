@@ -19,23 +19,23 @@ use super::{Act, Desk, Force, Telling, Took};
 use crate::audit::Outcome;
 use crate::observe::{Kind, Span, SpanKind, about, attempts, enqueuing, working};
 
-const ENQUEUE: Act = Act::new("job enqueue", Kind::Enqueue, op::EnqueueJobBatch::SPEC);
-const CLAIM: Act = Act::new("job claim", Kind::Claim, op::ClaimJobs::SPEC);
-const RENEW: Act = Act::new("job renew", Kind::Renew, op::RenewAttemptBatch::SPEC).renewing();
-const REPORT: Act = Act::new("job report", Kind::Report, op::ReportAttemptBatch::SPEC);
-const LEDGER: Act = Act::new("job ledger", Kind::Report, op::WriteEffectBatch::SPEC);
-const LOOK: Act = Act::new("job look", Kind::Look, op::GetJob::SPEC);
-const CANCEL: Act = Act::new("job cancel", Kind::Force, op::CancelJob::SPEC);
-const RETRY: Act = Act::new("job retry", Kind::Force, op::RetryJob::SPEC);
-const DELETE: Act = Act::new("job delete", Kind::Force, op::DeleteJob::SPEC);
-const PAUSE: Act = Act::new("pause_queue", Kind::Force, op::PauseQueue::SPEC);
-const RESUME: Act = Act::new("resume_queue", Kind::Force, op::ResumeQueue::SPEC);
-const DRAIN: Act = Act::new("drain_queue", Kind::Force, op::DrainQueue::SPEC);
-const UNQUEUE: Act = Act::new("queue remove", Kind::Force, op::DeleteQueue::SPEC);
-const SCHEDULE: Act = Act::new("schedule set", Kind::Force, op::SetSchedule::SPEC);
-const UNSCHEDULE: Act = Act::new("schedule remove", Kind::Force, op::DeleteSchedule::SPEC);
-const BEGIN: Act = Act::new("operation begin", Kind::Claim, op::BeginOperation::SPEC);
-const RESOLVE: Act = Act::new("effect resolve", Kind::Force, op::ResolveEffect::SPEC);
+const ENQUEUE: Act = Act::new(Kind::Enqueue, op::EnqueueJobBatch::SPEC);
+const CLAIM: Act = Act::new(Kind::Claim, op::ClaimJobs::SPEC);
+const RENEW: Act = Act::new(Kind::Renew, op::RenewAttemptBatch::SPEC).renewing();
+const REPORT: Act = Act::new(Kind::Report, op::ReportAttemptBatch::SPEC);
+const LEDGER: Act = Act::new(Kind::Report, op::WriteEffectBatch::SPEC);
+const LOOK: Act = Act::new(Kind::Look, op::GetJob::SPEC);
+const CANCEL: Act = Act::new(Kind::Force, op::CancelJob::SPEC);
+const RETRY: Act = Act::new(Kind::Force, op::RetryJob::SPEC);
+const DELETE: Act = Act::new(Kind::Force, op::DeleteJob::SPEC);
+const PAUSE: Act = Act::new(Kind::Force, op::PauseQueue::SPEC);
+const RESUME: Act = Act::new(Kind::Force, op::ResumeQueue::SPEC);
+const DRAIN: Act = Act::new(Kind::Force, op::DrainQueue::SPEC);
+const UNQUEUE: Act = Act::new(Kind::Force, op::DeleteQueue::SPEC);
+const SCHEDULE: Act = Act::new(Kind::Force, op::SetSchedule::SPEC);
+const UNSCHEDULE: Act = Act::new(Kind::Force, op::DeleteSchedule::SPEC);
+const BEGIN: Act = Act::new(Kind::Claim, op::BeginOperation::SPEC);
+const RESOLVE: Act = Act::new(Kind::Force, op::ResolveEffect::SPEC);
 
 impl Desk {
     /// The jobs of the house's store, or that there are none.
@@ -331,7 +331,7 @@ fn acted(acted: &ChangeJobBatchResponse) -> Outcome {
     let refused = acted.results.iter().filter(|item| item.result.is_err()).count();
     match acted.results.len() - refused {
         0 => Outcome::Failed,
-        _ if refused > 0 => Outcome::Partly,
+        _ if refused > 0 => Outcome::Partial,
         _ => Outcome::Done,
     }
 }
@@ -363,7 +363,7 @@ impl Desk {
                 at,
                 parent,
                 links: Vec::new(),
-                name: "job enqueue".into(),
+                name: self.operation.into(),
                 kind: SpanKind::Producer,
                 start_wall_us: 0,
                 end_wall_us: 0,

@@ -15,16 +15,16 @@ use super::{Act, Desk, Force, Telling};
 use crate::audit::Outcome;
 use crate::observe::{Context, Kind, holding, is_wrong_hold};
 
-const ACQUIRE: Act = Act::new("lease acquire", Kind::Acquire, op::AcquireLease::SPEC);
-const RENEW: Act = Act::new("lease renew", Kind::Renew, op::RenewLeaseBatch::SPEC).renewing();
-const RELEASE: Act = Act::new("lease release", Kind::Release, op::ReleaseLeaseBatch::SPEC);
-const REVOKE: Act = Act::new("lease revoke", Kind::Force, op::RevokeLease::SPEC);
-const QUOTA: Act = Act::new("get_quota", Kind::Look, op::GetQuota::SPEC).everywhere();
-const SET_QUOTA: Act = Act::new("set_quota", Kind::Force, op::SetQuota::SPEC).everywhere();
-const OPEN_NOW: Act = Act::new("store open-now", Kind::Force, op::ReopenStore::SPEC).everywhere();
-const ADVANCE: Act = Act::new("store advance", Kind::Force, op::AdvanceStore::SPEC).everywhere();
-const LOOK: Act = Act::new("lease look", Kind::Look, op::GetLease::SPEC);
-const STATUS: Act = Act::new("store status", Kind::Look, op::GetStoreStatus::SPEC);
+const ACQUIRE: Act = Act::new(Kind::Acquire, op::AcquireLease::SPEC);
+const RENEW: Act = Act::new(Kind::Renew, op::RenewLeaseBatch::SPEC).renewing();
+const RELEASE: Act = Act::new(Kind::Release, op::ReleaseLeaseBatch::SPEC);
+const REVOKE: Act = Act::new(Kind::Force, op::RevokeLease::SPEC);
+const QUOTA: Act = Act::new(Kind::Look, op::GetQuota::SPEC).everywhere();
+const SET_QUOTA: Act = Act::new(Kind::Force, op::SetQuota::SPEC).everywhere();
+const OPEN_NOW: Act = Act::new(Kind::Force, op::ReopenStore::SPEC).everywhere();
+const ADVANCE: Act = Act::new(Kind::Force, op::AdvanceStore::SPEC).everywhere();
+const LOOK: Act = Act::new(Kind::Look, op::GetLease::SPEC);
+const STATUS: Act = Act::new(Kind::Look, op::GetStoreStatus::SPEC);
 
 #[async_trait]
 impl LeaseStore for Desk {

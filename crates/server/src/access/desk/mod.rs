@@ -27,6 +27,8 @@ use crate::observe::{Attribute, Context, Kind, Span, SpanKind, Stopwatch};
 pub(crate) struct Desk {
     server: Arc<Inner>,
     caller: Caller,
+    /// The id of the operation that was asked for.
+    operation: &'static str,
     /// The trace that the request came with.
     trace: Option<Context>,
     /// What its body takes up, if it has one.
@@ -36,8 +38,6 @@ pub(crate) struct Desk {
 /// What is about to be asked.
 #[derive(Clone, Copy, Debug)]
 struct Act {
-    /// Its name, for the audit.
-    name: &'static str,
     kind: Kind,
     /// One of these is enough.
     needs: &'static [Scope],
@@ -52,16 +52,8 @@ struct Act {
 
 impl Act {
     /// Needs what the document says.
-    const fn new(name: &'static str, kind: Kind, spec: Spec) -> Self {
-        Act {
-            name,
-            kind,
-            needs: spec.scopes,
-            way: Way::Ordinary,
-            cost: 1,
-            everywhere: false,
-            to_the_end: true,
-        }
+    const fn new(kind: Kind, spec: Spec) -> Self {
+        Act { kind, needs: spec.scopes, way: Way::Ordinary, cost: 1, everywhere: false, to_the_end: true }
     }
 
     const fn of(self, items: usize) -> Self {
@@ -116,10 +108,11 @@ impl Desk {
     pub(crate) fn new(
         server: Arc<Inner>,
         caller: Caller,
+        operation: &'static str,
         trace: Option<Context>,
         share: Option<Share>,
     ) -> Self {
-        Desk { server, caller, trace, share }
+        Desk { server, caller, operation, trace, share }
     }
 
     /// Does something that is no act of force.
@@ -237,7 +230,7 @@ impl Desk {
             let force = force.cloned().unwrap_or(Force { target: String::new(), reason: None });
             keeper.denied(self.entry(act, namespace, force));
         }
-        tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), act = act.name, %namespace, "denied: {why}");
+        tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), operation = self.operation, %namespace, "denied: {why}");
         Err(StoreError::Forbidden { message: why })
     }
 
@@ -246,7 +239,7 @@ impl Desk {
             who: self.caller.who.to_string(),
             from: self.caller.origin(),
             namespace: if act.everywhere { "*".to_owned() } else { namespace.to_string() },
-            act: act.name,
+            act: self.operation,
             target: bounded(force.target),
             reason: force.reason.map(bounded),
         }
@@ -279,7 +272,7 @@ impl Desk {
             at,
             parent,
             links,
-            name: act.name.into(),
+            name: self.operation.into(),
             kind: SpanKind::Server,
             start_wall_us: took.start_wall_us,
             end_wall_us: took.end_wall_us,

@@ -4,6 +4,8 @@ use fencehold_contract::job::{AttemptView, ClaimedJob, JobDetail, NewJob};
 use fencehold_core::job::{AttemptOutcome, JobId, JobKind, QueueName};
 use fencehold_core::{Key, Namespace, Token};
 
+use crate::observe::label;
+
 use super::{Attribute, Context, Span, SpanKind};
 
 /// Where the enqueuing of a job stands, and what it is a part of: what the job itself says, else what the request says,
@@ -45,7 +47,7 @@ pub(crate) fn about(
 ) -> Vec<(&'static str, Attribute)> {
     vec![
         ("fencehold.namespace", namespace.to_string().into()),
-        ("fencehold.job", id.to_string().into()),
+        ("fencehold.job_id", id.to_string().into()),
         ("fencehold.queue", queue.to_string().into()),
         ("fencehold.kind", kind.to_string().into()),
     ]
@@ -82,7 +84,7 @@ fn span(
     let mut attributes = about(namespace, job.id, &job.queue, &job.kind);
     attributes.push(("fencehold.token", attempt.token.get().into()));
     attributes.push(("fencehold.owner", attempt.owner.to_string().into()));
-    attributes.push(("fencehold.ended", attempt.outcome.to_string().into()));
+    attributes.push(("fencehold.outcome", label(&attempt.outcome).into()));
     let error = match (&attempt.error, is_reported(attempt.outcome)) {
         (Some(error), _) => Some(error.to_string()),
         (None, false) => Some(attempt.outcome.to_string()),
@@ -95,7 +97,7 @@ fn span(
             .map(|before| attempting(enqueued, job.id, before.token))
             .into_iter()
             .collect(),
-        name: "job attempt".into(),
+        name: "job_attempt".into(),
         kind: SpanKind::Consumer,
         start_wall_us: attempt.started_at_ms.saturating_mul(1_000),
         end_wall_us: attempt.ended_at_ms.saturating_mul(1_000),

@@ -223,6 +223,26 @@ fn a_signal_lets_the_command_finish_and_claims_no_more() {
     );
 }
 
+/// What it has to say of the signal has to wait; the command does not.
+#[test]
+fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
+    let room = Room::new();
+    let id = room.enqueue("1", &[]);
+    let script =
+        "head -c 300000 /dev/zero | tr '\\0' x >&2; touch up; while [ ! -e go ]; do sleep 0.01; done";
+    let mut work = start_work(&room, &["--drain", "1h", "--concurrency", "2"], script);
+    let claimers = || room.fencehold(&["queue", "ls", "-o", "json"]).json()[0]["claimers"].clone();
+    eventually("the command has said what it has to", || room.path("up").exists());
+    eventually("it waits for another job", || claimers() == 1);
+    work.send(Signal::TERM);
+    eventually("nobody waits for jobs", || claimers() == 0);
+    std::fs::write(room.path("go"), "").unwrap();
+    eventually("the job is done", || room.job(&id)["state"] == "completed");
+    let said = work.finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.err.contains("no more jobs are claimed; 1 go on"), "{:?}", said.err.get(300_000..));
+}
+
 #[test]
 fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
     for (drain, second) in [("0s", false), ("1h", true)] {

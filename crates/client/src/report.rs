@@ -89,11 +89,12 @@ impl Hub {
 
 /// Sends whatever there is, until there is nothing more.
 async fn send_all(hub: Arc<Hub>) {
-    let mut sender = Sender { hub: &hub, done: false };
+    let mut sender = Sender { hub: &hub, sent: Vec::new(), done: false };
     let mut failures = 0;
-    while let Some(batch) = sender.take() {
-        let reports: Vec<AttemptReport> = batch.iter().map(|spoken| spoken.report.clone()).collect();
-        match report(&hub, reports).await {
+    while let Some(reports) = sender.take() {
+        let answer = report(&hub, reports).await;
+        let batch = std::mem::take(&mut sender.sent);
+        match answer {
             Ok(answers) => {
                 failures = 0;
                 let mut answers = answers.into_iter();
@@ -147,12 +148,14 @@ async fn report(
 /// The one who sends. Whatever way it ends, also by a panic of the store's code, the next word finds another.
 struct Sender<'a> {
     hub: &'a Arc<Hub>,
+    /// What is on its way.
+    sent: Vec<Spoken>,
     done: bool,
 }
 
 impl Sender<'_> {
-    /// As many words as one call may carry. `None`: there are none, and this sender is no longer one.
-    fn take(&mut self) -> Option<Vec<Spoken>> {
+    /// As many words as one call may carry, to be sent. `None`: there are none, and this sender is no longer one.
+    fn take(&mut self) -> Option<Vec<AttemptReport>> {
         let mut inbox = lock(&self.hub.words.inbox);
         let (mut count, mut bytes) = (0, 0);
         for spoken in inbox.waiting.iter().take(JOBS_PER_CALL_MAX) {
@@ -167,7 +170,8 @@ impl Sender<'_> {
             self.done = true;
             return None;
         }
-        Some(inbox.waiting.drain(..count).collect())
+        self.sent = inbox.waiting.drain(..count).collect();
+        Some(self.sent.iter().map(|spoken| spoken.report.clone()).collect())
     }
 
     /// Puts words back to where they stood. False: there were none.
@@ -193,6 +197,10 @@ impl Drop for Sender<'_> {
         drop(inbox);
         if again {
             self.hub.spawn(send_all(Arc::clone(self.hub)));
+        }
+        // Not sent again: it would panic again. The claims of these attempts are renewed no more.
+        for Spoken { told, .. } in self.sent.drain(..).filter(|_| std::thread::panicking()) {
+            told(Err(Error::OutcomeUnknown { message: "the store's code panicked".to_owned() }));
         }
     }
 }

@@ -247,3 +247,38 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
     assert_eq!((detail.job.state, detail.attempts.len()), (JobState::InDoubt, 2));
     assert!(shop.sold().await.is_empty());
 }
+
+/// Each job puts the next one into the queue and ends: whether a claim in line has that one by then, nobody knows.
+async fn assert_emptied(fh: &Fencehold) {
+    const JOBS: u64 = 100;
+    let again = fh.clone();
+    let worker = fh.worker().queue(QUEUE, 1).concurrency(2).until_empty();
+    let worker = worker.handle("next", move |_job: Job, left: u64| {
+        let fh = again.clone();
+        async move {
+            if left > 1 {
+                fh.queue(QUEUE).job("next", &(left - 1)).enqueue().await?;
+            }
+            Ok(())
+        }
+    });
+    fh.queue(QUEUE).job("next", &JOBS).enqueue().await.unwrap();
+    let run = worker.run_until(std::future::pending::<()>());
+    let drained = tokio::time::timeout(PATIENCE, run).await.expect("it ends").unwrap();
+    assert_eq!((drained.finished, drained.left_running), (JOBS, 0));
+}
+
+#[tokio::test]
+async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_its_jobs_enqueue() {
+    let shop = Shop::open().await;
+    assert_emptied(&shop.fh).await;
+    // The same through a server.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let store = std::sync::Arc::clone(shop.fh.store());
+    let clock = std::sync::Arc::new(fencehold::clock::SystemClock);
+    let server = fencehold_server::Server::new(store, clock, fencehold_server::access::Access::default());
+    let serving = tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
+    assert_emptied(&Fencehold::connect(&url).await.unwrap()).await;
+    serving.abort();
+}

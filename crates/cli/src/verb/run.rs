@@ -126,9 +126,9 @@ impl Args {
         follower.abort();
         let outcome = match finish {
             Ok(finish) if !finish.left.is_empty() => {
-                // What still runs is still under the lease: it is left to run out, and not given back.
-                std::mem::forget(lease);
-                return Err(unended(&self.key, &finish));
+                // What still runs is still under the lease: it is left to run out, and not given back. It may be lost already.
+                let _ = lease.detach();
+                Err(unended(&self.key, &finish))
             }
             Ok(finish) => settle(lease, finish, &store.name).await,
             Err(failure) => {

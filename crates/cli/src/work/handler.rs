@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use fencehold::{Job, JobError, LeaseState, Outcome};
@@ -15,12 +16,32 @@ use super::{Plan, verdict};
 use crate::failure::Failure;
 use crate::process::{Tenure, boot_ms, most_grace_ms};
 
-/// How long a job is kept whose command could not be started here, so that it does not come back at once.
-const UNSTARTED: Duration = Duration::from_millis(100);
+/// How long a job is kept whose command could not be started here, so that it does not come back at once: the first time,
+/// and at most.
+const UNSTARTED_FIRST: Duration = Duration::from_millis(100);
+const UNSTARTED_MAX: Duration = Duration::from_secs(5);
 
 pub(super) struct Handler {
     pub(super) plan: Plan,
     pub(super) lines: Arc<Lines>,
+    pub(super) unstarted: Unstarted,
+}
+
+/// How many commands in a row could not be started, of whichever job: what is missing, all of them need.
+#[derive(Debug, Default)]
+pub(super) struct Unstarted(AtomicU32);
+
+impl Unstarted {
+    /// One more was not started. How long to wait: twice as long each time.
+    fn pause(&self) -> Duration {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        UNSTARTED_FIRST.saturating_mul(1 << before.min(16)).min(UNSTARTED_MAX)
+    }
+
+    /// One was started.
+    fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Handler {
@@ -45,13 +66,19 @@ impl Handler {
             never = follow(job, tell, &told_to_end) => match never {},
         };
         match ran {
-            Ok(ran) => self.outcome(job, &ran, told_to_end.get()),
+            Ok(ran) => {
+                self.unstarted.end();
+                self.outcome(job, &ran, told_to_end.get())
+            }
             Err(failure) => {
                 // It is not the job's fault that nothing could be started here.
                 if let Failure::Said { what, .. } = &failure {
                     self.lines.note(&format!("job {}: {what}; it is handed back", job.id()));
                 }
-                tokio::time::sleep(UNSTARTED).await;
+                tokio::select! {
+                    () = tokio::time::sleep(self.unstarted.pause()) => {}
+                    _ = job.stop_requested() => {}
+                }
                 Ok(Outcome::release())
             }
         }
@@ -113,5 +140,21 @@ async fn follow(job: &Job, tell: watch::Sender<Tenure>, told_to_end: &Cell<bool>
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_that_cannot_be_started_slows_the_next_one_down_until_one_is() {
+        let unstarted = Unstarted::default();
+        let ms = |pause: Duration| pause.as_millis();
+        let pauses: Vec<u128> = (0..7).map(|_| ms(unstarted.pause())).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 5_000]);
+        assert!((0..100).all(|_| unstarted.pause() == UNSTARTED_MAX));
+        unstarted.end();
+        assert_eq!(unstarted.pause(), UNSTARTED_FIRST);
     }
 }

@@ -26,9 +26,9 @@ use serde_json::value::RawValue;
 use crate::context::Store;
 use crate::duration::show_ms;
 use crate::failure::Failure;
-use crate::output::{Output, note};
+use crate::output::Output;
 use crate::process::Signals;
-use handler::Handler;
+use handler::{Handler, Unstarted};
 use line::Lines;
 pub(crate) use output_thread::OutputThread;
 pub(crate) use verdict::SNOOZE_CODE;
@@ -80,22 +80,24 @@ pub(crate) async fn work(
     if plan.until_empty {
         worker = worker.until_empty();
     }
-    let handler = Handler { plan, lines: Arc::clone(&lines) };
+    let handler = Handler { plan, lines: Arc::clone(&lines), unstarted: Unstarted::default() };
+    let told = Arc::clone(&lines);
     let worker = worker
         .on_event(move |event| match event {
             WorkerEvent::ClaimFailed { error } => {
-                lines.note(&format!("no jobs can be claimed at the moment: {error}; trying again"));
+                told.note(&format!("no jobs can be claimed at the moment: {error}; trying again"));
             }
-            WorkerEvent::ReportDelayed { job, error } => lines.note(&format!(
-                "job {}: what came of it cannot be reported at the moment: {error}; trying again",
+            WorkerEvent::ReportDelayed { job, error } => told.note(&format!(
+                "job {}: what came of it cannot be reported at the moment: {error}; trying again (after a signal to stop, too, \
+                 unless another one comes)",
                 job.id()
             )),
-            WorkerEvent::AttemptEnded(end) => lines.show(end),
+            WorkerEvent::AttemptEnded(end) => told.show(end),
             _ => {}
         })
         .handle_any_blocking(move |job, payload: Box<RawValue>| handler.handle(&job, payload.get()));
     let drained = match worker.start() {
-        Ok(running) => until_stopped(running, drain_ms, signals).await,
+        Ok(running) => until_stopped(running, drain_ms, &lines, signals).await,
         Err(error) => Err(error),
     };
     library.close().await;
@@ -106,6 +108,7 @@ pub(crate) async fn work(
 async fn until_stopped(
     running: RunningWorker,
     drain_ms: u64,
+    lines: &Lines,
     signals: &mut Signals,
 ) -> Result<Drained, Error> {
     tokio::select! {
@@ -114,7 +117,8 @@ async fn until_stopped(
     }
     let count = running.running();
     if drain_ms > 0 && count > 0 {
-        note(&format!(
+        // By the thread that writes: what is supervised here must not wait for a reader.
+        lines.note(&format!(
             "no more jobs are claimed; {count} go on for up to {} (another signal hands them back at once)",
             show_ms(drain_ms)
         ));

@@ -4,6 +4,7 @@
 //! hold id, which gets the same jobs. Whoever stops while the outcome is open leaves the question to the handle's own
 //! thread, which hands back whatever was claimed.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use fencehold_contract::StoreError;
@@ -13,7 +14,7 @@ use fencehold_core::ttl::Term;
 
 use super::Terms;
 use super::event::WorkerEvent;
-use super::floor::{Floor, Ready, Tally};
+use super::floor::{Floor, Ready};
 use crate::bell::lock;
 use crate::error::Error;
 use crate::holding::{Granted, HoldTarget};
@@ -57,7 +58,6 @@ impl Claimer {
         let mut failures = 0;
         loop {
             let room = self.until_room().await;
-            let heard = self.floor.tally.read(|tally, _| tally.heard);
             let request = self.request(hold_id()?, room);
             let mut claim = Claim { claimer: self, request, began_ms: self.hub().now_ms(), unsure: false };
             let count = loop {
@@ -72,21 +72,11 @@ impl Claimer {
                 }
             };
             failures = 0;
-            if self.terms.until_empty && count == 0 && self.is_all_done(heard).await {
+            // Nothing was at work that could have made a job ready since.
+            if count == 0 && claim.request.wait_ms == 0 {
                 return Ok(());
             }
         }
-    }
-
-    /// Waits until the store has answered more reports than these, for a job that was reported on may be ready again, or
-    /// until nothing is left that could be. True: nothing is.
-    async fn is_all_done(&self, heard: u64) -> bool {
-        let look = |tally: &Tally, _| match tally {
-            tally if tally.heard > heard => Some(false),
-            Tally { shelved: 0, running: 0, unheard: 0, .. } => Some(true),
-            _ => None,
-        };
-        self.floor.tally.when(look).await
     }
 
     fn request(&self, hold: fencehold_core::HoldId, room: usize) -> ClaimJobsRequest {
@@ -96,7 +86,8 @@ impl Claimer {
             hold_id: hold,
             owner: self.terms.owner.clone(),
             ttl_ms: self.terms.ttl_ms,
-            wait_ms: if self.terms.until_empty { 0 } else { CLAIM_WAIT_MS },
+            // What runs, or was not reported yet, may make a job ready, and may itself wait for one.
+            wait_ms: if self.terms.until_empty && self.floor.is_idle() { 0 } else { CLAIM_WAIT_MS },
             waited_before_ms: 0,
         }
     }
@@ -169,21 +160,13 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// One sending. Gives how many jobs came of it.
+    /// Asks once. Gives how many jobs came of it.
     async fn ask(&mut self) -> Result<usize, StoreError> {
-        let hub = self.claimer.hub();
-        let Some(jobs) = hub.store.jobs() else {
-            let store = hub.store.capabilities().store.to_owned();
-            return Err(StoreError::Unsupported { store, message: "keep jobs".to_owned() });
-        };
-        let sent_ms = hub.now_ms();
-        let waited_before_ms = sent_ms.saturating_sub(self.began_ms);
-        let wait_ms = self.request.wait_ms.saturating_sub(waited_before_ms);
-        let request = ClaimJobsRequest { wait_ms, waited_before_ms, ..self.request.clone() };
-        let limit_ms = wait_ms.saturating_add(hub.patience_ms);
-        let answer = hub.answer(limit_ms, jobs.claim(&hub.call(hub.patience_ms), request)).await;
+        let wait_ms = self.request.wait_ms;
+        let ends_when_idle = self.claimer.terms.until_empty && wait_ms > 0;
+        let answer = if ends_when_idle { self.ask_until_idle().await } else { self.send(wait_ms).await };
         match answer {
-            Ok(claimed) => {
+            Ok((sent_ms, claimed)) => {
                 self.unsure = false;
                 let count = claimed.jobs.len();
                 self.take_in(sent_ms, claimed);
@@ -194,6 +177,53 @@ impl Claim<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Stands in line for as long as something could make a job ready, and then asks for an answer at once.
+    async fn ask_until_idle(&mut self) -> Result<(u64, ClaimedJobs), StoreError> {
+        let answer = {
+            let mut in_line = pin!(self.send(self.request.wait_ms));
+            if let First::Right(answer) = first(self.claimer.floor.idle(), in_line.as_mut()).await {
+                return answer;
+            }
+            // The same claim again takes the place of the one in line, and gets what that was given in this moment. Neither is
+            // dropped while the other has jobs: the store would hand them back.
+            let mut at_once = pin!(self.send(0));
+            match first(in_line.as_mut(), at_once.as_mut()).await {
+                First::Left(in_line) => match (in_line, at_once.await) {
+                    (Ok((_, claimed)), at_once) if claimed.jobs.is_empty() => at_once,
+                    (Err(StoreError::OutcomeUnknown { message: why }), Err(_)) => {
+                        Err(StoreError::OutcomeUnknown { message: why })
+                    }
+                    (Err(_), at_once) => at_once,
+                    (in_line, _) => in_line,
+                },
+                First::Right(at_once) => {
+                    if matches!(&at_once, Ok((_, claimed)) if !claimed.jobs.is_empty()) {
+                        let _ = in_line.await;
+                    }
+                    at_once
+                }
+            }
+        };
+        self.request.wait_ms = 0;
+        answer
+    }
+
+    /// One sending. Gives when it was sent, too.
+    async fn send(&self, wait_ms: u64) -> Result<(u64, ClaimedJobs), StoreError> {
+        let hub = self.claimer.hub();
+        let Some(jobs) = hub.store.jobs() else {
+            let store = hub.store.capabilities().store.to_owned();
+            return Err(StoreError::Unsupported { store, message: "keep jobs".to_owned() });
+        };
+        let sent_ms = hub.now_ms();
+        let waited_before_ms = sent_ms.saturating_sub(self.began_ms);
+        let wait_ms = wait_ms.saturating_sub(waited_before_ms);
+        let request = ClaimJobsRequest { wait_ms, waited_before_ms, ..self.request.clone() };
+        let limit_ms = wait_ms.saturating_add(hub.patience_ms);
+        let claimed = hub.answer(limit_ms, jobs.claim(&hub.call(hub.patience_ms), request)).await?;
+        Ok((sent_ms, claimed))
     }
 
     fn take_in(&self, sent_ms: u64, claimed: ClaimedJobs) {

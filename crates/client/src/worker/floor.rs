@@ -40,13 +40,18 @@ pub(super) struct Tally {
     pub(super) running: usize,
     /// Words about ended attempts that the store has not answered yet.
     pub(super) unheard: usize,
-    /// Words that the store has answered, or that were given up.
-    pub(super) heard: u64,
     pub(super) finished: u64,
     pub(super) handed_back: u64,
     /// The claimer has ended, and why if it could not go on.
     pub(super) claimer_gone: bool,
     pub(super) failure: Option<Error>,
+}
+
+impl Tally {
+    /// Whether nothing is left that could make a job ready.
+    fn is_idle(&self) -> bool {
+        self.shelved == 0 && self.running == 0 && self.unheard == 0
+    }
 }
 
 /// What claimer, slots and whoever stops them share.
@@ -163,9 +168,24 @@ impl Floor {
         });
     }
 
+    /// Whether nothing is left that could make a job ready.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tally.read(|tally, _| tally.is_idle())
+    }
+
+    /// Waits until nothing is.
+    pub(super) async fn idle(&self) {
+        self.tally.when(|tally, _| tally.is_idle().then_some(())).await;
+    }
+
     /// Goes on to a later stage; never back.
     pub(super) fn advance(&self, stage: Stage) {
         self.stage.update(|at| (*at < stage).then(|| *at = stage));
+    }
+
+    /// Whether what still runs is to be dropped.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stage.read(|at, _| *at >= Stage::Stopping)
     }
 
     async fn reached(&self, stage: Stage) {

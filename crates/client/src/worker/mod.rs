@@ -200,6 +200,7 @@ impl Worker {
     ///
     /// Not waited for are jobs that become ready later (a delay, a schedule, another attempt after a failure), jobs of a
     /// paused queue, and jobs that other workers run. A job that becomes ready while others still run is run too.
+    /// A handler may enqueue a job and wait for it, where there is a slot for that one too.
     ///
     /// ```
     /// use fencehold::{Fencehold, Job};

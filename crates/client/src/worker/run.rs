@@ -86,7 +86,8 @@ impl RunningWorker {
 
     /// Ends in good order: nothing new is claimed, what was not begun is handed back, what runs has
     /// [some time](crate::Worker::drain_timeout) to end, and what is not done by then is dropped and handed back. When this
-    /// returns, the store knows of all of it, or could not be told.
+    /// returns, the store knows of all of it, or could not be reached: it has what is left of that time to take the last
+    /// reports, and at least the handle's [timeout](crate::FenceholdBuilder::timeout).
     pub async fn drain(self) -> Result<Drained, Error> {
         self.drain_until(std::future::pending::<()>()).await
     }
@@ -95,10 +96,10 @@ impl RunningWorker {
     /// handle's [timeout](crate::FenceholdBuilder::timeout) to take the last reports.
     pub async fn drain_until(mut self, cut_short: impl Future) -> Result<Drained, Error> {
         let hub = &self.handle.hub;
-        let give_up_ms = hub.now_ms().saturating_add(self.terms.drain_ms);
+        let drained_by_ms = hub.now_ms().saturating_add(self.terms.drain_ms);
         self.stop_claiming();
         let mut cut_short = pin!(cut_short);
-        let time_is_up = first(hub.timers.sleep_until(give_up_ms), cut_short.as_mut());
+        let time_is_up = first(hub.timers.sleep_until(drained_by_ms), cut_short.as_mut());
         let mut is_cut_short = false;
         if let First::Right(why) = first(self.all_ended(), time_is_up).await {
             is_cut_short = matches!(why, First::Right(_));
@@ -110,9 +111,12 @@ impl RunningWorker {
         }
         let still_running = self.still_running();
         let heard = || self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
-        if is_cut_short || matches!(first(heard(), cut_short).await, First::Right(_)) {
-            let give_up_ms = hub.now_ms().saturating_add(hub.patience_ms);
-            first(heard(), hub.timers.sleep_until(give_up_ms)).await;
+        let patient_until_ms = || hub.now_ms().saturating_add(hub.patience_ms);
+        let time_is_up = hub.timers.sleep_until(drained_by_ms.max(patient_until_ms()));
+        if is_cut_short
+            || matches!(first(heard(), first(cut_short, time_is_up)).await, First::Right(First::Left(_)))
+        {
+            first(heard(), hub.timers.sleep_until(patient_until_ms())).await;
         }
         if still_running == 0 {
             for thread in self.threads.drain(..) {
@@ -142,16 +146,16 @@ impl RunningWorker {
         self.floor.tally.when(ended).await;
     }
 
-    /// How many handlers cannot be stopped. Their jobs stay theirs: to hand one back would have it run twice at once.
+    /// How many handlers cannot be stopped. Their jobs stay theirs: to hand one back would have it run twice at once. Counted
+    /// are the slots that have a job, for one of them may be about to begin.
     fn still_running(&self) -> usize {
-        let running = self.floor.all_running();
-        for job in &running {
+        for job in self.floor.all_running() {
             tracing::warn!(
                 job = %job.id(), queue = %job.queue(), kind = %job.kind(), token = job.token().get(),
                 "a handler cannot be stopped: its claim is renewed until it ends"
             );
         }
-        running.len()
+        self.running()
     }
 }
 
@@ -167,5 +171,40 @@ impl fmt::Debug for RunningWorker {
         f.debug_struct("RunningWorker")
             .field("tally", &self.floor.tally)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::time::Duration;
+
+    use fencehold_core::job::JobState;
+
+    use super::*;
+    use crate::Job;
+
+    /// A slot may have taken a job and not begun, on a machine with much to do.
+    #[test]
+    fn a_slot_that_is_about_to_begin_is_left_running_and_hands_its_job_back() -> Result<(), Error> {
+        block_on(async {
+            let fencehold = Fencehold::connect("memory:").await?;
+            let id = fencehold.queue("q").job("do", &()).enqueue().await?.id;
+            let worker = fencehold.worker().queue("q", 1).concurrency(1).stop_within(Duration::ZERO);
+            let worker = worker.handle("do", async |_: Job, (): ()| Ok(()));
+            // The slot's own thread takes nothing: this one does.
+            let running = worker.within(|_| {}).start()?;
+            let RunningWorker { handle, floor, terms, .. } = &running;
+            let (floor, terms) = (Arc::clone(floor), Arc::clone(terms));
+            let slot = Slot { handle: Arc::clone(handle), floor: Arc::clone(&floor), terms };
+            let taken = floor.take().expect("the claimer has put it there");
+            let drained = running.drain_until(ready(())).await?;
+            assert_eq!((drained.handed_back, drained.left_running), (0, 1));
+            slot.work(taken);
+            assert_eq!(floor.tally.read(|tally, _| (tally.running, tally.handed_back)), (0, 1));
+            floor.tally.when(|tally, _| (tally.unheard == 0).then_some(())).await;
+            assert_eq!(fencehold.jobs().get(id).await?.job.state, JobState::Queued);
+            Ok(())
+        })
     }
 }

@@ -59,10 +59,10 @@ impl Slot {
         }
     }
 
-    fn work(&self, ready: Ready) {
+    pub(super) fn work(&self, ready: Ready) {
         let Ready { mut claimed, holding, since_ms } = ready;
-        // A claim that is over, or that may soon be, is no ground to begin on.
-        if holding.look().state != LeaseState::Held {
+        // A claim that is over, or that may soon be, is no ground to begin on, nor is a worker that waits for nothing more.
+        if holding.look().state != LeaseState::Held || self.floor.is_stopping() {
             self.floor.hand_back(&self.handle, vec![Ready { claimed, holding, since_ms }]);
             self.floor.count(|tally| tally.running -= 1);
             return;

@@ -83,9 +83,6 @@ struct Unheard(Arc<Floor>);
 
 impl Drop for Unheard {
     fn drop(&mut self) {
-        self.0.count(|tally| {
-            tally.unheard -= 1;
-            tally.heard += 1;
-        });
+        self.0.count(|tally| tally.unheard -= 1);
     }
 }

@@ -7,7 +7,7 @@ use fencehold::job::{AttemptOutcome, Backoff, JobState, RetryPolicy};
 use fencehold::{Error, Job, JobError, Outcome, WorkerEvent};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gate::{FIRST_BACKOFF_MS, Verb, World, secs, within};
+use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 #[tokio::test]
 async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
@@ -293,7 +293,63 @@ async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_not
     assert_eq!((drained.finished, drained.still_running), (2, 0));
     assert_eq!(world.job(id).await.job.state, JobState::Completed);
     assert_eq!(world.job(later).await.job.state, JobState::Scheduled, "its time has not come");
-    assert!(world.gate.claims().iter().all(|claim| claim.wait_ms == 0));
+    let claims = world.gate.claims();
+    let waits: Vec<bool> = claims.iter().map(|claim| claim.wait_ms > 0).collect();
+    assert_eq!(waits[..2], [false, true], "it stands in line while something runs");
+    assert_eq!(waits.last(), Some(&false), "and not at the end");
+}
+
+/// With a slot free for it, a job is run for which another one waits.
+#[tokio::test]
+async fn a_worker_that_is_to_empty_its_queues_runs_what_its_jobs_wait_for() {
+    let world = World::new().await;
+    let (fh, gate) = (world.fh.clone(), Arc::clone(&world.gate));
+    let worker = world
+        .worker()
+        .concurrency(2)
+        .until_empty()
+        .handle("parent", move |job: Job, (): ()| {
+            let (fh, gate) = (fh.clone(), Arc::clone(&gate));
+            async move {
+                // By the time that this is kept, the next claim has found nothing.
+                gate.arrived(Verb::Claim, 2).await;
+                job.checkpoint(*b"begun").await?;
+                let child = fh.queue("q").job("child", &()).enqueue().await?;
+                Ok(fh.jobs().wait::<String>(child.id, secs(60)).await?)
+            }
+        })
+        .handle("child", async |_job: Job, (): ()| Ok("from the child"));
+    let parent = world.enqueue("parent").await;
+    let drained = within(worker.run_until(std::future::pending::<()>())).await.unwrap();
+    assert_eq!((drained.finished, drained.handed_back), (2, 0));
+    assert_eq!(world.job(parent).await.result.as_deref(), Some("\"from the child\""));
+}
+
+/// A job is given to a claim in line, and its answer is still on the way when nothing runs any more.
+#[tokio::test]
+async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_at_the_end() {
+    let world = World::new().await;
+    let fh = world.fh.clone();
+    let worker = world
+        .worker()
+        .concurrency(2)
+        .until_empty()
+        .handle("parent", move |_job: Job, (): ()| {
+            let fh = fh.clone();
+            async move { Ok(fh.queue("q").job("child", &()).enqueue().await?.id.to_string()) }
+        })
+        .handle("child", async |_job: Job, (): ()| Ok(()));
+    world.gate.next(Verb::Claim, Fate::Pass);
+    let answer = world.gate.delay_answer(Verb::Claim);
+    world.enqueue("parent").await;
+    let run = tokio::spawn(worker.run_until(std::future::pending::<()>()));
+    // The first claim found the parent, the second one has the child, and the third one asks for it.
+    world.gate.arrived(Verb::Claim, 3).await;
+    let claims = world.gate.claims();
+    assert_eq!((claims[2].hold, claims[2].wait_ms), (claims[1].hold, 0));
+    drop(answer);
+    let drained = within(run).await.unwrap().unwrap();
+    assert_eq!((drained.finished, drained.handed_back), (2, 0));
 }
 
 #[tokio::test]

@@ -307,23 +307,32 @@ async fn a_claim_is_followed_from_beside_it() {
     within(worker.drain()).await.unwrap();
 }
 
-/// A store that is away must not keep a process that was told twice to stop.
+/// A store that is away must not keep a process that was told to stop, once or twice.
 #[tokio::test]
-async fn who_is_told_twice_to_stop_waits_for_the_store_no_longer_than_its_patience() {
-    let world = World::new().await;
-    let worker = world.worker().ttl(secs(86_400)).handle_any(async |_job: Job, (): ()| Ok(()));
-    let worker = worker.start().unwrap();
-    world.gate.close(Verb::Report);
-    world.enqueue("do").await;
-    world.gate.arrived(Verb::Report, 1).await;
-    let began_ms = world.now_ms();
-    let mut draining = std::pin::pin!(within(worker.drain_until(std::future::ready(()))));
-    let drained = loop {
-        tokio::select! {
-            drained = &mut draining => break drained,
-            () = world.pass_to_next(20_000) => {}
-        }
-    };
-    assert_eq!(drained.unwrap().finished, 1);
-    assert!(world.now_ms() - began_ms < 3_600_000, "the report itself is worth trying for two days");
+async fn who_is_told_to_stop_waits_for_the_store_no_longer_than_to_drain_or_its_patience() {
+    for cut_short in [true, false] {
+        let world = World::new().await;
+        let worker = world.worker().ttl(secs(86_400)).drain_within(secs(600));
+        let worker = worker.handle_any(async |_job: Job, (): ()| Ok(())).start().unwrap();
+        world.gate.close(Verb::Report);
+        world.enqueue("do").await;
+        world.gate.arrived(Verb::Report, 1).await;
+        let began_ms = world.now_ms();
+        let told_again = async move {
+            if !cut_short {
+                std::future::pending::<()>().await;
+            }
+        };
+        let mut draining = std::pin::pin!(within(worker.drain_until(told_again)));
+        let drained = loop {
+            tokio::select! {
+                drained = &mut draining => break drained,
+                () = world.pass_to_next(20_000) => {}
+            }
+        };
+        assert_eq!(drained.unwrap().finished, 1);
+        let took_ms = world.now_ms() - began_ms;
+        assert!(took_ms < 3_600_000, "the report itself is worth trying for two days");
+        assert_eq!(took_ms >= 600_000, !cut_short, "{took_ms} ms: reports have the time to drain");
+    }
 }

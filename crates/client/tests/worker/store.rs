@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fencehold::job::JobState;
-use fencehold::{Job, StopReason};
+use fencehold::{Error, Job, StopReason, WorkerEvent};
 use tokio::sync::mpsc;
 
 use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
@@ -35,6 +35,30 @@ async fn nobody_waits_for_anothers_completion_and_many_go_in_one_call() {
     let sizes: Vec<usize> = world.gate.reports().iter().map(Vec::len).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 6);
     assert!(sizes.len() <= 3, "one by itself, and the rest together: {sizes:?}");
+}
+
+#[tokio::test]
+async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is_sent() {
+    let world = World::new().await;
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let worker = world
+        .worker()
+        .handle("do", async |_job: Job, (): ()| Ok(()))
+        .on_event(move |event| {
+            if let WorkerEvent::AttemptEnded(end) = event {
+                ended.send((end.job.clone(), end.answer.clone())).unwrap();
+            }
+        })
+        .start()
+        .unwrap();
+    world.gate.next(Verb::Report, Fate::Panic);
+    for panics in [true, false] {
+        world.enqueue("do").await;
+        let (job, answer) = within(ends.recv()).await.unwrap();
+        assert_eq!(matches!(answer, Err(Error::OutcomeUnknown { .. })), panics, "{answer:?}");
+        assert!(!job.is_live(), "its claim is not renewed for as long as this process lives");
+    }
+    within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]

@@ -213,7 +213,7 @@ fn storage_that_lets_two_win_is_refused_by_name() {
     let url = format!("gs://leases/cli?endpoint={}", servers::Server::Careless.endpoint());
     let far = Far { room: Room::new(), url };
     let probed = far.fencehold(&["store", "probe"]);
-    assert!(probed.code != 0 && probed.out.contains("failed:"), "{probed:?}");
+    assert!(probed.code != 0 && probed.out.contains("FAILED"), "{probed:?}");
     assert!(probed.err.contains("two could hold one lease"), "{probed:?}");
     let ran = far.fencehold(&["run", "--key", "k", "--", "true"]);
     assert!(ran.code != 0, "{ran:?}");
@@ -234,7 +234,7 @@ fn doctor_finds_nothing_wrong_with_a_healthy_bucket() {
     for far in on_each_cloud("leases", "") {
         let doctor = far.fencehold(&["doctor"]);
         assert_eq!(doctor.code, 0, "{}: {doctor:?}", far.url);
-        assert!(doctor.out.contains("a lease was taken"), "{doctor:?}");
+        assert!(doctor.out.contains("a lease was acquired"), "{doctor:?}");
         assert!(doctor.out.contains("s3:, gs:, az:"), "{doctor:?}");
     }
 }

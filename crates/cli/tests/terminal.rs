@@ -172,10 +172,9 @@ fn nothing_is_wider_than_the_terminal() {
         "help job enqueue",
         "store advance --by me",
     ];
-    let script: String = shown
-        .iter()
-        .map(|words| format!("fencehold {words}; echo end-of-it\n"))
-        .collect();
+    let script: Vec<String> =
+        shown.iter().map(|words| format!("fencehold {words}; echo end-of-it")).collect();
+    let script = script.join("\n");
     let mut terminal = Terminal::new(&room, &["sh", "-c", &script]);
     for words in shown {
         let screen = terminal.expect("end-of-it");

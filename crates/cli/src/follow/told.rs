@@ -93,11 +93,10 @@ impl Told {
 fn attempt(attempted: BlockedAction) -> &'static str {
     match attempted {
         BlockedAction::Renew => "renewal",
-        BlockedAction::Release => "release",
+        BlockedAction::Release | BlockedAction::ReleaseJob => "release",
         BlockedAction::Complete => "completion",
         BlockedAction::Fail => "report of a failure",
         BlockedAction::Snooze => "snooze",
-        BlockedAction::ReleaseJob => "release",
         BlockedAction::Checkpoint => "checkpoint",
         BlockedAction::Progress => "note of progress",
         BlockedAction::BeginEffect => "intent",

@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn lines_are_broken_between_words_and_commands_stay_whole() {
         let text = "See `fencehold lease ls` for who holds what.";
-        assert_eq!(wrap(text, 24), ["See", "`fencehold lease ls` for", "who holds what."]);
+        assert_eq!(wrap(text, 24), ["See `fencehold lease ls`", "for who holds what."]);
+        assert_eq!(wrap(text, 22), ["See", "`fencehold lease ls`", "for who holds what."]);
         assert_eq!(wrap("abcdefgh ij", 3), ["abc", "def", "gh", "ij"], "a long word is cut");
         assert_eq!(wrap("", 3), [""]);
         assert_eq!(wrap("a `b c", 3), ["a", "`b", "c"], "a backtick alone quotes nothing");

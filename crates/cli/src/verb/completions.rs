@@ -8,7 +8,8 @@ use crate::verb::{DONE, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:
-  fencehold completions bash > ~/.local/share/bash-completion/completions/fencehold
+  fencehold completions bash \\
+    > ~/.local/share/bash-completion/completions/fencehold
   fencehold completions zsh > ~/.zfunc/_fencehold
   fencehold completions fish > ~/.config/fish/completions/fencehold.fish
 ";

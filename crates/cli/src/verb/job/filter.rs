@@ -8,6 +8,9 @@ use super::options::{Label, parse_label};
 use crate::context::Store;
 use crate::failure::Failure;
 
+const STATE_HELP: &str = "Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, \
+                          quarantined, in_doubt";
+
 /// Which jobs. What is not named does not matter.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Which jobs")]
@@ -18,8 +21,7 @@ pub(super) struct FilterArgs {
     /// Only of this kind
     #[arg(long)]
     kind: Option<JobKind>,
-    /// Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, quarantined, in_doubt
-    #[arg(long, value_name = "STATE")]
+    #[arg(long, value_name = "STATE", help = STATE_HELP)]
     state: Vec<JobState>,
     /// Only with this label (repeatable: with all of them)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]

@@ -19,7 +19,7 @@ const EVERYTHING: usize = 100;
 const EVENT: u8 = b'{';
 const MESSAGE: u8 = b'[';
 
-/// What watchers were told.
+/// What watchers received.
 #[derive(Debug, Default)]
 struct Told {
     events: AtomicU64,
@@ -103,7 +103,7 @@ pub(super) async fn of_prefixes(
         .bar("at least 0.8", ratio >= 0.8 && events > 0))
 }
 
-/// What a hundred that watch everything are told, and in how many messages.
+/// What a hundred watchers of everything receive, and in how many messages.
 pub(super) async fn of_everything(served: &Served, target: &Target, time: Duration) -> Result<Line, Failed> {
     let newest = target.store.status(&target.call).await?.newest_event_seq;
     let queries = (0..EVERYTHING).map(|_| format!("after={newest}"));

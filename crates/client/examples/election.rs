@@ -1,6 +1,6 @@
 //! Three candidates, one leader at a time: `cargo run --example election [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::time::Duration;
 

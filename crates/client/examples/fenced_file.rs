@@ -1,6 +1,6 @@
 //! A log that no late holder can spoil, and in which no line is doubled: `cargo run --example fenced_file`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use fencehold::blocking::{FencedFile, Fencehold};
 use fencehold::fence::file::Appended;

@@ -1,7 +1,7 @@
 //! An HTTP service that carries out each request once for its `Idempotency-Key`, however often it arrives:
 //! `cargo run --example http_idempotency [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A report that must be built by one process at a time: `cargo run --example lease [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Error> {
     let report = lease.run(build_report(lease.token())).await?; // stops the future if the lease is lost
     println!("{report}");
 
-    // Whoever comes now is told who holds it, for how long, and what to do.
+    // A caller that comes now learns who holds it, for how long, and what to do.
     if let Err(held) = fh.lease("reports/daily").try_acquire().await {
         println!("{held}");
     }

@@ -1,6 +1,6 @@
 //! A charge that happens once, although its job is tried twice: `cargo run --example once [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! A trip of three bookings, of which the third fails: the other two are undone, last one first:
 //! `cargo run --example saga [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn book(job: Job, city: String) -> Result<(), JobError> {
     Err(JobError::new(format!("there is no car to be had in {city}")).permanent())
 }
 
-/// What would call somebody else's service, which tells a repetition by the key.
+/// What would call another service, which tells a repetition by the key.
 fn reserve(key: &str, booking: &str) -> String {
     format!("{booking} under {key}")
 }

@@ -1,6 +1,6 @@
 //! Six pieces of work on two slots, on plain threads: `cargo run --example semaphore [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

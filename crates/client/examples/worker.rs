@@ -1,6 +1,6 @@
 //! Jobs in a queue, and a worker that runs them: `cargo run --example worker [STORE]`.
 
-#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+#![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
 use std::time::Duration;
 

@@ -158,7 +158,7 @@ impl Fencehold {
         &self.owner
     }
 
-    /// The clock on which deadlines are told.
+    /// The clock on which deadlines are given.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.hub().clock
     }
@@ -346,7 +346,7 @@ impl FenceholdBuilder {
 }
 
 /// Opens a store on a thread of its own: it may wait for disks and locks, and the caller's executor must not. One that cannot
-/// be reached is tried for as long as the caller bears with it.
+/// be reached is tried for as long as the caller's timeout.
 #[expect(clippy::disallowed_methods, reason = "a server that is not there yet is there in real time")]
 async fn open(url: StoreUrl, clock: Arc<dyn Clock>, patience_ms: u64) -> Result<Arc<dyn LeaseStore>, Error> {
     let (sender, receiver) = oneshot::channel();

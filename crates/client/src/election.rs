@@ -1,4 +1,4 @@
-//! Electing a leader: whoever holds the key leads.
+//! Electing a leader: the holder of the key leads.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Election {
         Election { candidacy: self.candidacy.wait(wait), ..self }
     }
 
-    /// Rank among candidates: a higher one is elected before a lower one, whoever came first. Default: 0.
+    /// Rank among candidates: a higher one is elected before a lower one, no matter who came first. Default: 0.
     pub fn priority(self, priority: i16) -> Self {
         Election { candidacy: self.candidacy.priority(priority), ..self }
     }
@@ -153,7 +153,7 @@ impl Observer {
         self.leader.as_ref()
     }
 
-    /// Waits until somebody else leads, or nobody does, and says who. Changes that come faster than they are asked for
+    /// Waits until the leader changes, and says who it is. Changes that come faster than they are asked for
     /// are folded into one. After an error it can be called again.
     pub async fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
         let before = self.leader.clone();
@@ -198,7 +198,7 @@ impl Observer {
         }
     }
 
-    /// Notes where the story stands, and looks. In this order: what happens between the two is told twice, not missed.
+    /// Notes where the story stands, and looks. In this order: what happens between the two is seen twice, not missed.
     async fn look_afresh(&mut self) -> Result<(), Error> {
         let hub = self.fencehold.hub();
         let call = self.fencehold.call();

@@ -144,7 +144,7 @@ impl Lease {
     /// Waits until the lease is lost, and says why. It does not keep the lease, and can be awaited many times, also
     /// beside the guard.
     ///
-    /// Where somebody ended it, the store tells who and why in the same answer.
+    /// If someone ended it, the store tells who and why in the same answer.
     pub fn lost(&self) -> impl Future<Output = LostCause> + Send + use<> {
         let holding = Arc::clone(&self.holding);
         async move { holding.lost().await }
@@ -182,7 +182,7 @@ impl Lease {
         .await
     }
 
-    /// Gives the lease back. An error tells that it did not last until now, or that the store could not be told: then
+    /// Gives the lease back. An error tells that it did not last until now, or that the store could not be reached: then
     /// it is tried on in the background, and ends by itself at the latest.
     pub async fn release(mut self) -> Result<(), Error> {
         let span = tracing::info_span!("release", key = %self.key(), token = self.token().get(), owner = %self.owner());

@@ -70,7 +70,7 @@ struct Standing {
     cut_short: bool,
     /// What the last renewal came back with, if it failed.
     failure: Option<String>,
-    /// When it was learnt that somebody called the job off.
+    /// When it was learnt that someone called the job off.
     called_off_ms: Option<u64>,
     /// When to warn that its handler does not heed that.
     warn_at_ms: u64,
@@ -206,7 +206,7 @@ impl Holding {
             tracing::info!(parent: &self.span, "the lease is renewed again");
         }
         if asked {
-            tracing::info!(parent: &self.span, "somebody asks this holder to yield");
+            tracing::info!(parent: &self.span, "someone asks this holder to yield");
         }
         Some(renewed)
     }
@@ -237,7 +237,7 @@ impl Holding {
         }
     }
 
-    /// Somebody called the job off. Learnt anew with each renewal, for as long as its handler goes on.
+    /// Someone called the job off. Learnt anew with each renewal, for as long as its handler goes on.
     pub(crate) fn call_off(&self) {
         let now_ms = self.now_ms();
         let called_off = self.board.update(|standing| {
@@ -250,7 +250,7 @@ impl Holding {
         if called_off.is_some() {
             tracing::info!(parent: &self.span, "the job was called off");
         }
-        // A handler that has not stopped does not look, or computes without an await: people must be told which.
+        // A handler that has not stopped does not look, or computes without an await: people must know which.
         let ignored_ms = self.board.update(|standing| {
             let since_ms = standing.called_off_ms.filter(|_| now_ms >= standing.warn_at_ms)?;
             let ignored_ms = now_ms.saturating_sub(since_ms);
@@ -269,7 +269,7 @@ impl Holding {
         self.board.read(|standing, _| standing.called_off_ms.is_some())
     }
 
-    /// Waits until somebody calls the job off, and says since when that is known. `None`: the lease ended first.
+    /// Waits until someone calls the job off, and says since when that is known. `None`: the lease ended first.
     pub(crate) async fn called_off(&self) -> Option<u64> {
         self.settle();
         let look = |standing: &Standing, _| match standing {

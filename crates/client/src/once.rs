@@ -204,7 +204,7 @@ where
     }
 }
 
-/// Has a job stopped whose effect an earlier attempt announced and said no more of. What its handler is to be told.
+/// Has a job stopped whose effect an earlier attempt announced and said no more of. What its handler gets.
 #[cfg(feature = "postgres")]
 pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
     let act = LedgerEntry::Begin { effect: name.clone(), in_doubt_policy: InDoubtPolicy::Manual };
@@ -269,7 +269,7 @@ impl<'a> UnderWay<'a> {
             Ok(_) => self.kept = None,
             // It stays announced, and the next attempt goes by its policy.
             Err(error) => {
-                tracing::warn!(job = %self.job.id(), effect = %self.name, %error, "an announced effect did not happen, and the store could not be told");
+                tracing::warn!(job = %self.job.id(), effect = %self.name, %error, "an announced effect did not happen, and the store could not be notified");
             }
         }
     }

@@ -184,7 +184,7 @@ impl Batch {
 }
 
 /// A job to be, and the terms on which it is tried. Nothing happens until [`enqueue`](JobBuilder::enqueue) is awaited;
-/// that is also where a name or a time that is out of bounds is told.
+/// that is also where a name or a time that is out of bounds is refused.
 #[derive(Clone)]
 #[must_use = "nothing is enqueued until `enqueue` is awaited"]
 pub struct JobBuilder {

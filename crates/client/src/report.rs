@@ -46,7 +46,7 @@ pub(crate) struct Words {
 #[derive(Default)]
 struct Inbox {
     waiting: VecDeque<Spoken>,
-    /// Somebody sees to it that they are sent.
+    /// A task sends them.
     sending: bool,
 }
 
@@ -80,7 +80,7 @@ impl Hub {
         until_ms: u64,
     ) -> Result<ReportedAttempt, Error> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let told: Told = Box::new(move |answer| drop(sender.send(answer)));
         self.say(Spoken { report, until_ms, delayed: None, told });
         receiver.await.unwrap_or_else(|_| Err(closed()))

@@ -80,7 +80,7 @@ impl Timers {
             sleeping.looks_at_ms = u64::MAX;
             return None;
         };
-        // Set in the same step in which the first sleeper was looked at: whoever comes later sees it.
+        // Set in the same step in which the first sleeper was looked at: a later caller sees it.
         sleeping.looks_at_ms = next_ms.min(self.now_ms().saturating_add(ms(most)));
         self.clock.real_time_until(next_ms).map(|limit| limit.min(most))
     }

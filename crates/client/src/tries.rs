@@ -70,7 +70,7 @@ impl Tries {
     }
 }
 
-/// What a caller is told while the breaker is open.
+/// What a caller learns while the breaker is open.
 pub(crate) fn left_alone() -> Error {
     Error::Unavailable { message: "it has failed too often, and is left alone for a moment".to_owned() }
 }

@@ -21,7 +21,7 @@ use crate::renewal::{free_unseen_grant, give_back};
 use crate::time::{First, first};
 use crate::tries::{Tries, left_alone};
 
-/// A caller with a limit does not bear with a silent store for longer than that limit; but no less than this.
+/// A caller with a limit does not retry a silent store for longer than that limit; but no less than this.
 const PATIENCE_MS_MIN: u64 = 1_000;
 /// How often in a row a hold id may turn out to have ended unseen. One that was never sent before cannot have: a store
 /// that says so again and again is not to be reasoned with.

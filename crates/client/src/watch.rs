@@ -27,7 +27,7 @@ pub struct LeaseSnapshot {
     /// Whether it can be relied on.
     pub state: LeaseState,
     /// When it ends at the latest unless it is renewed. The store keeps it for the holder at least until then, unless
-    /// somebody revokes it.
+    /// someone revokes it.
     pub deadline_ms: u64,
     /// When its holder takes it for lost unless it is renewed: at nine tenths of the term.
     pub lost_at_ms: u64,

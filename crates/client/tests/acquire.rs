@@ -108,7 +108,7 @@ async fn who_stops_waiting_leaves_the_line() {
 #[tokio::test]
 async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
     let world = World::new().await;
-    let holder = within(world.fh.lease("k").task("run-42").owner("somebody").acquire())
+    let holder = within(world.fh.lease("k").task("run-42").owner("alice").acquire())
         .await
         .expect("a lease");
     let asking = spawn(&world, "k", Some(secs(5)));
@@ -374,7 +374,7 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
     let held = || StoreError::Refused {
         key: fencehold::Key::new("k").expect("a key"),
         refusal: Refusal::Held {
-            owner: fencehold::Owner::new("somebody").expect("an owner"),
+            owner: fencehold::Owner::new("alice").expect("an owner"),
             task: None,
             remaining_ms: 1,
             token: Token::new(1),

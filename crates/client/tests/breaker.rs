@@ -105,7 +105,7 @@ async fn retries_stay_within_their_budget() {
     assert!(matches!(error, Error::Unavailable { .. }));
     assert_eq!(world.gate.calls(Verb::Acquire), 3, "one request, and two tries more");
 
-    // Whoever comes first is no retry.
+    // The first call is no retry.
     assert!(matches!(within(world.fh.lease("y").try_acquire()).await, Err(Error::Unavailable { .. })));
     assert_eq!(world.gate.calls(Verb::Acquire), 4);
 }

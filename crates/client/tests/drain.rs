@@ -1,4 +1,4 @@
-//! A worker that is told to stop ends in good order, and leaves nothing behind that somebody would have to clean up.
+//! A worker that is asked to stop ends in good order, and leaves nothing behind to clean up.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
 
 type Handling = Pin<Box<dyn Future<Output = Result<&'static str, JobError>> + Send>>;
 
-/// A handler that tells when it has begun, and waits to be told.
+/// A handler that tells when it has begun, and waits for a signal.
 fn waiting(begun: mpsc::UnboundedSender<()>, go: oneshot::Receiver<()>) -> impl Fn(Job, ()) -> Handling {
     let go = Arc::new(Mutex::new(Some(go)));
     move |_job, ()| {
@@ -156,7 +156,7 @@ async fn jobs_of_a_claim_whose_answer_was_lost_are_handed_back_by_a_worker_that_
     let worker = world.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
     world.until_job(id, |detail| detail.job.state == JobState::Running).await;
     world.gate.arrived(Verb::Claim, 1).await;
-    // It waits to ask again, and is told to stop instead.
+    // It waits to ask again, and is asked to stop instead.
     world.sleeps(FIRST_BACKOFF_MS).await;
     within(worker.drain()).await.unwrap();
     let detail = world.until_job(id, |detail| detail.job.state == JobState::Queued).await;

@@ -19,7 +19,7 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
     let second = tokio::spawn(async move { campaigning.campaign().await });
     world.until("leader", |view| view.waiter_count == 1).await;
     let mut observer = within(election.observe()).await.expect("a look");
-    let leading = observer.leader().expect("somebody leads");
+    let leading = observer.leader().expect("someone leads");
     assert_eq!((leading.owner.as_str(), leading.token), ("first", first.token()));
     assert_eq!(leading.task.as_ref().map(fencehold::Task::as_str), Some("host-1:80"));
     assert!(!is_ready(observer.changed()) && !second.is_finished());

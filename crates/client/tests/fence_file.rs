@@ -255,7 +255,7 @@ fn a_journal_that_is_gone_damaged_or_foreign_is_refused_and_left_alone() {
     let mut newer = good.clone();
     newer[15] = b'9';
     assert!(refused(&newer).contains("another version"));
-    assert!(refused(b"dear diary").contains("somebody else's file"));
+    assert!(refused(b"dear diary").contains("a foreign file"));
     fs::remove_file(&journal).unwrap();
     let gone = FencedFile::open(&path).unwrap_err().to_string();
     assert!(gone.contains("its journal is gone"), "{gone}");

@@ -166,7 +166,7 @@ async fn check_and_raise_are_one_step_and_handlers_of_two_tokens_never_overlap()
                 log.at_work.push(token);
                 log.began.push(token);
             }
-            // Whoever else can run, runs here.
+            // What else can run, runs here.
             tokio::task::yield_now().await;
             seen.lock().unwrap().at_work.retain(|other| *other != token);
             "done"
@@ -191,7 +191,7 @@ async fn check_and_raise_are_one_step_and_handlers_of_two_tokens_never_overlap()
         }
         let log = log.lock().unwrap();
         assert!(log.began.is_sorted(), "an older one began after a newer one: {:?}", log.began);
-        assert_eq!(log.began.len(), let_through, "whoever was told OK ran, and nobody else");
+        assert_eq!(log.began.len(), let_through, "what got OK ran, and nothing else");
         assert_eq!(log.began.last(), Some(&12), "the newest always gets through");
     }
 }

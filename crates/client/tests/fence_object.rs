@@ -167,7 +167,7 @@ fn url(name: &str, endpoint: &str) -> String {
     format!("s3://leases/{name}?endpoint={endpoint}&min_ttl_ms=100&min_write_interval_ms=0&probe=off")
 }
 
-/// Not a test of its own: the process that the next one starts. It takes the key and writes; when it is told to, it writes
+/// Not a test of its own: the process that the next one starts. It takes the key and writes; when it is asked to, it writes
 /// again, whatever has become of its lease.
 #[tokio::test]
 async fn a_holder_in_a_process_of_its_own() {

@@ -78,7 +78,7 @@ async fn line(job: Job, held: Step, post: Arc<Post>) -> Result<u64, JobError> {
     Ok(job.token().get())
 }
 
-/// Calls somebody who writes down every call and its key, and is killed before it can record that it did.
+/// Calls a service that writes down every call and its key, and is killed before it can record that it did.
 async fn charge(job: Job, policy: Option<InDoubtPolicy>, post: Arc<Post>) -> Result<(), JobError> {
     let _work = post.begin(&job).await?;
     let call = async |key: String| {
@@ -125,7 +125,7 @@ async fn undo(job: Job, name: String, post: Arc<Post>) -> Result<(), JobError> {
     Ok(())
 }
 
-/// A room, a handle on its store, and what has been told of it so far.
+/// A room, a handle on its store, and what is known of it so far.
 struct Ground {
     _directory: TempDir,
     room: Room,
@@ -158,7 +158,7 @@ impl Ground {
         loop {
             let request =
                 ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1, wait_ms: 60_000 };
-            let page = self.fh.store().events(&self.fh.call(), request).await.unwrap();
+            let page = self.fh.store().list_events(&self.fh.call(), request).await.unwrap();
             assert!(!page.events.is_empty(), "the store has nothing more to tell");
             self.seen = page.next_cursor;
             if let Some(found) = page.events.first().and_then(&interest) {
@@ -350,7 +350,7 @@ async fn killed_between_effect_and_record_the_second_attempt_calls_under_the_sam
         second.finish();
         let calls = ground.room.lines();
         assert_eq!(calls.len(), 2, "{calls:?}");
-        assert_eq!(calls[0], calls[1], "whoever is called knows the repetition by its key");
+        assert_eq!(calls[0], calls[1], "the service knows the repetition by its key");
         assert_eq!(ground.fh.jobs().get(id).await.unwrap().effects.len(), 1);
         fs::remove_file(ground.room.file()).unwrap();
     }

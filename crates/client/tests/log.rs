@@ -7,7 +7,7 @@ use fencehold_test_servers::is_alone;
 
 use crate::gate::{World, within};
 
-/// Everything that `tracing` is told in this process.
+/// Everything that `tracing` gets in this process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -302,7 +302,7 @@ async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
     assert!(why.to_string().contains("have the store advanced"));
 }
 
-/// Of everybody who can be told at once: in the same process, and through the socket of a directory. No time passes, so no renewal is due.
+/// Of every holder that can be notified at once: in the same process, and through the socket of a directory. No time passes, so no renewal is due.
 #[tokio::test]
 async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     use std::sync::Arc;

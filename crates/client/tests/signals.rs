@@ -1,4 +1,4 @@
-//! A worker ends in good order when its process is told to, and the signals are then what they were before.
+//! A worker ends in good order when its process is asked to, and the signals are then what they were before.
 //!
 //! Signals are the process's, so each case is a process of its own: this file, started again.
 

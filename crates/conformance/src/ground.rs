@@ -453,7 +453,7 @@ pub(super) fn refusal(error: StoreError) -> Refusal {
     }
 }
 
-/// Whether a refusal says that a hold is over, how, and, where somebody ended it, by whom and why.
+/// Whether a refusal says that a hold is over, how, and, if someone ended it, by whom and why.
 #[track_caller]
 pub(super) fn assert_lost<T: std::fmt::Debug>(answer: Result<T, Refusal>, held: &Held, ended: LeaseOutcome) {
     match answer {

@@ -56,7 +56,7 @@ pub struct Report {
 
 /// Runs every case of the lease contract, each in a fresh arena, one after the other.
 ///
-/// [`lease_conformance!`](crate::lease_conformance) makes a test of each; this is for whoever wants the report, for
+/// [`lease_conformance!`](crate::lease_conformance) makes a test of each; this is for a caller that wants the report, for
 /// example to pin down what is not applicable to a store.
 ///
 /// # Panics

@@ -3,7 +3,7 @@
 /// A future that may be driven by hand on any thread.
 ///
 /// The parts of a runtime count how often they are polled, and at some point answer 'not yet' until the runtime's own loop
-/// has turned. Whoever drives a future by hand, on a thread of that runtime, would wait for ever.
+/// has turned. A caller that drives a future by hand, on a thread of that runtime, would wait for ever.
 pub fn alone<F: Future>(future: F) -> impl Future<Output = F::Output> {
     tokio::task::unconstrained(future)
 }

@@ -136,7 +136,7 @@ pub trait LeaseStore: Send + Sync + std::fmt::Debug {
 /// What every call carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallContext {
-    /// Whose world.
+    /// The namespace.
     pub namespace: Namespace,
     /// How long the caller bears with a store that cannot be reached, on top of any waiting in line.
     pub timeout_ms: u64,
@@ -367,7 +367,7 @@ wire! {
         /// Who ended it, where somebody did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub by: Option<Owner>,
-        /// Why, where somebody did.
+        /// Why, if someone did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub reason: Option<Reason>,
     }

@@ -1,4 +1,4 @@
-//! What a store measures of itself, for whoever watches it. Nothing here decides anything.
+//! What a store measures of itself, for monitoring. Nothing here decides anything.
 //!
 //! Nouns: a [`Counter`] only grows; a [`Histogram`] counts values by their size, in buckets that are fixed when it is made.
 //! All are atomics, so that measuring costs a store's one thread next to nothing, and reading costs it nothing.

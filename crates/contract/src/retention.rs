@@ -7,7 +7,7 @@ use fencehold_core::duration::{parse_ms, show_exact_ms};
 use fencehold_core::limits::{FINISHED_KEPT_MS, FINISHED_KEPT_MS_MAX, FINISHED_KEPT_MS_MIN};
 
 /// `keep_finished=30d`: for how long jobs that were completed, failed or cancelled are kept. The default names no time, and
-/// leaves it at what the store says: seven days, unless somebody has told it otherwise.
+/// leaves it at what the store says: seven days, unless it was set otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepFinished(Option<u64>);
 

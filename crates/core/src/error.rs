@@ -62,7 +62,7 @@ pub enum Refusal {
         outcome: Option<LeaseOutcome>,
         /// Who ended it, or asked for it, where somebody did and the record remembers.
         by: Option<Owner>,
-        /// Why, where somebody ended it and the record remembers.
+        /// Why, if someone ended it and the record remembers.
         reason: Option<Reason>,
         /// The key's newest token.
         current_token: Token,

@@ -35,7 +35,7 @@ pub enum EventData {
         outcome: LeaseOutcome,
         /// Who ended it, where somebody did.
         by: Option<Owner>,
-        /// Why, where somebody did.
+        /// Why, if someone did.
         reason: Option<Reason>,
     },
     /// A holder whose hold is over tried to act, and was refused.
@@ -67,7 +67,7 @@ pub enum EventData {
         /// The holder's token.
         token: Token,
     },
-    /// Somebody showed a token that this store never gave. An alarm: see `fencehold store advance`.
+    /// Someone showed a token that this store never gave. An alarm: see `fencehold store advance`.
     StoreRewound {
         /// The token that was shown.
         token: Token,
@@ -115,7 +115,7 @@ pub enum EventData {
         /// In how many milliseconds it is tried again, where it is.
         retry_in_ms: Option<u64>,
     },
-    /// Somebody called a running job off; its holder learns at its next renewal.
+    /// Someone called a running job off; its holder learns at its next renewal.
     JobCancelRequested {
         /// The holder's token.
         token: Token,
@@ -131,7 +131,7 @@ pub enum EventData {
         /// Why.
         reason: Option<Reason>,
     },
-    /// Somebody had a job start over.
+    /// Someone had a job start over.
     JobRetried {
         /// Who.
         by: Owner,
@@ -144,7 +144,7 @@ pub enum EventData {
         by: Owner,
         /// How it stood.
         state: JobState,
-        /// Whether somebody worked on it.
+        /// Whether a worker had it.
         forced: bool,
     },
     /// The undoing of a job's effects went a step further.

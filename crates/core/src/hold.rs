@@ -9,7 +9,7 @@ use crate::error::BadInput;
 
 /// 128 random bits, chosen by the client for one acquisition and used once.
 ///
-/// It is a secret: whoever knows it can end the hold. It prints as `HoldId(…)`; [`HoldId::reveal`] is the only
+/// It is a secret: anyone who knows it can end the hold. It prints as `HoldId(…)`; [`HoldId::reveal`] is the only
 /// way to its value, so that a leak can be found by searching for one word.
 ///
 /// Between machines it travels as those digits; in frames and records of our own, as bytes.

@@ -1,5 +1,5 @@
 //! What must be true of every decision, by name. Checked in debug builds and tests wherever a decision is made,
-//! and again by whoever simulates or models the rules.
+//! and again by simulations and models of the rules.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::limits::{HISTORY_MAX, TOKEN_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// P1: a key was granted although somebody else's lease is live.
+    /// P1: a key was granted although another lease is live.
     TwoHolders,
     /// P2: a counter went down, or a grant's token is not larger than every token before.
     TokenDidNotGrow,
@@ -27,9 +27,9 @@ pub enum Violation {
     LiveLeaseExpired,
     /// P7: a hold id that had ended is held again.
     EndedHoldRevived,
-    /// P4: the holder was told another deadline than the one that was set.
+    /// P4: the holder was given another deadline than the one that was set.
     ToldAnotherDeadline,
-    /// P5: a hold was released by somebody who does not have its hold id.
+    /// P5: a hold was released without its hold id.
     ReleasedByAStranger,
     /// P9: force did not consume a token.
     ForceWithoutToken,

@@ -176,7 +176,7 @@ text! {
     Task, "task", TASK_BYTES_MAX
 }
 text! {
-    /// Why somebody used force.
+    /// Why someone used force.
     Reason, "reason", REASON_BYTES_MAX
 }
 text! {

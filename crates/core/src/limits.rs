@@ -128,7 +128,7 @@ pub const BYTES_PER_NAMESPACE: u64 = 64 << 30;
 pub const SCHEDULES_PER_NAMESPACE: u64 = 10_000;
 /// How long finished jobs are kept unless told otherwise: 7 days.
 pub const FINISHED_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
-/// The least that finished jobs can be kept: an hour. Whoever missed an answer asks again, and is to be told the same.
+/// The least that finished jobs can be kept: an hour. A caller that missed an answer asks again, and gets the same.
 pub const FINISHED_KEPT_MS_MIN: u64 = 60 * 60 * 1000;
 /// The longest that finished jobs can be kept: ten years.
 pub const FINISHED_KEPT_MS_MAX: u64 = 3_650 * 24 * 60 * 60 * 1000;
@@ -144,7 +144,7 @@ pub const APPENDS_REMEMBERED: usize = 1_000_000;
 mod tests {
     use super::*;
 
-    /// Those that are worked out, as the numbers that people are told.
+    /// Those that are worked out, as the numbers that people see.
     #[test]
     fn what_is_worked_out_comes_to_what_is_promised() {
         const DAY_MS: u64 = 86_400_000;

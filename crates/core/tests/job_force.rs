@@ -86,11 +86,7 @@ fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.cancel(false).unwrap();
-    assert_eq!(
-        job.complete(by),
-        Ok(reported(JobState::Completed, None)),
-        "the work was done before it was told"
-    );
+    assert_eq!(job.complete(by), Ok(reported(JobState::Completed, None)), "the work was done before it knew");
     assert_eq!(job.cancel(false), Err(Refusal::Finished { state: JobState::Completed }));
 
     let mut job = OneJob::new();
@@ -193,7 +189,7 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
         assert_eq!(job.retry(), Ok(Outcome::Retried));
         assert_eq!(job.facts, [EventData::JobRetried { by: operator(), state }]);
         assert_eq!((job.state(), job.counts()), (JobState::Queued, (0, 0)));
-        assert!(job.record.token > newest, "whoever had it before does not complete it afterwards");
+        assert!(job.record.token > newest, "the holder before does not complete it afterwards");
         let before = job.kept();
         assert_eq!(job.retry(), Ok(Outcome::Retried), "said again");
         assert_eq!(job.kept(), before);

@@ -140,7 +140,7 @@ fn a_stranger_that_is_believed_is_caught() {
         let violation = bites(&job, &Command::Complete(stranger), |wrong| {
             wrong.reply = Ok(Outcome::Reported(REPORTED));
         });
-        assert_eq!(violation, Violation::StrangerBelieved, "it was told that it had");
+        assert_eq!(violation, Violation::StrangerBelieved, "the answer was that it had");
     }
 }
 
@@ -167,7 +167,7 @@ fn an_end_that_does_not_stand_is_caught() {
     let violation = bites(&OneJob::new(), &cancelling(false), |wrong| {
         wrong.reply = Ok(Outcome::Cancelled { state: JobState::Running });
     });
-    assert_eq!(violation, Violation::EndDidNotStand, "somebody was told another state");
+    assert_eq!(violation, Violation::EndDidNotStand, "an answer had another state");
 }
 
 #[test]

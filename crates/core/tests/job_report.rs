@@ -163,7 +163,7 @@ fn a_job_handed_to_somebody_who_had_gone_is_free_at_once() {
     assert_eq!((job.state(), job.how(), job.counts()), (JobState::Queued, AttemptOutcome::Abandoned, (0, 0)));
     let next = job.claimed(2);
     let before = job.kept();
-    assert_eq!(job.ask(&Command::Abandon(by)), Ok(Outcome::Nothing), "a late freeing frees nobody else's");
+    assert_eq!(job.ask(&Command::Abandon(by)), Ok(Outcome::Nothing), "a late freeing frees no one else's");
     assert_eq!(job.kept(), before);
     job.renew(next).unwrap();
 }

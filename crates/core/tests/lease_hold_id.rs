@@ -126,7 +126,7 @@ fn a_hold_id_older_than_the_kept_history_is_answered_ended() {
     let before = key.state();
     let at_the_limit_ms = age_ms(&key, forgotten_at_ms + ROUNDING_MS);
 
-    // The id itself, and one that is as old: neither can be told from the other.
+    // The id itself, and one that is as old: neither can be distinguished from the other.
     for id in [1, 99] {
         for hold_age_ms in [at_the_limit_ms, age_ms(&key, forgotten_at_ms), u64::MAX] {
             let answer = key.acquire(Acquire { hold_age_ms, ..ask("a", id) });

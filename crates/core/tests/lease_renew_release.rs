@@ -1,4 +1,4 @@
-//! Keeping a lease and giving it back: only its holder can, only while it is live, and who cannot is told why.
+//! Keeping a lease and giving it back: only its holder can, only while it is live, and who cannot learns why.
 
 use fencehold_core::lease::{Acquire, Change, Command, LeaseOutcome, LeaseRenewal, Outcome};
 use fencehold_core::limits::HISTORY_MAX;
@@ -270,7 +270,7 @@ fn a_release_sent_twice_gets_the_same_answer() {
 
     let current = key.granted(ask("b", 2));
     let before = key.state();
-    assert_eq!(key.release(1, token), first, "also when the key has gone to somebody else");
+    assert_eq!(key.release(1, token), first, "also when the key has gone to another");
     assert_eq!(key.state(), before);
     assert!(key.renew(2, current).is_ok());
 }

@@ -1,4 +1,4 @@
-//! What refusals and states say to whoever reads them.
+//! What refusals and states say to their readers.
 
 use std::num::NonZeroU32;
 

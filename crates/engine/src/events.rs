@@ -162,7 +162,7 @@ impl Events {
         self.last_seq
     }
 
-    /// The last one before those that nobody was told of yet.
+    /// The last one before those that were not sent yet.
     fn seen_by_all(&self) -> u64 {
         self.last_seq - self.new as u64
     }

@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Tries to give a key to somebody, and answers unless it is held.
+    /// Tries to grant a key, and answers unless it is held.
     fn try_grant(&mut self, now: Timestamp, at: u32, ticket: Ticket, waiter: &Waiter) -> Tried {
         let request = &waiter.request;
         let waited_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
@@ -239,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Turns away everybody whose time in line is up. First of all in every step: whoever is found in line after
+    /// Turns away everybody whose time in line is up. First of all in every step: a waiter that is found in line after
     /// this may be granted.
     pub(super) fn time_outs(&mut self, now: Timestamp) {
         if seeded!(WaiterGrantedLate) {
@@ -331,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// The refusal for somebody who cannot have any of its keys: the one that comes free first.
+    /// The refusal for a caller that cannot have any of its keys: the one that comes free first.
     fn held(&self, now: Timestamp, waiter: &Waiter) -> StoreError {
         let holds = waiter.slots.iter().filter_map(|at| {
             let slot = self.table.at(*at)?;

@@ -12,7 +12,7 @@ use super::inbox::Inbox;
 use super::pending::{PendingResponse, response_channel};
 use super::waiters::Ticket;
 
-/// Takes an answer to whoever asked. False: nobody is there any more.
+/// Takes an answer to the caller. False: it is gone.
 pub type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
 
 /// No call has this ticket.
@@ -36,14 +36,14 @@ pub(super) enum Message {
     Stop,
 }
 
-/// Whoever waits for an answer.
+/// A caller that waits for an answer.
 pub(super) struct Caller {
     pub(super) reply: Reply,
     /// Whether a lease that it is granted is its own also where it was granted before.
     pub(super) own: bool,
-    /// How long it bears with a store that is blocked, on the machine's own boot-time clock.
+    /// How long it retries while the store is blocked, on the machine's own boot-time clock.
     pub(super) give_up_ms: u64,
-    /// It only gives back what this call was granted under this hold, unless somebody else was told of that since.
+    /// It only gives back what this call was granted under this hold, unless another call got that since.
     pub(super) gives_back: Option<(Ticket, HoldHash)>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// The other end: whoever takes the messages. Once it is dropped, nobody can ask any more.
+/// The other end, which takes the messages. Once it is dropped, nothing can be asked.
 pub(super) struct Taker(Arc<Shared>);
 
 impl Drop for Taker {

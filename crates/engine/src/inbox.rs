@@ -1,6 +1,6 @@
 //! Where requests wait for the engine's thread.
 //!
-//! Taking them costs one lock for all that wait. Whoever leaves one rings only when as many are there as the thread waits for:
+//! Taking them costs one lock for all that wait. A sender wakes the thread only once the batch is full:
 //! a bell for each would cost both sides more than deciding does.
 
 use std::collections::VecDeque;

@@ -117,15 +117,15 @@ pub struct KeptLease {
 /// Why a batch was not kept. Its answers must not go out.
 #[derive(Debug)]
 pub enum KeepError {
-    /// Somebody else is in the middle of a write: nothing was done, and the same batch can be tried again.
+    /// Another process is in the middle of a write: nothing was done, and the same batch can be tried again.
     Busy(String),
-    /// Somebody else serves this store now, or what was written is where nobody finds it.
+    /// Another process serves this store now, or what was written is where no one finds it.
     Superseded,
     /// The disk failed; what it holds is uncertain.
     Failed(String),
 }
 
-/// Whoever keeps the batches.
+/// Keeps the batches.
 pub trait Keep: Send {
     /// Whether it keeps leases and events. Where it does, batches are worth gathering: one sync serves many.
     const KEEPS: bool;

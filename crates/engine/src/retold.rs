@@ -1,4 +1,4 @@
-//! To whom a hold that was granted before was told once more.
+//! Holds that were granted before, and to whom they were granted once more.
 //!
 //! A call is cut off, the same hold id is sent again, and that sending is answered: its caller works under the hold. When
 //! the first call is found to be gone only after that, it has nothing to give back. The newest so many are remembered;
@@ -35,7 +35,7 @@ impl Retold {
         }
     }
 
-    /// Whether somebody else than this call was told of the hold last.
+    /// Whether another call than this got the hold last.
     pub(super) fn to_another_than(&self, ticket: Ticket, hash: HoldHash) -> bool {
         self.to.get(hash.as_bytes()).is_some_and(|told| *told != ticket)
     }

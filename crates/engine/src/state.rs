@@ -42,10 +42,10 @@ pub struct Engine {
     pub measures: Arc<Measures>,
     /// Those who listen for what others do to their holds.
     pub hold_changes: Arc<HoldChanges>,
-    /// What they are to be told once it is kept.
+    /// What they get once it is kept.
     to_tell: Vec<Arc<Event>>,
     pub(super) batch: Batch,
-    /// The last moment that the engine was told, and the last one that was kept, in store time.
+    /// The last moment that the engine was given, and the last one that was kept, in store time.
     pub(super) seen: Timestamp,
     seen_kept: Timestamp,
 }
@@ -288,7 +288,7 @@ impl Engine {
         }
     }
 
-    /// Tells holders what others did to their holds. For whoever has kept it.
+    /// Tells holders what others did to their holds. For the code that has kept it.
     pub(super) fn tell_holders(&mut self) {
         let told = std::mem::take(&mut self.to_tell);
         if !told.is_empty() {

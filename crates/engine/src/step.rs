@@ -143,7 +143,7 @@ impl Engine {
             })
         };
         let mut ended = Vec::new();
-        // A key keeps its slot: whoever takes a key of a page before is not struck by the pages after it.
+        // A key keeps its slot: a new holder of a key of a page before is not struck by the pages after it.
         let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
         for at in from..to {
             if ended.len() == PAGE_MAX {

@@ -100,7 +100,7 @@ impl Table {
         at
     }
 
-    /// The number of a namespace for somebody who may leave nothing in it, until [`Table::leave_space`].
+    /// The number of a namespace for a caller that may leave nothing in it, until [`Table::leave_space`].
     pub(super) fn visit_space(&mut self, name: &Namespace) -> u32 {
         let at = self.find_space(name).unwrap_or_else(|| self.make_space(name));
         self.enter_space(at);
@@ -217,7 +217,7 @@ impl Table {
     /// Fills an empty slot.
     fn fill(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
         let hash = self.hasher.hash_one((space, &key));
-        // What was kept says when a term ends, not when it began: that is told by the ttl, unless the term was cut short.
+        // What was kept says when a term ends, not when it began: that follows from the ttl, unless the term was cut short.
         let whole = record
             .hold
             .as_ref()

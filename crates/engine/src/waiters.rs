@@ -85,7 +85,7 @@ impl Waiters {
         self.lines.get(&slot).map_or(0, BTreeSet::len)
     }
 
-    /// Somebody whose time is up.
+    /// A waiter whose time is up.
     pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
         first_until(&self.by_until, now_ms)
     }
@@ -157,7 +157,7 @@ impl Watchers {
         prefixes.flat_map(move |prefixes| prefixes.of(key)).copied()
     }
 
-    /// Somebody whose time is up.
+    /// A waiter whose time is up.
     pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
         first_until(&self.by_until, now_ms)
     }

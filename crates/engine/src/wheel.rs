@@ -1,4 +1,4 @@
-//! A lazy timer wheel: it says which slots *may* be due. Whoever asks looks at the slot's real time and, where it
+//! A lazy timer wheel: it says which slots *may* be due. The caller looks at the slot's real time and, where it
 //! has moved on, puts it back. So a renewal never touches the wheel.
 //!
 //! A slot is on the wheel at most once. The slots of one moment are a list through the wheel's own links, so that one is

@@ -41,7 +41,7 @@ pub struct Writer {
 
 impl Writer {
     /// Starts the thread. `ended` is called on it, once, when it stops; answers that have not gone by then never do,
-    /// and whoever waits for one finds its reply dropped.
+    /// and the caller finds its reply dropped.
     pub fn start<K: Keep + 'static>(
         name: &str,
         clock: Arc<dyn Clock>,
@@ -108,7 +108,7 @@ struct Work<K> {
 #[derive(Default)]
 struct Gathered {
     size: usize,
-    /// Somebody in it may have to wait for the disk.
+    /// A caller in it may have to wait for the disk.
     may_sync: bool,
     pongs: Vec<Pong>,
     stop: bool,
@@ -126,7 +126,7 @@ impl<K: Keep> Work<K> {
             }
             let Gathered { stop, pongs, .. } = self.gather(waiting);
             let now = self.clock.now();
-            // Whoever asked comes first, also after a gap in which this process did not run.
+            // Callers come first, also after a gap in which this process did not run.
             more_to_sweep = self.engine.sweep(now, SWEEP_MAX, self.keep.archive());
             self.settle(now, !pongs.is_empty())?;
             for pong in pongs {
@@ -227,7 +227,7 @@ impl<K: Keep> Work<K> {
             }
             confirm = false;
             self.engine.tell_holders();
-            // Whoever came too late for this batch and whoever is answered now may meet in the next.
+            // Those who came too late for this batch and those who are answered now may meet in the next.
             self.expected = answers.len() + self.waiting();
             let abandoned = self.deliver(now, answers)?;
             if abandoned.is_empty() {
@@ -260,7 +260,7 @@ impl<K: Keep> Work<K> {
         kept
     }
 
-    /// Tries until it is kept, or never will be. Whoever cannot wait that long is told so.
+    /// Tries until it is kept, or never will be. A caller that cannot wait that long gets an error.
     fn insist(&mut self, mut attempt: impl FnMut(&mut K) -> Ended) -> Ended {
         loop {
             match attempt(&mut self.keep) {
@@ -291,11 +291,11 @@ impl<K: Keep> Work<K> {
         self.backlog.iter().any(|message| matches!(message, Message::Stop))
     }
 
-    /// Lets the answers go. What was granted to somebody who is not there any more comes back.
+    /// Lets the answers go. What was granted to a caller that is not there any more comes back.
     fn deliver(&mut self, now: Timestamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
         let mut abandoned = Vec::new();
         let mut delivered = HashSet::new();
-        // All are read before the first one goes: whoever it wakes has company, and one call of the scheduler wakes many.
+        // All are read before the first one goes: what it wakes has company, and one call of the scheduler wakes many.
         let mut said = Vec::with_capacity(answers.len());
         let mut left_out = Vec::new();
         for Answered { ticket, result, mut granted } in answers {
@@ -326,7 +326,7 @@ impl<K: Keep> Work<K> {
             Granted::Lease { hash, .. } | Granted::Again(hash) => !delivered.contains(hash.as_bytes()),
             Granted::Jobs(given) => given.iter().all(|(_, by)| !delivered.contains(by.hash.as_bytes())),
         });
-        // The same claim may have been told of them by another answer.
+        // The same claim may have got them by another answer.
         left_out.retain(|(_, by)| !delivered.contains(by.hash.as_bytes()));
         if !left_out.is_empty() {
             abandoned.push(Granted::Jobs(left_out));

@@ -237,7 +237,7 @@ impl Closing {
     }
 }
 
-/// Whoever waits for the response to a call.
+/// Waits for the response to a call.
 pub struct Caller {
     gone: mpsc::Sender<Infallible>,
     after: Cell<Option<Pending>>,
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn the_error_of_opening_is_the_error_of_starting() {
-        let error = StoreError::Denied { message: "no".to_owned() };
+        let error = StoreError::Forbidden { message: "no".to_owned() };
         let said = error.clone();
         let started: Result<Actor<()>, _> = Actor::start("test", |_| Err(said));
         assert_eq!(started.map(drop), Err(error));

@@ -1,7 +1,7 @@
 //! Seeded bugs: each deliberate mistake is turned on in turn, and the layers of checks are run against it. A mistake that
 //! nothing notices is a failure: of the checks, not of the product.
 //!
-//! Nouns: a *bug* is a mistake that the product makes when it is told to; a *layer* is a set of checks that was not written
+//! Nouns: a *bug* is a mistake that the product makes on demand; a *layer* is a set of checks that was not written
 //! for it; the *control* is a layer with no bug on, which must pass, or its word is worth nothing. Every layer runs in a
 //! process of its own, because a mistake is chosen once for a process. The *usual* layers are run against every bug. Those
 //! that take long are a *last resort*: they are run, one after the other, against what no usual layer has noticed.

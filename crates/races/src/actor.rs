@@ -100,7 +100,7 @@ impl Actor<'_> {
         self.begins_call(act.message(), self.call(act))
     }
 
-    /// The same of any call, which puts what it is told into the trace by itself.
+    /// The same of any call, which puts its answer into the trace by itself.
     pub(crate) fn begins_call<T: Send + 'static>(
         &self,
         message: &'static str,
@@ -127,7 +127,7 @@ impl Actor<'_> {
             .trace
             .note(self.name, format!("waits for up to {}", seconds(wish.wait_ms)));
         let under_way = self.starts(self.call(Act::Acquire(wish)), None);
-        stage.comes("whoever waits stands in line", || in_line() > before)?;
+        stage.comes("the waiter stands in line", || in_line() > before)?;
         Ok(under_way)
     }
 
@@ -155,7 +155,7 @@ impl Actor<'_> {
         Ok(shares?.concat())
     }
 
-    /// Renews many, one after the other, and gives what was told of each: one step in the picture.
+    /// Renews many, one after the other, and gives the answer to each: one step in the picture.
     pub(crate) fn renews_all(&self, leases: &[Lease]) -> Vec<Told> {
         let (stage, protocol) = (self.stage, self.stage.protocol());
         let renew = |lease| stage.drive(async { protocol.renew(self.name, lease).await });
@@ -167,7 +167,7 @@ impl Actor<'_> {
         told
     }
 
-    /// A call that puts what it is told into the trace.
+    /// A call that puts its answer into the trace.
     fn call(&self, act: Act) -> impl Future<Output = Told> + Send + 'static {
         let (protocol, who) = (self.stage.protocol(), self.name);
         let trace = Arc::clone(&self.stage.trace);
@@ -217,7 +217,7 @@ pub(crate) struct UnderWay<T> {
 }
 
 impl<T> UnderWay<T> {
-    /// Lets the message through, and gives what its sender is told.
+    /// Lets the message through, and gives the answer to its sender.
     pub(crate) fn goes_on(mut self) -> Result<T, Stop> {
         if let Some(held) = self.held.take() {
             held.open();
@@ -225,26 +225,28 @@ impl<T> UnderWay<T> {
         self.told()
     }
 
-    /// What its sender is told, which must come.
+    /// The answer to its sender, which must come.
     pub(crate) fn told(self) -> Result<T, Stop> {
         let answer = self.answer.recv_timeout(ANSWER_WITHIN);
         answer.map_err(|_| Stop::Broken("broken: every call is answered in time".to_owned()))
     }
 
-    /// Its sender looks away: what it would be told from now on lies there, and nobody picks it up.
+    /// Its sender looks away: what is answered from now on lies there, and is not picked up.
     pub(crate) fn is_not_looked_at(&self) {
         self.caller.looks_away();
         self.trace.note(self.who, "looks away");
     }
 
-    /// Its sender goes, without having been told anything.
+    /// Its sender goes, without an answer.
     pub(crate) fn loses_its_sender(self) -> Result<(), Stop> {
         self.trace.note(self.who, "goes");
         self.caller.goes();
         match self.answer.recv_timeout(ANSWER_WITHIN) {
             Err(RecvTimeoutError::Disconnected) => Ok(()),
             Err(RecvTimeoutError::Timeout) => Err(Stop::Broken("broken: a call can be left".to_owned())),
-            Ok(_) => Err(Stop::Broken(format!("broken: {} looked away and was told all the same", self.who))),
+            Ok(_) => {
+                Err(Stop::Broken(format!("broken: {} looked away and was answered all the same", self.who)))
+            }
         }
     }
 }

@@ -69,7 +69,7 @@ impl Gate {
         Held { arrived, go }
     }
 
-    /// Carries a message to whoever answers it. `None`: no answer comes back.
+    /// Carries a message to what answers it. `None`: no answer comes back.
     pub(crate) async fn carry<T, F: Future<Output = T>>(
         &self,
         trace: &Trace,

@@ -1,6 +1,6 @@
 //! The naive twin: the lock that everybody writes first. It reads, thinks, and then writes, in two messages; it knows
-//! holders by their names; its sweeper acts on the list that it made; its line hands the key to whoever stood first,
-//! and what it protects does as it is told.
+//! holders by their names; its sweeper acts on the list that it made; its line hands the key to the first,
+//! and what it protects does as it is asked.
 //!
 //! It is wrong on purpose, in the well-known ways, and nobody but a race uses it.
 

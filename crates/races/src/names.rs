@@ -1,4 +1,4 @@
-//! What a race calls the things that it makes. In a store that somebody uses, nothing of theirs has such a name.
+//! What a race calls the things that it makes. In a store that is in use, nothing of theirs has such a name.
 
 use fencehold_core::Key;
 use fencehold_core::job::{JobId, QueueName};

@@ -40,7 +40,7 @@ impl Ours {
         CallContext { namespace, ..self.call.clone() }
     }
 
-    /// Renews as somebody would who has the right hold id in the wrong namespace.
+    /// Renews as a caller would who has the right hold id in the wrong namespace.
     pub(crate) async fn renew_in(&self, namespace: Namespace, who: &str, lease: &Lease) -> Told {
         let call = self.call_in(namespace);
         let answer = self.store(who).renew(&call, vec![hold_ref(lease)]).await;
@@ -164,8 +164,8 @@ impl Protocol for Ours {
         }
     }
 
-    /// No store can be told to sweep, nor its sweep be held from outside: what is on its way is a look at the key. On
-    /// `memory:` and `file:` whoever is answered has waited for the sweep of what is over; elsewhere one may run at any time.
+    /// No store can be asked to sweep, nor its sweep be held from outside: what is on its way is a look at the key. On
+    /// `memory:` and `file:` a call that is answered has waited for the sweep of what is over; elsewhere one may run at any time.
     async fn sweep(&self, who: &str, key: &Key) -> Told {
         let store = self.store(who);
         let look = || store.get(&self.call, key.clone());

@@ -1,4 +1,4 @@
-//! What actors can do, and what they are told. Ours and its naive twin both speak it, so that one script runs either.
+//! What actors can do, and what is answered. Ours and its naive twin both speak it, so that one script runs either.
 
 use async_trait::async_trait;
 use fencehold_core::lease::LeaseOutcome;
@@ -28,7 +28,7 @@ pub(crate) struct Wish {
     pub(crate) wait_ms: u64,
 }
 
-/// What an actor is told.
+/// What is answered to an actor.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Granted(Lease),
@@ -40,7 +40,7 @@ pub(crate) enum Told {
         consumed: u64,
     },
     Completed,
-    /// Somebody holds it.
+    /// It is held.
     Held {
         owner: String,
     },

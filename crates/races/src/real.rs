@@ -1,4 +1,4 @@
-//! A store that somebody uses, with a clock that nobody here can move: what runs out is waited for, and seen.
+//! A store that is in use, with a clock that nobody here can move: what runs out is waited for, and seen.
 //!
 //! Deliberately absent: every power of an arena. Races that need one are not applicable, and say which.
 
@@ -60,7 +60,7 @@ impl Arena for RealArena {
     /// Where expiry is judged by observation, every handle has to see it for itself.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the store's time passes by itself, so somebody has to wait for it; the order is made by what is seen"
+        reason = "the store's time passes by itself, so it has to be waited for; the order is made by what is seen"
     )]
     fn run_out(&self, call: &CallContext, key: &Key) {
         for _ in 0..LOOKS_MAX {

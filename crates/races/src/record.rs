@@ -1,9 +1,9 @@
-//! What an actor was told, as it goes into the trace.
+//! What was answered to an actor, as it goes into the trace.
 
 use crate::protocol::{Act, Told};
 use crate::trace::{Trace, fields};
 
-/// Writes down what an actor was told.
+/// Writes down what was answered to an actor.
 pub(crate) fn record(trace: &Trace, who: &str, act: &Act, told: &Told) {
     let (key, call) = (act.key().as_str(), act.message());
     let shown = act.token().unwrap_or(0);

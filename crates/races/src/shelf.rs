@@ -1,6 +1,6 @@
 //! What the lease protects: something that is completed under a token. With a fence it remembers the largest token that
 //! it was shown and refuses smaller ones, and the same completion again gets the same answer. Without one it does as it
-//! is told.
+//! learns.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What a script stands on: a store or its naive twin, actors with names, and time that moves when it is told to.
+//! What a script stands on: a store or its naive twin, actors with names, and time that moves when it is asked to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -268,7 +268,7 @@ impl Stage {
     /// Lets others do what is looked for.
     #[expect(
         clippy::disallowed_methods,
-        reason = "where the store's time passes by itself, somebody has to wait for it; the order is made by what is seen"
+        reason = "where the store's time passes by itself, it has to be waited for; the order is made by what is seen"
     )]
     pub(crate) fn lets_others(&self) {
         if self.real_time {

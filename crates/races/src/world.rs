@@ -107,7 +107,7 @@ impl World {
                 store: directory.display().to_string(),
                 message: format!("no directory can be made in it: {error}"),
             })?;
-        // What cannot be opened is found here, where it can still be told.
+        // What cannot be opened is found here, where it can still be reported.
         drop(FileStore::open_or_create(room.path(), Arc::new(ManualClock::new()))?);
         let (place, beside) = (room.path().to_owned(), room.path().to_owned());
         let arena = ClockArena::new(move |clock| FileStore::open_or_create(&place, clock))

@@ -6,14 +6,14 @@
 use fencehold_core::Namespace;
 use serde::Serialize;
 
-/// What somebody is about to do.
+/// What a caller is about to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
     /// Who: the token, or the person at the command line.
     pub who: String,
     /// From where: an address, or the machine itself.
     pub from: String,
-    /// In whose world; `*`: in all.
+    /// The namespace; `*`: all.
     pub namespace: String,
     /// What: the id of the operation.
     pub act: &'static str,
@@ -35,7 +35,7 @@ pub enum Outcome {
     Partial,
     /// The rules refused it, or it could not be done.
     Failed,
-    /// Whoever tried had no right to.
+    /// The caller had no right to.
     Denied,
 }
 
@@ -64,7 +64,7 @@ pub struct AuditRow {
     pub who: String,
     /// From where.
     pub from: String,
-    /// In whose world; `*`: in all.
+    /// The namespace; `*`: all.
     pub namespace: String,
     /// What: the id of the operation.
     pub act: String,

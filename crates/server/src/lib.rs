@@ -4,7 +4,7 @@
 //! [`Caller`](access::Caller) in one namespace. Handlers parse nothing and decide nothing: they call the store and hand
 //! back what it says.
 //!
-//! Deliberately absent: rules (the core's) and state of its own. A server can be killed at any moment; whoever asks again,
+//! Deliberately absent: rules (the core's) and state of its own. A server can be killed at any moment; a caller that asks again,
 //! here or at another server on the same store, gets the same answer.
 
 #![allow(
@@ -130,7 +130,7 @@ impl Server {
         }))
     }
 
-    /// All that the server answers, for whoever brings their own way of serving it.
+    /// All that the server answers, for programs with their own way of serving it.
     pub fn router(&self) -> Router {
         http::router(&self.0)
     }

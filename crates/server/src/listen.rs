@@ -140,7 +140,7 @@ impl Server {
                     let visit = Visit { peer, admitted, server: self.clone(), going, once: false };
                     connections.spawn(visit.receive(stream, router.clone()));
                 }
-                // Whoever expects encryption would not understand a plain word.
+                // A client that expects encryption would not understand a plain word.
                 Entry::Full(stream) if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX => {
                     farewells.spawn(tokio::time::timeout(FAREWELL, turn_away(stream)));
                 }
@@ -179,7 +179,7 @@ impl Server {
         }
     }
 
-    /// Sees those off who are here. Whoever comes before the last of them has gone is answered once: a holder renews, a
+    /// Sees those off who are here. A request that comes before the last of them has gone is answered once: a holder renews, a
     /// balancer learns that the server is not ready. They keep nobody: without anything under way the door closes at once.
     async fn see_off(&self, mut listeners: Listeners, mut connections: JoinSet<()>, router: axum::Router) {
         let mut late = JoinSet::new();
@@ -206,7 +206,7 @@ impl Server {
     }
 }
 
-/// What became of somebody at the door.
+/// What became of a connection.
 enum Entry {
     Admitted(TcpStream, SocketAddr, Admitted),
     Full(TcpStream),
@@ -279,7 +279,7 @@ impl Visit {
     }
 }
 
-/// Says 503 to somebody there is no room for. What they have sent is read and forgotten: closing over unread bytes would
+/// Says 503 to a client there is no room for. What they have sent is read and forgotten: closing over unread bytes would
 /// reset the connection, and take the answer with it.
 async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
     let mut problem =

@@ -24,7 +24,7 @@ impl Stopping {
         *self.0.borrow()
     }
 
-    /// Says so to whoever comes for something new once the server is stopping.
+    /// Says so to requests for something new once the server is stopping.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         if self.is_stopping() { Err(problem()) } else { Ok(()) }
     }

@@ -13,7 +13,7 @@ const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 pub enum State {
     /// The server answers.
     Ready,
-    /// It was told to stop, and finishes what is under way.
+    /// It was asked to stop, and finishes what is under way.
     Stopping,
 }
 
@@ -25,7 +25,7 @@ pub fn tell(state: State, what: &str) {
     };
     let Some(socket) = std::env::var_os(SOCKET_VARIABLE).filter(|socket| !socket.is_empty()) else { return };
     if let Err(error) = send(socket.as_bytes(), &format!("{word}\nSTATUS={what}\n")) {
-        tracing::warn!(%error, "systemd could not be told: {what}");
+        tracing::warn!(%error, "systemd could not be notified: {what}");
     }
 }
 

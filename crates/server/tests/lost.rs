@@ -89,7 +89,7 @@ impl Way {
     /// How often something of this kind happened.
     fn count(&self, of_kind: impl Fn(&EventData) -> bool) -> usize {
         let request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
-        let page = block_on(self.store.events(&call(), request)).unwrap();
+        let page = block_on(self.store.list_events(&call(), request)).unwrap();
         page.events.iter().filter(|event| of_kind(&event.data)).count()
     }
 }
@@ -236,7 +236,7 @@ fn a_server_that_wants_to_be_left_alone_for_longer_than_the_callers_patience_is_
     let mut problem = Problem::new(ErrorKind::RateLimited, "too many");
     problem.retry_after_ms = Some(60_000);
     way.answer_with_problem(&problem);
-    let acquired = block_on(way.remote.acquire(&call().with_patience_ms(300), request()));
+    let acquired = block_on(way.remote.acquire(&call().with_timeout_ms(300), request()));
     assert!(matches!(acquired, Err(StoreError::Unavailable { .. })), "{acquired:?}");
     assert_eq!(way.answered_instead(), 1);
 }
@@ -256,7 +256,7 @@ fn nothing_was_done_is_not_said_where_the_answer_cannot_be_read() {
         let jobs = LeaseStore::jobs(&way.remote).unwrap();
         let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()]));
         assert!(
-            matches!(&enqueued, Err(StoreError::OutcomeUnknown { why }) if why.contains(what)),
+            matches!(&enqueued, Err(StoreError::OutcomeUnknown { message: why }) if why.contains(what)),
             "{enqueued:?}"
         );
         assert_eq!(way.answered_instead(), 1, "it would be answered in the same way again");

@@ -18,7 +18,7 @@ const SETTINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis.
 /// What is left out of requests, by name.
 const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis_hooks.py");
 
-/// Runs against a server whose time flies, so that whoever asks to wait for an hour need not. Only the stream of events
+/// Runs against a server whose time flies, so that a request to wait for an hour does not take one. Only the stream of events
 /// is left out, which has no end.
 #[test]
 fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {

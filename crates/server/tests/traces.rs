@@ -280,7 +280,7 @@ fn nothing_is_sent_to_a_receiver_that_nobody_vouches_for_and_what_is_dropped_is_
         let (_, page) = client.ask("GET", "/metrics", "", "");
         (!page.contains("\nfencehold_spans_dropped_total 0\n")).then_some(())
     });
-    assert!(received.lock().unwrap().is_empty(), "a stranger was told");
+    assert!(received.lock().unwrap().is_empty(), "a stranger got it");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     assert_eq!((enqueued.trace.as_str(), enqueued.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN));
     let mut attempts: Vec<&Span> = story.iter().filter(|span| span.name == "job_attempt").collect();
     attempts.sort_by_key(|span| span.attributes["fencehold.token"].parse::<u64>().unwrap());
-    assert_eq!(attempts.len(), 3, "each attempt is told of once");
+    assert_eq!(attempts.len(), 3, "each attempt is reported once");
     for attempt in &attempts {
         assert_eq!(attempt.trace, CALLERS_TRACE, "all of it is one trace");
         assert_eq!(attempt.parent, enqueued.id, "every attempt hangs from the enqueuing");

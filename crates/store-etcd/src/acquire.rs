@@ -44,7 +44,7 @@ pub(super) struct Unsettled {
 }
 
 impl Unsettled {
-    /// What it asked for, to be told.
+    /// What it asked for, to be reported.
     pub(super) fn keys(&self) -> String {
         self.request.any_of.iter().map(Key::as_str).collect::<Vec<_>>().join(", ")
     }
@@ -349,7 +349,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// R19: a waiter whose time was up before it could be told is not granted anything.
+    /// R19: a waiter whose time was up before it could be answered is not granted anything.
     async fn in_time(&mut self, acquired: AcquiredLease, sight: &Sight) -> Result<AcquiredLease, StoreError> {
         if self.stand.is_none() || !self.time_is_up() {
             return Ok(acquired);
@@ -360,7 +360,7 @@ impl<'a> Taking<'a> {
         Err(self.held(sight).await?)
     }
 
-    /// The refusal for somebody who cannot have any of its keys: the one that comes free first.
+    /// The refusal for a caller that cannot have any of its keys: the one that comes free first.
     async fn held(&mut self, sight: &Sight) -> Result<StoreError, StoreError> {
         let mut soonest: Option<(u64, &KeySight)> = None;
         for at in &sight.keys {

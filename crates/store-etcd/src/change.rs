@@ -95,7 +95,7 @@ impl Core {
         ]
     }
 
-    /// Puts on record that a hold has run out, if it has, for whoever looks later. Nothing is lost if that fails.
+    /// Puts on record that a hold has run out, if it has, for later readers. Nothing is lost if that fails.
     pub(super) async fn note_expiry(
         &self,
         budget: &mut CallBudget,

@@ -119,7 +119,7 @@ impl Core {
             for at in sight.keys.iter().filter(|at| own(at)) {
                 let Some(held) = at.live() else { continue };
                 if leases.insert(at.key.clone(), held.lease) != Some(held.lease) {
-                    // Somebody else's handle made this grant: only now is its etcd lease known.
+                    // Another handle made this grant: only now is its etcd lease known.
                     unknown = true;
                 } else if !counted.contains(&held.lease) {
                     in_vain = true;
@@ -257,7 +257,7 @@ impl Core {
             if !meant(&at) || at.live().is_none() {
                 continue;
             }
-            // Refused: it ended meanwhile, or went to somebody who is not meant.
+            // Refused: it ended meanwhile, or went to a holder that is not meant.
             let revoked = self.revoke_one(budget, namespace, &at.key, request, None, meant).await;
             if let Ok(revoked) = revoked.map_err(|error| or_some_were_ended(error, ended.len()))? {
                 ended.push(RevokedLease { key: at.key, revoked });
@@ -279,7 +279,7 @@ impl Core {
         let mut sent: Option<Revoked> = None;
         let (answer, before) = self
             .change(budget, namespace, key, None, |sight, at, uncertain| {
-                // Force is never repeated on somebody who came since: the outcome of what was sent is in the record.
+                // Force is never repeated on a holder that came since: the outcome of what was sent is in the record.
                 if let Some(sent) = sent.as_ref().filter(|_| uncertain) {
                     only_token = Some(sent.token);
                     let done = at.record.endings().iter().any(|ending| {
@@ -361,13 +361,13 @@ mod tests {
 
     #[test]
     fn of_several_keys_nothing_was_done_is_said_only_if_it_is_true_of_each() {
-        let away = |why: &str| StoreError::Unavailable { why: why.to_owned() };
-        let lost = StoreError::OutcomeUnknown { why: "lost".to_owned() };
+        let away = |why: &str| StoreError::Unavailable { message: why.to_owned() };
+        let lost = StoreError::OutcomeUnknown { message: "lost".to_owned() };
         assert_eq!(first_or_unknown(Some(away("one")), away("two")), away("one"));
         assert_eq!(first_or_unknown(Some(away("one")), lost.clone()), lost);
         assert_eq!(first_or_unknown(Some(lost.clone()), away("two")), lost);
         assert_eq!(or_some_were_ended(away("one"), 0), away("one"));
         let why = "2 were ended before this: one".to_owned();
-        assert_eq!(or_some_were_ended(away("one"), 2), StoreError::OutcomeUnknown { why });
+        assert_eq!(or_some_were_ended(away("one"), 2), StoreError::OutcomeUnknown { message: why });
     }
 }

@@ -1,7 +1,7 @@
 //! Standing in line: a key of one's own for every line, all on one etcd lease that only a living waiter keeps alive.
 //!
-//! Whoever is first watches the held key; everybody else watches only the one before them, so that a key that comes
-//! free wakes one waiter and not all of them. Who comes first is told by etcd's revisions, never by a clock.
+//! The first in line watches the held key; everybody else watches only the one before them, so that a key that comes
+//! free wakes one waiter and not all of them. Who comes first follows from etcd's revisions, never by a clock.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -179,7 +179,7 @@ impl Taking<'_> {
     }
 
     /// Puts this hold id's keys into every line, on an etcd lease of this call's own. A key that is there already stays
-    /// where it is in line. False: somebody else with the same hold id was quicker, or it is not known.
+    /// where it is in line. False: another with the same hold id was quicker, or it is not known.
     async fn stand_in_line(&mut self, waiting: Waiting, guard: Compare) -> Result<bool, StoreError> {
         let lease = match self.core.wire.lease_grant(WAITER_TTL_MS).await {
             Ok(lease) => lease,

@@ -113,12 +113,12 @@ pub(super) struct OnLease {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ahead {
     Nobody,
-    /// The name of one of them: the nearest, if it can be told.
+    /// The name of one of them: the nearest, if it can be known.
     Somebody(Vec<u8>),
 }
 
 impl Gaze {
-    /// A look at one key by somebody who does not want it.
+    /// A look at one key by a caller that does not want it.
     pub(super) fn at(namespace: &Namespace, key: &Key) -> Self {
         Gaze { namespace: namespace.clone(), keys: vec![key.clone()], who: None, from: None }
     }
@@ -232,7 +232,7 @@ impl KeySight {
         self.age.filter(|age| age.token == self.record.counter)
     }
 
-    /// How the key stands. What remains to a live hold is known only to etcd, and asked for where somebody is told: here
+    /// How the key stands. What remains to a live hold is known only to etcd, and asked for where it is answered: here
     /// it is `live_ms`.
     pub(super) fn standing(&self, mark: &Mark, wall_ms: u64, live_ms: u64) -> Standing {
         let term = match (&self.record.hold, self.live()) {

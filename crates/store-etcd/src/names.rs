@@ -41,7 +41,7 @@ impl Names {
         format!("{}/store", self.prefix).into_bytes()
     }
 
-    /// A key for a probe, of which this number is told apart.
+    /// A key for a probe, with this number in its name.
     pub(super) fn scratch(&self, number: i64) -> Vec<u8> {
         format!("{}/probe/{number:x}", self.prefix).into_bytes()
     }
@@ -145,14 +145,14 @@ impl Names {
     }
 }
 
-/// Where somebody stands in line: sorted as text, smaller is further ahead. Within one place, etcd's revisions tell who
+/// A place in line: sorted as text, smaller is further ahead. Within one place, etcd's revisions tell who
 /// came first.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub(super) struct Place(String);
 
 impl Place {
-    /// Higher priority first. Then whoever stood in line before, at a store that was cut off since: in classes of
+    /// Higher priority first. Then those who stood in line before, at a store that was cut off since: in classes of
     /// twice the time each, because no two clocks are compared here.
     pub(super) fn new(priority: i16, waited_before_ms: u64) -> Self {
         let rank = i32::from(i16::MAX) - i32::from(priority);

@@ -32,7 +32,7 @@ pub struct EtcdFinding {
 pub enum EtcdVerdict {
     /// It holds, as far as can be seen.
     Passed,
-    /// It holds, but somebody should know this.
+    /// It holds, with a warning.
     Warned(String),
     /// It does not hold: two could hold one lease.
     Failed(String),
@@ -63,7 +63,7 @@ impl Core {
 
     async fn probe_once(&self) -> Result<Vec<EtcdFinding>, Fault> {
         let lease = self.wire.lease_grant(SCRATCH_TTL_MS).await?;
-        // The number of its etcd lease is nobody else's.
+        // The number of its etcd lease is no one else's.
         let scratch = self.names.scratch(lease);
         let swap = async |revision: i64, value: &str| {
             let success = vec![put(scratch.clone(), value.as_bytes().to_vec(), lease)];

@@ -1,7 +1,7 @@
 //! Answers to acquisitions, and what becomes of one that nobody hears (R14).
 //!
-//! Nouns: an answer is *heard* when its caller has taken it. A grant is *taken up* when the same request, sent again, was
-//! told of it. What was granted to a caller that had gone is given back, in one transaction that finds its hold id, its
+//! Nouns: an answer is *heard* when its caller has taken it. A grant is *taken up* when the same request, sent again, got
+//! it. What was granted to a caller that had gone is given back, in one transaction that finds its hold id, its
 //! token, and that nobody took it up: a giving back that comes late ends neither the next hold of the key, nor this one
 //! from under another sending of the same request.
 //!
@@ -46,7 +46,7 @@ pub(super) struct Unheard {
 }
 
 impl KeySight {
-    /// Whether another sending of the holder's request was told of its grant.
+    /// Whether another sending of the holder's request got its grant.
     fn is_taken_up(&self) -> bool {
         self.held.is_some_and(|held| held.revision > self.record_revision)
     }

@@ -16,7 +16,7 @@ pub(super) enum Verdict {
     Has(usize),
     /// Refused, and what is to be put on record with it.
     Refused(usize, Refusal),
-    /// Somebody holds every key, or stands ahead in line.
+    /// Every key is held, or others stand ahead in line.
     InTheWay,
 }
 

@@ -1,6 +1,6 @@
 //! The way to the cluster: one request to one member, with a time limit; after a failure the next member is asked.
 //!
-//! Deliberately absent: retries. Whoever asks knows whether it may ask again, and what a lost answer means.
+//! Deliberately absent: retries. The caller knows whether it may ask again, and what a lost answer means.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -222,7 +222,7 @@ impl Wire {
         (nth, &self.members[nth % self.members.len()])
     }
 
-    /// The next request goes to the next member, unless somebody has seen to that already.
+    /// The next request goes to the next member, unless that was done already.
     fn go_on_from(&self, nth: usize) {
         let next = (nth + 1) % self.members.len();
         let _ = self.current.compare_exchange(nth, next, Ordering::Relaxed, Ordering::Relaxed);

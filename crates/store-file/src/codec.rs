@@ -1,4 +1,4 @@
-//! The bytes of what is kept in tables: a version first, so that a later one can be told apart, then a type of
+//! The bytes of what is kept in tables: a version first, so that a later one can be distinguished, then a type of
 //! [`fencehold_contract::stored`]. Never change a version: add one.
 //!
 //! Rows of events begin without a version, as they always have. No row begins with 0, neither the number of events in a batch nor that

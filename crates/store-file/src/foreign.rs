@@ -13,7 +13,7 @@ use super::gate;
 use super::place::unusable;
 use super::schema::{APPLICATION_ID, SCHEMA_VERSION, newer};
 
-/// Somebody else's file, or one of a newer version, is recognised by its header before anything is opened.
+/// A foreign file, or one of a newer version, is recognised by its header before anything is opened.
 pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     let header = match header_of(path) {
         Ok(header) => header,
@@ -36,7 +36,7 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     }
     // Without our mark it can only be ours if it is still empty: its tables may be in the log beside it.
     if application == 0 && (version != 0 || cookie != 0) {
-        return Err(unusable(path, "it is somebody else's database; it was left untouched"));
+        return Err(unusable(path, "it is a foreign database; it was left untouched"));
     }
     if version > SCHEMA_VERSION {
         return Err(newer(path, version));

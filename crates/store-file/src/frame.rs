@@ -22,7 +22,7 @@ const MESSAGE_BYTES_MAX: usize = if cfg!(test) { 96 << 20 } else { 1 << 30 };
 /// From a process that uses the store to the one that owns it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToOwner {
-    /// The first frame. Whoever could not read the directory itself is told so now, not when the owner has gone.
+    /// The first frame. A client that could not read the directory itself learns so now, not when the owner has gone.
     Hello { protocol: u32, schema: u32, pid: u32 },
     /// A request, under a number that the asker chose.
     Ask { id: u64, namespace: Namespace, ask: Box<Ask>, patience_ms: u64 },
@@ -47,7 +47,7 @@ pub(super) enum FromOwner {
     Answer { id: u64, result: Box<Result<Answer, StoreError>> },
     /// Yes.
     Pong,
-    /// Somebody acted on the hold of this key.
+    /// Another handle acted on the hold of this key.
     HoldChanged { namespace: Namespace, key: Key },
 }
 

@@ -220,7 +220,7 @@ fn lease_asks() -> Vec<Ask> {
         Ask::Get(key()),
         Ask::List(list),
         Ask::Events(events),
-        Ask::Advance { by: owner(), lift: 1_000 },
+        Ask::Advance { by: owner(), increment: 1_000 },
         Ask::Status,
         Ask::KeepFinished { ms: 5 },
         Ask::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: owner() }),
@@ -303,7 +303,7 @@ fn job_asks() -> Vec<JobAsk> {
         JobAsk::ResolveEffect(ResolveEffectRequest {
             job_id: id(),
             effect: effect_name(),
-            happened: Some("1".into()),
+            resolution: Some("1".into()),
             by: owner(),
         }),
         JobAsk::DeleteQueue { queue: queue(), by: owner() },

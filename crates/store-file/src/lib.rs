@@ -1,6 +1,6 @@
 //! `file:DIR`: the engine, kept in SQLite, shared by every process of the machine that opens the directory.
 //!
-//! Whoever opens it first *owns* it and serves the others through a socket in it. Ownership is an epoch in the
+//! The process that opens it first *owns* it and serves the others through a socket in it. Ownership is an epoch in the
 //! database, checked in the transaction of every commit and again before answers that change nothing; so an owner that
 //! was stopped and superseded can answer nothing when it wakes. Callers see a pause when an owner goes, not an error:
 //! their questions are sent again, which is always safe.
@@ -85,12 +85,12 @@ const ATTEMPT_ENDS_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileOptions {
-    /// For how long finished jobs are kept. The directory remembers what was named last; whoever names nothing leaves it.
+    /// For how long finished jobs are kept. The directory remembers what was named last; an opener that names nothing leaves it.
     pub keep_finished: KeepFinished,
     /// Wait a little for a batch to fill while it is smaller than the recent ones: one sync then serves more. Off only
     /// to see what it gives.
     pub gather: bool,
-    /// Open a store that has lost what was acknowledged from it. For whoever advances it next.
+    /// Open a store that has lost what was acknowledged from it. For the next `store advance`.
     pub accept_rewound: bool,
     /// Create a store where there is none. Without it that is an error.
     pub create: bool,
@@ -203,7 +203,7 @@ impl FileStore {
             .name("fencehold-file".to_owned())
             .spawn(move || {
                 runtime.block_on(service);
-                // An attempt to take over may be under way. It sees that it is no longer wanted and ends, and whoever
+                // An attempt to take over may be under way. It sees that it is no longer wanted and ends, and what
                 // closed the store may then do with the directory what they like; but a sick disk must not hold them up.
                 runtime.shutdown_timeout(ATTEMPT_ENDS_WITHIN);
             })

@@ -35,7 +35,7 @@ pub(super) enum Reached {
     Linked(Box<Link>),
     /// Nobody listens there.
     Nobody,
-    /// Somebody listens and says nothing.
+    /// The owner listens and says nothing.
     Silent,
     /// It cannot serve this process.
     Refused(String),
@@ -55,7 +55,7 @@ impl Link {
         let connect = async {
             loop {
                 match UnixStream::connect(&socket).await {
-                    // The line at the door is full: whoever lets people in is busy, or stopped.
+                    // The socket's backlog is full: the process that accepts is busy, or stopped.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(BEAT / 20).await,
                     outcome => return outcome,
                 }

@@ -1,4 +1,4 @@
-//! A directory that is owned by whoever called, without the thread and the socket that would serve it: for a simulation.
+//! A directory that is owned by the caller, without the thread and the socket that would serve it: for a simulation.
 
 use std::fs::File;
 use std::path::Path;

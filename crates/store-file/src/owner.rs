@@ -107,7 +107,7 @@ async fn attend(
         return write.write_all(&frame::bytes_of(&FromOwner::Refuse { why })?).await;
     }
     let mut frames = Frames::new(read);
-    // Whoever connects and says nothing is not waited for.
+    // A caller that connects and says nothing is not waited for.
     let hello = tokio::time::timeout(SILENCE, frames.next())
         .await
         .map_err(|_| io::ErrorKind::TimedOut)??;

@@ -18,11 +18,11 @@ fn lock(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
         flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             rustix::io::Errno::WOULDBLOCK => io::Error::new(
                 io::ErrorKind::ResourceBusy,
-                format!("somebody else is at work on {}: wait for the end of that", path.display()),
+                format!("another process is at work on {}: wait for the end of that", path.display()),
             ),
             error => error.into(),
         })?;
-        // Whoever had it may have given it another name, or removed it, between the two.
+        // The process that had it may have given it another name, or removed it, between the two.
         let ours = opened.metadata()?;
         match fs::symlink_metadata(path) {
             Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => return Ok(opened),
@@ -50,7 +50,7 @@ impl Part {
         let path = PathBuf::from(path);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(PRIVATE);
-        // Whoever may write to this directory does not choose what is written over.
+        // A process that may write to this directory does not choose what is written over.
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let file = lock(&path, || options.open(&path))?;
         file.set_permissions(Permissions::from_mode(PRIVATE))?;
@@ -107,7 +107,7 @@ impl Aside {
                 loop {
                     DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
                     match options.open(&path) {
-                        // Whoever had it has removed it between the two.
+                        // The process that had it has removed it between the two.
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         opened => return opened,
                     }
@@ -152,11 +152,11 @@ mod tests {
         let mut first = Part::of(&target).unwrap();
         first.file.write_all(b"the first").unwrap();
         let refused = Part::of(&target).unwrap_err();
-        assert!(refused.to_string().contains("somebody else is at work on"), "{refused}");
+        assert!(refused.to_string().contains("another process is at work on"), "{refused}");
         first.file.write_all(b", whole").unwrap();
         first.finish().unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"the first, whole");
-        // Whoever is second finds the name taken, and what has it unharmed.
+        // The second finds the name taken, and what has it unharmed.
         let mut second = Part::of(&target).unwrap();
         second.file.write_all(b"the second").unwrap();
         assert_eq!(second.finish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);

@@ -115,7 +115,7 @@ impl Place {
         refuse_foreign(&place.database())?;
         if !create {
             place.refuse_lost()?;
-            // A look, for a clear answer at once: whoever takes over looks again, in the transaction that would create it.
+            // A look, for a clear answer at once: the takeover looks again, in the transaction that would create it.
             is_filled(&place.database())
                 .map_err(|error| place.unavailable(&error))
                 .and_then(|filled| if filled { Ok(()) } else { Err(place.no_store()) })?;
@@ -154,7 +154,7 @@ impl Place {
             .then(|| "its disk is full: free some space, and the store goes on by itself".to_owned())
     }
 
-    /// Refuses to put another database in the place of one that somebody serves.
+    /// Refuses to put another database in the place of one that is being served.
     pub(super) fn refuse_served(&self) -> Result<(), StoreError> {
         match self.numbered(".lock").find(|(epoch, _)| self.is_locked(*epoch)) {
             None => Ok(()),
@@ -189,7 +189,7 @@ impl Place {
     /// never reach the disk, whatever is synced later: the system takes it for written. If it were copied into the database, and the power
     /// went, what is left of the log would be played back over newer pages. Only what is written once more is written.
     ///
-    /// For whoever has SQLite's write lock: nobody else may be writing there. SQLite has no lock on this file that closing it would drop.
+    /// For the process that has SQLite's write lock: no other may be writing there. SQLite has no lock on this file that closing it would drop.
     pub(super) fn write_log_again(&self) -> rusqlite::Result<()> {
         let log = self.log();
         (self.write_again)(&log).map_err(|error| {
@@ -384,7 +384,7 @@ impl Place {
     }
 
     /// Notes that a store is kept here, once that is on the disk. Without its database the directory is then no new one: tokens would
-    /// begin anew, and whoever had one before would pass for the newest.
+    /// begin anew, and a holder from before would pass for the newest.
     pub(super) fn note_kept(&self) -> io::Result<()> {
         let file = self.turns()?;
         if file.metadata()?.len() > 0 {
@@ -413,7 +413,7 @@ impl Place {
             .and_then(|lost| if lost { Err(self.lost()) } else { Ok(()) })
     }
 
-    /// Which files the database and its log are. Whoever has them open goes on writing after they were removed or replaced, and
+    /// Which files the database and its log are. A process that has them open goes on writing after they were removed or replaced, and
     /// nobody would find it. On a simulated disk there are none.
     pub(super) fn files(&self) -> Files {
         let which = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));

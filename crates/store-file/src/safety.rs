@@ -1,4 +1,4 @@
-//! Whom a directory must be safe from: every other user but root, and but the members of the group that shares it. Whoever can
+//! Whom a directory must be safe from: every other user but root, and but the members of the group that shares it. Anyone who can
 //! write to it, or can put another in its place, decides what this process reads and writes there.
 
 use std::fmt;
@@ -116,7 +116,7 @@ fn why_not_shared(user: u32, path: &Path, found: &fs::Metadata, group: &Group) -
         ));
     }
     // Only root and its members can give a directory to a group; but what is made in a directory of the group can be given to it by
-    // whoever makes it.
+    // a process that makes it.
     let above = fs::symlink_metadata(path.parent()?).ok()?;
     let anybody_made_it = above.mode() & ALL_WRITE != 0 && above.gid() == group.id;
     let known = found.uid() == user || found.uid() == 0;

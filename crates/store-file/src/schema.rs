@@ -14,7 +14,7 @@ pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
 /// The newest schema that this program knows.
 pub(super) const SCHEMA_VERSION: u32 = 4;
 
-/// How long one attempt waits for somebody else's transaction. Whoever must wait longer tries again, and can say
+/// How long one attempt waits for another process's transaction. A caller that must wait longer tries again, and can say
 /// in between what it waits for.
 pub(super) const BUSY_WAIT: Duration = Duration::from_millis(100);
 
@@ -103,7 +103,7 @@ pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreEr
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map_err(fail);
     let made = match number("PRAGMA user_version")? {
         0 if number("SELECT count(*) FROM sqlite_schema")? > 0 => {
-            Err(unusable(&place.database(), "it is somebody else's database; it was left untouched"))
+            Err(unusable(&place.database(), "it is a foreign database; it was left untouched"))
         }
         0 if place.was_kept().map_err(|error| place.unavailable(&error))? => Err(place.lost()),
         0 if !place.create => Err(place.no_store()),
@@ -140,7 +140,7 @@ pub(super) fn newer(database: &Path, version: u32) -> StoreError {
     unusable(database, &why)
 }
 
-/// Whether an error means that somebody else is in the middle of something, so that trying again may work. SQLite's
+/// Whether an error means that another process is in the middle of something, so that trying again may work. SQLite's
 /// 'locking protocol' error is one: it has raced with others for the log and lost too often in a row.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
@@ -159,7 +159,7 @@ fn may_be_opened(path: &Path) -> bool {
 }
 
 /// Whether a row is not there or holds what nobody wrote into it: damage that SQLite itself does not see, and that trying
-/// again does not mend.
+/// again does not help.
 fn is_amiss(error: &rusqlite::Error) -> bool {
     use rusqlite::Error;
     matches!(
@@ -171,7 +171,7 @@ fn is_amiss(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// What an error of the database means for whoever wants to use the store.
+/// What an error of the database means for a user of the store.
 pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode;
     let path = place.database();

@@ -25,7 +25,7 @@ use super::{boot, gate, rows};
 const LOG_PAGES_IDLE: i64 = 1_000;
 const LOG_PAGES_BUSY: i64 = 8_000;
 
-/// How often a log that was removed is tried to be saved, while somebody reads: for a minute.
+/// How often a log that was removed is tried to be saved, while a process reads: for a minute.
 const RESCUES_MAX: usize = 3_000;
 
 /// The owner's hold on the database. It is itself a leaseholder with a fence: the epoch.
@@ -80,7 +80,7 @@ pub(super) struct Came {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) why: String,
-    /// `None`: the next owner is told by a mark.
+    /// `None`: the next owner learns by a mark.
     pub(super) unnoted: Option<Unnoted>,
 }
 
@@ -247,7 +247,7 @@ impl SqliteKeep {
         }
     }
 
-    /// What is no longer in its place. The log of a database that was replaced is set aside, in turn: whoever opens the other one
+    /// What is no longer in its place. The log of a database that was replaced is set aside, in turn: a process that opens the other one
     /// does that in a turn of its own, and SQLite would play the log into it.
     fn what_is_lost(&self) -> Lost {
         if self.failure.is_some() {
@@ -270,8 +270,8 @@ impl SqliteKeep {
         lost
     }
 
-    /// Whether nothing is left in the log. One that is left is copied back by whoever comes next; one that was removed is nowhere else, so
-    /// whoever is in the way is waited for.
+    /// Whether nothing is left in the log. One that is left is copied back by the next owner; one that was removed is nowhere else, so
+    /// a process that is in the way is waited for.
     fn copies_all_back(&mut self, lost: Lost) -> bool {
         for _ in 0..RESCUES_MAX {
             match self.in_turn(Self::copy_back_if_owner) {
@@ -280,7 +280,7 @@ impl SqliteKeep {
                 _ => return false,
             }
         }
-        tracing::error!(place = %self.place.path().display(), "its log was removed while somebody read; what was written last is lost");
+        tracing::error!(place = %self.place.path().display(), "its log was removed while a process read; what was written last is lost");
         false
     }
 
@@ -296,14 +296,14 @@ impl SqliteKeep {
         Ok(())
     }
 
-    /// Whether this process still owns the store. `None`: somebody else does.
+    /// Whether this process still owns the store. `None`: another process does.
     fn still_owner(connection: &Connection, epoch: i64) -> rusqlite::Result<Option<()>> {
         let mut statement = connection.prepare_cached("SELECT epoch FROM meta WHERE id = 1")?;
         let current: i64 = statement.query_row([], |row| row.get(0))?;
         Ok((current == epoch).then_some(()))
     }
 
-    /// Whether the next owner will find what was written. Asked after it was written, and before anybody is told.
+    /// Whether the next owner will find what was written. Asked after it was written, and before any answer.
     fn is_in_place(&self) -> bool {
         self.place.files() == self.files
     }

@@ -40,7 +40,7 @@ pub(super) enum Attempt {
     Became(Box<Ownership>),
     /// The owner of this epoch lives and has not been silent.
     OwnerLives(u64),
-    /// Somebody is in the middle of a write, or of a read that keeps the log from being copied back.
+    /// Another process is in the middle of a write, or of a read that keeps the log from being copied back.
     Blocked(String),
     /// The store cannot be used.
     Unusable(StoreError),
@@ -48,7 +48,7 @@ pub(super) enum Attempt {
 
 /// Tries once. `silent` is the epoch of an owner that was asked and has not answered for too long; `keep_finished` is what
 /// this process has to say about finished jobs and has told nobody; `listening` gets the socket as soon as there is one, so
-/// that others can be told to wait.
+/// that others can be made to wait.
 pub(super) fn attempt(
     place: &Arc<Place>,
     clock: &dyn Clock,
@@ -137,7 +137,7 @@ fn try_attempt(
     let socket = place.socket(next);
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket)?;
-    // Whoever connects before this is asked who they are.
+    // A client that connects before this is asked who it is.
     place.set_mode(&socket_name(next))?;
     listener.set_nonblocking(true)?;
     listening(listener);

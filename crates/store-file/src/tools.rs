@@ -142,7 +142,7 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
         }
     }
     report.schema = u32::try_from(number("PRAGMA user_version")?).unwrap_or(u32::MAX);
-    // An older one is brought up to date by whoever opens it.
+    // An older one is brought up to date when it is opened.
     if report.schema == 0 || report.schema > SCHEMA_VERSION {
         report
             .problems

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::place::Place;
 
-/// How long one attempt waits for somebody else's turn to end.
+/// How long one attempt waits for another process's turn to end.
 const WAIT: Duration = Duration::from_millis(100);
 /// How often to look.
 const LOOK: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ impl Turn {
         place.turns().map(|file| Turn { file })
     }
 
-    /// Waits a little for the turn. False: somebody else still has it.
+    /// Waits a little for the turn. False: another process still has it.
     #[expect(clippy::disallowed_methods, reason = "another process needs real time to get on")]
     pub(super) fn take(&self) -> bool {
         for _ in 0..WAIT.as_millis() / LOOK.as_millis() {

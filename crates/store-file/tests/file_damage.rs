@@ -40,7 +40,7 @@ fn somebody_elses_database_is_left_untouched() {
     let ground = Ground::new();
     ground.tamper("CREATE TABLE diary (page TEXT); INSERT INTO diary VALUES ('dear')");
     let theirs = std::fs::read(ground.database()).unwrap();
-    assert!(refused(&ground, &theirs).contains("somebody else's database"));
+    assert!(refused(&ground, &theirs).contains("a foreign database"));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_backup_takes_no_place_that_somebody_serves() {
     restore(&copy, ground.path()).unwrap();
 }
 
-/// Whoever serves has the files open, and would go on granting what nobody finds after it.
+/// The owner has the files open, and would go on granting what the next owner does not find.
 #[test]
 fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
     for directory in [false, true] {
@@ -164,7 +164,7 @@ fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
     let first = take(&store, "k", 1);
     std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
     let second = take(&store, "other", 2);
-    // As whoever comes after a kill finds it.
+    // As the next process finds it after a kill.
     let copy = Ground::new();
     for name in ["fencehold.db", "fencehold.db-wal"] {
         std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
@@ -173,7 +173,7 @@ fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
     assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
 }
 
-/// It is nowhere else: whoever reads is waited for.
+/// It is nowhere else: a reader is waited for.
 #[test]
 fn a_log_that_was_removed_is_saved_although_somebody_reads() {
     let ground = Ground::new();
@@ -283,7 +283,7 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
     let held = acquire(&store, "bad", 3).unwrap_err().to_string();
     assert!(held.contains("unreadable"), "its holder may still be at work: {held}");
     let events = ListEventsRequest { limit: 100, ..ListEventsRequest::default() };
-    let page = block_on(store.events(&call(), events)).unwrap();
+    let page = block_on(store.list_events(&call(), events)).unwrap();
     let told = page
         .events
         .iter()
@@ -450,7 +450,7 @@ fn a_database_of_schema_2_is_read() {
     };
     assert_eq!(jobs(JobState::Queued).len(), 1);
     let done = jobs(JobState::Completed);
-    let detail = block_on(store.job(&call(), done[0].id)).unwrap().unwrap();
+    let detail = block_on(store.get_job(&call(), done[0].id)).unwrap().unwrap();
     assert_eq!(detail.result.as_deref(), Some("{\"sent\":true}"));
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!((status.job_count, status.unreadable_row_count), (1, 0));
@@ -461,7 +461,7 @@ fn a_second_look_at_the_files_costs_the_owner_no_lock() {
     let ground = Ground::new();
     let owner = ground.open();
     take(&owner, "k", 1);
-    // Whoever looks at the database in the owner's process and closes it again must not take the owner's locks along:
+    // Code that looks at the database in the owner's process and closes it again must not take the owner's locks along:
     // another process that comes and goes would then remove the log under the owner.
     check(ground.path()).unwrap();
     drop(ground.open());
@@ -560,9 +560,9 @@ fn a_store_with_jobs(ground: &Ground) {
         AttemptRef { job_id: running.id, hold_id: HoldId::from_random([2; 16]), token: running.token };
     let effect = EffectName::new("charge").unwrap();
     let act = LedgerEntry::Record { effect, value: "1".into(), compensation: None };
-    block_on(store.ledger(&call(), vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }]))
+    block_on(store.write_effects(&call(), vec![AttemptLedgerEntry { attempt: attempt.clone(), entry: act }]))
         .unwrap();
-    block_on(store.renew_claims(&call(), vec![attempt])).unwrap();
+    block_on(store.renew_attempts(&call(), vec![attempt])).unwrap();
     let spec = ScheduleSpec {
         name: ScheduleName::new("nightly").unwrap(),
         cron: "0 3 * * *".to_owned(),
@@ -673,11 +673,11 @@ fn use_it(ground: &Ground, what: &str, is_reported: bool) {
     let answered = |answer: Result<(), StoreError>| assert!(answer.is_ok(), "{what}: {answer:?}");
     let all = ListJobsRequest { limit: 100, ..ListJobsRequest::default() };
     answered(block_on(JobStore::jobs(&store, &patient(), all)).map(drop));
-    answered(block_on(store.queues(&patient())).map(drop));
-    answered(block_on(store.schedules(&patient())).map(drop));
-    answered(block_on(store.findings(&patient(), ListEffectsRequest { cursor: None, limit: 100 })).map(drop));
+    answered(block_on(store.list_queues(&patient())).map(drop));
+    answered(block_on(store.list_schedules(&patient())).map(drop));
+    answered(block_on(store.list_effects(&patient(), ListEffectsRequest { cursor: None, limit: 100 })).map(drop));
     for nth in 1..=5 {
-        answered(block_on(store.job(&patient(), job_id(nth))).map(drop));
+        answered(block_on(store.get_job(&patient(), job_id(nth))).map(drop));
     }
     put(&store, new_job("fresh", 9)).unwrap_or_else(|error| panic!("{what}: {error}"));
     let fresh = claim(&store, "fresh", 21).unwrap_or_else(|error| panic!("{what}: {error}"));

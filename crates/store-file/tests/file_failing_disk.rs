@@ -1,4 +1,4 @@
-//! A disk that fails (R26): nothing is acknowledged that may be gone, and whoever serves next has been told.
+//! A disk that fails (R26): nothing is acknowledged that may be gone, and the next owner knows.
 
 use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Namespace;
@@ -55,7 +55,7 @@ fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_pa
     assert_eq!(granted.unwrap().grant.token.get(), 2);
 }
 
-/// The owner is slow to note what happened, and somebody else counts it as silent already: until the note is there, what
+/// The owner is slow to note what happened, and another process counts it as silent already: until the note is there, what
 /// is on disk is nobody's to start from.
 #[test]
 fn nobody_takes_over_between_the_failure_and_its_note() {
@@ -79,7 +79,7 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
         let Err(StoreError::Unavailable { message: why }) = refused else { panic!("served: {refused:?}") };
         assert!(why.contains(&format!("pid {}", std::process::id())), "{why}");
     });
-    assert_eq!(remaining_ms(&other, "k"), TTL_MS, "whoever serves now has been told");
+    assert_eq!(remaining_ms(&other, "k"), TTL_MS, "the new owner knows");
 }
 
 #[test]

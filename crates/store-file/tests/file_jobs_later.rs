@@ -47,7 +47,7 @@ fn rename_tables(ground: &Ground, name: impl Fn(&str) -> (String, String)) {
 
 /// Everything that can be asked about leases, with two hold ids of its own.
 fn ask_about_leases(store: &FileStore, nth: u8) {
-    block_on(store.answers(&call())).unwrap();
+    block_on(store.ping(&call())).unwrap();
     let token = take(store, "k", nth);
     renew(store, "k", nth, token);
     assert!(view(store, "k").holder.is_some());
@@ -77,7 +77,7 @@ fn questions_about_leases_read_no_row_of_a_job() {
     rename_tables(&ground, |table| (table.to_owned(), format!("away_{table}")));
     let store = ground.open();
     ask_about_leases(&store, 1);
-    let refused = block_on(store.queues(&call())).map(drop).unwrap_err();
+    let refused = block_on(store.list_queues(&call())).map(drop).unwrap_err();
     assert!(refused.to_string().contains("no such table"), "{refused}");
     // What is wrong with jobs does not end the service of leases.
     ask_about_leases(&store, 3);
@@ -86,7 +86,7 @@ fn questions_about_leases_read_no_row_of_a_job() {
     rename_tables(&ground, |table| (format!("away_{table}"), table.to_owned()));
     let store = ground.open();
     ask_about_leases(&store, 5);
-    let queues = block_on(store.queues(&call())).unwrap();
+    let queues = block_on(store.list_queues(&call())).unwrap();
     assert_eq!(queues[0].job_counts.queued, u64::from(JOBS), "{queues:?}");
     assert_eq!(block_on(store.status(&call())).unwrap().job_count, u64::from(JOBS));
 }
@@ -98,10 +98,10 @@ fn jobs_are_read_before_the_first_question_that_needs_them_is_answered() {
     let questions: [(&str, Question); 4] = [
         ("status", |store| block_on(store.status(&call())).map(drop)),
         ("events", |store| {
-            block_on(store.events(&call(), ListEventsRequest { limit: 10, ..ListEventsRequest::default() }))
+            block_on(store.list_events(&call(), ListEventsRequest { limit: 10, ..ListEventsRequest::default() }))
                 .map(drop)
         }),
-        ("queues", |store| block_on(store.queues(&call())).map(drop)),
+        ("queues", |store| block_on(store.list_queues(&call())).map(drop)),
         ("advance", |store| block_on(store.advance(&call(), Owner::new("op").unwrap(), 1)).map(drop)),
     ];
     for (name, question) in questions {

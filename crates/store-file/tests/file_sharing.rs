@@ -1,4 +1,4 @@
-//! One directory, several handles: whoever opens it first serves the others, and a later one goes on where it ended.
+//! One directory, several handles: the process that opens it first serves the others, and a later one goes on where it ended.
 
 use fencehold_contract::{LeaseStore, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget, StoreError};
 use fencehold_core::lease::LeaseOutcome;
@@ -127,7 +127,7 @@ fn an_owner_that_was_superseded_writes_over_nothing() {
     let ground = Ground::new();
     let first = ground.open();
     let token = take(&first, "k", 1);
-    // Somebody took over, and the key has passed through many hands since.
+    // Another process took over, and the key has passed through many hands since.
     ground.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
     let answers = block_on(first.release(&call(), vec![hold("k", 1, token)])).unwrap();
     assert!(
@@ -197,7 +197,7 @@ fn force_is_never_sent_twice() {
     let token = take(&first, "k", 1);
     let second = ground.open();
     block_on(second.status(&call())).unwrap();
-    // The owner goes in the middle of the revocation, without an answer; whoever takes over is held until the disk works.
+    // The owner goes in the middle of the revocation, without an answer; the next owner is held until the disk works.
     ground.set_gate("commit.fails");
     ground.set_gate("takeover.closed");
     let revoke = RevokeLeasesRequest {

@@ -39,7 +39,7 @@ fn sent<T>(
 }
 
 /// R22: nobody else is there to take over. What came in meanwhile is judged by the time at which it is decided: those
-/// who outlived their ttl are told, those who did not lose nothing, and the key goes on under a larger token.
+/// who outlived their ttl learn so, those who did not lose nothing, and the key goes on under a larger token.
 #[test]
 fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in() {
     let ground = Ground::new();
@@ -74,7 +74,7 @@ fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in(
     assert_eq!((view.endings.len(), view.token), (0, lasting));
 }
 
-/// R22, R38: somebody else takes over, grants what has run out meanwhile, and only then does the old owner wake. The
+/// R22, R38: another process takes over, grants what has run out meanwhile, and only then does the old owner wake. The
 /// answer that it had ready, with the holder of before, never goes out.
 #[test]
 fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {

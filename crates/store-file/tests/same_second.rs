@@ -1,5 +1,5 @@
 //! Very many jobs that are scheduled for the same second: all become ready, in their order, and hold up nobody who asks meanwhile.
-#![allow(clippy::print_stderr, reason = "how long it took is for whoever runs it at length")]
+#![allow(clippy::print_stderr, reason = "how long it took is for the person who runs it at length")]
 #![allow(
     clippy::disallowed_methods,
     reason = "how long a caller waits while others become ready is real time"
@@ -58,7 +58,7 @@ impl Desk {
     }
 
     fn ready(&self, queue: &str) -> u64 {
-        let queues = block_on(self.jobs().queues(&self.call)).unwrap();
+        let queues = block_on(self.jobs().list_queues(&self.call)).unwrap();
         queues
             .iter()
             .find(|view| view.name.as_str() == queue)
@@ -100,7 +100,7 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     let mut renewals = 0;
     while desk.ready("q") < many {
         let before = Instant::now();
-        let renewed = block_on(desk.jobs().renew_claims(&desk.call, vec![at_work.clone()])).unwrap();
+        let renewed = block_on(desk.jobs().renew_attempts(&desk.call, vec![at_work.clone()])).unwrap();
         renewed.results[0].as_ref().unwrap();
         slowest = slowest.max(before.elapsed());
         renewals += 1;

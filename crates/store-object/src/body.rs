@@ -1,7 +1,7 @@
 //! What is in the object of one key: JSON, for people who look into the bucket too.
 //!
 //! No machine can read another's boot-time clock, so moments are kept as ages: how long before this write something was.
-//! Whoever reads it counts back from the moment at which it first saw this writing, which makes everything look a
+//! A reader counts back from the moment at which it first saw this writing, which makes everything look a
 //! little younger than it is and nothing older. Times of day are for people only.
 //!
 //! Never rename or reuse a field: add one, or raise the version.

@@ -1,7 +1,7 @@
 //! The little that is asked of object storage: read, create, swap, list.
 //!
 //! Deliberately absent: retries. A conditional write that is sent twice can meet its own first sending and call it
-//! somebody else's, so only whoever knows what was in the write may send it again.
+//! another's, so only code that knows what was in the write may send it again.
 
 use std::fmt;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl CasError {
 /// Object storage that writes on a condition, or not at all. Every call ends within its limit.
 #[async_trait]
 pub trait Cas: fmt::Debug + Send + Sync {
-    /// How many requests were sent so far, where that can be told.
+    /// How many requests were sent so far, where that can be known.
     fn requests_sent(&self) -> Option<u64> {
         None
     }

@@ -1,11 +1,11 @@
 //! Changing one key: read, decide, write on the condition that nothing came between, and find out what became of it.
 //!
-//! An *attempt* is a write whose outcome is not known. It is settled by its nonce: whoever reads that nonce knows that
+//! An *attempt* is a write whose outcome is not known. It is settled by its nonce: a reader of that nonce knows that
 //! the attempt was carried out. While the object still is what the attempt was based on, the attempt may yet arrive, so
 //! it is never taken for lost: the write is sent again on the same condition, and at most one of the two can succeed.
 //!
 //! A grant is *taken up* by the first writing after it that shows that its holder knows of it: a renewal, or the same
-//! request, sent again and told of it. Until then it may be given back for a caller that has gone, by whoever made it.
+//! request, sent again and told of it. Until then it may be given back for a caller that has gone, by its maker.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ use super::inner::Inner;
 use super::name;
 use super::observe::{Seen, closed};
 
-/// How often others may come first, or answers be lost, before the caller is told.
+/// How often others may come first, or answers be lost, before the caller gets an error.
 const ROUNDS_MAX: u32 = 64;
 /// The pauses after answers that were lost.
 pub(super) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -95,7 +95,7 @@ impl<'a> Spot<'a> {
 pub(super) enum Start {
     /// From what is there now.
     Read,
-    /// From what this handle saw last: one request less for whoever wrote last, and the same answer for anybody else.
+    /// From what this handle saw last: one request less for the last writer, and the same answer for others.
     Last,
 }
 
@@ -363,7 +363,7 @@ fn gave_up(spot: &Spot<'_>, sure: bool, last_why: &str) -> StoreError {
     StoreError::Unavailable { message: why }
 }
 
-/// Whether a hold id was told of the lease that it has already.
+/// Whether a hold id got the lease that it has already.
 fn is_resumed(reply: &Result<Outcome, Refusal>) -> bool {
     matches!(reply, Ok(Outcome::Granted(grant)) if grant.resumed)
 }

@@ -337,7 +337,7 @@ impl HttpTransport for Counted {
 
 /// A client of this handle's own: connections belong to the thread that made them.
 fn transport() -> Result<HttpTransporter, String> {
-    // Whoever chose another one before us has their way.
+    // A provider that is already installed stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         // A write that is sent twice meets itself.

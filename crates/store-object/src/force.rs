@@ -49,7 +49,7 @@ impl Inner {
             if !meant {
                 continue;
             }
-            // Only the hold that was chosen: whoever comes after it was not meant.
+            // Only the hold that was chosen: the holder after it was not meant.
             if let Ok(revoked) = self.revoke_one(namespace, key, Some(view.token), request, doubt).await? {
                 ended.push(RevokedLease { key: key.clone(), revoked });
             }

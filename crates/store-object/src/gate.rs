@@ -80,7 +80,7 @@ impl Guarded {
         let body = request.body().to_vec();
         let method = request.method().as_str().to_owned();
         let query = uri.query().unwrap_or_default().to_owned();
-        // Google Cloud Storage is told first that there will be an upload, with a body of its own.
+        // Google Cloud Storage first gets a request for an upload, with a body of its own.
         let opens_upload = query.contains("uploadType=resumable") && !query.contains("upload_id=");
         let seen = Request {
             writes: matches!(method.as_str(), "PUT" | "POST") && !body.is_empty() && !opens_upload,

@@ -9,7 +9,7 @@
 //! - Release writes 'free' and keeps the counter. No lease's object is ever deleted.
 //! - A contender takes over when it has seen the same writing for [`over_after_ms`] of what it lasts.
 //!
-//! Deliberately absent: waiting in line, preemption and events, which would need somebody who is always there; retries
+//! Deliberately absent: waiting in line, preemption and events, which would need a process that is always there; retries
 //! of conditional writes that know nothing of their content.
 
 mod body;
@@ -70,7 +70,7 @@ impl Seed {
     /// Draws one.
     #[expect(
         clippy::disallowed_methods,
-        reason = "whoever opens a store by its URL has no randomness to give"
+        reason = "a program that opens a store by its URL has no randomness to give"
     )]
     pub fn draw() -> Result<Self, StoreError> {
         let mut bits = [0; 16];

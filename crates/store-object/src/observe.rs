@@ -1,7 +1,7 @@
 //! What one handle has seen of each object, and since when.
 //!
 //! Object storage has no clock that a condition could name, so a lease is over for a contender when it has seen *the
-//! same writing* for longer than its holder can believe in it. Whoever wrote it needs no such patience: nobody believes
+//! same writing* for longer than its holder can believe in it. Its writer needs no such patience: no one believes
 //! in that writing for longer than it lasts from before it was sent, on this same clock.
 
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ impl Seen {
         let Some(lasts_ms) = self.body.lasts_ms() else { return Term::Free };
         let over_in_ms = self.over_in_ms(now, lasts_ms);
         if over_in_ms > 0 {
-            // What its holder has left, as far as can be told from here: never more than it was given.
+            // What its holder has left, as far as is known here: never more than it was given.
             return Term::Live { remaining_ms: over_in_ms.min(lasts_ms).max(1) };
         }
         let ended_ms = self.base_ms.saturating_add(lasts_ms);
@@ -67,7 +67,7 @@ impl Seen {
         closed_in_ms(self.base_ms, self.body.closed_ms?, now)
     }
 
-    /// What remains of a hold to somebody who shows its hold id, made this long ago, and is not known to have written
+    /// What remains of a hold to a caller that shows its hold id, made this long ago, and is not known to have written
     /// it here: the grant cannot be older than the hold id.
     pub(super) fn remaining_ms(&self, told_ms: u64, hold_age_ms: u64) -> u64 {
         if self.own {
@@ -135,7 +135,7 @@ impl Observations {
     pub(super) fn wrote(&self, name: &str, version: Version, body: Body, sent_ms: u64, own: bool) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.get(name).is_some_and(|known| known.body.seq > body.seq) {
-            // Somebody has written again, and that was seen before this answer.
+            // Another has written again, and that was seen before this answer.
             return;
         }
         make_room(&mut seen);

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub enum Check {
     /// An object that is there is not created again.
     CreateOnce,
-    /// What was written is what is read, at the version that the write was told.
+    /// What was written is what is read, at the version that the write returned.
     ReadBack,
     /// The current version can be overwritten.
     Overwrite,
@@ -223,7 +223,7 @@ impl Probe<'_> {
         Ok(match self.cas.read(&name, LIMIT).await? {
             Some(object) if object.body == body && object.version == version => Ok(()),
             Some(object) if object.body == body => {
-                Err("its version is another than its writer was told".to_owned())
+                Err("its version is another than its write returned".to_owned())
             }
             _ => Err("another body was read than was written".to_owned()),
         })
@@ -287,7 +287,7 @@ impl Probe<'_> {
         for written in all(writes).await {
             won += usize::from(matches!(written?, Written::Won(_)));
         }
-        // None may have been told so, where answers got lost; two never.
+        // None may have got that answer, where answers got lost; two never.
         Ok(if won > 1 { Err(format!("{won} of {RACERS} won")) } else { Ok(()) })
     }
 

@@ -1,4 +1,4 @@
-//! Storage with a thread of its own, for whoever needs no lease store on it: fences, and `store probe`.
+//! Storage with a thread of its own, for code that needs no lease store on it: fences, and `store probe`.
 
 use std::sync::Arc;
 use std::time::Duration;

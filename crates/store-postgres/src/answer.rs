@@ -285,38 +285,38 @@ mod tests {
         let refused = |refusal| StoreError::Refused { key: key.clone(), refusal };
         let errors = [
             StoreError::BadInput(BadInput::new("ttl", "is too long")),
-            StoreError::LimitReached { what: "keys".to_owned(), limit: 3 },
-            StoreError::Unavailable { why: "closed".to_owned() },
+            StoreError::LimitReached { message: "keys".to_owned(), limit: 3 },
+            StoreError::Unavailable { message: "closed".to_owned() },
             refused(Refusal::Held {
                 owner: owner("a"),
                 task: Task::new("t").ok(),
-                expires_in_ms: 90,
+                remaining_ms: 90,
                 token: token(4),
             }),
-            refused(Refusal::HoldIdUsed { token: Some(token(4)), how: Some(LeaseOutcome::AgedOut) }),
-            refused(Refusal::HoldIdUsed { token: None, how: None }),
+            refused(Refusal::HoldIdUsed { token: Some(token(4)), outcome: Some(LeaseOutcome::AgedOut) }),
+            refused(Refusal::HoldIdUsed { token: None, outcome: None }),
             refused(Refusal::Lost {
                 token: token(4),
-                how: Some(LeaseOutcome::Revoked),
+                outcome: Some(LeaseOutcome::Revoked),
                 by: Some(owner("op")),
                 reason: Reason::new("stuck").ok(),
-                current: token(5),
+                current_token: token(5),
             }),
             refused(Refusal::WrongHoldId { token: token(4) }),
             refused(Refusal::NotHeld),
-            refused(Refusal::StoreRewound { shown: token(9), current: token(4) }),
+            refused(Refusal::StoreRewound { token: token(9), current_token: token(4) }),
             refused(Refusal::TokensExhausted),
         ];
         golden::earlier(HERE, "answer_error.v1.json", &errors, read::<ErrorRow, _>);
         let endings =
-            LeaseOutcome::ALL.map(|how| refused(Refusal::HoldIdUsed { token: None, how: Some(how) }));
+            LeaseOutcome::ALL.map(|how| refused(Refusal::HoldIdUsed { token: None, outcome: Some(how) }));
         golden::earlier(HERE, "answer_how.v1.json", &endings, read::<ErrorRow, _>);
     }
 
     #[test]
     fn leases_of_the_functions_are_read() {
-        let plain = LeaseRenewal { token: token(4), remaining_ms: 90, notice: None, yield_in_ms: None };
-        let asked = LeaseRenewal { notice: Some(notice()), yield_in_ms: Some(30), ..plain.clone() };
+        let plain = LeaseRenewal { token: token(4), remaining_ms: 90, yield_request: None, yield_in_ms: None };
+        let asked = LeaseRenewal { yield_request: Some(notice()), yield_in_ms: Some(30), ..plain.clone() };
         golden::earlier(HERE, "answer_renewal.v1.json", &[plain, asked], read::<RenewalRow, _>);
         let holder = HolderView {
             owner: owner("a"),
@@ -325,18 +325,18 @@ mod tests {
             max_age_ms: Some(9_000),
             priority: -1,
             age_ms: 20,
-            since_wall_ms: 500,
+            acquired_at_ms: 500,
             remaining_ms: 980,
-            renewed_ms_ago: Some(20),
-            notice: Some(notice()),
+            renewed_ago_ms: Some(20),
+            yield_request: Some(notice()),
             yield_in_ms: Some(30),
         };
         let ending = EndingView {
             token: token(3),
             owner: owner("a"),
             task: Task::new("t").ok(),
-            how: LeaseOutcome::Released,
-            at_wall_ms: 400,
+            outcome: LeaseOutcome::Released,
+            ended_at_ms: 400,
             by: None,
             reason: None,
         };
@@ -345,12 +345,12 @@ mod tests {
             key: key.clone(),
             token: token(4),
             holder: Some(holder),
-            waiters: 2,
+            waiter_count: 2,
             endings: vec![ending],
         };
-        let free = LeaseView { key, token: token(4), holder: None, waiters: 0, endings: Vec::new() };
+        let free = LeaseView { key, token: token(4), holder: None, waiter_count: 0, endings: Vec::new() };
         golden::earlier(HERE, "answer_lease.v1.json", &[held, free], read::<LeaseRow, _>);
-        let used = QuotaUsage { queues: 1, keys: 2, jobs: 3, bytes: 4, schedules: 5 };
+        let used = QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
         golden::earlier(HERE, "answer_used.v1.json", &[used], read::<UsedRow, _>);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A question goes out as one request. While no answer comes it is asked again, for as long as its caller has patience:
 //! the same request gets the same answer, and time that has passed is taken into account. What may not be repeated (force)
-//! is `Unknown` as soon as an answer is lost. Whoever gives up leaves the line, and what was granted in that moment is
+//! is `Unknown` as soon as an answer is lost. A caller that gives up leaves the line, and what was granted in that moment is
 //! found by its hold id and given back.
 //!
 //! Deliberately absent: a cache, and a clock of its own. The server's store decides.
@@ -151,7 +151,7 @@ impl Inner {
         }
     }
 
-    /// Gives back what was granted to somebody who had gone.
+    /// Gives back what was granted to a caller that had gone.
     async fn give_back(self: &Arc<Self>, call: &CallContext, claim: Claim, carried: Carried) {
         let claim = claim.after_sending(carried.sent_before);
         let Some(unclaimed) = claim.unclaimed(carried.answer) else { return };

@@ -32,7 +32,7 @@ impl Ground {
 
     fn open(&self, url: &str) -> Arc<dyn LeaseStore> {
         let store = open(&url.parse().unwrap(), Arc::new(self.clock.clone())).unwrap();
-        // So that it is known who serves, and that it was told what the URL says.
+        // So that it is known who serves, and that it got what the URL says.
         block_on(store.status(&call())).unwrap();
         store
     }
@@ -51,7 +51,7 @@ impl Ground {
             by: Owner::new("P").unwrap(),
             dry_run: false,
         };
-        block_on(jobs(store).act(&call(), cancel)).unwrap().results[0]
+        block_on(jobs(store).change_jobs(&call(), cancel)).unwrap().results[0]
             .result
             .as_ref()
             .unwrap();
@@ -108,7 +108,7 @@ fn jobs(store: &Arc<dyn LeaseStore>) -> &dyn JobStore {
 }
 
 fn is_kept(store: &Arc<dyn LeaseStore>, id: JobId) -> bool {
-    block_on(jobs(store).job(&call(), id)).unwrap().is_some()
+    block_on(jobs(store).get_job(&call(), id)).unwrap().is_some()
 }
 
 fn url(directory: &Path, option: &str) -> String {
@@ -157,7 +157,7 @@ fn whoever_names_no_time_leaves_it_at_what_was_named() {
     drop(named);
     ground.clock.advance(FINISHED_KEPT_MS + HOUR_MS);
     ground.rest(&silent);
-    assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was told");
+    assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was given");
     drop(silent);
     let again = ground.open(&url(directory.path(), ""));
     ground.rest(&again);
@@ -178,7 +178,7 @@ fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
     assert!(is_kept(&owner, early));
     let other = ground.open(&url(directory.path(), "?keep_finished=1h"));
     ground.rest(&other);
-    assert!(!is_kept(&owner, early), "the owner was told through its socket");
+    assert!(!is_kept(&owner, early), "the owner got it through its socket");
     // And it is not told again by one that named another time before.
     let late = ground.finish(&owner);
     drop(other);

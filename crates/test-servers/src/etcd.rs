@@ -242,7 +242,7 @@ fn post(host: &str, path: &str, body: &str) -> Option<String> {
 
 /// A folder for members' data, in memory where there is such a place: what is killed here is processes, not machines.
 ///
-/// A cluster that all tests of a process share is never dropped, so its folder stays behind; whoever comes next removes
+/// A cluster that all tests of a process share is never dropped, so its folder stays behind; the next process removes
 /// the folders of processes that are gone.
 fn scratch() -> tempfile::TempDir {
     const NAME: &str = "fencehold-etcd-";

@@ -153,7 +153,7 @@ impl Server {
     }
 }
 
-/// Starts a server on a free port, and returns when it is ready. Whoever answers there and never is has taken the port from it:
+/// Starts a server on a free port, and returns when it is ready. A process that answers there and never is has taken the port from it:
 /// then it is tried with another one.
 fn spawn(command: impl Fn(u16) -> Command, ready: impl Fn(SocketAddr) -> bool) -> SocketAddr {
     static RUNNING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
@@ -162,7 +162,7 @@ fn spawn(command: impl Fn(u16) -> Command, ready: impl Fn(SocketAddr) -> bool) -
         let mut child = kill_with_us(command(address.port()));
         let is_ready = until(|| {
             let is_ready = ready(address);
-            // One that has ended: somebody else took the port.
+            // One that has ended: another process took the port.
             (is_ready || child.try_wait().unwrap().is_some()).then_some(is_ready)
         });
         if is_ready == Some(true) {
@@ -197,7 +197,7 @@ fn kill_with_us(mut command: Command) -> Child {
     child.recv().unwrap()
 }
 
-/// Whether somebody listens there. A connection to a port that nobody listens at may be given that very port, and reach itself.
+/// Whether a process listens there. A connection to a port without a listener may be given that very port, and reach itself.
 fn is_reached(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_ok_and(|stream| stream.local_addr().is_ok_and(|local| local != address))
 }

@@ -281,7 +281,7 @@ fn launch(directory: &Path, port: u16, durable: Durable, more: &[String]) -> Chi
 
 /// A folder for the server's data, in memory where there is such a place and nothing must be durable.
 ///
-/// A server that all tests of a process share is never dropped, so its folder stays behind; whoever comes next removes
+/// A server that all tests of a process share is never dropped, so its folder stays behind; the next process removes
 /// the folders of processes that are gone.
 fn scratch(durable: Durable) -> tempfile::TempDir {
     const NAME: &str = "fencehold-postgres-";

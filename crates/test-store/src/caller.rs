@@ -57,7 +57,7 @@ impl<F: Future> Future for Made<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The waker first, then the wish: whoever wishes in between finds the waker.
+        // The waker first, then the wish: a wish in between finds the waker.
         *self.control.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
         if self.control.gone.load(Ordering::SeqCst) {
             self.call = None;

@@ -112,7 +112,7 @@ pub enum Power {
     OwnClock,
     /// A claim of jobs that has had them is recognised when it is sent once more after all of them have ended.
     RemembersClaims,
-    /// A holder is told at once when another handle acts on its hold.
+    /// A holder is notified at once when another handle acts on its hold.
     TellsHolders,
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<(), String> {
         example
             .args(["--foreground", "--kill-after=5", TIME_LIMIT_S])
             .arg(built.join(&name));
-        // An example must not touch the leases of whoever runs the tests.
+        // An example must not touch the leases of the user who runs the tests.
         example
             .current_dir(&room.0)
             .env("XDG_STATE_HOME", &room.0)

@@ -63,7 +63,7 @@ fn add(lines: &mut Lines, path: &str, text: &str) {
 }
 
 /// The crate that a file is part of, if that ships and the file is no test.
-fn product_crate(path: &str) -> Option<&str> {
+pub(super) fn product_crate(path: &str) -> Option<&str> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let never = shipped::NEVER_USED
         .iter()

@@ -1,6 +1,7 @@
 //! The stages, one file each, and how they are run: in order, timed, up to the first failure.
 
 mod alike;
+mod api;
 mod chaos;
 mod clippy;
 mod clocks;
@@ -30,7 +31,9 @@ mod servers;
 mod shipped;
 mod stored;
 mod tests;
+mod types;
 mod upgrade;
+mod words;
 
 use std::time::Instant;
 
@@ -44,6 +47,7 @@ pub(crate) struct Stage {
 }
 
 pub(crate) const ALIKE: Stage = Stage { name: "alike", run: alike::run };
+pub(crate) const API: Stage = Stage { name: "api", run: api::run };
 pub(crate) const CHAOS: Stage = Stage { name: "chaos", run: chaos::run };
 pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
 pub(crate) const CLOCKS: Stage = Stage { name: "clocks", run: clocks::run };
@@ -76,7 +80,9 @@ pub(crate) const SHIPPED: Stage = Stage { name: "shipped", run: shipped::run };
 pub(crate) const STORED: Stage = Stage { name: "stored", run: stored::run };
 pub(crate) const TESTS: Stage = Stage { name: "tests", run: tests::run };
 pub(crate) const TESTS_QUICK: Stage = Stage { name: "quick-tests", run: tests::run_quick };
+pub(crate) const TYPES: Stage = Stage { name: "types", run: types::run };
 pub(crate) const UPGRADE: Stage = Stage { name: "upgrade", run: upgrade::run };
+pub(crate) const WORDS: Stage = Stage { name: "words", run: words::run };
 
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -31,7 +31,7 @@ pub(crate) fn run_bugs() -> Result<(), String> {
     proof(&["bugs"])
 }
 
-/// Whoever asks a build for a mistake that is not in it is told so, and does not read that all is well.
+/// A build that does not have the mistake says so, and does not say that all is well.
 fn makes_no_mistakes() -> Result<(), String> {
     let mut asked = Command::new(workspace::built("proof")?.join("proof"));
     asked

@@ -106,7 +106,7 @@ impl Observer {
         self.inner.leader()
     }
 
-    /// Blocks until somebody else leads, or nobody does, and says who.
+    /// Blocks until the leader changes, and says who it is.
     pub fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
         block_on(self.inner.changed())
     }

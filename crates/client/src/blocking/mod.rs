@@ -75,7 +75,7 @@ impl Fencehold {
         LeaseBuilder::new(self.inner.lease_any_of(keys))
     }
 
-    /// An election: whoever holds this key leads. See [`crate::Fencehold::election`].
+    /// An election: the holder of this key leads. See [`crate::Fencehold::election`].
     pub fn election(&self, key: impl AsRef<str>) -> Election {
         Election::new(self.inner.election(key))
     }

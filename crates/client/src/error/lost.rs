@@ -16,9 +16,9 @@ pub enum LostCause {
         outcome: Option<LeaseOutcome>,
         /// The key's newest token, where it is known.
         current_token: Option<Token>,
-        /// Who ended it by force, or had it asked to yield, where somebody did and the store remembers.
+        /// Who ended it by force, or had it asked to yield, if someone did and the store remembers.
         by: Option<Owner>,
-        /// Why, where somebody ended it by force and the store remembers.
+        /// Why, if someone ended it by force and the store remembers.
         reason: Option<Reason>,
     },
     /// No renewal got through in time, so the holder must take it for lost.

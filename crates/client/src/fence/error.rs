@@ -13,7 +13,7 @@ use crate::error::Shown;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// The token is older than one that the fence has seen: somebody else has held the key since. Stop the work;
+    /// The token is older than one that the fence has seen: another holder has had the key since. Stop the work;
     /// trying again under this token can never succeed.
     Stale {
         /// What the fence protects.
@@ -41,7 +41,7 @@ pub enum FenceError {
     },
     /// The request can never succeed as it stands.
     BadInput(BadInput),
-    /// Somebody else is in the middle of a step, and did not finish it in time. Nothing was done.
+    /// Another process is in the middle of a step, and did not finish it in time. Nothing was done.
     Busy {
         /// What the fence protects.
         resource: String,
@@ -67,7 +67,7 @@ pub enum FenceError {
 }
 
 impl FenceError {
-    /// Whether asking again may succeed without anybody mending anything. A stale token is never one of these.
+    /// Whether asking again may succeed without any repair. A stale token is never one of these.
     pub fn is_retryable(&self) -> bool {
         matches!(self, FenceError::Busy { .. } | FenceError::Unknown { .. })
     }

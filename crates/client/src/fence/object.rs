@@ -5,7 +5,7 @@
 //! writing swap the whole object on the condition that it is still the one that was read, so that check, raise and write
 //! are one step.
 //!
-//! Deliberately absent: objects that other programs write. Whoever writes past the fence breaks it.
+//! Deliberately absent: objects that other programs write. A write past the fence breaks it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ impl FencedObject {
             };
             match outcome {
                 Ok(Written::Won(_)) => return Ok(()),
-                // Somebody came first: what they have shown is looked at anew.
+                // Another came first: what it has shown is looked at anew.
                 Ok(Written::Lost) => {}
                 Ok(Written::Unknown { why: lost }) => {
                     nonces.push(nonce);

@@ -94,7 +94,7 @@ impl Job {
             [(&job, Type::TEXT), (&hash, Type::TEXT), (&token, Type::INT8), (&name.as_str(), Type::TEXT)];
         let rows = match transaction.query_typed(&look, &asked).await {
             Err(error) if error.code().is_some_and(|code| code.code() == IN_DOUBT) => {
-                // The transaction has failed, and locks nothing any more: the store can be told to stop the job for a person.
+                // The transaction has failed, and locks nothing any more: the store can be asked to stop the job for a person.
                 return Err(in_doubt(self, &name).await.into());
             }
             looked => looked?,

@@ -83,7 +83,7 @@ impl Keeper {
         }
     }
 
-    /// First of all: whoever is over is told, whatever else hangs.
+    /// First of all: holds that are over are reported, whatever else hangs.
     fn take_lost(&self, now_ms: u64) {
         let lost = lock(&self.hub.book).take_lost(now_ms);
         for holding in lost {
@@ -91,7 +91,7 @@ impl Keeper {
         }
     }
 
-    /// What the store says that somebody acted on is renewed at once.
+    /// What the store says that someone acted on is renewed at once.
     fn hurry(&self, now_ms: u64) {
         let changed = std::mem::take(&mut *lock(&self.hub.changed));
         if changed != Changed::default() {

@@ -19,7 +19,7 @@ const PATIENCE_PART: u64 = 6;
 enum Answer {
     Kept {
         renewal: LeaseRenewal,
-        /// Somebody called the job off.
+        /// Someone called the job off.
         called_off: bool,
     },
     Lost(LostCause),

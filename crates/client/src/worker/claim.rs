@@ -1,7 +1,7 @@
 //! The claimer: one thread that keeps the shelf as full as the pace of the work makes useful.
 //!
 //! One claim is one hold id for as long as its outcome is open: an answer that got lost is asked for again by the same
-//! hold id, which gets the same jobs. Whoever stops while the outcome is open leaves the question to the handle's own
+//! hold id, which gets the same jobs. A worker that stops while the outcome is open leaves the question to the handle's own
 //! thread, which hands back whatever was claimed.
 
 use std::pin::pin;
@@ -24,7 +24,7 @@ use crate::renewal::{Handle, free_unseen_claim};
 use crate::time::{First, first};
 use crate::tries::may_pass;
 
-/// A job that nobody has begun after this long on the shelf is handed back: somebody else may have a slot free.
+/// A job that nobody has begun after this long on the shelf is handed back: another worker may have a slot free.
 const SHELF_MS_MAX: u64 = 2_000;
 /// How long one claim stands in line. Nothing depends on it but how soon a connection is noticed that died in silence.
 const CLAIM_WAIT_MS: u64 = 60_000;
@@ -36,7 +36,7 @@ pub(super) struct Claimer {
 }
 
 impl Claimer {
-    /// Claims until the worker is told to stop, or cannot go on.
+    /// Claims until the worker is asked to stop, or cannot go on.
     pub(super) async fn run(self) {
         let hub = Arc::clone(&self.handle.hub);
         let outcome = {

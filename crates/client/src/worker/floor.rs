@@ -1,4 +1,4 @@
-//! What claimer, slots and whoever stops them share.
+//! What claimer, slots and what stops them share.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -113,7 +113,7 @@ impl Floor {
             .wait_while(ready, |ready| ready.jobs.is_empty() && !ready.closed)
             .unwrap_or_else(PoisonError::into_inner);
         let job = ready.jobs.pop_front()?;
-        // Counted with the shelf in hand: whoever counts both never finds a job in neither place.
+        // Counted with the shelf in hand: a count of both never finds a job in neither place.
         self.count(|tally| {
             tally.shelved -= 1;
             tally.running += 1;
@@ -152,7 +152,7 @@ impl Floor {
         lock(&self.running).insert(serial, job);
     }
 
-    /// Ends the watch over a running job. `None`: somebody else did already.
+    /// Ends the watch over a running job. `None`: it was ended already.
     pub(super) fn ended(&self, serial: u64) -> Option<Job> {
         lock(&self.running).remove(&serial)
     }
@@ -192,7 +192,7 @@ impl Floor {
         self.stage.when(move |at, _| (*at >= stage).then_some(())).await;
     }
 
-    /// Waits until the worker is told to stop.
+    /// Waits until the worker is asked to stop.
     pub(crate) async fn draining(&self) {
         self.reached(Stage::Draining).await;
     }

@@ -1,7 +1,7 @@
 //! Workers: jobs claimed, run and reported.
 //!
 //! Nouns: a *slot* is a thread that runs one job at a time; the *shelf* holds jobs that are claimed and not yet begun;
-//! the *floor* is what claimer, slots and whoever stops them share. Renewal is the handle's own, for all jobs in one
+//! the *floor* is what claimer, slots and what stops them share. Renewal is the handle's own, for all jobs in one
 //! call; what jobs have to say is gathered by the handle too.
 //!
 //! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up nobody

@@ -189,17 +189,17 @@ mod tests {
     fn a_slot_that_is_about_to_begin_is_left_running_and_hands_its_job_back() -> Result<(), Error> {
         block_on(async {
             let fencehold = Fencehold::connect("memory:").await?;
-            let id = fencehold.queue("q").job("do", &()).enqueue().await?.id;
-            let worker = fencehold.worker().queue("q", 1).concurrency(1).stop_within(Duration::ZERO);
+            let id = fencehold.queue("q").job("do", &()).enqueue().await?.job_id;
+            let worker = fencehold.worker().queue("q", 1).concurrency(1).stop_timeout(Duration::ZERO);
             let worker = worker.handle("do", async |_: Job, (): ()| Ok(()));
             // The slot's own thread takes nothing: this one does.
-            let running = worker.within(|_| {}).start()?;
+            let running = worker.wrap(|_| {}).start()?;
             let RunningWorker { handle, floor, terms, .. } = &running;
             let (floor, terms) = (Arc::clone(floor), Arc::clone(terms));
             let slot = Slot { handle: Arc::clone(handle), floor: Arc::clone(&floor), terms };
             let taken = floor.take().expect("the claimer has put it there");
             let drained = running.drain_until(ready(())).await?;
-            assert_eq!((drained.handed_back, drained.left_running), (0, 1));
+            assert_eq!((drained.released, drained.still_running), (0, 1));
             slot.work(taken);
             assert_eq!(floor.tally.read(|tally, _| (tally.running, tally.handed_back)), (0, 1));
             floor.tally.when(|tally, _| (tally.unheard == 0).then_some(())).await;

@@ -33,7 +33,7 @@ const SIGNALS: [c_int; 2] = [SIGTERM, SIGINT];
 /// SIGTERM and SIGINT, while this lives. A handler that the application had before is called too, and is what it was when
 /// the last of these is gone.
 ///
-/// What this process was told to ignore, by `nohup` or as a background job, it goes on ignoring.
+/// What this process was set to ignore, by `nohup` or as a background job, it goes on ignoring.
 pub(super) struct Signals {
     arrived: Arc<Arrived>,
     seen: u64,
@@ -138,7 +138,7 @@ fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) -> io::Result<()>
     Ok(())
 }
 
-/// Puts back what was there before, unless somebody has put another handler in front of ours since.
+/// Puts back what was there before, unless another handler was put in front of ours since.
 #[expect(unsafe_code, reason = "what a signal did before can be had, and had back, in no other way")]
 fn restore(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
     let found = before.load(Ordering::SeqCst);

@@ -47,7 +47,7 @@ enum Run {
     Panicked(String),
     /// The claim was lost, and the handler was dropped.
     Lost(LostCause),
-    /// The worker, or whoever called the job off, would not wait any longer, and the handler was dropped.
+    /// The worker, or the operator who called the job off, would not wait any longer, and the handler was dropped.
     Dropped,
 }
 
@@ -90,7 +90,7 @@ impl Slot {
         };
         let work_ms = self.handle.hub.now_ms().saturating_sub(began_ms);
         lock(&self.floor.pace).saw_work(work_ms);
-        // Where somebody else has ended it, there is nothing to add.
+        // Where it was ended already, there is nothing to add.
         if self.floor.ended(holding.serial).is_some() {
             let word = word(run, &holding);
             log(&ended, &job, word.as_ref(), work_ms);
@@ -176,7 +176,7 @@ fn word(run: Run, holding: &Holding) -> Option<Report> {
             .into_word()
         }
         // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
-        // work has stopped, so somebody else may begin at once.
+        // work has stopped, so another worker may begin at once.
         Run::Dropped
         | Run::Lost(
             LostCause::NotRenewed { .. }

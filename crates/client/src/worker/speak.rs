@@ -1,4 +1,4 @@
-//! What a worker tells the store of the attempts that ended. Nobody waits for it but whoever ends the worker.
+//! What a worker tells the store of the attempts that ended. Only what ends the worker waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -87,7 +87,7 @@ impl Desk {
         let mut wait_ms = wait_ms;
         loop {
             let request = ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1_000, wait_ms };
-            let page = self.fh.store().events(&self.fh.call(), request).await.unwrap();
+            let page = self.fh.store().list_events(&self.fh.call(), request).await.unwrap();
             self.seen = page.next_cursor;
             if page.events.is_empty() {
                 return;
@@ -99,7 +99,7 @@ impl Desk {
         }
     }
 
-    /// Gives the directory to somebody else, and comes back when somebody has it.
+    /// Gives the directory to another process, and comes back when one has it.
     async fn step_down(&mut self) {
         let epoch = file::check(&self.room.store()).unwrap().epoch;
         self.fh.close().await;

@@ -1,4 +1,4 @@
-//! The ground that workers stand on: which store it is, what befalls whoever serves it, and whether what is kept is sound.
+//! The ground that workers stand on: which store it is, what befalls the process that serves it, and whether what is kept is sound.
 
 use std::time::Instant;
 
@@ -20,17 +20,17 @@ pub(crate) trait Ground: Send {
         Struck::default()
     }
 
-    /// Does to whoever serves the workers what was drawn.
+    /// Does to the process that serves the workers what was drawn.
     fn strike(&mut self, deed: Deed, jobs_run: bool, random: &mut Random) -> Strike;
 
-    /// Has go on whoever was stopped for long enough, or `everybody`.
+    /// Continues those that were stopped for long enough, or `everybody`.
     fn wake(&mut self, _everybody: bool) {}
 
     /// When all workers have gone: ends who served them, if it stands in the way, and looks whether what is kept is sound.
     fn check(&mut self, room: &Room, jobs: usize);
 }
 
-/// What befell whoever serves the workers.
+/// What befell the process that serves the workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Struck {
     pub(crate) deaths: usize,

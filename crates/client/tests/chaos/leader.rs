@@ -12,14 +12,14 @@ use super::{News, Random};
 use crate::crew::{Attempt, PATIENCE, Process, Room, Said, TTL, What};
 
 const WORKERS: usize = 8;
-/// How many attempts are kept where they hold still, so that there is always somebody to hit.
+/// How many attempts are kept where they hold still, so that there is always one to hit.
 const HELD: usize = 10;
-/// At most how many are stopped at a time: somebody must be there to take over.
+/// At most how many are stopped at a time: one must be there to take over.
 const STOPPED_MAX: usize = 3;
 /// After this a stopped process goes on, even if nobody has taken its job: it may be in everybody's way.
 const STOP_MAX: Duration = Duration::from_secs(9);
 
-/// What is done to a worker, or to whoever serves all of them.
+/// What is done to a worker, or to the process that serves all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Kill,
@@ -79,7 +79,7 @@ struct Stopped {
     deed: Deed,
     /// What it was about when it was stopped.
     running: Vec<Attempt>,
-    /// Those of which one must be somebody else's before it goes on.
+    /// Those of which one must have another holder before it goes on.
     awaited: Vec<Attempt>,
 }
 
@@ -343,7 +343,7 @@ impl Leader {
         }
     }
 
-    /// No more trouble: whoever is stopped goes on, and all jobs come to their end.
+    /// No more trouble: what is stopped goes on, and all jobs come to their end.
     pub(crate) fn settle(&mut self, inbox: &mpsc::Receiver<News>) -> Vec<JobId> {
         self.due = None;
         self.held_max = 0;

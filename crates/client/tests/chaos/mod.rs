@@ -1,16 +1,16 @@
-//! Eight workers on one directory, killed and stopped while they work, whoever owns the directory among them (P2, P5, P6,
+//! Eight workers on one directory, killed and stopped while they work, the owner of the directory among them (P2, P5, P6,
 //! P8, P10): in the end every job is done, and every effect and every line is there once.
 //!
 //! The same through a server that is killed and stopped as they are; and on PostgreSQL, whose connections are ended and which
 //! is restarted without having written anything.
 //!
-//! With `FENCEHOLD_CHAOS_CLOCKS` the wall clocks of all workers, and so of whoever owns the directory, are set all the while, by
+//! With `FENCEHOLD_CHAOS_CLOCKS` the wall clocks of all workers, and so of the owner of the directory, are set all the while, by
 //! up to a day either way; and jobs wait for a delay or for a moment of the wall clock.
 //!
 //! What is done to whom is drawn from a seed, which is printed; when processes run is the machine's affair. Half of the
 //! trouble comes at any moment, half at a moment that a job holds still for it.
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
-#![allow(clippy::print_stdout, reason = "what was done, and from which seed, is told")]
+#![allow(clippy::print_stdout, reason = "what was done, and from which seed, is printed")]
 
 mod desk;
 mod ground;
@@ -105,7 +105,7 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
     let (news, inbox) = mpsc::channel();
     let calm = Arc::new(AtomicBool::new(false));
     let (of_leader, of_desk) = (room.clone(), news.clone());
-    // Whoever leads waits for processes: not in anybody's way.
+    // The leader waits for processes: in no one's way.
     let leader =
         tokio::task::spawn_blocking(move || Leader::new(of_leader.clone(), seed, news, ground(&of_leader)));
     let mut leader = leader.await.unwrap();
@@ -141,7 +141,7 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
     tokio::task::spawn_blocking(move || drop(ground)).await.unwrap();
     let Tally { kills, stops, stale_writes, owner_deaths, cut_off } = tally;
     println!(
-        "chaos: seed {seed}: {kills} kills and {stops} stops longer than the ttl hit running jobs; whoever served them died \
+        "chaos: seed {seed}: {kills} kills and {stops} stops longer than the ttl hit running jobs; the process that served them died \
          {owner_deaths} times, and {cut_off} connections were ended; {stale_writes} stale writes blocked; {} jobs completed, \
          {lines} lines, each once",
         fed.len()

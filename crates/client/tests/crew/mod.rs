@@ -168,7 +168,7 @@ impl Post {
         never.expect_err("it waits for what never is, so only the end of the channel ends it");
     }
 
-    /// Stands still until it is told to go on, is killed, or its handler is dropped.
+    /// Stands still until it is asked to go on, is killed, or its handler is dropped.
     pub async fn hold(&self, job: &Job) {
         say(What::Holds, job);
         let this = attempt(job);
@@ -220,7 +220,7 @@ pub struct Process {
     test: String,
     pub name: String,
     child: Child,
-    /// `None`: it was told to end.
+    /// `None`: it was asked to end.
     orders: Option<ChildStdin>,
 }
 

@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Lets time pass, a tenth of a second for every answer of the store, until a job stands as wanted. It stands still while
-    /// a claim of its, or of one of those that `run` beside it, is to be renewed: whoever does that may be slow.
+    /// a claim of its, or of one of those that `run` beside it, is to be renewed: that may be slow.
     pub(crate) async fn pass_until_job(
         &self,
         id: JobId,
@@ -169,13 +169,13 @@ impl JobStore for Gate {
             .await
     }
 
-    async fn renew_claims(
+    async fn renew_attempts(
         &self,
         call: &CallContext,
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewAttemptBatchResponse, StoreError> {
         locked(&self.work.renewals).push(attempts.clone());
-        self.pass(Verb::RenewClaims, call, || self.inside().renew_claims(call, attempts.clone()))
+        self.pass(Verb::RenewClaims, call, || self.inside().renew_attempts(call, attempts.clone()))
             .await
     }
 
@@ -189,99 +189,99 @@ impl JobStore for Gate {
             .await
     }
 
-    async fn ledger(
+    async fn write_effects(
         &self,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
     ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
-        self.pass(Verb::Ledger, call, || self.inside().ledger(call, entries.clone()))
+        self.pass(Verb::Ledger, call, || self.inside().write_effects(call, entries.clone()))
             .await
     }
 
-    async fn job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
-        self.inside().job(call, id).await
+    async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
+        self.inside().get_job(call, id).await
     }
 
-    async fn wait_for(
+    async fn wait_for_job(
         &self,
         call: &CallContext,
         request: WaitRequest,
     ) -> Result<Option<JobDetail>, StoreError> {
-        self.inside().wait_for(call, request).await
+        self.inside().wait_for_job(call, request).await
     }
 
-    async fn jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
+    async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
         self.inside().jobs(call, request).await
     }
 
-    async fn act(
+    async fn change_jobs(
         &self,
         call: &CallContext,
         request: ChangeJobsRequest,
     ) -> Result<ChangeJobBatchResponse, StoreError> {
-        self.inside().act(call, request).await
+        self.inside().change_jobs(call, request).await
     }
 
-    async fn queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
-        self.inside().queues(call).await
+    async fn list_queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
+        self.inside().list_queues(call).await
     }
 
-    async fn set_queue(
+    async fn set_queue_mode(
         &self,
         call: &CallContext,
         order: SetQueueModeRequest,
     ) -> Result<QueueView, StoreError> {
-        self.inside().set_queue(call, order).await
+        self.inside().set_queue_mode(call, order).await
     }
 
-    async fn schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
-        self.inside().schedules(call).await
+    async fn list_schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
+        self.inside().list_schedules(call).await
     }
 
     async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
         self.inside().set_schedule(call, spec).await
     }
 
-    async fn remove_queue(
+    async fn delete_queue(
         &self,
         call: &CallContext,
         queue: QueueName,
         by: Owner,
     ) -> Result<bool, StoreError> {
-        self.inside().remove_queue(call, queue, by).await
+        self.inside().delete_queue(call, queue, by).await
     }
 
-    async fn remove_schedule(
+    async fn delete_schedule(
         &self,
         call: &CallContext,
         name: ScheduleName,
         by: Owner,
     ) -> Result<bool, StoreError> {
-        self.inside().remove_schedule(call, name, by).await
+        self.inside().delete_schedule(call, name, by).await
     }
 
-    async fn begin(
+    async fn begin_operation(
         &self,
         call: &CallContext,
         request: BeginOperationRequest,
     ) -> Result<BegunOperation, StoreError> {
-        self.pass(Verb::Begin, call, || self.inside().begin(call, request.clone()))
+        self.pass(Verb::Begin, call, || self.inside().begin_operation(call, request.clone()))
             .await
     }
 
-    async fn findings(
+    async fn list_effects(
         &self,
         call: &CallContext,
         request: ListEffectsRequest,
     ) -> Result<EffectPage, StoreError> {
-        self.inside().findings(call, request).await
+        self.inside().list_effects(call, request).await
     }
 
-    async fn resolve(
+    async fn resolve_effect(
         &self,
         call: &CallContext,
         request: ResolveEffectRequest,
     ) -> Result<Result<(), Refusal>, StoreError> {
-        self.inside().resolve(call, request).await
+        self.inside().resolve_effect(call, request).await
     }
 }

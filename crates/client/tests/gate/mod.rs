@@ -254,8 +254,8 @@ impl LeaseStore for Gate {
         self.inner.list(call, request).await
     }
 
-    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
-        self.inner.events(call, request).await
+    async fn list_events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+        self.inner.list_events(call, request).await
     }
 
     async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {

@@ -315,7 +315,7 @@ async fn a_worker_that_is_to_empty_its_queues_runs_what_its_jobs_wait_for() {
                 gate.arrived(Verb::Claim, 2).await;
                 job.checkpoint(*b"begun").await?;
                 let child = fh.queue("q").job("child", &()).enqueue().await?;
-                Ok(fh.jobs().wait::<String>(child.id, secs(60)).await?)
+                Ok(fh.jobs().wait::<String>(child.job_id, secs(60)).await?)
             }
         })
         .handle("child", async |_job: Job, (): ()| Ok("from the child"));
@@ -336,7 +336,7 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_
         .until_empty()
         .handle("parent", move |_job: Job, (): ()| {
             let fh = fh.clone();
-            async move { Ok(fh.queue("q").job("child", &()).enqueue().await?.id.to_string()) }
+            async move { Ok(fh.queue("q").job("child", &()).enqueue().await?.job_id.to_string()) }
         })
         .handle("child", async |_job: Job, (): ()| Ok(()));
     world.gate.next(Verb::Claim, Fate::Pass);
@@ -346,7 +346,7 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_
     // The first claim found the parent, the second one has the child, and the third one asks for it.
     world.gate.arrived(Verb::Claim, 3).await;
     let claims = world.gate.claims();
-    assert_eq!((claims[2].hold, claims[2].wait_ms), (claims[1].hold, 0));
+    assert_eq!((claims[2].hold_id, claims[2].wait_ms), (claims[1].hold_id, 0));
     drop(answer);
     let drained = within(run).await.unwrap().unwrap();
     assert_eq!((drained.finished, drained.handed_back), (2, 0));

@@ -91,7 +91,7 @@ async fn a_handler_learns_that_its_job_was_called_off_and_stops_at_a_good_place(
     let id = world.enqueue("wait").await;
     assert_eq!(within(beginnings.recv()).await, Some(false));
     let state = within(world.fh.jobs().cancel(id, None)).await;
-    assert_eq!(state, Ok(JobState::Running), "its holder is told first");
+    assert_eq!(state, Ok(JobState::Running), "its holder learns first");
     world.pass(RENEWED_BY_MS);
     world.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
     within(worker.drain()).await.unwrap();

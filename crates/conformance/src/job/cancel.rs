@@ -55,7 +55,7 @@ pub(super) fn a_cancelled_job_whose_holder_dies_is_cancelled(g: &Ground) -> Verd
     Ok(())
 }
 
-/// R33: work that was done before its holder was told is done.
+/// R33: work that was done before its holder knew is done.
 pub(super) fn a_completion_beats_a_request_to_cancel(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, false).expect("a running job");
@@ -66,7 +66,7 @@ pub(super) fn a_completion_beats_a_request_to_cancel(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R33: cancel and complete at once: one end, and both are told which.
+/// R33: cancel and complete at once: one end, and both learn which.
 pub(super) fn cancel_and_complete_at_once_have_one_end(g: &Ground) -> Verdict {
     for round in 0..30 {
         let work = g.new_work("q", "A");
@@ -134,7 +134,7 @@ pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// Deleting a job that somebody works on is refused unless forced; what is deleted is unknown from then on.
+/// Deleting a running job is refused unless forced; what is deleted is unknown from then on.
 pub(super) fn a_running_job_is_deleted_only_by_force(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     match g.delete(work.job.id, false) {

@@ -183,7 +183,7 @@ pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Gro
     Ok(())
 }
 
-/// P7: the same claim is sent again, and its answer is not read: the jobs stay with whoever has them.
+/// P7: the same claim is sent again, and its answer is not read: the jobs stay with their holder.
 pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> Verdict {
     let mut all = Vec::new();
     for _ in 0..20 {

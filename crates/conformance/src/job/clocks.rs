@@ -19,7 +19,7 @@ fn needs_clocks(g: &Ground) -> Verdict {
     g.needs(Power::MovesWall)
 }
 
-/// R42: ready is ready, also after a restart; and whoever else is in the queue is served.
+/// R42: ready is ready, also after a restart; and everything else in the queue is served.
 pub(super) fn a_job_that_is_ready_stays_ready_when_the_wall_clock_is_set_back(g: &Ground) -> Verdict {
     needs_clocks(g)?;
     let now_ms = g.detail(g.put("probe")).job.enqueued_at_ms;

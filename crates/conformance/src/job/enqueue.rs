@@ -166,13 +166,13 @@ pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// A job that failed and is told to go on has its unique key again, however long nobody had it; unless somebody has taken it.
+/// A job that failed and is retried has its unique key again, however long nobody had it; unless it was taken.
 pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     g.fail_for_good(&g.work("q", "A")).expect("a live claim");
-    // Long enough for whoever tidies up, who looks from time to time.
+    // Long enough for the task that tidies up, which looks from time to time.
     for _ in 0..5 {
         g.pass(WINDOW_MS + 60_000);
     }
@@ -275,7 +275,7 @@ pub(super) fn a_bad_item_costs_the_good_ones_nothing(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// Whoever enqueues the same thing at the same moment, there is one job, and all are told its id.
+/// However many enqueue the same thing at the same moment, there is one job, and all learn its id.
 pub(super) fn the_same_unique_key_many_times_at_once_makes_one_job(g: &Ground) -> Verdict {
     let payload: Box<str> = "{\"invoice\":42}".into();
     let answers = at_once(8, |_| {

@@ -290,7 +290,7 @@ pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Ground) -> Verdict 
     g.renew_work(&kept).expect("a live claim");
     g.pass(1);
     g.renew_work(&kept)
-        .expect("whoever renews in time is not held up by those who did not");
+        .expect("a holder that renews in time is not held up by those who did not");
     until("all of them on record", || g.count("q", JobState::Running) == 0);
     assert_eq!(g.state(kept.job.id), JobState::Running);
     assert_spread(g, JOBS);

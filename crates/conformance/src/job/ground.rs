@@ -248,7 +248,7 @@ impl Ground {
 
     /// Lets the claim of a job run out, and returns when that is on record.
     pub(super) fn die(&self, work: &Work) {
-        let runner = self.detail(work.job.id).job.runner.expect("somebody works on it");
+        let runner = self.detail(work.job.id).job.runner.expect("a worker has it");
         self.pass(runner.remaining_ms);
         until("a dead holder that is noticed", || self.state(work.job.id) != JobState::Running);
     }
@@ -393,7 +393,7 @@ pub(super) fn assert_over<T: std::fmt::Debug + PartialEq>(
     assert_eq!(answer, Err(Refusal::Over { token: work.job.token, outcome: how }));
 }
 
-/// Terms on which every number can be told: three attempts, two crashes, a fixed delay without jitter.
+/// Terms on which every number is known: three attempts, two crashes, a fixed delay without jitter.
 pub(super) fn terms() -> JobOptions {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
     let retry = RetryPolicy::new(Backoff::Fixed, retry_ms, retry_ms);

@@ -63,7 +63,7 @@ pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Ground) -> 
     Ok(())
 }
 
-/// P8: the first record stands, whoever records it again.
+/// P8: the first record stands, no matter who records it again.
 pub(super) fn the_first_record_of_an_effect_stands(g: &Ground) -> Verdict {
     let first = g.new_work("q", "A");
     g.record(&first, "charge", "1").expect("a live claim");
@@ -75,7 +75,7 @@ pub(super) fn the_first_record_of_an_effect_stands(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// P8: many record one effect at once: one value, and all are told it.
+/// P8: many record one effect at once: one value, and all learn it.
 pub(super) fn an_effect_that_is_recorded_many_times_at_once_has_one_value(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     let values = at_once(6, |nth| value(g.record(&work, "charge", &nth.to_string())));

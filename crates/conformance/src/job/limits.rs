@@ -19,7 +19,7 @@ fn refused(g: &Ground, job: NewJob, what: &str, most: u64) {
     }
 }
 
-/// Jobs are counted until they are done; what was enqueued before is told again.
+/// Jobs are counted until they are done; what was enqueued before is found again.
 pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict {
     g.set_limits(Quota { max_jobs: Some(2), ..Quota::default() })?;
     let known = g.job_for("q");

@@ -153,7 +153,7 @@ pub(super) fn an_action_on_all_that_match_reaches_all_and_no_other(g: &Ground) -
     Ok(())
 }
 
-/// One who waits for a job is told when it has come to its end, with what it gave.
+/// A waiter for a job is notified when it has come to its end, with what it gave.
 pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Ground) -> Verdict {
     let work = g.new_work("q", "A");
     let (one, two) = (g.start_wait(work.job.id, 600_000), g.start_wait(work.job.id, 600_000));
@@ -177,7 +177,7 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// One who waits is told too when only a person can help: a quarantined or an indeterminate job waits for nobody else.
+/// A waiter is notified too when only a person can help: a quarantined or an indeterminate job waits for nobody else.
 pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let told = |waiting: Pending<Result<Option<JobDetail>, StoreError>>| {
@@ -201,7 +201,7 @@ pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Gr
     Ok(())
 }
 
-/// One who has waited for long enough is told how the job stands; one whose job is deleted, that there is none.
+/// One who has waited for long enough learns how the job stands; one whose job is deleted, that there is none.
 pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let id = g.put("q");

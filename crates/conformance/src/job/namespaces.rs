@@ -71,7 +71,7 @@ pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict
     Ok(())
 }
 
-/// A token that another namespace's job has is told as one, and not whose it is.
+/// A token that another namespace's job has is known as one, and not whose it is.
 pub(super) fn a_token_of_another_namespace_names_no_job(g: &Ground) -> Verdict {
     let other = g.in_namespace("other");
     let (mine, theirs) = (g.new_work("q", "A"), other.new_work("q", "B"));

@@ -1,4 +1,4 @@
-//! Operations of request handlers: begun once under their idempotency key, whoever asks again is told what became of them.
+//! Operations of request handlers: begun once under their idempotency key, a repeated request learns what became of them.
 
 use fencehold_contract::job::{BeginOperationRequest, ClaimJobsRequest, OperationStatus, Report};
 use fencehold_contract::{Quota, StoreError};
@@ -81,7 +81,7 @@ pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Ground) -> Verd
     g.say(&work, completed()).expect("a live claim");
     let done = OperationStatus::Completed { job_id: work.job.id, result: Some("{\"sent\":true}".into()) };
     assert_eq!(begin(g, &request(g, "pay-7", "B")), done);
-    assert_eq!(begin(g, &first), done, "also for whoever began it");
+    assert_eq!(begin(g, &first), done, "also for the one that began it");
     Ok(())
 }
 
@@ -100,7 +100,7 @@ pub(super) fn the_same_beginning_again_has_the_same_operation(g: &Ground) -> Ver
     Ok(())
 }
 
-/// P7: the same request is sent again, and its answer is not read: the operation stays with whoever has it.
+/// P7: the same request is sent again, and its answer is not read: the operation stays with its holder.
 pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) -> Verdict {
     let mut all = Vec::new();
     for round in 0..20 {
@@ -200,7 +200,7 @@ pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Ground) -> Verdi
     Ok(())
 }
 
-/// Many begin one operation at once: one has it, the others are told who.
+/// Many begin one operation at once: one has it, the others learn who.
 pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Ground) -> Verdict {
     for round in 0..10 {
         let key = format!("pay-{round}");

@@ -63,7 +63,7 @@ pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -
     Ok(())
 }
 
-/// The notice is withdrawn when whoever asked is served elsewhere, or is called off.
+/// The notice is withdrawn when the job that asked is served elsewhere, or is called off.
 pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Ground) -> Verdict {
     g.needs_preemption()?;
     let work = g.new_work("q", "A");

@@ -98,7 +98,7 @@ pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
     g.crash(&a);
     let b = g.work("q", "B");
     assert_stale(g.renew_work(&a), a.job.token, b.job.token);
-    let runner = g.detail(a.job.id).job.runner.expect("somebody works on it");
+    let runner = g.detail(a.job.id).job.runner.expect("a worker has it");
     assert_eq!(runner.owner.as_str(), "B");
     g.complete(&b).expect("a live claim");
     Ok(())
@@ -136,7 +136,7 @@ pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict 
     g.pass(g.ttl_ms() / 2);
     g.say(&a, Report::Release {}).expect("a live claim");
     let b = g.work("q", "B");
-    // A's deadline, which somebody may still have on a list.
+    // A's deadline, which may still be on a list.
     g.pass(g.ttl_ms() / 2);
     assert_eq!(g.state(b.job.id), JobState::Running);
     g.pass(g.ttl_ms() / 2 - 1);

@@ -49,7 +49,7 @@ pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
     Ok(())
 }
 
-/// R23: time passes while nobody serves; whoever comes back late is late, not lost.
+/// R23: time passes while the store is down; a holder that comes back late is late, not lost.
 pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::MovesTime)?;

@@ -32,7 +32,7 @@ pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) 
     Ok(())
 }
 
-/// Until the longest ttl is over nobody is given anything: somebody from the time that was lost may still be at work.
+/// Until the longest ttl is over nothing is given out: a holder from the time that was lost may still be at work.
 pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Ground) -> Verdict {
     g.needs(Power::Advances)?;
     g.needs(Power::MovesTime)?;

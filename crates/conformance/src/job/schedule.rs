@@ -112,7 +112,7 @@ pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Ground) -> Verdict {
     pass_to_next(g, &view);
     until("a firing", || fired(g).len() == 1);
     g.arena.shift_wall(-20 * 60_000);
-    // Set anew by somebody else in the meantime, so that it is told its moments anew.
+    // Set anew in the meantime, so that its moments are computed anew.
     remove(g);
     let again = set(g, &spec("*/5 * * * *"));
     assert!(again.next_run_at_ms < view.next_run_at_ms);
@@ -209,7 +209,7 @@ pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// The id of the next firing can be computed; a tenant that takes it for a job of its own stops nobody else's schedule,
+/// The id of the next firing can be computed; a tenant that takes it for a job of its own stops no one else's schedule,
 /// and certainly not the store. (A server does not even accept such an id.)
 pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;

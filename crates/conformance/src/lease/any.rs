@@ -26,7 +26,7 @@ pub(super) fn the_first_free_key_is_granted_and_n_slots_take_n_holders(g: &Groun
     Ok(())
 }
 
-/// Who gets none is told of the one that comes free first.
+/// Who gets none learns which one comes free first.
 pub(super) fn a_refusal_names_the_key_that_comes_free_first(g: &Ground) -> Verdict {
     g.take(SLOTS[0], "A");
     let soon = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() / 3, ..g.ask(SLOTS[1], "B") });

@@ -68,7 +68,7 @@ pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verd
     Ok(())
 }
 
-/// R29: a great many leases end in one moment. Every one of them ends, each is told of once, and in between a renewal
+/// R29: a great many leases end in one moment. Every one of them ends, each is reported once, and in between a renewal
 /// is answered and a key can be had.
 pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;

@@ -90,7 +90,7 @@ pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// Who waits for what happens next is told when it happens.
+/// A watcher is notified when something happens.
 pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
     g.take("before", "A");
@@ -173,7 +173,7 @@ pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R36: a key that is collected is told of, with its last token.
+/// R36: the collection of a key is reported, with its last token.
 pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
     g.needs(Power::Collects)?;

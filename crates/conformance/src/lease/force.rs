@@ -23,7 +23,7 @@ pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Ground) -> Ve
     Ok(())
 }
 
-/// P9: who and why, for whoever asks later.
+/// P9: who and why, for later callers.
 pub(super) fn a_revocation_leaves_name_and_reason(g: &Ground) -> Verdict {
     assert!(Reason::new("").is_err(), "no force without a reason");
     let a = g.take("k", "A");

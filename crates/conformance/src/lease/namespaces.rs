@@ -31,7 +31,7 @@ pub(super) fn a_hold_of_another_namespace_is_refused(g: &Ground) -> Verdict {
     let a = one.take("k", "A");
     assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where the key was never held");
     let b = two.take("k", "B");
-    assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where somebody else holds it");
+    assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where another holder has it");
     assert!(
         two.revoke(RevokeTarget::Owner(a.request.owner.clone()))
             .expect("force")

@@ -1,4 +1,4 @@
-//! Many at once, started by a barrier: whoever comes first, the rules hold.
+//! Many at once, started by a barrier: no matter who comes first, the rules hold.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -158,7 +158,7 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
 /// P1, P2: many take and give back few keys, waiting for them: never two holders of one, and tokens only grow.
 pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Ground) -> Verdict {
     g.needs_a_line()?;
-    // Per key: whether somebody holds it, and the newest token that a holder has seen.
+    // Per key: whether someone holds it, and the newest token that a holder has seen.
     let inside = [const { AtomicU64::new(0) }; 2];
     let newest = [const { AtomicU64::new(0) }; 2];
     at_once(CONTENDERS, |nth| {

@@ -18,7 +18,7 @@ pub(super) fn a_released_key_is_free_at_once(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// P7: the same release again gets the same answer, also when somebody else holds the key by then.
+/// P7: the same release again gets the same answer, also when another holder has the key by then.
 pub(super) fn the_same_release_gets_the_same_answer(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     assert_eq!(g.release(&a), Ok(a.token));

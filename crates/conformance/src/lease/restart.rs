@@ -149,7 +149,7 @@ pub(super) fn a_notice_does_not_outlive_the_line(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// A cursor holds over a restart: nothing is told twice, nothing is skipped, numbers go on.
+/// A cursor holds over a restart: nothing is reported twice, nothing is skipped, numbers go on.
 pub(super) fn an_event_cursor_survives_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::TellsEvents)?;

@@ -83,7 +83,7 @@ pub(super) fn a_try_never_passes_those_in_line(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     g.run_out("k");
-    // Whoever notices first, the try or the store itself: the line goes first.
+    // No matter what notices first, the try or the store itself: the line goes first.
     let tried = g.try_take("k", "C");
     let b = waiting.answer().expect("a key that came free");
     assert!(b.token > a.token);

@@ -101,7 +101,7 @@ impl Pages {
         let mut namespace: Value = self.generator.subschema_for::<fencehold_core::Namespace>().into();
         namespace["pattern"] = "^[a-z0-9._-]+$".into();
         vec![
-            header(NAMESPACE_HEADER, "Whose world; `default` if it is missing.", namespace),
+            header(NAMESPACE_HEADER, "The namespace; `default` if it is missing.", namespace),
             header(
                 TIMEOUT_HEADER,
                 "For how long the server retries while the store is unreachable; more than 60000 counts as that.",

@@ -167,7 +167,7 @@ mod needs {
 
     /// What tells nothing of anybody's is for everybody who may do anything at all.
     pub(super) const ANY: &[Scope] = &Scope::ALL;
-    /// Whoever has to do with jobs may look at them.
+    /// Every scope of jobs allows looking at them.
     pub(super) const ANY_JOB: &[Scope] =
         &[Scope::JobEnqueue, Scope::JobWork, Scope::JobAdmin, Scope::JobRead];
     pub(super) const LEASE_READ: &[Scope] = &[Scope::LeaseRead];

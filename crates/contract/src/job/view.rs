@@ -97,7 +97,7 @@ wire! {
         /// Where it would go on from.
         #[serde(default, with = "AsOptionalBase64", skip_serializing_if = "Option::is_none")]
         pub checkpoint: Option<Vec<u8>>,
-        /// The trace context of whoever enqueued it.
+        /// The trace context of the caller that enqueued it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub traceparent: Option<Box<str>>,
         /// The attempts that ended, oldest first; the oldest may be forgotten.

@@ -42,7 +42,7 @@ wire! {
         /// For finding it again: names and values.
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
-        /// The W3C trace context (`traceparent`) of whoever enqueues it.
+        /// The W3C trace context (`traceparent`) of the caller that enqueues it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub traceparent: Option<Box<str>>,
         /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
@@ -246,7 +246,7 @@ wire! {
         /// Its labels.
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
-        /// The trace context of whoever enqueued it.
+        /// The trace context of the caller that enqueued it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub traceparent: Option<Box<str>>,
         /// Where an earlier attempt left off.

@@ -51,7 +51,7 @@ impl JobAsk {
     }
 
     /// Whether it may leave something behind in its namespace, for which that must exist. The others speak of what is
-    /// there already, and where nothing is they are told so.
+    /// there already, and where nothing is they learn so.
     pub fn may_leave_something(&self) -> bool {
         matches!(
             self,

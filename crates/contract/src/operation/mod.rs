@@ -44,7 +44,7 @@ pub enum Ask {
     },
     Status,
     Job(JobAsk),
-    /// How long finished jobs are to be kept, by whoever opened the store last and named a time.
+    /// How long finished jobs are to be kept, by the last process that opened the store and named a time.
     KeepFinished {
         ms: u64,
     },
@@ -93,7 +93,7 @@ impl Ask {
     }
 
     /// Whether it may be sent again although it may have been carried out: it names what it means by hold id and token.
-    /// Force does not: it could strike somebody who came since.
+    /// Force does not: it could strike a holder that came since.
     pub fn may_be_repeated(&self) -> bool {
         match self {
             Ask::Revoke { .. } | Ask::Advance { .. } => false,

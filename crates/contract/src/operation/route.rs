@@ -30,7 +30,7 @@ pub trait Route: Send + Sync {
     fn proven(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
-    /// Those who listen for what others do to their holds, where they can be told.
+    /// Those who listen for what others do to their holds, where they can be notified.
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
         None
     }

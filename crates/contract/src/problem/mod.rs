@@ -177,7 +177,7 @@ pub struct Problem {
     /// Who ended it, or had it asked to yield, where somebody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Owner>,
-    /// Why, where somebody ended it by force.
+    /// Why, if someone ended it by force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// Which job.

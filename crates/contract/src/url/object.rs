@@ -90,7 +90,7 @@ impl ObjectUrl {
         self.keys.as_ref()
     }
 
-    /// Reads what stands behind the scheme of a URL. No part of it is repeated in an error: somebody may have written
+    /// Reads what stands behind the scheme of a URL. No part of it is repeated in an error: someone may have written
     /// a password there.
     pub fn parse(scheme: Scheme, rest: &str, options: Option<&str>) -> Result<Self, BadInput> {
         let bad = |problem: String| BadInput::new("store URL", problem);

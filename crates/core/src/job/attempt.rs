@@ -62,7 +62,7 @@ pub enum AttemptOutcome {
     Released,
     /// It was asked to yield, and its time ran out.
     Yielded,
-    /// It was handed to somebody who had already gone, and was freed at once.
+    /// It was handed to a caller that had already gone, and was freed at once.
     Abandoned,
     /// It stopped at an effect of which nobody knows whether it happened.
     InDoubt,

@@ -61,7 +61,7 @@ pub enum Command {
     },
     /// Give the job back. Counts as nothing.
     HandBack(By),
-    /// Give a job back that was handed to somebody who had gone.
+    /// Give a job back that was handed to a caller that had gone.
     Abandon(By),
     /// Whether this attempt may still write what only a holder may: checkpoints and outcomes of effects.
     Write {
@@ -98,7 +98,7 @@ pub enum Command {
     },
     /// Forget the job.
     Delete {
-        /// Also while somebody works on it.
+        /// Also while it is running.
         force: bool,
     },
     /// A job of higher priority asks the holder to yield.
@@ -166,7 +166,7 @@ wire! {
         pub token: Token,
         /// How long it lasts from the deciding moment.
         pub remaining_ms: u64,
-        /// Somebody called the job off: stop at a good place, and say so.
+        /// Someone called the job off: stop at a good place, and say so.
         pub cancel_requested: bool,
         /// A job of higher priority asks the holder to yield: checkpoint, hand back.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ pub struct Standing {
     pub term: Term,
 }
 
-/// What follows from a command, as data. Whoever keeps the record carries it out.
+/// What follows from a command, as data. The code that keeps the record carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The record to keep from now on; `None`: as it was.
@@ -242,7 +242,7 @@ impl Case<'_> {
 
     /// Refuses an attempt that is over, although nobody has had the job since.
     pub(super) fn refuse(&self, by: By, how: AttemptOutcome, attempted: BlockedAction) -> Decision {
-        // Who renews is told how its claim ended; who has something to say, that the job has come to its end without it.
+        // Who renews learns how its claim ended; who reports, that the job has come to its end without it.
         let asks_why = attempted == BlockedAction::Renew && how.ran_out();
         let refusal = if self.record.state.is_final() && !asks_why {
             Refusal::Finished { state: self.record.state }

@@ -107,7 +107,7 @@ impl Case<'_> {
             let why = "its effects have been undone, or are being undone; enqueue a new job instead";
             return answer(Err(not_now(state, why)));
         }
-        // A token is consumed: whoever had the job before this decision must not complete it afterwards.
+        // A token is consumed: a worker that had the job before this decision must not complete it afterwards.
         let Some(consumed) = self.consumed() else { return answer(Err(Refusal::TokensExhausted)) };
         let mut record = self.record.clone();
         record.token = consumed;
@@ -121,7 +121,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whether starting over changes anything: something is counted against the job, or somebody may still speak for it.
+    /// Whether starting over changes anything: something is counted against the job, or a worker may still report on it.
     fn has_a_past(&self) -> bool {
         let may_speak = self.record.attempts().last().is_some_and(|last| self.may_still_speak(last));
         self.record.failure_count > 0 || self.record.crash_count > 0 || may_speak
@@ -212,7 +212,7 @@ impl Case<'_> {
                 let state = if claim.cancel.is_some() { JobState::Cancelled } else { JobState::Queued };
                 self.over(AttemptOutcome::Advanced, self.standing.now, None, state, Due::Now)
             }
-            // Somebody may have had the job in the time that was lost, so what was late before is stale now.
+            // Someone may have had the job in the time that was lost, so what was late before is stale now.
             None if self.record.attempts().last().is_some_and(|last| self.may_still_speak(last)) => {
                 Decision { record: Some(self.record.clone()), ..answer(Ok(Outcome::Nothing)) }
             }

@@ -1,4 +1,4 @@
-//! A job's name: chosen by whoever enqueues it, so that the same enqueue can be sent twice and makes one job.
+//! A job's name: chosen by the caller that enqueues it, so that the same enqueue can be sent twice and makes one job.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl JobId {
         JobId(JobId::from_random(wall_ms, bits).0).marked(8)
     }
 
-    /// Whether it follows from something else, and was not made at random: somebody who can compute it could take it away
+    /// Whether it follows from something else, and was not made at random: a caller that can compute it could take it away
     /// from the job that is to have it.
     pub const fn is_derived(self) -> bool {
         self.0[6] >> 4 == 8

@@ -1,5 +1,5 @@
 //! What must be true of every decision about a job, by name. Checked in debug builds and tests wherever a decision is
-//! made, and again by whoever simulates or models the rules.
+//! made, and again by simulations and models of the rules.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::limits::{TOKEN_MAX, TRAIL_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// P1: a job was given to somebody although another attempt is live.
+    /// P1: a job was given out although another attempt is live.
     TwoHolders,
     /// P2: the job's token went down, or a new attempt's token is not larger than every token before.
     TokenDidNotGrow,
@@ -29,7 +29,7 @@ pub enum Violation {
     DeadlineMovedEarlier,
     /// P4: a live claim was noted as run out.
     LiveClaimExpired,
-    /// P4: the holder was told another deadline than the one that was set.
+    /// P4: the holder was given another deadline than the one that was set.
     ToldAnotherDeadline,
     /// P5: an attempt that is not the job's newest, or that showed a wrong hold id, changed something, or was believed
     /// when it said something new.

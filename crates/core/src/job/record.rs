@@ -143,7 +143,7 @@ pub struct Claim {
     pub ttl_ms: u64,
     /// When it was claimed.
     pub since: Timestamp,
-    /// Somebody called the job off; the holder learns at its next renewal.
+    /// Someone called the job off; the holder learns at its next renewal.
     pub cancel: Option<Box<Cancel>>,
     /// A job of higher priority asks the holder to yield.
     pub yield_request: Option<Box<PendingYield>>,

@@ -17,7 +17,7 @@ pub enum JobState {
     Queued,
     /// Waiting for its time, or for its retry.
     Scheduled,
-    /// Claimed: somebody works on it.
+    /// Claimed: a worker has it.
     Running,
     /// Done.
     Completed,

@@ -152,7 +152,7 @@ wire! {
         pub token: Token,
         /// How long it lasts from the deciding moment.
         pub remaining_ms: u64,
-        /// Somebody asks the holder to yield.
+        /// Someone asks the holder to yield.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_request: Option<YieldRequest>,
     }

@@ -36,7 +36,7 @@ pub enum Term {
     },
 }
 
-/// What follows from a command, as data. Whoever keeps the record carries it out.
+/// What follows from a command, as data. The code that keeps the record carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The record to keep from now on; `None`: as it was.
@@ -207,7 +207,7 @@ impl Case<'_> {
         };
         let how = self.how_it_ran_out(hold);
         let outcome = Outcome::Expired { token: self.record.counter, how };
-        // Whoever had to yield is told for whom, also when the contender has long gone.
+        // A holder that had to yield learns for whom, also when the contender has long gone.
         let asked_by = hold
             .yield_request
             .as_ref()
@@ -258,7 +258,7 @@ impl Case<'_> {
     }
 }
 
-/// What somebody is told whose hold is over, as far as the record remembers its ending.
+/// What a holder gets whose hold is over, as far as the record remembers its ending.
 pub(super) fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Refusal {
     Refusal::Lost {
         token,

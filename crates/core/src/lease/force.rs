@@ -55,7 +55,7 @@ impl Case<'_> {
         if let Some(notice) = &hold.yield_request
             && notice.priority >= ask.priority
         {
-            // Somebody of that rank has asked already: their time stands.
+            // A contender of that rank has asked already: its time stands.
             let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
             return answer(Ok(Outcome::Asked { free_in_ms }));
         }

@@ -95,9 +95,9 @@ pub struct Ending {
     pub outcome: LeaseOutcome,
     /// When it ended.
     pub at: Timestamp,
-    /// Who ended it by force, or had it asked to yield, where somebody did.
+    /// Who ended it by force, or had it asked to yield, if someone did.
     pub by: Option<Owner>,
-    /// Why, where somebody ended it by force.
+    /// Why, if someone ended it by force.
     pub reason: Option<Reason>,
 }
 
@@ -111,7 +111,7 @@ pub enum LeaseOutcome {
     Released,
     /// Its time ran out: the holder died, stalled, or could not reach the store.
     Expired,
-    /// Somebody ended it by force.
+    /// Someone ended it by force.
     Revoked,
     /// It was held for its whole `max_age`.
     AgedOut,
@@ -135,7 +135,7 @@ impl LeaseOutcome {
         LeaseOutcome::Advanced,
     ];
 
-    /// What happened, in the words for whoever relied on the hold.
+    /// What happened, in words for code that relied on the hold.
     pub fn told(self, by: Option<&Owner>, reason: Option<&Reason>) -> String {
         let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();

@@ -26,7 +26,7 @@ pub(crate) struct OneJob {
     pub(crate) facts: Vec<EventData>,
 }
 
-/// Terms on which every number can be told: three attempts, two crashes, a fixed delay without jitter.
+/// Terms on which every number is known: three attempts, two crashes, a fixed delay without jitter.
 pub(crate) fn terms() -> JobOptions {
     let retry_ms = u32::try_from(RETRY_MS).expect("a short delay");
     let retry = RetryPolicy::new(Backoff::Fixed, retry_ms, retry_ms);

@@ -217,7 +217,7 @@ pub(crate) fn revocation(only_token: Option<Token>) -> Command {
     Command::Revoke { by: owner("operator"), reason, only_token }
 }
 
-/// What the holder of an ended lease is told, by whom included.
+/// What the holder of an ended lease learns, by whom included.
 pub(crate) fn lost(token: Token, how: LeaseOutcome, current: Token) -> Refusal {
     let forced = matches!(how, LeaseOutcome::Revoked | LeaseOutcome::Advanced);
     let reason =
@@ -231,7 +231,7 @@ pub(crate) fn lost(token: Token, how: LeaseOutcome, current: Token) -> Refusal {
     }
 }
 
-/// What the holder of a lease is told that the record no longer remembers.
+/// What the holder of a lease learns that the record no longer remembers.
 pub(crate) fn forgotten(token: Token, current: Token) -> Refusal {
     Refusal::Lost { token, outcome: None, by: None, reason: None, current_token: current }
 }

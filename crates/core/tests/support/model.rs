@@ -15,11 +15,11 @@ pub(crate) struct Life {
     pub(crate) ask: Acquire,
     pub(crate) token: Token,
     since_ms: u64,
-    /// Until when the holder was told that it holds.
+    /// Until when the holder may believe that it holds.
     deadline_ms: u64,
     /// By when it should yield, and to which priority.
     yield_at: Option<(u64, i16)>,
-    /// How and when it ended, once somebody has noted it.
+    /// How and when it ended, once that was noted.
     end: Option<(LeaseOutcome, u64)>,
 }
 
@@ -337,7 +337,7 @@ impl Model {
     }
 
     fn newest(&mut self) -> &mut Life {
-        self.lives.last_mut().expect("somebody holds the key")
+        self.lives.last_mut().expect("the key is held")
     }
 
     /// Whether this hold id was ever granted.

@@ -199,7 +199,7 @@ pub struct KeptJobs {
     pub last_arrival: u64,
     pub last_id: Option<JobId>,
     pub token_ceiling: Token,
-    /// For how long finished jobs are kept, if somebody has said so.
+    /// For how long finished jobs are kept, if that was set.
     pub keep_finished_ms: Option<u64>,
 }
 

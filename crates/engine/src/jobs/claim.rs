@@ -134,7 +134,7 @@ impl Engine {
         self.leave_line(ticket).is_some() || self.jobs.waits.remove(ticket).is_some()
     }
 
-    /// Turns away everybody whose time in line is up: whoever is found in line after this may be given something.
+    /// Turns away everybody whose time in line is up: a waiter that is found in line after this may be given something.
     pub(super) fn dismiss_claimers(&mut self, now: Timestamp) {
         while let Some((until_ms, ticket)) = self.jobs.claimers.by_until.first().copied() {
             if until_ms > now.store_ms {
@@ -252,7 +252,7 @@ impl Engine {
         self.batch.answers.push(answered);
     }
 
-    /// Jobs were handed to somebody who had gone: they go back at once.
+    /// Jobs were handed to a caller that had gone: they go back at once.
     pub(crate) fn abandon_jobs(&mut self, now: Timestamp, given: Vec<(u32, By)>, archive: &mut dyn Archive) {
         for (at, by) in given.into_iter().filter(|_| !seeded!(AbandonedJobsKept)) {
             let queue = self.jobs.table.at(at).map(|slot| slot.queue);
@@ -265,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// A ready job that may ask for room does so, if somebody of lower rank works in its queue.
+    /// A ready job that may ask for room does so, if a job of lower rank runs in its queue.
     pub(super) fn ask_for_room(&mut self, now: Timestamp, number: u32, archive: &mut dyn Archive) {
         let queue = self.jobs.queues.at(number);
         if queue.mode == QueueMode::Paused {

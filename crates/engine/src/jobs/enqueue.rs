@@ -338,8 +338,8 @@ impl Engine {
         at
     }
 
-    /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be told to
-    /// go on: it has its key again then, unless somebody took it meanwhile; that must not depend on who looked when. True: there
+    /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be made to
+    /// go on: it has its key again then, unless it was taken meanwhile; that must not depend on who looked when. True: there
     /// may be more.
     pub(super) fn free_uniques(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
         const AT_A_TIME: usize = 256;

@@ -49,7 +49,7 @@ impl Engine {
             LedgerEntry::Begin { effect, in_doubt_policy: policy } => {
                 let found = self.effect(at, &effect, archive);
                 if let Some(found) = found.as_ref().filter(|found| !is_open(found)) {
-                    // It is recorded: whoever asks may know, live or not, as long as it may speak at all.
+                    // It is recorded: the caller may know, live or not, as long as it may speak at all.
                     let command = Command::Write { by: speaker, what: Written::Outcome };
                     self.apply_to_job(now, at, &command, archive)?;
                     return Ok(LedgerResponse::Recorded { recorded_effect: found.clone() });

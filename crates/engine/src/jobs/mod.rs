@@ -4,7 +4,7 @@
 //! kept. A *look* is an answer that is read from the archive once the changes of its batch have been kept.
 //!
 //! Claims are served once a batch, in the order in which they came, after everything else of the batch was decided: so
-//! whoever waits is served before whoever just came, and one sync serves them all.
+//! those who wait are served before those who just came, and one sync serves them all.
 
 mod act;
 mod archive;
@@ -73,7 +73,7 @@ pub(crate) struct Jobs {
     due_wall: BTreeSet<(u64, u32)>,
     /// Claims by when they may have run out.
     wheel: Wheel,
-    /// Claimed jobs by their token, and by whoever holds them.
+    /// Claimed jobs by their token, and by their holder.
     by_token: HashMap<Token, u32>,
     by_hold: HashMap<Holder, Vec<u32>>,
     past: Past,

@@ -1,7 +1,7 @@
 //! Hold ids of claims that have had their jobs. A claim that is sent once more after all of them have ended gets nothing (R13):
-//! whoever sent it was given jobs before, and a new claim has a new hold id.
+//! its sender was given jobs before, and a new claim has a new hold id.
 //!
-//! Only the newest so many are remembered. Whoever comes back later than that is taken for new, and given tokens of its own:
+//! Only the newest so many are remembered. A sender that comes back later than that is taken for new, and given tokens of its own:
 //! nothing that it says under the old ones is heard.
 
 use std::collections::VecDeque;

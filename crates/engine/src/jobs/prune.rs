@@ -116,7 +116,7 @@ impl Engine {
         self.jobs.pruning.kept_ms = kept.ms();
     }
 
-    /// The same, for whoever owns this store after us too. Whoever names no time leaves it as it is.
+    /// The same, for the next owner of this store too. One that names no time leaves it as it is.
     pub(crate) fn set_keep_finished(&mut self, kept: KeepFinished) {
         let Some(ms) = kept.named_ms() else { return };
         self.keep_finished(kept);
@@ -171,7 +171,7 @@ impl Engine {
             return self.jobs.pruning.ended(arrival, ended_ms);
         }
         let space = self.jobs.queues.at(job.queue).space;
-        // While its unique key is taken, whoever sends the same again is told of this job.
+        // While its unique key is taken, the same request gets this job.
         if let Some(until_ms) = self.keeps_its_key_until(now, space, id, arrival, archive) {
             return self.jobs.pruning.ended(arrival, until_ms.saturating_sub(kept_ms));
         }

@@ -22,7 +22,7 @@ pub(super) struct QueueState {
     pub(super) counts: JobCounts,
     /// The claims that wait for jobs from here, first come first.
     pub(super) line: BTreeSet<(u64, Ticket)>,
-    /// Whether it is kept: it has had a job, or somebody has said what it is to do.
+    /// Whether it is kept: it has had a job, or its mode was set.
     pub(super) is_kept: bool,
 }
 

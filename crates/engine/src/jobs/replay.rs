@@ -174,7 +174,7 @@ impl Replay {
         }
     }
 
-    /// Gives jobs back that were handed to somebody who had gone.
+    /// Gives jobs back that were handed to a caller that had gone.
     pub fn abandon(&mut self, given: &[(JobId, By)]) {
         for (id, by) in given {
             if let Some(at) = self.engine.jobs.table.find(*id) {
@@ -272,7 +272,7 @@ impl Replay {
 }
 
 impl Engine {
-    /// The number of a queue that was brought. What it does is told once, before its jobs.
+    /// The number of a queue that was brought. What it does comes once, before its jobs.
     fn bring_queue(
         &mut self,
         namespace: &Namespace,

@@ -99,7 +99,7 @@ impl Engine {
             .at(at)
             .map_or(fencehold_core::job::JobState::Completed, |slot| slot.record.state);
         // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands. One that
-        // says something else is told so.
+        // says something else learns so.
         let first = before != Some(state) || matches!(outcome, Outcome::MayWrite);
         if !first
             && matches!(command, Command::Complete(_))

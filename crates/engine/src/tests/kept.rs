@@ -133,7 +133,7 @@ fn play(steps: &[Step]) {
                 disk.keep(rig.engine.take_batch(true).0);
             }
             Step::Advance => {
-                disk.keep(rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), lift: 1_000 }).0);
+                disk.keep(rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), increment: 1_000 }).0);
             }
             Step::Restart => rig.engine = disk.load(),
         }
@@ -208,7 +208,7 @@ fn only_what_promises_something_asks_to_survive_a_power_cut() {
     rig.sweep(10);
     let (changes, _) = rig.engine.take_batch(true);
     assert!(!changes.durable && !changes.is_empty(), "an expiry promises nothing");
-    let (changes, _) = rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), lift: 1 });
+    let (changes, _) = rig.ask(Ask::Advance { by: Owner::new("P").unwrap(), increment: 1 });
     assert!(changes.durable, "an advance");
 }
 

@@ -48,7 +48,7 @@ fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
     assert!(view.token > view.endings[1].token);
 }
 
-/// By the time that it is known that nobody was there, somebody else may hold the key.
+/// By the time that it is known that the caller was gone, another may hold the key.
 #[test]
 fn abandoning_a_hold_that_is_over_does_nothing() {
     let mut rig = Rig::new();

@@ -30,7 +30,7 @@ fn whoever_only_looks_makes_no_namespace() {
     assert_eq!(rig.engine.table.namespaces(), 1);
 }
 
-/// Whoever can reach the store could otherwise fill its memory with names.
+/// Anyone who can reach the store could otherwise fill its memory with names.
 #[test]
 fn whoever_speaks_for_no_lease_makes_no_namespace() {
     let mut rig = Rig::new();

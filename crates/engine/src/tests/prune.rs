@@ -199,7 +199,7 @@ fn a_large_backlog_is_forgotten_in_small_steps_between_which_claims_are_served()
         yard.claim(steps);
         let (dropped, claimed, _) = yard.settle();
         assert!(dropped <= STEP, "one step forgot {dropped} jobs");
-        assert_eq!(claimed, 1, "whoever asks meanwhile is served in the same batch");
+        assert_eq!(claimed, 1, "a call that comes meanwhile is served in the same batch");
         forgotten += dropped;
         steps += 1;
         assert!(steps < 100, "{forgotten} of {MANY} after {steps} steps");

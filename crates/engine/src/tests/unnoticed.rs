@@ -37,7 +37,7 @@ fn a_release_passes_nothing_to_one_whose_time_is_up() {
     assert!(answer_to(&answers, patient).is_ok());
 }
 
-/// R19: the same where the key has run out and somebody else asks.
+/// R19: the same where the key has run out and another caller asks.
 #[test]
 fn a_key_that_ran_out_is_not_passed_to_one_whose_time_is_up() {
     let mut rig = Rig::new();

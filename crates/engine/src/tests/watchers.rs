@@ -10,7 +10,7 @@ fn watch(rig: &mut Rig, prefix: Option<&str>, after: u64) -> Ticket {
     rig.send(Ask::Events(ListEventsRequest { cursor: Some(after), prefix, limit: 10, wait_ms: 1_000 }))
 }
 
-/// Who was told of which events, and where they are to go on.
+/// Who received which events, and where they are to go on.
 fn told(rig: &mut Rig) -> Vec<(Ticket, Vec<u64>, u64)> {
     let (_, answers) = rig.engine.take_batch(true);
     let events = answers.into_iter().filter_map(|answered| match answered.result.said() {
@@ -37,7 +37,7 @@ fn a_watcher_is_told_of_its_prefix_in_the_order_in_which_watchers_came() {
     assert_eq!(
         told(&mut rig),
         [(others, vec![4], 4)],
-        "what concerns others is passed over, and they were told once"
+        "what concerns others is passed over, and they were sent once"
     );
 }
 

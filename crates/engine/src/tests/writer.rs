@@ -1,4 +1,4 @@
-//! The thread around the engine: answers go out after their batch was kept, and to somebody.
+//! The thread around the engine: answers go out after their batch was kept, and to a caller that is there.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -135,7 +135,7 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
     assert_eq!(view(handle).holder, None);
 }
 
-/// R13: a call was cut off before it took its answer, and the same hold id was sent again: whoever sent it works under it.
+/// R13: a call was cut off before it took its answer, and the same hold id was sent again: its sender works under it.
 #[test]
 fn a_call_that_is_found_gone_after_a_repeat_was_answered_gives_nothing_back() {
     let writer = start(KeepInMemory::default());
@@ -184,7 +184,7 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
     }
 }
 
-/// Keeps a batch when it is told to, and as it is told.
+/// Keeps a batch when it is asked to, and as it is asked.
 struct Gate {
     arrived: Sender<Changes>,
     go_on: Receiver<std::result::Result<(), KeepError>>,
@@ -268,7 +268,7 @@ fn a_batch_that_could_not_be_kept_is_never_answered() {
         let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
         at_gate.recv_timeout(LONG).unwrap();
         open.send(Err(error)).unwrap();
-        // The reply is dropped unused: whoever waits learns that the engine has stopped.
+        // The reply is dropped unused: the caller learns that the engine has stopped.
         assert_eq!(answer.recv_timeout(LONG).err(), Some(mpsc::RecvTimeoutError::Disconnected));
         drop(writer);
     }
@@ -282,7 +282,7 @@ fn a_batch_that_met_a_busy_disk_is_kept_later() {
     let writer = start(Gate { arrived, go_on, archive: MemoryArchive::default() });
     let answer = send(&writer.handle, Ask::Acquire(request("k", 1)), true);
     let first = at_gate.recv_timeout(LONG).unwrap();
-    open.send(Err(KeepError::Busy("somebody writes".to_owned()))).unwrap();
+    open.send(Err(KeepError::Busy("another write".to_owned()))).unwrap();
     let second = at_gate.recv_timeout(LONG).unwrap();
     assert_eq!(first, second);
     open.send(Ok(())).unwrap();

@@ -232,7 +232,7 @@ impl Play {
         }
     }
 
-    /// Everybody who was granted a key by this step must have been first in line for it, and no key that somebody
+    /// Everybody who was granted a key by this step must have been first in line for it, and no key that a caller
     /// waits for is left free. Who stood in several lines may have been granted any of the keys.
     fn serve(&mut self) {
         self.settle();
@@ -251,7 +251,7 @@ impl Play {
             let next = granted
                 .iter()
                 .position(first)
-                .expect("whoever is granted a key is first in line for it");
+                .expect("a key is granted to the first in line for it");
             let (ask, acquired) = granted.remove(next);
             let State::InLine(place) = self.model.asks[ask].state else { panic!("not in line") };
             assert_eq!(acquired.waited_ms, self.model.now_ms - place.arrived_ms);
@@ -260,7 +260,7 @@ impl Play {
         }
         for key in 0..self.model.keys.len() {
             let idle = self.model.keys[key].holder.is_none() && !self.model.line(key).is_empty();
-            assert!(!idle, "key {key} is free, and somebody waits for it");
+            assert!(!idle, "key {key} is free, and a caller waits for it");
         }
     }
 
@@ -309,7 +309,7 @@ impl Play {
         assert_eq!(status.waiter_count, self.model.in_line().len() as u64);
     }
 
-    /// Waits until the store has done all that follows from what it was told. The answers of a step have gone when the
+    /// Waits until the store has done all that follows from its input. The answers of a step have gone when the
     /// step after it is answered.
     fn settle(&self) {
         for _ in 0..2 {

@@ -10,7 +10,7 @@ pub(crate) const OWNERS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Somebody asks for one of some keys.
+    /// A caller asks for one of some keys.
     Take(Terms),
     /// An earlier request is sent again: the nth, counted back from the newest.
     Again(usize),

@@ -1,12 +1,12 @@
 //! Histories of real processes, and whether they can be true.
 //!
 //! Nouns: a *participant* is a process that uses a store and writes two [`Line`]s for every call: what it asked, before
-//! the request left, and what it was told. Whoever is killed leaves a question without an answer, which may have been
+//! the request left, and what was answered. A process that is killed leaves a question without an answer, which may have been
 //! carried out or not. A *reign* is all that was seen of one token. [`End`] is what the store says when all is
 //! over.
 //!
 //! Deliberately absent: the store's own rules. What is checked is what was promised to callers: one holder, tokens that
-//! grow, an order of the calls on each key that explains every answer, a promise that lasts as long as it was told, nothing
+//! grow, an order of the calls on each key that explains every answer, a promise that lasts as long as it was given, nothing
 //! acknowledged lost, no effect twice.
 
 mod job;
@@ -82,7 +82,7 @@ pub enum Ask {
 pub enum Tell {
     /// The key is the caller's.
     Granted { token: u64, remaining_ms: u64 },
-    /// Somebody holds it under this token.
+    /// It is held under this token.
     Held { token: u64 },
     /// It goes on.
     Renewed { remaining_ms: u64 },
@@ -90,7 +90,7 @@ pub enum Tell {
     Released,
     /// Nobody holds it.
     Free,
-    /// The hold, or the claim, that the caller speaks for is over or somebody else's.
+    /// The hold, or the claim, that the caller speaks for is over or another's.
     Lost { why: String },
     /// Ended by force.
     Revoked,

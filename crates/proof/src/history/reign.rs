@@ -19,13 +19,13 @@ struct Reign<'a> {
     /// What its holder was promised, word for word. Each counts by itself: after a disk that failed, a hold that had run out
     /// may have come back for a while.
     promises: Vec<Promise>,
-    /// Calls of its holder that were told that the hold is over.
+    /// Calls of its holder whose answer was that the hold is over.
     denied: Vec<&'a Call>,
     /// When its holder asked to give the key back, unless that was refused.
     gives_back: Vec<&'a Call>,
 }
 
-/// The store's word that a token has the key: certain from when it was told, and counted from before it was asked for.
+/// The store's word that a token has the key: certain from when it was given, and counted from before it was asked for.
 #[derive(Clone, Copy)]
 struct Promise {
     from_ms: u64,
@@ -53,7 +53,7 @@ impl<'a> Reign<'a> {
 #[derive(Default)]
 struct Story<'a> {
     reigns: BTreeMap<u64, Reign<'a>>,
-    /// What anybody was told of its holder, in the order of asking: under which token it is held, if it is.
+    /// What was answered about its holder, in the order of asking: under which token it is held, if it is.
     looks: Vec<(Option<u64>, &'a Call)>,
     /// Attempts to end whatever hold there is.
     force: Vec<&'a Call>,
@@ -64,8 +64,8 @@ impl<'a> Story<'a> {
         self.reigns.entry(token).or_default()
     }
 
-    /// From when on a hold may be over before its time: its holder may have given the key back, or somebody used force. What
-    /// a call of force was told says little, because it may have been carried out by an earlier sending of the same call.
+    /// From when on a hold may be over before its time: its holder may have given the key back, or someone used force. What
+    /// a call of force was answered says little, because it may have been carried out by an earlier sending of the same call.
     fn may_be_over_ms(&self, reign: &Reign<'_>) -> u64 {
         let begun_ms = reign.grants.iter().map(|call| call.sent_ms).min().unwrap_or(0);
         let force = self.force.iter().filter(|call| !call.was_over_before(begun_ms));
@@ -89,7 +89,7 @@ pub(super) fn problems(calls: &[Call], end: Option<&End>) -> Vec<String> {
             && last < newest
         {
             problems
-                .push(format!("{key}: token {newest} was told, and at the end the store knows only {last}"));
+                .push(format!("{key}: token {newest} was given, and at the end the store knows only {last}"));
         }
     }
     problems
@@ -149,7 +149,7 @@ fn job_key(job: &str) -> String {
 
 /// Nobody is granted a key while its holder has a promise that it has not given back.
 fn one_holder(key: &str, story: &Story<'_>, problems: &mut Vec<String>) {
-    // Of all grants of larger tokens, the one that was told first.
+    // Of all grants of larger tokens, the one that was answered first.
     let mut soonest: Option<(u64, u64, &str)> = None;
     for (token, reign) in story.reigns.iter().rev() {
         let askers: BTreeSet<_> = reign.grants.iter().map(|call| &call.who).collect();
@@ -183,14 +183,14 @@ fn in_order(key: &str, tokens: &BTreeMap<u64, Reign<'_>>, problems: &mut Vec<Str
                 && *answered_ms < moment_ms
             {
                 problems.push(format!(
-                    "{key}: no order explains that {} was told {tell:?} of token {token} at {answered_ms} ms: what \
+                    "{key}: no order explains that {} was answered {tell:?} of token {token} at {answered_ms} ms: what \
                      comes before was not over until {moment_ms} ms",
                     call.who
                 ));
             }
             moment_ms
         };
-        // The same grant may be told again; only its first telling is when it happened.
+        // The same grant may be answered again; only the first answer is when it happened.
         let first = reign.grants.iter().min_by_key(|call| call.sent_ms);
         let granted_ms = first.map_or(so_far_ms, |call| within(call, so_far_ms));
         let seen = reign.seen.iter().map(|call| within(call, granted_ms)).max();
@@ -198,7 +198,7 @@ fn in_order(key: &str, tokens: &BTreeMap<u64, Reign<'_>>, problems: &mut Vec<Str
     }
 }
 
-/// As long as its holder has a promise, nobody is told that the key is free or another's, and the holder is not sent away.
+/// As long as its holder has a promise, no answer says that the key is free or another's, and the holder is not sent away.
 /// Only what lies wholly within a promise counts: else it may have happened before or after.
 fn promises_are_kept(key: &str, story: &Story<'_>, problems: &mut Vec<String>) {
     for (token, reign) in &story.reigns {
@@ -221,7 +221,7 @@ fn promises_are_kept(key: &str, story: &Story<'_>, problems: &mut Vec<String>) {
         for call in reign.denied.iter().copied().chain(looks) {
             if let (Some(promise), Some((told_ms, tell))) = (within(call), &call.told) {
                 problems.push(format!(
-                    "{key}: {} asked at {} ms and was told {tell:?} at {told_ms} ms, while token {token} was promised \
+                    "{key}: {} asked at {} ms and was answered {tell:?} at {told_ms} ms, while token {token} was promised \
                      from {} to {} ms",
                     call.who, call.sent_ms, promise.from_ms, promise.until_ms
                 ));
@@ -237,7 +237,7 @@ fn given_back_is_over(key: &str, tokens: &BTreeMap<u64, Reign<'_>>, problems: &m
         let later = |call: &&&Call| call.sent_ms > *released_ms;
         for call in reign.grants.iter().chain(&reign.seen).filter(later) {
             problems.push(format!(
-                "{key}: {} was told {:?} of token {token}, asked at {} ms, but it was given back at {released_ms} ms",
+                "{key}: {} was answered {:?} of token {token}, asked at {} ms, but it was given back at {released_ms} ms",
                 call.who,
                 call.answer(),
                 call.sent_ms

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A history by hand: who, when it asked, what, when it was told, what.
+/// A history by hand: who, when it asked, what, when it was answered, what.
 fn told(calls: &[(&str, u64, Ask, u64, Tell)]) -> String {
     let mut text = String::new();
     for (nth, (who, sent_ms, ask, answered_ms, tell)) in (0_u64..).zip(calls) {
@@ -102,7 +102,9 @@ fn unclear() -> Tell {
 #[test]
 fn a_key_that_is_free_while_it_is_promised_is_noticed() {
     let calls = [("a", 0, acquire(), 5, granted(1)), ("b", 6, get(), 999, Tell::Free)];
-    assert!(problem_of(&calls, None).contains("b asked at 6 ms and was told Free at 999 ms, while token 1"));
+    assert!(
+        problem_of(&calls, None).contains("b asked at 6 ms and was answered Free at 999 ms, while token 1")
+    );
     // By the renewal's promise alone.
     let calls = [
         ("a", 0, acquire(), 5, granted(1)),
@@ -115,14 +117,14 @@ fn a_key_that_is_free_while_it_is_promised_is_noticed() {
 #[test]
 fn one_who_is_told_of_a_holder_that_nobody_heard_of_within_a_promise_is_noticed() {
     let calls = [("a", 0, acquire(), 5, granted(1)), ("b", 6, get(), 9, Tell::Held { token: 2 })];
-    assert!(problem_of(&calls, None).contains("told Held { token: 2 }"));
+    assert!(problem_of(&calls, None).contains("answered Held { token: 2 }"));
 }
 
 #[test]
 fn a_holder_that_is_sent_away_within_its_promise_is_noticed() {
     for ask in [renew(1), release(1)] {
         let calls = [("a", 0, acquire(), 5, granted(1)), ("a", 6, ask, 9, lost())];
-        assert!(problem_of(&calls, None).contains("a asked at 6 ms and was told Lost"));
+        assert!(problem_of(&calls, None).contains("a asked at 6 ms and was answered Lost"));
     }
 }
 
@@ -160,7 +162,7 @@ fn force_that_was_over_before_the_grant_excuses_nothing() {
         ("a", 10, acquire(), 15, granted(2)),
         ("b", 20, get(), 25, Tell::Free),
     ];
-    assert!(problem_of(&calls, None).contains("told Free"));
+    assert!(problem_of(&calls, None).contains("answered Free"));
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn a_worker_that_is_sent_away_within_its_promise_is_noticed() {
     let complete = |token| Ask::Complete { job: job(), token };
     for ask in [Ask::Record { job: job(), token: 1 }, complete(1)] {
         let calls = [("a", 0, Ask::Claim, 5, claimed(1)), ("a", 6, ask, 9, lost())];
-        assert!(problem_of(&calls, None).contains("job j: a asked at 6 ms and was told Lost"));
+        assert!(problem_of(&calls, None).contains("job j: a asked at 6 ms and was answered Lost"));
     }
     // A completion that was refused does not end the claim.
     let calls = [

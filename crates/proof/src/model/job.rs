@@ -94,8 +94,8 @@ impl fmt::Display for Step {
             Step::Deliver(message) => write!(f, "{message:?} arrives"),
             Step::DeliverAndKeep(message) => write!(f, "{message:?} arrives, and will once more"),
             Step::Sweep => f.write_str("the sweep looks at the job"),
-            Step::CallOff { now: false } => f.write_str("somebody calls the job off"),
-            Step::CallOff { now: true } => f.write_str("somebody calls the job off at once"),
+            Step::CallOff { now: false } => f.write_str("someone calls the job off"),
+            Step::CallOff { now: true } => f.write_str("someone calls the job off at once"),
         }
     }
 }

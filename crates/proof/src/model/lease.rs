@@ -177,7 +177,7 @@ impl Model for Leases {
                     return None;
                 };
                 *again = true;
-                // Which sending is answered cannot be told, so both are counted from the first.
+                // Which sending is answered cannot be known, so both are counted from the first.
                 let message = Message::Acquire { client, hold: *hold, sent: *first_sent, again: true };
                 next.send(message);
             }

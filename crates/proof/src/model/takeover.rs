@@ -17,7 +17,7 @@ pub struct Bounds {
     pub processes: u8,
     /// How many requests are made.
     pub requests: u8,
-    /// How often somebody takes over.
+    /// How often the store is taken over.
     pub takeovers: u8,
     /// How many processes die.
     pub deaths: u8,
@@ -64,7 +64,7 @@ struct Database {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Process {
-    /// Asks whoever serves.
+    /// Asks the owner.
     Client,
     /// Serves, as far as it knows.
     Owner {

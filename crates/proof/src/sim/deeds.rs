@@ -1,4 +1,4 @@
-//! What owners do when they wake, and what they make of what they are told.
+//! What owners do when they wake, and what they make of the answers.
 
 use fencehold_contract::{HoldRef, RevokeLeasesRequest, RevokeTarget, StoreError};
 use fencehold_core::{Key, Owner as Name, Reason};
@@ -149,7 +149,7 @@ impl World {
                         return Ok(());
                     }
                 };
-                // Which sending was answered can be told only if there was one.
+                // Which sending was answered can be known only if there was one.
                 let from_ms = if acquired.grant.resumed { first_sent_ms } else { sent_ms };
                 let owner = &self.owners[at];
                 let believes_until_ms =

@@ -21,7 +21,7 @@ pub(super) struct Disk {
     pub(super) marked: bool,
     /// The power went in the middle of a write.
     pub(super) power_is_gone: bool,
-    /// What was met, until somebody asks.
+    /// What was met, until it is asked for.
     pub(super) met: Vec<Meets>,
 }
 
@@ -52,11 +52,11 @@ impl Meets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Yes,
-    /// Nobody may be told what it says, and it is not there.
+    /// What it says must not be sent, and it is not there.
     No,
-    /// Nobody may be told what it says, and it is there after all, which only the simulation knows.
+    /// What it says must not be sent, and it is there after all, which only the simulation knows.
     Landed,
-    /// Nobody may be told what it says, and nobody knows whether it is there.
+    /// What it says must not be sent, and nobody knows whether it is there.
     Unknown,
 }
 

@@ -81,7 +81,7 @@ impl World {
     }
 
     fn looks_at_schedules(&mut self) -> Result<Vec<fencehold_contract::job::ScheduleView>, String> {
-        // What has fired is told with the next answer.
+        // What has fired comes with the next answer.
         self.asks_at_last(Question::Schedules)?;
         match self.asks_at_last(Question::Schedules)? {
             Some(Ok(Reply::Schedules(views))) => Ok(views),

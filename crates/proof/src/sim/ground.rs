@@ -77,7 +77,7 @@ impl Ground {
         }
     }
 
-    /// What was met since somebody asked.
+    /// What was met since it was asked for.
     pub(super) fn met(&mut self) -> Vec<Meets> {
         match self {
             Ground::Log(disk) => std::mem::take(&mut disk.met),

@@ -34,7 +34,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Notes what an owner was told.
+    /// Notes what an owner was answered.
     pub(super) fn note(
         &mut self,
         sent_ms: u64,
@@ -52,7 +52,7 @@ impl History {
                     reign.grant.get_or_insert(call);
                 }
             }
-            // One who waited is told who held the key when its time was up, which may be a moment too late to be true.
+            // One who waited learns who held the key when its time was up, which may be a moment too late to be true.
             (
                 Question::Acquire(request),
                 Err(StoreError::Refused { key, refusal: Refusal::Held { token, .. } }),
@@ -66,7 +66,7 @@ impl History {
                     }
                 }
             }
-            // Which of its sendings was answered cannot be told, but the claim was live when it was.
+            // Which of its sendings was answered cannot be known, but the claim was live when it was.
             (Question::Claim(_), Ok(Reply::Claimed(claimed))) => {
                 for job in &claimed.jobs {
                     self.reign(&format!("job/{}", job.id), job.token.get()).seen.push(call);

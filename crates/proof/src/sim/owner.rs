@@ -1,5 +1,5 @@
 //! One who takes keys and jobs: asks, waits, asks again, holds, renews, gives back; crashes and oversleeps when it is
-//! told to.
+//! asked to.
 
 use fencehold_contract::job::{AttemptRef, ClaimJobsRequest, NewJob};
 use fencehold_contract::{AcquireLeaseRequest, HoldRef};
@@ -43,7 +43,7 @@ pub(super) struct Held {
     pub(super) hold: HoldId,
     pub(super) token: Token,
     pub(super) ttl_ms: u64,
-    /// In true time: what its own clock makes of the term that it was told.
+    /// In true time: what its own clock makes of the term that it was given.
     pub(super) believes_until_ms: u64,
     pub(super) works_until_ms: u64,
     /// It has asked to give it back, and no longer believes in it.
@@ -99,7 +99,7 @@ impl Owner {
         }
     }
 
-    /// Until when, in true time, it believes in a term that it was told, counted from before it asked.
+    /// Until when, in true time, it believes in a term that it was given, counted from before it asked.
     pub(super) fn believes_until_ms(&self, sent_ms: u64, waited_ms: u64, remaining_ms: u64) -> u64 {
         sent_ms + (waited_ms + remaining_ms * TRUSTED / 1_000) * 1_000 / self.rate
     }

@@ -39,11 +39,11 @@ pub(super) struct Store {
 pub(super) enum Stepped {
     /// These answers may go out.
     Kept(Vec<(Caller, Question, Result<Reply, StoreError>)>),
-    /// The disk failed: nobody is told anything, and the owner stops.
+    /// The disk failed: no answer goes out, and the owner stops.
     Stopped,
 }
 
-/// What was given to somebody who had gone, and goes back.
+/// What was given to a caller that had gone, and goes back.
 pub(super) enum Abandoned {
     Lease(String, HoldHash),
     Jobs(Vec<JobId>),
@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Decides what has come, notes what has run out, keeps it all, and audits every answer. `is_there` says whether
-    /// somebody still waits for an answer: what was granted to nobody is given back at once.
+    /// a caller still waits for an answer: what was granted to a caller that is gone is given back at once.
     pub(super) fn step(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! What workers and those who give them work do, and what they make of what they are told.
+//! What workers and those who give them work do, and what they make of the answers.
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector,
@@ -255,7 +255,7 @@ impl World {
                     )),
                     _ => None,
                 };
-                // One in ten goes on although it was told that its claim is over.
+                // One in ten goes on although the answer was that its claim is over.
                 let heeds = !self.chance.per_mille(100);
                 let about = &mut self.owners[at].about;
                 if let About::Working(work) = about
@@ -317,7 +317,7 @@ impl World {
             self.owners[at].about = About::Nothing;
             return;
         };
-        // Which sending was answered cannot be told.
+        // Which sending was answered cannot be known.
         let believes_until_ms =
             self.owners[at].believes_until_ms(first_sent_ms, claimed.waited_ms, job.remaining_ms);
         let effects = if job.compensates.is_some() { 0 } else { self.chance.between(0, 2) };

@@ -210,7 +210,7 @@ impl World {
 
     pub(super) fn calms_down(&mut self) {
         self.calm = true;
-        // Whoever sleeps wakes up first.
+        // What sleeps wakes up first.
         let awake_ms = self.owners.iter().map(|owner| owner.paused_until_ms).max().unwrap_or(0);
         self.ends_at_ms = Some(awake_ms.max(self.now_ms) + AFTERMATH_MS);
         self.tell(|| "the trouble stops; everything must come to its end".to_owned());
@@ -447,7 +447,7 @@ impl World {
         self.wall_forward_ms += by_ms.max(0).cast_unsigned();
         self.wall_shift_ms_least = self.wall_shift_ms_least.min(self.wall_shift_ms);
         self.tell(|| format!("the wall clock is set by {} s", by_ms / 1_000));
-        // Whoever runs the store looks at the clock once a second, while anything is due.
+        // The store looks at the clock once a second, while anything is due.
         let after_ms = self.chance.between(1, 1_000);
         self.serves_in(after_ms);
     }

@@ -1,5 +1,5 @@
 //! The engine for a simulation: the same machine that `memory:` and `file:` run, with its time, its requests and its
-//! disk in the hands of whoever simulates. Not part of the public interface, and not of a shipped build.
+//! disk in the hands of the simulation. Not part of the public interface, and not of a shipped build.
 //!
 //! Nouns: a [`Machine`] is an engine; a [`Batch`] is what it hands over to be kept, with the answers that may go out only
 //! afterwards; an [`Image`] is what a simulated disk holds, as an owner finds it when it starts. A machine that was
@@ -84,18 +84,18 @@ impl Batch {
 #[derive(Clone, Debug)]
 pub(crate) struct Record(Changes);
 
-/// An engine, and whoever keeps its batches.
+/// An engine, and what keeps its batches.
 #[derive(Debug)]
 pub(crate) struct Machine {
     engine: Engine,
     keeps: Keeps,
-    /// How far the engine's store time is ahead of the clock of whoever simulates.
+    /// How far the engine's store time is ahead of the clock of the simulation.
     ahead_ms: u64,
 }
 
 #[derive(Debug)]
 enum Keeps {
-    /// Whoever simulates keeps the batches; only what the engine reads again is here.
+    /// The simulation keeps the batches; only what the engine reads again is here.
     InMemory(KeepInMemory),
     InDirectory(Box<Owned>),
 }
@@ -225,7 +225,7 @@ impl Machine {
         (answers, unreadable)
     }
 
-    /// The answers of a batch of which nobody knows whether it was kept, as far as they can be told without reading.
+    /// The answers of a batch of which nobody knows whether it was kept, as far as they can be known without reading.
     pub(crate) fn untold(batch: Batch) -> Vec<Given> {
         let given = |Unread { ticket, said, granted }| Given { ticket, result: untold(said), granted };
         batch.answers.into_iter().map(given).collect()
@@ -252,6 +252,6 @@ fn untold(said: Said) -> Result<Reply, StoreError> {
 fn why(error: KeepError) -> String {
     match error {
         KeepError::Busy(why) | KeepError::Failed(why) => why,
-        KeepError::Superseded => "somebody else owns the directory".to_owned(),
+        KeepError::Superseded => "another process owns the directory".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! Races about jobs.
 //!
 //! Nouns: every race has one job. A [`Worker`](worker::Worker) claims it, and [`Work`] is the claim as that worker knows
-//! it. What workers, operators and sweeps say is a [`JobAct`], and what they are told a [`JobTold`]; ours and the naive
+//! it. What workers, operators and sweeps say is a [`JobAct`], and what is answered a [`JobTold`]; ours and the naive
 //! twin both speak [`JobProtocol`], so that one script runs either. The [`Till`](till::Till) is what effects reach.
 //!
 //! Deliberately absent: queues, priorities and schedules. Nothing about them is a race between holders.
@@ -96,7 +96,7 @@ impl JobAct {
     }
 }
 
-/// What somebody is told about the job.
+/// What is answered about the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobTold {
     Claimed {
@@ -178,13 +178,13 @@ pub(crate) trait JobProtocol: Send + Sync {
     async fn perform(&self, who: &str, act: &JobAct) -> JobTold;
     /// How many stand in line for the job.
     async fn in_line(&self) -> usize;
-    /// For how long a worker relies on a claim that it was told of in the moment in which it asked, by its own clock.
+    /// For how long a worker relies on a claim that it got in the moment in which it asked, by its own clock.
     fn relies_for_ms(&self, claim: &GrantedClaim) -> u64;
     /// The idempotency key under which an effect reaches the till. `None`: there is none.
     fn idempotency_key(&self, effect: &str) -> Option<String>;
     /// Undoes the next effect that is to be undone, and says which.
     async fn undo_next(&self, who: &str) -> Option<String>;
     async fn look(&self) -> Result<Seen, String>;
-    /// Forgets the job, whoever works on it.
+    /// Forgets the job, also while it is running.
     async fn remove(&self);
 }

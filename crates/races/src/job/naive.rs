@@ -1,5 +1,5 @@
 //! The naive queue: a row with a state and the name of a worker. It reads, thinks, and then writes back what it read; it
-//! knows workers by their names, counts no crashes, and undoes things as soon as it is told to.
+//! knows workers by their names, counts no crashes, and undoes things as soon as it is asked to.
 //!
 //! It is wrong on purpose, in the well-known ways, and nobody but a race uses it.
 

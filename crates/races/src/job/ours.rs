@@ -31,7 +31,7 @@ pub(crate) struct OurJobs {
     /// Where the job stands, and where the jobs stand that undo its effects.
     pub(crate) queue: QueueName,
     pub(crate) undo_queue: QueueName,
-    /// The hold id of whoever undoes; a claim that is over may use it again.
+    /// The hold id of the undo; a claim that is over may use it again.
     pub(crate) undo_holds: Vec<HoldId>,
 }
 

@@ -1,11 +1,11 @@
-//! What somebody was told about the job, as it goes into the trace.
+//! What was answered about the job, as it goes into the trace.
 
 use fencehold_core::Key;
 
 use super::{JobAct, JobTold};
 use crate::trace::{Trace, fields};
 
-/// Writes down what somebody was told.
+/// Writes down what was answered.
 pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobAct, told: &JobTold) {
     let (key, call, shown) = (key.as_str(), act.message(), act.token());
     let blocked = |current: u64, reason: String| {

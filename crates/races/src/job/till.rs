@@ -1,4 +1,4 @@
-//! What effects reach: a till that is paid. Whoever pays under a key that it knows has paid already.
+//! What effects reach: a till that is paid. A payment under a key that it knows has paid already.
 
 use std::sync::{Mutex, PoisonError};
 

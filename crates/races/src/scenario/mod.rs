@@ -54,7 +54,7 @@ use crate::stage::{Played, Stage};
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Race {
-    /// Its number in the catalogue, as in `R06`; a race that is told of leases and of jobs has two, as in `R06-job`.
+    /// Its number in the catalogue, as in `R06`; a race of leases and of jobs has two, as in `R06-job`.
     pub id: &'static str,
     /// Its name.
     pub name: &'static str,

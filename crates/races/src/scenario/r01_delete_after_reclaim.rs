@@ -9,7 +9,7 @@ pub(super) const RACE: Race = Race {
     name: "delete after reclaim",
     promise: "P5 Check and write are one act",
     schedule: "A's release is on its way; the lease expires; B takes the key; the release arrives",
-    must_hold: "B's lease is untouched, and A is told that it was superseded",
+    must_hold: "B's lease is untouched, and A learns that it was superseded",
     naive: Some("read, compare, delete: B's lease is destroyed"),
     script,
 };
@@ -22,6 +22,6 @@ fn script(stage: &Stage) -> Played {
     let new = b.acquires()?;
     let told = release.goes_on()?;
     stage.must(stage.holder().as_deref() == Some("B"), "B's lease is untouched")?;
-    stage.must(matches!(told, Told::Lost { .. }), "A is told that it lost the lease")?;
+    stage.must(matches!(told, Told::Lost { .. }), "A learns that it lost the lease")?;
     stage.must(matches!(b.renews(&new), Told::Renewed { .. }), "B can renew")
 }

@@ -11,7 +11,7 @@ pub(super) const RACE: Race = Race {
     promise: "P4 The store's clock decides",
     schedule: "The sweep has A's claim on its list for its deadline; A renews in time; the sweep comes to it",
     must_hold: "A's claim lives",
-    naive: Some("the sweep trusts the list that it made, and puts a job that somebody works on back"),
+    naive: Some("the sweep trusts the list that it made, and puts a running job back"),
     script,
 };
 

@@ -23,5 +23,5 @@ fn script(stage: &Stage) -> Played {
     p.revokes();
     let told = renewal.goes_on()?;
     stage.must(stage.holder().is_none(), "a revoked lease stays revoked")?;
-    stage.must(told.is_lost(LeaseOutcome::Revoked), "A is told that it was revoked")
+    stage.must(told.is_lost(LeaseOutcome::Revoked), "A learns that it was revoked")
 }

@@ -25,7 +25,7 @@ fn script(stage: &Stage) -> Played {
     let told = late.goes_on()?;
     let stands = stage.shelf.look().result;
     stage.must(stands == Some((new.token, "by B".to_owned())), "the result of the holder stands")?;
-    stage.must(matches!(told, Told::Stale { .. }), "the late one is told that it is stale")?;
+    stage.must(matches!(told, Told::Stale { .. }), "the late one learns that it is stale")?;
     a.exits("stale");
     b.exits("success");
     Ok(())

@@ -28,7 +28,7 @@ fn script(stage: &Stage) -> Played {
     stage.must(b.completes(&new, "by B").leaves_it(JobState::Completed), "the holder completes the job")?;
     let told = late.goes_on()?;
     stage.must(stage.job()?.result.as_deref() == Some("by B"), "the result of the holder stands")?;
-    stage.must(told.is_stale(), "the late one is told that it is stale")?;
+    stage.must(told.is_stale(), "the late one learns that it is stale")?;
     a.exits("stale");
     b.exits("success");
     Ok(())

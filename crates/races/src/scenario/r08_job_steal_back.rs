@@ -23,5 +23,5 @@ fn script(stage: &Stage) -> Played {
     b.claims()?;
     let told = delayed.goes_on()?;
     stage.must(stage.job()?.worker.as_deref() == Some("B"), "B still has the job")?;
-    stage.must(told.is_stale(), "A is told that it is stale")
+    stage.must(told.is_stale(), "A learns that it is stale")
 }

@@ -22,5 +22,5 @@ fn script(stage: &Stage) -> Played {
     b.acquires()?;
     let told = delayed.goes_on()?;
     stage.must(stage.holder().as_deref() == Some("B"), "B still holds the key")?;
-    stage.must(matches!(told, Told::Lost { .. }), "A is told that it lost the lease")
+    stage.must(matches!(told, Told::Lost { .. }), "A learns that it lost the lease")
 }

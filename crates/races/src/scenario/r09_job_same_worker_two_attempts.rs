@@ -25,6 +25,6 @@ fn script(stage: &Stage) -> Played {
     stage.must(new.token > old.token, "every attempt has a token of its own")?;
     let told = first.completes(&old, "1st attempt");
     stage.must(stage.job()?.state == JobState::Running, "the second attempt goes on")?;
-    stage.must(told.is_stale(), "the first attempt is told that it is stale")?;
+    stage.must(told.is_stale(), "the first attempt learns that it is stale")?;
     stage.must(second.completes(&new, "2nd attempt").leaves_it(JobState::Completed), "the second completes")
 }

@@ -24,5 +24,5 @@ fn script(stage: &Stage) -> Played {
     let told = first.completes(&old, "1st attempt");
     let stands = stage.shelf.look().result;
     stage.must(stands == Some((new.token, "2nd attempt".to_owned())), "the result of the holder stands")?;
-    stage.must(matches!(told, Told::Stale { .. }), "the first attempt is told that it is stale")
+    stage.must(matches!(told, Told::Stale { .. }), "the first attempt learns that it is stale")
 }

@@ -23,7 +23,7 @@ fn script(stage: &Stage) -> Played {
     let new = b.acquires()?;
     let told = renewal.goes_on()?;
     stage.must(stage.holder().as_deref() == Some("B"), "B holds the key")?;
-    stage.must(matches!(told, Told::Lost { .. }), "A is told that it lost the lease")?;
+    stage.must(matches!(told, Told::Lost { .. }), "A learns that it lost the lease")?;
     let Told::Revoked { consumed } = forced else { return stage.must(false, "force ends the lease") };
     stage.must(old.token < consumed && consumed < new.token, "force consumed a token of its own")
 }

@@ -22,6 +22,6 @@ fn script(stage: &Stage) -> Played {
     a.hands_back(&work);
     let told = heartbeat.goes_on()?;
     stage.must(stage.job()?.worker.is_none(), "a job that was handed back stays so")?;
-    stage.must(matches!(told, JobTold::Over { .. }), "the renewal is told that the attempt is over")?;
+    stage.must(matches!(told, JobTold::Over { .. }), "the renewal learns that the attempt is over")?;
     b.claims().map(drop)
 }

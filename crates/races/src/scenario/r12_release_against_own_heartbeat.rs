@@ -23,6 +23,6 @@ fn script(stage: &Stage) -> Played {
     stage.must(matches!(a.releases(&lease), Told::Released), "the holder can give it back")?;
     let told = heartbeat.goes_on()?;
     stage.must(stage.holder().is_none(), "a released lease stays released")?;
-    stage.must(told.is_lost(LeaseOutcome::Released), "the heartbeat is told: released")?;
+    stage.must(told.is_lost(LeaseOutcome::Released), "the heartbeat learns: released")?;
     b.acquires().map(drop)
 }

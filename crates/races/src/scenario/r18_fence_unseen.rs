@@ -23,5 +23,5 @@ fn script(stage: &Stage) -> Played {
     b.raises_the_fence(&new);
     let told = late.goes_on()?;
     stage.must(stage.shelf.look().result.is_none(), "nothing stale was written")?;
-    stage.must(matches!(told, Told::Stale { .. }), "A is told that it is stale")
+    stage.must(matches!(told, Told::Stale { .. }), "A learns that it is stale")
 }

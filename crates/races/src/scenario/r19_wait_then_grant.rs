@@ -22,6 +22,6 @@ fn script(stage: &Stage) -> Played {
     stage.passes(wait_ms)?;
     stage.must(matches!(holder.releases(&lease), Told::Released), "the holder can give it back")?;
     let told = waiting.told()?;
-    stage.must(!matches!(told, Told::Granted(_)), "whoever's time is up is never told 'granted'")?;
+    stage.must(!matches!(told, Told::Granted(_)), "a caller whose time is up never gets 'granted'")?;
     b.acquires().map(drop)
 }

@@ -41,6 +41,6 @@ fn script(stage: &Stage) -> Played {
     stage.passes(SWEPT_WITHIN_MS)?;
     stage.comes("all that have run out are over", || stage.held() == Some(2))?;
     let told = crowd.renews_all(&theirs);
-    stage.must(told.iter().all(|told| told.is_lost(LeaseOutcome::Expired)), "each of them is told so")?;
+    stage.must(told.iter().all(|told| told.is_lost(LeaseOutcome::Expired)), "each of them learns so")?;
     stage.must(stage.holder().as_deref() == Some("A"), "A still has its own")
 }

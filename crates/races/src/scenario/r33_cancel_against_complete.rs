@@ -11,8 +11,8 @@ pub(super) const RACE: Race = Race {
     name: "cancel against complete",
     promise: "P5 Check and write are one act",
     schedule: "A's completion and P's cancellation set out at once; the cancellation arrives first",
-    must_hold: "one terminal state, and both are told which",
-    naive: Some("both are told that they won"),
+    must_hold: "one terminal state, and both learn which",
+    naive: Some("both learn that they won"),
     script,
 };
 
@@ -26,7 +26,7 @@ fn script(stage: &Stage) -> Played {
     let completed = completion.goes_on()?;
     stage.must(cancelled.leaves_it(JobState::Cancelled), "what arrives first is carried out")?;
     stage.must(stage.job()?.state == JobState::Cancelled, "the first terminal state stands")?;
-    stage.must(completed.is_stale(), "A is told that it is over")?;
+    stage.must(completed.is_stale(), "A learns that it is over")?;
     let again = p.does(JobAct::Cancel { now: true });
     let same = matches!(again, JobTold::Stands { state: JobState::Cancelled, .. });
     stage.must(same, "the same word again gets the same answer")

@@ -23,7 +23,7 @@ fn script(stage: &Stage) -> Played {
     let lease = a.acquires()?;
     a.releases(&lease);
     stage.passes(COLLECT_AFTER_FREE_MS + 1)?;
-    // Whoever asks something has waited for the sweep.
+    // A call has waited for the sweep.
     stage.actor("sweep").does(Act::Sweep(stage.key.clone()));
     let new = b.acquires()?;
     stage.must(new.token > lease.token, "tokens grow over a collected key")

@@ -79,7 +79,7 @@ impl Large {
             });
             let reported = stage.drive(jobs(b).report(&self.call, completed.collect()));
             let reported = reported.is_ok_and(|answers| answers.iter().all(Result::is_ok));
-            stage.must(reported, "whoever has a job can complete it")?;
+            stage.must(reported, "the holder of a job can complete it")?;
         }
         Ok(())
     }

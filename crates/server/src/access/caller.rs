@@ -9,7 +9,7 @@ use fencehold_core::Namespace;
 use super::scope::Scopes;
 use super::secret::TokenId;
 
-/// Who asks, from where, in whose world, and what for they may.
+/// The caller, its address, its namespace and its rights.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Caller {
@@ -39,7 +39,7 @@ pub enum Who {
 }
 
 impl Caller {
-    /// Somebody at an open server: there is nothing that they may not do.
+    /// A caller of an open server: everything is allowed.
     pub fn anyone(from: Option<IpAddr>) -> Self {
         Caller { who: Who::Anyone, from, world: None, scopes: Scopes::all() }
     }

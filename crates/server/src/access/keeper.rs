@@ -31,10 +31,10 @@ const EXPIRY_SEEN_WITHIN: Duration = Duration::from_secs(1);
 const LOOKS_PER_NOTE: u32 = 40;
 /// How many entries may wait to be written.
 const ENTRIES_WAITING_MAX: usize = 1_024;
-/// And how many of them denials: whoever tries every door must not keep an operator's act from being written down.
+/// And how many of them denials: a caller that tries every token must not keep an operator's act from being written down.
 const DENIALS_WAITING_MAX: usize = 64;
 
-/// Why somebody is not let in. What is said of a token is said only to whoever has shown its secret.
+/// Why a caller is not let in. What is said of a token is said only to a caller that has shown its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Stranger {
@@ -52,7 +52,7 @@ pub enum Stranger {
         /// What people call it.
         name: String,
     },
-    /// Somebody ended it.
+    /// It was revoked.
     #[error("the token {id} ({name}) was revoked")]
     Revoked {
         /// Which.
@@ -81,7 +81,7 @@ struct Known {
     /// A server that has asked for tokens goes on doing so, whatever becomes of its file.
     had_tokens: AtomicBool,
     trouble: AtomicBool,
-    /// Tells whoever waits that the book was read again.
+    /// Tells those who wait that the book was read again.
     read_again: watch::Sender<()>,
     /// Denials that wait to be written.
     denials: AtomicUsize,
@@ -243,7 +243,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that somebody tried what they may not.
+    /// Notes that a caller tried what it may not.
     pub fn denied(&self, entry: AuditEntry) {
         let one_more = |waiting: usize| (waiting < DENIALS_WAITING_MAX).then_some(waiting + 1);
         let counted = self.known.denials.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
@@ -340,7 +340,7 @@ impl Work {
         }
     }
 
-    /// Reads the tokens again if somebody changed them, or put another file in the book's place.
+    /// Reads the tokens again if they were changed, or there is another file in the book's place.
     fn look(&mut self) -> Result<(), BookError> {
         let gone = |error: std::io::Error| BookError::Unusable {
             path: self.path.display().to_string(),

@@ -1,7 +1,7 @@
 //! Who may do what: tokens, what they allow, and the book in which they stand.
 //!
-//! Nouns: a *token* (of access, not of fencing) is 256 random bits that somebody shows; the [`Book`] keeps their hashes and
-//! the audit; the [`Keeper`] is the server's side of the book; a [`Caller`] is whoever came through the door; a *desk* is
+//! Nouns: a *token* (of access, not of fencing) is 256 random bits that a caller shows; the [`Book`] keeps their hashes and
+//! the audit; the [`Keeper`] is the server's side of the book; a [`Caller`] is a client that was let in; a *desk* is
 //! the store as one caller may use it, and the only way to the store that a handler has.
 //!
 //! Deliberately absent: users and passwords (a token is made for a program), and rights on single keys (that is what
@@ -44,7 +44,7 @@ pub(crate) use secret::{hex, unhex};
 /// How many namespaces are remembered for having been asked for.
 const SEEN_MAX: usize = 256;
 
-/// How callers are told apart.
+/// How callers are distinguished.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     keeper: Option<Arc<Keeper>>,
@@ -75,7 +75,7 @@ impl Access {
         Access { keeper: Some(keeper), mode: Mode::UntilTokens }
     }
 
-    /// Whoever asks must show a token that this keeper knows.
+    /// The caller must show a token that this keeper knows.
     pub fn by_token(keeper: Arc<Keeper>) -> Self {
         Access { keeper: Some(keeper), mode: Mode::ByToken }
     }
@@ -89,7 +89,7 @@ impl Access {
         }
     }
 
-    /// Waits until somebody who was let in would not be let in again.
+    /// Waits until a caller that was let in would not be let in again.
     pub(crate) async fn until_refused(&self, who: &Who) -> Stranger {
         match (who, &self.keeper) {
             (Who::Token { id, .. }, Some(keeper)) => keeper.until_refused(*id).await,
@@ -142,7 +142,7 @@ impl Inner {
         }
         let namespace = match namespace_of(parts)? {
             Some(namespace) => namespace,
-            // A token for one namespace need not be told which.
+            // A token for one namespace need not say which.
             None => caller.world.clone().unwrap_or_default(),
         };
         if caller.is_at_home_in(&namespace) {
@@ -169,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// Whether somebody who was let in would be let in again.
+    /// Whether a caller that was let in would be let in again.
     pub(crate) fn still_admits(&self, who: &Who) -> Result<(), Problem> {
         let admitted = match (who, self.access.keeper()) {
             (Who::Token { id, .. }, Some(keeper)) => keeper.still_admits(*id),

@@ -1,4 +1,4 @@
-//! Lines of the log about those who were not let in: whoever tries every door must not fill the disk with it.
+//! Lines of the log about those who were not let in: a caller that tries every token must not fill the disk with it.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -70,7 +70,7 @@ impl Bearer {
         Some(Bearer { id: TokenId(unhex(id)?), secret: unhex(secret)? })
     }
 
-    /// The text to be handed to whoever is to have it.
+    /// The text to be handed to its user.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}_{}", self.id, hex(&self.secret))
     }

@@ -1,4 +1,4 @@
-//! What a server is told: by flags, by the environment, by a TOML file, in that order.
+//! The settings of a server: by flags, by the environment, by a TOML file, in that order.
 //!
 //! Every key can be given in every way: `limits.connections` in the file is `FENCEHOLD_SERVE_LIMITS_CONNECTIONS` in the
 //! environment and `--set limits.connections=…` on the command line. A key that is not known is an error that names it,

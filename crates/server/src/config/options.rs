@@ -1,5 +1,5 @@
-//! From settings to what a server is made of: the files that they name are read here, so that whoever checks settings and
-//! whoever starts a server find the same faults.
+//! From settings to what a server is made of: the files that they name are read here, so that a check of settings and
+//! a start of a server find the same faults.
 
 use std::sync::Arc;
 use std::time::Duration;

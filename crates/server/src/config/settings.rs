@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{ListenAddress, Span};
 use crate::limit::Limits;
 
-/// What a server is told.
+/// The settings of a server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

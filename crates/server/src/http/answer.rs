@@ -41,7 +41,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Of a request that was let in. What is kept of its head is copied: whoever waits would else keep all of what its head
+    /// Of a request that was let in. What is kept of its head is copied: a request that waits would else keep all of what its head
     /// was read into.
     pub(super) fn new(
         server: Arc<Inner>,
@@ -236,7 +236,7 @@ async fn from_body<T: DeserializeOwned>(
             }
             BadBody::Broken => bad(BadInput::new("body", "broke off")),
         })?;
-    // Its letters are looked at once, all together, instead of once a string.
+    // UTF-8 is validated once per body.
     let text = std::str::from_utf8(&taken.bytes).map_err(|error| unread(&error))?;
     let request = serde_json::from_str(text).map_err(|error| unread(&error))?;
     Ok((request, taken.share))
@@ -341,7 +341,7 @@ mod tests {
              http://h:1/p and 3/4"
         );
         let mut problem = Problem::new(ErrorKind::Unusable, "data/x cannot be used as a store: damaged");
-        problem.what = Some("data/x".to_owned());
+        problem.field = Some("data/x".to_owned());
         let shown = without_paths(&problem).unwrap();
         assert_eq!(shown.detail, "the server's store cannot be used as a store: damaged");
         assert!(without_paths(&Problem::new(ErrorKind::PathNotFound, "there is nothing at /x")).is_none());

@@ -17,7 +17,7 @@ use crate::access::HeldChanges;
 
 /// Where nothing happens for this long, a comment is sent: a connection that broke is noticed at both ends.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-/// Goes out first, so that the caller knows that from now on it is told.
+/// Goes out first, so that the caller knows that from now on events come.
 const COMMENT: &str = ":\n\n";
 
 pub(super) async fn watch(State(server): State<Arc<Inner>>, request: Request<Body>) -> Response {
@@ -47,7 +47,7 @@ async fn next(changes: &mut HeldChanges) -> Option<String> {
     let server = Arc::clone(&changes.server);
     let waiting = tokio::time::timeout(SIGN_OF_LIFE, changes.next());
     let change: Result<HoldChange, _> = server.stopping.unless(waiting).await.ok()?;
-    // Nothing more is told to a token that was revoked, or has expired, since.
+    // Nothing more is sent to a token that was revoked, or has expired, since.
     let _: () = server.still_admits(&changes.who).map_err(|_: Problem| ()).ok()?;
     let Ok(change) = change else { return Some(COMMENT.to_owned()) };
     let data = serde_json::to_string(&change).ok()?;

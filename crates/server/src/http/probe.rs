@@ -48,7 +48,7 @@ type Found = Result<(), Option<u64>>;
 /// that: the reason stands in the log.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    /// What was found last, and when. Whoever comes while somebody looks waits for what that one finds.
+    /// What was found last, and when. A request that comes while another looks waits for what that one finds.
     last: tokio::sync::Mutex<Option<(Instant, Found)>>,
 }
 
@@ -86,7 +86,7 @@ async fn closed_for_ms(store: &dyn LeaseStore) -> Result<u64, StoreError> {
         .await
 }
 
-/// What the server counts, for whoever may see all of it: queues have names, and belong to somebody.
+/// What the server counts, for callers that may see all of it: queues have names, and belong to tenants.
 pub(super) async fn metrics(State(server): State<Arc<Inner>>, request: Request<Body>) -> Response {
     let (parts, _) = request.into_parts();
     match server.identify(&parts) {

@@ -58,7 +58,7 @@ enum End {
     Left,
     /// It takes nothing.
     Slow,
-    /// It can be told no more, and why.
+    /// It can be reported no more, and why.
     Told(Box<Problem>),
 }
 
@@ -194,7 +194,7 @@ impl Stream {
 
     /// One message: the items of an array of events; without any it only moves the cursor.
     async fn tell_items(&mut self, items: &str, next: u64) -> Result<(), End> {
-        // Nothing more is told to a token that was revoked, or has expired, since.
+        // Nothing more is sent to a token that was revoked, or has expired, since.
         self.asked.server.still_admits(&self.who).map_err(told)?;
         self.after = next;
         self.send(if items.is_empty() {

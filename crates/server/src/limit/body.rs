@@ -1,7 +1,7 @@
 //! Bodies: how large one may be, how long it may take, and how much all of them may take up at once.
 //!
 //! A body is read whole before anything is done with it, so its share of memory is taken before its first byte is read.
-//! Small ones have a part of the memory to themselves: whoever sends large ones slowly keeps nobody's renewals waiting.
+//! Small ones have a part of the memory to themselves: a client that sends large ones slowly keeps no renewals waiting.
 //! So have those of requests that wait, which live for long: thousands in line take nothing from those who pass by.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,7 +10,7 @@ use crate::access::Who;
 
 /// How long a request may wait for room before it is shed.
 const ORDINARY_PATIENCE: Duration = Duration::from_secs(2);
-/// A renewal waits longer: whoever sheds it may cost its sender the lease.
+/// A renewal waits longer: shedding it may cost its sender the lease.
 const RENEWAL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the limits are kept.
@@ -70,7 +70,7 @@ impl Gate {
         if *who == Who::Anyone { Ok(()) } else { pace.take(who, now_ms) }
     }
 
-    /// A seat for somebody who waits, or watches.
+    /// A seat for a request that waits, or watches.
     pub(crate) fn seat(&self, who: &Who) -> Result<Seat<Who>, StoreError> {
         self.seats.take(who).map_err(|no_seat| {
             let (what, limit) = match no_seat {

@@ -1,10 +1,10 @@
 //! A lane: so much work at once, and those who wait for room are let in fairly between tenants.
 //!
-//! Every tenant has a virtual time that moves on by the cost of what it was let in for; whoever is furthest behind comes
+//! Every tenant has a virtual time that moves on by the cost of what it was let in for; the one furthest behind comes
 //! next. So the one that comes back with ten thousand requests at once waits for itself, and another tenant's single
 //! request passes all of them. A tenant that was away does not save up for later: it starts at the lane's present.
 //!
-//! Deliberately absent: time. Whoever waits brings its own patience, and leaves the line by being dropped.
+//! Deliberately absent: time. A waiter brings its own timeout, and leaves the line by being dropped.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ struct Inner {
 struct State {
     used: u64,
     waiting: usize,
-    /// The virtual time of whoever was let in last.
+    /// The virtual time of the one that was let in last.
     present: u64,
     tenants: HashMap<Namespace, Tenant>,
     /// Tenants that wait, by their virtual time.
@@ -65,7 +65,7 @@ impl Lane {
         Lane(Arc::new(Inner { room: room.max(1), line_max, state: Mutex::default() }))
     }
 
-    /// Waits for room. Cancel safe: whoever is dropped leaves the line, and leaves no room taken.
+    /// Waits for room. Cancel safe: a waiter that is dropped leaves the line, and leaves no room taken.
     pub(crate) async fn enter(&self, tenant: &Namespace, cost: u64) -> Result<Place, LineFull> {
         let receiver = match self.ask(tenant, cost)? {
             Asked::In(place) => return Ok(place),
@@ -116,7 +116,7 @@ impl Lane {
         self.state().waiting
     }
 
-    /// Lets in whoever there is room for. Those who have left are passed over.
+    /// Lets in those that there is room for. Those who have left are passed over.
     fn let_in(&self) {
         loop {
             let mut state = self.state();
@@ -193,7 +193,7 @@ impl State {
     }
 
     fn tidy(&mut self) {
-        // Nobody is at work and nobody waits: whoever comes next starts level with everybody else.
+        // Nobody is at work and nobody waits: the next one starts level with everybody else.
         if self.used == 0 && self.order.is_empty() {
             self.tenants.clear();
         }

@@ -1,7 +1,7 @@
 //! How much of everything: so that no caller, however loud or slow, takes the server from the others.
 //!
 //! Nouns: a `Lane` is work of one kind, fair between tenants; renewals have one of their own, and are shed last,
-//! because whoever cannot renew loses what it holds. `Pace` is requests a second, `Seats` are requests that wait.
+//! because a holder that cannot renew loses what it holds. `Pace` is requests a second, `Seats` are requests that wait.
 
 mod body;
 mod connections;

@@ -1,6 +1,6 @@
 //! How many requests may wait at once, of one caller and of all: for a lease, for a job, for events.
 //!
-//! Whoever waits does no work, and so takes no room in a lane; but each keeps a connection. So all of them together have
+//! A request that waits does no work, and so takes no room in a lane; but each keeps a connection. So all of them together have
 //! fewer seats than there are connections: however many wait, there is a way in for those who renew and release.
 
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl<Who: Clone + Eq + Hash> Seats<Who> {
         Ok(Seat { seats: Arc::clone(&self.0), who: who.clone() })
     }
 
-    /// How many are taken, by all together, and by whoever has most.
+    /// How many are taken, by all together, and by the one that has most.
     pub(crate) fn taken(&self) -> (usize, usize) {
         let taken = self.0.taken();
         (taken.all, taken.by.values().copied().max().unwrap_or(0))

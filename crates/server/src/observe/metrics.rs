@@ -40,7 +40,7 @@ impl Ending {
     }
 }
 
-/// The operations that are told apart.
+/// The operations that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Acquire,
@@ -167,7 +167,7 @@ impl Metrics {
     }
 }
 
-/// Whether a refusal of a lease says that somebody showed another's token with a wrong hold id.
+/// Whether a refusal of a lease says that someone showed another's token with a wrong hold id.
 pub(crate) fn is_wrong_hold(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::WrongHoldId { .. })
 }

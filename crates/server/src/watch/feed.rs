@@ -17,7 +17,7 @@ use crate::Inner;
 const WAIT_MS: u64 = 15_000;
 /// How long the store is borne with.
 const PATIENCE_MS: u64 = 5_000;
-/// After so many were told something, the feed rests so long for each: what happens meanwhile comes in one batch. So
+/// After it has sent to so many, the feed rests so long for each: what happens meanwhile comes in one batch. So
 /// telling takes a fraction of a processor, however many there are to tell.
 const REST_FOR_EACH: Duration = Duration::from_micros(50);
 const REST_MAX: Duration = Duration::from_millis(100);
@@ -70,7 +70,7 @@ impl Feed {
         self.groups.is_empty()
     }
 
-    /// Hands out what was read. Returns how many were told something.
+    /// Hands out what was read. Returns how many it sent to.
     fn hand_out(&mut self, page: EventPage) -> usize {
         self.told = page.next_cursor;
         let mut found: BTreeMap<&str, Batch> = BTreeMap::new();
@@ -130,7 +130,7 @@ async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: 
         let is_full = page.events.len() >= PAGE_MAX;
         let told = match server.feeds.all().get_mut(&namespace) {
             Some(feed) if feed.number == number => feed.hand_out(page),
-            // Everybody has left; whoever came since has a feed of their own.
+            // Everybody has left; those who came since have a feed of their own.
             _ => return,
         };
         if !is_full && told > 0 {
@@ -138,7 +138,7 @@ async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: 
             rest(REST_FOR_EACH.saturating_mul(told).min(REST_MAX)).await;
         }
     };
-    // Whoever comes from now on begins a feed of their own.
+    // The next watcher begins a new feed.
     let mut feeds = server.feeds.all();
     if feeds.get(&namespace).is_some_and(|feed| feed.number == number)
         && let Some(feed) = feeds.remove(&namespace)

@@ -1,6 +1,6 @@
 //! Changes of holds: which keys another caller acted on, for those who hold something through this server.
 //!
-//! The store says so itself, so nothing is read for it. It is a hint: one that lags behind is told that it missed something, and
+//! The store says so itself, so nothing is read for it. It is a hint: one that lags behind learns that it missed something, and
 //! renews to learn what is true.
 
 use std::collections::HashMap;

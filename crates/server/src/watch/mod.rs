@@ -4,7 +4,7 @@
 //! *batch* is what one reading found for one prefix, shared by all who watch that. Every event is put into words once.
 //! An event finds the prefixes that its key has, so those who watch something else cost it nothing.
 //!
-//! Deliberately absent: history. Whoever comes with an old cursor reads it from the store, up to where the feed is.
+//! Deliberately absent: history. A watcher that comes with an old cursor reads it from the store, up to where the feed is.
 
 mod feed;
 mod holds;
@@ -82,7 +82,7 @@ impl Watcher {
 
     /// Up to where there was nothing for this watcher, if nothing waits for it now.
     pub(crate) fn quiet_until(&self) -> Option<u64> {
-        // Whoever hands something out holds this lock.
+        // What hands something out holds this lock.
         let feeds = self.server.feeds.all();
         feeds.get(&self.namespace).filter(|_| self.mailbox.is_empty()).map(Feed::told)
     }

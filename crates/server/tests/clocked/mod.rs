@@ -48,7 +48,7 @@ fn a_server_whose_clock_is_moved_by_hand() {
                 obey(&orders, &order.unwrap());
                 println!("done");
             }
-            // Whoever started it has gone.
+            // What started it has gone.
             std::process::exit(0);
         });
         let server = Server::new(store, Arc::new(clock), Access::default());

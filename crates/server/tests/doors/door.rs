@@ -1,4 +1,4 @@
-//! A server in this process, and whoever speaks to it in plain HTTP or behind its back.
+//! A server in this process, and clients that speak to it in plain HTTP or behind its back.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ impl Door {
         Door { store, address, stop: Some(stop), serving }
     }
 
-    /// Sends a request and leaves the answer to whoever reads it.
+    /// Sends a request and leaves the answer to be read later.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();
@@ -59,7 +59,7 @@ impl Door {
             .await
     }
 
-    /// One who waits for a key that somebody holds, once it stands in line.
+    /// One who waits for a key that is held, once it stands in line.
     pub(crate) async fn stand_in_line(&self, key: &str) -> TcpStream {
         let request =
             json!({ "keys": [key], "hold": OTHER, "owner": "bob", "ttl_ms": 30_000, "wait_ms": 60_000 });

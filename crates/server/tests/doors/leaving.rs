@@ -34,7 +34,7 @@ async fn a_server_that_stops_sends_those_in_line_home_and_finishes() {
     assert_eq!(view.waiter_count, 0);
 }
 
-/// While one request is under way, others still come: they are told that the server is not ready, nothing new is given to
+/// While one request is under way, others still come: they learn that the server is not ready, nothing new is given to
 /// them, and what they hold they can renew.
 #[tokio::test]
 async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done() {
@@ -66,7 +66,7 @@ async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done()
     assert!(renewed["answers"][0].get("ok").is_some(), "{renewed}");
     let request = json!({ "keys": ["other"], "hold": OTHER, "owner": "bob", "ttl_ms": 30_000 });
     let (status, problem) = door.post("/v1/leases/acquire", &request).await;
-    // A pause, and no error: whoever speaks through the library asks again by itself.
+    // A pause, and no error: the library asks again by itself.
     assert_eq!((status, &problem["type"]), (503, &json!("urn:fencehold:stopping")), "{problem}");
 
     under_way.write_all(rest.as_bytes()).await.unwrap();

@@ -61,7 +61,7 @@ async fn a_watcher_gets_batches_and_resumes_from_its_cursor_without_loss() {
     assert_eq!(events[0]["event"], "lease_acquired", "{}", events[0]);
 }
 
-/// Somebody takes and gives back so many keys with long names, behind the server's back.
+/// A client takes and gives back so many keys with long names, behind the server's back.
 async fn happen(door: &Door, many: u64) {
     let long = "k".repeat(500);
     for nth in 0..many {
@@ -89,7 +89,7 @@ async fn cut_off(mut stream: TcpStream) {
         .expect("a watcher that is cut off");
 }
 
-/// Real time passes for as long as the server bears with a watcher that does not read.
+/// Real time passes for as long as the server tolerates a watcher that does not read.
 #[tokio::test]
 async fn a_watcher_that_reads_nothing_is_cut_off_and_resumes_from_its_cursor_without_loss() {
     let door = Door::open().await;

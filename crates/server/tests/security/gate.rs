@@ -96,8 +96,8 @@ impl LeaseStore for Gated {
         self.store.list(call, request).await
     }
 
-    async fn events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
-        self.store.events(call, request).await
+    async fn list_events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+        self.store.list_events(call, request).await
     }
 
     async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {

@@ -1,4 +1,4 @@
-//! Limits, and that whoever is over one takes nothing from the others.
+//! Limits, and that a client over one takes nothing from the others.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -49,7 +49,7 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
         sent += chunk.len();
     }
     let said = hear(by_bytes);
-    // The server stops reading; whoever goes on writing may find the connection reset before it reads the answer.
+    // The server stops reading; a caller that goes on writing may find the connection reset before it reads the answer.
     assert!([413, 0].contains(&said.status), "{said:?}");
     assert!(stage.metric(&operator, "fencehold_limit_refused_total{limit=\"body_bytes\"}") >= 2.0);
 
@@ -80,7 +80,7 @@ fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
     stage.acquire(&token, "k", 1, 30_000);
 }
 
-/// Two hundred who have sent so much go on with one byte at a time, for ever; and after each, somebody else is served. Without a limit
+/// Two hundred who have sent so much go on with one byte at a time, for ever; and after each, another client is served. Without a limit
 /// of ours they may be cut off too, by those of the machinery beneath, which are thirty seconds.
 fn are_cut_off(stage: &Stage, token: &Token, begun: &str) {
     let mut slow: Vec<TcpStream> = (0..200)
@@ -212,7 +212,7 @@ fn a_caller_has_so_many_waiting_requests_and_no_more() {
     assert_eq!(said.status, 429, "{said:?}");
     assert!(said.head.contains("retry-after"), "{said:?}");
     assert!(stage.shows(&operator, "fencehold_limit_refused_total{limit=\"waiting\"}", 1.0));
-    // Whoever goes away leaves the line, and its seat.
+    // A client that goes away leaves the line, and its seat.
     drop(waiting);
     eventually("all seats are free", || stage.shows(&operator, "fencehold_requests_waiting", 0.0));
 }

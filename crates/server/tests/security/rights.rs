@@ -88,7 +88,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
     send(&mut stream, &reader.headers(), "GET", "/v1/events/stream", None);
     let mut lines = std::io::BufReader::new(stream).lines().map(Result::unwrap);
     stage.acquire(&writer, "before", 1, 30_000);
-    assert!(lines.any(|line| line.contains("before")), "it is told while its token is good");
+    assert!(lines.any(|line| line.contains("before")), "events come while its token is good");
 
     stage
         .book()
@@ -98,7 +98,7 @@ fn a_stream_ends_when_its_token_is_revoked() {
     stage.acquire(&writer, "after", 2, 30_000);
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("was revoked")), "{rest:?}");
-    assert!(!rest.iter().any(|line| line.contains("after")), "it was told too much: {rest:?}");
+    assert!(!rest.iter().any(|line| line.contains("after")), "too much was sent: {rest:?}");
 }
 
 /// Nor is anything given to one who stands in line when its token is revoked. That each was let in, and waits, is seen before

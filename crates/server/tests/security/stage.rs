@@ -1,4 +1,4 @@
-//! A server on a socket of its own, with tokens, and a client that sends exactly what it is told to.
+//! A server on a socket of its own, with tokens, and a client that sends exactly what it is given.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -27,7 +27,7 @@ fn another_namespace_is_closed_whether_or_not_anything_is_there() {
     let (real, made_up) = (ask("there"), ask("nowhere"));
     assert_eq!(real.status, 403);
     assert_eq!(without(&real, &["there"]), without(&made_up, &["nowhere"]));
-    // And it stands in the audit that somebody tried.
+    // And it stands in the audit that it was tried.
     eventually("both are in the audit", || {
         let rows = stage.book().audit(&AuditFilter::default()).unwrap();
         ["there", "nowhere"]

@@ -1,4 +1,4 @@
-//! Races, arranged: a chosen request of a chosen holder is held until somebody else has been answered.
+//! Races, arranged: a chosen request of a chosen holder is held until another has been answered.
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, LeaseStore, RevokeLeasesRequest, RevokeTarget, StoreError};
@@ -138,7 +138,7 @@ fn a_heartbeat_behind_a_release_revives_nothing() {
 }
 
 /// R19: a waiter is about to take the key that came free, and its own etcd lease ends first: its place in line is gone, so
-/// it is not granted from there, and whoever stood behind it comes first.
+/// it is not granted from there, and the one behind it comes first.
 #[test]
 fn a_waiter_whose_own_etcd_lease_has_ended_is_not_granted() {
     let [a, b, c] = people(["A", "B", "C"]);

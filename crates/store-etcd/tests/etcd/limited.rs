@@ -15,7 +15,7 @@ fn set(person: &Person, limits: Quota) -> Result<QuotaView, StoreError> {
     block_on(
         person
             .store
-            .limits(&call(), QuotaRequest { quota: Some(limits), all_namespaces: false, by }),
+            .quota(&call(), QuotaRequest { quota: Some(limits), all_namespaces: false, by }),
     )
 }
 
@@ -40,7 +40,7 @@ fn new_keys_that_come_at_the_same_time_stay_within_the_limit() {
         }
         other => panic!("a third key: {other:?}"),
     }
-    let used = block_on(b.store.limits(&call(), looking())).unwrap().usage;
+    let used = block_on(b.store.quota(&call(), looking())).unwrap().usage;
     assert_eq!(used.key_count, 2);
 }
 
@@ -108,7 +108,7 @@ fn limits_of_jobs_are_refused() {
         Err(StoreError::BadInput(bad)) => assert!(bad.message.contains("2000 ms"), "{bad}"),
         other => panic!("below the shortest: {other:?}"),
     }
-    assert_eq!(block_on(a.store.limits(&call(), looking())).unwrap().quota, Quota::USUAL);
+    assert_eq!(block_on(a.store.quota(&call(), looking())).unwrap().quota, Quota::USUAL);
 }
 
 /// A grant that comes while an advance is under way counts in its namespace.

@@ -17,7 +17,7 @@ use crate::gates::TestGate;
 
 pub(crate) const TTL_MS: u64 = 30_000;
 
-/// Somebody with a handle of their own on a store, and a gate in front of it.
+/// A person with a handle of their own on a store, and a gate in front of it.
 pub(crate) struct Person {
     pub(crate) name: &'static str,
     pub(crate) store: Arc<EtcdStore>,
@@ -40,7 +40,7 @@ pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-/// What somebody asks for and got.
+/// What a person asked for and got.
 #[derive(Clone)]
 pub(crate) struct Held {
     pub(crate) request: AcquireLeaseRequest,

@@ -86,7 +86,7 @@ fn a_grant_whose_caller_has_gone_is_found_after_its_patience_and_freed() {
     assert_eq!(endings(&b).len(), 2, "granted once");
 }
 
-/// The same, but the caller is told that nobody knows, and only then goes without having heard it.
+/// The same, but the caller gets 'outcome unknown', and only then goes without having heard it.
 #[test]
 fn a_grant_that_nobody_knew_of_is_freed_when_that_was_never_heard() {
     let [a, b] = people(["A", "B"]);
@@ -100,7 +100,7 @@ fn a_grant_that_nobody_knew_of_is_freed_when_that_was_never_heard() {
     until_abandoned(&b);
 }
 
-/// The caller is told that nobody knows, and asks again, through another handle: the lease is found by its hold id.
+/// The caller gets 'outcome unknown', and asks again, through another handle: the lease is found by its hold id.
 #[test]
 fn a_grant_that_nobody_knew_of_is_found_by_its_hold_id() {
     let [a, b] = people(["A", "B"]);
@@ -118,7 +118,7 @@ fn a_grant_that_nobody_knew_of_is_found_by_its_hold_id() {
     b.renew(&Held { request, token: told.grant.token }).unwrap();
 }
 
-/// What was granted is given back so late that the same request, sent again through another handle, was told of it.
+/// What was granted is given back so late that the same request, sent again through another handle, got it.
 #[test]
 fn a_grant_that_the_same_request_took_up_is_left_to_it() {
     let [a, b] = people(["A", "B"]);
@@ -154,7 +154,7 @@ fn a_grant_that_was_taken_up_before_it_could_be_given_back_is_left_alone() {
     b.renew(&Held { request, token: told.grant.token }).unwrap();
 }
 
-/// What was granted is given back so late that it has run out, and somebody else holds the key.
+/// What was granted is given back so late that it has run out, and another holder has the key.
 #[test]
 fn a_grant_that_is_given_back_late_leaves_the_next_holder_alone() {
     let [a, b] = people(["A", "B"]);

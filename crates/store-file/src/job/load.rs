@@ -51,7 +51,7 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
     let (mut broken, mut taken) = (Vec::new(), BTreeSet::new());
     while let Some(row) = rows.next()? {
         let number: i64 = row.get(0)?;
-        // A count that cannot be read is told as none, and `store check` finds that it does not add up.
+        // A count that cannot be read is reported as none, and `store check` finds that it does not add up.
         let count = |nth| row.get(nth).ok().and_then(|count: i64| u64::try_from(count).ok());
         let (completed, failed, cancelled) = (count(4), count(5), count(6));
         let mode = row.get::<_, u8>(3).ok().and_then(queue_mode_numbered);
@@ -285,7 +285,7 @@ fn load_uniques(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Resul
     note_unreadable(connection, "unique keys", broken)
 }
 
-/// Rows that stay where they are, and are not served: noted once, whoever opens the store.
+/// Rows that stay where they are, and are not served: noted once, no matter who opens the store.
 fn note_unreadable(connection: &Connection, what: &str, broken: usize) -> rusqlite::Result<()> {
     if broken == 0 {
         return Ok(());

@@ -20,7 +20,7 @@ pub(super) use load::load;
 pub use load::rebase;
 pub(super) use write::Writing;
 
-/// What the third version of the schema adds: for how long finished jobs are kept, if somebody has said so.
+/// What the third version of the schema adds: for how long finished jobs are kept, if that was set.
 pub(super) const VERSION_3: &str = "ALTER TABLE meta ADD COLUMN keep_finished_ms INTEGER;";
 
 /// What the second version of the schema adds. A row of `events` holds all events of a batch from then on, under the number

@@ -1,4 +1,4 @@
-//! Finding whoever serves the directory, or taking it over where nobody does.
+//! Finding the owner of the directory, or taking it over where it has no owner.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn now_ms() -> u64 {
     SystemClock.now().store_ms
 }
 
-/// Finds whoever serves the directory, or takes it over where nobody does.
+/// Finds the owner of the directory, or takes it over where it has no owner.
 async fn find(
     place: Arc<Place>,
     clock: Arc<dyn Clock>,

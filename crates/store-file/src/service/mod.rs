@@ -1,4 +1,4 @@
-//! The thread behind a `file:` handle: it finds whoever owns the directory, or becomes the owner itself, and carries
+//! The thread behind a `file:` handle: it finds the owner of the directory, or becomes the owner itself, and carries
 //! every question to an answer across owners that end, are killed or fall silent.
 
 mod finding;
@@ -32,7 +32,7 @@ pub(super) use self::questions::{Question, Told, or_unknown};
 pub(super) enum Order {
     Ask(u64, Box<Question>),
     Cancel(u64),
-    /// A lease was granted to somebody who had gone.
+    /// A lease was granted to a caller that had gone.
     GiveBack(Namespace, Box<Unclaimed>),
     Close,
 }
@@ -44,11 +44,11 @@ pub(super) struct Shared {
     pub(super) here: RwLock<Option<Handle>>,
     /// What stands in the way, for people.
     obstacle: Mutex<String>,
-    /// The handle is being closed: whoever waits for another process stops.
+    /// The handle is being closed: a call that waits for another process stops.
     closing: AtomicBool,
     /// What the engine has measured, whenever it was this process's.
     pub(super) measures: Arc<Measures>,
-    /// Those who listen for what others do to their holds, whoever serves.
+    /// Those who listen for what others do to their holds, no matter which process serves.
     pub(super) hold_changes: Arc<HoldChanges>,
 }
 
@@ -130,7 +130,7 @@ struct Service {
     place: Arc<Place>,
     clock: Arc<dyn Clock>,
     options: FileOptions,
-    /// How long finished jobs are to be kept, until an owner has taken note of it: once, so that whoever opens the
+    /// How long finished jobs are to be kept, until an owner has taken note of it: once, so that a process that opens the
     /// directory later and names another time has the last word.
     untold: KeepFinished,
     shared: Arc<Shared>,
@@ -138,7 +138,7 @@ struct Service {
     pending: BTreeMap<u64, Pending>,
     /// Those whose asker has gone while they were on their way to the owner: what they are granted is given back.
     left: HashMap<u64, Box<Question>>,
-    /// Leases to give back, once there is somebody to give them to.
+    /// Leases to give back, once there is an owner to give them to.
     unclaimed: Vec<(Namespace, Unclaimed)>,
     /// Whether the handle has been closed: whatever goes on then comes to an end.
     closed: bool,
@@ -168,7 +168,7 @@ impl Service {
         }
     }
 
-    /// The store cannot be used: everybody who asked is told. For whoever asks later this process looks again: somebody may have put it
+    /// The store cannot be used: every caller gets the error. For later callers this process looks again: it may have been put
     /// right meanwhile.
     async fn refuse_all(&mut self, error: &StoreError) -> Next {
         self.answer_all(error);

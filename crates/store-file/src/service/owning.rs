@@ -1,4 +1,4 @@
-//! Serving the directory, until somebody else does or the disk fails.
+//! Serving the directory, until another process does or the disk fails.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ struct Stopped {
 }
 
 impl Service {
-    /// Serves the directory until somebody else does, the disk fails, or the handle is closed.
+    /// Serves the directory until another process does, the disk fails, or the handle is closed.
     pub(super) async fn own(&mut self, ownership: Ownership, mut door: Door) -> Next {
         let Ownership { epoch, mut engine, ahead_ms, keep, lock } = ownership;
         let clock: Arc<dyn Clock> = Arc::new(Ahead { clock: Arc::clone(&self.clock), ahead_ms });
@@ -110,7 +110,7 @@ impl Service {
         }
     }
 
-    /// The disk failed: renewals that were acknowledged may be lost. The next owner has been told by a mark to give every
+    /// The disk failed: renewals that were acknowledged may be lost. The next owner learns by a mark to give every
     /// live lease a full ttl. Where no mark could be made, this process keeps its turn at the disk, so that nobody serves
     /// until the last acknowledged deadline is past; also one that is being closed stays until then.
     async fn after_failure(

@@ -1,4 +1,4 @@
-//! Questions that wait for an answer, and what they are told when nobody can give one.
+//! Questions that wait for an answer, and what is answered when there is no owner.
 
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::{Clock, SystemClock};
@@ -8,7 +8,7 @@ use fencehold_engine::ResponseSender;
 
 use super::Service;
 
-/// A question on its way to whoever owns the directory.
+/// A question on its way to the owner of the directory.
 pub(crate) struct Question {
     pub(crate) namespace: Namespace,
     pub(crate) ask: Ask,
@@ -51,7 +51,7 @@ impl Service {
         }
     }
 
-    /// What was sent to an owner that has gone, and could strike somebody else if it were sent again.
+    /// What was sent to an owner that has gone, and could strike another holder if it were sent again.
     pub(super) fn answer_those_that_may_not_be_repeated(&mut self) {
         let forceful =
             |pending: &Pending| pending.question.uncertain && !pending.question.ask.may_be_repeated();

@@ -102,14 +102,14 @@ impl Service {
     }
 
     /// Has the owner note how long finished jobs are to be kept, if this process has something to say about it. An owner
-    /// that goes before it has is followed by another, which is told then.
+    /// that goes before it has is followed by another, which gets it then.
     fn tell_how_long_to_keep(&self, link: &mut Link) -> std::io::Result<()> {
         let Some(ms) = self.untold.named_ms() else { return Ok(()) };
         let (namespace, ask) = (Namespace::default(), Box::new(Ask::KeepFinished { ms }));
         link.queue(&ToOwner::Ask { id: KEEP_FINISHED, namespace, ask, patience_ms: u64::MAX })
     }
 
-    /// Hands an answer to whoever asked. A lease that finds its asker gone is to be given back.
+    /// Hands an answer to the caller. A lease that finds its asker gone is to be given back.
     fn hand_over(&mut self, id: u64, result: Box<Result<Answer, StoreError>>) {
         let (namespace, claim, result, sent_before) = match self.pending.remove(&id) {
             Some(Pending { question, sent_at_ms }) => {

@@ -51,12 +51,12 @@ impl Ground {
         std::fs::remove_file(self.path().join("gates").join(name)).unwrap();
     }
 
-    /// Waits until somebody stands at a closed gate.
+    /// Waits until a thread stands at a closed gate.
     pub fn await_gate(&self, name: &str) {
         self.await_file(&format!("{name}.reached"));
     }
 
-    /// Waits until somebody who stood at a gate has gone on.
+    /// Waits until a thread that stood at a gate has gone on.
     pub fn await_passed(&self, name: &str) {
         self.await_file(&format!("{name}.passed"));
     }

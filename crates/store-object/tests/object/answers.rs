@@ -44,8 +44,8 @@ fn every_call(holder: &Holder, patience_ms: u64) -> Vec<(&'static str, Result<()
         ),
         ("status", block_on(store.status(&call)).map(drop)),
         ("advance", block_on(store.advance(&call, by(), 1)).map(drop)),
-        ("limits", block_on(store.limits(&call, limits(None))).map(drop)),
-        ("set limits", block_on(store.limits(&call, limits(Some(1)))).map(drop)),
+        ("limits", block_on(store.quota(&call, limits(None))).map(drop)),
+        ("set limits", block_on(store.quota(&call, limits(Some(1)))).map(drop)),
     ]
 }
 
@@ -90,7 +90,7 @@ fn try_within(holder: &Holder, patience_ms: u64) -> Result<AcquiredLease, StoreE
     block_on(holder.store.acquire(&call, holder.ask("k")))
 }
 
-/// Storage that answers every write with an error: the status is told, with the key and the place, and not that no answer
+/// Storage that answers every write with an error: the status is shown, with the key and the place, and not that no answer
 /// came. Who was not recognised has certainly not written; of the others nobody knows.
 #[test]
 fn an_error_that_answers_every_write_is_told_with_its_status() {

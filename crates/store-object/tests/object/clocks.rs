@@ -89,7 +89,7 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
     }
 }
 
-/// Google Cloud Storage takes about one write a second of one object: whoever writes one again waits until then.
+/// Google Cloud Storage takes about one write a second of one object: a second write waits until then.
 #[test]
 fn an_object_that_was_just_written_is_left_alone_for_a_second() {
     let mut place = Server::Gcs.place();

@@ -34,7 +34,7 @@ fn an_acquire_costs_a_read_and_a_write_a_renewal_and_a_release_a_write_each() {
         let b = stage.holder("B");
         for _ in 0..3 {
             b.held_by("k");
-            assert_eq!(cost(&b), (1, 0), "{server:?}: whoever waits only reads");
+            assert_eq!(cost(&b), (1, 0), "{server:?}: a waiter only reads");
         }
     }
 }

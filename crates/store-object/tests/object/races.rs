@@ -248,7 +248,7 @@ fn a_heartbeat_that_arrives_after_the_release_revives_nothing() {
     }
 }
 
-/// R24: the bucket is put back to an earlier state. Whoever shows a newer token raises the alarm; after `store advance`
+/// R24: the bucket is put back to an earlier state. A newer token raises the alarm; after `store advance`
 /// no token comes twice, on keys that are known as on those that are not.
 #[test]
 fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {

@@ -103,7 +103,7 @@ fn a_grant_whose_asker_has_gone_is_given_back() {
     }
 }
 
-/// R14: A's patience ends while its write is on its way, and A goes before it is told so. Nobody will ask again, so it is
+/// R14: A's patience ends while its write is on its way, and A goes before the answer. It will not ask again, so it is
 /// found out what became of the write, and given back.
 #[test]
 fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back() {
@@ -124,7 +124,7 @@ fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back()
     });
 }
 
-/// R13, R14: the first sending is given back so late that the same request, sent again through another process, was told
+/// R13, R14: the first sending is given back so late that the same request, sent again through another process, got
 /// of the grant meanwhile: it is left to that.
 #[test]
 fn a_grant_that_the_same_request_took_up_elsewhere_is_not_given_back() {
@@ -196,7 +196,7 @@ fn only_the_first_repeat_writes() {
     }
 }
 
-/// R13, R14: a hold id is sent again, and whoever sent it again goes. The first was answered, and is at work.
+/// R13, R14: a hold id is sent again, and the second sender goes. The first was answered, and is at work.
 #[test]
 fn a_repeat_whose_asker_has_gone_leaves_the_lease_alone() {
     for server in CLOUDS {

@@ -38,7 +38,7 @@ impl Stage {
         Holder { name, store: Arc::new(store), gate, call: CallContext::new(Namespace::default()) }
     }
 
-    /// Lets enough time pass for whoever has been watching.
+    /// Lets enough time pass for one that has been watching.
     pub fn run_out(&self) {
         self.clock.advance(over_after_ms(TTL_MS));
     }
@@ -114,7 +114,7 @@ impl Holder {
 
 /// What is to be done about the next requests of a kind.
 enum Plan {
-    /// Held before it is sent; the test is told, and lets it go.
+    /// Held before it is sent; the test learns of it, and lets it go.
     Hold { arrived: mpsc::UnboundedSender<()>, go: oneshot::Receiver<()> },
     /// Its answer is lost in this way.
     Lose(Fate),
@@ -122,7 +122,7 @@ enum Plan {
     Pass,
 }
 
-/// Counts every request, and does what it was told about writes and deletes, in their order.
+/// Counts every request, and does what it was asked about writes and deletes, in their order.
 #[derive(Default)]
 pub struct TestGate {
     writes: Mutex<VecDeque<Plan>>,

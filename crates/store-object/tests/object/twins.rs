@@ -90,7 +90,7 @@ fn read_compare_delete_destroys_the_newer_lock_and_our_release_does_not() {
         stage.run_out();
         let newer = b.take("k");
         gate.go();
-        assert!(matches!(releasing.join().unwrap(), Err(Refusal::Lost { .. })), "{server:?}: A is told");
+        assert!(matches!(releasing.join().unwrap(), Err(Refusal::Lost { .. })), "{server:?}: A learns of it");
         assert_eq!(
             stage.holder("C").held_by("k"),
             ("B".to_owned(), newer.token),

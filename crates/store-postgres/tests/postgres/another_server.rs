@@ -84,10 +84,10 @@ fn a_handle_that_renews_or_reports_first_after_a_failover_is_refused_and_the_job
         let jobs = store.jobs().unwrap();
         run(&stage.session(), &claim(A));
         // The handle's connections are there: none of them is made anew.
-        block_on(jobs.queues(&call())).unwrap();
+        block_on(jobs.list_queues(&call())).unwrap();
         take_over(&stage);
         let refused = match word {
-            None => block_on(jobs.renew_claims(&call(), vec![attempt(A, 1)]))
+            None => block_on(jobs.renew_attempts(&call(), vec![attempt(A, 1)]))
                 .unwrap()
                 .results
                 .remove(0)
@@ -108,18 +108,18 @@ fn a_queue_that_is_paused_first_after_a_failover_is_paused_and_nothing_is_left_o
     let (store, session) = (stage.arena.store(), stage.session());
     let jobs = store.jobs().unwrap();
     run(&session, &claim(A));
-    block_on(jobs.queues(&call())).unwrap();
+    block_on(jobs.list_queues(&call())).unwrap();
     take_over(&stage);
     let order = |mode| SetQueueModeRequest {
         queue: QueueName::new("q").unwrap(),
         mode,
         by: Owner::new("P").unwrap(),
     };
-    let view = block_on(jobs.set_queue(&call(), order(QueueMode::Paused))).unwrap();
+    let view = block_on(jobs.set_queue_mode(&call(), order(QueueMode::Paused))).unwrap();
     assert_eq!(view.mode, QueueMode::Paused);
     assert_eq!(stage.state(), "0", "the attempt is over");
     assert_eq!(run(&session, &claim(B)), None, "paused");
-    block_on(jobs.set_queue(&call(), order(QueueMode::Open))).unwrap();
+    block_on(jobs.set_queue_mode(&call(), order(QueueMode::Open))).unwrap();
     let token: u64 = run(&session, &claim(B)).unwrap().parse().unwrap();
     assert!(token > LIFTED, "{token}");
 }

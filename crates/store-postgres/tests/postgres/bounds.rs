@@ -41,7 +41,7 @@ fn a_batch_above_the_limit_is_refused_with_its_numbers_and_leaves_nothing() {
         }
         other => panic!("{:?}", other.map(|answers| answers.len())),
     }
-    block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
     assert_eq!(kept(&arena), "0");
 }
 

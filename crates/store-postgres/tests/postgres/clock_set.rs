@@ -135,7 +135,7 @@ fn a_claim_that_the_rules_renew_after_the_clock_was_set_back_lasts_one_ttl() {
     run(&session, "UPDATE job_running SET asked = '{\"cancel\": {\"by\": \"P\", \"reason\": \"wrong\"}}'");
     stage.arena.shift(-HOUR_MS);
     let store = stage.arena.store();
-    let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
+    let renewed = block_on(store.jobs().unwrap().renew_attempts(&call(), vec![attempt(A, 1)])).unwrap();
     let renewed = renewed.results[0].as_ref().unwrap();
     assert!(renewed.cancel_requested);
     assert_eq!(renewed.remaining_ms, 30_000);
@@ -155,7 +155,7 @@ fn a_report_and_a_queue_order_after_the_clock_was_set_back_go_by_the_clock_as_it
         mode: QueueMode::Draining,
         by: Owner::new("P").unwrap(),
     };
-    assert_eq!(block_on(jobs.set_queue(&call(), order)).unwrap().mode, QueueMode::Draining);
+    assert_eq!(block_on(jobs.set_queue_mode(&call(), order)).unwrap().mode, QueueMode::Draining);
     let word = Report::Snooze { delay_ms: 1_000 };
     let said = block_on(jobs.report(&call(), vec![AttemptReport { attempt: attempt(A, 1), report: word }]))
         .unwrap()
@@ -216,7 +216,7 @@ fn a_claim_that_is_renewed_after_the_clock_was_set_forward_lives_on() {
     let jobs = store.jobs().unwrap();
     run(&stage.session(), &claim(A));
     let renew = || {
-        block_on(jobs.renew_claims(&call(), vec![attempt(A, 1)]))
+        block_on(jobs.renew_attempts(&call(), vec![attempt(A, 1)]))
             .unwrap()
             .results
             .remove(0)
@@ -233,7 +233,7 @@ fn a_sweep_crashes_no_job_because_the_clock_was_set_forward() {
     let stage = Stage::new();
     let (store, session) = (stage.arena.store(), stage.session());
     run(&session, &claim(A));
-    block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
+    block_on(store.jobs().unwrap().renew_attempts(&call(), vec![attempt(A, 1)])).unwrap();
     stage.arena.shift(HOUR_MS);
     let noted = "SELECT suspended_from_ms > 0 FROM store_state";
     assert!((0..LOOKS_MAX).any(|_| run(&session, noted).as_deref() == Some("t")), "nobody noticed");

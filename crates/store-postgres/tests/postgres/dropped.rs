@@ -58,7 +58,7 @@ fn say(store: &PostgresStore, attempt: &AttemptRef, word: Report) -> Result<Repo
 }
 
 fn is_there(store: &PostgresStore, attempt: &AttemptRef) -> bool {
-    block_on(store.job(&call(), attempt.job_id)).unwrap().is_some()
+    block_on(store.get_job(&call(), attempt.job_id)).unwrap().is_some()
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn whoever_waits_for_the_end_of_a_job_is_told_how_it_ended() {
     let attempt = begun(&store, job(1));
     let (waiting, id) = (Arc::clone(&store), attempt.job_id);
     let waits = std::thread::spawn(move || {
-        block_on(waiting.wait_for(&call(), WaitRequest { id, wait_ms: 60_000 })).unwrap()
+        block_on(waiting.wait_for_job(&call(), WaitRequest { id, wait_ms: 60_000 })).unwrap()
     });
     let admin = crate::cluster().admin();
     while admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")) == "0" {

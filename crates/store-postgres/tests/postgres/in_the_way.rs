@@ -65,7 +65,7 @@ fn whoever_only_asks_the_holder_to_stop_waits_for_no_fence() {
     let store = stage.arena.store();
     let work = fenced(&stage);
     assert_eq!(cancel(&*store, false), Ok(JobState::Running));
-    let renewed = block_on(store.jobs().unwrap().renew_claims(&call(), vec![attempt(A, 1)])).unwrap();
+    let renewed = block_on(store.jobs().unwrap().renew_attempts(&call(), vec![attempt(A, 1)])).unwrap();
     assert!(renewed.results[0].as_ref().unwrap().cancel_requested);
     run(&work, "COMMIT");
 }
@@ -124,7 +124,7 @@ fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
         by,
         dry_run: false,
     };
-    names(block_on(store.jobs().unwrap().act(&impatient(), request)).map(drop), &format!("job {JOB}"));
+    names(block_on(store.jobs().unwrap().change_jobs(&impatient(), request)).map(drop), &format!("job {JOB}"));
     // And all of it was left as it was.
     run(&work, "COMMIT");
     assert_eq!(stage.state(), "2");

@@ -333,7 +333,7 @@ pub(crate) fn reader(arena: &PostgresArena) -> impl Fn(Option<u64>) -> EventPage
     let (store, call) = (arena.store(), CallContext::new(Namespace::default()));
     move |after| {
         let request = ListEventsRequest { cursor: after, limit: 100, ..Default::default() };
-        block_on(store.events(&call, request)).unwrap()
+        block_on(store.list_events(&call, request)).unwrap()
     }
 }
 

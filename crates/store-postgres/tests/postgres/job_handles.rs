@@ -52,7 +52,7 @@ pub(crate) fn cancel(store: &dyn LeaseStore, now: bool) -> Result<JobState, Refu
         by: Owner::new("P").unwrap(),
         dry_run: false,
     };
-    block_on(store.jobs().unwrap().act(&call(), request))
+    block_on(store.jobs().unwrap().change_jobs(&call(), request))
         .unwrap()
         .results
         .remove(0)
@@ -225,7 +225,7 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
             let act =
                 LedgerEntry::Begin { effect: EffectName::new("charge").unwrap(), in_doubt_policy: policy };
             let entry = AttemptLedgerEntry { attempt: attempt(who, token), entry: act };
-            block_on(store.jobs().unwrap().ledger(&call(), vec![entry])).unwrap().remove(0)
+            block_on(store.jobs().unwrap().write_effects(&call(), vec![entry])).unwrap().remove(0)
         };
         claim_by_handle(&*store, A);
         assert_eq!(announce(A, 1), Ok(LedgerResponse::Proceed {}));

@@ -65,7 +65,7 @@ impl Stage {
         fencehold_test_store::block_on(
             jobs.jobs()
                 .unwrap()
-                .queues(&fencehold_contract::CallContext::new(fencehold_core::Namespace::default())),
+                .list_queues(&fencehold_contract::CallContext::new(fencehold_core::Namespace::default())),
         )
         .unwrap();
     }

@@ -182,7 +182,7 @@ fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
     );
     request.wait_ms = 10_000;
     let answer = thread::scope(|scope| {
-        let waiting = scope.spawn(|| block_on(store.acquire(&call().with_patience_ms(500), request)));
+        let waiting = scope.spawn(|| block_on(store.acquire(&call().with_timeout_ms(500), request)));
         // It stands in line, has looked, and asks nothing.
         let in_line = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%\"{schema}\".lease_look%' AND state = 'idle'"
@@ -214,7 +214,7 @@ fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
     );
     wire.lose("lease_acquire");
     // Out of patience: it is not sent again.
-    let call = call().with_patience_ms(0);
+    let call = call().with_timeout_ms(0);
     let mut acquiring = Box::pin(store.acquire(&call, request));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(acquiring.as_mut().poll(&mut context).is_pending());
@@ -239,14 +239,14 @@ fn jobs_whose_claim_was_lost_go_back_once_its_caller_has_gone() {
     let request = ClaimJobsRequest {
         queues: vec![(QueueName::new("q").unwrap(), 1)],
         limit: 1,
-        hold: HoldId::from_random([2; 16]),
+        hold_id: HoldId::from_random([2; 16]),
         owner: Owner::new("B").unwrap(),
         ttl_ms: 600_000,
         wait_ms: 0,
         waited_before_ms: 0,
     };
     wire.lose("job_claim");
-    let call = call().with_patience_ms(0);
+    let call = call().with_timeout_ms(0);
     let mut claiming = Box::pin(store.jobs().unwrap().claim(&call, request));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(claiming.as_mut().poll(&mut context).is_pending());
@@ -313,7 +313,7 @@ fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_on
 
     let attempt = AttemptRef { job_id: id, hold_id: hold, token: claimed[0].token };
     wire.lose("job_renew");
-    block_on(jobs.renew_claims(&call(), vec![attempt.clone()])).unwrap().results[0]
+    block_on(jobs.renew_attempts(&call(), vec![attempt.clone()])).unwrap().results[0]
         .as_ref()
         .unwrap();
     assert!(wire.has_lost());
@@ -323,6 +323,6 @@ fn a_job_whose_answers_are_all_lost_is_enqueued_claimed_renewed_and_completed_on
     let reported = block_on(jobs.report(&call(), vec![report])).unwrap().remove(0).unwrap();
     assert!(wire.has_lost());
     assert!(reported.state == JobState::Completed && !reported.late, "{reported:?}");
-    let detail = block_on(jobs.job(&call(), id)).unwrap().unwrap();
+    let detail = block_on(jobs.get_job(&call(), id)).unwrap().unwrap();
     assert_eq!(detail.attempts.len(), 1, "{detail:?}");
 }

@@ -57,7 +57,7 @@ fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
     run(&other, "LOCK TABLE job_past IN ACCESS EXCLUSIVE MODE");
     let page = thread::scope(|scope| {
         let request = ListEffectsRequest { cursor: None, limit: 1 };
-        let asking = scope.spawn(|| block_on(store.jobs().unwrap().findings(&call(), request)).unwrap());
+        let asking = scope.spawn(|| block_on(store.jobs().unwrap().list_effects(&call(), request)).unwrap());
         let looks = "SELECT count(*) > 0 FROM pg_stat_activity
              WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%job_look%'";
         assert!((0..LOOKS_MAX).any(|_| stage.watch.value(looks) == "t"), "it never came to look at the job");

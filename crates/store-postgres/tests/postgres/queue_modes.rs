@@ -63,7 +63,7 @@ fn a_schedule_that_fires_into_a_paused_or_draining_queue_leaves_it_so() {
             store
                 .jobs()
                 .unwrap()
-                .set_queue(&call(), SetQueueModeRequest { queue, mode, by }),
+                .set_queue_mode(&call(), SetQueueModeRequest { queue, mode, by }),
         )
         .unwrap();
         fire(&stage, due_ms, "hourly");

@@ -72,16 +72,16 @@ fn usual_life(store: &PostgresStore) {
     };
     let claimed = block_on(jobs.claim(&call(), claim)).unwrap().jobs.remove(0);
     let attempt = AttemptRef { job_id: claimed.id, hold_id: hold, token: claimed.token };
-    block_on(jobs.renew_claims(&call(), vec![attempt.clone()]))
+    block_on(jobs.renew_attempts(&call(), vec![attempt.clone()]))
         .unwrap()
         .results
         .remove(0)
         .unwrap();
     let done = AttemptReport { attempt, report: Report::Complete { result: Some("{\"sent\":true}".into()) } };
     block_on(jobs.report(&call(), vec![done])).unwrap().remove(0).unwrap();
-    block_on(jobs.queues(&call())).unwrap();
+    block_on(jobs.list_queues(&call())).unwrap();
     block_on(store.release(&call(), vec![lease])).unwrap().remove(0).unwrap();
-    block_on(store.events(&call(), ListEventsRequest { cursor: None, prefix: None, limit: 10, wait_ms: 0 }))
+    block_on(store.list_events(&call(), ListEventsRequest { cursor: None, prefix: None, limit: 10, wait_ms: 0 }))
         .unwrap();
 }
 
@@ -163,7 +163,7 @@ fn replay(recording: &str) -> Result<JobState, String> {
             format!("line {}: {said}: {sql}", nth + 1)
         })?;
     }
-    let job = block_on(LeaseStore::jobs(&store).unwrap().job(&call(), job_id())).unwrap();
+    let job = block_on(LeaseStore::jobs(&store).unwrap().get_job(&call(), job_id())).unwrap();
     job.map(|job| job.job.state).ok_or_else(|| "its job is not there".to_owned())
 }
 

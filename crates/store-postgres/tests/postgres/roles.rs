@@ -189,9 +189,9 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
         .parse()
         .unwrap();
     let jobs = reader.jobs().unwrap();
-    assert!(block_on(jobs.job(&call(), id)).unwrap().is_some());
+    assert!(block_on(jobs.get_job(&call(), id)).unwrap().is_some());
     let wait = fencehold_contract::job::WaitRequest { id, wait_ms: 1 };
-    assert!(block_on(jobs.wait_for(&call(), wait)).unwrap().is_some(), "it is told that the job is not over");
+    assert!(block_on(jobs.wait_for_job(&call(), wait)).unwrap().is_some(), "it is told that the job is not over");
     assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
     let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
     let request = AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 30_000);
@@ -220,7 +220,7 @@ fn maintenance_that_fails_is_seen_in_the_status_until_it_works_again() {
     let admin = crate::cluster().admin();
     admin.run(&format!("ALTER TABLE {schema}.job_dropped RENAME TO gone"));
     let store = open_as("postgres", &schema);
-    block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
     let maintenance = || block_on(store.status(&call())).unwrap().maintenance_errors;
     let seen = (0..LOOKS_MAX).any(|_| {
         let said = maintenance();

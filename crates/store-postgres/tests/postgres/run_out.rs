@@ -18,7 +18,7 @@ fn place(stage: &Stage, job: &str) -> String {
 
 fn standing(stage: &Stage) -> (JobState, u16, u16) {
     let store = stage.arena.store();
-    let job = block_on(store.jobs().unwrap().job(&call(), JOB.parse().unwrap()))
+    let job = block_on(store.jobs().unwrap().get_job(&call(), JOB.parse().unwrap()))
         .unwrap()
         .unwrap()
         .job;

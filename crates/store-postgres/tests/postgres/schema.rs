@@ -131,9 +131,9 @@ fn leases_that_are_held_go_on_when_an_older_schema_is_brought_up_to_date() {
     let renewed = block_on(store.renew(&call(), vec![lease])).unwrap().results.remove(0).unwrap();
     assert_eq!(renewed.token.get(), 1);
     let all = ListEventsRequest { cursor: None, prefix: None, limit: 100, wait_ms: 0 };
-    let told = block_on(store.events(&call(), all)).unwrap().events;
+    let told = block_on(store.list_events(&call(), all)).unwrap().events;
     assert_eq!(told.len(), 1, "what was told before is told still: {told:?}");
-    let queues = block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    let queues = block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
     assert_eq!(queues.len(), 0, "and what is new is there");
 }
 
@@ -270,7 +270,7 @@ fn what_is_held_is_finished_in_a_schema_that_became_too_new() {
 fn a_schema_may_be_called_by_a_word_of_the_language() {
     let store = open("order");
     block_on(store.status(&call())).unwrap();
-    block_on(store.jobs().unwrap().queues(&call())).unwrap();
+    block_on(store.jobs().unwrap().list_queues(&call())).unwrap();
     let acquired = {
         let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
         block_on(

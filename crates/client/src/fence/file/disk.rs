@@ -58,7 +58,7 @@ pub(super) struct RealDisk {
 }
 
 /// A descriptor is kept for as long as its name leads to the same file: so an inode that is compared is never a reused
-/// one, and a failed write-back that somebody else caused is reported here too.
+/// one, and a failed write-back that another process caused is reported here too.
 #[derive(Debug)]
 struct Open {
     name: Name,

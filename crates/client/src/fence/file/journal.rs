@@ -6,7 +6,7 @@
 //! 2. its bytes are written to the file, at the place that the frame names, and synced;
 //! 3. the lock says that the journal is *in order* up to here; the caller is answered.
 //!
-//! Whoever takes the lock next and does not find the journal in order goes through the last frame again: the same bytes
+//! The next process that takes the lock and does not find the journal in order goes through the last frame again: the same bytes
 //! at the same place. A frame is only written when the one before it is in order, so only the last can be unfinished. A
 //! frame that is torn was never decided, and is cut off.
 //!
@@ -197,9 +197,7 @@ impl<D: Disk> Journal<D> {
             Header::OtherVersion => {
                 Err(Fault::Unusable("its journal was written by another version of Fencehold".to_owned()))
             }
-            Header::Foreign => {
-                Err(Fault::Unusable("the journal beside it is somebody else's file".to_owned()))
-            }
+            Header::Foreign => Err(Fault::Unusable("the journal beside it is a foreign file".to_owned())),
         }
     }
 
@@ -231,7 +229,7 @@ impl<D: Disk> Journal<D> {
         if unfinished || whole {
             return self.put(target, bytes);
         }
-        // Somebody moved, cut or wrote the file without the fence. Nothing of theirs is touched, and nothing of ours lost.
+        // Someone moved, cut or wrote the file without the fence. Nothing of theirs is touched, and nothing of ours lost.
         tracing::warn!(
             offset = target.offset,
             "the fenced file was changed from outside; an unfinished append goes to its end"
@@ -262,7 +260,7 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Decides a step: from here on it is carried out, by whomever.
+    /// Decides a step: from here on it is carried out, by any process.
     fn log(&mut self, head: Head, bytes: &[u8]) -> Result<(), Fault> {
         let read = self.standing()?;
         let Some((frame, check)) = frame::write(read.check, &head, bytes) else {

@@ -106,7 +106,7 @@ pub(super) fn answer_all(ready: Vec<Ready>) {
 }
 
 /// Decides and carries out a batch, and gives the answers to it. The lock is held.
-#[must_use = "somebody waits for every answer"]
+#[must_use = "a caller waits for every answer"]
 pub(super) fn carry_out<D: Disk>(place: &str, journal: &mut Journal<D>, batch: Vec<Request>) -> Vec<Ready> {
     let mut standing = journal.enter().map_err(|fault| told(place, &fault));
     let mut work = Work { place, journal, step: Step::default(), ready: Vec::new() };
@@ -119,7 +119,7 @@ pub(super) fn carry_out<D: Disk>(place: &str, journal: &mut Journal<D>, batch: V
             }
         }
     }
-    // Everybody in it is told; and after a failure there is nothing in it.
+    // Every caller in it is answered; and after a failure there is nothing in it.
     let _ = work.close();
     work.ready
 }

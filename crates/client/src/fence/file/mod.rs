@@ -1,6 +1,6 @@
 //! A file that lets no stale holder write, and makes every append exactly once.
 //!
-//! Nouns: the *file* is a plain one, read by whoever wants to; the *fence* is a folder beside it (`NAME.fence`), with a
+//! Nouns: the *file* is a plain one, read by any program; the *fence* is a folder beside it (`NAME.fence`), with a
 //! *journal* of marks and appends and the *lock* that one process at a time holds for one step. How it survives being
 //! killed, and power cuts, stands in `journal.rs`.
 //!
@@ -202,7 +202,7 @@ impl FencedFileOptions {
         self
     }
 
-    /// How many of the latest appends are told from new ones. Default: a million. Where the processes that use a file
+    /// How many of the latest appends are recognised when they are repeated. Default: a million. Where the processes that use a file
     /// differ in this, the least of them counts.
     pub fn remember_appends(mut self, count: usize) -> Self {
         self.remember_appends = count;

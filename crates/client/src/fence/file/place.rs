@@ -98,7 +98,7 @@ impl Place {
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        // Somebody may have removed the folder: then others lock another file of the same name.
+        // The folder may have been removed: then others lock another file of the same name.
         let mine = self.lock.metadata()?.ino();
         if fs::metadata(RealDisk::lock_path(&self.fence)).is_ok_and(|found| found.ino() == mine) {
             return Ok(true);

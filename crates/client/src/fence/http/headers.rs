@@ -62,7 +62,7 @@ pub(super) fn read(headers: &HeaderMap) -> Result<Option<KeyToken>, BadInput> {
     Ok(Some(pass))
 }
 
-/// Two of a kind would let whoever reads the first and whoever reads the last believe different things.
+/// Two of a kind would let a reader of the first and a reader of the last believe different things.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, BadInput> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -24,7 +24,7 @@
 //! through. Whoever writes in the end must then check: the handler finds the [`KeyToken`](super::KeyToken) in the request's extensions, and takes
 //! it to its own write, to a [`FencedFile`](super::FencedFile) or into its SQL statement.
 //!
-//! Deliberately absent: authentication. Whoever may send requests may show any token, and shut others out with a large one.
+//! Deliberately absent: authentication. Anyone who may send requests may show any token, and shut others out with a large one.
 
 mod client;
 mod headers;

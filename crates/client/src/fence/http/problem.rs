@@ -51,7 +51,7 @@ impl FenceProblem {
         serde_json::from_slice(body).ok()
     }
 
-    /// Whether somebody else has held the key since: stop the work, and never send this again under the same token.
+    /// Whether another holder has had the key since: stop the work, and never send this again under the same token.
     pub fn is_stale(&self) -> bool {
         self.kind == STALE
     }

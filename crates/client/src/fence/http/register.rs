@@ -123,7 +123,7 @@ pub(super) struct Entered {
 impl Entered {
     fn new(at_work: &Arc<AtWork>, pass: &KeyToken) -> Self {
         let subject = (pass.namespace.clone(), pass.key.clone());
-        // Nobody waits for one more, so nobody is told.
+        // No caller waits for one more.
         at_work.update(|at_work| {
             *at_work.entry(subject.clone()).or_default().entry(pass.token).or_default() += 1;
             None::<()>

@@ -18,7 +18,7 @@
 //! is installed on them; a country that changes its rules needs a new release.
 //!
 //! Deliberately absent: the present. `next_after` is given a moment and answers with one. Nor is there memory of what
-//! has fired: whoever fires keeps the last moment and asks for the next.
+//! has fired: the code that fires keeps the last moment and asks for the next.
 
 mod calendar;
 mod cron;

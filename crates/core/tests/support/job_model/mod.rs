@@ -24,13 +24,13 @@ pub(crate) struct Life {
     pub(crate) token: Token,
     ttl_ms: u64,
     since_ms: u64,
-    /// Until when the holder was told that it holds.
+    /// Until when the holder may believe that it holds.
     deadline_ms: u64,
     /// By when it should yield, and to which priority.
     yield_at: Option<(u64, i16)>,
     /// The job was called off under it.
     cancel: bool,
-    /// How it ended, once somebody has noted it.
+    /// How it ended, once that was noted.
     end: Option<AttemptOutcome>,
 }
 

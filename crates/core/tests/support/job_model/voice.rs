@@ -81,7 +81,7 @@ impl Model {
     }
 
     pub(super) fn last(&mut self) -> &mut Life {
-        self.lives.last_mut().expect("somebody has claimed it")
+        self.lives.last_mut().expect("it was claimed")
     }
 
     /// The ended attempts that a record still shows.

@@ -198,7 +198,7 @@ impl World {
         decision.reply
     }
 
-    /// Who speaks: by hold id and token, or, without a proof, whoever holds the job.
+    /// Who speaks: by hold id and token, or, without a proof, its holder.
     fn by(&self, hold: u8, token: u64, bounds: Bounds) -> By {
         match &self.record.claim {
             Some(claim) if !bounds.proof => By { hash: claim.hash, token: self.record.token },

@@ -19,7 +19,7 @@ impl Job {
         let cancel_asked = self.cancel_asked;
         match (answer, &mut self.claim) {
             (Err(refusal), _) if speaker == Speaker::Live => {
-                Err(format!("P4: the live claim under token {token} was told: {refusal}"))
+                Err(format!("P4: the live claim under token {token} got: {refusal}"))
             }
             (Err(_), _) => Ok(()),
             (Ok(renewal), Some(claim)) if matches!(speaker, Speaker::Live | Speaker::MaybeLive) => {
@@ -28,7 +28,7 @@ impl Job {
                     return Err(format!("P3: the claim under token {token} was renewed for {ms} ms"));
                 }
                 if renewal.cancel_requested != cancel_asked {
-                    let told = if cancel_asked { "was not told" } else { "was told" };
+                    let told = if cancel_asked { "did not learn" } else { "learned" };
                     return Err(format!("P9: token {token} {told} that its job was called off"));
                 }
                 claim.span = Span::until(now_ms + renewal.remaining_ms);
@@ -84,7 +84,7 @@ impl Job {
                 return Err(format!("P5: token {token} had run out, and put its job off"));
             }
             Speaker::Live if late => {
-                return Err(format!("P4: token {token} is live, and was told that it is late"));
+                return Err(format!("P4: token {token} is live, and its answer was that it is late"));
             }
             Speaker::RunOut if !late => {
                 return Err(format!("P3: token {token} had run out, and was not told that it is late"));
@@ -131,17 +131,15 @@ impl Job {
         let may_be_late =
             matches!(word, Report::Complete { .. } | Report::Fail { .. } | Report::Checkpoint { .. });
         match speaker {
-            Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
+            Speaker::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
             Speaker::RunOut | Speaker::MaybeLive if open && may_be_late => Err(format!(
-                "late completion: token {token} ran out, nobody has had the job since, and it was told: {refusal}"
+                "late completion: token {token} ran out, nobody has had the job since, and it got: {refusal}"
             )),
             Speaker::SaidEarlier { said: before, remembered: true } if said(word) == Some(before) => {
-                Err(format!(
-                    "P7: the same word of token {token} again, after other attempts, was told: {refusal}"
-                ))
+                Err(format!("P7: the same word of token {token} again, after other attempts, got: {refusal}"))
             }
             _ if again && self.ended.is_some() && !self.was_retried => {
-                Err(format!("P7: the same word of token {token} again was told: {refusal}"))
+                Err(format!("P7: the same word of token {token} again got: {refusal}"))
             }
             _ => Ok(()),
         }
@@ -169,7 +167,7 @@ impl Job {
         let known = self.effects.get(name).cloned();
         match (act, answer) {
             (_, Err(refusal)) => match speaker {
-                Speaker::Live => Err(format!("P4: the live holder of token {token} was told: {refusal}")),
+                Speaker::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
                 _ => Ok(()),
             },
             (LedgerEntry::Begin { in_doubt_policy: policy, .. }, Ok(LedgerResponse::Proceed {})) => {
@@ -177,12 +175,12 @@ impl Job {
                 match &known {
                     Some(entry) if entry.value.is_some() => {
                         return Err(format!(
-                            "P8: the effect {name} is recorded, and token {token} was told to go ahead"
+                            "P8: the effect {name} is recorded, and the answer to token {token} was to go ahead"
                         ));
                     }
                     Some(entry) if entry.token != token && entry.policy == InDoubtPolicy::Manual => {
                         return Err(format!(
-                            "P8: the effect {name} is in doubt, and token {token} was told to go ahead"
+                            "P8: the effect {name} is in doubt, and the answer to token {token} was to go ahead"
                         ));
                     }
                     Some(entry) if entry.token == token => return Ok(()),
@@ -213,7 +211,7 @@ impl Job {
                 if let Some(first) = known.as_ref().filter(|entry| entry.value.is_some()) {
                     if told != (first.token, first.value.clone()) {
                         return Err(format!(
-                            "P8: the effect {name} was recorded by token {}, and token {token} was told otherwise",
+                            "P8: the effect {name} was recorded by token {}, and token {token} got another answer",
                             first.token
                         ));
                     }
@@ -221,12 +219,12 @@ impl Job {
                 }
                 let LedgerEntry::Record { value, compensation: undo, .. } = act else {
                     return Err(format!(
-                        "P8: the effect {name} was never recorded, and token {token} was told that it is"
+                        "P8: the effect {name} was never recorded, and token {token} got the answer that it is"
                     ));
                 };
                 if told != (token, Some(value.clone())) {
                     return Err(format!(
-                        "P8: what token {token} recorded of the effect {name} was told otherwise"
+                        "P8: what token {token} recorded of the effect {name} was answered otherwise"
                     ));
                 }
                 let nth = known.map_or(nth, |entry| entry.nth);

@@ -114,7 +114,7 @@ impl Auditor {
                 (Some(job), None) if !self.may_be_pruned(job) => {
                     Err(format!("P6: job {id} was enqueued, and is not there"))
                 }
-                (None, Some(_)) => Err(format!("P6: job {id} is there, and nobody was told so")),
+                (None, Some(_)) => Err(format!("P6: job {id} is there, and no answer said so")),
                 (_, None) => Ok(()),
             },
             (Question::Act(request), Ok(Reply::Acted(acted))) => acted.results.iter().try_for_each(|item| {
@@ -323,7 +323,7 @@ impl Auditor {
         }
     }
 
-    /// Jobs that were handed to somebody who had gone went back.
+    /// Jobs that were handed to a caller that had gone went back.
     pub(in crate::sim) fn abandoned_jobs(&mut self, now_ms: u64, jobs: &[JobId]) {
         for id in jobs {
             if let Some(job) = self.jobs.get_mut(id) {
@@ -359,7 +359,7 @@ impl Auditor {
 }
 
 impl Job {
-    /// Somebody decided about the job from outside.
+    /// Someone decided about the job from outside.
     fn acted(&mut self, now_ms: u64, action: &JobAction, outcome: &Result<JobState, Refusal>) -> Audit {
         match (action, outcome) {
             (JobAction::Cancel { force: now, .. }, Ok(JobState::Cancelled)) => {

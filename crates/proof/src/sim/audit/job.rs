@@ -29,11 +29,11 @@ pub(super) enum Said {
     Fail,
     Snooze,
     HandBack,
-    /// It stopped at an intent, was abandoned, or somebody decided over its head.
+    /// It stopped at an intent, was abandoned, or someone decided over its head.
     Silenced,
 }
 
-/// An effect, as far as it was told.
+/// An effect, as far as it was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The attempt that announced or recorded it.
@@ -57,7 +57,7 @@ pub(super) struct Job {
     /// How it ended, where it did; also `Indeterminate`, until a person has looked.
     pub(super) ended: Option<JobState>,
     pub(super) cancel_asked: bool,
-    /// Somebody had it start over: what was said before counts no more.
+    /// Someone had it start over: what was said before counts no more.
     pub(super) was_retried: bool,
     pub(super) checkpoint: Option<Vec<u8>>,
     pub(super) effects: BTreeMap<String, Entry>,
@@ -65,7 +65,7 @@ pub(super) struct Job {
     pub(super) queue: Option<String>,
     /// Nobody gets it before this moment.
     pub(super) not_before_ms: u64,
-    /// It is ready at this moment, unless somebody has it.
+    /// It is ready at this moment, unless it is claimed.
     pub(super) ready_by_ms: u64,
     /// The moment of the wall clock that it waits for.
     pub(super) moment: Option<Moment>,
@@ -250,7 +250,7 @@ impl Job {
             return Err(format!("P4: token {token} was given before the moment that the job waits for"));
         }
         if remaining_ms != ttl_ms {
-            return Err(format!("P4: a claim for {ttl_ms} ms was told {remaining_ms} ms"));
+            return Err(format!("P4: a claim for {ttl_ms} ms was given {remaining_ms} ms"));
         }
         if self.claim.as_ref().is_some_and(|claim| claim.said.is_none()) {
             self.crashes += 1;
@@ -266,7 +266,7 @@ impl Job {
         Ok(())
     }
 
-    /// The same claim was told again.
+    /// The same claim was answered again.
     pub(super) fn claim_resumed(&mut self, now_ms: u64, token: u64, remaining_ms: u64) -> Audit {
         let Some(claim) = &mut self.claim else { return Err("there is no claim".to_owned()) };
         let just_now = claim.said.is_some_and(|(_, at_ms)| at_ms == now_ms);
@@ -276,7 +276,7 @@ impl Job {
             return Ok(());
         }
         Err(format!(
-            "P7: the claim under token {token} was told again with {remaining_ms} ms that it does not have"
+            "P7: the claim under token {token} was answered again with {remaining_ms} ms that it does not have"
         ))
     }
 
@@ -292,7 +292,7 @@ impl Job {
         self.ledger_is(&job.effects)
     }
 
-    /// Whether the ledger says what was told of it.
+    /// Whether the ledger says what was answered about it.
     fn ledger_is(&self, effects: &[Effect]) -> Audit {
         for effect in effects {
             let name = effect.name.as_str();

@@ -77,7 +77,7 @@ impl Key {
             return Err(format!("P7: a hold that has had its lease was granted token {token}"));
         }
         if remaining_ms != ttl_ms {
-            return Err(format!("P4: a grant for {ttl_ms} ms was told {remaining_ms} ms"));
+            return Err(format!("P4: a grant for {ttl_ms} ms was given {remaining_ms} ms"));
         }
         self.end(LeaseOutcome::Expired);
         self.newest = token;
@@ -99,9 +99,9 @@ impl Key {
                 lease.span.certain_until_ms = lease.span.certain_until_ms.max(now_ms + remaining_ms);
                 Ok(())
             }
-            _ => {
-                Err(format!("P7: token {token} was told again with {remaining_ms} ms that it does not have"))
-            }
+            _ => Err(format!(
+                "P7: token {token} was answered again with {remaining_ms} ms that it does not have"
+            )),
         }
     }
 
@@ -128,7 +128,7 @@ impl Key {
                     return Ok(());
                 }
                 Err(format!(
-                    "P4: token {token} is over, and one who asked for the key was told that it is held"
+                    "P4: token {token} is over, and the answer to a request for the key was that it is held"
                 ))
             }
             Refusal::HoldIdUsed { outcome: how, .. } => {
@@ -136,11 +136,11 @@ impl Key {
                     lease.hold == *hold.as_bytes() && now_ms < lease.span.certain_until_ms
                 });
                 if certain {
-                    return Err("P7: a live hold was told that it has ended".to_owned());
+                    return Err("P7: the answer to a live hold was that it has ended".to_owned());
                 }
                 match (self.ended.get(hold.as_bytes()), how) {
                     (Some((token, known)), Some(how)) if known != how => {
-                        Err(format!("P3: token {token} was {known}, and its holder was told {how}"))
+                        Err(format!("P3: token {token} was {known}, and its holder was answered {how}"))
                     }
                     _ => Ok(()),
                 }
@@ -190,20 +190,20 @@ impl Key {
         }
     }
 
-    /// A holder was told that its hold is over.
+    /// The answer to a holder was that its hold is over.
     fn lost(&mut self, now_ms: u64, hold: [u8; 16], token: u64, refusal: &Refusal) -> Audit {
         let live = self
             .current
             .filter(|lease| lease.hold == hold && now_ms < lease.span.certain_until_ms);
         if live.is_some_and(|lease| lease.token == token) {
-            return Err(format!("P4: the live holder of token {token} was told: {refusal}"));
+            return Err(format!("P4: the live holder of token {token} got: {refusal}"));
         }
         match (refusal, self.ended.get(&hold)) {
             (Refusal::Lost { outcome: Some(how), .. }, Some((_, known))) if known != how => {
                 Err(format!("P3: token {token} was {known}, and its holder was told {how}"))
             }
             (Refusal::Lost { .. }, _) => Ok(()),
-            (other, _) => Err(format!("the holder of token {token} was told: {other}")),
+            (other, _) => Err(format!("the holder of token {token} got: {other}")),
         }
     }
 

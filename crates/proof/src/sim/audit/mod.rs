@@ -254,7 +254,7 @@ impl Auditor {
 }
 
 impl Pair<'_> {
-    /// Whoever stood in line is given nothing when its time is up.
+    /// A caller that stood in line is given nothing when its time is up.
     fn in_time(&self, now_ms: u64, wait_ms: u64, what: &str) -> Audit {
         let arrived_ms = self.asked.arrived_ms;
         if wait_ms > 0 && arrived_ms < now_ms && now_ms >= arrived_ms + wait_ms {

@@ -18,7 +18,7 @@ pub(super) struct Files {
     next: Option<(Meets, u64)>,
     chance: Option<Chance>,
     power_is_gone: bool,
-    /// What was met, until somebody asks.
+    /// What was met, until it is asked for.
     met: Vec<Meets>,
 }
 
@@ -55,7 +55,7 @@ impl Files {
         self.life += 1;
     }
 
-    /// Somebody comes, and there is power.
+    /// There is power.
     pub(super) fn open_again(&mut self) {
         self.power_is_gone = false;
     }

@@ -6,14 +6,14 @@ use rusqlite::{Connection, params};
 use super::{Book, BookError, from_sql, to_sql};
 use crate::audit::{AuditEntry, AuditFilter, AuditRow, Outcome};
 
-/// Refused attempts are many when somebody tries doors; only the latest are kept. What was done is kept for ever.
+/// Refused attempts are many when someone tries tokens; only the latest are kept. What was done is kept for ever.
 const DENIED_KEPT: i64 = if cfg!(test) { 50 } else { 10_000 };
 
 /// How many entries pass between two times that older denials are forgotten.
 const TRIM_EVERY: i64 = 16;
 
 impl Book {
-    /// Enters what somebody is about to do, and gives the number by which [`Book::settle`] finds it again.
+    /// Enters what a caller is about to do, and gives the number by which [`Book::settle`] finds it again.
     pub fn enter(
         &mut self,
         entry: &AuditEntry,

@@ -2,7 +2,7 @@
 //!
 //! It is shared between the command line, which makes and revokes tokens, and any number of running servers, which read
 //! them and write the audit. It is a file of its own, because it must work the same whatever the store is, and because
-//! whoever may read leases need not be able to read this.
+//! those who may read leases need not be able to read this.
 
 mod entries;
 mod tokens;

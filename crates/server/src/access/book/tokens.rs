@@ -19,7 +19,7 @@ pub struct ApiToken {
     pub id: TokenId,
     /// What people call it.
     pub name: String,
-    /// Whose world it opens; `None`: every one.
+    /// The namespace it opens; `None`: every one.
     pub namespace: Option<Namespace>,
     /// What it may be used for.
     #[serde(serialize_with = "as_text")]
@@ -48,7 +48,7 @@ fn as_text<S: serde::Serializer>(scopes: &Scopes, serializer: S) -> Result<S::Ok
 pub struct NewToken {
     /// What people call it.
     pub name: String,
-    /// Whose world it opens; `None`: every one.
+    /// The namespace it opens; `None`: every one.
     pub namespace: Option<Namespace>,
     /// What it may be used for.
     pub scopes: Scopes,

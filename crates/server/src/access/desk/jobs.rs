@@ -348,9 +348,9 @@ fn is_forged(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::WrongHoldId { .. })
 }
 
-/// What traces are told of jobs.
+/// What traces get of jobs.
 impl Desk {
-    /// Gives every job its place in a trace, which it carries from here to its end, and says what is to be told of it once
+    /// Gives every job its place in a trace, which it carries from here to its end, and says what is to be reported of it once
     /// it is in its queue.
     fn place_in_trace(&self, call: &CallContext, jobs: &mut [NewJob]) -> Vec<Span> {
         if !self.server.tracer.is_on() {
@@ -386,7 +386,7 @@ impl Desk {
         reports.iter().map(attempt).collect()
     }
 
-    /// Tells of attempts that have ended, after whoever reported them has been answered.
+    /// Tells of attempts that have ended, after the report has been answered.
     fn tell_of_attempts(&self, call: &CallContext, ended: Vec<(JobId, Token)>) {
         if ended.is_empty() {
             return;

@@ -2,7 +2,7 @@
 //!
 //! Every call passes the same points in the same order: may this caller do that, in this namespace; is there room; is the
 //! act entered in the audit, if it is one of force; and only then the store. So no handler can forget one of them, and
-//! each item of a batch is held against the rights of whoever sent it in the very call that applies it.
+//! each item of a batch is held against the rights of its sender in the very call that applies it.
 
 mod holds;
 mod jobs;
@@ -95,7 +95,7 @@ struct Took {
     end_wall_us: u64,
 }
 
-/// What is told of a request in a trace.
+/// What is reported of a request in a trace.
 struct Telling {
     at: Context,
     parent: Option<[u8; 8]>,
@@ -184,7 +184,7 @@ impl Desk {
             None => None,
         };
         let outcome = if act.way == Way::Waiting {
-            // Whoever is let in for a moment may stand in line for an hour; leaving the line takes its place back.
+            // A caller that is let in for a moment may stand in line for an hour; leaving the line takes its place back.
             tokio::select! {
                 biased;
                 outcome = work => outcome,
@@ -281,14 +281,14 @@ impl Desk {
         });
     }
 
-    /// A request of which nothing more is to be told.
+    /// A request of which nothing more is to be reported.
     fn plain(&self) -> Telling {
         let at = self.server.tracer.fresh(self.trace);
         Telling { at, parent: self.trace.map(|trace| trace.span), links: Vec::new(), attributes: Vec::new() }
     }
 }
 
-/// How much of what a caller wrote is kept in the audit: whoever may not even ask can write as much as a body holds.
+/// How much of what a caller wrote is kept in the audit: a caller without rights can write as much as a body holds.
 const AUDITED_BYTES_MAX: usize = 1_024;
 
 fn bounded(mut text: String) -> String {

@@ -11,7 +11,7 @@ use crate::access::{hex, unhex};
 pub(crate) struct Context {
     pub(crate) trace: [u8; 16],
     pub(crate) span: [u8; 8],
-    /// Whether whoever began the trace wants it recorded.
+    /// Whether the trace is to be recorded.
     pub(crate) sampled: bool,
 }
 

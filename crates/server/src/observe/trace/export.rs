@@ -45,7 +45,7 @@ pub struct Receiver {
 #[derive(Debug)]
 pub(super) enum Waiting {
     Span(Box<Span>),
-    /// Somebody wants to know when all before it are sent.
+    /// A caller wants to know when all before it are sent.
     Flush(oneshot::Sender<()>),
 }
 
@@ -103,7 +103,7 @@ impl Receiver {
     }
 
     fn client(&self) -> Result<Client, reqwest::Error> {
-        // Whoever chose another one before us has their way.
+        // A provider that is already installed stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .no_proxy()

@@ -1,8 +1,8 @@
 //! Traces: what became of a job from its enqueuing over every attempt to its end, and of a lease.
 //!
 //! A span's id follows from what it is about (a job and the token of its attempt, a key and the token of its hold), so the
-//! story is told right by whichever server hears of it, also after a restart: nothing has to be remembered in between.
-//! An attempt is told of when it ends; one that crashed, when the next one does, as nobody reported it.
+//! story is reported right by whichever server hears of it, also after a restart: nothing has to be remembered in between.
+//! An attempt is reported when it ends; one that crashed, when the next one does, as nobody reported it.
 
 mod context;
 mod export;
@@ -29,7 +29,7 @@ const TELLERS_MAX: usize = 32;
 pub(crate) enum SpanKind {
     /// The answer to a request.
     Server = 2,
-    /// Something was put where somebody else takes it.
+    /// Something was put where another thread takes it.
     Producer = 4,
     /// It was taken, and worked on.
     Consumer = 5,

@@ -106,7 +106,7 @@ fn span(
     }
 }
 
-/// Whether its holder said how it ended: then it has been told of already.
+/// Whether its holder said how it ended: then it has been reported already.
 fn is_reported(how: AttemptOutcome) -> bool {
     matches!(
         how,

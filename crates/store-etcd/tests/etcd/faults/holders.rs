@@ -13,7 +13,7 @@ use super::register::Register;
 use crate::call;
 
 pub(crate) const CONTENDERS: usize = 16;
-/// One in so many holds is not given back: its holder stalls until somebody else has written.
+/// One in so many holds is not given back: its holder stalls until another has written.
 const STALLS_EVERY: u64 = 8;
 
 /// Until it is time to go home.
@@ -28,7 +28,7 @@ pub(crate) fn hold_on_and_off(nth: usize, url: &EtcdUrl, register: &Register, st
         let hold = HoldRef { key: request.any_of[0].clone(), hold_id: request.hold_id, token };
         register.write(token);
         if token.get() % STALLS_EVERY == 0 {
-            // It sleeps on, its lease ends, somebody else writes, and it wakes up.
+            // It sleeps on, its lease ends, another holder writes, and it wakes up.
             if register.until_overtaken(token, going_home) {
                 assert!(!register.write(token), "a stale write under token {token} was accepted");
             }

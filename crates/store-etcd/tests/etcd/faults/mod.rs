@@ -43,7 +43,7 @@ fn request(name: &str, nth: u8) -> AcquireLeaseRequest {
 }
 
 /// R37: a member without a quorum grants nothing, releases nothing, and a keep-alive that it acknowledges does not count:
-/// within its patience the caller is told that the store is unavailable.
+/// within its patience the caller learns that the store is unavailable.
 #[test]
 fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +184,7 @@ impl Drop for GoHome<'_> {
     }
 }
 
-/// Who leads, as soon as somebody does.
+/// Who leads, as soon as one does.
 fn leader(cluster: &Cluster) -> usize {
     loop {
         if let Some(leader) = cluster.leader() {

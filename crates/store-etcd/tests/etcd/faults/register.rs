@@ -15,7 +15,7 @@ pub(crate) struct Register {
 #[derive(Default)]
 struct State {
     newest: Token,
-    /// Every token that was granted to somebody.
+    /// Every token that was granted.
     granted: HashSet<Token>,
     /// The largest of them.
     largest: Token,
@@ -33,7 +33,7 @@ impl Register {
         self.state().largest
     }
 
-    /// Somebody was granted this token, having asked when `before` was the largest.
+    /// This token was granted to a holder that asked when `before` was the largest.
     pub(crate) fn granted(&self, token: Token, before: Token) {
         let mut state = self.state();
         assert!(token > before, "token {token} was granted after {before}");
@@ -55,14 +55,14 @@ impl Register {
         accepted
     }
 
-    /// Returns when somebody has written under a larger token, or when it is time to go home.
+    /// Returns when another has written under a larger token, or when it is time to go home.
     pub(crate) fn until_overtaken(&self, token: Token, go_home: impl Fn() -> bool) -> bool {
         let mut state = self.state();
         while state.newest <= token {
             if go_home() {
                 return false;
             }
-            // Whoever ends the test writes nothing, so look up now and then.
+            // The end of the test writes nothing, so look up now and then.
             let tick = std::time::Duration::from_millis(100);
             state = self.changed.wait_timeout(state, tick).unwrap_or_else(PoisonError::into_inner).0;
         }

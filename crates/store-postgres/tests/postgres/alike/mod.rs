@@ -234,7 +234,7 @@ impl Pair {
             let mut story: BTreeMap<Key, Vec<EventData>> = BTreeMap::new();
             let mut request = ListEventsRequest { limit: 1_000, ..ListEventsRequest::default() };
             for _ in 0..EVENTS_KEPT {
-                let page = block_on(store.events(&call(space), request.clone())).unwrap();
+                let page = block_on(store.list_events(&call(space), request.clone())).unwrap();
                 if page.events.is_empty() {
                     break;
                 }

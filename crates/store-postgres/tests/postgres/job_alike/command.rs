@@ -52,13 +52,13 @@ impl Command {
         match self.clone() {
             Command::Enqueue(jobs) => Answer::Enqueued(store.enqueue(call, jobs).await),
             Command::Claim(request) => Answer::Claimed(store.claim(call, request).await),
-            Command::Renew(attempts) => Answer::Renewed(store.renew_claims(call, attempts).await),
+            Command::Renew(attempts) => Answer::Renewed(store.renew_attempts(call, attempts).await),
             Command::Report(reports) => Answer::Reported(store.report(call, reports).await),
-            Command::Ledger(entries) => Answer::Ledger(store.ledger(call, entries).await),
+            Command::Ledger(entries) => Answer::Ledger(store.write_effects(call, entries).await),
             Command::Act(request) => Answer::Acted(act_on_all(store, call, request).await),
-            Command::SetQueue(order) => Answer::Queue(store.set_queue(call, order).await.map(drop)),
-            Command::Begin(request) => Answer::Began(store.begin(call, request).await),
-            Command::Resolve(request) => Answer::Resolved(store.resolve(call, request).await),
+            Command::SetQueue(order) => Answer::Queue(store.set_queue_mode(call, order).await.map(drop)),
+            Command::Begin(request) => Answer::Began(store.begin_operation(call, request).await),
+            Command::Resolve(request) => Answer::Resolved(store.resolve_effect(call, request).await),
             Command::Pass(_) => Answer::Passed,
         }
     }
@@ -92,7 +92,7 @@ async fn act_on_all(
 ) -> Result<ChangeJobBatchResponse, StoreError> {
     let mut all = ChangeJobBatchResponse { results: Vec::new(), next_cursor: None };
     loop {
-        let acted = store.act(call, request.clone()).await?;
+        let acted = store.change_jobs(call, request.clone()).await?;
         all.results.extend(acted.results);
         match (&mut request.selector, acted.next_cursor) {
             (JobSelector::Matching { cursor, .. }, Some(next)) => *cursor = Some(next),
@@ -408,7 +408,7 @@ impl Known {
         ResolveEffectRequest {
             job_id: self.some_id(chance),
             effect: EffectName::new(*chance.pick(&["charge", "ship"])).unwrap(),
-            happened: chance.one_in(2).then(|| "8".into()),
+            resolution: chance.one_in(2).then(|| "8".into()),
             by: owner("P"),
         }
     }

@@ -123,10 +123,10 @@ impl Pair {
         self.same("jobs", number, |store| block_on(all_jobs(store.jobs().unwrap(), call)));
         let ids = known.ids();
         self.same("details", number, |store| {
-            let look = |id: &JobId| block_on(store.jobs().unwrap().job(call, *id)).unwrap();
+            let look = |id: &JobId| block_on(store.jobs().unwrap().get_job(call, *id)).unwrap();
             ids.iter().map(look).collect::<Vec<_>>()
         });
-        self.same("queues", number, |store| block_on(store.jobs().unwrap().queues(call)));
+        self.same("queues", number, |store| block_on(store.jobs().unwrap().list_queues(call)));
         self.same("findings", number, |store| block_on(all_findings(store.jobs().unwrap(), call)));
         self.same("stories of the jobs", number, |store| stories(store, call));
     }
@@ -165,7 +165,7 @@ async fn all_findings(store: &dyn JobStore, call: &CallContext) -> Vec<fencehold
     let mut request = ListEffectsRequest { cursor: None, limit: 1_000 };
     let mut findings = Vec::new();
     loop {
-        let page = store.findings(call, request).await.unwrap();
+        let page = store.list_effects(call, request).await.unwrap();
         findings.extend(page.effects);
         if page.next_cursor.is_none() {
             return findings;
@@ -179,7 +179,7 @@ async fn all_findings(store: &dyn JobStore, call: &CallContext) -> Vec<fencehold
 fn stories(store: &dyn LeaseStore, call: &CallContext) -> BTreeMap<String, Vec<(u64, EventData)>> {
     let request =
         ListEventsRequest { cursor: None, prefix: Some("job/".to_owned()), limit: 1_000, wait_ms: 0 };
-    let page = block_on(store.events(call, request)).unwrap();
+    let page = block_on(store.list_events(call, request)).unwrap();
     let mut stories: BTreeMap<String, Vec<(u64, EventData)>> = BTreeMap::new();
     for event in page.events {
         stories

@@ -101,7 +101,7 @@ fn line(name: &str, number: usize) -> String {
     format!("{name} {number} {}\n", "x".repeat(number * 40))
 }
 
-/// Appends the lines of these keys, one step each, as somebody who may have done so before.
+/// Appends the lines of these keys, one step each, as a process that may have done so before.
 fn append_all(keeper: &mut Keeper<Ending>, names: &[&str], token: u64) {
     for number in 0..LINES {
         for name in names {

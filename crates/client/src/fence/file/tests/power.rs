@@ -341,5 +341,5 @@ fn whatever_stands_behind_a_step_that_failed_is_not_tried() {
     assert_eq!(told(replaced.1, |()| None), Told::Unknown);
     assert_eq!(told(raised.1, |()| None), Told::Unknown);
     journal.enter().unwrap();
-    assert_eq!(disk.content(Name::Data), line(0, 1), "it was written, and is finished by whoever comes next");
+    assert_eq!(disk.content(Name::Data), line(0, 1), "it was written, and is finished by the next process");
 }

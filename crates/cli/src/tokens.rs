@@ -4,7 +4,7 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::http::access::{
     AccessTokenView, AuditEntry, AuditPage, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
 };
-use fencehold_contract::http::{Empty, Scope, op};
+use fencehold_contract::http::{NoQuery, Scope, op};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 use fencehold_core::wire::Moment;
@@ -89,7 +89,7 @@ impl Tokens {
                 Ok(tokens.into_iter().map(token_view).collect())
             }
             Tokens::Server { server, call, name } => {
-                let tokens = server.ask_server::<op::ListAccessTokens>(call, Empty {}).await;
+                let tokens = server.ask_server::<op::ListAccessTokens>(call, NoQuery {}).await;
                 let tokens = tokens.map_err(|error| Failure::of_store(error, name))?;
                 Ok(tokens.access_tokens)
             }

@@ -102,7 +102,7 @@ impl Quota {
             Some(most_ms) if ttl_ms > most_ms => {
                 let problem = format!(
                     "is {ttl_ms} ms; the longest in namespace {namespace} is {most_ms} ms: renew a shorter one, or ask an \
-                     operator (`fencehold store limits`)"
+                     operator (`fencehold quota set`)"
                 );
                 Err(BadInput::new("ttl", problem))
             }
@@ -179,7 +179,7 @@ impl Limited {
 
     fn of_with(self, namespace: &Namespace, next: &str, option: &str) -> String {
         format!(
-            "{self} of namespace {namespace} ({next}; an operator can set --{option} by `fencehold store limits`)"
+            "{self} of namespace {namespace} ({next}; an operator can set --{option} by `fencehold quota set`)"
         )
     }
 }

@@ -9,6 +9,7 @@ use crate::token::Token;
 
 /// One fact about one key, as the rules state it. The store adds where and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventData {
@@ -174,6 +175,7 @@ pub enum EventData {
 
 /// What a stale holder tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BlockedAction {
@@ -188,6 +190,8 @@ pub enum BlockedAction {
     /// To put its job off.
     Snooze,
     /// To hand its job back.
+    #[serde(rename(serialize = "release"))]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     ReleaseJob,
     /// To write a checkpoint.
     Checkpoint,

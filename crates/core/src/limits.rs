@@ -93,7 +93,7 @@ pub const EFFECTS_BYTES_MAX: usize = 16 << 20;
 /// How many ended attempts a job remembers.
 pub const TRAIL_MAX: usize = 16;
 
-/// The most that `max_attempts` and `max_crashes` may be.
+/// The most that `max_failures` and `max_crashes` may be.
 pub const TRIES_MAX: u16 = 10_000;
 /// Longest time limit of one attempt: 30 days.
 pub const ATTEMPT_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use budget::{Fault, ServerBudget};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::http::{Empty, Operation, op};
+use fencehold_contract::http::{NoQuery, Operation, op};
 use fencehold_contract::operation::{Answer, Ask, Claim, Route};
 use fencehold_contract::{CallContext, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
@@ -53,7 +53,7 @@ impl RemoteStore {
             let call = CallContext::new(Namespace::default()).with_timeout_ms(OPENING_MS);
             let mut budget = ServerBudget::new(&inner.clock, &inner.wire, OPENING_MS, 0).reads_only(true);
             loop {
-                let asked = inner.wire.send::<op::GetStoreCapabilities>(&call, &Empty {});
+                let asked = inner.wire.send::<op::GetStoreCapabilities>(&call, &NoQuery {});
                 match budget.limit(asked).await {
                     Ok(can) => return Ok(can),
                     // Later it may be a mistake that is being put right; at the beginning it is one to be reported.

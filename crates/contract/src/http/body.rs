@@ -17,8 +17,11 @@ use crate::quota::Quota;
 use crate::{HoldRef, ReleasedLease, RevokeTarget, RevokedLease};
 
 http_types! {
-    /// Nothing is said but what it is.
+    /// A request that says nothing but what it is.
     #[serde(deny_unknown_fields)]
+    pub struct NoQuery {}
+
+    /// It was carried out, and there is nothing more to say.
     pub struct Empty {}
 
     /// Holds to renew or to release.

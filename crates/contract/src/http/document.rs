@@ -6,12 +6,26 @@ use serde_json::{Map, Value, json};
 
 use super::{
     IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, Operation, PROBLEM_TYPE, Scope, Spec, TIMEOUT_HEADER,
-    Visitor, every, op,
+    Visitor, every, example, op, schema,
 };
 use crate::problem::{ErrorKind, Problem};
 
 /// The statuses that every operation can answer with, apart from success.
 const STATUSES: [u16; 8] = [400, 401, 403, 429, 500, 501, 503, 504];
+/// The groups of operations: by the first part of their paths.
+const TAGS: [(&str, &str); 11] = [
+    ("leases", "Leases on keys, each with a fencing token."),
+    ("jobs", "Jobs, their attempts and what these report."),
+    ("queues", "Queues of jobs."),
+    ("schedules", "Schedules that enqueue jobs."),
+    ("effects", "The ledger of effects that jobs have."),
+    ("operations", "Operations under an idempotency key."),
+    ("events", "What happened."),
+    ("store", "The store behind the server."),
+    ("quota", "How much a namespace may have."),
+    ("access", "Access tokens and the audit."),
+    ("health", "Whether the server works."),
+];
 /// And those of operations with a body.
 const STATUSES_OF_BODIES: [u16; 2] = [413, 415];
 
@@ -25,6 +39,10 @@ pub fn document() -> Value {
     pages.probes();
     let Pages { mut generator, paths } = pages;
     generator.subschema_for::<Problem>();
+    let mut schemas = generator.take_definitions(true);
+    schema::tidy_all(&mut schemas);
+    let mut paths = Value::Object(paths);
+    schema::tidy(&mut paths);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -34,9 +52,11 @@ pub fn document() -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
+        "servers": [{ "url": "http://localhost:7117", "description": "A server on this machine." }],
+        "tags": TAGS.map(|(name, description)| json!({ "name": name, "description": description })),
         "paths": paths,
         "components": {
-            "schemas": generator.take_definitions(true),
+            "schemas": schemas,
             "securitySchemes": {
                 "bearer": { "type": "http", "scheme": "bearer", "description": "Needed where the server asks for it." },
             },
@@ -57,19 +77,25 @@ impl Visitor for Pages {
         let mut statuses = [&STATUSES, statuses].concat();
         let mut page = json!({
             "operationId": name,
+            "tags": [tag(path)],
             "summary": summary,
-            "description": needs(scopes),
+            "description": format!("{summary}. {}", needs(scopes)),
         });
         match method {
             Method::Get => parameters.extend(self.query::<O>(path)),
             Method::Post => {
                 statuses.extend(STATUSES_OF_BODIES);
                 let schema = self.generator.subschema_for::<O::Request>();
-                page["requestBody"] =
-                    json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+                let mut content = json!({ "schema": schema });
+                if let Some(example) = example::of(name).request {
+                    content["example"] = example;
+                }
+                page["requestBody"] = json!({ "required": true, "content": { "application/json": content } });
             }
         }
-        if name == <op::EnqueueJobBatch as Operation>::SPEC.name {
+        if [<op::EnqueueJob as Operation>::SPEC.name, <op::EnqueueJobBatch as Operation>::SPEC.name]
+            .contains(&name)
+        {
             parameters.push(header(
                 IDEMPOTENCY_HEADER,
                 "Jobs without an id get one made from this and their place in the request: the same request makes the \
@@ -79,8 +105,9 @@ impl Visitor for Pages {
         }
         page["parameters"] = parameters.into();
         let answer = self.generator.subschema_for::<O::Answer>();
+        let content = json!({ "schema": answer, "example": example::of(name).response });
         page["responses"] = self.responses(
-            json!({ "description": "It was carried out.", "content": { "application/json": { "schema": answer } } }),
+            json!({ "description": "It was carried out.", "content": { "application/json": content } }),
             &statuses,
         );
         self.add(path, method, page);
@@ -104,7 +131,7 @@ impl Pages {
             header(NAMESPACE_HEADER, "The namespace; `default` if it is missing.", namespace),
             header(
                 TIMEOUT_HEADER,
-                "For how long the server retries while the store is unreachable; more than 60000 counts as that.",
+                "For how many milliseconds the server retries while the store is unreachable; more than 60000 counts as 60000.",
                 json!({ "type": "integer", "minimum": 0 }),
             ),
         ]
@@ -171,7 +198,8 @@ impl Pages {
             "The cursor to go on from, as browsers send it.",
             json!({ "type": "integer", "minimum": 0 }),
         ));
-        let of_the_stream = |parameter: &Value| parameter["name"] == "after" || parameter["name"] == "prefix";
+        let of_the_stream =
+            |parameter: &Value| parameter["name"] == "cursor" || parameter["name"] == "prefix";
         let fields = self.query::<op::ListEvents>("").into_iter().filter(of_the_stream);
         parameters.extend(fields);
         let schema = json!({ "type": "string" });
@@ -181,6 +209,7 @@ impl Pages {
         });
         let page = json!({
             "operationId": "watch_events",
+            "tags": ["events"],
             "summary": "Events as they happen, as server-sent events",
             "description": needs(<op::ListEvents as Operation>::SPEC.scopes),
             "parameters": parameters,
@@ -194,6 +223,7 @@ impl Pages {
         });
         let page = json!({
             "operationId": "watch_holds",
+            "tags": ["events"],
             "summary": "Keys whose holders should renew at once, as server-sent events",
             "description": needs(&[Scope::LeaseWrite, Scope::JobWork]),
             "parameters": self.headers(),
@@ -204,8 +234,8 @@ impl Pages {
 
     fn probes(&mut self) {
         for (path, name, summary, statuses) in [
-            ("/livez", "live", "Whether the server runs", &[][..]),
-            ("/readyz", "ready", "Whether the server and its store answer", &[503][..]),
+            ("/livez", "get_liveness", "Whether the server runs", &[][..]),
+            ("/readyz", "get_readiness", "Whether the server and its store answer", &[503][..]),
         ] {
             let success = json!({
                 "description": "Yes.",
@@ -213,12 +243,22 @@ impl Pages {
             });
             let page = json!({
                 "operationId": name,
+                "tags": ["health"],
                 "summary": summary,
+                "description": summary,
                 "security": [],
                 "responses": self.responses(success, statuses),
             });
             self.add(path, Method::Get, page);
         }
+    }
+}
+
+/// The group of an operation.
+fn tag(path: &str) -> &str {
+    match path.split('/').nth(2).unwrap_or_default() {
+        "access-tokens" | "audit" => "access",
+        group => group,
     }
 }
 

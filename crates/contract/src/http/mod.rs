@@ -10,6 +10,10 @@ pub mod access;
 mod body;
 #[cfg(feature = "schema")]
 mod document;
+#[cfg(feature = "schema")]
+pub mod example;
+#[cfg(feature = "schema")]
+mod schema;
 mod scope;
 
 use serde::Serialize;
@@ -35,7 +39,7 @@ pub use body::{
     AdvanceStoreRequest, CancelJobBatchRequest, CancelJobRequest, DeleteJobBatchRequest, DeleteJobRequest,
     DeleteScheduleRequest, Empty, EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest,
     GetLeaseRequest, GetQueueRequest, GetQuotaRequest, GetScheduleRequest, HoldBatchRequest, HoldChange,
-    LeaseSelector, QueueList, QueueRequest, ReleaseLeaseBatchResponse, RenewAttemptBatchRequest,
+    LeaseSelector, NoQuery, QueueList, QueueRequest, ReleaseLeaseBatchResponse, RenewAttemptBatchRequest,
     RenewedAttempt, RenewedLease, ReopenStoreRequest, ReportAttemptBatchRequest, ReportAttemptBatchResponse,
     RetryJobBatchRequest, RetryJobRequest, RevokeLeaseBatchRequest, RevokeLeaseBatchResponse,
     RevokeLeaseRequest, ScheduleList, ServerCapabilities, SetQuotaRequest, WriteEffectBatchRequest,
@@ -207,9 +211,9 @@ operations! {
     ListEvents = "list_events" Get "/v1/events" LEASE_READ (ListEventsRequest) -> EventPage, [410];
 
     /// Show what the server's store supports
-    GetStoreCapabilities = "get_store_capabilities" Get "/v1/store/capabilities" ANY (Empty) -> ServerCapabilities, [];
+    GetStoreCapabilities = "get_store_capabilities" Get "/v1/store/capabilities" ANY (NoQuery) -> ServerCapabilities, [];
     /// Show who serves the store, and how much it has
-    GetStoreStatus = "get_store_status" Get "/v1/store/status" ANY (Empty) -> StoreStatus, [];
+    GetStoreStatus = "get_store_status" Get "/v1/store/status" ANY (NoQuery) -> StoreStatus, [];
     /// After a restore: end every lease and raise every counter
     AdvanceStore = "advance_store" Post "/v1/store/advance" ADMIN (AdvanceStoreRequest) -> AdvancedStore, [];
     /// Open a store that an advance has closed, before its time: holders from before may still believe in their leases
@@ -259,7 +263,7 @@ operations! {
     ListJobs = "list_jobs" Get "/v1/jobs" ANY_JOB (ListJobsRequest) -> JobPage, [];
 
     /// List every queue
-    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (Empty) -> QueueList, [];
+    ListQueues = "list_queues" Get "/v1/queues" ANY_JOB (NoQuery) -> QueueList, [];
     /// Show one queue; one that has nothing is open and empty
     GetQueue = "get_queue" Get "/v1/queues/get" ANY_JOB (GetQueueRequest) -> QueueView, [];
     /// Pause a queue: it takes jobs and hands none out
@@ -272,7 +276,7 @@ operations! {
     DeleteQueue = "delete_queue" Post "/v1/queues/delete" JOB_ADMIN (QueueRequest) -> Empty, [404 409];
 
     /// List every schedule
-    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (Empty) -> ScheduleList, [];
+    ListSchedules = "list_schedules" Get "/v1/schedules" ANY_JOB (NoQuery) -> ScheduleList, [];
     /// Show one schedule
     GetSchedule = "get_schedule" Get "/v1/schedules/get" ANY_JOB (GetScheduleRequest) -> ScheduleView, [404];
     /// Make a schedule, or change it. It enqueues, so it needs `job:enqueue` too
@@ -300,7 +304,7 @@ operations! {
     CreateAccessToken = "create_access_token" Post "/v1/access-tokens/create" ADMIN
         (access::CreateAccessTokenRequest) -> access::AccessTokenView, [];
     /// List the access tokens of the caller's namespace, or of all
-    ListAccessTokens = "list_access_tokens" Get "/v1/access-tokens" ADMIN (Empty) -> access::AccessTokenList, [];
+    ListAccessTokens = "list_access_tokens" Get "/v1/access-tokens" ADMIN (NoQuery) -> access::AccessTokenList, [];
     /// Revoke an access token
     RevokeAccessToken = "revoke_access_token" Post "/v1/access-tokens/revoke" ADMIN
         (access::RevokeAccessTokenRequest) -> access::RevokedAccessToken, [404];
@@ -364,7 +368,7 @@ store_operations! {
         (Answer::Released(results)) = (ReleaseLeaseBatchResponse { results });
     ListLeases: (Ask::List(request)) = (request), (Answer::Leases(page)) = (page);
     ListEvents: (Ask::Events(request)) = (request), (Answer::Events(page)) = (page);
-    GetStoreStatus: (Ask::Status) = (Empty {}), (Answer::Status(status)) = (status);
+    GetStoreStatus: (Ask::Status) = (NoQuery {}), (Answer::Status(status)) = (status);
     AdvanceStore: (Ask::Advance { by, increment }) = (AdvanceStoreRequest { by, increment }),
         (Answer::Advanced(advanced)) = (advanced);
     ReopenStore: (Ask::Reopen { by }) = (ReopenStoreRequest { by }), (Answer::Reopened) = (Empty {});
@@ -394,14 +398,14 @@ store_operations! {
         = (DeleteJobBatchRequest { selector, by, force, dry_run, cursor, limit }),
         (Answer::Job(JobAnswer::Changed(changed))) = (changed);
     ListJobs: (Ask::Job(JobAsk::List(request))) = (request), (Answer::Job(JobAnswer::Jobs(page))) = (page);
-    ListQueues: (Ask::Job(JobAsk::Queues)) = (Empty {}), (Answer::Job(JobAnswer::Queues(queues))) = (QueueList { queues });
+    ListQueues: (Ask::Job(JobAsk::Queues)) = (NoQuery {}), (Answer::Job(JobAnswer::Queues(queues))) = (QueueList { queues });
     PauseQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by })))
         = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
     ResumeQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by })))
         = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
     DrainQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Draining, by })))
         = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
-    ListSchedules: (Ask::Job(JobAsk::Schedules)) = (Empty {}),
+    ListSchedules: (Ask::Job(JobAsk::Schedules)) = (NoQuery {}),
         (Answer::Job(JobAnswer::Schedules(schedules))) = (ScheduleList { schedules });
     SetSchedule: (Ask::Job(JobAsk::SetSchedule(spec))) = (spec), (Answer::Job(JobAnswer::Schedule(view))) = (view);
     ListEffects: (Ask::Job(JobAsk::Effects(request))) = (request), (Answer::Job(JobAnswer::Effects(page))) = (page);

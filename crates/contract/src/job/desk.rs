@@ -508,11 +508,11 @@ impl FindingKind {
     /// The words for it.
     pub const fn name(self) -> &'static str {
         match self {
-            FindingKind::InDoubt => "open intent",
-            FindingKind::CompensationPending => "not yet undone",
-            FindingKind::CompensationFailed => "undo failed",
-            FindingKind::Compensated => "undone",
-            FindingKind::Superseded => "of a superseded token",
+            FindingKind::InDoubt => "in doubt",
+            FindingKind::CompensationPending => "compensation pending",
+            FindingKind::CompensationFailed => "compensation failed",
+            FindingKind::Compensated => "compensated",
+            FindingKind::Superseded => "superseded",
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Sending the same request again is always safe: the same id makes one job, the same hold id gets the jobs that it has,
 //! the same word about an attempt gets the same answer while that attempt is the job's last one. Once another has begun, a
-//! repeated failure, snooze or hand-back is `Stale`, which says how the attempt ended. Another word is refused.
+//! repeated failure, snooze or release is `Stale`, which says how the attempt ended. Another word is refused.
 
 mod desk;
 mod view;
@@ -75,7 +75,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError>;
 
     /// Everything about one job once it has come to its end or only a person can help it (it is quarantined or
-    /// indeterminate), or as it stands when the time is up.
+    /// in doubt), or as it stands when the time is up.
     async fn wait_for_job(
         &self,
         call: &CallContext,

@@ -391,7 +391,7 @@ wire! {
             /// The effect, with what it gave.
             recorded_effect: Effect,
         },
-        /// An earlier attempt announced it and never said what came of it: the job has stopped as indeterminate.
+        /// An earlier attempt announced it and never said what came of it: the job has stopped in doubt.
         InDoubt {},
         /// The announcement is gone, as if it had never been.
         Withdrawn {},

@@ -378,10 +378,10 @@ mod tests {
     fn the_usual_terms_are_what_they_have_always_been() {
         let usual = serde_json::to_value(JobOptions::default()).unwrap();
         let retry = serde_json::json!({
-            "backoff": "exponential", "base_ms": 1_000, "cap_ms": 3_600_000, "jitter_percent": 20
+            "backoff": "exponential", "base_delay_ms": 1_000, "max_delay_ms": 3_600_000, "jitter_percent": 20
         });
         let always =
-            serde_json::json!({ "priority": 0, "max_attempts": 10, "max_crashes": 5, "retry": retry });
+            serde_json::json!({ "priority": 0, "max_failures": 10, "max_crashes": 5, "retry": retry });
         assert_eq!(usual, always);
         assert!(are_default(&JobOptions::default()));
         assert!(!are_default(&JobOptions { priority: 1, ..JobOptions::default() }));

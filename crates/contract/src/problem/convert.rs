@@ -416,7 +416,7 @@ mod tests {
             R::JobRunning { owner, token: token(4), remaining_ms: 70 },
             R::NotExpired { remaining_ms: 9 },
             R::PriorityTooLow { priority: 3 },
-            R::Conflict { field: "unique key".to_owned(), job_id: id, differs: "kind".to_owned() },
+            R::Conflict { field: "unique_key".to_owned(), job_id: id, differs: "kind".to_owned() },
             R::QueueDraining { queue: QueueName::new("emails").unwrap() },
             R::LimitReached { message: "jobs".to_owned(), limit: 5 },
             R::TokensExhausted,

@@ -125,10 +125,10 @@ impl fmt::Display for AttemptOutcome {
             AttemptOutcome::TimedOut => "timed out",
             AttemptOutcome::Crashed => "crashed",
             AttemptOutcome::Snoozed => "snoozed",
-            AttemptOutcome::Released => "handed back",
+            AttemptOutcome::Released => "released",
             AttemptOutcome::Yielded => "yielded",
             AttemptOutcome::Abandoned => "abandoned",
-            AttemptOutcome::InDoubt => "indeterminate",
+            AttemptOutcome::InDoubt => "in doubt",
             AttemptOutcome::Revoked => "revoked",
             AttemptOutcome::Advanced => "ended by store advance",
         })

@@ -168,7 +168,7 @@ wire! {
         pub remaining_ms: u64,
         /// Someone called the job off: stop at a good place, and say so.
         pub cancel_requested: bool,
-        /// A job of higher priority asks the holder to yield: checkpoint, hand back.
+        /// A job of higher priority asks the holder to yield: checkpoint, release.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub yield_request: Option<YieldRequest>,
     }
@@ -275,7 +275,7 @@ pub enum Refusal {
     /// The unique key, or the id, is taken by a job that is not the same; or the job was completed otherwise.
     #[error("{}", conflict(field, job_id, differs))]
     Conflict {
-        /// What came first under the same name: a unique key, an id, a completion.
+        /// What came first under the same name: `id`, `unique_key`, `idempotency_key` or `result`.
         field: String,
         /// The job that came first.
         job_id: JobId,
@@ -315,10 +315,10 @@ fn over_how(how: AttemptOutcome) -> &'static str {
         AttemptOutcome::TimedOut => "ran over its time limit",
         AttemptOutcome::Crashed => "ran out",
         AttemptOutcome::Snoozed => "was snoozed",
-        AttemptOutcome::Released => "was handed back",
+        AttemptOutcome::Released => "was released",
         AttemptOutcome::Yielded => "had to yield",
         AttemptOutcome::Abandoned => "was given back, since its asker had gone",
-        AttemptOutcome::InDoubt => "stopped as indeterminate",
+        AttemptOutcome::InDoubt => "stopped in doubt",
         AttemptOutcome::Revoked => "was ended by force",
         AttemptOutcome::Advanced => "was ended by `store advance`",
     }
@@ -328,9 +328,9 @@ fn other_job(job: Option<JobId>) -> String {
     job.map(|job| format!("; it is job {job}'s")).unwrap_or_default()
 }
 
-fn conflict(what: &str, first: &JobId, differs: &str) -> String {
-    if what == "completion" {
+fn conflict(field: &str, first: &JobId, differs: &str) -> String {
+    if field == "result" {
         return format!("job {first} was completed with another {differs}; the first completion stands");
     }
-    format!("the {what} is taken by job {first}, which has another {differs}")
+    format!("the {} is taken by job {first}, which has another {differs}", field.replace('_', " "))
 }

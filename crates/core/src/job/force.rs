@@ -104,7 +104,8 @@ impl Case<'_> {
             | JobState::InDoubt => {}
         }
         if self.record.compensation_state != CompensationState::None {
-            let why = "its effects have been undone, or are being undone; enqueue a new job instead";
+            let why =
+                "its effects have been compensated, or are being compensated; enqueue a new job instead";
             return answer(Err(not_now(state, why)));
         }
         // A token is consumed: a worker that had the job before this decision must not complete it afterwards.
@@ -144,7 +145,7 @@ impl Case<'_> {
         if self.record.compensation_state == CompensationState::Running && !force {
             return answer(Err(not_now(
                 self.record.state,
-                "its effects are being undone; that has to end first",
+                "its effects are being compensated; that has to end first",
             )));
         }
         answer(Ok(Outcome::Deleted))

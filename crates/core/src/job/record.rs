@@ -50,7 +50,7 @@ impl Default for JobOptions {
 impl JobOptions {
     /// Whether a job can be tried on these terms at all.
     pub fn check(&self) -> Result<(), BadInput> {
-        for (field, tries) in [("max_attempts", self.max_failures), ("max_crashes", self.max_crashes)] {
+        for (field, tries) in [("max_failures", self.max_failures), ("max_crashes", self.max_crashes)] {
             if tries == 0 || tries > TRIES_MAX {
                 return Err(BadInput::new(field, format!("is {tries}; it takes 1 to {TRIES_MAX}")));
             }

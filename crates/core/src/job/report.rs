@@ -1,4 +1,4 @@
-//! How attempts end by their holders' own word: completed, failed, snoozed, handed back, stopped at an intent.
+//! How attempts end by their holders' own word: completed, failed, snoozed, released, stopped at an intent.
 //!
 //! The first word stands. The same word again gets the same answer; another word about an attempt that is over is
 //! refused.

@@ -64,7 +64,7 @@ impl JobState {
             JobState::Failed => "failed",
             JobState::Cancelled => "cancelled",
             JobState::Quarantined => "quarantined",
-            JobState::InDoubt => "indeterminate",
+            JobState::InDoubt => "in_doubt",
         }
     }
 }

@@ -68,8 +68,9 @@ impl<'de> VariantAccess<'de> for &'de Tagged {
         Err(serde_json::Error::custom("a variant without a body"))
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Self::Error> {
-        Err(serde_json::Error::custom("a variant without names"))
+    /// That is how a variant with a flattened field is read.
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Self::Error> {
+        seed.deserialize(Fields(&self.object))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Self::Error> {
@@ -81,7 +82,23 @@ impl<'de> VariantAccess<'de> for &'de Tagged {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
-        serde_json::Deserializer::from_str(self.object.get()).deserialize_map(WithoutType(visitor))
+        Fields(&self.object).deserialize_any(visitor)
+    }
+}
+
+/// The fields of an object but its `type`.
+struct Fields<'de>(&'de RawValue);
+
+impl<'de> Deserializer<'de> for Fields<'de> {
+    type Error = serde_json::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        serde_json::Deserializer::from_str(self.0.get()).deserialize_map(WithoutType(visitor))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 

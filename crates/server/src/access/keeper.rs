@@ -45,7 +45,7 @@ pub enum Stranger {
     #[error("the token is not known here")]
     Unknown,
     /// Its time is over.
-    #[error("the token {id} ({name}) has expired; make a new one with `fencehold token create`")]
+    #[error("the token {id} ({name}) has expired; make a new one with `fencehold access-token create`")]
     Expired {
         /// Which.
         id: TokenId,

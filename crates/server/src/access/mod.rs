@@ -43,6 +43,13 @@ pub(crate) use secret::{hex, unhex};
 
 /// How many namespaces are remembered for having been asked for.
 const SEEN_MAX: usize = 256;
+/// Where holds are renewed: at a pace of their own.
+const RENEWALS: [&str; 4] = [
+    op::RenewLease::SPEC.path,
+    op::RenewLeaseBatch::SPEC.path,
+    op::RenewAttempt::SPEC.path,
+    op::RenewAttemptBatch::SPEC.path,
+];
 
 /// How callers are distinguished.
 #[derive(Clone, Debug, Default)]
@@ -128,8 +135,7 @@ impl Inner {
     /// decided at the desk, where it is done.
     pub(crate) fn admit(&self, parts: &Parts, spec: &Spec) -> Result<(Caller, Namespace), Problem> {
         let caller = self.identify(parts)?;
-        let is_renewal =
-            [op::RenewLeaseBatch::SPEC.path, op::RenewAttemptBatch::SPEC.path].contains(&spec.path);
+        let is_renewal = RENEWALS.contains(&spec.path);
         if let Err(retry_after_ms) = self.gate.pace(&caller.who, is_renewal, self.clock.now().store_ms) {
             let metrics = &self.metrics;
             let over = if is_renewal { &metrics.renewals_over_pace } else { &metrics.over_pace };

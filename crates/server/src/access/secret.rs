@@ -23,8 +23,12 @@ pub struct TokenId([u8; ID_BYTES]);
 impl TokenId {
     /// Reads an id as lists show it.
     pub fn parse(text: &str) -> Result<Self, BadInput> {
-        let bad =
-            || BadInput::new("token id", "must be 12 hexadecimal digits, as `fencehold token ls` shows them");
+        let bad = || {
+            BadInput::new(
+                "token id",
+                "must be 12 hexadecimal digits, as `fencehold access-token ls` shows them",
+            )
+        };
         unhex(text).map(TokenId).ok_or_else(bad)
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens of access, and the audit.
 
-use fencehold_contract::http::Empty;
+use fencehold_contract::http::NoQuery;
 use fencehold_contract::http::access::{
     AccessTokenList, AccessTokenView, AuditPage, AuditRequest, CreateAccessTokenRequest,
     RevokeAccessTokenRequest, RevokedAccessToken,
@@ -12,7 +12,7 @@ pub(super) async fn create(asked: Asked, request: CreateAccessTokenRequest) -> A
     asked.store.create_token(&asked.call, request).await
 }
 
-pub(super) async fn list(asked: Asked, _: Empty) -> Answer<AccessTokenList> {
+pub(super) async fn list(asked: Asked, _: NoQuery) -> Answer<AccessTokenList> {
     asked.store.tokens(&asked.call).await
 }
 

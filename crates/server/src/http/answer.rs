@@ -341,7 +341,7 @@ mod tests {
              http://h:1/p and 3/4"
         );
         let mut problem = Problem::new(ErrorKind::Unusable, "data/x cannot be used as a store: damaged");
-        problem.field = Some("data/x".to_owned());
+        problem.store = Some("data/x".to_owned());
         let shown = without_paths(&problem).unwrap();
         assert_eq!(shown.detail, "the server's store cannot be used as a store: damaged");
         assert!(without_paths(&Problem::new(ErrorKind::PathNotFound, "there is nothing at /x")).is_none());

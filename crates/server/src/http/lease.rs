@@ -1,7 +1,7 @@
 //! Leases and the store: what is more than one call of the contract.
 
 use fencehold_contract::http::{
-    Empty, GetLeaseRequest, RevokeLeaseBatchRequest, RevokeLeaseBatchResponse, RevokeLeaseRequest,
+    GetLeaseRequest, NoQuery, RevokeLeaseBatchRequest, RevokeLeaseBatchResponse, RevokeLeaseRequest,
     ServerCapabilities,
 };
 use fencehold_contract::{
@@ -40,7 +40,7 @@ pub(super) async fn get(asked: Asked, request: GetLeaseRequest) -> Answer<LeaseV
     Ok(view.unwrap_or(LeaseView { key, token, holder: None, waiter_count: 0, endings }))
 }
 
-pub(super) async fn capabilities(asked: Asked, _: Empty) -> Answer<ServerCapabilities> {
+pub(super) async fn capabilities(asked: Asked, _: NoQuery) -> Answer<ServerCapabilities> {
     let Capabilities {
         store,
         supports_fair_waiting,

@@ -130,7 +130,7 @@ impl LeaseStore for Desk {
 
     async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         let force = Force {
-            target: format!("every lease; counters lifted by {lift}"),
+            target: format!("every lease; counters raised by {lift}"),
             reason: Some(format!("by {by}")),
         };
         self.force(ADVANCE, call, force, |_| Outcome::Done, self.server.store.advance(call, by, lift))

@@ -148,8 +148,13 @@ fn a_directory_whose_owner_was_killed_is_opened_and_nothing_is_lost() {
         assert_has(found(tokens, "id", &token["id"]), token, &[]);
     }
     // The audit calls what was done then by the names of now.
-    let audit = shown.json("default", &["audit"]);
-    let acts: Vec<&str> = audit.as_array().unwrap().iter().filter_map(|row| row["act"].as_str()).collect();
+    let audit = shown.json("default", &["audit", "ls"]);
+    let acts: Vec<&str> = audit["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|row| row["action"].as_str())
+        .collect();
     let tokens = ["create_access_token", "create_access_token", "revoke_access_token"];
     let others = ["revoke_lease", "cancel_job", "set_schedule", "set_schedule", "pause_queue", "drain_queue"];
     assert_eq!(acts, [&others[..], &tokens].concat());

@@ -367,7 +367,7 @@ fn a_lost_store_is_refused_until_a_backup_is_put_back_which_repeats_no_token() {
     let other = std::fs::File::open(&aside).unwrap();
     other.lock().unwrap();
     let busy = restore();
-    assert!(busy.code == 74 && busy.err.contains("somebody else is at work on"), "{busy:?}");
+    assert!(busy.code == 74 && busy.err.contains("another process is at work on"), "{busy:?}");
     assert!(aside.join("fencehold.db").exists(), "that is the other's");
     other.unlock().unwrap();
     let restored = restore();

@@ -230,8 +230,9 @@ fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
     let id = room.enqueue("1", &[]);
     let script =
         "head -c 300000 /dev/zero | tr '\\0' x >&2; touch up; while [ ! -e go ]; do sleep 0.01; done";
-    let mut work = start_work(&room, &["--drain", "1h", "--concurrency", "2"], script);
-    let claimers = || room.fencehold(&["queue", "ls", "-o", "json"]).json()[0]["claimers"].clone();
+    let mut work = start_work(&room, &["--drain-timeout", "1h", "--concurrency", "2"], script);
+    let claimers =
+        || room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"].clone();
     eventually("the command has said what it has to", || room.path("up").exists());
     eventually("it waits for another job", || claimers() == 1);
     work.send(Signal::TERM);

@@ -103,8 +103,8 @@ pub mod store {
     pub use fencehold_contract::{
         AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EndingView, EventPage,
         HoldRef, HolderView, JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest,
-        ListLeasesRequest, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
-        StoreError, StoreStatus, StoreUrl,
+        ListLeasesRequest, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget,
+        RevokedLease, StoreError, StoreStatus, StoreUrl,
     };
     pub use fencehold_engine::MemoryStore;
     /// A directory on this machine.

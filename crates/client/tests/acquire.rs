@@ -117,10 +117,10 @@ async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
     let error = within(asking).await.expect("the waiter").unwrap_err();
     let text = error.to_string();
     let Error::Held { key, owner, task, remaining, token } = error else { panic!("{error}") };
-    assert_eq!((key.as_str(), owner.as_str()), ("k", "somebody"));
+    assert_eq!((key.as_str(), owner.as_str()), ("k", "alice"));
     assert_eq!(task.map(|task| task.to_string()), Some("run-42".to_owned()));
     assert_eq!((remaining, token), (secs(25), holder.token()));
-    assert!(text.starts_with("k is held by somebody for run-42 under token 1, for another 25.0 s"), "{text}");
+    assert!(text.starts_with("k is held by alice for run-42 under token 1, for another 25.0 s"), "{text}");
 }
 
 #[tokio::test]

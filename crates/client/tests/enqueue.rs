@@ -71,7 +71,7 @@ async fn bad_input_is_told_when_the_job_is_enqueued() {
         (world.fh.queue("").job("k", &()), "queue must not be empty"),
         (queue.job("", &()), "kind must not be empty"),
         (unwritable, "payload cannot be written as JSON: key must be a string"),
-        (job().max_failures(0), "max_attempts is 0; it takes 1 to 10000"),
+        (job().max_failures(0), "max_failures is 0; it takes 1 to 10000"),
         (job().attempt_timeout(secs(0)), "attempt_timeout_ms is 0; leave it out for no limit"),
         (job().unique("", secs(1)), "unique key must not be empty"),
         (job().traceparent("01"), "trace does not have four fields between hyphens"),
@@ -180,12 +180,9 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     for _ in 0..5 {
         world.enqueue("k").await;
     }
-    // Two on each page.
-    let in_state = |state| JobSelector::Matching {
-        filter: JobFilter { states: vec![state], ..JobFilter::default() },
-        cursor: None,
-        limit: 2,
-    };
+    // The gate has two on each page.
+    let in_state =
+        |state| JobSelector::Filter { filter: JobFilter { states: vec![state], ..JobFilter::default() } };
     let changed = |batch: Result<ChangeJobBatchResponse, Error>| {
         let batch = batch.unwrap();
         assert_eq!(batch.next_cursor, None);

@@ -265,7 +265,7 @@ async fn assert_emptied(fh: &Fencehold) {
     fh.queue(QUEUE).job("next", &JOBS).enqueue().await.unwrap();
     let run = worker.run_until(std::future::pending::<()>());
     let drained = tokio::time::timeout(PATIENCE, run).await.expect("it ends").unwrap();
-    assert_eq!((drained.finished, drained.left_running), (JOBS, 0));
+    assert_eq!((drained.finished, drained.still_running), (JOBS, 0));
 }
 
 #[tokio::test]

@@ -463,7 +463,7 @@ pub(super) fn assert_lost<T: std::fmt::Debug>(answer: Result<T, Refusal>, held: 
             match ended {
                 LeaseOutcome::Revoked => assert_eq!(told, (Some("P"), Some("it was stuck"))),
                 LeaseOutcome::Advanced | LeaseOutcome::Yielded => {
-                    assert!(matches!(told, (Some(_), None)), "{told:?}")
+                    assert!(matches!(told, (Some(_), None)), "{told:?}");
                 }
                 _ => assert_eq!(told, (None, None), "nobody ended it"),
             }
@@ -490,7 +490,7 @@ pub(super) fn assert_held_by(answer: Result<Held, Refusal>, holder: &Held) {
 pub(super) fn assert_ended(answer: Result<Held, Refusal>, held: &Held, ended: LeaseOutcome) {
     match answer {
         Err(refusal) => {
-            assert_eq!(refusal, Refusal::HoldIdUsed { token: Some(held.token), outcome: Some(ended) })
+            assert_eq!(refusal, Refusal::HoldIdUsed { token: Some(held.token), outcome: Some(ended) });
         }
         Ok(again) => panic!("an ended hold id was granted again, under token {}", again.token),
     }

@@ -160,7 +160,7 @@ impl Facts {
         match fact {
             EventData::LeaseAcquired { .. } => self.granted.add_one(),
             EventData::LeaseEnded { outcome: how, .. } => {
-                add_at(&self.ended, LeaseOutcome::ALL.iter().position(|one| one == how))
+                add_at(&self.ended, LeaseOutcome::ALL.iter().position(|one| one == how));
             }
             EventData::StaleWriteBlocked { .. } => self.stale_writes_blocked.add_one(),
             EventData::StoreRewound { .. } => self.rewound.add_one(),

@@ -297,10 +297,11 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_kept_by_the_names_of_its_fields() {
-        let kept = r#"{"backoff":"exponential","base_ms":1000,"cap_ms":3600000,"jitter_percent":20}"#;
-        assert_eq!(serde_json::to_string(&RetryPolicy::default()).unwrap(), kept);
-        assert_eq!(serde_json::from_str::<RetryPolicy>(kept).unwrap(), RetryPolicy::default());
+    fn a_policy_is_sent_by_the_names_of_its_fields() {
+        let sent =
+            r#"{"backoff":"exponential","base_delay_ms":1000,"max_delay_ms":3600000,"jitter_percent":20}"#;
+        assert_eq!(serde_json::to_string(&RetryPolicy::default()).unwrap(), sent);
+        assert_eq!(serde_json::from_str::<RetryPolicy>(sent).unwrap(), RetryPolicy::default());
         assert!(size_of::<RetryPolicy>() <= 12, "a million jobs carry one each");
     }
 

@@ -260,12 +260,9 @@ fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     assert_eq!(job.news(), [asked]);
     job.pass(10_000);
     let renewal = job.renew(by).unwrap();
-    let notice = renewal.yield_request.unwrap();
-    assert_eq!((notice.contender, notice.priority), (owner("contender"), 5));
-    assert_eq!(
-        (renewal.remaining_ms, renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms)),
-        (TTL_MS, Some(40_000))
-    );
+    let request = renewal.yield_request.unwrap();
+    assert_eq!((request.contender, request.priority), (owner("contender"), 5));
+    assert_eq!((renewal.remaining_ms, request.yield_in_ms), (TTL_MS, 40_000));
     job.pass(25_000);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 15_000, "only the remainder");
     job.pass(15_000);

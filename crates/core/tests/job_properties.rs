@@ -305,18 +305,18 @@ fn the_stories_reach_every_kind_of_answer() {
         }
         seen.extend(run.replies.iter().map(kind));
     }
-    let all = "Cancelled, Claimed, Deleted, MayWrite, NotHigher, NotNow, Nothing, OtherJob, Renewed, Retried, Running, \
-        StillLive, StoreRewound, WrongHold, \
+    let all = "Cancelled, Claimed, Deleted, MayWrite, PriorityTooLow, WrongState, Nothing, WrongJob, Renewed, Retried, \
+        JobRunning, NotExpired, StoreRewound, WrongHoldId, \
         Expired: crashed, Expired: timed out, Expired: yielded, \
         Finished: cancelled, Finished: completed, Finished: failed, \
         Over: crashed, Over: timed out, Over: yielded, Over: failed, Over: failed late, Over: snoozed, \
-        Over: handed back, Over: abandoned, Over: indeterminate, \
+        Over: released, Over: abandoned, Over: in doubt, \
         Reported: cancelled, Reported: cancelled late, Reported: completed, Reported: completed late, \
-        Reported: failed, Reported: failed late, Reported: indeterminate, Reported: queued, Reported: queued late, \
-        Reported: scheduled, Reported: scheduled late, Reported: indeterminate late, Reported: quarantined late, \
+        Reported: failed, Reported: failed late, Reported: in_doubt, Reported: queued, Reported: queued late, \
+        Reported: scheduled, Reported: scheduled late, Reported: in_doubt late, Reported: quarantined late, \
         Reported: running, Reported: running late, \
         Stale: crashed, Stale: timed out, Stale: yielded, Stale: failed, Stale: failed late, Stale: snoozed, \
-        Stale: handed back, Stale: abandoned, Stale: indeterminate, Stale: revoked, Stale: ended by store advance, \
+        Stale: released, Stale: abandoned, Stale: in doubt, Stale: revoked, Stale: ended by store advance, \
         Stale: forgotten";
     let all: BTreeSet<String> = all.split(", ").map(str::to_owned).collect();
     assert_eq!(all.difference(&seen).collect::<Vec<_>>(), Vec::<&String>::new(), "never reached");

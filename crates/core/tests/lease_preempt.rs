@@ -167,8 +167,8 @@ fn a_higher_contender_takes_the_place_of_a_lower_one() {
     assert_eq!(key.preempt("higher", 6, 40_000), Ok(40_000));
 
     let renewal = key.renew(1, token).unwrap();
-    assert_eq!(renewal.yield_request.unwrap().contender, owner("higher"));
-    assert_eq!(renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms), Some(40_000));
+    let request = renewal.yield_request.unwrap();
+    assert_eq!((request.contender, request.yield_in_ms), (owner("higher"), 40_000));
 }
 
 #[test]

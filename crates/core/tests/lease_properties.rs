@@ -327,11 +327,11 @@ fn the_stories_reach_every_kind_of_answer() {
         }
         seen.extend(run.replies.iter().map(kind));
     }
-    let all = "Asked, Granted, Granted again, Held, NotHeld, NotHigher, Nothing, Released, Renewed, Revoked, \
-        StillLive, StoreRewound, TokensExhausted, WrongHold, \
+    let all = "Asked, Granted, Granted again, Held, NotHeld, PriorityTooLow, Nothing, Released, Renewed, Revoked, \
+        NotExpired, StoreRewound, TokensExhausted, WrongHoldId, \
         Expired: aged out, Expired: expired, Expired: yielded, \
-        Ended: released, Ended: expired, Ended: revoked, Ended: aged out, Ended: yielded, Ended: abandoned, \
-        Ended: ended by store advance, Ended: forgotten, \
+        HoldIdUsed: released, HoldIdUsed: expired, HoldIdUsed: revoked, HoldIdUsed: aged out, \
+        HoldIdUsed: yielded, HoldIdUsed: abandoned, HoldIdUsed: ended by store advance, HoldIdUsed: forgotten, \
         Lost: released, Lost: expired, Lost: revoked, Lost: aged out, Lost: yielded, Lost: abandoned, \
         Lost: ended by store advance, Lost: forgotten";
     assert_eq!(seen, all.split(", ").map(str::to_owned).collect());

@@ -59,10 +59,10 @@ fn a_refusal_says_how_an_attempt_ended_and_whose_the_token_is() {
         "ran over its time limit",
         "ran out",
         "was snoozed",
-        "was handed back",
+        "was released",
         "had to yield",
         "was given back, since its asker had gone",
-        "stopped as indeterminate",
+        "stopped in doubt",
         "was ended by force",
         "was ended by `store advance`",
     ]) {
@@ -90,9 +90,9 @@ fn states_are_read_as_they_are_written() {
     for (state, word) in [
         (EffectState::Intended(InDoubtPolicy::Retry), "intended"),
         (EffectState::Done, "done"),
-        (EffectState::Compensating, "undoing"),
-        (EffectState::Compensated, "undone"),
-        (EffectState::CompensationFailed, "undo failed"),
+        (EffectState::Compensating, "compensating"),
+        (EffectState::Compensated, "compensated"),
+        (EffectState::CompensationFailed, "compensation failed"),
     ] {
         assert_eq!(state.to_string(), word);
     }
@@ -111,7 +111,7 @@ fn terms_on_which_nothing_can_be_tried_are_refused_at_their_bounds() {
     for tries in [0, TRIES_MAX + 1] {
         let said = format!("is {tries}; it takes 1 to {TRIES_MAX}");
         let attempts = problem(JobOptions { max_failures: tries, ..JobOptions::default() });
-        assert_eq!(attempts, Some(format!("max_attempts {said}")));
+        assert_eq!(attempts, Some(format!("max_failures {said}")));
         let crashes = problem(JobOptions { max_crashes: tries, ..JobOptions::default() });
         assert_eq!(crashes, Some(format!("max_crashes {said}")));
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, StoreError};
+use fencehold_contract::{
+    AcquireLeaseRequest, AcquiredLease, CallContext, HoldRef, LeaseStore, ReleasedLease, StoreError,
+};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
 use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_engine::MemoryStore;
@@ -59,7 +61,7 @@ impl Line {
         let hold = self.request(nth).hold_id;
         let hold = HoldRef { key: self.key.clone(), hold_id: hold, token: acquired.grant.token };
         let answers = block_on(self.store.release(&self.call, vec![hold])).unwrap();
-        assert_eq!(answers, [Ok(acquired.grant.token)]);
+        assert_eq!(answers, [Ok(ReleasedLease { key: self.key.clone(), token: acquired.grant.token })]);
     }
 }
 

@@ -16,12 +16,19 @@ use fencehold_test_servers::{Edit, edited};
 use tower::ServiceExt as _;
 
 const BODIES: &[&[u8]] = &[
-    br#"{"keys":["reports/daily"],"hold":"00112233445566778899aabbccddeeff","owner":"ada","task":"run-42","ttl_ms":30000}"#,
-    br#"{"holds":[{"key":"k","hold":"00112233445566778899aabbccddeeff","token":1}]}"#,
+    br#"{"key":"reports/daily","hold_id":"00112233445566778899aabbccddeeff","owner":"ada","task":"run-42","ttl_ms":30000}"#,
+    br#"{"any_of":["reports/daily","reports/weekly"],"hold_id":"00112233445566778899aabbccddeeff","owner":"ada","ttl_ms":30000}"#,
+    br#"{"key":"k","hold_id":"00112233445566778899aabbccddeeff","token":1}"#,
+    br#"{"holds":[{"key":"k","hold_id":"00112233445566778899aabbccddeeff","token":1}]}"#,
     br#"{"key":"k","by":"ada","reason":"wrong branch"}"#,
-    br#"{"jobs":[{"queue":"emails","kind":"welcome","payload":{"to":"ada@example.org"},"priority":3,"labels":{"a":"b"}}]}"#,
-    br#"{"queues":["emails"],"limit":10,"hold":"00112233445566778899aabbccddeeff","owner":"ada","ttl_ms":30000}"#,
-    br#"{"name":"nightly","cron":"0 3 * * *","zone":"Europe/Berlin","queue":"q","kind":"k","payload":{},"by":"ada"}"#,
+    br#"{"selector":{"type":"prefix","prefix":"reports/"},"by":"ada","reason":"wrong branch"}"#,
+    br#"{"queue":"emails","kind":"welcome","payload":{"to":"ada@example.org"},"options":{"priority":3},"labels":{"a":"b"}}"#,
+    br#"{"jobs":[{"queue":"emails","kind":"welcome","payload":{"to":"ada@example.org"},"options":{"priority":3},"labels":{"a":"b"}}]}"#,
+    br#"{"job_id":"01935f6e-7b00-7000-8000-000000000000","hold_id":"00112233445566778899aabbccddeeff","token":1,"report":{"type":"complete","result":7}}"#,
+    br#"{"job_id":"01935f6e-7b00-7000-8000-000000000000","hold_id":"00112233445566778899aabbccddeeff","token":1,"entry":{"type":"begin","effect":"e"}}"#,
+    br#"{"selector":{"type":"filter","states":["failed"]},"by":"ada","dry_run":true,"limit":10}"#,
+    br#"{"queues":[{"queue":"emails","weight":2}],"limit":10,"hold_id":"00112233445566778899aabbccddeeff","owner":"ada","ttl_ms":30000}"#,
+    br#"{"name":"nightly","cron":"0 3 * * *","time_zone":"Europe/Berlin","queue":"q","kind":"k","payload":{},"by":"ada"}"#,
     b"{}",
 ];
 
@@ -66,7 +73,7 @@ fn a_request_is_answered_or_refused_and_never_the_servers_fault() {
 const SETTINGS: &[&[u8]] = &[
     b"listen = \"127.0.0.1:7117\"\nstore = \"file:/var/lib/fencehold\"\n[tls]\ncert = \"a\"\nkey = \"b\"\n",
     b"[limits]\nconnections = 10000\nbody_bytes = 1048576\n[log]\nformat = \"json\"\n",
-    b"[trace]\nendpoint = \"http://127.0.0.1:4318\"\n",
+    b"[traces]\notlp = \"http://127.0.0.1:4318\"\n",
 ];
 
 #[test]

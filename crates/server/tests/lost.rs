@@ -9,8 +9,8 @@ use fencehold_contract::clock::{ManualClock, SystemClock};
 use fencehold_contract::job::{ClaimJobsRequest, NewJob};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{
-    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest, RevokeLeasesRequest,
-    RevokeTarget, StoreError, StoreUrl,
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, ListEventsRequest, ReleasedLease,
+    RevokeLeasesRequest, RevokeTarget, StoreError, StoreUrl,
 };
 use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::{EventData, HoldId, Key, Namespace, Owner, Reason};
@@ -159,7 +159,8 @@ fn a_lost_release_is_told_as_done() {
     let token = block_on(way.remote.acquire(&call(), request())).unwrap().grant.token;
     way.lose(1);
     let held = HoldRef { key: Key::new("k").unwrap(), hold_id: hold(1), token };
-    assert_eq!(block_on(way.remote.release(&call(), vec![held])).unwrap(), [Ok(token)]);
+    let released = ReleasedLease { key: held.key.clone(), token };
+    assert_eq!(block_on(way.remote.release(&call(), vec![held])).unwrap(), [Ok(released)]);
     assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseEnded { .. })), 1, "ended once");
 }
 
@@ -251,7 +252,7 @@ fn nothing_was_done_is_not_said_where_the_answer_cannot_be_read() {
         JobKind::new("a").unwrap(),
         "1",
     );
-    for (body, what) in [(r#"{"gained": 7}"#, "not understood"), (r#"{"answers": []}"#, "fewer")] {
+    for (body, what) in [(r#"{"gained": 7}"#, "not understood"), (r#"{"results": []}"#, "fewer")] {
         way.answer_instead("200 OK", "application/json", body);
         let jobs = LeaseStore::jobs(&way.remote).unwrap();
         let enqueued = block_on(jobs.enqueue(&call(), vec![job.clone()]));

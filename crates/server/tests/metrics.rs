@@ -25,7 +25,7 @@ fn hold(number: u8) -> String {
 }
 
 fn acquire(client: &Client, key: &str, number: u8) -> (u16, Value) {
-    let body = json!({ "keys": [key], "hold": hold(number), "owner": "o", "ttl_ms": 10_000 });
+    let body = json!({ "key": key, "hold_id": hold(number), "owner": "o", "ttl_ms": 10_000 });
     let (status, said) = client.ask("POST", "/v1/leases/acquire", "", &body.to_string());
     (status, serde_json::from_str(&said).unwrap())
 }
@@ -38,16 +38,13 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
         assert_eq!(acquire(&client, key, number).0, 200);
     }
     assert_eq!(acquire(&client, "released", 4).0, 409);
-    let of = |key: &str, number: u8| json!({ "holds": [{ "key": key, "hold": hold(number), "token": 1 }] });
+    let of =
+        |key: &str, number: u8| json!({ "holds": [{ "key": key, "hold_id": hold(number), "token": 1 }] });
     clock.advance(4_000);
-    client.post("/v1/leases/renew", "", &of("released", 1));
-    client.post("/v1/leases/renew", "", &of("released", 9));
-    client.post("/v1/leases/release", "", &of("released", 1));
-    client.post(
-        "/v1/leases/revoke",
-        "",
-        &json!({ "which": { "key": { "key": "revoked" } }, "by": "p", "reason": "r" }),
-    );
+    client.post("/v1/leases/renew-batch", "", &of("released", 1));
+    client.post("/v1/leases/renew-batch", "", &of("released", 9));
+    client.post("/v1/leases/release-batch", "", &of("released", 1));
+    client.post("/v1/leases/revoke", "", &json!({ "key": "revoked", "by": "p", "reason": "r" }));
     clock.advance(10_000);
     let page = eventually("the expiry", || {
         let page = page(&client);
@@ -72,7 +69,7 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
         assert!((value(&page, name) - expected).abs() < 1e-9, "{name} is {}", value(&page, name));
     }
     // Two stale acts are refused: what a late holder tries, and that is seen.
-    client.post("/v1/leases/renew", "", &of("expired", 2));
+    client.post("/v1/leases/renew-batch", "", &of("expired", 2));
     eventually("the stale write", || {
         (value(&self::page(&client), "fencehold_stale_writes_blocked_total") >= 1.0).then_some(())
     });
@@ -83,9 +80,9 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     let clock = ManualClock::new();
     let client = serve(&clock, Options::default);
     let job = json!({ "id": "01935f6e-7b00-7000-8000-000000000000", "queue": "q", "kind": "k" });
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [job] }));
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [job] }));
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [job] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [job] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     clock.advance(90_000);
     let before = page(&client);
     assert!((value(&before, "fencehold_jobs_deduplicated_total") - 1.0).abs() < 1e-9);
@@ -96,7 +93,7 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     clock.advance(1_000);
     eventually("the crash", || (value(&page(&client), "fencehold_job_crashes_total") > 0.0).then_some(()));
     let claimed = client.claim(2, &clock);
-    client.report(&claimed, &json!({ "complete": {} }));
+    client.report(&claimed, &json!({ "type": "complete" }));
     let after = page(&client);
     assert!((value(&after, "fencehold_job_attempts_started_total") - 2.0).abs() < 1e-9);
     assert!((value(&after, "fencehold_job_attempts_ended_total{outcome=\"completed\"}") - 1.0).abs() < 1e-9);
@@ -109,12 +106,12 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
 fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     let clock = ManualClock::new();
     let client = serve(&clock, Options::default);
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let claimed = client.claim(1, &clock);
     let name = "fencehold_queue_oldest_cancel_requested_seconds";
     assert!(!page(&client).contains(&format!("{name}{{")), "nothing was cancelled");
-    let cancel = json!({ "on": { "jobs": [claimed["job"]] }, "action": { "cancel": {} }, "by": "P" });
-    client.post("/v1/jobs/act", "", &cancel);
+    let cancel = json!({ "job_id": claimed["job_id"], "by": "P" });
+    client.post("/v1/jobs/cancel", "", &cancel);
     let series = format!("{name}{{namespace=\"default\",queue=\"q\"}}");
     let first = page(&client);
     assert!(value(&first, &series).abs() < 1e-9, "it was seen for the first time");
@@ -122,13 +119,14 @@ fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
         (value(&first, &series.replace(name, "fencehold_queue_jobs_cancel_requested")) - 1.0).abs() < 1e-9,
         "{first}"
     );
-    let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
+    let attempt =
+        json!({ "job_id": claimed["job_id"], "hold_id": claimed["hold_id"], "token": claimed["token"] });
     for _ in 0..5 {
         clock.advance(600);
-        client.post("/v1/jobs/renew", "", &json!({ "attempts": [attempt] }));
+        client.post("/v1/jobs/renew-batch", "", &json!({ "attempts": [attempt] }));
     }
     assert!((value(&page(&client), &series) - 3.0).abs() < 1e-9, "{}", page(&client));
-    client.report(&claimed, &json!({ "complete": {} }));
+    client.report(&claimed, &json!({ "type": "complete" }));
     assert!(!page(&client).contains(&format!("{name}{{")), "it has ended");
 }
 
@@ -156,7 +154,7 @@ fn selected(rules: &str) -> Vec<(&str, &str)> {
 #[test]
 fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
     let client = serve(&ManualClock::new(), Options::default);
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let page = page(&client);
     let there: BTreeSet<&str> = page
         .lines()

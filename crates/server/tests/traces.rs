@@ -236,7 +236,7 @@ fn a_server_that_ends_sends_the_last_of_its_spans_first() {
         &ManualClock::new(),
         move || options(otlp),
         |client| {
-            client.post("/v1/jobs/enqueue", "", &jobs);
+            client.post("/v1/jobs/enqueue-batch", "", &jobs);
         },
     );
     let received = received.lock().unwrap();
@@ -260,7 +260,7 @@ fn serve_over_tls(otlp: SocketAddr, authority: Option<PathBuf>) -> Client {
 fn spans_go_over_an_encrypted_connection_to_a_receiver_whose_authority_is_named() {
     let (otlp, received) = receive_encrypted();
     let client = serve_over_tls(otlp, Some(certificate("ca.pem")));
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
     eventually("the enqueuing", || {
         received
             .lock()
@@ -275,7 +275,7 @@ fn spans_go_over_an_encrypted_connection_to_a_receiver_whose_authority_is_named(
 fn nothing_is_sent_to_a_receiver_that_nobody_vouches_for_and_what_is_dropped_is_counted() {
     let (otlp, received) = receive_encrypted();
     let client = serve_over_tls(otlp, None);
-    client.post("/v1/jobs/enqueue", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
+    client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "mail" }] }));
     eventually("spans that were dropped", || {
         let (_, page) = client.ask("GET", "/metrics", "", "");
         (!page.contains("\nfencehold_spans_dropped_total 0\n")).then_some(())
@@ -290,15 +290,15 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     let client = serve(otlp, &clock);
     let traceparent = format!("00-{CALLERS_TRACE}-{CALLERS_SPAN}-01");
     let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
-    client.post("/v1/jobs/enqueue", &traceparent, &jobs);
+    client.post("/v1/jobs/enqueue-batch", &traceparent, &jobs);
     // The first holder dies, the second reports an error, the third gets it done.
     let crashed = client.claim(1, &clock);
     clock.advance(1_000);
     let failed = client.claim(2, &clock);
-    client.report(&failed, &json!({ "fail": { "error": "no answer from the relay", "retry_in_ms": 0 } }));
+    client.report(&failed, &json!({ "type": "fail", "error": "no answer from the relay", "retry_in_ms": 0 }));
     let done = client.claim(3, &clock);
     clock.advance(500);
-    client.report(&done, &json!({ "complete": { "result": 7 } }));
+    client.report(&done, &json!({ "type": "complete", "result": 7 }));
 
     let story = eventually("three attempts", || {
         let all = received.lock().unwrap().clone();
@@ -337,7 +337,7 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
     assert_eq!(attempts[2].end - attempts[2].start, 500_000_000);
     // What a worker does hangs from its attempt.
     for (claimed, attempt) in [&crashed, &failed, &done].into_iter().zip(&attempts) {
-        assert_eq!(claimed["trace"], format!("00-{CALLERS_TRACE}-{}-01", attempt.id));
+        assert_eq!(claimed["traceparent"], format!("00-{CALLERS_TRACE}-{}-01", attempt.id));
     }
 }
 
@@ -347,11 +347,11 @@ fn the_life_of_a_plain_lease_is_one_trace_whether_or_not_its_holder_brings_one()
     let client = serve(otlp, &ManualClock::new());
     let hold = "ab".repeat(16);
     let life = |key: &str, traceparent: &str| {
-        let body = json!({ "keys": [key], "hold": hold, "owner": "o", "ttl_ms": 30_000 });
+        let body = json!({ "key": key, "hold_id": hold, "owner": "o", "ttl_ms": 30_000 });
         let token = client.post("/v1/leases/acquire", traceparent, &body)["token"].clone();
-        let holds = json!({ "holds": [{ "key": key, "hold": hold, "token": token }] });
-        client.post("/v1/leases/renew", traceparent, &holds);
-        client.post("/v1/leases/release", traceparent, &holds);
+        let holds = json!({ "holds": [{ "key": key, "hold_id": hold, "token": token }] });
+        client.post("/v1/leases/renew-batch", traceparent, &holds);
+        client.post("/v1/leases/release-batch", traceparent, &holds);
     };
     life("with", &format!("00-{CALLERS_TRACE}-{CALLERS_SPAN}-01"));
     life("without", "");

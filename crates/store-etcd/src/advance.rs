@@ -36,7 +36,7 @@ impl Core {
         lift: u64,
     ) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
-            return Err(BadInput::new("lift", "must be more than 0").into());
+            return Err(BadInput::new("increment", "must be more than 0").into());
         }
         let gaze = Gaze { namespace: Namespace::default(), keys: Vec::new(), who: None, from: None };
         loop {
@@ -230,7 +230,9 @@ impl Core {
         match (census.floor.lifted(lift), highest) {
             (Some(floor), _) => Ok(Census { floor, ..census }),
             (None, Some(key)) => Err(StoreError::refused(&key, Refusal::TokensExhausted)),
-            (None, None) => Err(BadInput::new("lift", "would take the store's floor over the cap").into()),
+            (None, None) => {
+                Err(BadInput::new("increment", "would take the store's floor over the cap").into())
+            }
         }
     }
 }

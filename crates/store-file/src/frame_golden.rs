@@ -5,28 +5,29 @@ use std::fmt::Write as _;
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, AttemptView, BeginOperationRequest, BegunOperation,
-    ChangeJobBatchResponse, ChangeJobsRequest, ChangedJob, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
-    CompensatedEffect, EffectPage, EffectView, EnqueuedJob, FindingKind, JobAction, JobCounts, JobDetail,
-    JobFilter, JobPage, JobSelector, JobView, LedgerEntry, LedgerResponse, ListEffectsRequest,
-    ListJobsRequest, NewJob, OperationStatus, QueueMode, QueueView, RenewAttemptBatchResponse, Report,
-    ResolveEffectRequest, RunnerView, ScheduleSpec, ScheduleView, SetQueueModeRequest, Unique, WaitRequest,
-    When,
+    ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, ClaimJobsRequest, ClaimedJob, ClaimedJobs,
+    CompensatedEffect, EffectPage, EffectResolution, EffectView, EnqueuedJob, FindingKind, JobAction,
+    JobCounts, JobDetail, JobFilter, JobPage, JobSelector, JobView, LedgerEntry, LedgerResponse,
+    ListEffectsRequest, ListJobsRequest, NewJob, OperationStatus, QueueMode, QueueView,
+    RenewAttemptBatchResponse, Report, ResolveEffectRequest, RunnerView, ScheduleSpec, ScheduleView,
+    SetQueueModeRequest, Unique, WaitRequest, When,
 };
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, ClosedNamespace, EndingView, EventPage, HoldRef,
     HolderView, LeasePage, LeaseView, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
-    QuotaView, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
+    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+    StoreStatus,
 };
 use fencehold_core::job::{
     AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobState,
     QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName, UniqueKey,
 };
 use fencehold_core::lease::{Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
-use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
+use fencehold_core::ledger::{Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy};
 use fencehold_core::{Event, EventData, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
 
-const GOLDEN: &str = include_str!("../golden/frames.v6.hex");
+const GOLDEN: &str = include_str!("../golden/frames.v7.hex");
 
 fn key() -> Key {
     Key::new("reports/daily").unwrap()
@@ -223,7 +224,7 @@ fn lease_asks() -> Vec<Ask> {
         Ask::Advance { by: owner(), increment: 1_000 },
         Ask::Status,
         Ask::KeepFinished { ms: 5 },
-        Ask::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: owner() }),
+        Ask::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: Some(owner()) }),
         Ask::Reopen { by: owner() },
     ]
 }
@@ -239,8 +240,14 @@ fn job_asks() -> Vec<JobAsk> {
         owner: Some(owner()),
         payload_contains: Some("x".to_owned()),
     };
-    let act =
-        |on, action| JobAsk::Change(ChangeJobsRequest { selector: on, action, by: owner(), dry_run: true });
+    let change = |selector, action| {
+        let by = owner();
+        JobAsk::Change(ChangeJobsRequest { selector, action, by, dry_run: true, cursor: Some(1), limit: 5 })
+    };
+    let resolve = |resolution| {
+        let (job_id, effect, by) = (id(), effect_name(), owner());
+        JobAsk::ResolveEffect(ResolveEffectRequest { job_id, effect, resolution, by })
+    };
     let claim = ClaimJobsRequest {
         queues: vec![(queue(), 2)],
         limit: 10,
@@ -273,7 +280,7 @@ fn job_asks() -> Vec<JobAsk> {
         LedgerEntry::Record { effect: effect_name(), value: "1".into(), compensation: Some(undo()) },
         LedgerEntry::Withdraw { effect: effect_name() },
     ];
-    let matching = JobSelector::Matching { filter: filter.clone(), cursor: Some(1), limit: 5 };
+    let matching = JobSelector::Filter { filter: filter.clone() };
     vec![
         JobAsk::Enqueue(vec![
             new_job(When::Now),
@@ -287,12 +294,12 @@ fn job_asks() -> Vec<JobAsk> {
         JobAsk::Get(id()),
         JobAsk::WaitFor(WaitRequest { id: id(), wait_ms: 5 }),
         JobAsk::List(ListJobsRequest { filter, cursor: Some(3), limit: 100 }),
-        act(
-            JobSelector::Jobs(vec![id()]),
+        change(
+            JobSelector::Ids { job_ids: vec![id()] },
             JobAction::Cancel { reason: Reason::new("stuck").ok(), force: true },
         ),
-        act(matching, JobAction::Retry),
-        act(JobSelector::Jobs(Vec::new()), JobAction::Delete { force: true }),
+        change(matching, JobAction::Retry),
+        change(JobSelector::All {}, JobAction::Delete { force: true }),
         JobAsk::Queues,
         JobAsk::SetQueueMode(SetQueueModeRequest { queue: queue(), mode: QueueMode::Draining, by: owner() }),
         JobAsk::Schedules,
@@ -300,12 +307,8 @@ fn job_asks() -> Vec<JobAsk> {
         JobAsk::DeleteSchedule { name: ScheduleName::new("nightly").unwrap(), by: owner() },
         JobAsk::BeginOperation(begin),
         JobAsk::Effects(ListEffectsRequest { cursor: Some(1), limit: 2 }),
-        JobAsk::ResolveEffect(ResolveEffectRequest {
-            job_id: id(),
-            effect: effect_name(),
-            resolution: Some("1".into()),
-            by: owner(),
-        }),
+        resolve(EffectResolution::Happened { value: "1".into() }),
+        resolve(EffectResolution::DidNotHappen {}),
         JobAsk::DeleteQueue { queue: queue(), by: owner() },
     ]
 }
@@ -381,7 +384,7 @@ fn lease_answers() -> Vec<Answer> {
             results: vec![Ok(renewal), Err(lost.clone())],
             waited_ms: 1,
         }),
-        Answer::Released(vec![Ok(Token::new(33)), Err(lost)]),
+        Answer::Released(vec![Ok(ReleasedLease { key: key(), token: Token::new(33) }), Err(lost)]),
         Answer::Revoked { ended: vec![RevokedLease { key: key(), revoked }], next: Some(5) },
         Answer::Lease(Some(view.clone())),
         Answer::Lease(None),
@@ -422,7 +425,7 @@ fn job_answers() -> Vec<JobAnswer> {
         kind: kind(),
         job_state: JobState::Failed,
         effect: effect_name(),
-        effect_state: EffectState::CompensationFailed,
+        effect_state: EffectStateKind::CompensationFailed,
         token: Token::new(34),
         written_at_ms: 5,
         compensation_job_id: Some(id()),
@@ -435,7 +438,12 @@ fn job_answers() -> Vec<JobAnswer> {
     };
     let schedule = || ScheduleView { spec: spec(), next_run_at_ms: Some(5), last_run_at_ms: None };
     let began =
-        |what| JobAnswer::BegunOperation(BegunOperation { operation: what, waited_ms: 1, resumed: false });
+        |operation| JobAnswer::BegunOperation(Ok(BegunOperation { operation, waited_ms: 1, resumed: false }));
+    let conflict = JobRefusal::Conflict {
+        field: "idempotency_key".to_owned(),
+        job_id: id(),
+        differs: "payload".to_owned(),
+    };
     vec![
         JobAnswer::Enqueued(vec![Ok(EnqueuedJob { job_id: id(), existed: true }), Err(stale.clone())]),
         JobAnswer::Claimed(ClaimedJobs { jobs: vec![claimed()], waited_ms: 5, resumed: true }),
@@ -458,8 +466,8 @@ fn job_answers() -> Vec<JobAnswer> {
         JobAnswer::Jobs(JobPage { jobs: vec![detail().job], next_cursor: Some(4) }),
         JobAnswer::Changed(ChangeJobBatchResponse {
             results: vec![
-                ChangedJob { job_id: id(), result: Ok(JobState::Cancelled) },
-                ChangedJob { job_id: id(), result: Err(stale.clone()) },
+                ChangeJobResult { job_id: id(), result: Ok(JobState::Cancelled) },
+                ChangeJobResult { job_id: id(), result: Err(stale.clone()) },
             ],
             next_cursor: Some(3),
         }),
@@ -468,7 +476,7 @@ fn job_answers() -> Vec<JobAnswer> {
         JobAnswer::Schedules(vec![schedule()]),
         JobAnswer::Schedule(Box::new(schedule())),
         JobAnswer::Deleted(true),
-        began(OperationStatus::Started(Box::new(claimed()))),
+        began(OperationStatus::Started { job: Box::new(claimed()) }),
         began(OperationStatus::InProgress {
             job_id: id(),
             owner: owner(),
@@ -477,7 +485,7 @@ fn job_answers() -> Vec<JobAnswer> {
         }),
         began(OperationStatus::Completed { job_id: id(), result: Some("1".into()) }),
         began(OperationStatus::Failed { job_id: id(), state: JobState::Failed, error: Some("no".into()) }),
-        began(OperationStatus::Conflict { job_id: id() }),
+        JobAnswer::BegunOperation(Err(conflict)),
         began(OperationStatus::InDoubt { job_id: id() }),
         JobAnswer::Effects(EffectPage { effects: vec![finding], next_cursor: Some(1) }),
         JobAnswer::ResolvedEffect(Err(stale)),
@@ -534,7 +542,7 @@ mod parts {
     use super::super::knock::{least, variants};
     use super::*;
 
-    const PARTS: &str = include_str!("../golden/frame-parts.v6.hex");
+    const PARTS: &str = include_str!("../golden/frame-parts.v7.hex");
 
     /// The least value of each variant.
     fn add_each<T: Serialize + DeserializeOwned>(written: &mut String, what: &str) {

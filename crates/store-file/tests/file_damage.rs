@@ -446,7 +446,7 @@ fn a_database_of_schema_2_is_read() {
     let jobs = |state| {
         let filter = JobFilter { states: vec![state], ..JobFilter::default() };
         let request = ListJobsRequest { filter, limit: 10, ..ListJobsRequest::default() };
-        block_on(JobStore::jobs(&store, &call(), request)).unwrap().jobs
+        block_on(JobStore::list_jobs(&store, &call(), request)).unwrap().jobs
     };
     assert_eq!(jobs(JobState::Queued).len(), 1);
     let done = jobs(JobState::Completed);
@@ -672,10 +672,12 @@ fn use_it(ground: &Ground, what: &str, is_reported: bool) {
     );
     let answered = |answer: Result<(), StoreError>| assert!(answer.is_ok(), "{what}: {answer:?}");
     let all = ListJobsRequest { limit: 100, ..ListJobsRequest::default() };
-    answered(block_on(JobStore::jobs(&store, &patient(), all)).map(drop));
+    answered(block_on(JobStore::list_jobs(&store, &patient(), all)).map(drop));
     answered(block_on(store.list_queues(&patient())).map(drop));
     answered(block_on(store.list_schedules(&patient())).map(drop));
-    answered(block_on(store.list_effects(&patient(), ListEffectsRequest { cursor: None, limit: 100 })).map(drop));
+    answered(
+        block_on(store.list_effects(&patient(), ListEffectsRequest { cursor: None, limit: 100 })).map(drop),
+    );
     for nth in 1..=5 {
         answered(block_on(store.get_job(&patient(), job_id(nth))).map(drop));
     }

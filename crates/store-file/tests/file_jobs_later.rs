@@ -98,8 +98,10 @@ fn jobs_are_read_before_the_first_question_that_needs_them_is_answered() {
     let questions: [(&str, Question); 4] = [
         ("status", |store| block_on(store.status(&call())).map(drop)),
         ("events", |store| {
-            block_on(store.list_events(&call(), ListEventsRequest { limit: 10, ..ListEventsRequest::default() }))
-                .map(drop)
+            block_on(
+                store.list_events(&call(), ListEventsRequest { limit: 10, ..ListEventsRequest::default() }),
+            )
+            .map(drop)
         }),
         ("queues", |store| block_on(store.list_queues(&call())).map(drop)),
         ("advance", |store| block_on(store.advance(&call(), Owner::new("op").unwrap(), 1)).map(drop)),

@@ -60,7 +60,7 @@ fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in(
         let renewed = block_on(renewals).unwrap();
         match &renewed.results[0] {
             Err(Refusal::Lost { token, outcome: Some(LeaseOutcome::Expired), .. }) => {
-                assert_eq!(*token, short)
+                assert_eq!(*token, short);
             }
             other => panic!("not told: {other:?}"),
         }

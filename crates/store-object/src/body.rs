@@ -263,7 +263,7 @@ impl Floor {
     }
 }
 
-/// What `store limits` has set.
+/// What `quota set` has set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KeptLimits {
     fencehold: u8,

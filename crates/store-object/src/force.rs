@@ -98,7 +98,7 @@ impl Inner {
         doubt: &Doubt,
     ) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
-            return Err(BadInput::new("lift", "must be more than 0").into());
+            return Err(BadInput::new("increment", "must be more than 0").into());
         }
         let all = self.look_at(self.names(name::LEASES).await?).await?;
         let before = self.look_at_floor(LIMIT).await?;

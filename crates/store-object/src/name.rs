@@ -10,7 +10,7 @@ use fencehold_core::{BadInput, Key, Namespace};
 pub(super) const LEASES: &str = "leases/";
 /// What `store advance` leaves for keys that it has never heard of.
 pub(super) const FLOOR: &str = "floor.json";
-/// What `store limits` has set.
+/// What `quota set` has set.
 pub(super) const LIMITS: &str = "limits.json";
 /// Where probes leave their scratch objects, until they remove them.
 pub(super) const PROBES: &str = "probe/";

@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn notice() -> YieldRequest {
-        YieldRequest { contender: owner("b"), task: Task::new("t").ok(), priority: 7, yield_at_ms: 1_000 }
+        YieldRequest { contender: owner("b"), task: Task::new("t").ok(), priority: 7, yield_in_ms: 30 }
     }
 
     #[test]
@@ -315,8 +315,8 @@ mod tests {
 
     #[test]
     fn leases_of_the_functions_are_read() {
-        let plain = LeaseRenewal { token: token(4), remaining_ms: 90, yield_request: None, yield_in_ms: None };
-        let asked = LeaseRenewal { yield_request: Some(notice()), yield_in_ms: Some(30), ..plain.clone() };
+        let plain = LeaseRenewal { token: token(4), remaining_ms: 90, yield_request: None };
+        let asked = LeaseRenewal { yield_request: Some(notice()), ..plain.clone() };
         golden::earlier(HERE, "answer_renewal.v1.json", &[plain, asked], read::<RenewalRow, _>);
         let holder = HolderView {
             owner: owner("a"),
@@ -329,7 +329,6 @@ mod tests {
             remaining_ms: 980,
             renewed_ago_ms: Some(20),
             yield_request: Some(notice()),
-            yield_in_ms: Some(30),
         };
         let ending = EndingView {
             token: token(3),
@@ -350,7 +349,8 @@ mod tests {
         };
         let free = LeaseView { key, token: token(4), holder: None, waiter_count: 0, endings: Vec::new() };
         golden::earlier(HERE, "answer_lease.v1.json", &[held, free], read::<LeaseRow, _>);
-        let used = QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
+        let used =
+            QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
         golden::earlier(HERE, "answer_used.v1.json", &[used], read::<UsedRow, _>);
     }
 }

@@ -131,7 +131,7 @@ impl LeaseStore for PostgresStore {
 
     async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
-            return Err(BadInput::new("lift", "must be more than 0").into());
+            return Err(BadInput::new("increment", "must be more than 0").into());
         }
         self.ask(call, async move |core, budget| core.advance(budget, &by, lift).await)
             .await

@@ -45,12 +45,11 @@ impl Ground {
         let id = JobId::from_random(self.clock.now().wall_ms, bits);
         let new = NewJob::new(id, QueueName::new("q").unwrap(), JobKind::new("k").unwrap(), "{}");
         block_on(jobs(store).enqueue(&call(), vec![new])).unwrap()[0].as_ref().unwrap();
-        let cancel = ChangeJobsRequest {
-            selector: JobSelector::Jobs(vec![id]),
-            action: JobAction::Cancel { reason: None, force: false },
-            by: Owner::new("P").unwrap(),
-            dry_run: false,
-        };
+        let cancel = ChangeJobsRequest::new(
+            JobSelector::Ids { job_ids: vec![id] },
+            JobAction::Cancel { reason: None, force: false },
+            Owner::new("P").unwrap(),
+        );
         block_on(jobs(store).change_jobs(&call(), cancel)).unwrap().results[0]
             .result
             .as_ref()

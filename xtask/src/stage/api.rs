@@ -9,7 +9,7 @@ use crate::workspace;
 const DOCUMENT: &str = "crates/cli/tests/golden/openapi.json";
 const CHANGELOG: &str = "CHANGELOG.md";
 /// Commits after this one are checked.
-const SINCE: &str = "3d4f7e3";
+const SINCE: &str = "f437e3c";
 
 pub(crate) fn run() -> Result<(), String> {
     let root = workspace::root();

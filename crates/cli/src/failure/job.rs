@@ -97,7 +97,7 @@ mod tests {
             (Refusal::StoreRewound { token, current_token: Token::new(1) }, Exit::Unusable),
             (
                 Refusal::Conflict {
-                    field: "unique key".to_owned(),
+                    field: "unique_key".to_owned(),
                     job_id: id,
                     differs: "payload".to_owned(),
                 },

@@ -38,11 +38,11 @@ pub(super) fn told(fact: &EventData) -> Told {
             say("deleted", None, format!("by {by}; it was {state}{forced}"), colour)
         }
         EventData::EffectCompensationEnded { effect, compensated: true } => {
-            say("effect undone", None, effect.clone(), Colour::Plain)
+            say("effect compensated", None, effect.clone(), Colour::Plain)
         }
         EventData::EffectCompensationEnded { effect, compensated: false } => {
             let detail = format!("{effect}; see `fencehold effect ls`");
-            say("effect could not be undone", None, detail, Colour::Bad)
+            say("compensation failed", None, detail, Colour::Bad)
         }
         EventData::QueueChanged { queue, mode, by } => {
             say(&format!("queue {mode}"), None, format!("{queue}, by {by}"), Colour::Plain)

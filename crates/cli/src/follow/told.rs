@@ -79,7 +79,7 @@ impl Told {
                 colour: Colour::Faint,
             },
             EventData::RowUnreadable { message: problem } => Told {
-                what: "row set aside".to_owned(),
+                what: "row unreadable".to_owned(),
                 token: None,
                 detail: problem.clone(),
                 colour: Colour::Bad,

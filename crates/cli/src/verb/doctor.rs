@@ -301,10 +301,7 @@ async fn about_store(checks: &mut Checks, store: &Store, began_ms: u64) {
         checks.add("served by", Verdict::Passed, format!("{who}{epoch}"));
     }
     if status.unreadable_row_count > 0 {
-        let says = format!(
-            "{} could not be read and were set aside; see `fencehold event ls`",
-            status.unreadable_row_count
-        );
+        let says = format!("{} could not be read; see `fencehold event ls`", status.unreadable_row_count);
         checks.add("rows", Verdict::Warning, says);
     }
     for failing in &status.maintenance_errors {

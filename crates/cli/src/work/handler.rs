@@ -73,7 +73,7 @@ impl Handler {
             Err(failure) => {
                 // It is not the job's fault that nothing could be started here.
                 if let Failure::Said { what, .. } = &failure {
-                    self.lines.note(&format!("job {}: {what}; it is handed back", job.id()));
+                    self.lines.note(&format!("job {}: {what}; it is released", job.id()));
                 }
                 tokio::select! {
                     () = tokio::time::sleep(self.unstarted.pause()) => {}

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fencehold_core::Token;
+use fencehold_core::lease::LeaseOutcome;
 
 use super::{Error, LostCause};
 use crate::holding::HoldTarget;
@@ -24,15 +25,11 @@ impl fmt::Display for Error {
                 lost(f, target, *token, cause, *current_token)
             }
             Error::HoldIdUsed { key, token, outcome } => {
-                write!(f, "{key}: this acquisition")?;
-                match (token, outcome) {
-                    (Some(token), Some(outcome)) => write!(f, " had token {token} ({outcome})")?,
-                    _ => write!(
-                        f,
-                        " may have been granted: the key's history no longer reaches back that far"
-                    )?,
-                }
-                write!(f, " and was over before its answer arrived; acquire anew")
+                let used = used(*token, *outcome);
+                write!(
+                    f,
+                    "{key}: this acquisition {used} and was over before its answer arrived; acquire anew"
+                )
             }
             Error::WaitTimedOut { keys, waited } => {
                 let waited = Shown(*waited);
@@ -94,10 +91,14 @@ impl fmt::Display for Error {
             Error::JobNotFinished { job_id, state, waited } => {
                 write!(f, "job {job_id} is still {state} after {}; wait for longer", Shown(*waited))
             }
+            Error::Conflict { field, job_id, differs } if field == "result" => {
+                write!(f, "job {job_id} was completed with another {differs}; the first completion stands")
+            }
             Error::Conflict { field, job_id, differs } => write!(
                 f,
-                "the {field} was used before, by job {job_id}, which has another {differs}; the same key means the \
-                 same work"
+                "the {} was used before, by job {job_id}, which has another {differs}; the same key means the same \
+                 work",
+                field.replace('_', " ")
             ),
             Error::QueueDraining { queue } => {
                 write!(f, "queue {queue} is being drained and takes no new jobs until it is resumed")
@@ -109,6 +110,13 @@ impl fmt::Display for Error {
             ),
             Error::JobRefused { job_id, message, .. } => write!(f, "job {job_id}: {message}"),
         }
+    }
+}
+
+fn used(token: Option<Token>, outcome: Option<LeaseOutcome>) -> String {
+    match (token, outcome) {
+        (Some(token), Some(outcome)) => format!("had token {token} ({outcome})"),
+        _ => "may have been granted: the key's history no longer reaches back that far".to_owned(),
     }
 }
 
@@ -177,7 +185,6 @@ impl fmt::Display for Shown {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::lease::LeaseOutcome;
     use fencehold_core::{Key, Owner, Reason, Refusal};
 
     use super::*;

@@ -80,7 +80,7 @@ pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64)
         let report = AttemptReport { attempt: attempt.clone(), report: Report::Release {} };
         hub.answer(hub.patience_ms, jobs.report(&call, vec![report])).await
     };
-    // Handed back, or over in another way: either is fine.
+    // Released, or over in another way: either is fine.
     if retry_until(&hub, until_ms, send).await.is_none() {
         tracing::debug!(job = %attempt.job_id, "the claim was left to run out: the store could not be reached");
     }
@@ -118,7 +118,7 @@ pub(crate) async fn free_unseen_grant(
     }
 }
 
-/// Hands back what a claim may have been given without its caller ever knowing. Asking again by the same hold id tells.
+/// Releases what a claim may have been given without its caller ever knowing. Asking again by the same hold id tells.
 pub(crate) async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimJobsRequest) {
     let Some(jobs) = hub.store.jobs() else { return };
     let request = ClaimJobsRequest { wait_ms: 0, ..request };

@@ -2,7 +2,7 @@
 //!
 //! One claim is one hold id for as long as its outcome is open: an answer that got lost is asked for again by the same
 //! hold id, which gets the same jobs. A worker that stops while the outcome is open leaves the question to the handle's own
-//! thread, which hands back whatever was claimed.
+//! thread, which releases whatever was claimed.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::renewal::{Handle, free_unseen_claim};
 use crate::time::{First, first};
 use crate::tries::may_pass;
 
-/// A job that nobody has begun after this long on the shelf is handed back: another worker may have a slot free.
+/// A job that nobody has begun after this long on the shelf is released: another worker may have a slot free.
 const SHELF_MS_MAX: u64 = 2_000;
 /// How long one claim stands in line. Nothing depends on it but how soon a connection is noticed that died in silence.
 const CLAIM_WAIT_MS: u64 = 60_000;
@@ -246,7 +246,7 @@ impl Claim<'_> {
                 hold: self.request.hold_id,
                 term: Term::new(sent_ms, waited_ms, now_ms, job.remaining_ms),
             };
-            // A handle that was closed meanwhile has it handed back.
+            // A handle that was closed meanwhile has it released.
             if let Ok(holding) = hub.take_in(granted) {
                 ready.push(Ready { claimed: job, holding, since_ms: now_ms });
             }

@@ -29,7 +29,7 @@ pub(super) enum Stage {
     Open,
     /// It claims nothing more; what runs may end.
     Draining,
-    /// Whatever still runs is dropped and handed back.
+    /// Whatever still runs is dropped and released.
     Stopping,
 }
 
@@ -137,7 +137,7 @@ impl Floor {
         lock(&self.ready).jobs.front().map(|job| job.since_ms)
     }
 
-    /// Nothing more is begun. What lay on the shelf is the caller's to hand back.
+    /// Nothing more is begun. What lay on the shelf is the caller's to release.
     pub(super) fn close(&self) -> Vec<Ready> {
         let mut ready = lock(&self.ready);
         ready.closed = true;

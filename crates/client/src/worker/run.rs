@@ -30,7 +30,7 @@ pub struct Drained {
     pub still_running: usize,
 }
 
-/// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and handed back.
+/// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and released.
 #[must_use = "a worker stops as soon as this is dropped"]
 pub struct RunningWorker {
     handle: Arc<Handle>,
@@ -84,8 +84,8 @@ impl RunningWorker {
         first(stop, self.floor.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
     }
 
-    /// Ends in good order: nothing new is claimed, what was not begun is handed back, what runs has
-    /// [some time](crate::Worker::drain_timeout) to end, and what is not done by then is dropped and handed back. When this
+    /// Ends in good order: nothing new is claimed, what was not begun is released, what runs has
+    /// [some time](crate::Worker::drain_timeout) to end, and what is not done by then is dropped and released. When this
     /// returns, the store knows of all of it, or could not be reached: it has what is left of that time to take the last
     /// reports, and at least the handle's [timeout](crate::FenceholdBuilder::timeout).
     pub async fn drain(self) -> Result<Drained, Error> {
@@ -134,7 +134,7 @@ impl RunningWorker {
         }
     }
 
-    /// Nothing more is claimed, and what was not begun is handed back.
+    /// Nothing more is claimed, and what was not begun is released.
     fn stop_claiming(&self) {
         self.floor.advance(Stage::Draining);
         let left = self.floor.close();

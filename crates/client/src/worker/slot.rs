@@ -145,7 +145,7 @@ fn log(span: &tracing::Span, job: &Job, word: Option<&Report>, took_ms: u64) {
         Some(Report::Complete { .. }) => "completed",
         Some(Report::Fail { .. }) => "failed",
         Some(Report::Snooze { .. }) => "snoozed",
-        Some(_) => "handed back",
+        Some(_) => "released",
         None => "over",
     };
     span.record("outcome", outcome);

@@ -68,7 +68,7 @@ impl Floor {
         }));
     }
 
-    /// Hands back jobs that were not begun.
+    /// Releases jobs that were not begun.
     pub(super) fn hand_back(self: &Arc<Self>, handle: &Arc<Handle>, jobs: Vec<Ready>) {
         for Ready { claimed, holding, .. } in jobs {
             let voice = Voice::Store(Arc::clone(handle));

@@ -21,6 +21,8 @@ use super::{Gate, Verb, World, locked, within};
 
 /// How long a worker's claims last.
 const TTL_MS: u64 = 10_000;
+/// How many jobs are changed in one call at most, so that a few of them need several pages.
+const CHANGED_MAX: usize = 2;
 
 /// What has come through.
 #[derive(Debug, Default)]
@@ -75,7 +77,7 @@ impl World {
 
     /// How a job stands, past the handle and its breaker.
     pub(crate) async fn job(&self, id: JobId) -> JobDetail {
-        let found = within(JobStore::job(&*self.gate, &self.fh.call(), id)).await;
+        let found = within(JobStore::get_job(&*self.gate, &self.fh.call(), id)).await;
         found.expect("an answer").expect("a job")
     }
 
@@ -211,14 +213,15 @@ impl JobStore for Gate {
     }
 
     async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
-        self.inside().jobs(call, request).await
+        self.inside().list_jobs(call, request).await
     }
 
     async fn change_jobs(
         &self,
         call: &CallContext,
-        request: ChangeJobsRequest,
+        mut request: ChangeJobsRequest,
     ) -> Result<ChangeJobBatchResponse, StoreError> {
+        request.limit = request.limit.min(CHANGED_MAX);
         self.inside().change_jobs(call, request).await
     }
 
@@ -264,7 +267,7 @@ impl JobStore for Gate {
         &self,
         call: &CallContext,
         request: BeginOperationRequest,
-    ) -> Result<BegunOperation, StoreError> {
+    ) -> Result<Result<BegunOperation, Refusal>, StoreError> {
         self.pass(Verb::Begin, call, || self.inside().begin_operation(call, request.clone()))
             .await
     }

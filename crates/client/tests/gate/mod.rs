@@ -13,9 +13,10 @@ use fencehold::clock::ManualClock;
 use fencehold::store::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
     JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, MemoryStore,
-    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
+    ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+    StoreStatus,
 };
-use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason, Token};
+use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason};
 use fencehold_core::Refusal;
 use tokio::sync::{oneshot, watch};
 
@@ -234,7 +235,7 @@ impl LeaseStore for Gate {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         self.pass(Verb::Release, call, || self.inner.release(call, holds.clone())).await
     }
 
@@ -254,7 +255,11 @@ impl LeaseStore for Gate {
         self.inner.list(call, request).await
     }
 
-    async fn list_events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(
+        &self,
+        call: &CallContext,
+        request: ListEventsRequest,
+    ) -> Result<EventPage, StoreError> {
         self.inner.list_events(call, request).await
     }
 

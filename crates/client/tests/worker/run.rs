@@ -315,13 +315,13 @@ async fn a_worker_that_is_to_empty_its_queues_runs_what_its_jobs_wait_for() {
                 gate.arrived(Verb::Claim, 2).await;
                 job.checkpoint(*b"begun").await?;
                 let child = fh.queue("q").job("child", &()).enqueue().await?;
-                Ok(fh.jobs().wait::<String>(child.job_id, secs(60)).await?)
+                Ok(fh.jobs().result::<String>(child.job_id, secs(60)).await?)
             }
         })
         .handle("child", async |_job: Job, (): ()| Ok("from the child"));
     let parent = world.enqueue("parent").await;
     let drained = within(worker.run_until(std::future::pending::<()>())).await.unwrap();
-    assert_eq!((drained.finished, drained.handed_back), (2, 0));
+    assert_eq!((drained.finished, drained.released), (2, 0));
     assert_eq!(world.job(parent).await.result.as_deref(), Some("\"from the child\""));
 }
 
@@ -349,7 +349,7 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_
     assert_eq!((claims[2].hold_id, claims[2].wait_ms), (claims[1].hold_id, 0));
     drop(answer);
     let drained = within(run).await.unwrap().unwrap();
-    assert_eq!((drained.finished, drained.handed_back), (2, 0));
+    assert_eq!((drained.finished, drained.released), (2, 0));
 }
 
 #[tokio::test]

@@ -312,7 +312,7 @@ async fn a_claim_is_followed_from_beside_it() {
 async fn who_is_told_to_stop_waits_for_the_store_no_longer_than_to_drain_or_its_patience() {
     for cut_short in [true, false] {
         let world = World::new().await;
-        let worker = world.worker().ttl(secs(86_400)).drain_within(secs(600));
+        let worker = world.worker().ttl(secs(86_400)).drain_timeout(secs(600));
         let worker = worker.handle_any(async |_job: Job, (): ()| Ok(())).start().unwrap();
         world.gate.close(Verb::Report);
         world.enqueue("do").await;

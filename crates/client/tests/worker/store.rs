@@ -46,7 +46,7 @@ async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is
         .handle("do", async |_job: Job, (): ()| Ok(()))
         .on_event(move |event| {
             if let WorkerEvent::AttemptEnded(end) = event {
-                ended.send((end.job.clone(), end.answer.clone())).unwrap();
+                ended.send((end.job.clone(), end.response.clone())).unwrap();
             }
         })
         .start()

@@ -377,7 +377,7 @@ pub(super) fn only<T: std::fmt::Debug>(mut answers: Vec<T>) -> T {
 pub(super) fn assert_stale<T: std::fmt::Debug>(answer: Result<T, Refusal>, stale: Token, newest: Token) {
     match answer {
         Err(Refusal::Stale { token, current_token: current, .. }) => {
-            assert_eq!((token, current), (stale, newest))
+            assert_eq!((token, current), (stale, newest));
         }
         other => panic!("a stale attempt got {other:?}"),
     }

@@ -115,7 +115,7 @@ pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -
     Ok(())
 }
 
-/// R17: with the policy to ask, the next attempt stops as indeterminate, and people are shown why.
+/// R17: with the policy to ask, the next attempt stops in doubt, and people are shown why.
 pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");
@@ -206,7 +206,7 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
                 assert_eq!(
                     g.announce(&third, "charge", InDoubtPolicy::Manual),
                     Ok(LedgerResponse::Proceed {})
-                )
+                );
             }
         }
         g.complete(&third).expect("a live claim");

@@ -177,7 +177,7 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// A waiter is notified too when only a person can help: a quarantined or an indeterminate job waits for nobody else.
+/// A waiter is notified too when only a person can help: a quarantined job or one in doubt waits for nobody else.
 pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let told = |waiting: Pending<Result<Option<JobDetail>, StoreError>>| {

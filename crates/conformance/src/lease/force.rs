@@ -52,7 +52,7 @@ pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Ground) -> Verdic
     let b = g.take("k", "B");
     match g.revoke(only(a.token)).map_err(refusal) {
         Err(Refusal::Lost { token, current_token: current, .. }) => {
-            assert_eq!((token, current), (a.token, b.token))
+            assert_eq!((token, current), (a.token, b.token));
         }
         other => panic!("{other:?}"),
     }

@@ -125,7 +125,7 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
 pub(super) fn an_advance_by_nothing_is_refused(g: &Ground) -> Verdict {
     g.needs(Power::Advances)?;
     let a = g.take("k", "A");
-    assert_bad(g.advance(0), "lift", None);
+    assert_bad(g.advance(0), "increment", None);
     g.renew(&a).expect("untouched");
     Ok(())
 }

@@ -118,7 +118,7 @@ pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Ground) -> Verdic
     let right_id_older_token = Held { token: earlier.token, ..a.clone() };
     match g.renew(&right_id_older_token) {
         Err(Refusal::Lost { token, current_token: current, .. }) => {
-            assert_eq!((token, current), (earlier.token, a.token))
+            assert_eq!((token, current), (earlier.token, a.token));
         }
         other => panic!("{other:?}"),
     }

@@ -418,6 +418,7 @@ pub trait SingleOperation: Operation {
     /// The batch with this one in it.
     fn batch(request: Self::Request) -> <Self::Batch as Operation>::Request;
     /// What came of the one.
+    #[expect(clippy::result_large_err, reason = "a problem is sent as it is")]
     fn only(answer: <Self::Batch as Operation>::Answer) -> Result<Self::Answer, Problem>;
     /// A problem says which thing it is about.
     fn about(request: &Self::Request) -> impl Fn(&mut Problem) + Send + 'static;
@@ -449,6 +450,7 @@ macro_rules! single_operations {
 }
 
 /// The result of the one item that a batch had.
+#[expect(clippy::result_large_err, reason = "a problem is sent as it is")]
 fn only<T, R: Into<Problem>>(results: Vec<Result<T, R>>) -> Result<T, Problem> {
     match results.into_iter().next() {
         Some(result) => result.map_err(Into::into),

@@ -65,7 +65,7 @@ fn as_enumeration(fields: &mut Map<String, Value>) {
         match (choice.get("const"), choice.get("enum")) {
             (Some(Value::String(one)), _) => values.push(json!(one)),
             (None, Some(Value::Array(some))) if choice["type"] == "string" => {
-                values.extend(some.iter().cloned())
+                values.extend(some.iter().cloned());
             }
             _ => return,
         }

@@ -138,6 +138,7 @@ struct JsonUnique {
 }
 
 impl AsUnique {
+    #[expect(clippy::ref_option, reason = "that is how serde calls it")]
     fn serialize<S: Serializer>(unique: &Option<Unique>, serializer: S) -> Result<S::Ok, S::Error> {
         let unique_key = unique.as_ref().map(|unique| unique.key.clone());
         let unique_window_ms = unique.as_ref().map(|unique| unique.window_ms);

@@ -53,7 +53,7 @@ impl From<Refusal> for Problem {
                 (problem.remaining_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
             }
             Refusal::HoldIdUsed { token, outcome: how } => {
-                (problem.token, problem.outcome) = (token, how.and_then(word))
+                (problem.token, problem.outcome) = (token, how.and_then(word));
             }
             Refusal::Lost { token, outcome: how, by, reason, current_token: current } => {
                 (problem.token, problem.outcome) = (Some(token), how.and_then(word));
@@ -148,7 +148,7 @@ impl From<job::Refusal> for Problem {
             }
             R::Finished { state } => problem.state = Some(state),
             R::WrongState { state, message } => {
-                (problem.state, problem.message) = (Some(state), Some(message))
+                (problem.state, problem.message) = (Some(state), Some(message));
             }
             R::JobRunning { owner, token, remaining_ms: expires_in_ms } => {
                 (problem.owner, problem.current_token) = (Some(owner), Some(token));

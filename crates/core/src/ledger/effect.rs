@@ -114,6 +114,7 @@ struct JsonEffectState {
 }
 
 impl AsEffectState {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
     fn serialize<S: Serializer>(state: &EffectState, serializer: S) -> Result<S::Ok, S::Error> {
         let in_doubt_policy = if let EffectState::Intended(policy) = *state { Some(policy) } else { None };
         JsonEffectState { state: state.kind(), in_doubt_policy }.serialize(serializer)

@@ -165,7 +165,7 @@ impl Engine {
         {
             let same = (&job.queue, &job.kind, &*job.payload, payload);
             if let Some(differs) = self.differs_from_first(space, taken, same, archive) {
-                return Err(conflict("unique key", taken.job, differs));
+                return Err(conflict("unique_key", taken.job, differs));
             }
             return Ok(EnqueuedJob { job_id: taken.job, existed: true });
         }

@@ -292,7 +292,7 @@ impl Engine {
             .map_or(JobState::Completed, |slot| slot.record.state_at(now));
         let found = self.effect(at, &request.effect, archive);
         let Some(found) = found.filter(is_open) else {
-            let why = format!("it has no open intent {}; `reconcile` lists what is open", request.effect);
+            let why = format!("it has no open intent {}; `effect ls` lists what is open", request.effect);
             return Err(Refusal::WrongState { state, message: why });
         };
         if state == JobState::Running {

@@ -106,8 +106,8 @@ impl Engine {
             && !seeded!(SecondResultDropped)
             && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
         {
-            let (what, differs) = ("completion".to_owned(), "result".to_owned());
-            return Err(Refusal::Conflict { field: what, job_id: report.attempt.job_id, differs });
+            let (field, differs) = ("result".to_owned(), "result".to_owned());
+            return Err(Refusal::Conflict { field, job_id: report.attempt.job_id, differs });
         }
         if let Some((what, bytes)) = note.filter(|_| first) {
             self.keep_note(at, what, bytes);

@@ -1,7 +1,7 @@
 //! Looking leaves no trace: only what is taken in a namespace makes one.
 
 use fencehold_contract::job::{
-    AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobFilter, JobSelector,
+    AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector,
     ListEffectsRequest, ListJobsRequest, NewJob, Report, WaitRequest,
 };
 use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
@@ -96,22 +96,17 @@ fn whoever_speaks_of_no_job_makes_no_namespace() {
     let by = Owner::new("P").unwrap();
     let report = |word| JobAsk::Report(vec![AttemptReport { attempt: attempt.clone(), report: word }]);
     let cancel = |on| {
-        JobAsk::Change(ChangeJobsRequest {
-            selector: on,
-            action: JobAction::Cancel { reason: None, force: true },
-            by: by.clone(),
-            dry_run: false,
-        })
+        let action = JobAction::Cancel { reason: None, force: true };
+        JobAsk::Change(ChangeJobsRequest { limit: 10, ..ChangeJobsRequest::new(on, action, by.clone()) })
     };
     for nth in 0..10 {
-        let all = JobSelector::Matching { filter: JobFilter::default(), cursor: None, limit: 10 };
         let asks = [
             JobAsk::Renew(vec![attempt.clone()]),
             report(Report::Complete { result: None }),
             report(Report::Fail { error: "no".to_owned(), retry_in_ms: None, permanent: true }),
             report(Report::Release {}),
-            cancel(JobSelector::Jobs(vec![job])),
-            cancel(all),
+            cancel(JobSelector::Ids { job_ids: vec![job] }),
+            cancel(JobSelector::All {}),
             JobAsk::Get(job),
             JobAsk::WaitFor(WaitRequest { id: job, wait_ms: 1_000 }),
             JobAsk::List(ListJobsRequest { limit: 10, ..ListJobsRequest::default() }),

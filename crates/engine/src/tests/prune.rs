@@ -118,12 +118,12 @@ impl Yard {
     }
 
     fn cancel(&mut self, ids: &[JobId]) {
-        self.ask(JobAsk::Change(ChangeJobsRequest {
-            selector: JobSelector::Jobs(ids.to_vec()),
-            action: JobAction::Cancel { reason: None, force: false },
-            by: Owner::new("P").unwrap(),
-            dry_run: false,
-        }));
+        self.change(ids, JobAction::Cancel { reason: None, force: false });
+    }
+
+    fn change(&mut self, ids: &[JobId], action: JobAction) {
+        let selector = JobSelector::Ids { job_ids: ids.to_vec() };
+        self.ask(JobAsk::Change(ChangeJobsRequest::new(selector, action, Owner::new("P").unwrap())));
     }
 
     /// Jobs that have come to their end.
@@ -229,13 +229,7 @@ fn what_was_started_over_is_kept_from_its_last_end() {
     let mut yard = Yard::new();
     let ids = yard.finish(1);
     yard.rig.pass(HOUR_MS / 2);
-    let on = JobSelector::Jobs(ids.clone());
-    yard.ask(JobAsk::Change(ChangeJobsRequest {
-        selector: on,
-        action: JobAction::Retry,
-        by: Owner::new("P").unwrap(),
-        dry_run: false,
-    }));
+    yard.change(&ids, JobAction::Retry);
     yard.settle();
     yard.cancel(&ids);
     yard.settle();

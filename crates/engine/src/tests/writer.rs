@@ -172,10 +172,10 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
     let again = send(handle, Ask::Job(JobAsk::BeginOperation(begin)), true);
     drop(open);
     match again.recv_timeout(LONG).unwrap() {
-        Ok(Answer::Job(JobAnswer::BegunOperation(BegunOperation {
-            operation: OperationStatus::Started(_),
+        Ok(Answer::Job(JobAnswer::BegunOperation(Ok(BegunOperation {
+            operation: OperationStatus::Started { .. },
             ..
-        }))) => {}
+        })))) => {}
         other => panic!("{other:?}"),
     }
     match send(handle, Ask::Job(JobAsk::Get(id)), true).recv_timeout(LONG).unwrap() {

@@ -140,18 +140,18 @@ impl Play {
         let remaining_ms = self.model.renew(key);
         assert_eq!((renewal.token.get(), renewal.remaining_ms), (self.model.keys[key].counter, remaining_ms));
         let notice = self.model.keys[key].holder.as_ref().and_then(|holder| holder.notice);
-        assert_eq!(
-            renewal.yield_request.and_then(|notice| notice.task),
-            notice.map(|notice| task_of(notice.ask))
-        );
-        let yield_in_ms = notice.map(|notice| notice.yield_at_ms.saturating_sub(self.model.now_ms));
-        assert_eq!(renewal.yield_request.as_ref().map(|asked| asked.yield_in_ms), yield_in_ms);
+        let expected = notice
+            .map(|notice| (Some(task_of(notice.ask)), notice.yield_at_ms.saturating_sub(self.model.now_ms)));
+        assert_eq!(renewal.yield_request.map(|request| (request.task, request.yield_in_ms)), expected);
     }
 
     fn release(&mut self, nth: usize) {
         let Some(ask) = self.nth_granted(nth) else { return };
         let mut answers = block_on(self.store.release(&self.call, vec![self.hold(ask)])).unwrap();
-        let answer = answers.remove(0);
+        let answer = answers.remove(0).map(|released| {
+            assert_eq!(released.key, self.hold(ask).key);
+            released.token
+        });
         let released = self
             .model
             .remembered(ask)

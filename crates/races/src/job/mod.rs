@@ -74,7 +74,7 @@ impl JobAct {
             JobAct::Renew(_) => "renew",
             JobAct::Complete(..) => "complete",
             JobAct::Fail(_) => "fail",
-            JobAct::HandBack(_) => "hand back",
+            JobAct::HandBack(_) => "release",
             JobAct::Announce(..) => "announce",
             JobAct::Record(..) => "record",
             JobAct::Cancel { .. } => "cancel",

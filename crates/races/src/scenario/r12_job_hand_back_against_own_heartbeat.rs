@@ -1,4 +1,4 @@
-//! R12-job, hand back against own heartbeat: A hands the job back; a renewal that it had sent before arrives.
+//! R12-job, release against own heartbeat: A releases the job; a renewal that it had sent before arrives.
 
 use super::Race;
 use crate::job::{JobAct, JobTold};
@@ -6,9 +6,9 @@ use crate::stage::{Played, Stage};
 
 pub(super) const RACE: Race = Race {
     id: "R12-job",
-    name: "hand back against own heartbeat",
+    name: "release against own heartbeat",
     promise: "P3 Renewal is only renewal",
-    schedule: "A hands the job back; a renewal that it had sent before arrives",
+    schedule: "A releases the job; a renewal that it had sent before arrives",
     must_hold: "the job stays free, and B can have it",
     naive: Some("revived: nobody works on it, and everybody waits"),
     script,
@@ -21,7 +21,7 @@ fn script(stage: &Stage) -> Played {
     let heartbeat = a.begins(JobAct::Renew(work.clone()))?;
     a.hands_back(&work);
     let told = heartbeat.goes_on()?;
-    stage.must(stage.job()?.worker.is_none(), "a job that was handed back stays so")?;
+    stage.must(stage.job()?.worker.is_none(), "a job that was released stays so")?;
     stage.must(matches!(told, JobTold::Over { .. }), "the renewal learns that the attempt is over")?;
     b.claims().map(drop)
 }

@@ -14,7 +14,7 @@ pub(super) const RACE: Race = Race {
     promise: "P8 Effects once",
     schedule: "A announces an effect and has it; it is killed before it can record that; B takes the job up",
     must_hold: "the same idempotency key reaches the downstream; or, where the policy is to ask, the job is \
-                indeterminate",
+                in doubt",
     naive: Some("it is done twice, silently"),
     script,
 };

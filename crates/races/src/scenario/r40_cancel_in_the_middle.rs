@@ -1,5 +1,5 @@
 //! R40, cancel in the middle: A has recorded one effect; P cancels; A, which has not heard of it, has another; then
-//! it hears of it and hands back.
+//! it hears of it and releases it.
 
 use fencehold_core::job::JobState;
 use fencehold_core::ledger::InDoubtPolicy;
@@ -13,7 +13,7 @@ pub(super) const RACE: Race = Race {
     name: "cancel in the middle",
     promise: "P8 Effects once",
     schedule: "A has recorded one effect; P cancels; A, which has not heard of it, has another; then it hears of \
-               it and hands back",
+               it and releases it",
     must_hold: "every recorded effect is undone once, the last one first, and none before the attempt has ended",
     naive: Some("undone too early, and the second effect stays"),
     script,

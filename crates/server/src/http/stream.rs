@@ -37,7 +37,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Watch {
-    after: Option<u64>,
+    cursor: Option<u64>,
     prefix: Option<String>,
 }
 
@@ -97,7 +97,7 @@ async fn begin(
 ) -> Answer<(Stream, EventPage)> {
     let (parts, _) = request.into_parts();
     let (caller, namespace) = server.admit(&parts, &op::ListEvents::SPEC)?;
-    let Watch { after, prefix } = from_query(path, parts.uri.query())?;
+    let Watch { cursor: after, prefix } = from_query(path, parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
         Some(cursor) => {

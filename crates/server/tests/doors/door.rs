@@ -62,7 +62,7 @@ impl Door {
     /// One who waits for a key that is held, once it stands in line.
     pub(crate) async fn stand_in_line(&self, key: &str) -> TcpStream {
         let request =
-            json!({ "keys": [key], "hold": OTHER, "owner": "bob", "ttl_ms": 30_000, "wait_ms": 60_000 });
+            json!({ "key": key, "hold_id": OTHER, "owner": "bob", "ttl_ms": 30_000, "wait_ms": 60_000 });
         let json = "content-type: application/json\r\n";
         let waiting = self.send("POST", "/v1/leases/acquire", json, &request.to_string()).await;
         self.until_waiters(key, 1).await;

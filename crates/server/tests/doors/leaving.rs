@@ -40,10 +40,11 @@ async fn a_server_that_stops_sends_those_in_line_home_and_finishes() {
 async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done() {
     let mut door = Door::open().await;
     let held = door.take("k").await;
-    let renewal = json!({ "holds": [{ "key": "k", "hold": HOLD, "token": held.token.get() }] }).to_string();
+    let renewal =
+        json!({ "holds": [{ "key": "k", "hold_id": HOLD, "token": held.token.get() }] }).to_string();
     let (first, rest) = renewal.split_at(10);
     let beginning = format!(
-        "POST /v1/leases/renew HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "POST /v1/leases/renew-batch HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{first}",
         renewal.len()
     );
@@ -60,11 +61,11 @@ async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done()
         .await;
     assert_eq!(door.status("/livez").await, 200);
     let (status, renewed) = door
-        .ask("POST", "/v1/leases/renew", "content-type: application/json\r\n", &renewal)
+        .ask("POST", "/v1/leases/renew-batch", "content-type: application/json\r\n", &renewal)
         .await;
     assert_eq!(status, 200, "{renewed}");
-    assert!(renewed["answers"][0].get("ok").is_some(), "{renewed}");
-    let request = json!({ "keys": ["other"], "hold": OTHER, "owner": "bob", "ttl_ms": 30_000 });
+    assert!(renewed["results"][0].get("ok").is_some(), "{renewed}");
+    let request = json!({ "key": "other", "hold_id": OTHER, "owner": "bob", "ttl_ms": 30_000 });
     let (status, problem) = door.post("/v1/leases/acquire", &request).await;
     // A pause, and no error: the library asks again by itself.
     assert_eq!((status, &problem["type"]), (503, &json!("urn:fencehold:stopping")), "{problem}");
@@ -72,7 +73,7 @@ async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done()
     under_way.write_all(rest.as_bytes()).await.unwrap();
     let (status, finished) = read(under_way).await;
     assert_eq!(status, 200, "{finished}");
-    assert!(finished["answers"][0].get("ok").is_some(), "{finished}");
+    assert!(finished["results"][0].get("ok").is_some(), "{finished}");
     door.serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(door.address).await.is_err(), "nobody listens any more");
 }

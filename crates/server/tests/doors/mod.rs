@@ -4,4 +4,5 @@
 mod asking;
 mod door;
 mod leaving;
+mod single;
 mod watching;

@@ -51,14 +51,14 @@ async fn a_watcher_gets_batches_and_resumes_from_its_cursor_without_loss() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0]["key"], "k/50");
     assert_eq!(
-        events[0]["event"], "lease_acquired",
+        events[0]["type"], "lease_acquired",
         "what is read again has the form of what happens: {}",
         events[0]
     );
     door.take("k/51").await;
     let (_, events) = watcher.batch().await;
     assert_eq!(events[0]["key"], "k/51", "as it happens");
-    assert_eq!(events[0]["event"], "lease_acquired", "{}", events[0]);
+    assert_eq!(events[0]["type"], "lease_acquired", "{}", events[0]);
 }
 
 /// A client takes and gives back so many keys with long names, behind the server's back.
@@ -124,10 +124,10 @@ async fn many_watchers_of_many_prefixes_are_each_told_their_own_and_in_batches()
         // Half of them watch one key, the others all that begin with its first digit; two watch everything.
         let prefix = if nth < 20 { format!("k/{nth}/") } else { format!("k/{}", nth % 10) };
         watchers
-            .push((prefix.clone(), Watcher::start(&door, &format!("?after=0&prefix={prefix}"), "").await));
+            .push((prefix.clone(), Watcher::start(&door, &format!("?cursor=0&prefix={prefix}"), "").await));
     }
     for _ in 0..2 {
-        watchers.push((String::new(), Watcher::start(&door, "?after=0", "").await));
+        watchers.push((String::new(), Watcher::start(&door, "?cursor=0", "").await));
     }
     let mut keys = Vec::new();
     for nth in 0..600 {

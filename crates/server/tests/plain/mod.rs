@@ -91,22 +91,25 @@ impl Client {
     /// Claims the job, letting time pass until it is there to be claimed.
     pub fn claim(&self, number: u8, clock: &ManualClock) -> Value {
         let hold = format!("{number:02x}").repeat(16);
-        let body = json!({ "queues": [{ "queue": "q" }], "hold": hold, "owner": format!("worker-{number}"), "ttl_ms": 1_000 });
+        let body = json!({ "queues": [{ "queue": "q" }], "hold_id": hold, "owner": format!("worker-{number}"), "ttl_ms": 1_000 });
         eventually("the job is ready", || {
             let claimed = self.post("/v1/jobs/claim", "", &body);
             let Some(job) = claimed["jobs"].get(0) else {
                 clock.advance(250);
                 return None;
             };
-            Some(json!({ "job": job["id"], "hold": hold, "token": job["token"], "trace": job["trace"] }))
+            Some(
+                json!({ "job_id": job["id"], "hold_id": hold, "token": job["token"], "traceparent": job["traceparent"] }),
+            )
         })
     }
 
-    pub fn report(&self, claimed: &Value, word: &Value) {
-        let attempt = json!({ "job": claimed["job"], "hold": claimed["hold"], "token": claimed["token"] });
-        let said =
-            self.post("/v1/jobs/report", "", &json!({ "reports": [{ "attempt": attempt, "word": word }] }));
-        assert!(said["answers"][0].get("ok").is_some(), "{said}");
+    pub fn report(&self, claimed: &Value, report: &Value) {
+        let mut attempt = claimed.clone();
+        attempt.as_object_mut().unwrap().remove("traceparent");
+        attempt["report"] = report.clone();
+        let said = self.post("/v1/jobs/report-batch", "", &json!({ "reports": [attempt] }));
+        assert!(said["results"][0].get("ok").is_some(), "{said}");
     }
 }
 

@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
-    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
+    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, ReleasedLease,
     RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
 };
-use fencehold_core::{Key, Namespace, Owner, Refusal, Token};
+use fencehold_core::{Key, Namespace, Owner, Refusal};
 use fencehold_engine::MemoryStore;
 use tokio::sync::Semaphore;
 
@@ -76,7 +76,7 @@ impl LeaseStore for Gated {
         &self,
         call: &CallContext,
         holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<Token, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         self.store.release(call, holds).await
     }
 
@@ -96,12 +96,21 @@ impl LeaseStore for Gated {
         self.store.list(call, request).await
     }
 
-    async fn list_events(&self, call: &CallContext, request: ListEventsRequest) -> Result<EventPage, StoreError> {
+    async fn list_events(
+        &self,
+        call: &CallContext,
+        request: ListEventsRequest,
+    ) -> Result<EventPage, StoreError> {
         self.store.list_events(call, request).await
     }
 
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
-        self.store.advance(call, by, lift).await
+    async fn advance(
+        &self,
+        call: &CallContext,
+        by: Owner,
+        increment: u64,
+    ) -> Result<AdvancedStore, StoreError> {
+        self.store.advance(call, by, increment).await
     }
 
     async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {

@@ -13,7 +13,8 @@ use fencehold_server::Options;
 use fencehold_server::access::Scope;
 use serde_json::json;
 
-use super::stage::{Stage, Token, acquire, eventually, hear, held, send, waits};
+use super::rights::JOB;
+use super::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, waits};
 
 #[test]
 fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
@@ -25,7 +26,7 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
     let large = 10_000_000;
     let head = |more: &str| {
         format!(
-            "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{}content-type: application/json\r\n{more}\r\n",
+            "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{}content-type: application/json\r\n{more}\r\n",
             token.headers()
         )
     };
@@ -34,7 +35,7 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
         .write_all(head(&format!("content-length: {large}\r\n")).as_bytes())
         .unwrap();
     let said = hear(by_length);
-    assert_eq!((said.status, said.kind()), (413, "too-large"), "before a byte of it was sent: {said:?}");
+    assert_eq!((said.status, said.kind()), (413, "body-too-large"), "before a byte of it was sent: {said:?}");
 
     let mut by_bytes = stage.connect();
     by_bytes.write_all(head("transfer-encoding: chunked\r\n").as_bytes()).unwrap();
@@ -54,7 +55,7 @@ fn a_body_of_ten_megabytes_is_refused_by_its_length_and_by_its_bytes() {
     assert!(stage.metric(&operator, "fencehold_limit_refused_total{limit=\"body_bytes\"}") >= 2.0);
 
     let mut stranger = stage.connect();
-    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
     stranger
         .write_all(format!("{head}content-length: 1000000\r\n\r\n").as_bytes())
         .unwrap();
@@ -69,7 +70,7 @@ fn ten_megabytes_of_nothing_are_read_refused_and_forgotten() {
     let operator = stage.token(None, &[Scope::Admin]);
     let mut stream = stage.connect();
     let large = 10_000_000;
-    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n";
     write!(stream, "{head}{}content-length: {large}\r\n\r\n", token.headers()).unwrap();
     stream.write_all(&vec![b' '; large]).unwrap();
     let said = hear(stream);
@@ -114,7 +115,7 @@ fn slow_bodies_are_cut_off_and_cost_nobody_anything() {
     options.limits.body_ms = 1_000;
     let stage = Stage::with(options);
     let token = stage.token(Some("team"), &[Scope::Admin]);
-    let head = "POST /v1/jobs/enqueue HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /v1/jobs/enqueue-batch HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
     are_cut_off(&stage, &token, &format!("{head}{}content-length: 1000000\r\n\r\n", token.headers()));
     let operator = stage.token(None, &[Scope::Admin]);
     eventually("their memory is free", || {
@@ -154,7 +155,7 @@ fn over_the_limit_a_connection_gets_503_and_those_that_wait_live_on() {
         &mut holder,
         &token.headers(),
         "POST",
-        "/v1/leases/release",
+        "/v1/leases/release-batch",
         Some(&json!({ "holds": [held("k", 1, fence)] })),
     );
     assert_eq!(hear(holder).status, 200, "who is connected is served");
@@ -181,11 +182,15 @@ fn a_caller_over_its_pace_gets_429_with_when_to_come_back_and_its_renewals_still
         .map(|_| stage.ask(&loud, "GET", "/v1/leases", None))
         .find(|said| said.status != 200)
         .unwrap();
-    assert_eq!((said.status, said.kind()), (429, "limited"), "{said:?}");
+    assert_eq!((said.status, said.kind()), (429, "rate-limited"), "{said:?}");
     assert!(said.head.contains("retry-after: 1"), "{said:?}");
     assert_eq!(said.json["retry_after_ms"], 200);
-    let renewed = stage.post(&loud, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
-    assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
+    let renewed = stage.post(&loud, "/v1/leases/renew-batch", json!({ "holds": [held("k", 1, fence)] }));
+    assert!(renewed.json["results"][0].get("ok").is_some(), "{renewed:?}");
+    let renewed = stage.post(&loud, "/v1/leases/renew", held("k", 1, fence));
+    assert_eq!(renewed.status, 200, "one is as good as a batch: {renewed:?}");
+    let attempt = json!({ "job_id": JOB, "hold_id": hold(2), "token": 1 });
+    assert_eq!(stage.post(&loud, "/v1/jobs/renew", attempt).status, 404, "of an attempt too");
     assert_eq!(stage.ask(&quiet, "GET", "/v1/leases", None).status, 200, "another's pace is another's");
     stage.clock.advance(200);
     assert_eq!(stage.ask(&loud, "GET", "/v1/leases", None).status, 200);
@@ -235,10 +240,10 @@ fn those_who_wait_never_have_all_the_connections() {
     let waiting: Vec<TcpStream> = (2..92).map(stand).collect();
     eventually("all seats are taken", || stage.shows(&operator, "fencehold_requests_waiting", 90.0));
     let said = hear(stand(92));
-    assert_eq!((said.status, said.kind()), (429, "full"), "{said:?}");
+    assert_eq!((said.status, said.kind()), (429, "limit-reached"), "{said:?}");
     for _ in 0..10 {
-        let renewed = stage.post(&token, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
-        assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
+        let renewed = stage.post(&token, "/v1/leases/renew-batch", json!({ "holds": [held("k", 1, fence)] }));
+        assert!(renewed.json["results"][0].get("ok").is_some(), "{renewed:?}");
     }
     drop(waiting);
 }

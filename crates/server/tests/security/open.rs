@@ -25,9 +25,9 @@ fn an_open_server_answers_to_no_name_that_dns_could_give_to_another() {
     for host in
         ["rebound.example", "rebound.example:7117", "localhost.example", "127.0.0.1.example", "", "[::1"]
     {
-        for path in ["/v1/leases", "/v1/events/stream", "/metrics", "/v1/store"] {
+        for path in ["/v1/leases", "/v1/events/stream", "/metrics", "/v1/store/capabilities"] {
             let said = stage.ask_head(&format!("host: {host}\r\n"), path);
-            assert_eq!((said.status, said.kind()), (403, "foreign-host"), "{host} {path}: {said:?}");
+            assert_eq!((said.status, said.kind()), (403, "host-not-allowed"), "{host} {path}: {said:?}");
         }
     }
     // A proxy's form of a request names its host in the first line, and that counts.
@@ -47,7 +47,7 @@ fn an_open_server_refuses_what_a_page_of_another_origin_sends() {
     assert_eq!(ask("http://127.0.0.1:7117").status, 200);
     for origin in ["http://site.example", "null", "http://127.0.0.1:3000", "http://localhost:7117", "x"] {
         let said = ask(origin);
-        assert_eq!((said.status, said.kind()), (403, "foreign-host"), "{origin}: {said:?}");
+        assert_eq!((said.status, said.kind()), (403, "host-not-allowed"), "{origin}: {said:?}");
     }
 }
 
@@ -80,7 +80,7 @@ fn an_open_server_asks_for_tokens_from_the_first_one_on() {
     let local = "host: localhost\r\n";
     assert_eq!(stage.ask_head(local, "/v1/leases").status, 200);
     let mut waiting = stage.connect();
-    write!(waiting, "GET /v1/events?after=0&wait_ms=60000 HTTP/1.1\r\n{local}connection: close\r\n\r\n")
+    write!(waiting, "GET /v1/events?cursor=0&wait_ms=60000 HTTP/1.1\r\n{local}connection: close\r\n\r\n")
         .unwrap();
     let mut made = stage.connect();
     let body = json!({
@@ -90,7 +90,7 @@ fn an_open_server_asks_for_tokens_from_the_first_one_on() {
     let length = body.len();
     write!(
         made,
-        "POST /v1/tokens/create HTTP/1.1\r\n{local}connection: close\r\ncontent-type: application/json\r\n\
+        "POST /v1/access-tokens/create HTTP/1.1\r\n{local}connection: close\r\ncontent-type: application/json\r\n\
         content-length: {length}\r\n\r\n{body}"
     )
     .unwrap();

@@ -2,46 +2,70 @@
 
 use std::io::BufRead as _;
 
-use fencehold_contract::http::{ALL, Method, Operation as _, op};
+use fencehold_contract::http::{ALL, Method};
 use fencehold_server::access::{Bearer, Scope};
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, waits};
 
-const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
+pub(super) const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
+
+/// An attempt, with more of what goes beside it.
+fn attempt_and(more: Value) -> Value {
+    let mut attempt = json!({ "job_id": JOB, "hold_id": hold(1), "token": 1 });
+    if let Value::Object(more) = more {
+        attempt.as_object_mut().unwrap().extend(more);
+    }
+    attempt
+}
 
 /// A request of every operation that is as it should be.
 pub(crate) fn sample(name: &str) -> Value {
-    let attempt = json!({ "job": JOB, "hold": hold(1), "token": 1 });
+    let report = || attempt_and(json!({ "report": { "type": "release" } }));
+    let entry = || attempt_and(json!({ "entry": { "type": "begin", "effect": "e" } }));
     match name {
         "acquire_lease" => acquire("k", 1, 30_000),
-        "renew_leases" | "release_leases" => json!({ "holds": [held("k", 1, 1)] }),
-        "revoke_leases" => json!({ "which": { "key": { "key": "k" } }, "by": "tester", "reason": "a test" }),
-        "advance_store" | "open_store_now" | "store_limits" => json!({ "by": "tester" }),
-        "enqueue_jobs" => json!({ "jobs": [{ "kind": "k" }] }),
+        "renew_lease" | "release_lease" => held("k", 1, 1),
+        "renew_lease_batch" | "release_lease_batch" => json!({ "holds": [held("k", 1, 1)] }),
+        "revoke_lease" => json!({ "key": "k", "by": "tester", "reason": "a test" }),
+        "revoke_lease_batch" => {
+            json!({ "selector": { "type": "owner", "owner": "o" }, "by": "tester", "reason": "a test" })
+        }
+        "advance_store" | "reopen_store" => json!({ "by": "tester" }),
+        "set_quota" => json!({ "quota": { "max_jobs": 1_000 }, "by": "tester" }),
+        "enqueue_job" => json!({ "kind": "k" }),
+        "enqueue_job_batch" => json!({ "jobs": [{ "kind": "k" }] }),
         "claim_jobs" => {
-            json!({ "queues": [{ "queue": "q" }], "hold": hold(2), "owner": "tester", "ttl_ms": 30_000 })
+            json!({ "queues": [{ "queue": "q" }], "hold_id": hold(2), "owner": "tester", "ttl_ms": 30_000 })
         }
-        "renew_claims" => json!({ "attempts": [attempt] }),
-        "report_jobs" => json!({ "reports": [{ "attempt": attempt, "word": "hand_back" }] }),
-        "write_ledger" => {
-            json!({ "entries": [{ "attempt": attempt, "act": { "begin": { "effect": "e" } } }] })
+        "renew_attempt" => attempt_and(Value::Null),
+        "renew_attempt_batch" => json!({ "attempts": [attempt_and(Value::Null)] }),
+        "report_attempt" => report(),
+        "report_attempt_batch" => json!({ "reports": [report()] }),
+        "write_effect" => entry(),
+        "write_effect_batch" => json!({ "entries": [entry()] }),
+        "cancel_job" | "retry_job" | "delete_job" => json!({ "job_id": JOB, "by": "tester" }),
+        "cancel_job_batch" | "retry_job_batch" | "delete_job_batch" => {
+            json!({ "selector": { "type": "ids", "job_ids": [JOB] }, "by": "tester" })
         }
-        "act_on_jobs" => json!({ "on": { "jobs": [JOB] }, "action": "retry", "by": "tester" }),
-        "set_queue" => json!({ "queue": "q", "mode": "open", "by": "tester" }),
-        "remove_queue" => json!({ "queue": "q", "by": "tester" }),
+        "pause_queue" | "resume_queue" | "drain_queue" | "delete_queue" => {
+            json!({ "queue": "q", "by": "tester" })
+        }
         "set_schedule" => json!({ "name": "s", "cron": "0 0 * * *", "kind": "k", "by": "tester" }),
-        "remove_schedule" => json!({ "name": "s", "by": "tester" }),
-        "begin_operation" => {
-            json!({ "key": "u", "hold": hold(3), "owner": "tester", "ttl_ms": 30_000, "window_ms": 60_000 })
+        "delete_schedule" => json!({ "schedule": "s", "by": "tester" }),
+        "begin_operation" => json!({
+            "idempotency_key": "u", "idempotency_window_ms": 60_000, "hold_id": hold(3), "owner": "tester",
+            "ttl_ms": 30_000,
+        }),
+        "resolve_effect" => {
+            json!({ "job_id": JOB, "effect": "e", "resolution": { "type": "did_not_happen" }, "by": "tester" })
         }
-        "resolve_finding" => json!({ "job": JOB, "effect": "e", "by": "tester" }),
-        "create_token" => json!({
+        "create_access_token" => json!({
             "id": "aabbccddeeff", "secret_sha256": "ab".repeat(32), "name": "n", "namespace": "team",
             "scopes": ["lease:read"],
         }),
-        "revoke_token" => json!({ "id": "aabbccddeeff" }),
+        "revoke_access_token" => json!({ "access_token_id": "aabbccddeeff" }),
         other => panic!("no request for {other}"),
     }
 }
@@ -49,25 +73,38 @@ pub(crate) fn sample(name: &str) -> Value {
 /// Who may do what, said a second time: the table that people are promised.
 fn allowed(name: &str, scope: Scope) -> bool {
     let job = matches!(scope, Scope::JobEnqueue | Scope::JobWork | Scope::JobAdmin | Scope::JobRead);
+    // Many at once need no more than one.
+    let one = name.strip_suffix("_batch").unwrap_or(name);
     scope == Scope::Admin
-        || match name {
-            "acquire_lease" | "renew_leases" | "release_leases" => scope == Scope::LeaseWrite,
-            "revoke_leases" => scope == Scope::LeaseRevoke,
-            "get_lease" | "list_leases" | "read_events" => scope == Scope::LeaseRead,
-            "store_capabilities" | "store_status" => true,
-            "enqueue_jobs" | "begin_operation" => scope == Scope::JobEnqueue,
-            "claim_jobs" | "renew_claims" | "report_jobs" | "write_ledger" => scope == Scope::JobWork,
-            "act_on_jobs" | "set_queue" | "remove_queue" | "set_schedule" | "remove_schedule"
-            | "resolve_finding" => scope == Scope::JobAdmin,
-            "get_job" | "list_jobs" | "list_queues" | "list_schedules" | "list_findings" => job,
+        || match one {
+            "acquire_lease" | "renew_lease" | "release_lease" => scope == Scope::LeaseWrite,
+            "revoke_lease" => scope == Scope::LeaseRevoke,
+            "get_lease" | "list_leases" | "list_events" => scope == Scope::LeaseRead,
+            "get_store_capabilities" | "get_store_status" => true,
+            "enqueue_job" | "begin_operation" => scope == Scope::JobEnqueue,
+            "claim_jobs" | "renew_attempt" | "report_attempt" | "write_effect" => scope == Scope::JobWork,
+            "cancel_job" | "retry_job" | "delete_job" | "pause_queue" | "resume_queue" | "drain_queue"
+            | "delete_queue" | "set_schedule" | "delete_schedule" | "resolve_effect" => {
+                scope == Scope::JobAdmin
+            }
+            "get_job" | "list_jobs" | "get_queue" | "list_queues" | "get_schedule" | "list_schedules"
+            | "list_effects" => job,
             _ => false,
         }
 }
 
 pub(crate) fn path(path: &str) -> String {
-    let query = if path == "/v1/lease" { "?key=k" } else { "" };
-    format!("{}{query}", path.replace("{job}", JOB))
+    let query = match path {
+        "/v1/leases/get" => "?key=k",
+        "/v1/queues/get" => "?queue=q",
+        "/v1/schedules/get" => "?schedule=s",
+        _ => "",
+    };
+    format!("{}{query}", path.replace("{job_id}", JOB))
 }
+
+/// A token for one namespace may not do it, whatever its scope: the store as a whole is not one namespace's.
+const EVERYWHERE: [&str; 4] = ["advance_store", "reopen_store", "get_quota", "set_quota"];
 
 #[test]
 fn the_document_says_which_scopes_are_needed() {
@@ -111,16 +148,16 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
     let operator = stage.token(None, &[Scope::Admin]);
     let fence = stage.acquire(&holder, "k", 1, 30_000);
     let enqueued =
-        stage.post(&holder, "/v1/jobs/enqueue", json!({ "jobs": [{ "queue": "other", "kind": "k" }] }));
-    let job = enqueued.json["answers"][0]["ok"]["id"].as_str().unwrap().to_owned();
-    let events = stage.ask(&holder, "GET", "/v1/store/status", None).json["last_event"]
+        stage.post(&holder, "/v1/jobs/enqueue-batch", json!({ "jobs": [{ "queue": "other", "kind": "k" }] }));
+    let job = enqueued.json["results"][0]["ok"]["job_id"].as_str().unwrap().to_owned();
+    let events = stage.ask(&holder, "GET", "/v1/store/status", None).json["newest_event_seq"]
         .as_u64()
         .unwrap();
     let waiting: Vec<_> = [
         ("POST", "/v1/leases/acquire".to_owned(), Some(waits(acquire("k", 2, 30_000)))),
         ("POST", "/v1/jobs/claim".to_owned(), Some(waits(sample("claim_jobs")))),
         ("GET", format!("/v1/jobs/{job}?wait_ms=60000"), None),
-        ("GET", format!("/v1/events?after={events}&wait_ms=60000"), None),
+        ("GET", format!("/v1/events?cursor={events}&wait_ms=60000"), None),
     ]
     .into_iter()
     .map(|(method, path, body)| {
@@ -143,8 +180,8 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
         assert!(said.body.contains("was revoked"), "{path}: {said:?}");
     }
     eventually("nobody stands in line", || stage.shows(&operator, "fencehold_lease_waiters", 0.0));
-    stage.post(&holder, "/v1/leases/release", json!({ "holds": [held("k", 1, fence)] }));
-    let view = stage.ask(&holder, "GET", "/v1/lease?key=k", None);
+    stage.post(&holder, "/v1/leases/release-batch", json!({ "holds": [held("k", 1, fence)] }));
+    let view = stage.ask(&holder, "GET", "/v1/leases/get?key=k", None);
     assert!(view.json["holder"].is_null(), "it was granted to one who was sent away: {view:?}");
 }
 
@@ -188,7 +225,7 @@ fn a_scope_opens_what_it_is_for_and_nothing_else() {
             // The store as a whole is not one namespace's, whatever its token may do there; and a schedule enqueues, which
             // takes another scope beside its own.
             let expected = allowed(spec.name, scope)
-                && !["advance_store", "open_store_now", "store_limits"].contains(&spec.name)
+                && !EVERYWHERE.contains(&spec.name)
                 && (spec.name != "set_schedule" || scope == Scope::Admin);
             assert_eq!(said.status != 403, expected, "{} with {scope}: {said:?}", spec.name);
             assert!(said.status < 500, "{} with {scope}: {said:?}", spec.name);
@@ -209,7 +246,7 @@ fn what_concerns_the_whole_store_needs_admin_for_all_namespaces() {
     let said = stage.post(&everywhere, "/v1/store/advance", sample("advance_store"));
     assert_eq!(said.status, 403, "{said:?}");
     stage.acquire(&everywhere, "k", 9, 30_000);
-    let held = |token| stage.ask(token, "GET", "/v1/store/status", None).json["held"].as_u64();
+    let held = |token| stage.ask(token, "GET", "/v1/store/status", None).json["held_count"].as_u64();
     assert_eq!(
         (held(&operator), held(&everywhere)),
         (Some(1), Some(0)),
@@ -278,10 +315,10 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     let stage = Stage::new();
     let token = stage.token(Some("team"), &[Scope::LeaseWrite, Scope::LeaseRevoke]);
     stage.acquire(&token, "deploy", 1, 30_000);
-    let revoke = json!({ "which": { "key": { "key": "deploy" } }, "by": "alice", "reason": "wrong branch" });
+    let revoke = json!({ "key": "deploy", "by": "alice", "reason": "wrong branch" });
     assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
     assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke).status, 409, "nobody holds it any more");
-    assert_eq!(stage.post(&token, "/v1/queues/set", sample("set_queue")).status, 403);
+    assert_eq!(stage.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
     let rows = || stage.book().audit(&AuditFilter::default()).unwrap();
     eventually("all stands in the audit", || {
         rows().len() >= 4 && rows().iter().all(|row| row.outcome != "pending")
@@ -290,33 +327,37 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
         .iter()
         .map(|row| format!("{} {} {} {:?} {}", row.act, row.target, row.from, row.reason, row.outcome))
         .collect();
-    assert_eq!(told[1], "revoke_leases key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") done");
-    assert_eq!(told[2], "revoke_leases key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") failed");
-    assert!(told[3].starts_with("set_queue ") && told[3].ends_with(" denied"), "{told:?}");
+    assert_eq!(told[1], "revoke_lease key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") done");
+    assert_eq!(told[2], "revoke_lease key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") failed");
+    assert!(told[3].starts_with("pause_queue ") && told[3].ends_with(" denied"), "{told:?}");
     assert!(rows()[1].who.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
 }
 
-/// What the audit calls what was sent in [`sample`].
-fn called(operation: &str) -> &str {
-    if operation == op::Act::SPEC.name { "retry_job" } else { operation }
-}
-
-/// Acts of force, each done by somebody who may; and the same by somebody who may not.
+/// Acts of force, each done by somebody who may; and the same by somebody who may not. The audit has each under the name of
+/// the operation that was asked for.
 #[test]
 fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
     let acts = [
-        "revoke_leases",
-        "act_on_jobs",
-        "set_queue",
-        "remove_queue",
+        "revoke_lease",
+        "revoke_lease_batch",
+        "cancel_job",
+        "cancel_job_batch",
+        "retry_job",
+        "retry_job_batch",
+        "delete_job",
+        "delete_job_batch",
+        "pause_queue",
+        "resume_queue",
+        "drain_queue",
+        "delete_queue",
         "set_schedule",
-        "remove_schedule",
-        "resolve_finding",
+        "delete_schedule",
+        "resolve_effect",
         "advance_store",
-        "open_store_now",
-        "store_limits",
-        "create_token",
-        "revoke_token",
+        "reopen_store",
+        "set_quota",
+        "create_access_token",
+        "revoke_access_token",
     ];
     let stage = Stage::new();
     let operator = stage.token(None, &[Scope::Admin]);
@@ -326,11 +367,10 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         let row = rows.into_iter().find(|row| row.who.contains(token) && row.act == act);
         row.map(|row| row.outcome)
     };
-    for name in acts {
-        let act = called(name);
-        let path = ALL.iter().find(|spec| spec.name == name).unwrap().path;
-        stage.post(&operator, path, sample(name));
-        assert_eq!(stage.post(&reader, path, sample(name)).status, 403, "{name}");
+    for act in acts {
+        let path = ALL.iter().find(|spec| spec.name == act).unwrap().path;
+        stage.post(&operator, path, sample(act));
+        assert_eq!(stage.post(&reader, path, sample(act)).status, 403, "{act}");
         let (did, tried) = (operator.bearer.id.to_string(), reader.bearer.id.to_string());
         eventually(&format!("{act} in the audit"), || {
             seen(&did, act).is_some_and(|outcome| outcome == "done" || outcome == "failed")
@@ -340,13 +380,19 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
     // What else changes something is a holder's or an owner's own business: nothing is forced on anybody.
     let own = [
         "acquire_lease",
-        "renew_leases",
-        "release_leases",
-        "enqueue_jobs",
+        "renew_lease",
+        "renew_lease_batch",
+        "release_lease",
+        "release_lease_batch",
+        "enqueue_job",
+        "enqueue_job_batch",
         "claim_jobs",
-        "renew_claims",
-        "report_jobs",
-        "write_ledger",
+        "renew_attempt",
+        "renew_attempt_batch",
+        "report_attempt",
+        "report_attempt_batch",
+        "write_effect",
+        "write_effect_batch",
         "begin_operation",
     ];
     for spec in ALL.iter().filter(|spec| spec.method == Method::Post) {
@@ -358,9 +404,9 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
 /// A job in the queue `q`, claimed by this token.
 fn claimed(stage: &Stage, worker: &Token, producer: &Token) -> Value {
     let job = json!({ "jobs": [{ "queue": "q", "kind": "k" }] });
-    assert_eq!(stage.post(producer, "/v1/jobs/enqueue", job).status, 200);
+    assert_eq!(stage.post(producer, "/v1/jobs/enqueue-batch", job).status, 200);
     let claimed = stage.post(worker, "/v1/jobs/claim", sample("claim_jobs"));
-    json!({ "job": claimed.json["jobs"][0]["id"], "hold": hold(2), "token": claimed.json["jobs"][0]["token"] })
+    json!({ "job_id": claimed.json["jobs"][0]["id"], "hold_id": hold(2), "token": claimed.json["jobs"][0]["token"] })
 }
 
 /// What a job or a person has the store enqueue later is enqueued by them.
@@ -370,17 +416,29 @@ fn whatever_makes_a_job_needs_the_right_to_enqueue() {
     let team = |scopes: &[Scope]| stage.token(Some("team"), scopes);
     let (worker, producer) = (team(&[Scope::JobWork]), team(&[Scope::JobEnqueue]));
     let attempt = claimed(&stage, &worker, &producer);
-    let record = |undo: Value| {
-        let act = json!({ "record": { "effect": "e", "value": 1, "undo": undo } });
-        json!({ "entries": [{ "attempt": attempt, "act": act }] })
+    let record = |compensation: Option<&Value>| {
+        let mut entry = json!({ "type": "record", "effect": "e", "value": 1 });
+        if let Some(compensation) = compensation {
+            entry["compensation"] = compensation.clone();
+        }
+        let mut record = attempt.clone();
+        record["entry"] = entry;
+        record
     };
-    let undo = json!({ "kind": "rm", "queue": "payroll" });
-    let said = stage.post(&worker, "/v1/jobs/ledger", record(undo.clone()));
-    assert_eq!((said.status, said.kind()), (403, "forbidden"), "an undo job was let in: {said:?}");
-    assert!(said.body.contains("job:enqueue"), "{said:?}");
-    assert_eq!(stage.post(&worker, "/v1/jobs/ledger", record(Value::Null)).status, 200);
+    let compensation = json!({ "kind": "rm", "queue": "payroll" });
     let both = team(&[Scope::JobWork, Scope::JobEnqueue]);
-    assert_eq!(stage.post(&both, "/v1/jobs/ledger", record(undo)).status, 200);
+    for many in [false, true] {
+        let path = if many { "/v1/effects/write-batch" } else { "/v1/effects/write" };
+        let write = |worker: &Token, compensation: Option<&Value>| {
+            let entry = record(compensation);
+            stage.post(worker, path, if many { json!({ "entries": [entry] }) } else { entry })
+        };
+        let said = write(&worker, Some(&compensation));
+        assert_eq!((said.status, said.kind()), (403, "forbidden"), "a compensation was let in: {said:?}");
+        assert!(said.body.contains("job:enqueue"), "{said:?}");
+        assert_eq!(write(&worker, None).status, 200);
+        assert_eq!(write(&both, Some(&compensation)).status, 200);
+    }
 
     let schedule = sample("set_schedule");
     let said = stage.post(&team(&[Scope::JobAdmin]), "/v1/schedules/set", schedule.clone());
@@ -398,8 +456,8 @@ fn metrics_and_payloads_have_scopes_of_their_own() {
     assert_eq!(stage.ask(&metrics, "GET", "/v1/leases", None).status, 403);
     let producer = stage.token(Some("team"), &[Scope::JobEnqueue, Scope::JobAdmin]);
     let job = json!({ "jobs": [{ "queue": "q", "kind": "k", "payload": { "iban": "DE89" } }] });
-    let enqueued = stage.post(&producer, "/v1/jobs/enqueue", job);
-    let path = format!("/v1/jobs/{}", enqueued.json["answers"][0]["ok"]["id"].as_str().unwrap());
+    let enqueued = stage.post(&producer, "/v1/jobs/enqueue-batch", job);
+    let path = format!("/v1/jobs/{}", enqueued.json["results"][0]["ok"]["job_id"].as_str().unwrap());
     let schedule = json!({ "name": "s", "cron": "0 0 * * *", "kind": "k", "by": "tester", "payload": { "iban": "DE89" } });
     assert_eq!(stage.post(&producer, "/v1/schedules/set", schedule).status, 200);
     let viewer = stage.token(Some("team"), &[Scope::JobRead]);
@@ -419,11 +477,21 @@ fn metrics_and_payloads_have_scopes_of_their_own() {
 fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
     let stage = Stage::new();
     let operator = stage.token(None, &[Scope::Admin]);
-    let acts = ["act_on_jobs", "remove_queue", "remove_schedule", "resolve_finding"];
-    for name in acts {
-        let act = called(name);
-        let path = ALL.iter().find(|spec| spec.name == name).unwrap().path;
-        assert_eq!(stage.post(&operator, path, sample(name)).status, 200, "{name}");
+    for (act, status) in [
+        ("revoke_lease", 409),
+        ("revoke_lease_batch", 200),
+        ("cancel_job", 404),
+        ("cancel_job_batch", 200),
+        ("retry_job", 404),
+        ("retry_job_batch", 200),
+        ("delete_job", 404),
+        ("delete_job_batch", 200),
+        ("delete_queue", 404),
+        ("delete_schedule", 404),
+        ("resolve_effect", 404),
+    ] {
+        let path = ALL.iter().find(|spec| spec.name == act).unwrap().path;
+        assert_eq!(stage.post(&operator, path, sample(act)).status, status, "{act}");
         let row = || {
             let rows = stage.book().audit(&AuditFilter::default()).unwrap();
             rows.into_iter().find(|row| row.act == act && row.outcome != "pending")
@@ -442,14 +510,18 @@ fn tokens_are_made_listed_and_revoked_through_the_server() {
         stage.token(Some("other"), &[Scope::Admin]),
     );
     let secret = Bearer::from_random([77; 38]);
-    let mut request = sample("create_token");
+    let mut request = sample("create_access_token");
     (request["id"], request["secret_sha256"]) = (secret.id.to_string().into(), secret.hash().to_hex().into());
-    assert_eq!(stage.post(&other, "/v1/tokens/create", request.clone()).status, 403, "for another namespace");
+    assert_eq!(
+        stage.post(&other, "/v1/access-tokens/create", request.clone()).status,
+        403,
+        "for another namespace"
+    );
     let mut everywhere = request.clone();
     everywhere["namespace"] = Value::Null;
-    assert_eq!(stage.post(&team, "/v1/tokens/create", everywhere).status, 403, "for all namespaces");
+    assert_eq!(stage.post(&team, "/v1/access-tokens/create", everywhere).status, 403, "for all namespaces");
     for sending in 0..2 {
-        let made = stage.post(&team, "/v1/tokens/create", request.clone());
+        let made = stage.post(&team, "/v1/access-tokens/create", request.clone());
         assert_eq!(made.status, 200, "sending {sending}: {made:?}");
     }
     // In force with the answer, not some time later.
@@ -457,9 +529,9 @@ fn tokens_are_made_listed_and_revoked_through_the_server() {
     assert_eq!(stage.ask_with(&headers, "GET", "/v1/leases", None).status, 200);
     let mut taken = request.clone();
     taken["secret_sha256"] = "cd".repeat(32).into();
-    assert_eq!(stage.post(&team, "/v1/tokens/create", taken).status, 400, "an id is one token's");
+    assert_eq!(stage.post(&team, "/v1/access-tokens/create", taken).status, 400, "an id is one token's");
     let count = |token| {
-        stage.ask(token, "GET", "/v1/tokens", None).json["tokens"]
+        stage.ask(token, "GET", "/v1/access-tokens", None).json["access_tokens"]
             .as_array()
             .unwrap()
             .len()
@@ -467,8 +539,11 @@ fn tokens_are_made_listed_and_revoked_through_the_server() {
     assert_eq!((count(&operator), count(&team), count(&other)), (4, 2, 1));
     let audit = stage.ask(&other, "GET", "/v1/audit", None);
     assert!(audit.status == 200 && !audit.body.contains(&secret.id.to_string()), "{audit:?}");
-    let revoke = json!({ "id": secret.id.to_string(), "reason": "a test" });
-    assert_eq!(stage.post(&other, "/v1/tokens/revoke", revoke.clone()).kind(), "no-such-token");
-    assert_eq!(stage.post(&team, "/v1/tokens/revoke", revoke).json["revoked"], true);
+    let revoke = json!({ "access_token_id": secret.id.to_string(), "reason": "a test" });
+    assert_eq!(
+        stage.post(&other, "/v1/access-tokens/revoke", revoke.clone()).kind(),
+        "access-token-not-found"
+    );
+    assert_eq!(stage.post(&team, "/v1/access-tokens/revoke", revoke).json["revoked"], true);
     assert_eq!(stage.ask_with(&headers, "GET", "/v1/leases", None).status, 401);
 }

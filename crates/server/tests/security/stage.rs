@@ -117,7 +117,9 @@ impl Stage {
         };
         self.book().create(&bearer, &new, "here", self.clock.now().wall_ms).unwrap();
         let token = Token { bearer, namespace: namespace.map(ToOwned::to_owned) };
-        eventually("the server knows the token", || self.ask(&token, "GET", "/v1/store", None).status != 401);
+        eventually("the server knows the token", || {
+            self.ask(&token, "GET", "/v1/store/capabilities", None).status != 401
+        });
         token
     }
 
@@ -252,7 +254,7 @@ pub(crate) fn hold(number: u8) -> String {
 }
 
 pub(crate) fn acquire(key: &str, number: u8, ttl_ms: u64) -> Value {
-    json!({ "keys": [key], "hold": hold(number), "owner": "tester", "ttl_ms": ttl_ms })
+    json!({ "key": key, "hold_id": hold(number), "owner": "tester", "ttl_ms": ttl_ms })
 }
 
 /// The same request, standing in line for a minute.
@@ -262,7 +264,7 @@ pub(crate) fn waits(mut request: Value) -> Value {
 }
 
 pub(crate) fn held(key: &str, number: u8, token: u64) -> Value {
-    json!({ "key": key, "hold": hold(number), "token": token })
+    json!({ "key": key, "hold_id": hold(number), "token": token })
 }
 
 /// Waits until something can be seen. The order of events is never left to this: only their arrival.

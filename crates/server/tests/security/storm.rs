@@ -46,7 +46,7 @@ fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
         let open = Open(&gated);
         for _ in 0..STORM {
             scope.spawn(|| {
-                let said = stage.post(&loud, "/v1/leases/renew", storm.clone());
+                let said = stage.post(&loud, "/v1/leases/renew-batch", storm.clone());
                 assert!([200, 503].contains(&said.status), "{}", said.status);
             });
         }
@@ -57,14 +57,14 @@ fn a_quiet_tenant_passes_the_storm_of_a_loud_one() {
                 && stage.shows(&operator, RENEWALS_WAITING, in_line)
         });
         let renewal = json!({ "holds": [held("mine", 1, fence)] });
-        let renewal = scope.spawn(|| stage.post(&quiet, "/v1/leases/renew", renewal));
+        let renewal = scope.spawn(|| stage.post(&quiet, "/v1/leases/renew-batch", renewal));
         eventually("the quiet one stands behind them", || {
             stage.shows(&operator, RENEWALS_WAITING, in_line + 1.0)
         });
         // Room for one. Were it given to the storm, the quiet one would wait for ever: no other is let in.
         gated.let_in.add_permits(1);
         let said = renewal.join().unwrap();
-        assert!(said.json["answers"][0].get("ok").is_some(), "the quiet one lost its lease: {said:?}");
+        assert!(said.json["results"][0].get("ok").is_some(), "the quiet one lost its lease: {said:?}");
         drop(open);
     });
 }
@@ -81,12 +81,12 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
         (stage.token(Some("loud"), &[Scope::Admin]), stage.token(Some("quiet"), &[Scope::Admin]));
     let operator = stage.token(None, &[Scope::Admin]);
     let fence = stage.acquire(&quiet, "mine", 1, 30_000);
-    stage.post(&quiet, "/v1/jobs/enqueue", json!({ "jobs": [{ "kind": "k" }] }));
+    stage.post(&quiet, "/v1/jobs/enqueue-batch", json!({ "jobs": [{ "kind": "k" }] }));
     let claim =
-        json!({ "queues": [{ "queue": "default" }], "hold": hold(5), "owner": "o", "ttl_ms": 30_000 });
+        json!({ "queues": [{ "queue": "default" }], "hold_id": hold(5), "owner": "o", "ttl_ms": 30_000 });
     let claimed = stage.post(&quiet, "/v1/jobs/claim", claim);
     let job = &claimed.json["jobs"][0];
-    let attempt = json!({ "job": job["id"], "hold": hold(5), "token": job["token"] });
+    let attempt = json!({ "job_id": job["id"], "hold_id": hold(5), "token": job["token"] });
     std::thread::scope(|scope| {
         let open = Open(&gated);
         let acquiring = scope.spawn(|| stage.post(&loud, "/v1/leases/acquire", acquire("k", 2, 30_000)));
@@ -94,10 +94,10 @@ fn renewals_pass_while_the_ordinary_lane_is_full() {
         let said = stage.post(&quiet, "/v1/leases/acquire", acquire("other", 3, 30_000));
         assert_eq!((said.status, said.kind()), (503, "unavailable"), "{said:?}");
         assert!(said.head.contains("retry-after"), "{said:?}");
-        let said = stage.post(&quiet, "/v1/leases/renew", json!({ "holds": [held("mine", 1, fence)] }));
-        assert!(said.json["answers"][0].get("ok").is_some(), "{said:?}");
-        let said = stage.post(&quiet, "/v1/jobs/renew", json!({ "attempts": [attempt] }));
-        assert!(said.json["answers"][0].get("ok").is_some(), "{said:?}");
+        let said = stage.post(&quiet, "/v1/leases/renew-batch", json!({ "holds": [held("mine", 1, fence)] }));
+        assert!(said.json["results"][0].get("ok").is_some(), "{said:?}");
+        let said = stage.post(&quiet, "/v1/jobs/renew-batch", json!({ "attempts": [attempt] }));
+        assert!(said.json["results"][0].get("ok").is_some(), "{said:?}");
         assert!(stage.shows(&operator, ORDINARY_SHED, 1.0) && stage.shows(&operator, RENEWALS_SHED, 0.0));
         drop(open);
         assert_eq!(acquiring.join().unwrap().status, 200);
@@ -119,7 +119,7 @@ fn those_who_wait_take_neither_room_nor_memory_from_those_who_do_not() {
     let operator = stage.token(None, &[Scope::Admin]);
     let fence = stage.acquire(&token, "k", 1, 60_000);
     let status = stage.ask(&token, "GET", "/v1/store/status", None);
-    let last = status.json["last_event"].as_u64().unwrap();
+    let last = status.json["newest_event_seq"].as_u64().unwrap();
     // All together they send almost as much as all small bodies may take up.
     let padding = " ".repeat(20 << 10);
     let mut claim = json!({ "queues": [{ "queue": "empty" }], "owner": "o", "ttl_ms": 30_000 });
@@ -127,9 +127,9 @@ fn those_who_wait_take_neither_room_nor_memory_from_those_who_do_not() {
         .map(|number| {
             let mut stream = stage.connect();
             let (path, body) = match number % 4 {
-                0 => (format!("/v1/events?after={last}&prefix=none/&wait_ms=60000"), None),
+                0 => (format!("/v1/events?cursor={last}&prefix=none/&wait_ms=60000"), None),
                 1 => {
-                    claim["hold"] = json!(hold(number));
+                    claim["hold_id"] = json!(hold(number));
                     ("/v1/jobs/claim".to_owned(), Some(waits(claim.clone())))
                 }
                 _ => ("/v1/leases/acquire".to_owned(), Some(waits(acquire("k", number, 60_000)))),
@@ -150,11 +150,11 @@ fn those_who_wait_take_neither_room_nor_memory_from_those_who_do_not() {
     let renewal = json!({ "holds": [held("k", 1, fence), held("free", 99, second)] });
     let mut stream = stage.connect();
     let long = format!("{renewal}{padding}{padding}");
-    send_text(&mut stream, &token.headers(), "POST", "/v1/leases/renew", &long);
+    send_text(&mut stream, &token.headers(), "POST", "/v1/leases/renew-batch", &long);
     let renewed = hear(stream);
-    assert!(renewed.json["answers"][1].get("ok").is_some(), "{renewed:?}");
-    let released = stage.post(&token, "/v1/leases/release", json!({ "holds": [held("k", 1, fence)] }));
-    assert!(released.json["answers"][0].get("ok").is_some(), "{released:?}");
+    assert!(renewed.json["results"][1].get("ok").is_some(), "{renewed:?}");
+    let released = stage.post(&token, "/v1/leases/release-batch", json!({ "holds": [held("k", 1, fence)] }));
+    assert!(released.json["results"][0].get("ok").is_some(), "{released:?}");
     // And the first in line is served.
     let granted = hear(waiting.into_iter().next().unwrap());
     assert_eq!(granted.status, 200, "{granted:?}");

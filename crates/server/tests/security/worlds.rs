@@ -22,7 +22,7 @@ fn another_namespace_is_closed_whether_or_not_anything_is_there() {
         let headers = here
             .headers()
             .replace("fencehold-namespace: here", &format!("fencehold-namespace: {namespace}"));
-        stage.ask_with(&headers, "GET", "/v1/lease?key=secret", None)
+        stage.ask_with(&headers, "GET", "/v1/leases/get?key=secret", None)
     };
     let (real, made_up) = (ask("there"), ask("nowhere"));
     assert_eq!(real.status, 403);
@@ -37,10 +37,14 @@ fn another_namespace_is_closed_whether_or_not_anything_is_there() {
     let unnamed = stage.ask_with(
         &here.headers().replace("fencehold-namespace: here\r\n", ""),
         "GET",
-        "/v1/lease?key=secret",
+        "/v1/leases/get?key=secret",
         None,
     );
-    assert_eq!(unnamed.status, 404, "a token for one namespace is at home there without saying so");
+    assert_eq!(
+        (unnamed.status, &unnamed.json["token"]),
+        (200, &json!(0)),
+        "a token for one namespace is at home there without saying so: {unnamed:?}"
+    );
 }
 
 #[test]
@@ -50,17 +54,17 @@ fn the_right_hold_id_in_the_wrong_namespace_is_as_wrong_as_any() {
     let mine = stage.acquire(&b, "mine", 2, 30_000);
     let theirs = stage.acquire(&a, "theirs", 1, 30_000);
     // Everything right but the namespace, in the middle of a batch that is otherwise fine; and nothing right at all.
-    for path in ["/v1/leases/renew", "/v1/leases/release"] {
+    for path in ["/v1/leases/renew-batch", "/v1/leases/release-batch"] {
         let holds = json!({ "holds": [held("mine", 2, mine), held("theirs", 1, theirs), held("made-up", 7, theirs)] });
         let said = stage.post(&b, path, holds);
         assert_eq!(said.status, 200, "{said:?}");
-        let answers = said.json["answers"].as_array().unwrap();
-        assert!(answers[0].get("ok").is_some(), "the good one pays for the bad one: {said:?}");
+        let results = said.json["results"].as_array().unwrap();
+        assert!(results[0].get("ok").is_some(), "the good one pays for the bad one: {said:?}");
         let blank = |answer: &Value| answer.to_string().replace("theirs", "…").replace("made-up", "…");
-        assert!(answers[1].get("problem").is_some(), "{said:?}");
-        assert_eq!(blank(&answers[1]), blank(&answers[2]), "what is said tells that it exists");
+        assert!(results[1].get("error").is_some(), "{said:?}");
+        assert_eq!(blank(&results[1]), blank(&results[2]), "what is said tells that it exists");
     }
-    let view = stage.ask(&a, "GET", "/v1/lease?key=theirs", None);
+    let view = stage.ask(&a, "GET", "/v1/leases/get?key=theirs", None);
     assert_eq!(view.json["token"].as_u64(), Some(theirs));
     assert!(view.json["holder"].is_object(), "it was touched: {view:?}");
     // The same key is another key there.
@@ -73,12 +77,13 @@ fn another_namespaces_job_is_no_job_in_any_item_of_a_batch() {
     let stage = Stage::new();
     let (a, b) = (stage.token(Some("a"), &[Scope::Admin]), stage.token(Some("b"), &[Scope::Admin]));
     let enqueue = |token| {
-        let said = stage.post(token, "/v1/jobs/enqueue", json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
-        said.json["answers"][0]["ok"]["id"].as_str().unwrap().to_owned()
+        let said =
+            stage.post(token, "/v1/jobs/enqueue-batch", json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
+        said.json["results"][0]["ok"]["job_id"].as_str().unwrap().to_owned()
     };
     let claim = |token, number| {
         let claim =
-            json!({ "queues": [{ "queue": "q" }], "hold": hold(number), "owner": "w", "ttl_ms": 30_000 });
+            json!({ "queues": [{ "queue": "q" }], "hold_id": hold(number), "owner": "w", "ttl_ms": 30_000 });
         stage.post(token, "/v1/jobs/claim", claim).json["jobs"][0]["token"]
             .as_u64()
             .unwrap()
@@ -86,20 +91,27 @@ fn another_namespaces_job_is_no_job_in_any_item_of_a_batch() {
     let (theirs, mine) = (enqueue(&a), enqueue(&b));
     let (their_token, my_token) = (claim(&a, 1), claim(&b, 2));
     let made_up = "01935f6e-7b00-7000-8000-00000000abcd";
-    let report = |job: &str, number: u8, token: u64| json!({ "attempt": { "job": job, "hold": hold(number), "token": token }, "word": { "complete": {} } });
+    let report = |job: &str, number: u8, token: u64| json!({ "job_id": job, "hold_id": hold(number), "token": token, "report": { "type": "complete" } });
     let reports =
         [report(&theirs, 1, their_token), report(made_up, 1, their_token), report(&mine, 2, my_token)];
-    let said = stage.post(&b, "/v1/jobs/report", json!({ "reports": reports }));
-    let answers = said.json["answers"].as_array().unwrap();
+    let said = stage.post(&b, "/v1/jobs/report-batch", json!({ "reports": reports }));
+    let results = said.json["results"].as_array().unwrap();
     let blank = |answer: &Value| answer.to_string().replace(&theirs, "…").replace(made_up, "…");
-    assert!(answers[0].get("problem").is_some(), "{said:?}");
-    assert_eq!(blank(&answers[0]), blank(&answers[1]), "what is said tells that it exists");
-    assert!(answers[2].get("ok").is_some(), "the good one pays for the bad one: {said:?}");
-    let act =
-        json!({ "on": { "jobs": [theirs, made_up] }, "action": { "cancel": { "now": true } }, "by": "b" });
-    let said = stage.post(&b, "/v1/jobs/act", act);
-    let items = said.json["items"].as_array().unwrap();
-    assert_eq!(blank(&items[0]), blank(&items[1]), "{said:?}");
+    assert!(results[0].get("error").is_some(), "{said:?}");
+    assert_eq!(blank(&results[0]), blank(&results[1]), "what is said tells that it exists");
+    assert!(results[2].get("ok").is_some(), "the good one pays for the bad one: {said:?}");
+    let cancel =
+        json!({ "selector": { "type": "ids", "job_ids": [theirs, made_up] }, "force": true, "by": "b" });
+    let said = stage.post(&b, "/v1/jobs/cancel-batch", cancel);
+    let results = said.json["results"].as_array().unwrap();
+    assert_eq!(results[0]["error"]["job_id"], theirs, "{said:?}");
+    assert_eq!(blank(&results[0]), blank(&results[1]), "{said:?}");
+    let one = |job: &str| {
+        let said = stage.post(&b, "/v1/jobs/cancel", json!({ "job_id": job, "force": true, "by": "b" }));
+        (said.status, said.json["job_id"] == job, blank(&said.json))
+    };
+    assert_eq!((one(&theirs).0, one(&theirs).1), (404, true));
+    assert_eq!(one(&theirs), one(made_up));
     assert_eq!(stage.ask(&b, "GET", &format!("/v1/jobs/{theirs}"), None).status, 404);
     let theirs = stage.ask(&a, "GET", &format!("/v1/jobs/{theirs}"), None);
     assert!(theirs.body.contains("\"state\":\"running\""), "it was touched: {theirs:?}");
@@ -111,13 +123,13 @@ fn a_forged_hold_id_is_refused_counted_and_changes_nothing() {
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let operator = stage.token(None, &[Scope::Admin]);
     let fence = stage.acquire(&token, "k", 1, 30_000);
-    for path in ["/v1/leases/renew", "/v1/leases/release"] {
+    for path in ["/v1/leases/renew-batch", "/v1/leases/release-batch"] {
         let said = stage.post(&token, path, json!({ "holds": [held("k", 8, fence)] }));
-        let problem = &said.json["answers"][0]["problem"];
-        assert_eq!(problem["type"], "urn:fencehold:wrong-hold", "{said:?}");
+        let problem = &said.json["results"][0]["error"];
+        assert_eq!(problem["type"], "urn:fencehold:wrong-hold-id", "{said:?}");
         assert!(!said.body.contains(&hold(1)) && !said.body.contains(&hold(8)), "a secret came back");
     }
-    let renewed = stage.post(&token, "/v1/leases/renew", json!({ "holds": [held("k", 1, fence)] }));
-    assert!(renewed.json["answers"][0].get("ok").is_some(), "{renewed:?}");
+    let renewed = stage.post(&token, "/v1/leases/renew-batch", json!({ "holds": [held("k", 1, fence)] }));
+    assert!(renewed.json["results"][0].get("ok").is_some(), "{renewed:?}");
     assert!(stage.shows(&operator, "fencehold_wrong_hold_ids_total", 2.0));
 }

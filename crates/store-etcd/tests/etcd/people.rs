@@ -87,7 +87,9 @@ impl Person {
     }
 
     pub(crate) fn release(&self, held: &Held) -> Result<Token, Refusal> {
-        block_on(self.store.release(&call(), vec![held.as_ref()])).unwrap().remove(0)
+        let released = block_on(self.store.release(&call(), vec![held.as_ref()])).unwrap().remove(0)?;
+        assert_eq!(released.key, held.as_ref().key);
+        Ok(released.token)
     }
 
     pub(crate) fn run_out(&self, name: &str) {

@@ -29,7 +29,7 @@ fn every_call(holder: &Holder, patience_ms: u64) -> Vec<(&'static str, Result<()
     let by = || Owner::new("ops").unwrap();
     let limits = |keys: Option<u64>| {
         let set = keys.map(|keys| Quota { max_keys: Some(keys), ..Quota::default() });
-        QuotaRequest { quota: set, all_namespaces: false, by: by() }
+        QuotaRequest { quota: set, all_namespaces: false, by: Some(by()) }
     };
     vec![
         ("acquire", block_on(store.acquire(&call, holder.ask("k"))).map(drop)),

@@ -16,7 +16,7 @@ fn limits(holder: &Holder, set: impl Into<Option<Quota>>) -> Result<QuotaView, S
     block_on(
         holder
             .store
-            .quota(&holder.call, QuotaRequest { quota: set.into(), all_namespaces: false, by }),
+            .quota(&holder.call, QuotaRequest { quota: set.into(), all_namespaces: false, by: Some(by) }),
     )
 }
 

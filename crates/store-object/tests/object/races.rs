@@ -149,7 +149,7 @@ fn a_renewal_that_arrives_after_a_revocation_is_refused() {
         gate.go();
         match renewing.join().unwrap() {
             Err(Refusal::Lost { outcome: Some(LeaseOutcome::Revoked), current_token: current, .. }) => {
-                assert_eq!(current, consumed)
+                assert_eq!(current, consumed);
             }
             other => panic!("{server:?}: {other:?}"),
         }
@@ -176,7 +176,7 @@ fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
         gate.go();
         match renewing.join().unwrap() {
             Err(Refusal::Lost { outcome: Some(LeaseOutcome::Expired), current_token: current, .. }) => {
-                assert_eq!(current, newer.token)
+                assert_eq!(current, newer.token);
             }
             other => panic!("{server:?}: {other:?}"),
         }
@@ -279,7 +279,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
         for key in ["k", "made-since"] {
             match fresh.acquire(fresh.ask(key)) {
                 Err(StoreError::Unavailable { message: why }) => {
-                    assert!(why.contains("store advance"), "{why}")
+                    assert!(why.contains("store advance"), "{why}");
                 }
                 other => panic!("{server:?}: {other:?}"),
             }

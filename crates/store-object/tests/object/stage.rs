@@ -88,7 +88,9 @@ impl Holder {
 
     pub fn release(&self, hold: &HoldRef) -> Result<Token, Refusal> {
         let answers = block_on(self.store.release(&self.call, vec![hold.clone()]));
-        answers.unwrap_or_else(|error| panic!("{}: {error}", self.name))[0].clone()
+        let released = answers.unwrap_or_else(|error| panic!("{}: {error}", self.name)).remove(0)?;
+        assert_eq!(released.key, hold.key);
+        Ok(released.token)
     }
 
     pub fn revoke(&self, key: &str) -> Result<Vec<RevokedLease>, StoreError> {

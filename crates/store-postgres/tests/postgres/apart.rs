@@ -62,7 +62,8 @@ fn renewals_go_through_while_all_connections_for_calls_are_in_use() {
         let soon = || call().with_timeout_ms(5_000);
         let renewed = block_on(store.renew(&soon(), vec![lease])).expect("leases are renewed");
         assert!(renewed.results[0].is_ok(), "{renewed:?}");
-        let renewed = block_on(jobs.renew_attempts(&soon(), vec![attempt(A, 1)])).expect("claims are renewed");
+        let renewed =
+            block_on(jobs.renew_attempts(&soon(), vec![attempt(A, 1)])).expect("claims are renewed");
         assert!(renewed.results[0].is_ok(), "{renewed:?}");
         // One that is decided by the rules, for it is refused.
         let refused = block_on(jobs.renew_attempts(&soon(), vec![attempt(B, 1)])).expect("it is answered");

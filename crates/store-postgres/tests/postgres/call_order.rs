@@ -57,7 +57,8 @@ fn of_two_with_one_key_the_second_stands_before_what_comes_after_it() {
     let store = stage.arena.store();
     let jobs = store.jobs().unwrap();
     let (queue, by) = (QueueName::new("drained").unwrap(), Owner::new("P").unwrap());
-    block_on(jobs.set_queue_mode(&call(), SetQueueModeRequest { queue, mode: QueueMode::Draining, by })).unwrap();
+    block_on(jobs.set_queue_mode(&call(), SetQueueModeRequest { queue, mode: QueueMode::Draining, by }))
+        .unwrap();
     let three = vec![job(2, "drained", Some("k")), job(3, "q", Some("k")), job(4, "q", None)];
     let answers = block_on(jobs.enqueue(&call(), three)).unwrap();
     assert!(matches!(answers[0], Err(Refusal::QueueDraining { .. })), "{answers:?}");

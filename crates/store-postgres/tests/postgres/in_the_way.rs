@@ -118,13 +118,15 @@ fn whoever_is_kept_from_forcing_something_is_told_by_which_transaction() {
         names(block_on(store.revoke(&impatient(), request)).map(drop), "reports/daily");
     }
     names(block_on(store.advance(&impatient(), by.clone(), 1)).map(drop), "");
-    let request = ChangeJobsRequest {
-        selector: JobSelector::Jobs(vec![JOB.parse().unwrap()]),
-        action: JobAction::Cancel { reason: Some(reason), force: true },
+    let request = ChangeJobsRequest::new(
+        JobSelector::Ids { job_ids: vec![JOB.parse().unwrap()] },
+        JobAction::Cancel { reason: Some(reason), force: true },
         by,
-        dry_run: false,
-    };
-    names(block_on(store.jobs().unwrap().change_jobs(&impatient(), request)).map(drop), &format!("job {JOB}"));
+    );
+    names(
+        block_on(store.jobs().unwrap().change_jobs(&impatient(), request)).map(drop),
+        &format!("job {JOB}"),
+    );
     // And all of it was left as it was.
     run(&work, "COMMIT");
     assert_eq!(stage.state(), "2");

@@ -46,12 +46,11 @@ fn failed() -> Report {
 
 pub(crate) fn cancel(store: &dyn LeaseStore, now: bool) -> Result<JobState, Refusal> {
     let id: JobId = JOB.parse().unwrap();
-    let request = ChangeJobsRequest {
-        selector: JobSelector::Jobs(vec![id]),
-        action: JobAction::Cancel { reason: Some(Reason::new("the customer left").unwrap()), force: now },
-        by: Owner::new("P").unwrap(),
-        dry_run: false,
-    };
+    let request = ChangeJobsRequest::new(
+        JobSelector::Ids { job_ids: vec![id] },
+        JobAction::Cancel { reason: Some(Reason::new("the customer left").unwrap()), force: now },
+        Owner::new("P").unwrap(),
+    );
     block_on(store.jobs().unwrap().change_jobs(&call(), request))
         .unwrap()
         .results
@@ -225,7 +224,9 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
             let act =
                 LedgerEntry::Begin { effect: EffectName::new("charge").unwrap(), in_doubt_policy: policy };
             let entry = AttemptLedgerEntry { attempt: attempt(who, token), entry: act };
-            block_on(store.jobs().unwrap().write_effects(&call(), vec![entry])).unwrap().remove(0)
+            block_on(store.jobs().unwrap().write_effects(&call(), vec![entry]))
+                .unwrap()
+                .remove(0)
         };
         claim_by_handle(&*store, A);
         assert_eq!(announce(A, 1), Ok(LedgerResponse::Proceed {}));

@@ -8,8 +8,8 @@ use std::thread;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
 use fencehold_contract::{
-    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, PostgresUrl, RevokeLeasesRequest,
-    RevokeTarget, StoreError, StoreUrl,
+    AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, PostgresUrl, ReleasedLease,
+    RevokeLeasesRequest, RevokeTarget, StoreError, StoreUrl,
 };
 use fencehold_core::job::{JobId, JobKind, JobState, QueueName};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Reason};
@@ -160,7 +160,8 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
     assert!(block_on(store.renew(&call(), vec![mine.clone()])).unwrap().results[0].is_ok());
     wire.lose("lease_release");
     let released = block_on(store.release(&call(), vec![mine.clone()])).unwrap();
-    assert_eq!(released[0], Ok(mine.token), "the same release, the same answer");
+    let token = mine.token;
+    assert_eq!(released[0], Ok(ReleasedLease { key: key(), token }), "the same release, the same answer");
     let view = block_on(store.get(&call(), key())).unwrap().unwrap();
     assert_eq!((view.endings.len(), view.holder), (1, None), "one grant, one ending");
 }

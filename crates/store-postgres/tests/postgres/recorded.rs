@@ -81,8 +81,10 @@ fn usual_life(store: &PostgresStore) {
     block_on(jobs.report(&call(), vec![done])).unwrap().remove(0).unwrap();
     block_on(jobs.list_queues(&call())).unwrap();
     block_on(store.release(&call(), vec![lease])).unwrap().remove(0).unwrap();
-    block_on(store.list_events(&call(), ListEventsRequest { cursor: None, prefix: None, limit: 10, wait_ms: 0 }))
-        .unwrap();
+    block_on(
+        store.list_events(&call(), ListEventsRequest { cursor: None, prefix: None, limit: 10, wait_ms: 0 }),
+    )
+    .unwrap();
 }
 
 /// What a program says in its usual life, from the log of the server.

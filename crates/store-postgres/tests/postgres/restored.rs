@@ -73,7 +73,7 @@ fn a_restored_dump_gives_no_token_twice_once_it_was_advanced() {
         .remove(0)
     {
         Err(Refusal::StoreRewound { token: shown, current_token: current }) => {
-            assert!(shown == newest.token && current < shown)
+            assert!(shown == newest.token && current < shown);
         }
         other => panic!("{other:?}"),
     }

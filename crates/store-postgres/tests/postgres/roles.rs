@@ -191,7 +191,10 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
     let jobs = reader.jobs().unwrap();
     assert!(block_on(jobs.get_job(&call(), id)).unwrap().is_some());
     let wait = fencehold_contract::job::WaitRequest { id, wait_ms: 1 };
-    assert!(block_on(jobs.wait_for_job(&call(), wait)).unwrap().is_some(), "it is told that the job is not over");
+    assert!(
+        block_on(jobs.wait_for_job(&call(), wait)).unwrap().is_some(),
+        "it is told that the job is not over"
+    );
     assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
     let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
     let request = AcquireLeaseRequest::new(key, hold, Owner::new("A").unwrap(), 30_000);

@@ -167,9 +167,9 @@ fn running(job: &JobView, runner: &RunnerView) -> String {
 
 fn undoing(job: &JobView) -> &'static str {
     match job.compensation_state {
-        CompensationState::Running => " Its effects are being undone, last one first.",
-        CompensationState::Done => " Its effects were undone.",
-        CompensationState::Stopped => " An effect could not be undone: see `fencehold effect ls`.",
+        CompensationState::Running => " Its effects are being compensated, last one first.",
+        CompensationState::Done => " Its effects were compensated.",
+        CompensationState::Stopped => " The compensation of an effect failed: see `fencehold effect ls`.",
         _ => "",
     }
 }

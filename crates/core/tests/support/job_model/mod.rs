@@ -89,7 +89,7 @@ impl Model {
                 self.put_back(*by, AttemptOutcome::Snoozed, JobState::Scheduled, due_ms, reply);
             }
             Command::HandBack(by) => {
-                self.put_back(*by, AttemptOutcome::Released, JobState::Queued, None, reply)
+                self.put_back(*by, AttemptOutcome::Released, JobState::Queued, None, reply);
             }
             Command::StopAtIntent { by, .. } => {
                 self.put_back(*by, AttemptOutcome::InDoubt, JobState::InDoubt, None, reply);

@@ -6,7 +6,7 @@ use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
 use fencehold_test_store::{Arena as _, block_on};
 
-use super::{LOOKS_MAX, Pair, Used, ahead_ms, call};
+use super::{LOOKS_MAX, Pair, Used, call};
 
 impl Pair {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -105,12 +105,7 @@ impl Pair {
     pub(super) fn renew(&mut self) {
         let Some((space, refs)) = self.refs() else { return };
         self.say(format!("renew in {space} {refs:?}"));
-        let mut memory = block_on(self.memory.renew(&call(space), refs.clone())).unwrap();
-        for answer in memory.results.iter_mut().flatten() {
-            if let Some(notice) = &mut answer.yield_request {
-                notice.yield_at_ms += ahead_ms();
-            }
-        }
+        let memory = block_on(self.memory.renew(&call(space), refs.clone())).unwrap();
         let postgres = block_on(self.postgres.renew(&call(space), refs)).unwrap();
         assert_eq!(postgres, memory, "{}", self.story.join("\n"));
         self.collect();

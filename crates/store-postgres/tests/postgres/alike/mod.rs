@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use fencehold_contract::clock::{Clock as _, ManualClock};
+use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, LeaseStore, LeaseView, ListEventsRequest,
     ListLeasesRequest, StoreError,
@@ -214,10 +214,10 @@ impl Pair {
     fn compare(&mut self, number: u64) {
         let spaces = if self.used.iter().any(|used| used.space == 1) { 2 } else { 1 };
         for space in 0..spaces {
-            let memory = views(&*self.memory, space, ahead_ms());
-            let same = (0..LOOKS_MAX).any(|_| views(&*self.postgres, space, 0) == memory);
+            let memory = views(&*self.memory, space);
+            let same = (0..LOOKS_MAX).any(|_| views(&*self.postgres, space) == memory);
             if !same {
-                let postgres = views(&*self.postgres, space, 0);
+                let postgres = views(&*self.postgres, space);
                 let story = self.story.join("\n");
                 panic!("sequence {number}\n{story}\npostgres: {postgres:#?}\nmemory: {memory:#?}");
             }
@@ -252,22 +252,11 @@ impl Pair {
     }
 }
 
-/// Every key of a namespace, with moments as PostgreSQL tells them.
-fn views(store: &dyn LeaseStore, space: usize, ahead_ms: u64) -> BTreeMap<Key, LeaseView> {
+/// Every key of a namespace.
+fn views(store: &dyn LeaseStore, space: usize) -> BTreeMap<Key, LeaseView> {
     let request = ListLeasesRequest { include_free: true, limit: 100, ..ListLeasesRequest::default() };
     let page = block_on(store.list(&call(space), request)).unwrap();
-    let view = |mut view: LeaseView| {
-        if let Some(notice) = view.holder.as_mut().and_then(|holder| holder.yield_request.as_mut()) {
-            notice.yield_at_ms += ahead_ms;
-        }
-        (view.key.clone(), view)
-    };
-    page.leases.into_iter().map(view).collect()
-}
-
-/// How far PostgreSQL's store time is ahead of memory's: one is wall time, the other is not.
-fn ahead_ms() -> u64 {
-    START_MS - ManualClock::new().now().store_ms
+    page.leases.into_iter().map(|view| (view.key.clone(), view)).collect()
 }
 
 /// The answer of one that has been asked for already; `None`: it does not come.

@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
-    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EnqueuedJob, JobAction,
-    JobFilter, JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob, OperationStatus, QueueMode,
-    RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest, Unique, When,
+    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectResolution, EnqueuedJob,
+    JobAction, JobFilter, JobSelector, JobStore, LedgerEntry, LedgerResponse, NewJob, OperationStatus,
+    QueueMode, RenewAttemptBatchResponse, Report, ResolveEffectRequest, SetQueueModeRequest, Unique, When,
 };
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, JobState, QueueName, UniqueKey};
@@ -42,7 +42,7 @@ pub(crate) enum Answer {
     Ledger(Result<Vec<Refused<LedgerResponse>>, StoreError>),
     Acted(Result<ChangeJobBatchResponse, StoreError>),
     Queue(Result<(), StoreError>),
-    Began(Result<BegunOperation, StoreError>),
+    Began(Result<Refused<BegunOperation>, StoreError>),
     Resolved(Result<Refused<()>, StoreError>),
     Passed,
 }
@@ -94,10 +94,10 @@ async fn act_on_all(
     loop {
         let acted = store.change_jobs(call, request.clone()).await?;
         all.results.extend(acted.results);
-        match (&mut request.selector, acted.next_cursor) {
-            (JobSelector::Matching { cursor, .. }, Some(next)) => *cursor = Some(next),
-            _ => return Ok(all),
+        if acted.next_cursor.is_none() {
+            return Ok(all);
         }
+        request.cursor = acted.next_cursor;
     }
 }
 
@@ -185,8 +185,8 @@ impl Known {
                     });
                 }
             }
-            (Command::Begin(request), Answer::Began(Ok(began))) => {
-                if let OperationStatus::Started(job) = &began.operation {
+            (Command::Begin(request), Answer::Began(Ok(Ok(began)))) => {
+                if let OperationStatus::Started { job } = &began.operation {
                     self.ids.insert(job.id);
                     self.attempts.push(AttemptRef {
                         job_id: job.id,
@@ -367,17 +367,18 @@ impl Known {
                 labels: if chance.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() },
                 ..JobFilter::default()
             };
-            JobSelector::Matching { filter, cursor: None, limit: 100 }
+            if filter == JobFilter::default() { JobSelector::All {} } else { JobSelector::Filter { filter } }
         } else {
             let ids: BTreeSet<JobId> = (0..=chance.below(2)).map(|_| self.some_id(chance)).collect();
-            JobSelector::Jobs(ids.into_iter().collect())
+            JobSelector::Ids { job_ids: ids.into_iter().collect() }
         };
         let action = match chance.below(4) {
             0 | 1 => JobAction::Cancel { reason: Reason::new("wrong").ok(), force: chance.one_in(2) },
             2 => JobAction::Retry,
             _ => JobAction::Delete { force: chance.one_in(2) },
         };
-        ChangeJobsRequest { selector: on, action, by: owner("P"), dry_run: chance.one_in(5) }
+        let dry_run = chance.one_in(5);
+        ChangeJobsRequest { dry_run, limit: 100, ..ChangeJobsRequest::new(on, action, owner("P")) }
     }
 
     #[expect(clippy::unused_self, reason = "reads like the others")]
@@ -408,7 +409,11 @@ impl Known {
         ResolveEffectRequest {
             job_id: self.some_id(chance),
             effect: EffectName::new(*chance.pick(&["charge", "ship"])).unwrap(),
-            resolution: chance.one_in(2).then(|| "8".into()),
+            resolution: if chance.one_in(2) {
+                EffectResolution::Happened { value: "8".into() }
+            } else {
+                EffectResolution::DidNotHappen {}
+            },
             by: owner("P"),
         }
     }

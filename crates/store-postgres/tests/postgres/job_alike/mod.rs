@@ -146,7 +146,7 @@ async fn all_jobs(store: &dyn JobStore, call: &CallContext) -> Vec<JobView> {
     let mut request = ListJobsRequest { filter: JobFilter::default(), cursor: None, limit: 1_000 };
     let mut jobs = Vec::new();
     loop {
-        let page = store.jobs(call, request.clone()).await.unwrap();
+        let page = store.list_jobs(call, request.clone()).await.unwrap();
         jobs.extend(page.jobs);
         request.cursor = page.next_cursor;
         if request.cursor.is_none() {

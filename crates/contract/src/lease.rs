@@ -4,7 +4,6 @@
 //! the strongest primitive that it has. Every answer that grants time says how long that request stood in line,
 //! so that the holder can count from before it asked.
 
-use async_trait::async_trait;
 use fencehold_core::lease::{Ending, Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
 use fencehold_core::wire::AsMoment;
 use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task, Token};
@@ -12,124 +11,142 @@ use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task
 use serde::{Deserialize, Serialize};
 
 use crate::event::AsEvents;
-use crate::job::JobStore;
+use crate::job::{JobAnswer, JobAsk, JobStore};
 use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_false, is_zero, page};
 use crate::measure::Measures;
+use crate::operation::{Route, calls, plain, revoke_all};
 use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
 
-/// A place where leases live.
-///
-/// Dropping the future of a waiting call leaves the line. Sending the same request again is always safe.
-#[async_trait]
-pub trait LeaseStore: Send + Sync + std::fmt::Debug {
-    /// What this store can do.
-    fn capabilities(&self) -> Capabilities;
+calls! {
+    /// A place where leases live.
+    ///
+    /// Dropping the future of a waiting call leaves the line. Sending the same request again is always safe.
+    trait LeaseStore {
+        /// What this store can do.
+        fn capabilities(&self) -> Capabilities;
 
-    /// The jobs of this store, if they live here too.
-    fn jobs(&self) -> Option<&dyn JobStore> {
-        None
+        /// The jobs of this store, if they live here too.
+        fn jobs(&self) -> Option<&dyn JobStore>;
+
+        /// How many requests this handle has sent over a network so far, where the store can tell: what things cost.
+        fn requests_sent(&self) -> Option<u64>;
+
+        /// Ends holds by force.
+        async fn revoke(
+            &self,
+            call: &CallContext,
+            request: RevokeLeasesRequest,
+        ) -> Result<Vec<RevokedLease>, StoreError>;
+
+        /// For how long nothing is granted after `advance`; 0: the store grants. It is asked often, so it counts nothing.
+        async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError>;
+
+        /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
+        async fn ping(&self, call: &CallContext) -> Result<(), StoreError>;
+
+        /// Has a listener called with each key on whose hold another caller acted: ended it, asked it to yield, called its job off. Every
+        /// store says what was revoked through this handle; of other handles, holders learn by their next renewal where the store cannot
+        /// tell. A hint without a promise: a holder renews to learn what is true. `None`: this store says nothing.
+        fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription>;
+
+        /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.
+        async fn close(&self);
+
+        /// What the engine behind this handle has measured. `None`: there is none in this process.
+        fn metrics(&self) -> Option<&Measures>;
     }
+    impl {
+        fn capabilities(&self) -> Capabilities {
+            self.can()
+        }
 
-    /// How many requests this handle has sent over a network so far, where the store can tell: what things cost.
-    fn requests_sent(&self) -> Option<u64> {
-        None
+        fn jobs(&self) -> Option<&dyn JobStore> {
+            let jobs: &dyn JobStore = self;
+            self.can().supports_jobs.then_some(jobs)
+        }
+
+        fn requests_sent(&self) -> Option<u64> {
+            Route::requests_sent(self)
+        }
+
+        async fn revoke(
+            &self,
+            call: &CallContext,
+            request: RevokeLeasesRequest,
+        ) -> Result<Vec<RevokedLease>, StoreError> {
+            revoke_all(self, call, request).await
+        }
+
+        async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
+            Route::closed_for_ms(self, call).await
+        }
+
+        async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
+            self.proven(call).await
+        }
+
+        fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
+            self.hold_changes().map(|changes| changes.subscribe(listener))
+        }
+
+        async fn close(&self) {
+            self.shut().await;
+        }
+
+        fn metrics(&self) -> Option<&Measures> {
+            self.measured()
+        }
     }
-
-    /// Takes one of the keys, waiting in line for up to `wait_ms`.
-    async fn acquire(
-        &self,
-        call: &CallContext,
-        request: AcquireLeaseRequest,
-    ) -> Result<AcquiredLease, StoreError>;
-
-    /// Renews many holds in one call; one answer for each, in order.
-    async fn renew(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError>;
-
-    /// Gives many holds back in one call; one answer for each, in order.
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError>;
-
-    /// Ends holds by force.
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError>;
-
-    /// How one key stands. `None`: nothing is kept of it.
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError>;
-
-    /// Keys and how they stand, a page at a time, in no particular order.
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError>;
-
-    /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
-    async fn list_events(
-        &self,
-        call: &CallContext,
-        request: ListEventsRequest,
-    ) -> Result<EventPage, StoreError>;
-
-    /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
-    /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
-    async fn advance(
-        &self,
-        call: &CallContext,
-        by: Owner,
-        increment: u64,
-    ) -> Result<AdvancedStore, StoreError>;
-
-    /// Looks at the limits of the caller's namespace, or sets them.
-    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
-        let _ = (call, request);
-        Err(StoreError::Unsupported {
-            store: self.capabilities().store.to_owned(),
-            message: "limit what a namespace has".to_owned(),
-        })
+    /// A call of the contract: what is asked for.
+    enum Ask {
+        /// From a slot on: a revocation of many is asked for page by page.
+        Revoke {
+            /// What is asked for.
+            request: RevokeLeasesRequest,
+            /// The slot.
+            from: u32,
+        },
+        /// About jobs.
+        Job(JobAsk),
+        /// How long finished jobs are to be kept, by the last process that opened the store and named a time.
+        KeepFinished {
+            /// For so long.
+            ms: u64,
+        },
     }
-
-    /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
-    /// be two until its ttl is over: only what checks tokens keeps the old one out.
-    async fn reopen(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
-        let _ = (call, by);
-        Err(StoreError::Unsupported {
-            store: self.capabilities().store.to_owned(),
-            message: "be opened before its time: each client counts that by itself".to_owned(),
-        })
+    /// What a call of the contract is answered with, if it is not an error.
+    enum Answer {
+        /// Where to go on, if there may be more.
+        Revoked {
+            ended: Vec<RevokedLease>,
+            next: Option<u32>,
+        },
+        Job(JobAnswer),
+        KeepsFinished,
     }
-
-    /// Who serves, and how much there is.
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError>;
-
-    /// For how long nothing is granted after `advance`; 0: the store grants. It is asked often, so it counts nothing.
-    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
-        Ok(self.status(call).await?.closed_for_ms)
-    }
-
-    /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
-    async fn ping(&self, _call: &CallContext) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// Has a listener called with each key on whose hold another caller acted: ended it, asked it to yield, called its job off. Every
-    /// store says what was revoked through this handle; of other handles, holders learn by their next renewal where the store cannot
-    /// tell. A hint without a promise: a holder renews to learn what is true. `None`: this store says nothing.
-    fn on_hold_change(&self, _listener: HoldListener) -> Option<Subscription> {
-        None
-    }
-
-    /// Ends this handle's part in the store in good order. Later calls get `Unavailable`.
-    async fn close(&self);
-
-    /// What the engine behind this handle has measured. `None`: there is none in this process.
-    fn metrics(&self) -> Option<&Measures> {
-        None
+    calls {
+        /// Takes one of the keys, waiting in line for up to `wait_ms`.
+        acquire: Acquire(request: AcquireLeaseRequest) -> Acquired(AcquiredLease);
+        /// Renews many holds in one call; one answer for each, in order.
+        renew: Renew(holds: Vec<HoldRef>) -> Renewed(RenewLeaseBatchResponse);
+        /// Gives many holds back in one call; one answer for each, in order.
+        release: Release(holds: Vec<HoldRef>) -> Released(Vec<Result<ReleasedLease, Refusal>>);
+        /// How one key stands. `None`: nothing is kept of it.
+        get: Get(key: Key) -> Lease(Option<LeaseView>);
+        /// Keys and how they stand, a page at a time, in no particular order.
+        list: List(request: ListLeasesRequest) -> Leases(LeasePage);
+        /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
+        list_events: Events(request: ListEventsRequest) -> Events(EventPage);
+        /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
+        /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
+        advance: Advance { by: Owner, increment: u64 } -> Advanced(AdvancedStore);
+        /// Looks at the limits of the caller's namespace, or sets them.
+        quota: Quota(request: QuotaRequest) -> Quota(QuotaView);
+        /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
+        /// be two until its ttl is over: only what checks tokens keeps the old one out.
+        reopen: Reopen { by: Owner } -> Reopened(());
+        /// Who serves, and how much there is.
+        status: Status -> Status(StoreStatus);
     }
 }
 

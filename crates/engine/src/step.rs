@@ -237,7 +237,7 @@ impl Engine {
         self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
         self.open_namespaces();
         self.batch.durable = true;
-        Answer::Reopened
+        Answer::Reopened(())
     }
 
     fn open_namespaces(&mut self) {

@@ -39,8 +39,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_trait::async_trait;
-use fencehold_core::{HoldHash, Key, Namespace, Owner, Refusal, Token, ttl};
+use fencehold_core::{HoldHash, Key, Namespace, Token};
 
 use self::acquire::Taking;
 #[cfg(feature = "gates")]
@@ -52,12 +51,9 @@ use self::unheard::Taken;
 pub use self::version::EtcdMember;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{check_acquire, check_batch, check_limit, check_prefix};
+use fencehold_contract::operation::{Answer, Ask, Route, unsupported};
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EtcdUrl, EventPage,
-    HoldListener, HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
-    QuotaRequest, QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget,
-    RevokedLease, StoreError, StoreStatus, Subscription,
+    AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, EtcdUrl, StoreError,
 };
 use fencehold_net::{Actor, CallBudget, Caller, Closing, HoldFeeds};
 
@@ -137,6 +133,19 @@ impl EtcdStore {
             .call(async move |core| work(core, &mut core.budget(patience_ms, 0)).await)
             .await
     }
+
+    async fn acquire_lease(
+        &self,
+        call: &CallContext,
+        request: AcquireLeaseRequest,
+    ) -> Result<AcquiredLease, StoreError> {
+        let (namespace, patience_ms) = (call.namespace.clone(), call.timeout_ms);
+        let take = async move |core: &Rc<Core>, caller: &Caller| {
+            core.acquire(namespace, patience_ms, request, caller).await
+        };
+        let undo = async |core: &Rc<Core>, taken: Taken| core.undo(taken).await;
+        self.actor.call_or_undo(take, undo).await?.answer
+    }
 }
 
 impl std::fmt::Debug for EtcdStore {
@@ -145,13 +154,22 @@ impl std::fmt::Debug for EtcdStore {
     }
 }
 
-#[async_trait]
-impl LeaseStore for EtcdStore {
-    fn requests_sent(&self) -> Option<u64> {
-        Some(self.sent.load(Ordering::Relaxed))
+impl Route for EtcdStore {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+        if let Ask::Acquire(request) = ask {
+            return self.acquire_lease(call, request).await.map(Answer::Acquired);
+        }
+        let namespace = call.namespace.clone();
+        let answer = self
+            .ask(call, async move |core, budget| core.carry_out(budget, &namespace, ask).await)
+            .await?;
+        if let Answer::Revoked { ended, .. } = &answer {
+            self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
+        }
+        Ok(answer)
     }
 
-    fn capabilities(&self) -> Capabilities {
+    fn can(&self) -> Capabilities {
         Capabilities {
             store: STORE,
             supports_fair_waiting: true,
@@ -163,100 +181,8 @@ impl LeaseStore for EtcdStore {
         }
     }
 
-    async fn acquire(
-        &self,
-        call: &CallContext,
-        request: AcquireLeaseRequest,
-    ) -> Result<AcquiredLease, StoreError> {
-        ttl::check(request.ttl_ms, TTL_MS_MIN)?;
-        check_acquire(&request)?;
-        let (namespace, patience_ms) = (call.namespace.clone(), call.timeout_ms);
-        let take = async move |core: &Rc<Core>, caller: &Caller| {
-            core.acquire(namespace, patience_ms, request, caller).await
-        };
-        let undo = async |core: &Rc<Core>, taken: Taken| core.undo(taken).await;
-        self.actor.call_or_undo(take, undo).await?.answer
-    }
-
-    async fn renew(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        check_batch("renewals", &holds)?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.renew(budget, &space, &holds).await)
-            .await
-    }
-
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        check_batch("releases", &holds)?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.release(budget, &space, &holds).await)
-            .await
-    }
-
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError> {
-        if let RevokeTarget::Prefix(prefix) = &request.target {
-            check_prefix(Some(prefix))?;
-        }
-        let space = call.namespace.clone();
-        let ended = self
-            .ask(call, async move |core, budget| core.revoke(budget, &space, &request).await)
-            .await?;
-        self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
-        Ok(ended)
-    }
-
-    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
-        Some(self.hold_changes.subscribe(listener))
-    }
-
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.get(budget, &space, &key).await)
-            .await
-    }
-
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        check_limit(request.limit)?;
-        check_prefix(request.prefix.as_ref())?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.list(budget, &space, &request).await)
-            .await
-    }
-
-    async fn list_events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
-        Err(StoreError::Unsupported { store: STORE.to_owned(), message: "tell events".to_owned() })
-    }
-
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
-        self.ask(call, async move |core, budget| core.advance(budget, &by, lift).await)
-            .await
-    }
-
-    async fn reopen(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
-        self.ask(call, async move |core, budget| core.open_now(budget).await).await
-    }
-
-    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
-            .await
-    }
-
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.status(budget, &space).await)
-            .await
+    fn requests_sent(&self) -> Option<u64> {
+        Some(self.sent.load(Ordering::Relaxed))
     }
 
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
@@ -265,11 +191,15 @@ impl LeaseStore for EtcdStore {
             .await
     }
 
-    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.status(call).await.map(drop)
+    async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
+        self.route(call, Ask::Status).await.map(drop)
     }
 
-    async fn close(&self) {
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.hold_changes)
+    }
+
+    async fn shut(&self) {
         self.actor.close().await;
     }
 }
@@ -296,6 +226,28 @@ struct Known {
 }
 
 impl Core {
+    async fn carry_out(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        ask: Ask,
+    ) -> Result<Answer, StoreError> {
+        Ok(match ask {
+            Ask::Renew(holds) => Answer::Renewed(self.renew(budget, namespace, &holds).await?),
+            Ask::Release(holds) => Answer::Released(self.release(budget, namespace, &holds).await?),
+            Ask::Revoke { request, .. } => {
+                Answer::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+            }
+            Ask::Get(key) => Answer::Lease(self.get(budget, namespace, &key).await?),
+            Ask::List(request) => Answer::Leases(self.list(budget, namespace, &request).await?),
+            Ask::Advance { by, increment } => Answer::Advanced(self.advance(budget, &by, increment).await?),
+            Ask::Quota(request) => Answer::Quota(self.limits(budget, namespace, &request).await?),
+            Ask::Reopen { .. } => Answer::Reopened(self.open_now(budget).await?),
+            Ask::Status => Answer::Status(self.status(budget, namespace).await?),
+            ask => return Err(unsupported(STORE, &ask)),
+        })
+    }
+
     fn budget(&self, patience_ms: u64, wait_ms: u64) -> CallBudget {
         CallBudget::new(&self.clock, &self.place, patience_ms, wait_ms)
     }

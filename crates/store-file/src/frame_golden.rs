@@ -401,7 +401,7 @@ fn lease_answers() -> Vec<Answer> {
         }),
         Answer::Status(status),
         Answer::KeepsFinished,
-        Answer::Reopened,
+        Answer::Reopened(()),
         Answer::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
     ]
 }

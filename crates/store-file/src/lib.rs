@@ -252,8 +252,6 @@ impl Drop for FileStore {
 
 impl Route for FileStore {
     async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
-        // Here, not only where it is decided: on the way it grows older, and what is too long cannot travel.
-        ask.check()?;
         let asked_at_ms = SystemClock.now().store_ms;
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.timeout_ms);
         let claim = Claim::of(call, &ask);

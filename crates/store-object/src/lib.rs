@@ -33,8 +33,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use fencehold_core::{Key, Owner, Refusal};
+use fencehold_core::Namespace;
 
 pub use cas::{Cas, CasError, Object, Version, Written};
 use change::Doubt;
@@ -48,11 +47,9 @@ pub use storage::{Storage, probe_place};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::operation::{Answer, Ask, Route, unsupported};
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldListener,
-    HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, ObjectUrl, QuotaRequest,
-    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError,
-    StoreStatus, Subscription,
+    AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, HoldRef, ObjectUrl, StoreError,
 };
 use fencehold_net::{Actor, Caller};
 
@@ -201,23 +198,9 @@ impl ObjectStore {
         };
         self.actor.call_or_undo(work, undo).await?.0
     }
-}
-
-/// Undoes what was done for a caller that has gone.
-type Undo<T> = Box<dyn FnOnce(Arc<Inner>, T) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
-
-#[async_trait]
-impl LeaseStore for ObjectStore {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.can
-    }
-
-    fn requests_sent(&self) -> Option<u64> {
-        self.inner.cas.requests_sent()
-    }
 
     /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
-    async fn acquire(
+    async fn acquire_lease(
         &self,
         call: &CallContext,
         request: AcquireLeaseRequest,
@@ -246,82 +229,33 @@ impl LeaseStore for ObjectStore {
         });
         self.run_or(call, wait_ms, act, Some(undo)).await
     }
+}
 
-    async fn renew(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        let namespace = call.namespace.clone();
-        let act = move |inner: Arc<Inner>, doubt| async move { inner.renew(&namespace, holds, &doubt).await };
-        self.run(call, act).await
-    }
+/// Undoes what was done for a caller that has gone.
+type Undo<T> = Box<dyn FnOnce(Arc<Inner>, T) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        let namespace = call.namespace.clone();
-        let act =
-            move |inner: Arc<Inner>, doubt| async move { inner.release(&namespace, holds, &doubt).await };
-        self.run(call, act).await
-    }
-
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError> {
+impl Route for ObjectStore {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+        if let Ask::Acquire(request) = ask {
+            return self.acquire_lease(call, request).await.map(Answer::Acquired);
+        }
         let namespace = call.namespace.clone();
         let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
-            inner.revoke(&namespace, &request, &doubt).await
+            inner.carry_out(&namespace, ask, &doubt).await
         };
-        let ended = self.run(call, act).await?;
-        self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
-        Ok(ended)
+        let answer = self.run(call, act).await?;
+        if let Answer::Revoked { ended, .. } = &answer {
+            self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
+        }
+        Ok(answer)
     }
 
-    /// Only of what is done through this handle: object storage tells nothing of what others do.
-    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
-        Some(self.hold_changes.subscribe(listener))
+    fn can(&self) -> Capabilities {
+        self.inner.can
     }
 
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
-        let namespace = call.namespace.clone();
-        let act = move |inner: Arc<Inner>, _| async move { inner.get(&namespace, &key).await };
-        self.run(call, act).await
-    }
-
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        let namespace = call.namespace.clone();
-        let act = move |inner: Arc<Inner>, _| async move { inner.list(&namespace, &request).await };
-        self.run(call, act).await
-    }
-
-    async fn list_events(&self, _: &CallContext, _: ListEventsRequest) -> Result<EventPage, StoreError> {
-        let what = "tell events: a bucket keeps only how the last holds of each key ended".to_owned();
-        Err(StoreError::Unsupported { store: self.inner.can.store.to_owned(), message: what })
-    }
-
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
-        let act =
-            move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move { inner.advance(&by, lift, &doubt).await };
-        self.run(call, act).await
-    }
-
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
-        let namespace = call.namespace.clone();
-        self.run(call, move |inner, _| async move { inner.status(&namespace).await })
-            .await
-    }
-
-    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
-        let namespace = call.namespace.clone();
-        let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
-            inner.limits(&namespace, &request, &doubt).await
-        };
-        self.run(call, act).await
+    fn requests_sent(&self) -> Option<u64> {
+        self.inner.cas.requests_sent()
     }
 
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
@@ -330,7 +264,40 @@ impl LeaseStore for ObjectStore {
             .await
     }
 
-    async fn close(&self) {
+    /// Only of what is done through this handle: object storage tells nothing of what others do.
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.hold_changes)
+    }
+
+    async fn shut(&self) {
         self.actor.close().await;
+    }
+}
+
+impl Inner {
+    async fn carry_out(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        ask: Ask,
+        doubt: &Arc<Doubt>,
+    ) -> Result<Answer, StoreError> {
+        Ok(match ask {
+            Ask::Renew(holds) => Answer::Renewed(self.renew(namespace, holds, doubt).await?),
+            Ask::Release(holds) => Answer::Released(self.release(namespace, holds, doubt).await?),
+            Ask::Revoke { request, .. } => {
+                Answer::Revoked { ended: self.revoke(namespace, &request, doubt).await?, next: None }
+            }
+            Ask::Get(key) => Answer::Lease(self.get(namespace, &key).await?),
+            Ask::List(request) => Answer::Leases(self.list(namespace, &request).await?),
+            Ask::Advance { by, increment } => Answer::Advanced(self.advance(&by, increment, doubt).await?),
+            Ask::Quota(request) => Answer::Quota(self.limits(namespace, &request, doubt).await?),
+            Ask::Status => Answer::Status(self.status(namespace).await?),
+            Ask::Events(_) => {
+                let message =
+                    "list events: a bucket keeps only how the last holds of each key ended".to_owned();
+                return Err(StoreError::Unsupported { store: self.can.store.to_owned(), message });
+            }
+            ask => return Err(unsupported(self.can.store, &ask)),
+        })
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use fencehold_contract::operation::{check_limit, check_prefix};
 use fencehold_contract::{
     EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
 };
@@ -38,8 +37,6 @@ impl Inner {
         namespace: &Namespace,
         request: &ListLeasesRequest,
     ) -> Result<LeasePage, StoreError> {
-        check_limit(request.limit)?;
-        check_prefix(request.prefix.as_ref())?;
         let prefix = request.prefix.as_deref().unwrap_or_default();
         let names = self.names(&name::folder(namespace)).await?;
         let from = request.cursor.unwrap_or(0);

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use fencehold_contract::operation::{check_acquire, check_batch};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, HoldRef, ReleasedLease, RenewLeaseBatchResponse, StoreError,
 };
 use fencehold_core::lease::{Acquire, Command, LeaseRenewal, Outcome};
-use fencehold_core::{Key, Namespace, Refusal, Token, ttl};
+use fencehold_core::{Key, Namespace, Refusal, Token};
 use tokio::task::JoinSet;
 
 use super::change::{Before, Changed, Doubt, Next, Spot, Start};
@@ -27,8 +26,6 @@ impl Inner {
         wait_ms: u64,
         doubt: &Doubt,
     ) -> Result<AcquiredLease, StoreError> {
-        ttl::check(request.ttl_ms, self.options.ttl_ms_min)?;
-        check_acquire(&request)?;
         let entered_ms = self.clock.now().store_ms;
         if request.any_of.len() > 1 && request.hold_id_age_ms > 0 {
             self.find_own(namespace, &mut request).await?;
@@ -130,7 +127,6 @@ impl Inner {
         holds: Vec<HoldRef>,
         doubt: &Arc<Doubt>,
     ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        check_batch("renewals", &holds)?;
         let command = |hold: &HoldRef| Command::Renew { hash: hold.hold_id.hash(), token: hold.token };
         let answers = self.each(namespace, holds, command, doubt).await?;
         let renewal = |(answer, token): (Result<Outcome, Refusal>, Token)| match answer? {
@@ -146,7 +142,6 @@ impl Inner {
         holds: Vec<HoldRef>,
         doubt: &Arc<Doubt>,
     ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        check_batch("releases", &holds)?;
         let command = |hold: &HoldRef| Command::Release { hash: hold.hold_id.hash(), token: hold.token };
         let keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
         let answers = self.each(namespace, holds, command, doubt).await?;

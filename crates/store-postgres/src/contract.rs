@@ -1,25 +1,38 @@
-//! The contract of leases, call by call: what is asked is checked here, and carried to the thread behind the handle.
+//! The calls of the contract, each carried to the thread behind the handle.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use fencehold_contract::job::JobStore;
-use fencehold_contract::operation::{check_acquire, check_batch, check_limit, check_prefix};
+use fencehold_contract::hold_changes::HoldChanges;
+use fencehold_contract::operation::{Answer, Ask, Route, keeps_finished_elsewhere};
 use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldListener,
-    HoldRef, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView,
-    ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
-    StoreStatus, Subscription,
+    AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, RenewLeaseBatchResponse, StoreError,
 };
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::{BadInput, Key, Owner, Refusal};
 use fencehold_net::Caller;
 
-use super::{Core, PostgresStore, STORE};
+use super::{Core, PostgresStore, STORE, StatementBudget};
 
-#[async_trait]
-impl LeaseStore for PostgresStore {
-    fn capabilities(&self) -> Capabilities {
+impl Route for PostgresStore {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+        match ask {
+            Ask::Acquire(request) => self.acquire_lease(call, request).await.map(Answer::Acquired),
+            Ask::Job(ask) => self.route_job(call, ask).await.map(Answer::Job),
+            ask => {
+                let about = call.clone();
+                let answer = self
+                    .ask(call, async move |core, budget| core.carry_out_lease(budget, &about, ask).await)
+                    .await?;
+                if let Answer::Revoked { ended, .. } = &answer {
+                    // Behind a pooler this handle may not hear its own notification.
+                    self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    fn can(&self) -> Capabilities {
         Capabilities {
             store: STORE,
             supports_fair_waiting: true,
@@ -31,16 +44,31 @@ impl LeaseStore for PostgresStore {
         }
     }
 
-    fn jobs(&self) -> Option<&dyn JobStore> {
-        Some(self)
+    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
+        let namespace = call.namespace.clone();
+        self.ask(call, async move |core, budget| core.closed_for_ms(budget, &namespace).await)
+            .await
     }
 
-    async fn acquire(
+    async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
+        self.answer(call).await
+    }
+
+    fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
+        Some(&self.hold_changes)
+    }
+
+    async fn shut(&self) {
+        self.actor.close().await;
+    }
+}
+
+impl PostgresStore {
+    async fn acquire_lease(
         &self,
         call: &CallContext,
         request: AcquireLeaseRequest,
     ) -> Result<AcquiredLease, StoreError> {
-        check_acquire(&request)?;
         let (hash, patience_ms) = (request.hold_id.hash(), call.timeout_ms);
         let (namespace, granted_in) = (call.namespace.clone(), call.namespace.clone());
         let keys = request.any_of.clone();
@@ -61,114 +89,34 @@ impl LeaseStore for PostgresStore {
         };
         self.actor.call_or_undo(take, undo).await?
     }
+}
 
-    async fn renew(
-        &self,
+impl Core {
+    async fn carry_out_lease(
+        self: &Rc<Self>,
+        budget: &mut StatementBudget,
         call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        check_batch("renewals", &holds)?;
-        let space = call.namespace.clone();
-        let answers = self
-            .ask(call, async move |core, budget| core.renew(budget, &space, &holds).await)
-            .await?;
-        Ok(RenewLeaseBatchResponse { results: answers, waited_ms: 0 })
-    }
-
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        check_batch("releases", &holds)?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.release(budget, &space, &holds).await)
-            .await
-    }
-
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError> {
-        if let RevokeTarget::Prefix(prefix) = &request.target {
-            check_prefix(Some(prefix))?;
-        }
-        let space = call.namespace.clone();
-        let ended = self
-            .ask(call, async move |core, budget| core.revoke(budget, &space, &request).await)
-            .await?;
-        // Behind a pooler this handle may not hear its own notification.
-        self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
-        Ok(ended)
-    }
-
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.get(budget, &space, &key).await)
-            .await
-    }
-
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        check_limit(request.limit)?;
-        check_prefix(request.prefix.as_ref())?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.list(budget, &space, &request).await)
-            .await
-    }
-
-    async fn list_events(
-        &self,
-        call: &CallContext,
-        request: ListEventsRequest,
-    ) -> Result<EventPage, StoreError> {
-        check_limit(request.limit)?;
-        check_prefix(request.prefix.as_ref())?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.events(budget, &space, request).await)
-            .await
-    }
-
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
-        if lift == 0 {
-            return Err(BadInput::new("increment", "must be more than 0").into());
-        }
-        self.ask(call, async move |core, budget| core.advance(budget, &by, lift).await)
-            .await
-    }
-
-    async fn reopen(&self, call: &CallContext, _: Owner) -> Result<(), StoreError> {
-        self.ask(call, async move |core, budget| core.open_now(budget).await).await
-    }
-
-    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
-        request.quota.map_or(Ok(()), |set| set.check())?;
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.limits(budget, &space, &request).await)
-            .await
-    }
-
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
-        let namespace = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.status(budget, &namespace).await)
-            .await
-    }
-
-    async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
-        let namespace = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.closed_for_ms(budget, &namespace).await)
-            .await
-    }
-
-    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.answer(call).await
-    }
-
-    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
-        Some(self.hold_changes.subscribe(listener))
-    }
-
-    async fn close(&self) {
-        self.actor.close().await;
+        ask: Ask,
+    ) -> Result<Answer, StoreError> {
+        let namespace = &call.namespace;
+        Ok(match ask {
+            Ask::Renew(holds) => {
+                let results = self.renew(budget, namespace, &holds).await?;
+                Answer::Renewed(RenewLeaseBatchResponse { results, waited_ms: 0 })
+            }
+            Ask::Release(holds) => Answer::Released(self.release(budget, namespace, &holds).await?),
+            Ask::Revoke { request, .. } => {
+                Answer::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+            }
+            Ask::Get(key) => Answer::Lease(self.get(budget, namespace, &key).await?),
+            Ask::List(request) => Answer::Leases(self.list(budget, namespace, &request).await?),
+            Ask::Events(request) => Answer::Events(self.events(budget, namespace, request).await?),
+            Ask::Advance { by, increment } => Answer::Advanced(self.advance(budget, &by, increment).await?),
+            Ask::Quota(request) => Answer::Quota(self.limits(budget, namespace, &request).await?),
+            Ask::Reopen { .. } => Answer::Reopened(self.open_now(budget).await?),
+            Ask::Status => Answer::Status(self.status(budget, namespace).await?),
+            Ask::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
+            Ask::Acquire(_) | Ask::Job(_) => return Err(fencehold_contract::operation::misfit()),
+        })
     }
 }

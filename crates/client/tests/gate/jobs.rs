@@ -3,19 +3,11 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use fencehold::job::{
-    ChangeJobBatchResponse, EffectPage, EnqueuedJob, JobDetail, JobId, JobPage, ListEffectsRequest,
-    ListJobsRequest, QueueView, ReportedAttempt, ScheduleName, ScheduleSpec, ScheduleView,
-};
-use fencehold::store::{CallContext, JobStore, LeaseStore, StoreError};
-use fencehold::{Job, Owner, Worker};
-use fencehold_contract::job::{
-    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation, ChangeJobsRequest,
-    ClaimJobsRequest, ClaimedJobs, LedgerResponse, NewJob, RenewAttemptBatchResponse, ResolveEffectRequest,
-    SetQueueModeRequest, WaitRequest,
-};
-use fencehold_core::job::{QueueName, Refusal};
+use fencehold::job::{JobDetail, JobId, QueueView};
+use fencehold::store::JobStore;
+use fencehold::{Job, Worker};
+use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest};
+use fencehold_contract::operation::JobAsk;
 
 use super::{Gate, Verb, World, locked, within};
 
@@ -49,10 +41,6 @@ impl Gate {
 
     pub(crate) fn reports(&self) -> Vec<Vec<AttemptReport>> {
         locked(&self.work.reports).clone()
-    }
-
-    fn inside(&self) -> &dyn JobStore {
-        LeaseStore::jobs(&self.inner).expect("memory: keeps jobs")
     }
 }
 
@@ -153,138 +141,33 @@ impl World {
     }
 }
 
-#[async_trait]
-impl JobStore for Gate {
-    async fn enqueue(
-        &self,
-        call: &CallContext,
-        jobs: Vec<NewJob>,
-    ) -> Result<Vec<Result<EnqueuedJob, Refusal>>, StoreError> {
-        locked(&self.work.enqueues).push(jobs.len());
-        self.pass(Verb::Enqueue, call, || self.inside().enqueue(call, jobs.clone()))
-            .await
-    }
-
-    async fn claim(&self, call: &CallContext, request: ClaimJobsRequest) -> Result<ClaimedJobs, StoreError> {
-        locked(&self.work.claims).push(request.clone());
-        self.pass(Verb::Claim, call, || self.inside().claim(call, request.clone()))
-            .await
-    }
-
-    async fn renew_attempts(
-        &self,
-        call: &CallContext,
-        attempts: Vec<AttemptRef>,
-    ) -> Result<RenewAttemptBatchResponse, StoreError> {
-        locked(&self.work.renewals).push(attempts.clone());
-        self.pass(Verb::RenewClaims, call, || self.inside().renew_attempts(call, attempts.clone()))
-            .await
-    }
-
-    async fn report(
-        &self,
-        call: &CallContext,
-        reports: Vec<AttemptReport>,
-    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
-        locked(&self.work.reports).push(reports.clone());
-        self.pass(Verb::Report, call, || self.inside().report(call, reports.clone()))
-            .await
-    }
-
-    async fn write_effects(
-        &self,
-        call: &CallContext,
-        entries: Vec<AttemptLedgerEntry>,
-    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
-        self.pass(Verb::Ledger, call, || self.inside().write_effects(call, entries.clone()))
-            .await
-    }
-
-    async fn get_job(&self, call: &CallContext, id: JobId) -> Result<Option<JobDetail>, StoreError> {
-        self.inside().get_job(call, id).await
-    }
-
-    async fn wait_for_job(
-        &self,
-        call: &CallContext,
-        request: WaitRequest,
-    ) -> Result<Option<JobDetail>, StoreError> {
-        self.inside().wait_for_job(call, request).await
-    }
-
-    async fn list_jobs(&self, call: &CallContext, request: ListJobsRequest) -> Result<JobPage, StoreError> {
-        self.inside().list_jobs(call, request).await
-    }
-
-    async fn change_jobs(
-        &self,
-        call: &CallContext,
-        mut request: ChangeJobsRequest,
-    ) -> Result<ChangeJobBatchResponse, StoreError> {
-        request.limit = request.limit.min(CHANGED_MAX);
-        self.inside().change_jobs(call, request).await
-    }
-
-    async fn list_queues(&self, call: &CallContext) -> Result<Vec<QueueView>, StoreError> {
-        self.inside().list_queues(call).await
-    }
-
-    async fn set_queue_mode(
-        &self,
-        call: &CallContext,
-        order: SetQueueModeRequest,
-    ) -> Result<QueueView, StoreError> {
-        self.inside().set_queue_mode(call, order).await
-    }
-
-    async fn list_schedules(&self, call: &CallContext) -> Result<Vec<ScheduleView>, StoreError> {
-        self.inside().list_schedules(call).await
-    }
-
-    async fn set_schedule(&self, call: &CallContext, spec: ScheduleSpec) -> Result<ScheduleView, StoreError> {
-        self.inside().set_schedule(call, spec).await
-    }
-
-    async fn delete_queue(
-        &self,
-        call: &CallContext,
-        queue: QueueName,
-        by: Owner,
-    ) -> Result<bool, StoreError> {
-        self.inside().delete_queue(call, queue, by).await
-    }
-
-    async fn delete_schedule(
-        &self,
-        call: &CallContext,
-        name: ScheduleName,
-        by: Owner,
-    ) -> Result<bool, StoreError> {
-        self.inside().delete_schedule(call, name, by).await
-    }
-
-    async fn begin_operation(
-        &self,
-        call: &CallContext,
-        request: BeginOperationRequest,
-    ) -> Result<Result<BegunOperation, Refusal>, StoreError> {
-        self.pass(Verb::Begin, call, || self.inside().begin_operation(call, request.clone()))
-            .await
-    }
-
-    async fn list_effects(
-        &self,
-        call: &CallContext,
-        request: ListEffectsRequest,
-    ) -> Result<EffectPage, StoreError> {
-        self.inside().list_effects(call, request).await
-    }
-
-    async fn resolve_effect(
-        &self,
-        call: &CallContext,
-        request: ResolveEffectRequest,
-    ) -> Result<Result<(), Refusal>, StoreError> {
-        self.inside().resolve_effect(call, request).await
+impl Seen {
+    /// Notes a call; and says how the gate calls it, if it minds it.
+    pub(super) fn see(&self, ask: &mut JobAsk) -> Option<Verb> {
+        match ask {
+            JobAsk::Enqueue(jobs) => {
+                locked(&self.enqueues).push(jobs.len());
+                Some(Verb::Enqueue)
+            }
+            JobAsk::Claim(request) => {
+                locked(&self.claims).push(request.clone());
+                Some(Verb::Claim)
+            }
+            JobAsk::Renew(attempts) => {
+                locked(&self.renewals).push(attempts.clone());
+                Some(Verb::RenewClaims)
+            }
+            JobAsk::Report(reports) => {
+                locked(&self.reports).push(reports.clone());
+                Some(Verb::Report)
+            }
+            JobAsk::WriteEffects(_) => Some(Verb::Ledger),
+            JobAsk::BeginOperation(_) => Some(Verb::Begin),
+            JobAsk::Change(request) => {
+                request.limit = request.limit.min(CHANGED_MAX);
+                None
+            }
+            _ => None,
+        }
     }
 }

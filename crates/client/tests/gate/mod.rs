@@ -8,16 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use fencehold::clock::ManualClock;
 use fencehold::store::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
-    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, MemoryStore,
-    ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
-    StoreStatus,
+    AcquireLeaseRequest, CallContext, Capabilities, HoldRef, LeaseStore, LeaseView, MemoryStore,
+    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, StoreError,
 };
 use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason};
-use fencehold_core::Refusal;
+use fencehold_contract::operation::{Answer, Ask, Route};
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::time::Time;
@@ -199,80 +196,36 @@ impl Gate {
     }
 }
 
-#[async_trait]
-impl LeaseStore for Gate {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn jobs(&self) -> Option<&dyn JobStore> {
-        Some(self)
-    }
-
-    async fn acquire(
-        &self,
-        call: &CallContext,
-        request: AcquireLeaseRequest,
-    ) -> Result<AcquiredLease, StoreError> {
-        locked(&self.acquires).push(request.clone());
-        self.pass(Verb::Acquire, call, || self.inner.acquire(call, request.clone()))
-            .await
-    }
-
-    async fn renew(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        locked(&self.renewals).push(holds.clone());
-        if let Some(renewed) = self.arranged_renewal() {
-            return Ok(renewed);
+impl Route for Gate {
+    async fn route(&self, call: &CallContext, mut ask: Ask) -> Result<Answer, StoreError> {
+        let verb = match &mut ask {
+            Ask::Acquire(request) => {
+                locked(&self.acquires).push(request.clone());
+                Some(Verb::Acquire)
+            }
+            Ask::Renew(holds) => {
+                locked(&self.renewals).push(holds.clone());
+                if let Some(renewed) = self.arranged_renewal() {
+                    return Ok(Answer::Renewed(renewed));
+                }
+                Some(Verb::Renew)
+            }
+            Ask::Release(_) => Some(Verb::Release),
+            Ask::Job(ask) => self.work.see(ask),
+            _ => None,
+        };
+        match verb {
+            Some(verb) => self.pass(verb, call, || self.inner.route(call, ask.clone())).await,
+            None => self.inner.route(call, ask).await,
         }
-        self.pass(Verb::Renew, call, || self.inner.renew(call, holds.clone())).await
     }
 
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        self.pass(Verb::Release, call, || self.inner.release(call, holds.clone())).await
+    fn can(&self) -> Capabilities {
+        self.inner.can()
     }
 
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError> {
-        self.inner.revoke(call, request).await
-    }
-
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
-        self.inner.get(call, key).await
-    }
-
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        self.inner.list(call, request).await
-    }
-
-    async fn list_events(
-        &self,
-        call: &CallContext,
-        request: ListEventsRequest,
-    ) -> Result<EventPage, StoreError> {
-        self.inner.list_events(call, request).await
-    }
-
-    async fn advance(&self, call: &CallContext, by: Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
-        self.inner.advance(call, by, lift).await
-    }
-
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
-        self.inner.status(call).await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
+    async fn shut(&self) {
+        self.inner.shut().await;
     }
 }
 

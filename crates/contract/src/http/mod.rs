@@ -371,7 +371,7 @@ store_operations! {
     GetStoreStatus: (Ask::Status) = (NoQuery {}), (Answer::Status(status)) = (status);
     AdvanceStore: (Ask::Advance { by, increment }) = (AdvanceStoreRequest { by, increment }),
         (Answer::Advanced(advanced)) = (advanced);
-    ReopenStore: (Ask::Reopen { by }) = (ReopenStoreRequest { by }), (Answer::Reopened) = (Empty {});
+    ReopenStore: (Ask::Reopen { by }) = (ReopenStoreRequest { by }), (Answer::Reopened(())) = (Empty {});
     GetQuota: (Ask::Quota(QuotaRequest { quota: None, all_namespaces, by: None })) = (GetQuotaRequest { all_namespaces }),
         (Answer::Quota(view)) = (view);
     SetQuota: (Ask::Quota(QuotaRequest { quota: Some(quota), all_namespaces, by: Some(by) }))

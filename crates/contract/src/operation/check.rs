@@ -39,7 +39,7 @@ impl Ask {
 }
 
 /// Whether a request can be granted at all.
-pub fn check_acquire(request: &AcquireLeaseRequest) -> Result<(), BadInput> {
+fn check_acquire(request: &AcquireLeaseRequest) -> Result<(), BadInput> {
     let over = |field, ms: u64, max_ms: u64| {
         if ms > max_ms {
             return Err(BadInput::new(field, format!("is {ms} ms; the limit is {max_ms} ms")));
@@ -67,7 +67,7 @@ pub fn check_acquire(request: &AcquireLeaseRequest) -> Result<(), BadInput> {
 }
 
 /// Whether so many holds fit into one call.
-pub fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
+fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
     if holds.len() > BATCH_MAX {
         return Err(BadInput::new(
             what,
@@ -78,7 +78,7 @@ pub fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput
 }
 
 /// Whether a page can have so many items.
-pub fn check_limit(limit: usize) -> Result<(), BadInput> {
+fn check_limit(limit: usize) -> Result<(), BadInput> {
     if limit == 0 || limit > PAGE_MAX {
         return Err(BadInput::new("limit", format!("is {limit}; a page takes 1 to {PAGE_MAX}")));
     }
@@ -86,7 +86,7 @@ pub fn check_limit(limit: usize) -> Result<(), BadInput> {
 }
 
 /// Whether a key can begin like this.
-pub fn check_prefix(prefix: Option<&String>) -> Result<(), BadInput> {
+fn check_prefix(prefix: Option<&String>) -> Result<(), BadInput> {
     let bytes = prefix.map_or(0, String::len);
     if bytes > KEY_BYTES_MAX {
         return Err(BadInput::new(

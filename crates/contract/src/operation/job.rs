@@ -1,39 +1,23 @@
-//! Everything that can be asked about jobs, and the answers, as plain data.
+//! What is known of each call about jobs, and of its answer.
 
-use fencehold_core::Owner;
-use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
-use serde::{Deserialize, Serialize};
+use super::{Answer, Ask};
+use crate::job::{JobAnswer, JobAsk};
 
-use crate::job::{
-    AttemptLedgerEntry, AttemptRef, AttemptReport, BeginOperationRequest, BegunOperation,
-    ChangeJobBatchResponse, ChangeJobsRequest, ClaimJobsRequest, ClaimedJobs, EffectPage, EnqueuedJob,
-    JobDetail, JobPage, LedgerResponse, ListEffectsRequest, ListJobsRequest, NewJob, QueueView,
-    RenewAttemptBatchResponse, ResolveEffectRequest, ScheduleSpec, ScheduleView, SetQueueModeRequest,
-    WaitRequest,
-};
+impl From<JobAsk> for Ask {
+    fn from(ask: JobAsk) -> Self {
+        Ask::Job(ask)
+    }
+}
 
-/// A call of the contract about jobs: what is asked for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is named as its method of `JobStore`")]
-pub enum JobAsk {
-    Enqueue(Vec<NewJob>),
-    Claim(ClaimJobsRequest),
-    Renew(Vec<AttemptRef>),
-    Report(Vec<AttemptReport>),
-    WriteEffects(Vec<AttemptLedgerEntry>),
-    Get(JobId),
-    WaitFor(WaitRequest),
-    List(ListJobsRequest),
-    Change(ChangeJobsRequest),
-    Queues,
-    SetQueueMode(SetQueueModeRequest),
-    Schedules,
-    SetSchedule(Box<ScheduleSpec>),
-    DeleteSchedule { name: ScheduleName, by: Owner },
-    BeginOperation(BeginOperationRequest),
-    Effects(ListEffectsRequest),
-    ResolveEffect(ResolveEffectRequest),
-    DeleteQueue { queue: QueueName, by: Owner },
+impl TryFrom<Answer> for JobAnswer {
+    type Error = Answer;
+
+    fn try_from(answer: Answer) -> Result<Self, Answer> {
+        match answer {
+            Answer::Job(answer) => Ok(answer),
+            other => Err(other),
+        }
+    }
 }
 
 impl JobAsk {
@@ -97,28 +81,6 @@ impl JobAsk {
             _ => {}
         }
     }
-}
-
-/// What a call about jobs is answered with, if it is not an error.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is what a method of `JobStore` returns")]
-pub enum JobAnswer {
-    Enqueued(Vec<Result<EnqueuedJob, Refusal>>),
-    Claimed(ClaimedJobs),
-    Renewed(RenewAttemptBatchResponse),
-    Reported(Vec<Result<ReportedAttempt, Refusal>>),
-    WrittenEffects(Vec<Result<LedgerResponse, Refusal>>),
-    Job(Option<Box<JobDetail>>),
-    Jobs(JobPage),
-    Changed(ChangeJobBatchResponse),
-    Queues(Vec<QueueView>),
-    Queue(QueueView),
-    Schedules(Vec<ScheduleView>),
-    Schedule(Box<ScheduleView>),
-    Deleted(bool),
-    BegunOperation(Result<BegunOperation, Refusal>),
-    Effects(EffectPage),
-    ResolvedEffect(Result<(), Refusal>),
 }
 
 impl JobAnswer {

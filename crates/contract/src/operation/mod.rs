@@ -1,60 +1,24 @@
 //! Every call of the contract, and its answer, as plain data. The same types cross the socket
 //! between processes.
+//!
+//! A call is one row of [`calls!`]: from it follow the variant that asks, the variant that answers, the method of the trait that
+//! callers use, and the match that has a store carry it out.
 
+mod calls;
 mod check;
 mod check_job;
 mod claim;
 mod job;
 mod route;
-mod route_job;
 
-pub use check::{check_acquire, check_batch, check_limit, check_prefix};
+pub(crate) use calls::{Packed, calls, plain};
 pub use check_job::{check_job, check_json, check_word, is_too_deep, unfit};
 pub use claim::{Claim, Unclaimed};
-pub use job::{JobAnswer, JobAsk};
-pub use route::{Route, jobs_of, keeps_finished_elsewhere, misfit, perform};
+pub use route::{Route, jobs_of, keeps_finished_elsewhere, misfit, perform, unsupported};
+pub(crate) use route::{checked, revoke_all};
 
-use fencehold_core::{Key, Owner, Refusal};
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, EventPage, HoldRef, LeasePage, LeaseView,
-    ListEventsRequest, ListLeasesRequest, QuotaRequest, QuotaView, ReleasedLease, RenewLeaseBatchResponse,
-    RevokeLeasesRequest, RevokedLease, StoreStatus,
-};
-
-/// A call of the contract: what is asked for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is named as its method of `LeaseStore`")]
-pub enum Ask {
-    Acquire(AcquireLeaseRequest),
-    Renew(Vec<HoldRef>),
-    Release(Vec<HoldRef>),
-    /// From a slot on: a revocation of many is asked for page by page.
-    Revoke {
-        request: RevokeLeasesRequest,
-        from: u32,
-    },
-    Get(Key),
-    List(ListLeasesRequest),
-    Events(ListEventsRequest),
-    Advance {
-        by: Owner,
-        increment: u64,
-    },
-    Status,
-    Job(JobAsk),
-    /// How long finished jobs are to be kept, by the last process that opened the store and named a time.
-    KeepFinished {
-        ms: u64,
-    },
-    /// Looks at the limits of a namespace, or sets them.
-    Quota(QuotaRequest),
-    /// Opens what an advance has closed.
-    Reopen {
-        by: Owner,
-    },
-}
+pub use crate::job::{JobAnswer, JobAsk};
+pub use crate::lease::{Answer, Ask};
 
 impl Ask {
     /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
@@ -150,29 +114,6 @@ impl Ask {
 
 /// How long a question may be on its way before that is taken off the time it has for standing in line.
 const ON_THE_WAY_MS: u64 = 100;
-
-/// What a call of the contract is answered with, if it is not an error.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is what a method of `LeaseStore` returns")]
-pub enum Answer {
-    Acquired(AcquiredLease),
-    Renewed(RenewLeaseBatchResponse),
-    Released(Vec<Result<ReleasedLease, Refusal>>),
-    /// Where to go on, if there may be more.
-    Revoked {
-        ended: Vec<RevokedLease>,
-        next: Option<u32>,
-    },
-    Lease(Option<LeaseView>),
-    Leases(LeasePage),
-    Events(EventPage),
-    Advanced(AdvancedStore),
-    Status(StoreStatus),
-    Job(JobAnswer),
-    KeepsFinished,
-    Reopened,
-    Quota(QuotaView),
-}
 
 impl Answer {
     /// Whether its asker may hold something from now on.

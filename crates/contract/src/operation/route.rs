@@ -1,34 +1,43 @@
-//! Stores that carry every call elsewhere, as one question: to an engine, or to a server.
+//! What a store implements: one function that carries every call to where it is decided. The traits that callers use follow from it.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use fencehold_core::{Key, Owner, Refusal};
+use fencehold_core::ttl;
 
-use super::route_job::perform_job;
 use super::{Answer, Ask};
-use crate::hold_changes::{HoldChanges, HoldListener, Subscription};
+use crate::hold_changes::HoldChanges;
 use crate::measure::Measures;
 use crate::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
-    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, QuotaRequest,
-    QuotaView, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError,
+    CallContext, Capabilities, JobStore, LeaseStore, RevokeLeasesRequest, RevokedLease, StoreError,
     StoreStatus,
 };
 
-/// A way to an engine.
+/// A store, as it is implemented. Whatever implements this is a [`LeaseStore`], and a [`JobStore`] if it says that it has jobs.
 pub trait Route: Send + Sync {
-    /// Takes a question there and the answer back.
+    /// Carries out a call. Its input was checked.
     fn route(&self, call: &CallContext, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
-    /// What the store at the other end can do.
+    /// What the store can do.
     fn can(&self) -> Capabilities;
     /// What the engine has measured, where it runs in this process.
     fn measured(&self) -> Option<&Measures> {
         None
     }
-    /// Proves that the engine answers.
+    /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
     fn proven(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
+    }
+    /// For how long nothing is granted after an advance. A store that can tell without counting anything does so.
+    fn closed_for_ms(&self, call: &CallContext) -> impl Future<Output = Result<u64, StoreError>> + Send {
+        async {
+            match self.route(call, Ask::Status).await? {
+                Answer::Status(StoreStatus { closed_for_ms, .. }) => Ok(closed_for_ms),
+                _ => Err(misfit()),
+            }
+        }
+    }
+    /// How many requests this handle has sent over a network so far, where the store can tell.
+    fn requests_sent(&self) -> Option<u64> {
+        None
     }
     /// Those who listen for what others do to their holds, where they can be notified.
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
@@ -38,13 +47,32 @@ pub trait Route: Send + Sync {
     fn shut(&self) -> impl Future<Output = ()> + Send;
 }
 
+/// Carries out a call whose input is right. It is checked here, for every store alike.
+pub(crate) async fn checked<R: Route + ?Sized>(
+    route: &R,
+    call: &CallContext,
+    ask: Ask,
+) -> Result<Answer, StoreError> {
+    if let Ask::Acquire(request) = &ask {
+        ttl::check(request.ttl_ms, route.can().min_ttl_ms)?;
+    }
+    ask.check()?;
+    let answer = route.route(call, ask).await?;
+    Ok(match answer {
+        Answer::Status(status) => {
+            Answer::Status(StoreStatus { store: route.can().store.to_owned(), ..status })
+        }
+        answer => answer,
+    })
+}
+
 /// An answer that does not fit its question: only a peer of another make could send it.
 pub fn misfit() -> StoreError {
     StoreError::OutcomeUnknown { message: "the answer does not fit the question".to_owned() }
 }
 
 /// Ends holds page by page, so that no page holds up another caller, and every answer fits into one frame.
-async fn revoke_all(
+pub(crate) async fn revoke_all(
     route: &impl Route,
     call: &CallContext,
     request: RevokeLeasesRequest,
@@ -52,7 +80,7 @@ async fn revoke_all(
     let mut all = Vec::new();
     let mut from = 0;
     loop {
-        match route.route(call, Ask::Revoke { request: request.clone(), from }).await {
+        match checked(route, call, Ask::Revoke { request: request.clone(), from }).await {
             Ok(Answer::Revoked { ended, next }) => {
                 all.extend(ended);
                 match next {
@@ -71,138 +99,32 @@ async fn revoke_all(
     }
 }
 
-macro_rules! answer {
-    ($route:expr, $call:expr, $ask:expr, $answer:ident) => {
-        match $route.route($call, $ask).await? {
-            Answer::$answer(answer) => Ok(answer),
-            _ => Err(misfit()),
-        }
-    };
-}
-
-#[async_trait]
-impl<R: Route + std::fmt::Debug> LeaseStore for R {
-    fn capabilities(&self) -> Capabilities {
-        self.can()
-    }
-
-    fn jobs(&self) -> Option<&dyn JobStore> {
-        let jobs: &dyn JobStore = self;
-        self.can().supports_jobs.then_some(jobs)
-    }
-
-    async fn acquire(
-        &self,
-        call: &CallContext,
-        request: AcquireLeaseRequest,
-    ) -> Result<AcquiredLease, StoreError> {
-        answer!(self, call, Ask::Acquire(request), Acquired)
-    }
-
-    async fn renew(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        answer!(self, call, Ask::Renew(holds), Renewed)
-    }
-
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        answer!(self, call, Ask::Release(holds), Released)
-    }
-
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError> {
-        revoke_all(self, call, request).await
-    }
-
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
-        answer!(self, call, Ask::Get(key), Lease)
-    }
-
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        answer!(self, call, Ask::List(request), Leases)
-    }
-
-    async fn list_events(
-        &self,
-        call: &CallContext,
-        request: ListEventsRequest,
-    ) -> Result<EventPage, StoreError> {
-        answer!(self, call, Ask::Events(request), Events)
-    }
-
-    async fn advance(
-        &self,
-        call: &CallContext,
-        by: Owner,
-        increment: u64,
-    ) -> Result<AdvancedStore, StoreError> {
-        answer!(self, call, Ask::Advance { by, increment }, Advanced)
-    }
-
-    async fn quota(&self, call: &CallContext, request: QuotaRequest) -> Result<QuotaView, StoreError> {
-        answer!(self, call, Ask::Quota(request), Quota)
-    }
-
-    async fn reopen(&self, call: &CallContext, by: Owner) -> Result<(), StoreError> {
-        match Route::route(self, call, Ask::Reopen { by }).await? {
-            Answer::Reopened => Ok(()),
-            _ => Err(misfit()),
-        }
-    }
-
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
-        let status: Result<StoreStatus, StoreError> = answer!(self, call, Ask::Status, Status);
-        status.map(|status| StoreStatus { store: self.can().store.to_owned(), ..status })
-    }
-
-    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.proven(call).await
-    }
-
-    fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
-        self.hold_changes().map(|changes| changes.subscribe(listener))
-    }
-
-    async fn close(&self) {
-        self.shut().await;
-    }
-
-    fn metrics(&self) -> Option<&Measures> {
-        self.measured()
-    }
-}
-
 /// Has a store carry out a call: the other way round.
 pub async fn perform(store: &dyn LeaseStore, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
-    Ok(match ask {
-        Ask::Acquire(request) => Answer::Acquired(store.acquire(call, request).await?),
-        Ask::Renew(holds) => Answer::Renewed(store.renew(call, holds).await?),
-        Ask::Release(holds) => Answer::Released(store.release(call, holds).await?),
-        Ask::Revoke { request, .. } => {
-            Answer::Revoked { ended: store.revoke(call, request).await?, next: None }
+    match ask.perform(store, call).await? {
+        Ok(answer) => Ok(answer),
+        Err(Ask::Revoke { request, .. }) => {
+            Ok(Answer::Revoked { ended: store.revoke(call, request).await?, next: None })
         }
-        Ask::Get(key) => Answer::Lease(store.get(call, key).await?),
-        Ask::List(request) => Answer::Leases(store.list(call, request).await?),
-        Ask::Events(request) => Answer::Events(store.list_events(call, request).await?),
-        Ask::Advance { by, increment } => Answer::Advanced(store.advance(call, by, increment).await?),
-        Ask::Quota(request) => Answer::Quota(store.quota(call, request).await?),
-        Ask::Reopen { by } => {
-            store.reopen(call, by).await?;
-            Answer::Reopened
-        }
-        Ask::Status => Answer::Status(store.status(call).await?),
-        Ask::Job(ask) => Answer::Job(perform_job(jobs_of(store)?, call, ask).await?),
-        Ask::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
-    })
+        Err(Ask::Job(ask)) => match ask.perform(jobs_of(store)?, call).await? {
+            Ok(answer) => Ok(Answer::Job(answer)),
+            Err(_) => Err(misfit()),
+        },
+        Err(_) => Err(keeps_finished_elsewhere()),
+    }
+}
+
+/// A call that a store does not carry out.
+pub fn unsupported(store: &str, ask: &Ask) -> StoreError {
+    let message = match ask {
+        Ask::Job(_) => "keep jobs",
+        Ask::Events(_) => "list events",
+        Ask::Quota(_) => "limit what a namespace has",
+        Ask::Reopen { .. } => "be opened before its time: each client counts that by itself",
+        Ask::KeepFinished { .. } => "keep finished jobs",
+        _ => "do this",
+    };
+    StoreError::Unsupported { store: store.to_owned(), message: message.to_owned() }
 }
 
 /// The jobs of a store, where it has any.

@@ -8,9 +8,10 @@ use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use fencehold_contract::http::{
-    IDEMPOTENCY_HEADER, Method, Operation, PROBLEM_TYPE, SingleOperation, StoreOperation, TIMEOUT_HEADER,
+    IDEMPOTENCY_HEADER, Method, Operation, PROBLEM_TYPE, Scope, SingleOperation, StoreOperation,
+    TIMEOUT_HEADER,
 };
-use fencehold_contract::operation::{Ask, JobAsk, misfit, perform};
+use fencehold_contract::operation::{Ask, JobAsk, Route as _, misfit};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::{BadInput, Namespace};
@@ -46,7 +47,7 @@ impl Asked {
     pub(super) fn new(
         server: Arc<Inner>,
         (caller, namespace): (Caller, Namespace),
-        operation: &'static str,
+        operation: (&'static str, &'static [Scope]),
         parts: &Parts,
         share: Option<Share>,
     ) -> Result<Self, Problem> {
@@ -167,7 +168,7 @@ async fn call<O: StoreOperation>(asked: Asked, request: O::Request) -> Answer<O:
     let ask = O::ask(request);
     // Only these wait in line, and are given up when the server stops.
     let waits = matches!(ask, Ask::Acquire(_) | Ask::Events(_) | Ask::Job(JobAsk::Claim(_)));
-    let performing = perform(&asked.store, &asked.call, ask);
+    let performing = asked.store.route(&asked.call, ask);
     let answer = if waits { asked.in_line(performing).await? } else { performing.await? };
     O::answer(answer).ok_or_else(|| misfit().into())
 }
@@ -188,7 +189,7 @@ async fn answer<O: Operation, H: Handler<O>>(
             (request, Some(share))
         }
     };
-    let asked = Asked::new(server, caller, O::SPEC.name, &parts, share)?;
+    let asked = Asked::new(server, caller, (O::SPEC.name, O::SPEC.scopes), &parts, share)?;
     drop(parts);
     handler.handle(asked, request).await
 }

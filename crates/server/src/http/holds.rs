@@ -38,7 +38,7 @@ fn begin(server: Arc<Inner>, request: Request<Body>) -> Answer<HeldChanges> {
     let (parts, _) = request.into_parts();
     let admitted = server.admit(&parts, &op::ListEvents::SPEC)?;
     server.stopping.check()?;
-    let asked = Asked::new(server, admitted, "watch_holds", &parts, None)?;
+    let asked = Asked::new(server, admitted, ("watch_holds", op::ListEvents::SPEC.scopes), &parts, None)?;
     asked.store.hold_changes(&asked.call).map_err(Problem::from)
 }
 

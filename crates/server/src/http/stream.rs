@@ -112,7 +112,8 @@ async fn begin(
         .seat(&who)
         .inspect_err(|_| server.metrics.waiting_refused.add_one())
         .map_err(Problem::from)?;
-    let asked = Asked::new(server, (caller, namespace), "watch_events", &parts, None)?;
+    let asked =
+        Asked::new(server, (caller, namespace), ("watch_events", op::ListEvents::SPEC.scopes), &parts, None)?;
     let first = page(&asked, after, prefix.clone()).await?;
     let after = after.unwrap_or(0);
     Ok((Stream { asked, who, prefix, after, batches, _seat: seat }, first))

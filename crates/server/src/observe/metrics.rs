@@ -139,26 +139,14 @@ impl Metrics {
         }
     }
 
-    /// Counts the answers to a batch of renewals: by the store's word, or all as failed if it gave none.
-    pub(crate) fn renewals<T, R>(
-        &self,
-        count: usize,
-        answers: Result<&[Result<T, R>], &StoreError>,
-        wrong_hold: impl Fn(&R) -> bool,
-    ) {
-        match answers {
-            Ok(answers) => {
-                let renewed = answers.iter().filter(|answer| answer.is_ok()).count();
-                self.renewed.add(renewed as u64);
-                self.renewals_refused.add((answers.len() - renewed) as u64);
-                self.forged(answers, wrong_hold);
-            }
-            Err(_) => self.renewals_failed.add(count as u64),
-        }
+    /// Counts the answers to a batch of renewals.
+    pub(crate) fn renewals<T, R>(&self, answers: &[Result<T, R>], wrong_hold: impl Fn(&R) -> bool) {
+        let renewed = answers.iter().filter(|answer| answer.is_ok()).count();
+        self.renewed.add(renewed as u64);
+        self.renewals_refused.add((answers.len() - renewed) as u64);
+        self.forged(answers, wrong_hold);
     }
-}
 
-impl Metrics {
     /// Counts the holds of a batch that were shown and are not the holder's.
     pub(crate) fn forged<T, R>(&self, answers: &[Result<T, R>], wrong_hold: impl Fn(&R) -> bool) {
         let refused = answers.iter().filter_map(|answer| answer.as_ref().err());

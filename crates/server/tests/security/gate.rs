@@ -3,14 +3,10 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::{
-    AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, Capabilities, EventPage, HoldRef,
-    JobStore, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest, ReleasedLease,
-    RenewLeaseBatchResponse, RevokeLeasesRequest, RevokedLease, StoreError, StoreStatus,
-};
-use fencehold_core::{Key, Namespace, Owner, Refusal};
+use fencehold_contract::operation::{Answer, Ask, Route};
+use fencehold_contract::{CallContext, Capabilities, StoreError};
+use fencehold_core::Namespace;
 use fencehold_engine::MemoryStore;
 use tokio::sync::Semaphore;
 
@@ -36,88 +32,26 @@ impl Gated {
         let tenant = Namespace::new(tenant).unwrap();
         Arc::new(Gated { store, tenant, held, let_in: Semaphore::new(0) })
     }
-
-    async fn pass(&self, call: &CallContext, what: Held) {
-        if call.namespace == self.tenant && what == self.held {
-            self.let_in.acquire().await.unwrap().forget();
-        }
-    }
 }
 
-#[async_trait]
-impl LeaseStore for Gated {
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+impl Route for Gated {
+    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+        let held = match &ask {
+            Ask::Renew(_) => self.held == Held::Renewals,
+            Ask::Acquire(_) => self.held == Held::Acquisitions,
+            _ => false,
+        };
+        if held && call.namespace == self.tenant {
+            self.let_in.acquire().await.unwrap().forget();
+        }
+        self.store.route(call, ask).await
     }
 
-    fn jobs(&self) -> Option<&dyn JobStore> {
-        LeaseStore::jobs(&self.store)
+    fn can(&self) -> Capabilities {
+        self.store.can()
     }
 
-    async fn renew(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
-        self.pass(call, Held::Renewals).await;
-        self.store.renew(call, holds).await
-    }
-
-    async fn acquire(
-        &self,
-        call: &CallContext,
-        request: AcquireLeaseRequest,
-    ) -> Result<AcquiredLease, StoreError> {
-        self.pass(call, Held::Acquisitions).await;
-        self.store.acquire(call, request).await
-    }
-
-    async fn release(
-        &self,
-        call: &CallContext,
-        holds: Vec<HoldRef>,
-    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        self.store.release(call, holds).await
-    }
-
-    async fn revoke(
-        &self,
-        call: &CallContext,
-        request: RevokeLeasesRequest,
-    ) -> Result<Vec<RevokedLease>, StoreError> {
-        self.store.revoke(call, request).await
-    }
-
-    async fn get(&self, call: &CallContext, key: Key) -> Result<Option<LeaseView>, StoreError> {
-        self.store.get(call, key).await
-    }
-
-    async fn list(&self, call: &CallContext, request: ListLeasesRequest) -> Result<LeasePage, StoreError> {
-        self.store.list(call, request).await
-    }
-
-    async fn list_events(
-        &self,
-        call: &CallContext,
-        request: ListEventsRequest,
-    ) -> Result<EventPage, StoreError> {
-        self.store.list_events(call, request).await
-    }
-
-    async fn advance(
-        &self,
-        call: &CallContext,
-        by: Owner,
-        increment: u64,
-    ) -> Result<AdvancedStore, StoreError> {
-        self.store.advance(call, by, increment).await
-    }
-
-    async fn status(&self, call: &CallContext) -> Result<StoreStatus, StoreError> {
-        self.store.status(call).await
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
+    async fn shut(&self) {
+        self.store.shut().await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::http::{HoldChange, Operation as _, Scope, op};
+use fencehold_contract::http::{HoldChange, Scope};
 use fencehold_contract::{CallContext, StoreError};
 
 use super::{Act, Desk};
@@ -12,8 +12,7 @@ use crate::limit::Seat;
 use crate::observe::Kind;
 use crate::watch::HoldWatcher;
 
-const HEAR: Act =
-    Act { needs: &[Scope::LeaseWrite, Scope::JobWork], ..Act::new(Kind::Look, op::RenewLeaseBatch::SPEC) };
+const HEAR: Act = Act::new(Kind::Look, &[Scope::LeaseWrite, Scope::JobWork]);
 /// What the keys of jobs begin with.
 const JOB: &str = "job/";
 

@@ -4,15 +4,15 @@
 //! act entered in the audit, if it is one of force; and only then the store. So no handler can forget one of them, and
 //! each item of a batch is held against the rights of its sender in the very call that applies it.
 
+mod calls;
 mod holds;
-mod jobs;
-mod leases;
 mod tokens;
+mod traced;
 
 use std::fmt;
 use std::sync::Arc;
 
-use fencehold_contract::http::{Scope, Spec};
+use fencehold_contract::http::Scope;
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 
@@ -29,6 +29,8 @@ pub(crate) struct Desk {
     caller: Caller,
     /// The id of the operation that was asked for.
     operation: &'static str,
+    /// The scopes of which it needs one.
+    needs: &'static [Scope],
     /// The trace that the request came with.
     trace: Option<Context>,
     /// What its body takes up, if it has one.
@@ -51,9 +53,8 @@ struct Act {
 }
 
 impl Act {
-    /// Needs what the document says.
-    const fn new(kind: Kind, spec: Spec) -> Self {
-        Act { kind, needs: spec.scopes, way: Way::Ordinary, cost: 1, everywhere: false, to_the_end: true }
+    const fn new(kind: Kind, needs: &'static [Scope]) -> Self {
+        Act { kind, needs, way: Way::Ordinary, cost: 1, everywhere: false, to_the_end: true }
     }
 
     const fn of(self, items: usize) -> Self {
@@ -108,11 +109,11 @@ impl Desk {
     pub(crate) fn new(
         server: Arc<Inner>,
         caller: Caller,
-        operation: &'static str,
+        (operation, needs): (&'static str, &'static [Scope]),
         trace: Option<Context>,
         share: Option<Share>,
     ) -> Self {
-        Desk { server, caller, operation, trace, share }
+        Desk { server, caller, operation, needs, trace, share }
     }
 
     /// Does something that is no act of force.
@@ -123,20 +124,6 @@ impl Desk {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let (outcome, took) = self.through(act, call, None, work).await;
-        self.tell(act, call, took, &outcome, || self.plain());
-        outcome
-    }
-
-    /// Does something with force: it stands in the audit before it is done.
-    async fn force<T>(
-        &self,
-        act: Act,
-        call: &CallContext,
-        force: Force,
-        judge: fn(&T) -> Outcome,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let (outcome, took) = self.through(act, call, Some(Forced { force, judge }), work).await;
         self.tell(act, call, took, &outcome, || self.plain());
         outcome
     }

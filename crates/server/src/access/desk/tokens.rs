@@ -17,10 +17,10 @@ use crate::access::{ApiToken, Book, BookError, Keeper, NewToken, SecretHash, Tok
 use crate::audit::{AuditFilter, AuditRow};
 use crate::observe::Kind;
 
-const CREATE: Act = Act::new(Kind::Force, op::CreateAccessToken::SPEC);
-const LIST: Act = Act::new(Kind::Look, op::ListAccessTokens::SPEC);
-const REVOKE: Act = Act::new(Kind::Force, op::RevokeAccessToken::SPEC);
-const AUDIT: Act = Act::new(Kind::Look, op::ListAuditEntries::SPEC);
+const CREATE: Act = Act::new(Kind::Force, op::CreateAccessToken::SPEC.scopes);
+const LIST: Act = Act::new(Kind::Look, op::ListAccessTokens::SPEC.scopes);
+const REVOKE: Act = Act::new(Kind::Force, op::RevokeAccessToken::SPEC.scopes);
+const AUDIT: Act = Act::new(Kind::Look, op::ListAuditEntries::SPEC.scopes);
 /// Longest texts that go into the audit.
 const TEXT_BYTES_MAX: usize = 1_024;
 

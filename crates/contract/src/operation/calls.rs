@@ -1,0 +1,133 @@
+//! From the rows of calls to everything that has to know each of them.
+
+/// What a method returns, as an answer carries it: large answers travel in a box.
+pub(crate) trait Packed<T> {
+    fn pack(plain: T) -> Self;
+    fn unpack(self) -> T;
+}
+
+impl<T> Packed<T> for T {
+    fn pack(plain: T) -> Self {
+        plain
+    }
+
+    fn unpack(self) -> T {
+        self
+    }
+}
+
+impl<T> Packed<T> for Box<T> {
+    fn pack(plain: T) -> Self {
+        Box::new(plain)
+    }
+
+    fn unpack(self) -> T {
+        *self
+    }
+}
+
+impl<T> Packed<Option<T>> for Option<Box<T>> {
+    fn pack(plain: Option<T>) -> Self {
+        plain.map(Box::new)
+    }
+
+    fn unpack(self) -> Option<T> {
+        self.map(|boxed| *boxed)
+    }
+}
+
+/// The type that a method has where the call has another.
+macro_rules! plain {
+    ($packed:ty) => {
+        $packed
+    };
+    ($($packed:ty)?, $plain:ty) => {
+        $plain
+    };
+}
+
+/// Each row: a method of the trait, the call that it is, and what that is answered with. `as`: what the method takes or returns,
+/// where the call has it in a box. An answer that several calls have is written with its type once. Before the rows stand the methods that
+/// are no call, how every store has them, and the calls and answers that have no method of their own.
+macro_rules! calls {
+    (
+        $(#[$store_meta:meta])* trait $Store:ident { $($methods:tt)* }
+        impl { $($implemented:tt)* }
+        $(#[$ask_meta:meta])* enum $Ask:ident { $($ask_others:tt)* }
+        $(#[$answer_meta:meta])* enum $Answer:ident { $($answer_others:tt)* }
+        calls {$(
+            $(#[$meta:meta])*
+            $method:ident: $call:ident $(($arg:ident: $arg_type:ty $(as $arg_plain:ty)?))? $({ $($field:ident: $field_type:ty),+ })?
+                -> $answer:ident $(($answer_type:ty))? $(as $plain:ty)?;
+        )*}
+    ) => {
+        $(#[$store_meta])*
+        #[async_trait::async_trait]
+        pub trait $Store: Send + Sync + std::fmt::Debug {
+            $(
+                $(#[$meta])*
+                async fn $method(
+                    &self,
+                    call: &CallContext,
+                    $($arg: plain!($arg_type $(, $arg_plain)?),)?
+                    $($($field: $field_type),+)?
+                ) -> Result<plain!($($answer_type)? $(, $plain)?), StoreError>;
+            )*
+            $($methods)*
+        }
+
+        $(#[$ask_meta])*
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        pub enum $Ask {
+            $($(#[$meta])* $call $(($arg_type))? $({
+                $(#[allow(missing_docs, reason = "as the method has it")] $field: $field_type),+
+            })?,)*
+            $($ask_others)*
+        }
+
+        $(#[$answer_meta])*
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[allow(missing_docs, reason = "each is what a method of the trait returns")]
+        pub enum $Answer {
+            $($($answer($answer_type),)?)*
+            $($answer_others)*
+        }
+
+        #[async_trait::async_trait]
+        impl<R: $crate::operation::Route + std::fmt::Debug> $Store for R {
+            $(
+                async fn $method(
+                    &self,
+                    call: &CallContext,
+                    $($arg: plain!($arg_type $(, $arg_plain)?),)?
+                    $($($field: $field_type),+)?
+                ) -> Result<plain!($($answer_type)? $(, $plain)?), StoreError> {
+                    use $crate::operation::{Packed, checked, misfit};
+                    let ask = $Ask::$call $((Packed::pack($arg)))? $({ $($field),+ })?;
+                    match $Answer::try_from(checked(self, call, ask.into()).await?) {
+                        Ok($Answer::$answer(answer)) => Ok(Packed::unpack(answer)),
+                        _ => Err(misfit()),
+                    }
+                }
+            )*
+            $($implemented)*
+        }
+
+        impl $Ask {
+            /// Has a store carry it out. `Err` of the call: it is none that has a method.
+            pub(crate) async fn perform(self, store: &dyn $Store, call: &CallContext) -> Result<Result<$Answer, Self>, StoreError> {
+                use $crate::operation::Packed;
+                Ok(Ok(match self {
+                    $($Ask::$call $(($arg))? $({ $($field),+ })? => {
+                        let plain = store.$method(call, $(Packed::unpack($arg),)? $($($field),+)?).await?;
+                        $Answer::$answer(Packed::pack(plain))
+                    })*
+                    #[allow(unreachable_patterns, reason = "where every call has a method")]
+                    other => return Ok(Err(other)),
+                }))
+            }
+        }
+    };
+}
+
+pub(crate) use {calls, plain};

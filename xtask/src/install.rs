@@ -73,7 +73,7 @@ fn apt_get(args: &[&str]) -> Result<(), String> {
     let mut command = if is_root() {
         Command::new(apt_get[0])
     } else if is_on_path("sudo") {
-        // `-n`: never wait for a password; nobody may be there to type it.
+        // `-n`: never wait for a password that no one is there to type.
         let mut sudo = Command::new("sudo");
         sudo.args(["-n", apt_get[0]]);
         sudo

@@ -113,7 +113,7 @@ impl Context {
         self.store_flag.as_deref()
     }
 
-    /// Opens the store that was named, for a verb that changes something. To be closed by whoever opened it.
+    /// Opens the store that was named, for a verb that changes something. The caller closes it.
     pub(crate) fn open(&self, create: Create) -> Result<Store, Failure> {
         self.output.refuse_env()?;
         self.open_at(&self.place()?.for_acting(create.create)?)
@@ -198,7 +198,7 @@ impl Store {
         })
     }
 
-    /// The library, on this store. It asks nothing yet: waits and patience count from the first call on.
+    /// The library, on this store. It asks nothing yet: waits and timeouts count from the first call on.
     pub(crate) async fn library(&self) -> Result<Fencehold, Failure> {
         Fencehold::builder()
             .store(Arc::clone(&self.leases))

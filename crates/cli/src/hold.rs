@@ -64,7 +64,7 @@ fn hold_id() -> Result<HoldId, Failure> {
             "Set {HOLD_VARIABLE}, or write it to stdin, as `lease acquire` or `job claim` printed it."
         ))
     };
-    // Nobody types one: whoever sits there has forgotten the variable.
+    // No one types one: the user has forgotten the variable.
     if stdin.is_terminal() {
         return Err(missing());
     }

@@ -1,4 +1,4 @@
-//! Who we are, where nobody said: for the record, not for permission.
+//! The default owner: for the record, not for permission.
 
 use fencehold_core::limits::OWNER_BYTES_MAX;
 use fencehold_core::{BadInput, Owner};

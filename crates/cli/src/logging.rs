@@ -1,4 +1,4 @@
-//! Logs, on stderr, for whoever asks.
+//! Logs, on stderr, if the user asks for them.
 
 use std::io;
 

@@ -66,7 +66,7 @@ fn act() -> Result<u8, Failure> {
     };
     let serves = cli.verb.serves();
     if !serves {
-        // A server is told by its settings how to log.
+        // A server logs as its settings say.
         logging::start(cli.global.verbose)?;
     }
     let context = context::Context::new(cli.global)?;

@@ -113,7 +113,7 @@ impl Place {
     }
 }
 
-/// The directory of the user's own in which things are kept that nobody named a place for.
+/// The user's state directory, for what no option names a place for.
 #[cfg(feature = "server")]
 pub(crate) fn state_directory() -> Option<PathBuf> {
     state_directory_from(|name| env::var_os(name))

@@ -29,7 +29,7 @@ pub(crate) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// What a server is told: by these pairs of the command line, then the environment, then the file.
+    /// A server's settings: from these pairs of the command line, then the environment, then the file.
     pub(crate) fn told(&self, flags: Vec<(&str, String)>) -> Result<Told, Failure> {
         let wrong =
             |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());

@@ -1,7 +1,7 @@
-//! A disk that is full or read-only, a directory of somebody else: the error names the directory and what to do, nothing
+//! A disk that is full or read-only, a directory of another user: the error names the directory and what to do, nothing
 //! that was acknowledged is lost, and when the trouble is over the store goes on.
 //!
-//! The disks are real, small, and mounted where nobody but these tests can see them: in a mount namespace of their own.
+//! The disks are real, small, and mounted where only these tests can see them: in a mount namespace of their own.
 #![cfg(feature = "file")]
 
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
     assert_eq!(disk.take("later").code, 0);
     holder.say("");
     let said = holder.finish();
-    assert_eq!(said.code, 0, "whoever held meanwhile noticed nothing: {said:?}");
+    assert_eq!(said.code, 0, "the holder noticed nothing: {said:?}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_read_only_file_system_is_said_and_left_alone() {
     assert_eq!(disk.token("kept"), 1);
 }
 
-/// Root may write everywhere, so somebody else asks.
+/// Root may write everywhere, so another user asks.
 #[test]
 fn a_directory_that_this_user_may_not_write_is_said_and_left_alone() {
     let room = Room::new();

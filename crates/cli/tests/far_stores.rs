@@ -41,7 +41,7 @@ impl Far {
         let mut watch = self.command(&["lease", "watch", "job/", "-o", "jsonl"]);
         let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut told = BufReader::new(watch.stdout.take().unwrap());
-        // It has looked once when it says so; what happens from then on is told.
+        // It has looked once when it says so; what happens from then on is shown.
         let mut first = String::new();
         BufReader::new(watch.stderr.take().unwrap()).read_line(&mut first).unwrap();
         assert!(first.contains("looking at its leases every"), "{first}");
@@ -187,7 +187,7 @@ fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
         let ran = said(without_keys(&far).envs(environment.iter().copied()));
         assert_eq!(ran.code, 0, "{url}: {ran:?}");
     }
-    // A wrong key is refused by the cloud; it is told, and the key is not.
+    // A wrong key is refused by the cloud; the error says so, without the key.
     let wrong = ACCOUNT_KEY.replace("Eby8", "AAAA");
     let far = Far { room: Room::new(), url: "az://leases/by-wrong-key?probe=off".to_owned() };
     let refused = said(without_keys(&far).env("AZURE_STORAGE_CONNECTION_STRING", connection(&wrong)));
@@ -316,7 +316,7 @@ fn wall_clocks_change_nothing(holder: &str, contender: &str) {
     assert!((ahead[0] - behind[0] - 7_200.0).abs() < 60.0, "the wall clocks are two hours apart");
     assert!((ahead[1] - behind[1]).abs() < 60.0 && (ahead[2] - behind[2]).abs() < 60.0, "the others are not");
 
-    // One who lives, and renews: nobody takes it, however late it is on their wall.
+    // One who lives, and renews: no one takes it, however late their wall clocks are.
     let key = format!("clock/{holder}");
     let until_told = "until [ -e stop ]; do sleep 0.05; done";
     let run = far.command(&["run", "--key", &key, "--ttl", "8s", "--", "sh", "-c", until_told]);

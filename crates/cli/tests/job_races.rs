@@ -1,4 +1,4 @@
-//! R06 and R09 by real processes: whoever lost its claim cannot say what came of the job, whatever its name.
+//! R06 and R09 by real processes: a worker that lost its claim cannot report on the job, whatever its name.
 #![cfg(feature = "file")]
 
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Room, Running};
 
-/// A worker that claims, waits for its turn to speak, and completes. Each step is told on stdout.
+/// A worker that claims, waits for its turn to speak, and completes. Each step is printed to stdout.
 fn worker(room: &Room, name: &str, ttl: &str) -> Running {
     let binary = env!("CARGO_BIN_EXE_fencehold");
     let script = format!(
@@ -40,7 +40,7 @@ fn overtaken(first: &str, second: &str) {
     let id = room.enqueue("1", &[]);
     let mut a = worker(&room, first, "100ms");
     let old: u64 = a.line().parse().unwrap();
-    // Its claim ends by itself: nobody renews it. B has stood in line for it, and gets it when it comes back.
+    // Its claim expires: it is not renewed. B has stood in line for it, and gets it when it comes back.
     let mut b = worker(&room, second, "1h");
     let new: u64 = b.line().parse().unwrap();
     assert!(new > old, "a later attempt has a larger token: {new}, {old}");

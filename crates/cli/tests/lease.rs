@@ -322,7 +322,7 @@ fn explain_tells_held_free_expired_and_never_held_apart() {
     assert!(never.out.starts_with("k was never held"), "{never:?}");
 
     acquire(&room, "k", &["--owner", "me", "--task", "run-42", "--ttl", "100ms"]);
-    // Nobody renews it, and nobody needs to ask for it.
+    // It is not renewed, and no caller needs to ask for it.
     eventually("it has run out", || room.lease("k")["holder"].is_null());
     let expired = room.fencehold(&["explain", "k"]);
     for told in
@@ -333,7 +333,7 @@ fn explain_tells_held_free_expired_and_never_held_apart() {
 
     acquire(&room, "k", &["--owner", "it's me", "--ttl", "1h"]);
     let mut waiting = room.start(&["lease", "acquire", "k", "--wait", "60s"]);
-    eventually("somebody stands in line", || room.lease("k")["waiter_count"] == 1);
+    eventually("a waiter stands in line", || room.lease("k")["waiter_count"] == 1);
     let held = room.fencehold(&["explain", "k", "-o", "json"]).json();
     assert_eq!(held["state"], "held");
     for (field, told) in [

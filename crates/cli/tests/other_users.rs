@@ -49,7 +49,7 @@ fn a_directory_is_shared_with_a_group_and_the_doctor_says_what_is_unsafe() {
     }
 }
 
-/// Somebody made the directory first, and a link in it where the store would write.
+/// Another user made the directory first, and a link in it where the store would write.
 #[test]
 fn a_directory_that_others_may_write_is_refused_and_no_link_in_it_is_followed() {
     let room = Room::new();

@@ -1,5 +1,5 @@
-//! The owner of a directory is killed after it has kept a grant and before it has answered: whoever asked gets that grant
-//! from the next owner, and if they have gone by then, it is given back.
+//! The owner of a directory is killed after it has kept a grant and before it has answered: the caller gets that grant from the
+//! next owner, and if it has gone by then, the grant is given back.
 #![cfg(feature = "file")]
 
 use std::fs;
@@ -66,7 +66,7 @@ fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
     );
 }
 
-/// Nobody knows of such a lease: no answer to its hold id ever arrived.
+/// No caller knows of such a lease: no response to its hold id ever arrived.
 #[test]
 fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_back() {
     let room = Room::new();

@@ -51,7 +51,7 @@ fn every_race_holds_on_the_store_that_was_named_and_nothing_is_left_there() {
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
 }
 
-/// A store whose time nobody here can move: what runs out is waited for, what cannot be shown is said, nothing stays behind.
+/// A store whose time cannot be moved here: what runs out is waited for, what cannot be shown is said, nothing stays behind.
 #[cfg(all(feature = "remote", feature = "server"))]
 #[test]
 fn races_run_on_a_server_that_is_in_use_and_leave_no_job_there() {

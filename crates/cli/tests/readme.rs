@@ -90,7 +90,7 @@ fn every_line_for_a_shell_works() {
     let explained = runs_well(&room, &line(&lines, "fencehold explain"));
     assert!(explained.out.contains("reports/daily"), "{explained:?}");
 
-    // Force needs somebody to be forced.
+    // Force needs a holder.
     let mut deploying =
         room.start(&["run", "--key", "deploy", "--ttl", "8s", "--", "sh", "-c", "echo up; exec sleep 600"]);
     assert_eq!(deploying.line(), "up");
@@ -116,7 +116,7 @@ fn every_line_for_a_shell_works() {
     assert!(room.lease("gpu/3")["holder"].is_null());
 }
 
-/// A line that nobody runs here can go stale there.
+/// A line that no test runs can go stale.
 #[test]
 fn no_line_for_a_shell_is_left_out() {
     let known = [
@@ -152,7 +152,7 @@ fn jobs_are_enqueued_and_worked_off_on_nothing_but_a_fresh_directory() {
     assert_eq!(results.out.lines().count(), 3, "{results:?}");
 }
 
-/// A port that nobody listens at. Somebody could take it before the server does; the server then says so and ends.
+/// A free port. Another process could take it before the server does; the server then says so and ends.
 #[cfg(feature = "server")]
 fn free_address() -> String {
     std::net::TcpListener::bind("127.0.0.1:0")

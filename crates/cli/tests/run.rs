@@ -99,14 +99,14 @@ fn the_command_finds_no_descriptor_of_ours() {
 #[test]
 fn who_comes_second_is_told_who_holds_it() {
     let room = Room::new();
-    let mut first = holding(&room, &["--task", "run-42", "--owner", "somebody"]);
+    let mut first = holding(&room, &["--task", "run-42", "--owner", "ada"]);
     for options in [vec![], vec!["--wait", "50ms"]] {
         let mut words = vec!["run", "--key", "k"];
         words.extend(options);
         words.extend(["--", "touch", "ran"]);
         let second = room.fencehold(&words);
         assert_eq!(second.code, 75, "{second:?}");
-        for told in ["k is held by somebody", "run-42", "token 1"] {
+        for told in ["k is held by ada", "run-42", "token 1"] {
             assert!(second.err.contains(told), "{told}: {second:?}");
         }
         assert_eq!(second.out, "");
@@ -136,7 +136,7 @@ fn who_is_interrupted_in_line_leaves_it() {
     eventually("the second stands in line", || room.lease("k")["waiter_count"] == 1);
     second.send(Signal::INT);
     assert_eq!(second.finish().code, 130);
-    eventually("nobody stands in line", || room.lease("k")["waiter_count"] == 0);
+    eventually("no waiter stands in line", || room.lease("k")["waiter_count"] == 0);
     first.say("go");
     assert_eq!(first.finish().code, 0);
     assert!(!room.path("ran").exists());

@@ -1,4 +1,4 @@
-//! On a terminal: the command has it while it runs, and whoever comes after has it afterwards.
+//! On a terminal: the command has it while it runs, and the next program has it afterwards.
 #![cfg(feature = "file")]
 
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! Twenty shells and one key: never two at a time, tokens in the order of running, whatever happens to whoever serves
+//! Twenty shells and one key: never two at a time, tokens in the order of running, whatever happens to the process that serves
 //! the directory.
 #![cfg(feature = "file")]
 
@@ -68,8 +68,8 @@ fn turns_go_on_when_whoever_serves_is_killed_and_the_next_one_too() {
     eventually("some had their turn", || turns(&room) >= 3);
     bystander.0.child.kill().unwrap();
     bystander.0.finish();
-    // Whoever serves now is one of the shells, as nobody else is there. It is killed while it surely is the owner: held
-    // in the middle of a commit.
+    // Now one of the shells serves: no other process is there. It is killed while it surely is the owner: held in the middle of a
+    // commit.
     let gates = room.path("leases/gates");
     fs::create_dir(&gates).unwrap();
     fs::write(gates.join("commit.closed"), "").unwrap();
@@ -121,7 +121,7 @@ fn turns_go_on_when_whoever_serves_was_stopped_in_the_middle_of_a_commit() {
     });
     bystander.0.stop();
     fs::remove_file(gates.join("commit.closed")).unwrap();
-    // Nobody can serve until it goes on; that everybody waits for that is what is looked at here.
+    // No process can serve until it goes on: all must wait for that.
     let before = turns(&room);
     let status = room.fencehold(&["store", "status"]);
     assert_eq!(status.code, 69, "{status:?}");

@@ -126,7 +126,7 @@ fn token(version: Version, room: &Room) -> u64 {
     token.parse().unwrap()
 }
 
-/// Whoever owns the directory, the other version is served, or told which versions do not fit; nothing is damaged.
+/// Whichever version owns the directory, the other one is served, or learns which versions do not fit; nothing is damaged.
 #[test]
 fn two_versions_on_one_directory_do_no_damage() {
     let room = Room::new();

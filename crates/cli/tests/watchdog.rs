@@ -188,7 +188,7 @@ fn a_command_is_not_left_running_without_a_watchdog() {
     let room = Room::new();
     let mut running = start_stubborn(&room);
     let mut killed = Vec::new();
-    // Whoever kills every watchdog means it; the command is then ended by `run`.
+    // If every watchdog is killed, `run` ends the command.
     eventually("it gives up", || {
         for pid in children(running.pid(), "fh-watchdog") {
             if !killed.contains(&pid) && kill_process(process(pid), Signal::KILL).is_ok() {

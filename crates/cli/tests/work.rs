@@ -207,7 +207,7 @@ fn a_signal_lets_the_command_finish_and_claims_no_more() {
     eventually("the command is up", || !room.lines("up").is_empty());
     let second = room.enqueue("2", &[]);
     work.send(Signal::TERM);
-    eventually("nobody waits for jobs", || {
+    eventually("no claim waits for jobs", || {
         room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 0
     });
     std::fs::write(room.path("go"), "").unwrap();
@@ -236,7 +236,7 @@ fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
     eventually("the command has said what it has to", || room.path("up").exists());
     eventually("it waits for another job", || claimers() == 1);
     work.send(Signal::TERM);
-    eventually("nobody waits for jobs", || claimers() == 0);
+    eventually("no claim waits for jobs", || claimers() == 0);
     std::fs::write(room.path("go"), "").unwrap();
     eventually("the job is done", || room.job(&id)["state"] == "completed");
     let said = work.finish();
@@ -314,7 +314,7 @@ fn what_a_command_leaves_behind_is_ended_before_its_job_is_done() {
     assert!(!runs(room.lines("pid")[0].parse().unwrap()));
 }
 
-/// The kernel says whether anybody is left of a group: /proc is looked through only where somebody is.
+/// The kernel says whether a process is left of a group: /proc is looked through only where one is.
 #[test]
 fn nobody_looks_through_all_processes_where_a_command_leaves_none_behind() {
     let said_of = |script: &str| {

@@ -10,7 +10,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes a thread. A ring while nobody listens is heard by the next wait.
+/// Wakes a thread. A wake-up without a waiter ends the next wait.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rung: Mutex<bool>,

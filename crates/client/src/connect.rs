@@ -362,7 +362,7 @@ async fn open(url: StoreUrl, clock: Arc<dyn Clock>, patience_ms: u64) -> Result<
                 opened => break opened,
             }
         };
-        // Nobody may be there any more: then the store is closed again at once.
+        // The caller may have gone: then the store is closed again at once.
         let _ = sender.send(opened);
     };
     std::thread::Builder::new()

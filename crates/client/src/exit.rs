@@ -29,7 +29,7 @@ pub(crate) fn wait_at_exit_for(hub: &Arc<Hub>) {
 
 #[expect(unsafe_code, reason = "the end of a process can be waited at in no other way")]
 fn register() {
-    // SAFETY: the function lives as long as the program, and unwinds into nobody.
+    // SAFETY: the function lives as long as the program, and does not unwind.
     // Where there is no room for it, leases run out as they do after a kill.
     let _ = unsafe { libc::atexit(at_exit) };
 }

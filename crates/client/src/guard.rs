@@ -19,7 +19,7 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 
 /// A lease that is held, and renewed until it is released or dropped.
 ///
-/// Renewal runs on a thread of its own, so a blocked executor loses no lease. What can go wrong is told in three
+/// Renewal runs on a thread of its own, so a blocked executor loses no lease. What can go wrong shows in three
 /// steps: when a renewal fails the lease is [`AtRisk`](LeaseState::AtRisk), and begins no new work; when it recovers it
 /// is [`Held`](LeaseState::Held) again; and when it does not, it is [`Lost`](LeaseState::Lost) at nine tenths of the way to its
 /// deadline, before the store may give the key to anybody else. A store that says that the lease is over, because it

@@ -1,7 +1,7 @@
 //! One granted lease, on a key or on a job, as its holder knows it: what it was promised, until when, and whether that
 //! still stands.
 //!
-//! Time is judged here, by the clock, whenever anybody looks: a thread that comes late makes nobody believe in a lease
+//! Time is judged here, by the clock, at every look: when a thread comes late, no one believes in a lease
 //! that is over. A lease that is lost stays lost.
 
 use std::fmt;
@@ -286,7 +286,7 @@ impl Holding {
         self.board.when(|standing, _| standing.snapshot.lost.clone()).await
     }
 
-    /// Waits until somebody asks the holder to yield; `None`: the lease ended first.
+    /// Waits until the holder is asked to yield; `None`: the lease ended first.
     pub(crate) async fn yield_requested(&self) -> Option<YieldRequest> {
         self.settle();
         let look = |standing: &Standing, _| match &standing.snapshot {

@@ -46,7 +46,7 @@ pub(crate) struct Hub {
     pub(crate) background: Background,
     pub(crate) words: Words,
     closed: Board<bool>,
-    /// Nobody can ask for anything any more.
+    /// No caller is left.
     pub(crate) left: AtomicBool,
     serials: AtomicU64,
 }
@@ -134,7 +134,7 @@ impl Hub {
         })
     }
 
-    /// A name for a job that nobody else has.
+    /// A new job id.
     pub(crate) fn new_job_id(&self) -> Result<JobId, Error> {
         crate::random::job_id(self.clock.now().wall_ms)
     }

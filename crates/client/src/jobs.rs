@@ -102,7 +102,7 @@ impl Jobs {
         Ok(sum)
     }
 
-    /// Cancels a job. One that runs is told at once where the store can, else with its next renewal, and is cancelled
+    /// Cancels a job. A running one learns it at once where the store can send it, else with its next renewal, and is cancelled
     /// when its attempt has ended. Gives the job's state as it is now.
     pub async fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
         self.change(id, JobAction::Cancel { reason, force: false }).await

@@ -263,7 +263,7 @@ impl<'a> UnderWay<'a> {
         self.kept = Some(effect);
     }
 
-    /// The effect did not happen, so nobody needs to know that it was announced.
+    /// The effect did not happen: withdraws its announcement.
     async fn withdraw(mut self) {
         match write(self.job, LedgerEntry::Withdraw { effect: self.name.clone() }).await {
             Ok(_) => self.kept = None,

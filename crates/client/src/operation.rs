@@ -1,6 +1,6 @@
 //! Operations: what a request handler does once for one idempotency key, however often the request arrives.
 //!
-//! An operation is a job that nobody can claim from a queue: the caller that begins it holds it, under a lease that is renewed
+//! An operation is a job that no worker can claim from a queue: the caller that begins it holds it, under a lease that is renewed
 //! like any other. Its effects, its token and its ledger are a job's.
 
 use std::fmt;

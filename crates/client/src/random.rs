@@ -5,7 +5,7 @@ use fencehold_core::job::JobId;
 
 use crate::error::Error;
 
-/// A hold id that nobody else has, and nobody can guess.
+/// A hold id that is unique, and cannot be guessed.
 pub(crate) fn hold_id() -> Result<HoldId, Error> {
     bits().map(HoldId::from_random)
 }
@@ -15,7 +15,7 @@ pub(crate) fn job_id(wall_ms: u64) -> Result<JobId, Error> {
     bits().map(|bits| JobId::from_random(wall_ms, bits))
 }
 
-/// A text that nobody else writes.
+/// A text that no other process writes.
 #[cfg(feature = "object")]
 pub(crate) fn nonce() -> Result<String, Error> {
     bits().map(|bits| format!("{:032x}", u128::from_be_bytes(bits)))

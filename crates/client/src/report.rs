@@ -1,8 +1,8 @@
-//! What attempts have to say, gathered: everything that comes while one call is on its way goes with the next one.
+//! Reports of attempts, in batches: those that come while one call is on its way go with the next one.
 //!
-//! Nobody waits for anybody else's word, and a hundred completions cost one call. The handle's own thread sends them, one
-//! call at a time. A word that cannot get through is kept and sent again until its time is up; the store takes the same
-//! word twice.
+//! No attempt waits for another one's report, and a hundred completions cost one call. The handle's own thread sends them, one
+//! call at a time. A report that cannot get through is kept and sent again until its time is up; the store takes the same
+//! report twice.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -55,8 +55,8 @@ impl Hub {
     pub(crate) fn say(self: &Arc<Self>, spoken: Spoken) {
         let mut inbox = lock(&self.words.inbox);
         let is_progress = |spoken: &Spoken| matches!(spoken.report.report, Report::Progress { .. });
-        // Of progress only the newest is of interest, unless something was said in between. Nobody looks through thousands
-        // of completions for another one's sake.
+        // Of progress only the newest is of interest, unless something was said in between. Thousands of completions are not searched
+        // for it.
         let last_of_attempt = is_progress(&spoken)
             .then(|| {
                 let mut others = inbox.waiting.iter_mut().rev();
@@ -191,7 +191,7 @@ impl Drop for Sender<'_> {
             return;
         }
         let mut inbox = lock(&self.hub.words.inbox);
-        // Where the handle's thread itself ends, nobody is left to send.
+        // Where the handle's thread itself ends, nothing is left to send with.
         let again = std::thread::panicking() && !inbox.waiting.is_empty();
         inbox.sending = again;
         drop(inbox);

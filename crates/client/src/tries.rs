@@ -1,7 +1,7 @@
 //! Asking the store again: past the breaker, after a pause, within the budget that all callers of a handle share, and not
 //! for ever.
 //!
-//! Every request to a store may be sent twice, so nobody above needs a rule of its own about when to.
+//! Every request to a store may be sent twice, so no caller needs a rule of its own about when to.
 
 use fencehold_contract::{CallContext, JobStore, StoreError};
 

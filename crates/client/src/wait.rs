@@ -27,7 +27,7 @@ const PATIENCE_MS_MIN: u64 = 1_000;
 /// that says so again and again is not to be reasoned with.
 const ENDED_MAX: u32 = 8;
 
-/// A store that lets nobody stand in line is polled as if it had failed this often: every 1.6 s at most.
+/// A store without lines is polled as if it had failed this often: every 1.6 s at most.
 const POLL_FAILURES: u32 = 6;
 
 /// The terms of one acquisition, checked.
@@ -232,7 +232,7 @@ impl Acquisition<'_> {
     /// The store could not, or may not have been able to, decide.
     async fn failed(&mut self, error: StoreError) -> Result<(), Error> {
         let again = match &error {
-            // To leave without knowing would leave a lease behind that nobody knows of: even a caller that does not
+            // To leave now could leave a lease behind that no holder knows of: even a caller that does not
             // wait asks again.
             StoreError::OutcomeUnknown { .. } => true,
             StoreError::Unavailable { .. } | StoreError::LimitReached { .. } => !self.is_try(),
@@ -259,7 +259,7 @@ impl Acquisition<'_> {
     }
 }
 
-/// One hold id, and whether anything may have been granted to it that nobody has seen.
+/// One hold id, and whether a grant to it may not have been seen.
 struct Claim<'a> {
     hub: &'a Arc<Hub>,
     request: AcquireLeaseRequest,

@@ -66,7 +66,7 @@ pub struct YieldRequest {
 /// let follower = tokio::spawn(async move {
 ///     loop {
 ///         let now = watch.changed().await;
-///         // Tell whoever must be gone in time: the deadline is `now.deadline_ms`.
+///         // Notify what must be gone in time: the deadline is `now.deadline_ms`.
 ///         if now.state == LeaseState::Lost {
 ///             return now;
 ///         }

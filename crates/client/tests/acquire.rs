@@ -1,4 +1,4 @@
-//! Asking for a lease: fair, patient, and never leaving one behind that nobody knows of.
+//! Acquiring a lease: fairly, with a wait, and never leaving one behind that no holder knows of.
 
 use std::time::Duration;
 
@@ -212,7 +212,7 @@ async fn a_wait_may_be_longer_than_a_store_lets_anybody_stand_in_line() {
     world.gate.arrived(Verb::Acquire, 3).await;
     in_line(&world, "k", 1).await;
     let asked = world.gate.acquires();
-    assert_ne!(asked[1].hold_id, asked[2].hold_id, "the first was told 'held': that hold id is done");
+    assert_ne!(asked[1].hold_id, asked[2].hold_id, "the first got 'held': that hold id is done");
     assert_eq!((asked[2].hold_id_age_ms, asked[2].wait_ms), (0, limits::WAIT_MS_MAX));
     assert_eq!(asked[2].waited_before_ms, limits::WAIT_MS_MAX, "and it keeps its place");
     holder.release().await.expect("held");

@@ -37,7 +37,7 @@ async fn advice_is_made_of_the_work_the_round_trip_and_a_margin() {
     other.release().await.expect("held");
     let slack = within(async {
         loop {
-            // Noted by the thread that renews, a moment after the watch was told.
+            // Noted by the thread that renews, a moment after the watch has changed.
             match world.fh.ttl_advice("other").and_then(|advice| advice.min_remaining) {
                 Some(slack) => return slack,
                 None => tokio::task::yield_now().await,

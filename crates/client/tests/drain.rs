@@ -39,7 +39,7 @@ async fn what_runs_may_end_and_nothing_new_is_begun() {
     within(beginnings.recv()).await.unwrap();
     let second = world.enqueue("wait").await;
     stop.send(()).unwrap();
-    // It has left the line when nobody claims from the queue any more.
+    // It has left the line when no claim waits for the queue any more.
     world.until_queue(|view| view.waiting_claim_count == 0).await;
     go.send(()).unwrap();
     let drained = within(run).await.unwrap().unwrap();
@@ -130,7 +130,11 @@ async fn a_handler_that_cannot_be_stopped_keeps_its_job_until_it_ends() {
     let (drained, _) = tokio::join!(draining, world.pass_until_job(id, &[], is_over));
     let drained = drained.unwrap();
     assert_eq!((drained.released, drained.still_running), (0, 1));
-    assert_eq!(world.job(id).await.job.state, JobState::Running, "nobody else runs it beside this handler");
+    assert_eq!(
+        world.job(id).await.job.state,
+        JobState::Running,
+        "no other worker runs it beside this handler"
+    );
     drop(go);
     assert_eq!(within(lives.recv()).await, Some(true));
     world.until_job(id, |detail| detail.job.state == JobState::Completed).await;

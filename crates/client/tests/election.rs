@@ -38,7 +38,7 @@ async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
     let mut observer = within(election.observe()).await.expect("a look");
     assert_eq!(observer.leader(), None);
     let noise = world.acquire("leader/other", 10_000).await;
-    assert!(!is_ready(observer.changed()), "another key is nobody's news");
+    assert!(!is_ready(observer.changed()), "another key is no news");
     let leader = within(election.campaign()).await.expect("elected");
     assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
     leader.resign().await.expect("led");

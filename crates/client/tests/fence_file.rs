@@ -164,7 +164,7 @@ fn of_two_who_race_the_older_never_writes_after_the_newer() {
     }
 }
 
-/// So that one who is stopped as soon as it was answered is in nobody's way.
+/// So that a process that is stopped as soon as it was answered is not in the way.
 #[test]
 fn whoever_was_answered_holds_the_lock_no_longer() {
     let (_folder, path) = room();

@@ -103,7 +103,7 @@ async fn a_release_that_meets_a_renewal_stays_a_release() {
     assert_eq!(watch.snapshot().lost, Some(LostCause::Released));
     let view = world.view("k").await;
     assert_eq!((view.holder, view.endings[0].outcome), (None, LeaseOutcome::Released));
-    assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "nobody renews it any more");
+    assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "it is not renewed any more");
 }
 
 #[tokio::test]

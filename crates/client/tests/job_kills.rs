@@ -368,7 +368,7 @@ async fn killed_after_an_intent_that_asks_the_job_stops_for_a_person() {
     };
     ground.next(stopped).await;
     second.finish();
-    assert_eq!(ground.room.lines().len(), 1, "nobody calls again");
+    assert_eq!(ground.room.lines().len(), 1, "no second call");
     let request = ListEffectsRequest { cursor: None, limit: 10 };
     let findings = ground.fh.jobs().effects(request).await.unwrap().effects;
     let [finding] = &findings[..] else { panic!("{findings:?}") };
@@ -376,7 +376,7 @@ async fn killed_after_an_intent_that_asks_the_job_stops_for_a_person() {
     assert_eq!((finding.finding, finding.job_state), (FindingKind::InDoubt, JobState::InDoubt));
 }
 
-/// The process that is killed owns the directory, too: nobody else is there.
+/// The process that is killed owns the directory, too: no other process is there.
 #[tokio::test]
 async fn however_often_it_is_killed_a_failed_job_is_undone_backwards_and_once() {
     let mut ground = Ground::new().await;

@@ -248,7 +248,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
     assert!(shop.sold().await.is_empty());
 }
 
-/// Each job puts the next one into the queue and ends: whether a claim in line has that one by then, nobody knows.
+/// Each job puts the next one into the queue and ends: a claim in line may or may not have that one by then.
 async fn assert_emptied(fh: &Fencehold) {
     const JOBS: u64 = 100;
     let again = fh.clone();

@@ -26,14 +26,17 @@ impl Log {
     }
 
     fn text(&self) -> String {
-        let bytes = self.0.lock().expect("nobody panics with this in hand").clone();
+        let bytes = self.0.lock().expect("no thread panics with this in hand").clone();
         String::from_utf8(bytes).expect("text")
     }
 }
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panics with this in hand").extend_from_slice(bytes);
+        self.0
+            .lock()
+            .expect("no thread panics with this in hand")
+            .extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -117,7 +117,7 @@ async fn afterwards_the_applications_own_handler_is_there_again() {
     }
 }
 
-/// A guard that is dropped as the process ends is given back: nobody waits for its ttl.
+/// A guard that is dropped as the process ends is given back: no one waits for its ttl.
 #[test]
 fn a_guard_that_is_dropped_at_the_end_of_the_process_is_given_back() {
     const STORE: &str = "FENCEHOLD_EXIT_STORE";

@@ -68,7 +68,7 @@ impl Held {
     }
 }
 
-/// With as much patience as a slow machine needs: no case waits for it to end.
+/// With a timeout for slow machines: no case waits for it to end.
 fn call_in(namespace: Namespace) -> CallContext {
     CallContext::new(namespace).with_timeout_ms(60_000)
 }
@@ -465,7 +465,7 @@ pub(super) fn assert_lost<T: std::fmt::Debug>(answer: Result<T, Refusal>, held: 
                 LeaseOutcome::Advanced | LeaseOutcome::Yielded => {
                     assert!(matches!(told, (Some(_), None)), "{told:?}");
                 }
-                _ => assert_eq!(told, (None, None), "nobody ended it"),
+                _ => assert_eq!(told, (None, None), "no one ended it"),
             }
             assert!(current >= token, "the current token is not below a token that was given");
         }

@@ -155,7 +155,7 @@ calls! {
 pub struct CallContext {
     /// The namespace.
     pub namespace: Namespace,
-    /// How long the caller bears with a store that cannot be reached, on top of any waiting in line.
+    /// How long to retry while the store is unreachable, on top of any waiting in line.
     pub timeout_ms: u64,
     /// Whether the request came from another process, which may have sent it before and been answered.
     pub relayed: bool,

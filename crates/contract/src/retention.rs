@@ -51,7 +51,7 @@ impl KeepFinished {
         self.0
     }
 
-    /// The time that counts where nobody else has a say.
+    /// The time that counts where nothing else names one.
     pub fn ms(self) -> u64 {
         self.0.unwrap_or(FINISHED_KEPT_MS)
     }

@@ -33,7 +33,7 @@ impl BadInput {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Somebody else holds the key.
+    /// Another holder has the key.
     #[error("held by {owner} under token {token} for another {remaining_ms} ms")]
     Held {
         /// Who holds it.
@@ -53,14 +53,14 @@ pub enum Refusal {
         /// How it ended; `None` where the record no longer remembers.
         outcome: Option<LeaseOutcome>,
     },
-    /// The hold that this command speaks for is over, or somebody else's.
+    /// The hold that this command is about is over, or another caller's.
     #[error("the hold under token {token} is over{}; the key's current token is {current_token}", lost_how(*.outcome, .by.as_ref(), .reason.as_ref()))]
     Lost {
         /// The token that the command showed.
         token: Token,
         /// How that hold ended; `None` where the record no longer remembers, or never knew it.
         outcome: Option<LeaseOutcome>,
-        /// Who ended it, or asked for it, where somebody did and the record remembers.
+        /// Who ended it, or asked for it, if someone did and the record remembers.
         by: Option<Owner>,
         /// Why, if someone ended it and the record remembers.
         reason: Option<Reason>,
@@ -73,8 +73,8 @@ pub enum Refusal {
         /// The token that the command showed.
         token: Token,
     },
-    /// Nobody holds the key, so there is nothing to end.
-    #[error("nobody holds this key")]
+    /// The key is not held, so there is nothing to end.
+    #[error("the key is not held")]
     NotHeld,
     /// The lease is still live, so it cannot be expired.
     #[error("the lease is live for another {remaining_ms} ms")]

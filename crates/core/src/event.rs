@@ -211,7 +211,7 @@ pub struct Event {
     pub seq: u64,
     /// When, in wall time, for people.
     pub at_ms: u64,
-    /// Whose world it happened in.
+    /// Its namespace.
     pub namespace: Namespace,
     /// Which key.
     pub key: Key,

@@ -17,7 +17,7 @@ fn held() -> (OneKey, Token) {
     (key, token)
 }
 
-/// A's lease has run out, and nobody has noted it.
+/// A's lease has run out, and no sweep has noted it.
 fn over() -> (OneKey, Token) {
     let (mut key, token) = held();
     key.pass(TTL_MS);

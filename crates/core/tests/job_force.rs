@@ -117,7 +117,7 @@ fn cancelling_now_raises_the_token_first() {
         job.others_take(7);
         let newest = job.newest;
         assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
-        assert!(job.record.token > newest, "a token that nobody gets");
+        assert!(job.record.token > newest, "a token that no attempt gets");
         assert_eq!(job.how(), AttemptOutcome::Revoked);
         let why = job.record.attempts()[0].error.as_deref().unwrap();
         assert!(why.contains("operator") && why.contains("the customer left"), "{why}");
@@ -229,7 +229,7 @@ fn a_running_job_is_deleted_only_by_force() {
     assert_eq!(job.delete(false), Err(running));
     assert_eq!(job.delete(true), Ok(Outcome::Deleted));
     job.pass(TTL_MS);
-    assert_eq!(job.delete(false), Ok(Outcome::Deleted), "nobody works on it any more");
+    assert_eq!(job.delete(false), Ok(Outcome::Deleted), "no attempt is running any more");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn nobody_is_asked_to_yield_a_job_that_nobody_holds() {
 
 #[test]
 fn after_an_advance_nothing_from_before_speaks_for_a_job() {
-    // What was live, what was late, and what nobody ever had.
+    // What was live, what was late, and what was never claimed.
     let mut live = OneJob::new();
     let by = live.claimed(1);
     live.newest = Token::new(1 << 32);

@@ -19,7 +19,7 @@ fn held() -> (OneJob, By) {
     (job, by)
 }
 
-/// A's claim has run out, and nobody has noted it.
+/// A's claim has run out, and no sweep has noted it.
 fn over() -> (OneJob, By) {
     let (mut job, by) = held();
     job.pass(TTL_MS);

@@ -292,7 +292,7 @@ fn nobody_is_late_after_the_job_has_failed_or_was_called_off() {
     assert_eq!(
         failed.renew(by),
         Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }),
-        "it is told why"
+        "it learns why"
     );
 
     let mut cancelled = OneJob::new();

@@ -74,7 +74,7 @@ fn the_consumed_token_is_nobodys_proof() {
 
 #[test]
 fn a_lease_that_ran_out_unnoticed_can_still_be_fenced_out() {
-    // Nobody has taken the key, so only the consumed token keeps the old holder's late writes out.
+    // No other holder has taken the key, so only the consumed token keeps the old holder's late writes out.
     let (mut key, token) = held();
     key.pass(TTL_MS + 1);
     let revoked = key.revoke(Some(token)).unwrap();

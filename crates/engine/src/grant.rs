@@ -61,14 +61,14 @@ impl Engine {
             let stood_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
             let stood_ms = stood_ms.saturating_add(waiter.request.waited_before_ms);
             request.waited_before_ms = request.waited_before_ms.max(stood_ms);
-            // Whoever stands in line was never granted anything, whatever has been forgotten since.
+            // A waiter was never granted anything, whatever has been forgotten since.
             request.hold_id_age_ms = 0;
             let why = "the same request was sent again, and the later one stands in line".to_owned();
             self.answer(*ticket, Err(StoreError::Unavailable { message: why }));
         }
         self.take_or_stand_in_line(now, ticket, space, hash, request);
         if let Some((_, waiter)) = earlier {
-            // Unless the later sending stands there now, nobody asks for what the earlier one asked for.
+            // Unless the later sending stands there now, no waiter asks for what the earlier one asked for.
             self.refresh_notices(now, &waiter);
         }
     }
@@ -198,7 +198,7 @@ impl Engine {
         Tried::Answered
     }
 
-    /// A refused asker leaves no record of a key that nobody ever held.
+    /// A refused request leaves no record of a key that was never held.
     fn drop_if_unused(&mut self, at: u32) {
         let unused = |slot: &super::table::Slot| slot.record == fencehold_core::lease::Record::default();
         if self.table.at(at).is_some_and(unused) {
@@ -263,7 +263,7 @@ impl Engine {
         true
     }
 
-    /// A grant found nobody to take it: the key is free again at once.
+    /// The caller of a grant has gone: the key is free again at once.
     pub fn abandon(&mut self, now: Timestamp, granted: Granted, archive: &mut dyn Archive) {
         match granted {
             Granted::Lease { .. } if seeded!(AbandonedGrantKept) => {}
@@ -290,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Makes the notice on a hold say what the line says: the highest that asks it to yield, or nobody.
+    /// Makes the notice on a hold say what the line says: the highest that asks it to yield, or none.
     fn refresh_notice(&mut self, now: Timestamp, at: u32) {
         let Some(slot) = self.table.at(at).filter(|slot| slot.is_live(now.store_ms)) else { return };
         let Some(hold) = &slot.record.hold else { return };

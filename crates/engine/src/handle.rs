@@ -120,7 +120,7 @@ impl Handle {
         self.0.inbox.leave(Message::Ping(pong));
     }
 
-    /// Gives back what nobody is there to take.
+    /// Gives back a grant whose caller has gone.
     pub fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
         if unclaimed.fresh {
             return self.give_back_of(NO_TICKET, namespace, unclaimed);

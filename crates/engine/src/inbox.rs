@@ -33,7 +33,7 @@ impl<T> Inbox<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a message. False: nobody takes any more, and it is dropped.
+    /// Leaves a message. False: the inbox is closed, and it is dropped.
     pub(super) fn leave(&self, message: T) -> bool {
         let mut state = self.state();
         if state.closed {

@@ -20,7 +20,7 @@ pub enum Change {
     Drop { slot: u32 },
     /// A namespace's floor.
     Floor { namespace: Namespace, floor: Token },
-    /// Nobody is granted anything before this moment; 0: the store is open.
+    /// Nothing is granted before this moment; 0: the store is open.
     ClosedUntil { until_ms: u64 },
     /// The longest ttl that was ever granted: how long a rewound store must wait.
     LongestTtl { ttl_ms: u64 },

@@ -29,7 +29,7 @@ pub struct Engine {
     pub(super) watchers: Watchers,
     pub(super) events: Events,
     pub(super) jobs: Jobs,
-    /// Nobody is granted anything before this moment.
+    /// Nothing is granted before this moment.
     pub(super) closed_until_ms: u64,
     /// The longest ttl that was ever granted.
     pub(super) longest_ttl_ms: u64,
@@ -78,7 +78,7 @@ pub(super) enum Touch {
 pub struct Answered {
     pub ticket: Ticket,
     pub result: Reply,
-    /// What was granted with it: given back, should nobody be there to take it.
+    /// What was granted with it: given back if the caller has gone.
     pub granted: Option<Granted>,
 }
 
@@ -178,7 +178,7 @@ impl Engine {
         for mut lease in kept.leases {
             let space = engine.table.space(&lease.namespace);
             if let Some(hold) = &mut lease.record.hold {
-                // The line starts empty: whoever still wants the holder to yield comes back and asks again.
+                // The line starts empty: a contender that still wants the holder to yield asks again.
                 hold.yield_request = None;
             }
             engine.held += u64::from(lease.record.hold.is_some());
@@ -313,7 +313,7 @@ impl Engine {
         self.answer_watchers();
         let batch = std::mem::take(&mut self.batch);
         let (events, old_events) = self.events.take_new();
-        // Engines that decide for others have no listeners, and nobody who would take this away.
+        // Engines that decide for others have no listeners, and nothing that would take this away.
         if !events.is_empty() && self.hold_changes.has_listeners() {
             let concerned = events.iter().filter(|event| concerns_holder(&event.data));
             self.to_tell.extend(concerned.cloned());
@@ -361,7 +361,7 @@ impl Engine {
         held.map(|slot| slot.deadline_ms).max().unwrap_or(0).max(self.latest_claim_ms())
     }
 
-    /// When the engine must be woken although nobody asks anything.
+    /// When the engine must be woken without a request.
     pub fn next_due_ms(&self) -> Option<u64> {
         let reopens_ms = Some(self.closed_until_ms).filter(|until_ms| *until_ms > 0);
         [

@@ -67,7 +67,7 @@ impl Writer {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let end = work.run();
             let Work { engine, keep, callers, taker, backlog, .. } = work;
-            // Nobody can ask any more before anybody learns that nobody answers.
+            // Close the inbox before callers learn that no response comes.
             drop(taker);
             ended(end, keep, engine);
             drop((callers, backlog));
@@ -198,7 +198,7 @@ impl<K: Keep> Work<K> {
                 if self.engine.cancel(now, ticket) {
                     self.callers.remove(&ticket);
                 } else if let Some(caller) = self.callers.get_mut(&ticket) {
-                    // Its answer goes out with this batch, and finds nobody.
+                    // Its response goes out with this batch, and finds no caller.
                     caller.reply = Box::new(|_| false);
                 }
             }
@@ -208,7 +208,7 @@ impl<K: Keep> Work<K> {
         }
     }
 
-    /// Keeps what the engine changed, then lets the answers go. Grants that find nobody are given back at once.
+    /// Keeps what the engine changed, then sends the responses. Grants whose callers have gone are given back at once.
     fn settle(&mut self, mut now: Timestamp, mut confirm: bool) -> Ended {
         loop {
             self.engine.serve_claims(now, self.keep.archive());
@@ -270,8 +270,8 @@ impl<K: Keep> Work<K> {
         }
     }
 
-    /// Answers everybody whose patience is at an end while the store is blocked. True: this thread is to stop, so nobody
-    /// waits any longer.
+    /// Answers every caller whose timeout is over while the store is blocked. True: this thread is to stop, so no caller waits
+    /// any longer.
     fn turn_away(&mut self, why: &str) -> bool {
         let now_ms = fencehold_contract::clock::SystemClock.now().store_ms;
         // Those that were asked already may be carried out yet.

@@ -126,7 +126,7 @@ fn a_line_has_an_end_and_the_refusal_names_it() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(line.waiters(), WAITERS_PER_KEY_MAX as u64, "nobody lost their place");
+    assert_eq!(line.waiters(), WAITERS_PER_KEY_MAX as u64, "no waiter lost its place");
     // One that leaves makes room for one.
     drop(answers.pop());
     let _in_line = line.enter(WAITERS_PER_KEY_MAX + 1);

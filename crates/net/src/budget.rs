@@ -199,7 +199,7 @@ mod tests {
         );
     }
 
-    /// Else the last attempt would be cut off as soon as it is sent, and nobody would know what came of it.
+    /// Else the last attempt would be cut off as soon as it is sent, and its outcome would be unknown.
     #[test]
     fn a_store_that_wants_to_be_left_alone_until_the_deadline_is_not_asked_again() {
         let mut budget = budget(&ManualClock::new());

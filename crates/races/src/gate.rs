@@ -94,7 +94,7 @@ impl Gate {
             Some(Fate::Held(arrived, opened)) => {
                 trace.note(who, format!("{shown} … on its way"));
                 let _ = arrived.send(());
-                // A script that ended early drops the other end: the message goes on, and nobody looks.
+                // A script that ended early drops the other end: the message goes on, unwatched.
                 let _ = opened.await;
                 trace.note(who, format!("{shown} arrives"));
                 Some(deliver().await)

@@ -2,7 +2,7 @@
 //! holders by their names; its sweeper acts on the list that it made; its line hands the key to the first,
 //! and what it protects does as it is asked.
 //!
-//! It is wrong on purpose, in the well-known ways, and nobody but a race uses it.
+//! It is wrong on purpose, in the well-known ways, and only a race uses it.
 
 use std::collections::HashMap;
 use std::future::{Ready, ready};
@@ -29,7 +29,7 @@ struct Row {
 struct Rows {
     held: HashMap<Key, Row>,
     line: Vec<(Wish, oneshot::Sender<Lease>)>,
-    /// How many grants there were. Shown as tokens, and checked by nobody.
+    /// How many grants there were. Shown as tokens, and never checked.
     grants: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A store that is in use, with a clock that nobody here can move: what runs out is waited for, and seen.
+//! A store that is in use, with a clock that cannot be moved here: what runs out is waited for, and seen.
 //!
 //! Deliberately absent: every power of an arena. Races that need one are not applicable, and say which.
 
@@ -29,7 +29,7 @@ impl RealArena {
         Ok(RealArena { handles: [handle()?, handle()?] })
     }
 
-    /// Whether nobody holds the key as far as this handle can tell.
+    /// Whether the key is free as far as this handle can tell.
     fn is_free(handle: &Arc<dyn LeaseStore>, call: &CallContext, key: &Key) -> bool {
         let view = block_on(handle.get(call, key.clone()));
         view.is_ok_and(|view| view.is_none_or(|view| view.holder.is_none()))
@@ -54,7 +54,7 @@ impl Arena for RealArena {
     }
 
     fn pass(&self, ms: u64) {
-        unreachable!("nobody asks an arena without power over time to move it by {ms} ms");
+        unreachable!("a store whose clock cannot be moved was asked to move it by {ms} ms");
     }
 
     /// Where expiry is judged by observation, every handle has to see it for itself.

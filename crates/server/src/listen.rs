@@ -1,6 +1,6 @@
 //! Connections: letting them in, so many at once, and letting them go in good order.
 //!
-//! A connection over the limit is answered 503 and closed, and costs nobody who is connected anything.
+//! A connection over the limit is answered 503 and closed, at no cost to those that are open.
 
 use std::io;
 use std::net::SocketAddr;
@@ -112,8 +112,8 @@ impl From<TcpListener> for Listeners {
 }
 
 impl Server {
-    /// Serves until told to stop. Then whoever stands in line is sent home, what is under way is finished, and every
-    /// connection is closed. Until then whoever comes is told so: a renewal is still carried out, and nothing new is given.
+    /// Serves until `stop`. Then requests in line are refused, those under way are finished, and every connection is closed.
+    /// Until then a new request learns it: a renewal is still carried out, and nothing new is granted.
     pub async fn serve(
         &self,
         listeners: impl Into<Listeners>,
@@ -180,7 +180,7 @@ impl Server {
     }
 
     /// Sees those off who are here. A request that comes before the last of them has gone is answered once: a holder renews, a
-    /// balancer learns that the server is not ready. They keep nobody: without anything under way the door closes at once.
+    /// balancer learns that the server is not ready. They delay nothing: without a request under way the server closes at once.
     async fn see_off(&self, mut listeners: Listeners, mut connections: JoinSet<()>, router: axum::Router) {
         let mut late = JoinSet::new();
         let (going, _) = watch::channel(false);

@@ -230,7 +230,7 @@ fn nothing_was_done_is_not_said_of_what_was_sent_before() {
     assert_eq!(way.count(|fact| matches!(fact, EventData::LeaseAcquired { .. })), 1, "it was carried out");
 }
 
-/// Sent again at the end of its patience, it would be cut off, and the caller would hear that nobody knows.
+/// Sent again at the end of its timeout, it would be cut off, and its outcome would be unknown.
 #[test]
 fn a_server_that_wants_to_be_left_alone_for_longer_than_the_callers_patience_is_asked_once() {
     let way = Way::open();

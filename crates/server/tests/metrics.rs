@@ -176,7 +176,7 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
     }
     let explained = include_str!("../../../docs/operations.md");
     for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
-        assert!(explained.contains(&format!("\n### {alert}\n")), "nobody says what to do about {alert}");
+        assert!(explained.contains(&format!("\n### {alert}\n")), "no page says what to do about {alert}");
         assert!(rules.contains(&format!("runbook: docs/operations.md#{}", alert.to_lowercase())), "{alert}");
     }
     // Prometheus' own tool has the last word on both.

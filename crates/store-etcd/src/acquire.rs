@@ -1,4 +1,4 @@
-//! Taking a key: at once if it is free and nobody stands in line, else from a place in line.
+//! Taking a key: at once if it is free and no one stands in line, else from a place in line.
 //!
 //! A grant is one transaction: it finds the record, the held key, the mark and the line as they were seen, or does
 //! nothing. A waiter's place must still be there by its own etcd lease, so one whose own time is up is never granted (R19).
@@ -36,7 +36,7 @@ pub(super) struct Taking<'a> {
     unclear: Vec<Fresh>,
 }
 
-/// An acquisition that was given up while nobody knew what became of a grant.
+/// An acquisition that was given up while the outcome of a grant was unknown.
 pub(super) struct Unsettled {
     namespace: Namespace,
     request: AcquireLeaseRequest,
@@ -55,7 +55,7 @@ struct Fresh {
     lease: i64,
     age_lease: Option<i64>,
     sent_at_ms: u64,
-    /// A grant on it was sent, and nobody knows what became of that: it must be left to end by itself.
+    /// A grant on it was sent, and its outcome is unknown: it must be left to end by itself.
     unclear: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Taking<'a> {
         Taking { core, budget, namespace, request, hash, stand, fresh, unclear }
     }
 
-    /// Goes on with an acquisition that nobody waits for, to find out what became of its grant.
+    /// Goes on with an acquisition whose caller has gone, to find out what became of its grant.
     pub(super) fn settle(core: &'a Core, budget: CallBudget, unsettled: Unsettled) -> Self {
         let Unsettled { namespace, request, unclear } = unsettled;
         let request = AcquireLeaseRequest { wait_ms: 0, ..request };

@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// What writes a record of a key that nobody holds from now on.
+    /// What writes a record of a key that is free from now on.
     fn kept(&self, namespace: &Namespace, sight: &Sight, at: &KeySight, record: &Record) -> Vec<RequestOp> {
         let bytes = encode_record(record, sight.mark.generation, at.longest_ttl_ms);
         vec![

@@ -46,7 +46,7 @@ struct KeptRecord {
 }
 
 impl Mark {
-    /// The mark of a store that nobody has used yet.
+    /// The mark of a store that was not used yet.
     pub(super) fn fresh() -> Self {
         Mark { format: FORMAT, ..Mark::default() }
     }

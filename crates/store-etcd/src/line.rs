@@ -38,7 +38,7 @@ pub(super) struct Stand {
 pub(super) enum Waited {
     LookAgain,
     TimeIsUp,
-    /// Nobody waits for the answer any more.
+    /// The caller has gone.
     Gone,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PREFIX/store                          the mark: floor, generation, longest ttl
-//! PREFIX/closed                         there while nobody is granted anything, on an etcd lease
+//! PREFIX/closed                         there while nothing is granted, on an etcd lease
 //! PREFIX/closed-apart/NAMESPACE         there while the namespace opens by itself, on the etcd lease of the above
 //! PREFIX/closed-namespace/NAMESPACE     there while such a namespace is closed, on an etcd lease
 //! PREFIX/limits                         what each namespace may have

@@ -1,8 +1,8 @@
-//! Answers to acquisitions, and what becomes of one that nobody hears (R14).
+//! Responses to acquisitions, and what becomes of one that no caller gets (R14).
 //!
 //! Nouns: an answer is *heard* when its caller has taken it. A grant is *taken up* when the same request, sent again, got
 //! it. What was granted to a caller that had gone is given back, in one transaction that finds its hold id, its
-//! token, and that nobody took it up: a giving back that comes late ends neither the next hold of the key, nor this one
+//! token, and that it was not taken up: a giving back that comes late ends neither the next hold of the key, nor this one
 //! from under another sending of the same request.
 //!
 //! Taking up writes the held key once more, on the same etcd lease. A grant writes record and held key together, so the
@@ -20,13 +20,13 @@ use super::look::{KeySight, OnLease, put};
 use super::messages::TxnRequest;
 use super::wire::Fault;
 
-/// How long a grant that nobody heard of is looked for and given back: after that, its ttl ends it.
+/// How long a grant whose caller has gone is looked for and given back: after that, its ttl ends it.
 const PATIENCE_MS: u64 = 10_000;
 
 /// What came of an acquisition.
 pub(super) struct Taken {
     pub(super) answer: Result<AcquiredLease, StoreError>,
-    /// What stays behind if nobody hears it.
+    /// What stays behind if the caller has gone.
     pub(super) left: Option<Left>,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Left {
     Doubt(Box<Unsettled>),
 }
 
-/// One grant that nobody may know of.
+/// One grant that no holder may know of.
 pub(super) struct Unheard {
     pub(super) namespace: Namespace,
     pub(super) key: Key,
@@ -58,12 +58,12 @@ impl Core {
         let mut left = taken.left;
         if let Some(Left::Doubt(unsettled)) = left {
             let keys = unsettled.keys();
-            // Nobody will send it again and find out: so it is asked for once more, and then given back.
+            // No caller will send it again and find out: so it is asked for once more, and then given back.
             let mut budget = self.budget(PATIENCE_MS, 0);
             budget.outcome_unknown = true;
             let settled = Taking::settle(self, budget, *unsettled).run(None).await;
             if let Err(error @ StoreError::OutcomeUnknown { .. }) = &settled.answer {
-                tracing::warn!(keys, %error, "a lease that nobody asks for any more may have been granted: its ttl ends it");
+                tracing::warn!(keys, %error, "a lease whose caller has gone may have been granted: its ttl ends it");
             }
             left = settled.left;
         }
@@ -73,7 +73,7 @@ impl Core {
         }
     }
 
-    /// Ends a grant that nobody heard of, unless it was taken up.
+    /// Ends a grant whose caller has gone, unless it was taken up.
     pub(super) async fn give_back(&self, budget: &mut CallBudget, grant: &Unheard) {
         let Unheard { namespace, key, hash, token } = grant;
         self.forget(namespace, key);
@@ -88,7 +88,7 @@ impl Core {
             Ok((true, before)) => self.tidy(&before).await,
             Ok((false, _)) => {}
             Err(error) => {
-                tracing::warn!(%key, %error, "a lease that nobody picked up ends only with its ttl");
+                tracing::warn!(%key, %error, "a lease whose caller has gone ends only with its ttl");
             }
         }
     }

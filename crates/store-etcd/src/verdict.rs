@@ -25,8 +25,8 @@ impl Taking<'_> {
         let request = &self.request;
         Command::Acquire(Acquire {
             hash: self.hash,
-            // Whoever stands in line was never granted anything, whatever has been forgotten since. And what this call
-            // itself has sent is told apart by its etcd lease.
+            // A waiter was never granted anything, whatever has been forgotten since. And what this call
+            // itself has sent is recognised by its etcd lease.
             hold_age_ms: if self.stand.is_some() { 0 } else { request.hold_id_age_ms },
             owner: request.owner.clone(),
             task: request.task.clone(),

@@ -35,7 +35,7 @@ pub enum Follows {
     SameBoot,
     /// Another boot; store time goes on.
     Reboot,
-    /// Nothing was noted: an earlier version wrote it, or nobody did.
+    /// Nothing was noted: an earlier version wrote it, or it is new.
     Unknown,
 }
 

@@ -84,7 +84,7 @@ impl LookedAt {
         let at = if let Some(at) = known {
             at
         } else {
-            // Nobody finds those that were removed: their locks keep nobody out.
+            // No process finds those that were removed: their locks keep none out.
             self.0.retain(|(_, file)| file.metadata().map_or(true, |file| file.nlink() > 0));
             let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
             let file = OpenOptions::new().read(true).custom_flags(nofollow).open(path)?;

@@ -33,7 +33,7 @@ pub(super) struct Link {
 /// What came of trying to reach the owner of an epoch.
 pub(super) enum Reached {
     Linked(Box<Link>),
-    /// Nobody listens there.
+    /// No process listens there.
     Nobody,
     /// The owner listens and says nothing.
     Silent,

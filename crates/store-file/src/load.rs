@@ -160,8 +160,8 @@ fn set_aside(
     rows::put_events(connection, &mut buffer, &noted)
 }
 
-/// What stands in for a lease whose record cannot be read but whose name can: held by nobody who could renew it, for as
-/// long as a holder could believe in it. So nobody else gets the key while its holder may still be at work, and its
+/// What stands in for a lease whose record cannot be read but whose name can: held by no one who could renew it, for as
+/// long as a holder could believe in it. So no one else gets the key while its holder may still be at work, and its
 /// tokens go on growing.
 fn stand_in(
     row: &Row<'_>,

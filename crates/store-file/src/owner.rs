@@ -28,7 +28,7 @@ pub(super) enum Offer {
     Starting,
     /// It serves.
     Serving { handle: Handle, epoch: u64, hold_changes: Arc<HoldChanges> },
-    /// The disk failed, and nobody may serve yet.
+    /// The disk failed, and no process may serve yet.
     Refusing { epoch: u64, why: Arc<str> },
 }
 

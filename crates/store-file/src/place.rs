@@ -414,7 +414,7 @@ impl Place {
     }
 
     /// Which files the database and its log are. A process that has them open goes on writing after they were removed or replaced, and
-    /// nobody would find it. On a simulated disk there are none.
+    /// no other process would see it. On a simulated disk there are none.
     pub(super) fn files(&self) -> Files {
         let which = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
         Files { database: which(&self.database()), log: which(&self.log()) }

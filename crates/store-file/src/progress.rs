@@ -163,7 +163,7 @@ impl Notes {
         Notes { directory: directory.to_owned(), must_be_memory: false, group: None }
     }
 
-    /// The directory, if it can be trusted: nobody else may have made it, or may write there.
+    /// The directory, if it can be trusted: no other user may have made it, or may write there.
     fn open(&self) -> io::Result<OwnedFd> {
         match DirBuilder::new().mode(0o700).create(&self.directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

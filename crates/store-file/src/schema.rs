@@ -158,7 +158,7 @@ fn may_be_opened(path: &Path) -> bool {
     }
 }
 
-/// Whether a row is not there or holds what nobody wrote into it: damage that SQLite itself does not see, and that trying
+/// Whether a row is missing or holds what no program wrote: damage that SQLite itself does not see, and that trying
 /// again does not help.
 fn is_amiss(error: &rusqlite::Error) -> bool {
     use rusqlite::Error;

@@ -88,7 +88,7 @@ pub(super) struct Failure {
 #[derive(Debug)]
 pub(super) struct Unnoted {
     pub(super) error: io::Error,
-    /// Kept, so that nobody starts from what is there.
+    /// Kept, so that no process starts from what is there.
     pub(super) turn: Turn,
 }
 
@@ -392,7 +392,7 @@ impl SqliteKeep {
             .transpose()
     }
 
-    /// Copies the log back into the database, as far as nobody is in the way.
+    /// Copies the log back into the database, as far as no other process is in the way.
     fn copy_back(&mut self) -> rusqlite::Result<()> {
         self.set_syncs(true)?;
         gate::pass(&self.place, "checkpoint");

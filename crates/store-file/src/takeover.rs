@@ -46,9 +46,9 @@ pub(super) enum Attempt {
     Unusable(StoreError),
 }
 
-/// Tries once. `silent` is the epoch of an owner that was asked and has not answered for too long; `keep_finished` is what
-/// this process has to say about finished jobs and has told nobody; `listening` gets the socket as soon as there is one, so
-/// that others can be made to wait.
+/// Tries once. `silent` is the epoch of an owner that was asked and has not answered for too long; `keep_finished` is this
+/// process's setting that no owner has got yet; `listening` gets the socket as soon as there is one, so that others can be made
+/// to wait.
 pub(super) fn attempt(
     place: &Arc<Place>,
     clock: &dyn Clock,
@@ -274,7 +274,7 @@ fn copy_back_all(
     loop {
         if turn.take() {
             if epoch()? != own {
-                let why = "somebody else took over while this process waited to".to_owned();
+                let why = "another process took over while this one waited to".to_owned();
                 return Err(StoreError::Unavailable { message: why }.into());
             }
             let copied = sync(place, turn, waits_for, || {

@@ -55,7 +55,7 @@ pub fn restore(from: &Path, store: impl Into<FileUrl>) -> Result<(), StoreError>
         ),
         _ => unusable(&target, &error.to_string()),
     };
-    // From here on nobody else restores into it.
+    // From here on no other process restores into it.
     let mut part = Part::of(&target).map_err(fail)?;
     place.refuse_served()?;
     place.remove_lost().map_err(fail)?;

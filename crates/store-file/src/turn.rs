@@ -3,7 +3,7 @@
 //!
 //! SQLite's own lock is not enough where the disk fails: a COMMIT that cannot be synced lets go of it before it returns.
 //! A contender could then start from what is there before the owner has noted that it cannot be trusted. A turn ends only
-//! when that note is on disk. A process that dies loses its turn with its files; one that is stopped keeps it, and nobody
+//! when that note is on disk. A process that dies loses its turn with its files; one that is stopped keeps it, and no process
 //! can serve safely until it goes on or ends.
 
 use std::fs::File;

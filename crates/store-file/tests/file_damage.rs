@@ -536,7 +536,7 @@ fn report(store: &FileStore, job: &ClaimedJob, nth: u8, word: Report) {
     assert!(answers[0].is_ok(), "{answers:?}");
 }
 
-/// With as much patience as a slow machine needs.
+/// With a timeout for slow machines.
 fn patient() -> CallContext {
     call().with_timeout_ms(60_000)
 }
@@ -596,7 +596,7 @@ fn a_damaged_queue_costs_no_job_and_is_reported() {
         let store = ground.open();
         let status = block_on(store.status(&patient())).unwrap();
         assert_eq!(status.job_count, 4, "{damage}");
-        assert!(status.unreadable_row_count > 0, "{damage}: nothing is told of it");
+        assert!(status.unreadable_row_count > 0, "{damage}: it is not reported");
         assert_eq!(claim(&store, "q", 11).unwrap().map(|job| job.id), Some(job_id(3)), "{damage}");
         assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
         drop(store);

@@ -19,7 +19,7 @@ fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() 
     take(&store, "ended", 1);
     ground.clock.advance(TTL_MS - 1);
     ground.set_gate("commit.fails");
-    // The disk fails under this one, and goes on failing until the caller's patience is at an end.
+    // The disk fails under this one, and goes on failing until the caller's timeout.
     let error = block_on(store.acquire(&impatient(), request("new", 1))).unwrap_err();
     assert!(matches!(error, StoreError::OutcomeUnknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
     ground.lift_gate("commit.fails");
@@ -55,8 +55,8 @@ fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_pa
     assert_eq!(granted.unwrap().grant.token.get(), 2);
 }
 
-/// The owner is slow to note what happened, and another process counts it as silent already: until the note is there, what
-/// is on disk is nobody's to start from.
+/// The owner is slow to note what happened, and another process counts it as silent already: until the note is there, no process
+/// may start from what is on disk.
 #[test]
 fn nobody_takes_over_between_the_failure_and_its_note() {
     let ground = Ground::new();

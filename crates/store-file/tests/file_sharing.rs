@@ -216,7 +216,7 @@ fn force_is_never_sent_twice() {
     assert_eq!(
         view(&second, "k").holder.unwrap().owner.as_str(),
         "owner-1",
-        "nobody was struck by a second sending"
+        "a second sending struck no one"
     );
     assert_eq!(view(&second, "k").token, token);
 }
@@ -263,7 +263,7 @@ fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
         };
         let refused = block_on(other.list(&call(), too_long)).unwrap_err();
         assert!(matches!(refused, StoreError::BadInput(_)), "{refused}");
-        assert_eq!(view(&other, "k").waiter_count, 1, "whoever stands in line still does");
+        assert_eq!(view(&other, "k").waiter_count, 1, "the waiter still stands in line");
         release(&owner, "k", 1, token);
         waiting.join().unwrap()
     });
@@ -309,7 +309,7 @@ fn whoever_is_in_the_way_is_named_and_not_the_last_owner() {
             .unwrap_err()
             .to_string();
         // It has not looked yet.
-        if !error.contains("nobody serves this directory yet") {
+        if !error.contains("no process serves this directory yet") {
             break error;
         }
     };

@@ -38,7 +38,7 @@ fn sent<T>(
     asking
 }
 
-/// R22: nobody else is there to take over. What came in meanwhile is judged by the time at which it is decided: those
+/// R22: no other process is there to take over. What came in meanwhile is judged by the time at which it is decided: those
 /// who outlived their ttl learn so, those who did not lose nothing, and the key goes on under a larger token.
 #[test]
 fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in() {
@@ -85,7 +85,7 @@ fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
     std::thread::scope(|scope| {
         let looking = hold_while_it_looks_at(&ground, scope, &old, "k");
         ground.clock.advance(TTL_MS);
-        // Asked of the silent owner first; two seconds later of whoever has taken its place.
+        // Asked of the silent owner first; two seconds later of the next owner.
         let second = take(&other, "k", 2);
         assert!(second > first);
         ground.lift_gate(ANSWER);

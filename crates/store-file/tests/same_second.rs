@@ -1,4 +1,4 @@
-//! Very many jobs that are scheduled for the same second: all become ready, in their order, and hold up nobody who asks meanwhile.
+//! Very many jobs that are scheduled for the same second: all become ready, in their order, and hold up no request meanwhile.
 #![allow(clippy::print_stderr, reason = "how long it took is for the person who runs it at length")]
 #![allow(
     clippy::disallowed_methods,

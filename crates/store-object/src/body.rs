@@ -32,7 +32,7 @@ pub(super) struct Body {
     endings: Vec<KeptEnding>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     forgotten_age_ms: Option<u64>,
-    /// After `store advance`: nobody is granted the key until this writing was seen for that long.
+    /// After `store advance`: the key is not granted until this writing was seen for that long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) closed_ms: Option<u64>,
     /// The longest ttl that was ever granted.
@@ -208,7 +208,7 @@ pub(super) struct Floor {
     /// Every token given from now on is larger.
     #[serde(rename = "floor")]
     pub(super) token: Token,
-    /// Nobody is granted a new key until this writing was seen for that long.
+    /// No new key is granted until this writing was seen for that long.
     pub(super) closed_ms: u64,
     /// Namespaces in which that takes only so long. An earlier version does not know them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

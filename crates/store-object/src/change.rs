@@ -29,7 +29,7 @@ pub(super) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Dura
 /// How often others may come first before there is a pause for that too.
 const LOSSES_UNPAUSED: u32 = 2;
 
-/// How many writes of one call were carried out, or may have been: while there is one, nobody can say that nothing was done.
+/// How many writes of one call were carried out, or may have been: while there is one, it is not certain that nothing was done.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
     writes: AtomicUsize,
@@ -303,7 +303,7 @@ impl Inner {
     }
 
     /// Notes what this handle wrote. To take up what another one granted says nothing about when that term began, so it
-    /// is watched with the same patience as before.
+    /// is watched for as long as before.
     fn note_own(&self, spot: &Spot<'_>, version: Version, body: Body, changed: &Changed) {
         let elsewhere = changed.seen.as_ref().is_some_and(|seen| !seen.own);
         let own = !(is_resumed(&changed.reply) && elsewhere);

@@ -145,7 +145,7 @@ impl Inner {
     }
 }
 
-/// Numbers that nobody else uses: a random seed, and a count.
+/// Unique numbers: a random seed, and a count.
 #[derive(Debug)]
 pub(super) struct Nonces {
     seed: Seed,

@@ -53,10 +53,10 @@ use fencehold_contract::{
 };
 use fencehold_net::{Actor, Caller};
 
-/// How long a call may go on after its caller's patience, to say what is known.
+/// How long a call may go on after its caller's timeout, to say what is known.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How long a grant that nobody heard of is looked for: after that, its ttl ends it.
+/// How long a grant whose caller has gone is looked for: after that, its ttl ends it.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// 128 random bits that no other handle has: what makes its nonces its own.
@@ -131,7 +131,7 @@ impl ObjectStore {
         Ok(ObjectStore { inner, hold_changes: Arc::default(), actor })
     }
 
-    /// Runs a call on the store's own thread, for as long as its caller's patience lasts.
+    /// Runs a call on the store's own thread, until its caller's timeout.
     async fn run<T, F>(
         &self,
         call: &CallContext,
@@ -223,7 +223,7 @@ impl ObjectStore {
                 let unheard = HoldRef { key, hold_id: hold, token: grant.token };
                 if let Err(error) = inner.give_back(&namespace, &unheard).await {
                     let key = unheard.key;
-                    tracing::warn!(%key, %error, "a lease that nobody picked up ends only with its ttl");
+                    tracing::warn!(%key, %error, "a lease whose caller has gone ends only with its ttl");
                 }
             })
         });

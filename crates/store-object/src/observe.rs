@@ -1,7 +1,7 @@
 //! What one handle has seen of each object, and since when.
 //!
 //! Object storage has no clock that a condition could name, so a lease is over for a contender when it has seen *the
-//! same writing* for longer than its holder can believe in it. Its writer needs no such patience: no one believes
+//! same writing* for longer than its holder can believe in it. Its writer need not wait: no one believes
 //! in that writing for longer than it lasts from before it was sent, on this same clock.
 
 use std::collections::HashMap;
@@ -62,7 +62,7 @@ impl Seen {
         self.base_ms.saturating_add(after_ms).saturating_sub(now.store_ms)
     }
 
-    /// How much longer nobody may be granted the key, after `store advance`.
+    /// How much longer the key is not granted, after `store advance`.
     pub(super) fn closed_in_ms(&self, now: Timestamp) -> Option<u64> {
         closed_in_ms(self.base_ms, self.body.closed_ms?, now)
     }

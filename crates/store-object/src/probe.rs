@@ -133,7 +133,7 @@ pub async fn probe(cas: &dyn Cas, place: &ObjectUrl, seed: Seed) -> Result<Probe
     let mut probe = Probe { cas, scratch, names: Vec::new(), writes: 0 };
     let checks = probe.run().await;
     for name in std::mem::take(&mut probe.names) {
-        // Without the permission to delete, they stay: small, and in nobody's way.
+        // Without the permission to delete, they stay: small, and harmless.
         let _ = cas.remove(&name, LIMIT).await;
     }
     match checks {

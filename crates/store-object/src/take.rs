@@ -152,7 +152,7 @@ impl Inner {
         Ok(answers.into_iter().zip(keys).map(released).collect())
     }
 
-    /// Ends a grant that nobody heard of (R14): this one and no other, and only if nobody has taken it up.
+    /// Ends a grant whose caller has gone (R14): this one and no other, and only if it was not taken up.
     pub(super) async fn give_back(&self, namespace: &Namespace, unheard: &HoldRef) -> Result<(), StoreError> {
         let HoldRef { key, hold_id: hold, token } = unheard;
         let (hash, doubt) = (hold.hash(), Doubt::default());

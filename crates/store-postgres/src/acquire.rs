@@ -1,7 +1,7 @@
 //! Taking a key and standing in line for it.
 //!
-//! The line is in the database: whoever gives a key up grants it to the first who stands there, and leaves the answer to
-//! be picked up. Here somebody waits to be told, looks when something is due, and looks now and then all the same.
+//! The line is in the database: the process that frees a key grants it to the first waiter, and leaves the response to
+//! be picked up. Here a waiter waits for its notification, looks when something is due, and looks now and then all the same.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::{Core, Repeat, closed};
 
 /// How long an acquisition waits for the locks of others before it looks whether a fence is in its way.
 const LOCK_MS: i64 = 500;
-/// How soon one who waits asks again for a key with a fence on it.
+/// How soon a waiter asks again for a key with a fence on it.
 const FENCED_AGAIN: Duration = Duration::from_millis(250);
-/// How often one who waits looks, although it was told of nothing and nothing is due.
+/// How often a waiter looks without a notification, and with nothing due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long freeing a grant that nobody picked up is tried: after that, its ttl ends it.
+/// How long freeing a grant whose caller has gone is tried: after that, its ttl ends it.
 const ABANDON_PATIENCE_MS: u64 = 10_000;
-/// What one who waits bears beyond its time, by its own clock, before it goes by itself.
+/// How long a waiter stays beyond its time, by its own clock, before it goes by itself.
 const OVER_TIME_MS: u64 = 2_000;
 
 /// How often a request was sent.
@@ -147,8 +147,8 @@ impl Core {
         }
     }
 
-    /// Sends the request, again where its outcome is not known: the hold id tells what has become of it. `Err` inside:
-    /// somebody had a key locked for longer than others ever do.
+    /// Sends the request, again where its outcome is not known: the hold id shows what has become of it. `Err` inside:
+    /// another session had a key locked for longer than usual.
     async fn send_ask(
         &self,
         budget: &mut StatementBudget,
@@ -318,7 +318,7 @@ impl Core {
         });
         let freed = freed.await;
         if let Err(error) = &freed {
-            tracing::warn!(%key, %error, "a grant that nobody picked up could not be freed; it runs out by itself");
+            tracing::warn!(%key, %error, "a grant whose caller has gone could not be freed; it runs out by itself");
         }
         freed.is_ok()
     }

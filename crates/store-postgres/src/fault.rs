@@ -10,7 +10,7 @@ pub(super) enum Fault {
     Unreached(String),
     /// It may have been done: the connection broke, or the server went, before the answer came.
     Unclear(String),
-    /// Nothing was done: somebody held a lock on what was asked for longer than this request may wait.
+    /// Nothing was done: another session held a lock for longer than this request may wait.
     Locked(String),
     /// It will not work, however often it is tried.
     Refused(String),

@@ -1,5 +1,5 @@
-//! Keys and jobs that a holder's open transaction has a fence on: nobody can be granted them, and nobody can end their hold,
-//! until that transaction ends. Whoever finds one in the way is told by whom it is held.
+//! Keys and jobs that a holder's open transaction has a fence on: they are not granted, and their hold cannot be ended, until
+//! that transaction ends. A caller that finds one in the way learns who holds it.
 
 use fencehold_contract::{RevokeTarget, StoreError};
 use fencehold_core::job::JobId;
@@ -12,11 +12,11 @@ use super::budget::StatementBudget;
 use super::fault::Fault;
 use super::{Core, Repeat};
 
-/// A fence on a key that somebody wants.
+/// A fence on a key that a contender wants.
 #[derive(Debug)]
 pub(super) struct Fenced {
     pub(super) key: Key,
-    /// What a contender is told.
+    /// What a contender gets.
     pub(super) refusal: Refusal,
     /// Whether the hold, or one that ended on the key, is the asker's own.
     pub(super) own: bool,
@@ -146,7 +146,7 @@ impl Core {
         Ok(fences.find(|fence| fence.is_on(wanted)).map(|fence| fence.says()))
     }
 
-    /// Sends something until it is answered or patience ends. If a fence on what it wants was in the way to the end, the error
+    /// Sends something until it is answered or the timeout ends. If a fence on what it wants was in the way to the end, the error
     /// says whose.
     pub(super) async fn run_past_fences<T>(
         &self,

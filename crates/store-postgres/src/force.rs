@@ -1,5 +1,5 @@
-//! Force: ending holds of others, and `advance`. What may have been done is never sent again: it could strike somebody who
-//! came since.
+//! Force: ending holds of others, and `advance`. What may have been done is never sent again: it could strike a holder that came
+//! since.
 
 use fencehold_contract::{AdvancedStore, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError};
 use fencehold_core::limits::PAGE_MAX;

@@ -15,7 +15,7 @@ use super::pool::Lane;
 use super::{Core, Repeat};
 
 impl Core {
-    /// One statement for those that are live; a second for those that are not, which must be told why.
+    /// One statement for those that are live; a second for those that are not, which must learn why.
     pub(super) async fn renew(
         &self,
         budget: &mut StatementBudget,

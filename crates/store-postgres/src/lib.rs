@@ -45,7 +45,7 @@ use self::listen::{Ear, Listener};
 use self::pool::{Lane, Lent, Pool};
 
 const STORE: &str = "postgres:";
-/// What an answer may take beyond its caller's patience, which the server keeps to while it waits for locks: one that is
+/// What an answer may take beyond its caller's timeout, which the server keeps to while it waits for locks: one that is
 /// nearly there says more than that none came.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// What `lock_timeout` takes.
@@ -228,8 +228,8 @@ impl Core {
         statement.replace("fencehold.", &format!("{}.", quoted(&self.schema)))
     }
 
-    /// How long a statement may wait for locks: nearly all the time that its caller has, so that it can be told by whom
-    /// they are held.
+    /// How long a statement may wait for locks: nearly all the time that its caller has, so that the error can name who holds
+    /// them.
     fn lock_ms(budget: &StatementBudget) -> i64 {
         i64::try_from(budget.statement_limit().as_millis() * 9 / 10)
             .unwrap_or(i64::MAX)
@@ -282,7 +282,7 @@ impl Core {
         }
     }
 
-    /// Sends something until it is answered, or patience ends.
+    /// Sends something until it is answered, or the timeout ends.
     async fn run<T>(
         &self,
         budget: &mut StatementBudget,

@@ -1,8 +1,8 @@
-//! The one connection that listens: whoever waits for something is woken when it has happened, and holders are told that another
-//! caller acted on their hold.
+//! The one connection that listens: a waiter is woken when what it waits for has happened, and a holder learns that another
+//! caller acted on its hold.
 //!
 //! Nouns: a *topic* is the text of a notification; an *ear* hears of one topic. What is missed, because the connection
-//! broke or a pooler stands in the way, costs time and nothing else: whoever waits also looks now and then.
+//! broke or a pooler stands in the way, costs time and nothing else: waiters also look now and then.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ fn changed_hold(topic: &str) -> Option<(Namespace, Key)> {
     Some((Namespace::new(namespace).ok()?, Key::new(key).ok()?))
 }
 
-/// The channel on which everything of one schema is told.
+/// The channel for all notifications of one schema.
 fn channel(schema: &str) -> String {
     format!("fencehold_{schema}")
 }

@@ -25,7 +25,7 @@ pub(super) fn find(url: &PostgresUrl, user: &str) -> Option<String> {
         .find_map(|(host, port)| in_lines(&text, [host, &port.to_string(), &url.database, user]))
 }
 
-/// What is in a file that nobody else may read.
+/// What is in a file that no other user may read.
 fn private(file: &Path) -> Option<String> {
     let about = fs::metadata(file).ok()?;
     if about.permissions().mode() & 0o077 != 0 {

@@ -3,7 +3,7 @@
 //! Renewals have connections of their own: whatever a process asks for besides, and however much of it, no renewal waits behind it.
 //!
 //! A connection goes back only when what was asked on it was answered. One whose request was given up is closed, so
-//! that nobody waits behind a statement that nobody wants any more.
+//! that no call waits behind a statement that is not wanted any more.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -134,7 +134,7 @@ impl Pool {
         } else {
             let (mut client, connection) = self.connect().await?;
             tokio::task::spawn_local(async move {
-                // Whoever asks on it learns of its end.
+                // A call on it learns of its end.
                 let _ = connection.await;
             });
             let seen = migrate::ensure(&mut client, &self.place, self.seen.get().is_some()).await?;
@@ -152,7 +152,7 @@ impl Pool {
     }
 }
 
-/// The calls lock and then look, and must see what whoever they waited for has done: they refuse to run under another isolation level.
+/// The calls lock and then look, and must see what the session that they waited for has done: they refuse to run under another isolation level.
 /// Where that is the default, the session has one of its own. Set only there, for behind a pooler others may be given the session.
 async fn read_committed(client: &Client, schema: &str) -> Result<(), Fault> {
     let fault = |error| Fault::of_connecting(&error, schema);

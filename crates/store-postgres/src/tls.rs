@@ -132,7 +132,7 @@ where
     }
 }
 
-/// A connection that nobody can listen to.
+/// A connection that is encrypted.
 pub(super) struct Encrypted<S>(Box<tokio_rustls::client::TlsStream<S>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {

@@ -17,13 +17,13 @@ use super::{Core, Repeat, migrate};
 const EVERY: Duration = Duration::from_millis(900);
 /// How many rows one sweep takes, so that it never holds up others for long.
 const SWEEP_MAX: i32 = 500;
-/// How often a handle with somebody in line says that it is alive, in rounds. It is believed for 15 s.
+/// How often a handle with a waiter says that it is alive, in rounds. It is believed for 15 s.
 const ALIVE_ROUNDS: u32 = 3;
 /// How far the database's clock may be ahead of this machine's boot clock before it is taken to have jumped.
 const JUMP_MS: i64 = 1_000;
 const PATIENCE_MS: u64 = 5_000;
 
-/// Every how many failures of one part of the maintenance the database is told again.
+/// After how many failures of one part of the maintenance it is written to the database again.
 const REPORT_EVERY: u64 = 64;
 
 /// How each part of the maintenance went last: how often it failed in a row, and why.
@@ -50,7 +50,7 @@ impl Core {
         for round in 0_u32.. {
             sleep(EVERY).await;
             let mut budget = self.budget(PATIENCE_MS, 0);
-            // Up to the sign of life: whoever waits through a busy handle must not fall out of line.
+            // Up to the sign of life: a waiter of a busy handle must not fall out of line.
             budget.lane = Lane::Renewals;
             let kept_up = self.keep_up_once(&mut budget, round).await;
             self.maintained("leases", kept_up.as_ref().err()).await;
@@ -60,7 +60,7 @@ impl Core {
     /// Notes how one part of the maintenance went. What fails is logged when it begins to, and kept in the database, where `doctor`, `store
     /// status` and the metrics show it.
     pub(super) async fn maintained(&self, part: &'static str, error: Option<&StoreError>) {
-        // A database that does not answer cannot be told, and those who use it learn of it themselves.
+        // A database that does not answer cannot record it, and its callers learn it themselves.
         let why = match error {
             None => None,
             Some(StoreError::Unusable { message: why, .. }) => Some(why.clone()),
@@ -113,7 +113,7 @@ impl Core {
 
     async fn keep_up_once(&self, budget: &mut StatementBudget, round: u32) -> Result<(), StoreError> {
         // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
-        // pooler nobody connects anew for that.
+        // pooler there is no new connection for that.
         let now = self.sql(
             "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
                 (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)",

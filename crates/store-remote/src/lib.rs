@@ -1,6 +1,6 @@
 //! `http(s)://`: a Fencehold server, so that the library and the command line work through it without a change.
 //!
-//! A question goes out as one request. While no answer comes it is asked again, for as long as its caller has patience:
+//! A call goes out as one request. While no response comes it is sent again, until its caller's timeout:
 //! the same request gets the same answer, and time that has passed is taken into account. What may not be repeated (force)
 //! is `Unknown` as soon as an answer is lost. A caller that gives up leaves the line, and what was granted in that moment is
 //! found by its hold id and given back.
@@ -27,7 +27,7 @@ use wire::Wire;
 
 /// How long opening retries while the server cannot be reached.
 const OPENING_MS: u64 = 5_000;
-/// How long it may take to give back what nobody picked up. If that fails, it runs out.
+/// How long it may take to give back a grant whose caller has gone. If that fails, it runs out.
 const GIVING_BACK_MS: u64 = 2_000;
 
 /// A store behind a Fencehold server.
@@ -157,7 +157,7 @@ impl Inner {
         let Some(unclaimed) = claim.unclaimed(carried.answer) else { return };
         let call = call.clone().with_timeout_ms(GIVING_BACK_MS);
         if let Err(error) = self.carry(&call, &unclaimed.ask).await.answer {
-            tracing::debug!(%error, "what nobody picked up could not be given back; it runs out");
+            tracing::debug!(%error, "a grant whose caller has gone could not be given back; it runs out");
         }
     }
 

@@ -36,7 +36,7 @@ impl Wire {
     pub(super) fn new(url: &RemoteUrl) -> Result<Self, StoreError> {
         let base = url.base.clone();
         let unusable = |why: String| StoreError::Unusable { store: base.clone(), message: why };
-        // Whoever chose another one before us has their way.
+        // Keep a provider that is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
         let variable = || std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
@@ -51,7 +51,7 @@ impl Wire {
             .default_headers(headers)
             // Only the budget of the call sends a request again: it knows how to say so.
             .retry(reqwest::retry::never())
-            // A token is shown to nobody but the server that was named.
+            // An access token is shown only to the server that was named.
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_WITHIN)
@@ -67,7 +67,7 @@ impl Wire {
                 .map_err(|error| unusable(format!("{} cannot be read: {error}", ca.display())))?;
             client = client.tls_certs_only(certificates);
         } else if base.starts_with("http:") {
-            // Nobody shows a certificate here, and reading all that the system trusts takes longer than everything else.
+            // There is no certificate to check here, and reading the system's authorities takes longer than everything else.
             client = client.tls_certs_only([]);
         }
         let client = client.build().map_err(|error| unusable(root_of(&error)))?;
@@ -175,7 +175,7 @@ impl Wire {
                 Method::Post => Fault::Unread(why),
             }
         };
-        // Its letters are looked at once, all together, instead of once a string.
+        // UTF-8 is validated once per body, not once per string.
         let text = std::str::from_utf8(&body).map_err(|error| unread(&error))?;
         serde_json::from_str(text).map_err(|error| unread(&error))
     }

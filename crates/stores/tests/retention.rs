@@ -205,7 +205,7 @@ fn a_time_is_said_once() {
     assert!(!is_kept(&thirty, id));
 }
 
-/// R47: nobody owns the directory for longer than one command, as under cron.
+/// R47: no process owns the directory for longer than one command, as under cron.
 #[test]
 fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
     const JOBS: usize = 300;

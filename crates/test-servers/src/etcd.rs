@@ -262,7 +262,7 @@ fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix(&prefix).tempdir_in(place).unwrap()
 }
 
-/// Ports that nobody listens on. They are let go all together, so that none comes twice.
+/// Free ports. They are released all together, so that none comes twice.
 fn free_ports(count: usize) -> Vec<u16> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()

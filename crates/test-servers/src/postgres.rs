@@ -134,7 +134,7 @@ impl Cluster {
         )
     }
 
-    /// A connection that is nobody's store.
+    /// A connection that belongs to no store.
     pub fn admin(&self) -> Admin {
         self.admin_in(DATABASE)
     }

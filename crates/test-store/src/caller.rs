@@ -1,4 +1,4 @@
-//! A caller that can look away from its call, and go: whatever comes for it then finds nobody.
+//! A caller that can leave while its call is under way: the response then finds no reader.
 
 use std::fmt;
 use std::pin::Pin;

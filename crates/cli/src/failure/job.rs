@@ -121,7 +121,7 @@ mod tests {
         let late = Failure::refused_change(id, Refusal::Finished { state: JobState::Completed });
         assert!(
             matches!(late, Failure::Said { exit: Exit::Failed, .. }),
-            "nobody who asks for it has lost a claim"
+            "a caller that only asks for it has lost no claim"
         );
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Failure {
         /// The same for programs.
         cause: Cause,
     },
-    /// Whoever read our stdout has gone: there is nobody to tell.
+    /// The reader of our stdout has gone: there is no one to report to.
     ReaderGone,
 }
 

@@ -65,7 +65,7 @@ fn by_whom(by: &Owner, reason: Option<&Reason>) -> String {
     format!("by {by}{}", optional("because", reason.map(AsRef::as_ref)))
 }
 
-/// The colour of an attempt's end: what its holder said, or what nobody said.
+/// The colour of an attempt's end: as its holder reported it, or not reported at all.
 pub(crate) fn ended_colour(how: AttemptOutcome) -> Colour {
     match how {
         AttemptOutcome::Completed => Colour::Good,

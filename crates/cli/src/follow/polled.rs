@@ -1,6 +1,6 @@
-//! What happens to leases in a store that tells no events: found by looking again and again, and told as if it did.
+//! What happens to leases in a store without events: found by polling, and shown as if it had them.
 //!
-//! What comes and goes between two looks is told from the key's history, as far as that reaches back; when something
+//! What comes and goes between two looks is read from the key's history, as far as that reaches back; when something
 //! happened is then known only from what the record says, and nothing is known of refused writes.
 
 use std::collections::HashMap;
@@ -21,9 +21,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What was last seen of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// The token of the last hold whose beginning was told.
+    /// The token of the last hold whose beginning was shown.
     begun: Token,
-    /// The token of the last hold whose end was told.
+    /// The token of the last hold whose end was shown.
     ended: Token,
 }
 

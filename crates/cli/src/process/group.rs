@@ -28,7 +28,7 @@ impl Group {
         self.0.as_raw_nonzero().get()
     }
 
-    /// Sends a signal to all of it. `Err`: not one of them may be signalled by us; that nobody is left is fine.
+    /// Sends a signal to all of it. `Err`: not one of them may be signalled by us; an empty group is fine.
     pub(super) fn send(self, signal: Signal) -> Result<(), Errno> {
         match kill_process_group(self.0, signal) {
             Err(Errno::SRCH) => Ok(()),
@@ -47,7 +47,7 @@ impl Group {
         self.send(Signal::KILL)
     }
 
-    /// Whether nobody is left, not even a zombie.
+    /// Whether no process is left, not even a zombie.
     pub(super) fn is_empty(self) -> bool {
         test_kill_process_group(self.0) == Err(Errno::SRCH)
     }

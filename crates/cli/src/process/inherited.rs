@@ -9,7 +9,7 @@ const FIRST: RawFd = 3;
 
 /// Takes over one descriptor that was handed to this process under a number.
 ///
-/// To be called at the very start of a process, once a number: later, the number could be somebody else's.
+/// To be called at the very start of a process, once a number: later, the number could belong to something else.
 #[expect(
     unsafe_code,
     reason = "a number that came with the process can become an owned descriptor in no other way"
@@ -19,7 +19,7 @@ pub(super) fn adopt(number: RawFd) -> io::Result<OwnedFd> {
     if number < FIRST || fs::symlink_metadata(format!("/proc/self/fd/{number}")).is_err() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no such descriptor was handed over"));
     }
-    // SAFETY: the descriptor is open, as was just seen, and nobody in this process owns it: both callers are the start
+    // SAFETY: the descriptor is open, as was just seen, and nothing in this process owns it: both callers are the start
     // of `main`, where one thread runs and nothing but the three standard streams belongs to the runtime.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

@@ -9,8 +9,8 @@
 //!
 //! The order makes sure that there is no moment in which `run` can be killed and CMD lives on unwatched: the watchdog
 //! stands before the gate is made, knows the group before the gate opens, and a gate whose `run` is gone closes for
-//! good. CMD's leader is reaped as soon as it has ended: from then on the kernel itself says whether anybody is left of its
-//! group, and as long as somebody is, the group's number is nobody else's and may be signalled.
+//! good. CMD's leader is reaped as soon as it has ended: from then on the kernel itself says whether any process is left of its
+//! group, and as long as one is, the group's number is not reused and may be signalled.
 
 mod credentials;
 mod gate;

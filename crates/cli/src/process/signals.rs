@@ -17,7 +17,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on. What this process was told to ignore (by `nohup`, or as a background job) it goes on
+    /// Listens from now on. A signal that this process ignores from its start (by `nohup`, or as a background job) it goes on
     /// ignoring, and so does the command, which inherits that.
     pub(crate) fn listen() -> io::Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -26,7 +26,7 @@ use crate::output::note;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long what was killed may take to be gone. What is stuck in the kernel for longer runs no code of its own.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
-/// The most that a command gets whose lease was taken away: somebody else may hold it already.
+/// The most that a command gets whose lease was taken away: another holder may have it already.
 const TAKEN_GRACE_MS: u64 = 1_000;
 /// How many watchdogs may be lost under one command before that is taken for a fault of the machine.
 const WATCHDOGS_MAX: u32 = 4;
@@ -71,7 +71,7 @@ pub(crate) async fn supervise(
     let continued =
         signal(SignalKind::from_raw(Signal::CONT.as_raw())).map_err(|error| unwatchable(&error))?;
     let mut watchdog = Watchdog::start().await.map_err(|error| unwatchable(&error))?;
-    // Whoever gives the command its own streams keeps the terminal, too.
+    // A caller that gives the command its own streams keeps the terminal, too.
     let terminal = if matches!(command.streams, Streams::Ours) { Terminal::of_stdin() } else { None };
     let Command { words, mut variables, grace_ms, streams } = command;
     variables.extend(super::credentials::withheld());
@@ -113,7 +113,7 @@ pub(crate) async fn supervise(
         tokio::select! {
             arrived = next_signal(&mut signals) => course.pass_on(arrived),
             _ = child_news.recv() => course.look().await,
-            // If nobody follows the lease any more, what was last known stands.
+            // If nothing follows the lease any more, what was last known stands.
             changed = tenure.changed(), if followed => match changed {
                 Ok(()) => course.hear(*tenure.borrow_and_update()),
                 Err(_) => followed = false,
@@ -205,7 +205,7 @@ impl Course {
         given_up || self.ended.is_some() && self.left.is_empty()
     }
 
-    /// When there is something to do without being told.
+    /// When there is something to do without a signal or news.
     fn due(&self) -> Option<Instant> {
         let look = self.ended.map(|_| Instant::now() + LOOK_EVERY);
         let force = match self.killed_at {
@@ -255,7 +255,7 @@ impl Course {
         if let Some(watchdog) = &self.watchdog
             && let Err(error) = watchdog.until(self.moments)
         {
-            tracing::warn!(%error, "the watchdog cannot be told of the lease");
+            tracing::warn!(%error, "the watchdog cannot be sent the lease's deadline");
         }
         let Moments { term_at_ms, kill_at_ms } = self.moments;
         match tenure {
@@ -271,7 +271,7 @@ impl Course {
         }
     }
 
-    /// Time was up, as the watchdog saw it. A command that was told to end before that lost nothing by it.
+    /// Time was up, as the watchdog saw it. A command that was asked to end before that lost nothing by it.
     fn time_was_up(&mut self) {
         self.lost |= !self.unwanted;
     }
@@ -349,7 +349,7 @@ impl Course {
             return;
         }
         if !wants_terminal && by != Signal::TSTP.as_raw() {
-            // Somebody has stopped just the command, and will know why.
+            // A user stopped just the command.
             return;
         }
         terminal.take_back(self.group);
@@ -359,7 +359,7 @@ impl Course {
             show_ms(left_ms)
         ));
         let _ = kill_current_process_group(Signal::TSTP);
-        // Stopped here, until somebody continues us. In a group that cannot be stopped (its shell is gone) we go on.
+        // Stopped here, until SIGCONT. In a group that cannot be stopped (its shell is gone) we go on.
         tokio::select! {
             _ = self.continued.recv() => {}
             () = sleep(STOPS_WITHIN) => {}
@@ -370,7 +370,7 @@ impl Course {
 
     /// Nothing runs any more, or what does cannot be ended.
     async fn finish(mut self) -> Finish {
-        // Also what cannot be seen in /proc. Once nobody is left, the number may become somebody else's.
+        // Also what cannot be seen in /proc. Once no process is left, the number may be reused.
         if !self.group.is_empty() {
             let _ = self.group.kill();
         }

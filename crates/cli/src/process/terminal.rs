@@ -1,4 +1,4 @@
-//! The terminal, where there is one: whoever is in its foreground may read it and gets its keys' signals.
+//! The terminal, where there is one: the group in its foreground may read it and gets its keys' signals.
 //!
 //! The command has a group of its own, so it must be put there for as long as it runs. Where stdout or stderr is a
 //! pipe, another program of the same shell line (a pager) may need the terminal: then the command gets it only when
@@ -35,7 +35,7 @@ impl Terminal {
         Some(Terminal { ours: getpgrp(), shared: is_pipe(&stdout()) || is_pipe(&stderr()) })
     }
 
-    /// At the start: gives it to the command, unless somebody beside us may need it.
+    /// At the start: gives it to the command, unless another program may need it.
     pub(super) fn offer(&self, group: Group) {
         if !self.shared {
             self.give(group);

@@ -79,7 +79,7 @@ fn bar(part: u64, total: u64) -> String {
 }
 
 fn write(text: &str) {
-    // Even while another group has the terminal; and if nobody can see it, nothing is lost.
+    // Even while another group has the terminal; and if no one can see it, nothing is lost.
     let _ = from_the_background(|| stderr().lock().write_all(text.as_bytes()));
 }
 

@@ -164,7 +164,7 @@ fn one(context: &Context, id: &str, how: How) -> Outcome {
     Ok(match report.verdict {
         Verdict::Held => DONE,
         Verdict::Broken(_) => Exit::Failed.code(),
-        // Not 0: nobody is to take it for a promise that held.
+        // Not 0: it must not pass for a promise that held.
         _ => Exit::NotApplicable.code(),
     })
 }
@@ -200,7 +200,7 @@ fn all(context: &Context, how: How) -> Outcome {
     Ok(if broken { Exit::Failed.code() } else { DONE })
 }
 
-/// The store that was named, or else memory: a race is never arranged in somebody's own store by accident.
+/// The store that was named, or else memory: a race never runs by accident in a store that is in use.
 fn url(context: &Context) -> Result<StoreUrl, Failure> {
     let Some(text) = context.store_named() else { return Ok(StoreUrl::memory()) };
     text.parse().map_err(Failure::from)

@@ -164,7 +164,7 @@ impl Args {
         }
     }
 
-    /// Whoever waited in vain wants to know for whom.
+    /// After a wait in vain, the error names the holder.
     async fn refused(&self, error: Error, store: &Store) -> Failure {
         let waited = match &error {
             Error::WaitTimedOut { waited, .. } => u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
@@ -211,7 +211,7 @@ async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
             "it would have run out before it could be renewed".to_owned()
         };
         let _ = lease.release().await;
-        return Err(Failure::lost(&key, token, &format!("{why}; the command was told to end, {how}")));
+        return Err(Failure::lost(&key, token, &format!("{why}; the command was asked to end, {how}")));
     }
     match lease.release().await {
         Ok(()) => {}

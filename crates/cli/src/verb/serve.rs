@@ -139,7 +139,7 @@ impl Args {
     }
 }
 
-/// Who is let in: whoever has a token, once there is any; before that everybody on this machine, and nobody else.
+/// Who is let in: callers with a token, once there is any; before that every program of this machine, and no other.
 async fn access(
     settings: &Settings,
     addresses: &ListenAddresses,
@@ -156,7 +156,7 @@ async fn access(
     if settings.require_access_tokens == Some(true) {
         say(
             settings,
-            "no token was made yet, so nobody is let in; `fencehold access-token create` makes one",
+            "no access token exists yet, so every request is refused; `fencehold access-token create` makes one",
         );
         return Ok(Access::by_token(Arc::clone(keeper)));
     }
@@ -249,7 +249,7 @@ fn say(settings: &Settings, text: &str) {
     }
 }
 
-/// Ends when the process is told to stop.
+/// Ends with SIGTERM or SIGINT.
 fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
     let heed = |kind| {
         signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heeded: {error}")))

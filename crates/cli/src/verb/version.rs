@@ -28,7 +28,7 @@ impl Args {
         context.output.refuse_env()?;
         let version = Version {
             version: env!("CARGO_PKG_VERSION"),
-            // Whoever builds a package sets it; it is not looked for, so that the same source gives the same program.
+            // A package build sets it; it is not looked for, so that the same source gives the same program.
             commit: option_env!("FENCEHOLD_COMMIT").unwrap_or("unknown"),
         };
         context

@@ -60,13 +60,13 @@ pub(super) async fn run(
             }
         }
     };
-    // The rest. Whoever left the group may hold the streams open for ever, and is not waited for.
+    // The rest. A process that left the group may hold the streams open for ever; it is not waited for.
     hear_rest(&out, |bytes| keep(&mut stdout, bytes));
     hear_rest(&err, |bytes| note(&mut stderr_end, writer, bytes));
     Ok(Ran { finish, stdout, stderr_end })
 }
 
-/// A file without a name that holds the payload: it is whole before the command starts, and nobody has to feed it.
+/// A file without a name that holds the payload: it is whole before the command starts, and nothing has to feed it.
 fn file_of(text: &str) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("payload", MemfdFlags::CLOEXEC)?);
     file.write_all(text.as_bytes())?;

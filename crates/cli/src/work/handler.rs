@@ -103,7 +103,7 @@ impl Handler {
             return Ok(Outcome::let_expire());
         }
         match finish.code {
-            // What was told to end is not believed when it says that it is done.
+            // A command that was asked to end is not believed when it says that it is done.
             Some(code) if !told_to_end && !finish.unwatched => {
                 verdict::outcome(code, &ran.stdout, ran.stderr_end.bytes(), self.plan.snooze)
             }
@@ -112,7 +112,7 @@ impl Handler {
     }
 }
 
-/// Follows the claim for the command: every new deadline, its end, and whether the command is still wanted. One that was told
+/// Follows the claim for the command: every new deadline, its end, and whether the command is still wanted. One that was asked
 /// to end hears only that its claim was taken away, which leaves it less time.
 async fn follow(job: &Job, tell: watch::Sender<Tenure>, told_to_end: &Cell<bool>) -> Infallible {
     let mut claim = job.watch();

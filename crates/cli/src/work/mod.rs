@@ -53,7 +53,7 @@ pub(crate) struct Plan {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Works until it is told to stop, or cannot go on. When this returns no command runs any more.
+/// Works until a signal stops it, or it cannot go on. When this returns no command runs any more.
 pub(crate) async fn work(
     plan: Plan,
     store: &Store,
@@ -72,7 +72,7 @@ pub(crate) async fn work(
         // A command takes a while: a job that is claimed ahead of it would only be kept from others.
         .prefetch(0)
         .drain_timeout(Duration::from_millis(drain_ms))
-        // A command that is told to end does, or is killed.
+        // A command that is asked to end does, or is killed.
         .stop_timeout(Duration::MAX);
     for (queue, weight) in &plan.queues {
         worker = worker.queue(queue, *weight);

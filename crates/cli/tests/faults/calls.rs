@@ -1,4 +1,4 @@
-//! What a participant asks, one call at a time: each with what was asked and what was told on record.
+//! The calls of a participant, each with its request and response on record.
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::job::{
@@ -19,7 +19,7 @@ use super::participant::Participant;
 const RESENDS: usize = 8;
 
 impl Participant {
-    /// One call, with what was asked and what was told on record.
+    /// One call, with its request and response on record.
     fn asks(
         &mut self,
         ask: Ask,
@@ -31,7 +31,7 @@ impl Participant {
         self.write(sent.store_ms, What::Asked(ask));
         let answer = self.store().and_then(|store| call(&*store, &self.call));
         let told = self.notes(answer).unwrap_or_else(told_of);
-        // Rounded up: it was told no later than this.
+        // Rounded up: the response came no later than this.
         let answered_ms = SystemClock.now().store_ms + 1;
         self.write(answered_ms, What::Told(told.clone()));
         told
@@ -58,7 +58,7 @@ impl Participant {
         None
     }
 
-    /// Asks for a key, and is gone before it is told: the question alone is on record.
+    /// Asks for a key, and is gone before the response: the request alone is on record.
     pub fn asks_and_is_not_told(&mut self, key: &str) {
         self.nth += 1;
         self.write(SystemClock.now().store_ms, What::Asked(Ask::Acquire { key: key.to_owned() }));

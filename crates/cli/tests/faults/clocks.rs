@@ -21,7 +21,7 @@ fn by_another_clock(command: &mut Command) {
         .env("LD_PRELOAD", LIBRARY)
         .env("FAKETIME_TIMESTAMP_FILE", std::env::temp_dir().join(clock_file()))
         .env("FAKETIME_NO_CACHE", "1")
-        // The wall clock alone: nobody sets the boot clock.
+        // The wall clock alone: the boot clock is never set.
         .env("DONT_FAKE_MONOTONIC", "1");
 }
 
@@ -73,5 +73,5 @@ fn wall_clocks_that_jump_change_nothing() {
             .count()
     };
     let most = times(histories.path()).iter().map(saw).max();
-    assert!(most >= Some(2), "nobody's clock was set while it was at work");
+    assert!(most >= Some(2), "no participant's clock was set while it was at work");
 }

@@ -1,4 +1,4 @@
-//! `kill -9` and SIGSTOP: of participants, of whoever owns the directory among them, and of a server.
+//! `kill -9` and SIGSTOP: of participants, the owner of the directory among them, and of a server.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn whoever_is_killed_or_stopped_on_postgresql_every_history_can_be_true() {
     println!("faults: postgres: {} kills: {}", dose_of_a_server().kills, crew.ends());
 }
 
-/// A cluster of three members; leases that last as long as it takes etcd to notice that somebody is gone.
+/// A cluster of three members; leases that last as long as it takes etcd to notice that a holder is gone.
 #[cfg(feature = "etcd")]
 #[test]
 fn whoever_is_killed_or_stopped_on_etcd_every_history_can_be_true() {
@@ -86,7 +86,7 @@ fn whoever_is_killed_or_stopped_on_etcd_every_history_can_be_true() {
     println!("faults: etcd: {kills} kills and {stops} stops: {}", crew.ends());
 }
 
-/// Whoever takes over has watched the lease for a ttl, in a process that was not killed meanwhile.
+/// A contender that takes over has watched the lease for a ttl, in a process that was not killed meanwhile.
 #[cfg(feature = "object")]
 #[test]
 fn whoever_is_killed_or_stopped_on_s3_every_history_can_be_true() {

@@ -1,4 +1,4 @@
-//! A process that uses a store at random, and writes down what it asked and what it was told.
+//! A process that uses a store at random, and writes down its requests and responses.
 //!
 //! It is the test binary itself, started with a part to play. What it writes, it writes before the request leaves and as
 //! soon as the answer is there, so that a kill at any moment leaves nothing out but an answer.
@@ -192,7 +192,7 @@ impl Participant {
         self.history.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Writes down how far the wall clock is ahead of the boot clock, which nobody sets.
+    /// Writes down how far the wall clock is ahead of the boot clock, which is never set.
     pub fn tells(&mut self, now: Timestamp) {
         if let Some(times) = &mut self.times {
             let line = format!("{}\n", now.wall_ms - now.store_ms);
@@ -235,7 +235,7 @@ impl Participant {
         self.works(forgets);
     }
 
-    /// Comes to every key and every job in turn until each was had: nobody is stuck. Then says how all stands.
+    /// Comes to every key and every job in turn until each was had: no one is stuck. Then says how all stands.
     fn finishes(mut self) -> Finale {
         let mut end = End::default();
         for nth in 0..KEYS {

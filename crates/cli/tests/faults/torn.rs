@@ -1,8 +1,8 @@
 //! Files that are torn, as after a power cut: SQLite's log ends anywhere behind the last batch that was acknowledged, and
 //! garbage follows; or the database itself is cut short.
 //!
-//! Processes work on a directory and are killed. One more works on, alone, and when it has just asked for a key and was
-//! told nothing, the power goes: what lies on the disk then is copied, and torn. On every copy the last participant must
+//! Processes work on a directory and are killed. One more works on, alone, and when it has just asked for a key and has no
+//! response, the power goes: what lies on the disk then is copied, and torn. On every copy the last participant must
 //! bring everything to its end, and all histories are checked, as if that copy were all that is left.
 
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ fn the_power_goes() -> Left {
     let has = |alone: &mut Participant, nth| until("a key that can be had", || alone.acquires(&key(nth)));
     let (hold, token) = has(&mut alone, 1);
     alone.releases(&key(1), hold, token);
-    // The last that is told: who loses it gives the same token once more.
+    // The last response: a store that loses it gives the same token once more.
     has(&mut alone, 0);
     let [database, log] = files(&room);
     let before = std::fs::read(&log).unwrap();

@@ -1,4 +1,4 @@
-//! The story of a job, and effects of which nobody knows whether they happened.
+//! The story of a job, and effects that may or may not have happened.
 
 use serde_json::{Value, json};
 
@@ -111,7 +111,7 @@ fn an_effect_in_doubt_stops_its_job_until_a_person_says_what_happened() {
             "{explained:?}"
         );
         let waited = room.fencehold(&["job", "wait", &id]);
-        assert_eq!(waited.code, 1, "nobody waits for a job that waits for a person: {waited:?}");
+        assert_eq!(waited.code, 1, "`job wait` does not wait for a job that waits for a person: {waited:?}");
 
         let said = room.fencehold(&[&["effect", "resolve", &id, "charge", "--by", "ada"], outcome].concat());
         assert_eq!(said.code, 0, "{said:?}");

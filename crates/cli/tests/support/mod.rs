@@ -270,7 +270,7 @@ pub fn process(pid: i32) -> Pid {
     Pid::from_raw(pid).unwrap()
 }
 
-/// Somebody who has nothing to do with what a test looks at, and serves the directory.
+/// A process that serves the directory and plays no other part in a test.
 pub struct Bystander(pub Running);
 
 impl Bystander {
@@ -279,7 +279,7 @@ impl Bystander {
         let mut running = Running::start(words.stdin(Stdio::piped()));
         assert_eq!(running.line(), "up");
         let bystander = Bystander(running);
-        assert_eq!(owner(room), bystander.0.child.id(), "whoever is first serves");
+        assert_eq!(owner(room), bystander.0.child.id(), "the first process serves");
         bystander
     }
 }

@@ -45,7 +45,7 @@ pub enum FenceError {
     Busy {
         /// What the fence protects.
         resource: String,
-        /// The process that is in the way, where it could be told.
+        /// The process that is in the way, where it is known.
         pid: Option<u32>,
         /// How long it was waited for.
         waited: Duration,

@@ -31,7 +31,7 @@ pub struct KeyToken {
 }
 
 impl KeyToken {
-    /// A pass in the namespace `default`, shown by nobody in particular.
+    /// A pass in the namespace `default`, without an owner.
     pub fn new(key: Key, token: Token) -> Self {
         KeyToken { namespace: Namespace::default(), key, token, owner: None }
     }
@@ -49,7 +49,7 @@ impl KeyToken {
         self
     }
 
-    /// Who shows it, so that whoever is refused later can be told who raised the fence.
+    /// Who shows it, so that a caller that is refused later learns who raised the fence.
     pub fn with_owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
         self

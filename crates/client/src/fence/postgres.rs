@@ -1,7 +1,7 @@
 //! The fence for transactions of one's own, where what a lease protects is in the same PostgreSQL database as the lease.
 //!
-//! Check and write are one transaction: until it ends, nobody can be granted the key, and its holder's renewals go on. It
-//! passes under the newest token, also when the lease has run out, as long as nobody has taken the key since.
+//! Check and write are one transaction: until it ends, no one is granted the key, and its holder's renewals go on. It
+//! passes under the newest token, also when the lease has run out, as long as no other holder has taken the key since.
 //!
 //! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
 

@@ -19,7 +19,7 @@ use crate::once::in_doubt;
 
 /// Where the functions are, unless they were put elsewhere.
 const SCHEMA: &str = "fencehold";
-/// What the functions say where nobody knows whether an effect happened.
+/// The SQLSTATE of an effect in doubt.
 const IN_DOUBT: &str = "FH005";
 
 impl Job {

@@ -44,7 +44,7 @@ impl Voice {
         }
     }
 
-    /// Says something that nobody waits for.
+    /// Reports without waiting for the response.
     pub(crate) fn note(&self, report: AttemptReport, holding: &Holding) {
         match self {
             Voice::Store(handle) => {
@@ -78,7 +78,7 @@ impl Voice {
     }
 }
 
-/// Until when something about an attempt is worth saying: while nobody else has the job, also late; so no shorter than
+/// Until when a report on an attempt is worth sending: while no other attempt has the job, also late; so no shorter than
 /// a caller's timeout, and no longer than a ttl past the deadline.
 pub(crate) fn last_try_ms(handle: &Handle, holding: &Holding) -> u64 {
     let hub = &handle.hub;

@@ -113,7 +113,7 @@ impl Keeper {
         }
     }
 
-    /// Nobody can ask for anything any more; background tasks get as long as a caller would have waited for them.
+    /// No caller is left; background tasks get as long as a caller would have waited for them.
     fn may_end(&mut self, now_ms: u64) -> bool {
         let left_at_ms = *self.left_at_ms.get_or_insert(now_ms);
         self.hub.background.are_done() || now_ms >= left_at_ms.saturating_add(self.hub.patience_ms)

@@ -24,7 +24,7 @@ use crate::renewal::{Handle, free_unseen_claim};
 use crate::time::{First, first};
 use crate::tries::may_pass;
 
-/// A job that nobody has begun after this long on the shelf is released: another worker may have a slot free.
+/// A prefetched job that no slot has begun after this long is released: another worker may have a slot free.
 const SHELF_MS_MAX: u64 = 2_000;
 /// How long one claim stands in line. Nothing depends on it but how soon a connection is noticed that died in silence.
 const CLAIM_WAIT_MS: u64 = 60_000;
@@ -151,7 +151,7 @@ impl Claimer {
     }
 }
 
-/// One hold id, and whether jobs may have been given to it that nobody has seen.
+/// One hold id, and whether jobs granted to it may not have been seen.
 struct Claim<'a> {
     claimer: &'a Claimer,
     request: ClaimJobsRequest,

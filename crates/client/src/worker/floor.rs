@@ -54,7 +54,7 @@ impl Tally {
     }
 }
 
-/// What claimer, slots and whoever stops them share.
+/// What the claimer, the slots and the one that stops them share.
 pub(crate) struct Floor {
     /// The shelf.
     ready: Mutex<Shelf>,

@@ -4,7 +4,7 @@
 //! the *floor* is what claimer, slots and what stops them share. Renewal is the handle's own, for all jobs in one
 //! call; what jobs have to say is gathered by the handle too.
 //!
-//! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up nobody
+//! Deliberately absent: an executor. A slot drives one handler to its end, so a handler that blocks holds up no one
 //! else, and none needs a particular runtime. Where a worker is started in a Tokio runtime its handlers are run in that
 //! one's context; others are run [within](Worker::wrap) theirs.
 
@@ -101,9 +101,9 @@ impl Fencehold {
 ///
 /// - A claim that is lost stops its handler: the future is dropped at its next await. A blocking handler looks at
 ///   [`is_live`](crate::Job::is_live) between its steps.
-/// - An error, a panic, a payload that does not fit, a kind that nobody handles and an attempt over its time limit are
+/// - An error, a panic, a payload that does not fit, a kind without a handler and an attempt over its time limit are
 ///   failures. A worker that dies is a crash.
-/// - Several jobs run at once, each on a thread of its own; completions are sent together and nobody waits for them.
+/// - Several jobs run at once, each on a thread of its own; completions are sent together and no slot waits for them.
 #[must_use = "nothing happens until `run`, `run_until` or `start` is called"]
 pub struct Worker {
     fencehold: Fencehold,

@@ -1,6 +1,6 @@
 //! How many jobs are worth claiming ahead.
 //!
-//! A job that lies on a shelf is one that nobody else can run. So only as many are claimed ahead as the slots will have
+//! A prefetched job is one that no other worker can run. So only as many are claimed ahead as the slots will have
 //! begun by the time that the next two claims are answered: many where jobs are short, none where they are long. More are asked for
 //! when half of them are gone, so that a claim is worth its trip and the other half bridges it.
 

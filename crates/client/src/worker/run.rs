@@ -105,7 +105,7 @@ impl RunningWorker {
             is_cut_short = matches!(why, First::Right(_));
             self.floor.advance(Stage::Stopping);
             // One that blocks its thread for longer cannot be stopped: its claim is renewed for as long as it runs, so that
-            // nobody runs the job beside it.
+            // no other worker runs the job beside it.
             let give_up_ms = hub.now_ms().saturating_add(self.terms.stop_ms);
             first(self.all_ended(), hub.timers.sleep_until(give_up_ms)).await;
         }

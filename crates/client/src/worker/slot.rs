@@ -102,7 +102,7 @@ impl Slot {
         self.floor.count(|tally| tally.running -= 1);
     }
 
-    /// Drives a handler to its end, unless its claim is lost or nobody waits for it any longer. Then it is dropped.
+    /// Drives a handler to its end, unless its claim is lost or it is not waited for any longer. Then it is dropped.
     fn drive(&self, holding: &Holding, future: Pin<Box<dyn Future<Output = Ended> + Send + '_>>) -> Run {
         let mut future = Some(future);
         let mut lost = pin!(holding.lost());

@@ -36,7 +36,7 @@ impl Floor {
             if let Err(error) = &answer {
                 tracing::warn!(parent: &holding.span, %error, "what the job had to say was not taken");
             }
-            // Renewed until here, so that nobody else had it meanwhile.
+            // Renewed until here, so that no other worker had it meanwhile.
             lock(&hub.book).remove(holding.serial);
             holding.lose(LostCause::Released);
             let end = EndedAttempt {

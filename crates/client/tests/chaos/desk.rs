@@ -12,7 +12,7 @@ use super::worker::{Moment, Task};
 use super::{News, QUEUE, Random};
 use crate::crew::{PATIENCE, Room};
 
-/// How many jobs wait or run at a time, so that nobody is ever without one.
+/// How many jobs wait or run at a time, so that no worker is ever without one.
 const BACKLOG: u64 = 120;
 /// Feeds jobs and tells what happens, on a handle of its own. Never the owner for long: that is for those who die.
 pub(crate) struct Desk {
@@ -105,7 +105,7 @@ impl Desk {
         self.fh.close().await;
         let begun = Instant::now();
         while file::check(&self.room.store()).unwrap().epoch == epoch {
-            assert!(begun.elapsed() < PATIENCE, "nobody takes the directory over");
+            assert!(begun.elapsed() < PATIENCE, "no process takes the directory over");
             // Another process must come to it; how soon orders nothing here.
             std::thread::sleep(Duration::from_millis(20));
         }

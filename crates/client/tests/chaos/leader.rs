@@ -16,7 +16,7 @@ const WORKERS: usize = 8;
 const HELD: usize = 10;
 /// At most how many are stopped at a time: one must be there to take over.
 const STOPPED_MAX: usize = 3;
-/// After this a stopped process goes on, even if nobody has taken its job: it may be in everybody's way.
+/// After this a stopped process goes on, even if no other worker has taken its job: it may block all others.
 const STOP_MAX: Duration = Duration::from_secs(9);
 
 /// What is done to a worker, or to the process that serves all of them.
@@ -232,8 +232,8 @@ impl Leader {
             && (!deed.is_stop() || stopped < STOPPED_MAX)
     }
 
-    /// Draws the next trouble: for anybody, or for the next who holds still. If nobody does in time, it comes to anybody;
-    /// what fits nobody waits for one whom it fits, and keeps nothing else waiting.
+    /// Draws the next trouble: for any process, or for the next that holds still. If none does in time, it comes to any; trouble
+    /// that fits none waits for one that it fits, and keeps nothing else waiting.
     fn trouble(&mut self) {
         if let Some(overdue) = self.due.take()
             && !self.befall(overdue)

@@ -162,7 +162,7 @@ impl Post {
         Some(Arc::new(Post { name, room, fence, freed }))
     }
 
-    /// Done when nobody leads any more: the time to end in good order.
+    /// Done when the leader has gone: the time to end in good order.
     pub async fn dismissed(&self) {
         let never = self.freed.clone().wait_for(|_| false).await.map(drop);
         never.expect_err("it waits for what never is, so only the end of the channel ends it");
@@ -172,7 +172,7 @@ impl Post {
     pub async fn hold(&self, job: &Job) {
         say(What::Holds, job);
         let this = attempt(job);
-        // An error: nobody leads any more.
+        // An error: the leader has gone.
         let _ = self.freed.clone().wait_for(|freed| freed.contains(&this)).await;
     }
 
@@ -240,7 +240,7 @@ impl Process {
                 .env("LD_PRELOAD", FAKETIME)
                 .env("FAKETIME_TIMESTAMP_FILE", room.clock())
                 .env("FAKETIME_NO_CACHE", "1")
-                // The wall clock alone: nobody sets the boot-time clock.
+                // The wall clock alone: the boot-time clock is never set.
                 .env("DONT_FAKE_MONOTONIC", "1");
         }
         let mut child = command.spawn().unwrap();
@@ -253,7 +253,7 @@ impl Process {
         Process { test: test.to_owned(), name: name.to_owned(), child, orders: Some(orders) }
     }
 
-    /// The same once more, after its end, with nobody listening to what it says.
+    /// The same once more, after its end, with its output unread.
     pub fn again(&self, room: &Room) -> Self {
         Process::start(&self.test, &self.name, room, drop)
     }
@@ -306,7 +306,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Also of a test that has failed nobody may be left behind, stopped or not.
+        // Also a failed test leaves no process behind, stopped or not.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

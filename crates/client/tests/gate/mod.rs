@@ -25,7 +25,7 @@ pub(crate) const RENEWED_BY_MS: u64 = 3_834;
 pub(crate) const FIRST_BACKOFF_MS: u64 = 50;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with this in hand")
+    mutex.lock().expect("no thread panics with this in hand")
 }
 
 /// What goes through the gate.
@@ -51,7 +51,7 @@ pub(crate) enum Fate {
     LoseAnswer,
     /// It is not carried out.
     Refuse(StoreError),
-    /// It is not carried out, and nobody ever hears of it.
+    /// It is not carried out, and no response ever comes.
     Hang,
     /// It arrives only when the test says so.
     DelayRequest(oneshot::Receiver<()>),

@@ -307,7 +307,7 @@ async fn a_claim_is_followed_from_beside_it() {
     within(worker.drain()).await.unwrap();
 }
 
-/// A store that is away must not keep a process that was told to stop, once or twice.
+/// An unreachable store must not keep a process that was asked to stop, once or twice.
 #[tokio::test]
 async fn who_is_told_to_stop_waits_for_the_store_no_longer_than_to_drain_or_its_patience() {
     for cut_short in [true, false] {

@@ -9,7 +9,7 @@ use crate::Verdict;
 use crate::drive::at_once;
 use crate::ground::{Ground, until};
 
-/// A job that nobody works on is cancelled at once, and stays it.
+/// A job without a running attempt is cancelled at once, and stays it.
 pub(super) fn a_job_that_nobody_holds_is_cancelled_at_once(g: &Ground) -> Verdict {
     let later = NewJob { when: When::After { delay_ms: 60_000 }, ..g.job_for("q") };
     for id in [g.put("q"), g.put_with(later)] {
@@ -32,7 +32,7 @@ pub(super) fn a_holder_learns_of_a_cancellation_at_its_next_renewal(g: &Ground) 
         assert!(!g.renew_work(&work).expect("a live claim").cancel_requested);
         assert_eq!(g.cancel(work.job.id, false), Ok(JobState::Running), "called off, not ended");
         assert!(g.renew_work(&work).expect("a live claim").cancel_requested);
-        let runner = g.detail(work.job.id).job.runner.expect("somebody works on it");
+        let runner = g.detail(work.job.id).job.runner.expect("an attempt is running");
         assert_eq!(runner.cancel_requested_by.map(|by| by.to_string()).as_deref(), Some("P"));
         g.say(&work, word).expect("a live claim");
         assert_eq!(g.state(work.job.id), JobState::Cancelled, "{how}");
@@ -107,7 +107,7 @@ pub(super) fn cancelling_now_fences_the_holder_out(g: &Ground) -> Verdict {
     let why = attempt.error.expect("who, and why");
     assert!(why.contains('P') && why.contains("the customer left"), "{why}");
     let next = g.new_work("q", "B");
-    assert!(next.job.token > raised, "nobody gets the token that was consumed");
+    assert!(next.job.token > raised, "no attempt gets the token that was consumed");
     Ok(())
 }
 
@@ -125,7 +125,7 @@ pub(super) fn a_retry_starts_over_all_but_what_is_done(g: &Ground) -> Verdict {
         assert_eq!((g.state(id), g.counts_of(id)), (JobState::Queued, (0, 0)));
         let again = g.work("q", "B");
         assert_eq!((again.job.id, again.job.attempt), (id, 2));
-        assert!(matches!(g.complete(work), Err(Refusal::Stale { .. })), "nobody from before speaks for it");
+        assert!(matches!(g.complete(work), Err(Refusal::Stale { .. })), "no earlier attempt reports on it");
         assert!(matches!(g.retry(id), Err(Refusal::WrongState { state: JobState::Running, .. })));
         g.complete(&again).expect("a live claim");
         assert_eq!(g.retry(id), Err(Refusal::Finished { state: JobState::Completed }));

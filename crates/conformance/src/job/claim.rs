@@ -41,7 +41,7 @@ pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Ground) -> Verdict
     g.assert_ms("a full ttl", claimed.remaining_ms, g.ttl_ms());
     let view = g.detail(id).job;
     assert_eq!((view.state, view.token, view.attempt_count), (JobState::Running, claimed.token, 1));
-    let runner = view.runner.expect("somebody works on it");
+    let runner = view.runner.expect("an attempt is running");
     assert_eq!((runner.owner.as_str(), runner.ttl_ms), ("A", g.ttl_ms()));
     Ok(())
 }

@@ -166,7 +166,7 @@ pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// A job that failed and is retried has its unique key again, however long nobody had it; unless it was taken.
+/// A job that failed and is retried has its unique key again, however long the key was free; unless it was taken.
 pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
@@ -180,11 +180,7 @@ pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict
     let again = NewJob { id: fresh_id().0, ..job };
     assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     g.fail_for_good(&g.work("q", "A")).expect("a live claim");
-    assert_eq!(
-        g.enqueue(again.clone()),
-        Ok(EnqueuedJob { job_id: again.id, existed: false }),
-        "it is nobody's"
-    );
+    assert_eq!(g.enqueue(again.clone()), Ok(EnqueuedJob { job_id: again.id, existed: false }), "it is free");
     assert_eq!(g.retry(id), Ok(JobState::Queued));
     let third = NewJob { id: fresh_id().0, ..again.clone() };
     assert_eq!(
@@ -199,7 +195,7 @@ pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict
 pub(super) fn a_deleted_job_frees_its_unique_key(g: &Ground) -> Verdict {
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(job.clone());
-    g.delete(id, false).expect("nobody works on it");
+    g.delete(id, false).expect("no attempt is running");
     g.put_with(NewJob { id: fresh_id().0, ..job });
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Ground) -> 
     Ok(())
 }
 
-/// P4: a dead holder is noticed although nobody asks anything: one who waits is given its job.
+/// P4: a dead holder is noticed without a request: a waiter gets its job.
 pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::MovesTime)?;
@@ -88,7 +88,7 @@ pub(super) fn crashes_are_not_failures(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R07: a completion after expiry is accepted as late while nobody else has had the job; its crash is given back.
+/// R07: a completion after expiry is accepted as late while no other attempt has had the job; its crash is not counted.
 pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     // Unnoticed, waiting to come back, and ready again.
@@ -96,7 +96,7 @@ pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: 
     for way in ways {
         let work = g.new_work("q", "A");
         way(&work);
-        let answer = g.complete(&work).expect("nobody else had it");
+        let answer = g.complete(&work).expect("no other attempt had it");
         assert_eq!((answer.state, answer.late), (JobState::Completed, true));
         assert_eq!(g.complete(&work), Ok(answer), "the same word, the same answer");
         assert_eq!(
@@ -129,7 +129,7 @@ pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Ground) 
     g.needs(Power::MovesTime)?;
     let work = g.new_work("q", "A");
     g.crash(&work);
-    let answer = g.fail(&work).expect("nobody else had it");
+    let answer = g.fail(&work).expect("no other attempt had it");
     assert_eq!((answer.state, answer.late), (JobState::Scheduled, true));
     assert_eq!(g.counts_of(work.job.id), (1, 0));
     assert!(g.try_work("q", "B").is_none(), "it waits for its retry");
@@ -207,7 +207,7 @@ pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Ground) -> Ve
     Ok(())
 }
 
-/// Nobody is late after an operator has decided: not after a cancellation, a retry or a deletion.
+/// No late report counts after an operator has decided: not after a cancellation, a retry or a deletion.
 pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let cancelled = g.new_work("q", "A");
@@ -217,7 +217,7 @@ pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Ground) -> Verdic
 
     let deleted = g.new_work("q", "A");
     g.crash(&deleted);
-    g.delete(deleted.job.id, false).expect("nobody works on it");
+    g.delete(deleted.job.id, false).expect("no attempt is running");
     assert_eq!(g.complete(&deleted), Err(Refusal::JobNotFound));
 
     let retried = g.new_work("q", "A");
@@ -234,7 +234,7 @@ pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Ground)
     let work = g.new_work("q", "A");
     g.crash(&work);
     g.say(&work, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
-        .expect("nobody else had it");
+        .expect("no other attempt had it");
     assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
     for word in
         [Report::Release {}, Report::Snooze { delay_ms: 1 }, Report::Progress { progress: "1".into() }]
@@ -265,7 +265,7 @@ pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Ground) ->
         .collect();
         assert!(claimed.len() <= 1, "{claimed:?}");
         let b = claimed.into_iter().next().unwrap_or_else(|| {
-            // Nobody was in time, or the crash was noted when the clock had moved on.
+            // No claim was in time, or the crash was noted when the clock had moved on.
             until("a dead holder that is noticed", || g.state(a.job.id) != JobState::Running);
             g.pass(CRASH_SPREAD_MS);
             g.work("q", "B")

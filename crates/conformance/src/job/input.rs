@@ -253,7 +253,7 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// An action on a job that nobody knows of says so, and the others go through.
+/// An action on an unknown job says so, and the others go through.
 pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Ground) -> Verdict {
     let (one, two) = (g.put("q"), g.put("q"));
     let nobody = fresh_id().0;

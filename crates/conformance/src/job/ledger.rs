@@ -1,4 +1,4 @@
-//! The ledger: effects at most once, and what is done when nobody knows whether one happened.
+//! The ledger: effects at most once, and what is done when one is in doubt.
 
 use fencehold_contract::job::{
     AttemptLedgerEntry, EffectResolution, FindingKind, LedgerEntry, LedgerResponse, Report,
@@ -214,7 +214,7 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
     Ok(())
 }
 
-/// One who is late may say what came of its effect, and nobody is in doubt; but it may begin nothing new.
+/// A late attempt may report the outcome of its effect, which ends the doubt; but it may begin nothing new.
 pub(super) fn a_late_outcome_settles_a_doubt(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let first = g.new_work("q", "A");

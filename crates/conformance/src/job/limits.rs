@@ -35,7 +35,7 @@ pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict
     g.fail(&work).expect("a live claim");
     refused(g, g.job_for("q"), "jobs that are not done", 2);
     let id = work.job.id;
-    g.cancel(id, false).expect("nobody works on it");
+    g.cancel(id, false).expect("no attempt is running");
     g.put("q");
     assert_eq!(g.look_at_limits(None, false)?.usage.job_count, 2);
     Ok(())

@@ -35,7 +35,7 @@ fn matching(
         .expect("an action that is answered")
 }
 
-/// A list shows what its filters ask for, and what nobody asked for it leaves out.
+/// A list shows what its filters ask for, and nothing else.
 pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Ground) -> Verdict {
     let labelled = NewJob { labels: vec![label("tenant", "acme"), label("tier", "gold")], ..g.job_for("q") };
     let done = g.put_with(labelled);
@@ -90,7 +90,7 @@ pub(super) fn a_list_says_what_a_look_says(g: &Ground) -> Verdict {
 pub(super) fn pages_show_every_job_once_and_in_order(g: &Ground) -> Verdict {
     let put = g.put_many("q", 57);
     for nth in [3, 8, 30] {
-        g.cancel(put[nth], false).expect("nobody works on it");
+        g.cancel(put[nth], false).expect("no attempt is running");
     }
     for page in [1, 7, 1_000] {
         let listed: Vec<JobId> = g
@@ -172,12 +172,12 @@ pub(super) fn one_who_waits_for_a_job_is_told_its_end(g: &Ground) -> Verdict {
     assert_eq!(at_once.job.state, JobState::Completed, "it is there already");
     assert!(
         g.start_wait(fresh_id().0, 600_000).answer().expect("an answer").is_none(),
-        "nobody waits for nothing"
+        "an unknown job is not waited for"
     );
     Ok(())
 }
 
-/// A waiter is notified too when only a person can help: a quarantined job or one in doubt waits for nobody else.
+/// A waiter is notified too when only a person can help: a quarantined job or one in doubt waits for no one else.
 pub(super) fn one_who_waits_for_a_job_is_told_that_only_a_person_can_help(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let told = |waiting: Pending<Result<Option<JobDetail>, StoreError>>| {
@@ -216,7 +216,7 @@ pub(super) fn one_who_waited_long_enough_is_told_how_it_stands(g: &Ground) -> Ve
     let detail = answer.into_inner().expect("an answer").expect("an answer").expect("a job");
     assert_eq!(detail.job.state, JobState::Queued);
     let patient = g.start_wait(id, 600_000);
-    g.delete(id, false).expect("nobody works on it");
+    g.delete(id, false).expect("no attempt is running");
     assert!(patient.answer().expect("an answer").is_none());
     Ok(())
 }
@@ -233,7 +233,7 @@ pub(super) fn finished_jobs_are_forgotten_after_their_time(g: &Ground) -> Verdic
     g.pass(FINISHED_KEPT_MS - 1);
     assert_eq!((g.state(done), g.state(failed.job.id)), (JobState::Completed, JobState::Failed));
     let late = g.put("q");
-    g.cancel(late, false).expect("nobody works on it");
+    g.cancel(late, false).expect("no attempt is running");
     g.pass(120_000);
     until("finished jobs that are gone", || {
         g.pass(60_000);

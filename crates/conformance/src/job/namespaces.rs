@@ -49,7 +49,7 @@ pub(super) fn a_job_of_another_namespace_is_unknown(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R34: nor can a job or an operation be begun under the id of another namespace's job, and nobody learns whose it is.
+/// R34: nor can a job or an operation be begun under the id of another namespace's job, and the caller does not learn whose it is.
 pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict {
     let other = g.in_namespace("other");
     let work = g.new_work("q", "A");

@@ -188,7 +188,7 @@ pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_s
     Ok(())
 }
 
-/// An operation that was given back is new for the next, whatever its policy: nobody died.
+/// An operation that was given back is new for the next, whatever its policy: no holder died.
 pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Ground) -> Verdict {
     let ask = |worker: &str| BeginOperationRequest {
         in_doubt_policy: InDoubtPolicy::Manual,
@@ -230,7 +230,7 @@ pub(super) fn a_key_is_remembered_for_its_window(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// Nobody takes an operation away from its request by claiming from its queue.
+/// No worker takes an operation away from its request by claiming from its queue.
 pub(super) fn operations_cannot_be_claimed(g: &Ground) -> Verdict {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     g.say(&work, Report::Release {}).expect("a live claim");

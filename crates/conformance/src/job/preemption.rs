@@ -51,7 +51,7 @@ pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &G
     Ok(())
 }
 
-/// Nobody yields to an equal, to one who does not ask, or to one in another queue.
+/// No holder yields to an equal, to a job that does not ask, or to one in another queue.
 pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -> Verdict {
     g.needs_preemption()?;
     let work = g.new_work("q", "A");
@@ -75,11 +75,11 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Ground)
     g.complete(&served).expect("a live claim");
     let id = g.put_with(urgent(g, 5, 10_000));
     assert!(asked(g));
-    g.cancel(id, false).expect("nobody works on it");
+    g.cancel(id, false).expect("no attempt is running");
     assert!(!asked(g), "it was called off");
     let id = g.put_with(urgent(g, 5, 10_000));
     assert!(asked(g));
-    g.delete(id, false).expect("nobody works on it");
+    g.delete(id, false).expect("no attempt is running");
     assert!(!asked(g), "it was deleted");
     Ok(())
 }

@@ -78,7 +78,7 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
     g.fail_for_good(&g.new_work("q", "A")).expect("a live claim");
     g.fail(&g.new_work("q", "A")).expect("a live claim");
     let called_off = g.put("q");
-    g.cancel(called_off, false).expect("nobody works on it");
+    g.cancel(called_off, false).expect("no attempt is running");
     let in_doubt = g.new_work("q", "A");
     g.announce(&in_doubt, "charge", fencehold_core::ledger::InDoubtPolicy::Manual)
         .expect("a live claim");
@@ -120,11 +120,11 @@ pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Ground) -> Verdict {
     assert_eq!(one.answer().expect("a claim that is answered").jobs.len(), 1);
     until("one who waits less", || (claimers("q"), claimers("r")) == (1, 0));
     drop(two);
-    until("nobody who waits", || claimers("q") == 0);
+    until("no claim that waits", || claimers("q") == 0);
     Ok(())
 }
 
-/// P10: a queue that nobody but claims have ever named leaves nothing behind.
+/// P10: a queue that only claims have named leaves nothing behind.
 pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Ground) -> Verdict {
     for nth in 0..10 {
         assert!(g.try_work(&format!("typo-{nth}"), "A").is_none());

@@ -32,7 +32,7 @@ pub(super) fn a_live_claim_survives_a_restart(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R23: all end within a ttl and a second, also those that nobody asks about, and their crashes are counted.
+/// R23: all end within a ttl and a second, also those that no caller asks about, and their crashes are counted.
 pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::MovesTime)?;
@@ -200,7 +200,7 @@ pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Ground) -> Verdict 
     Ok(())
 }
 
-/// A schedule goes on; what fell due while nobody served is fired once.
+/// A schedule goes on; what fell due while no process served is fired once.
 pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::MovesTime)?;

@@ -91,7 +91,7 @@ pub(super) fn a_schedule_fires_once_at_its_moment(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// What fell due while nobody looked is made up for by one firing, not by a herd.
+/// Moments that were missed are made up for by one firing, not by a herd.
 pub(super) fn what_was_missed_is_fired_once(g: &Ground) -> Verdict {
     g.needs(Power::MovesTime)?;
     let view = set(g, &spec("* * * * *"));

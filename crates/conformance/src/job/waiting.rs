@@ -1,4 +1,4 @@
-//! Standing in line for jobs: first come, first served; nobody is given anything after their time, or after they left.
+//! Standing in line for jobs: first come, first served; no claim gets anything after its time, or after it left.
 
 use std::sync::Mutex;
 
@@ -63,7 +63,7 @@ pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Ground) -> Verdict {
     let claimed = patient.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
     assert_eq!(short.answer().expect("a claim that is answered").jobs, []);
-    assert_eq!(g.detail(id).job.attempt_count, 1, "it was given to nobody else in between");
+    assert_eq!(g.detail(id).job.attempt_count, 1, "no other claim got it in between");
     Ok(())
 }
 
@@ -105,7 +105,7 @@ pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R14: one leaves at the very moment at which a job comes: the job is its own, or everybody's, and never nobody's.
+/// R14: a claim leaves at the very moment at which a job comes: it gets the job, or the job is queued again, and is never lost.
 pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::NoticesLeaving)?;

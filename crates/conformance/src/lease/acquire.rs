@@ -25,7 +25,7 @@ pub(super) fn a_grant_says_how_long_it_lasts(g: &Ground) -> Verdict {
     assert_eq!(acquired.key, key("k"));
     assert!(
         acquired.waited_ms < g.ttl_ms() / 3,
-        "nobody was in the way, but it waited {} ms",
+        "nothing was in the way, but it waited {} ms",
         acquired.waited_ms
     );
     assert!(!acquired.grant.resumed);
@@ -49,7 +49,7 @@ pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Ground) -> Verdict 
 
 /// What people see of a hold: everything but its proof.
 pub(super) fn a_held_key_shows_its_holder(g: &Ground) -> Verdict {
-    assert_eq!(g.view("k"), None, "nothing is kept of a key that nobody ever held");
+    assert_eq!(g.view("k"), None, "nothing is kept of a key that was never held");
     let request = AcquireLeaseRequest {
         task: Some(task("run-42")),
         max_age_ms: Some(g.ttl_ms() * 5),
@@ -98,7 +98,7 @@ pub(super) fn tokens_grow_after_an_expiry(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// P2, P9: nobody ever gets the token that a revocation consumed.
+/// P2, P9: no holder ever gets the token that a revocation consumed.
 pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Ground) -> Verdict {
     let a = g.take("k", "A");
     let revoked = g.revoke_key("k").revoked;
@@ -146,7 +146,7 @@ pub(super) fn a_dead_holder_leaves_only_history(g: &Ground) -> Verdict {
     let b = g.take("k", "B");
     let ending = g.ending_of(&a).expect("how it ended");
     assert_eq!((ending.owner.as_str(), ending.outcome), ("A", LeaseOutcome::Expired));
-    assert_eq!((ending.by, ending.reason), (None, None), "nobody ended it");
+    assert_eq!((ending.by, ending.reason), (None, None), "no one ended it");
     assert_eq!(g.holder_name("k").as_deref(), Some("B"));
     g.release(&b).expect("a live lease");
     Ok(())

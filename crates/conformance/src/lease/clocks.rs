@@ -1,4 +1,4 @@
-//! The store's clock decides: the wall clock changes nothing, and many ends at once starve nobody.
+//! The store's clock decides: the wall clock changes nothing, and many ends at once starve no one.
 
 use std::collections::HashMap;
 

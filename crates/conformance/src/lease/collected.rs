@@ -1,4 +1,4 @@
-//! Keys that nobody has held for long: their records go, their tokens do not come back.
+//! Keys that were free for long: their records go, their tokens do not come back.
 
 use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::lease::LeaseOutcome;

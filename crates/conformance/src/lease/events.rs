@@ -85,7 +85,7 @@ pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
     assert_eq!(names, ["gpu/2", "gpu/2", "gpu/3", "gpu/3"]);
     assert!(
         g.events_page(after(Some(page.next_cursor))).expect("a page").events.is_empty(),
-        "nothing is told twice"
+        "no event comes twice"
     );
     Ok(())
 }

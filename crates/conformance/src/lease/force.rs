@@ -64,7 +64,7 @@ pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Ground) -> Verdic
     Ok(())
 }
 
-/// There is nothing to end on a key that nobody holds.
+/// There is nothing to end on a free key.
 pub(super) fn a_free_key_has_nothing_to_revoke(g: &Ground) -> Verdict {
     let one = || g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     assert_eq!(one(), Err(Refusal::NotHeld), "never held");
@@ -89,7 +89,7 @@ pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Ground) ->
     Ok(())
 }
 
-/// All of a task, of an owner, or under a prefix; nobody else.
+/// All of a task, of an owner, or under a prefix; no others.
 pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
     let take = |name: &str, who: &str, serves: &str| {
         g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) })

@@ -68,7 +68,7 @@ pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Ground) -> Verdict {
 
     let expired = g.take_and_run_out("k", "A");
     assert_ended(again(&expired), &expired, LeaseOutcome::Expired);
-    assert_eq!(g.holder("k"), None, "nobody was granted anything");
+    assert_eq!(g.holder("k"), None, "nothing was granted");
 
     let revoked = g.take("k", "A");
     g.revoke_key("k");

@@ -63,7 +63,7 @@ pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Ground) -> Verdic
     Ok(())
 }
 
-/// Nobody sees another's events.
+/// No namespace shows another's events.
 pub(super) fn events_of_another_namespace_are_not_told(g: &Ground) -> Verdict {
     g.needs(Power::TellsEvents)?;
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));

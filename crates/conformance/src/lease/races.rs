@@ -127,7 +127,7 @@ pub(super) fn two_revocations_at_once_end_one_hold(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R14: one gives up waiting just when the key comes free: it has the lease, or nobody has.
+/// R14: a waiter gives up just when the key comes free: it has the lease, or no one has.
 pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::NoticesLeaving)?;

@@ -54,7 +54,7 @@ pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> V
     Ok(())
 }
 
-/// R01: nor does a release pass for one after the end, when nobody has taken the key.
+/// R01: nor does a release pass for one after the end, when no one has taken the key.
 pub(super) fn a_release_after_the_end_says_how_it_ended(g: &Ground) -> Verdict {
     let expired = g.take_and_run_out("expired", "A");
     assert_lost(g.release(&expired), &expired, LeaseOutcome::Expired);

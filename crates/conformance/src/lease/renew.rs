@@ -64,7 +64,7 @@ pub(super) fn a_renewal_never_revives_a_released_lease(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// P3: too late is too late, although nobody has taken the key yet.
+/// P3: too late is too late, although no one has taken the key yet.
 pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Ground) -> Verdict {
     let a = g.take_and_run_out("k", "A");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);

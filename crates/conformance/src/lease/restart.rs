@@ -40,7 +40,7 @@ pub(super) fn a_live_lease_survives_a_restart(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// R23: all end within a ttl and a second, also those that nobody asks about.
+/// R23: all end within a ttl and a second, also those that no caller asks about.
 pub(super) fn a_lease_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::MovesTime)?;
@@ -60,7 +60,7 @@ pub(super) fn a_lease_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
     Ok(())
 }
 
-/// R23: time passes while nobody serves.
+/// R23: time passes while no process serves.
 pub(super) fn a_lease_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs(Power::MovesTime)?;
@@ -132,7 +132,7 @@ pub(super) fn history_survives_a_restart(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// A line does not outlive a restart, so nobody is asked to yield to one who no longer stands there.
+/// A line does not outlive a restart, so no holder is asked to yield to a waiter that is gone.
 pub(super) fn a_notice_does_not_outlive_the_line(g: &Ground) -> Verdict {
     g.needs(Power::Restarts)?;
     g.needs_preemption()?;

@@ -1,4 +1,4 @@
-//! The line: first come, first served; nobody passes it; nobody is granted anything after their time.
+//! The line: first come, first served; no one passes it; no waiter is granted anything after its time.
 
 use fencehold_contract::{AcquireLeaseRequest, StoreError};
 use fencehold_core::Refusal;
@@ -24,7 +24,7 @@ pub(super) fn a_released_key_goes_to_one_who_waits(g: &Ground) -> Verdict {
     Ok(())
 }
 
-/// P4: so does one whose holder has died, within a second of its deadline, although nobody asks anything.
+/// P4: so does one whose holder has died, within a second of its deadline, without a request.
 pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::MovesTime)?;
@@ -154,7 +154,7 @@ pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
     g.release(&a).expect("a live lease");
     stays.answer().expect("a key that came free");
     assert_eq!(g.holder_name("k").as_deref(), Some("C"));
-    assert_eq!(g.view("k").expect("a held key").endings.len(), 1, "nobody was granted it in between");
+    assert_eq!(g.view("k").expect("a held key").endings.len(), 1, "no one was granted it in between");
     Ok(())
 }
 
@@ -178,7 +178,7 @@ pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Ground) -> Verdi
     Ok(())
 }
 
-/// R14, R13: the hold id of a grant that nobody picked up has had its lease.
+/// R14, R13: the hold id of a grant whose caller had gone has had its lease.
 pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Ground) -> Verdict {
     g.needs_a_line()?;
     g.needs(Power::NoticesLeaving)?;

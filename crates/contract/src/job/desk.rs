@@ -491,7 +491,7 @@ wire! {
     /// What about an effect people should know.
     #[derive(Copy)]
     pub enum FindingKind {
-        /// It was announced, and nobody has said what came of it.
+        /// It was announced, and its outcome was not reported.
         InDoubt,
         /// It is to be undone, and is not yet.
         CompensationPending,

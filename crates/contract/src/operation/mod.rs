@@ -97,7 +97,7 @@ impl Ask {
                     request.hold_id_age_ms = request.hold_id_age_ms.saturating_add(by_ms).max(1);
                 }
                 if again {
-                    // It stood in line elsewhere; the way to its first place in line is nobody's doing but its own.
+                    // It stood in line elsewhere; the way to its first place in line does not count.
                     request.waited_before_ms = request.waited_before_ms.saturating_add(by_ms);
                 }
                 if again || by_ms > ON_THE_WAY_MS {

@@ -302,7 +302,7 @@ impl Problem {
     }
 }
 
-/// What a problem that is a whole answer means to whoever asked. `about` is the key that was asked about, where the
+/// What a problem that is a whole response means to the caller. `about` is the key that was asked about, where the
 /// problem names none.
 pub fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
     if let Some(refusal) = lease_refusal(&problem)

@@ -65,10 +65,10 @@ pub enum MigrateSchema {
 /// What becomes of jobs that were completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompletedJobs {
-    /// `keep`, the default: for people to see, and for whoever asks for the result, until they are pruned.
+    /// `keep`, the default: for people to see, and for callers that ask for the result, until they are pruned.
     #[default]
     Keep,
-    /// `drop`: forgotten in the step that completes them, with their results, unless there is more to be told of them.
+    /// `drop`: forgotten in the step that completes them, with their results, unless more is kept of them.
     Drop,
 }
 

@@ -64,9 +64,9 @@ pub enum AttemptOutcome {
     Yielded,
     /// It was handed to a caller that had already gone, and was freed at once.
     Abandoned,
-    /// It stopped at an effect of which nobody knows whether it happened.
+    /// It stopped at an effect in doubt.
     InDoubt,
-    /// Somebody ended it by force.
+    /// It was ended by force.
     Revoked,
     /// `store advance` ended every claim.
     Advanced,

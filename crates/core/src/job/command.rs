@@ -70,7 +70,7 @@ pub enum Command {
         /// What it writes.
         what: Written,
     },
-    /// Stop at an effect of which nobody knows whether it happened.
+    /// Stop at an effect in doubt.
     StopAtIntent {
         /// Which attempt.
         by: By,
@@ -250,7 +250,7 @@ pub enum Refusal {
         /// What to do instead.
         message: String,
     },
-    /// Somebody works on it.
+    /// An attempt is running.
     #[error("{owner} works on it under token {token} for another {remaining_ms} ms")]
     JobRunning {
         /// Who.

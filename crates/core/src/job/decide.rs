@@ -84,9 +84,9 @@ pub(super) struct Case<'a> {
 pub(super) enum Speaker<'a> {
     /// Its claim is live.
     Live(&'a Claim, u64),
-    /// Its claim has run out, and nobody has noted it yet.
+    /// Its claim has run out, and no sweep has noted it yet.
     Unnoted(&'a Claim),
-    /// It is over, and nobody has claimed the job since.
+    /// It is over, and no attempt has claimed the job since.
     Over(&'a Attempt),
 }
 
@@ -172,8 +172,8 @@ impl Case<'_> {
         }
     }
 
-    /// Whether an attempt whose claim simply ran out may still say what came of it: nobody has had the job since, and
-    /// nobody has decided about it.
+    /// Whether an attempt whose claim simply ran out may still report its outcome: no other attempt has had the job since, and no
+    /// one has decided about it.
     pub(super) fn is_open_to(&self, attempt: &Attempt) -> bool {
         let forced = seeded!(ForcedJobSpeaks) && attempt.outcome == AttemptOutcome::Revoked;
         let called_off = forced || seeded!(CancelledCompletes);
@@ -240,7 +240,7 @@ impl Case<'_> {
         }
     }
 
-    /// Refuses an attempt that is over, although nobody has had the job since.
+    /// Refuses an attempt that is over, although no other attempt has had the job since.
     pub(super) fn refuse(&self, by: By, how: AttemptOutcome, attempted: BlockedAction) -> Decision {
         // Who renews learns how its claim ended; who reports, that the job has come to its end without it.
         let asks_why = attempted == BlockedAction::Renew && how.ran_out();

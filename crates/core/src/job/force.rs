@@ -153,7 +153,7 @@ impl Case<'_> {
 
     pub(super) fn preempt(&self, ask: &Preempt) -> Decision {
         let (Some(claim), Term::Live { .. }) = (&self.record.claim, self.standing.term) else {
-            return answer(Err(not_now(self.record.state, "nobody works on it")));
+            return answer(Err(not_now(self.record.state, "no attempt is running")));
         };
         let held = self.record.options.priority;
         if ask.priority <= held {

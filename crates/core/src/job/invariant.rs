@@ -163,7 +163,7 @@ impl Step<'_> {
         let (before, after) = (self.before.state, self.after.state);
         let retried = matches!(self.command, Command::Retry { .. }) && before != JobState::Completed;
         must(!before.is_final() || before == after || retried, Violation::EndDidNotStand)?;
-        // What an operator started over, nobody from before speaks for.
+        // No earlier attempt reports on a job that an operator started over.
         let restarted = retried && self.decision.record.is_some();
         must(!restarted || self.after.token > self.standing.newest, Violation::ForceWithoutToken)
     }

@@ -4,7 +4,7 @@
 //! by its holder's word, or by running out. A claim that runs out is a *crash*; an error that the holder reports, or an
 //! attempt over its time limit, is a *failure*; each has its own limit.
 //!
-//! A holder whose claim ran out may still say what came of its work for as long as nobody has had the job since: its
+//! A holder whose claim ran out may still report its outcome for as long as no other attempt has had the job since: its
 //! token is then still the newest. That is *late*, not *stale*.
 
 mod attempt;

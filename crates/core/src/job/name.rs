@@ -31,7 +31,7 @@ text! {
 const RESERVED: &str = "fencehold/";
 
 impl QueueName {
-    /// Where operations of request handlers live. Nobody can claim from it by name.
+    /// Where operations of request handlers live. No worker can claim from it by name.
     pub fn operations() -> Self {
         QueueName("fencehold/operations".into())
     }

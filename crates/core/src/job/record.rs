@@ -92,7 +92,7 @@ pub struct Record {
     pub trail: Option<Box<Trail>>,
 }
 
-/// What is kept of a job elsewhere, so that nobody looks where there is nothing.
+/// What is kept of a job elsewhere, so that nothing is looked for in vain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Notes {
     /// A checkpoint.

@@ -141,7 +141,7 @@ impl Case<'_> {
         }
         match self.live(by, BlockedAction::BeginEffect) {
             Ok((claim, _)) => {
-                let why = format!("nobody knows whether the effect {effect} happened").into_boxed_str();
+                let why = format!("it is not known whether the effect {effect} happened").into_boxed_str();
                 let called_off = claim.cancel.is_some();
                 let state = if called_off { JobState::Cancelled } else { JobState::InDoubt };
                 self.over(AttemptOutcome::InDoubt, self.standing.now, Some(why), state, Due::Now)

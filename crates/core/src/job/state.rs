@@ -27,7 +27,7 @@ pub enum JobState {
     Cancelled,
     /// It was the end of too many holders; kept for people.
     Quarantined,
-    /// An effect was begun and nobody knows whether it happened: a person must look.
+    /// An effect was begun and may or may not have happened: a person must look.
     InDoubt,
 }
 

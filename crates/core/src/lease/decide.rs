@@ -29,7 +29,7 @@ pub enum Term {
         /// For how long; more than zero.
         remaining_ms: u64,
     },
-    /// The hold has run out, and nobody has noted it yet.
+    /// The hold has run out, and no sweep has noted it yet.
     Over {
         /// For how long.
         since_ms: u64,
@@ -129,7 +129,7 @@ impl Case<'_> {
                 Term::Over { .. } | Term::Free => {}
             }
         }
-        // Nobody holds it now. What has run out is noted first, so that the asker's own hold, if it was that one,
+        // It is free now. What has run out is noted first, so that the caller's own hold, if it was that one,
         // is found among the ended.
         let mut next = self.run_out();
         let record = next.record.as_ref().unwrap_or(self.record);

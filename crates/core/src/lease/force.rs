@@ -59,7 +59,7 @@ impl Case<'_> {
             let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
             return answer(Ok(Outcome::Asked { free_in_ms }));
         }
-        // Whoever was told when the key is free must not find it later than that.
+        // A contender that was promised a moment must find the key free by then.
         let promised_ms = hold.yield_request.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
         let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
         let yield_in_ms = yield_at_ms.saturating_sub(now_ms);

@@ -41,7 +41,7 @@ pub struct Hold {
     pub since: Timestamp,
     /// Its rank against contenders that preempt.
     pub priority: i16,
-    /// Somebody has asked the holder to yield.
+    /// A contender has asked the holder to yield.
     pub yield_request: Option<Box<PendingYield>>,
 }
 

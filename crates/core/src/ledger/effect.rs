@@ -39,7 +39,7 @@ wire! {
 /// How an effect stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EffectState {
-    /// It was announced; nobody has said yet what came of it.
+    /// It was announced; its outcome was not reported yet.
     Intended(InDoubtPolicy),
     /// It happened.
     Done,
@@ -176,7 +176,7 @@ pub enum Begun {
     Go(Effect),
     /// It has happened already, and gave this.
     Recorded(Effect),
-    /// Nobody knows whether it has happened: stop.
+    /// It may or may not have happened: stop.
     InDoubt,
 }
 

@@ -99,7 +99,7 @@ impl OneJob {
         By { hash: hold(id), token: self.claim(id).expect("the job is ready") }
     }
 
-    /// A claim of this hold id that has run out, and nobody has noted it.
+    /// A claim of this hold id that has run out, unnoted.
     pub(crate) fn run_out(&mut self, id: u8) -> By {
         let by = self.claimed(id);
         self.pass(TTL_MS);

@@ -45,7 +45,7 @@ impl Life {
         self.ask.hash == hash && self.token == token
     }
 
-    /// How it ended if nobody did anything but let its time run out.
+    /// How it ended if its time just ran out.
     fn how_time_ran_out(&self) -> LeaseOutcome {
         let aged_out = |max_age_ms| self.deadline_ms >= self.since_ms + max_age_ms;
         if self.ask.max_age_ms.is_some_and(|max_age_ms| aged_out(max_age_ms.get())) {
@@ -327,7 +327,7 @@ impl Model {
         shown > current
     }
 
-    /// The life that nobody has noted the end of.
+    /// The life whose end is not noted yet.
     pub(crate) fn held(&self) -> Option<&Life> {
         self.lives.last().filter(|life| life.end.is_none())
     }

@@ -133,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// A job that is not ready any more asks nobody to yield.
+    /// A job that is not ready any more asks no holder to yield.
     fn withdraw_notice_if_gone(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
         let ready = self
             .jobs

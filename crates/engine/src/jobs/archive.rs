@@ -57,7 +57,7 @@ pub struct KeptJob {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     pub bytes: u32,
-    /// 0: it asks nobody to yield.
+    /// 0: it asks no holder to yield.
     pub yield_within_ms: u32,
     pub undoes: bool,
 }

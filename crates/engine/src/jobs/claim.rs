@@ -257,7 +257,7 @@ impl Engine {
         for (at, by) in given.into_iter().filter(|_| !seeded!(AbandonedJobsKept)) {
             let queue = self.jobs.table.at(at).map(|slot| slot.queue);
             let _ = self.apply_to_job(now, at, &Command::Abandon(by), archive);
-            // Nobody has seen them: should the same claim come back after all, it is as good as new.
+            // No caller has seen them: should the same claim come back after all, it is as good as new.
             if let Some(queue) = queue {
                 let space = self.jobs.queues.at(queue).space;
                 self.jobs.past.forget(&(space, *by.hash.as_bytes()));

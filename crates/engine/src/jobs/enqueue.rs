@@ -277,7 +277,7 @@ impl Engine {
             return Ok(None);
         }
         let Ok(at) = self.find_job(space, id, archive) else {
-            // Of another namespace, or nobody's. An id names one job, so another namespace's cannot be used here; but it is
+            // Of another namespace, or of none. An id names one job, so another namespace's cannot be used here; but it is
             // none of this one's business whose it is.
             return if self.jobs.table.find(id).is_some() { Err(Refusal::JobNotFound) } else { Ok(None) };
         };

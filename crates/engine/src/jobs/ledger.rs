@@ -276,7 +276,7 @@ impl Engine {
         self.undo_next(now, at, archive);
     }
 
-    /// A person says what became of an effect that nobody knew of.
+    /// Resolves an effect in doubt as a person decided.
     pub(super) fn resolve(
         &mut self,
         now: Timestamp,

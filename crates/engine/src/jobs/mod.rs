@@ -171,7 +171,7 @@ impl Engine {
             self.note_job(now, space, id, facts);
         }
         if let Err(Refusal::WrongJob { token, job_id: job }) = &mut reply {
-            // By its name only within the namespace: another's jobs are nobody's business here.
+            // By its name only within the namespace: jobs of other namespaces are not shown.
             let space = self.jobs.queues.at(queue).space;
             let holder = self.jobs.by_token.get(token).and_then(|at| self.jobs.table.at(*at));
             *job = holder

@@ -1,4 +1,4 @@
-//! Operations of request handlers: a job that nobody but its own request works on, found by its idempotency key.
+//! Operations of request handlers: a job that only its own request works on, found by its idempotency key.
 
 use fencehold_contract::job::{BeginOperationRequest, BegunOperation, NewJob, OperationStatus, Unique};
 use fencehold_contract::operation::{Answer, JobAnswer};
@@ -91,7 +91,7 @@ impl Engine {
         archive: &mut dyn Archive,
     ) {
         if !self.jobs.is_live(at, now) {
-            // It may have run out unnoticed. The next holder need not wait for the spread: nobody else wants it.
+            // It may have run out unnoticed. The next holder need not wait for the spread: there is no other contender.
             let _ = self.apply_to_job(now, at, &Command::Expire { random: 0 }, archive);
         }
         let Some(slot) = self.jobs.table.at(at) else { return };

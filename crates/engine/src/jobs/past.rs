@@ -34,7 +34,7 @@ impl Past {
         }
     }
 
-    /// A claim whose jobs nobody has seen, after all.
+    /// A claim whose jobs no caller has seen, after all.
     pub(super) fn forget(&mut self, holder: &Holder) {
         self.known.remove(holder);
     }

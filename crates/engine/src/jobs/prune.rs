@@ -63,7 +63,7 @@ impl Pruning {
         *self = Pruning { kept_ms: self.kept_ms, ..Pruning::default() };
     }
 
-    /// Where to look next: at what nobody has looked at, else where a job ended long enough ago.
+    /// Where to look next: at what was not looked at yet, else where a job ended long enough ago.
     fn next_look(&mut self, now: Timestamp) -> Option<Look> {
         if let Some(from) = self.unseen_from {
             return Some(Look { from, to: None });
@@ -183,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// What ended in this very batch is not in the archive yet, so nobody who looked there has seen it.
+    /// What ended in this very batch is not in the archive yet, so a look there has not found it.
     fn note_what_just_ended(&mut self, from: u64, to: u64) {
         let jobs = &mut self.jobs;
         for (arrival, touch) in jobs.batch.touched.range(from..to) {

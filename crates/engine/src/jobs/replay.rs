@@ -36,7 +36,7 @@ pub struct Brought {
     pub newest: Token,
     /// Tokens set aside for what may be decided, in the order in which they are to be used.
     pub tokens: VecDeque<Token>,
-    /// For how long nobody is given anything.
+    /// For how long nothing is granted.
     pub closed_ms: u64,
     pub jobs: Vec<BroughtJob>,
     /// Jobs that were looked for, found or not.

@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Fires what is due. What fell due while nobody served is made up for by one firing. True: there is more.
+    /// Fires what is due. What fell due while no process served is made up for by one firing. True: there is more.
     pub(super) fn fire_schedules(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
         for _ in 0..FIRE_MAX {
             let Some((due_wall_ms, space, name)) = self.jobs.schedules.due.first().cloned() else {

@@ -1,4 +1,4 @@
-//! What time brings: claims that run out, scheduled jobs whose moment has come. A little at a time, so that nobody who asks
+//! What time brings: claims that run out, scheduled jobs whose moment has come. A little at a time, so that no request
 //! waits for all of it.
 
 use fencehold_core::Timestamp;
@@ -74,7 +74,7 @@ impl Engine {
         self.jobs.schedules.wall_clock_shows(now, ahead_ms);
     }
 
-    /// When the engine must be woken for a job although nobody asks anything.
+    /// When the engine must be woken for a job without a request.
     pub(crate) fn next_job_due_ms(&self) -> Option<u64> {
         let jobs = &self.jobs;
         let to_store_ms = |wall_ms: u64| u64::try_from(i128::from(wall_ms) - jobs.wall_ahead_ms).unwrap_or(0);

@@ -15,7 +15,7 @@ pub(super) struct Slot {
     pub(super) id: JobId,
     pub(super) arrival: u64,
     pub(super) queue: u32,
-    /// How large its body is, and within what time it asks others to yield; 0: it asks nobody.
+    /// How large its body is, and within what time it asks others to yield; 0: it asks none.
     pub(super) bytes: u32,
     pub(super) yield_within_ms: u32,
     /// It undoes an effect of another job.

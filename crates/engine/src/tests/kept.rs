@@ -221,7 +221,7 @@ fn a_batch_that_renews_and_grants_is_durable() {
     assert!(rig.engine.take_batch(true).0.durable);
 }
 
-/// The line is not kept, so nobody in it asks anybody to yield.
+/// The line is not kept, so no waiter asks the holder to yield.
 #[test]
 fn a_notice_does_not_outlive_the_line() {
     let mut rig = Rig::new();

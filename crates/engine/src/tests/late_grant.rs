@@ -1,4 +1,4 @@
-//! R14: a grant that found nobody there.
+//! R14: a grant whose caller has gone.
 
 use fencehold_contract::HoldRef;
 use fencehold_contract::operation::{Answer, Ask};

@@ -170,7 +170,7 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
     assert_eq!(rig.engine.table.namespaces(), 1, "there is a job in it now");
 }
 
-/// A queue that only claims had named is nobody's, and is not shown to those who ask about nowhere.
+/// A queue that only claims had named belongs to no namespace, and is not shown.
 #[test]
 fn a_namespace_that_does_not_exist_has_no_queues() {
     let mut rig = Rig::new();

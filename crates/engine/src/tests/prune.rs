@@ -1,4 +1,4 @@
-//! Finished jobs are forgotten after their time: only those are looked at that may be due, and nobody waits for it.
+//! Finished jobs are forgotten after their time: only those are looked at that may be due, and no caller waits for it.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ fn answer_to(answers: &[Answered], ticket: Ticket) -> &Result<Answer, StoreError
     }
 }
 
-/// R19: the waiter's time is up, nobody has noticed, and the holder releases.
+/// R19: the waiter's time is up, unnoticed, and the holder releases.
 #[test]
 fn a_release_passes_nothing_to_one_whose_time_is_up() {
     let mut rig = Rig::new();

@@ -66,6 +66,6 @@ fn whoever_watched_in_vain_goes_on_after_what_did_not_concern_it() {
     assert_eq!(
         rig.engine.next_due_ms(),
         Some(rig.now.store_ms + super::TTL_MS - 1_000),
-        "nobody watches any more"
+        "no watcher is left"
     );
 }

@@ -56,7 +56,7 @@ fn take(handle: &Handle, request: AcquireLeaseRequest) -> HoldRef {
     }
 }
 
-/// R14: nobody takes the answer, so the key is free again before anybody is answered anything else.
+/// R14: no caller takes the response, so the key is free again before the next response.
 #[test]
 fn a_grant_that_nobody_takes_is_given_back() {
     let writer = start(KeepInMemory::default());
@@ -81,7 +81,7 @@ fn a_grant_that_one_of_two_sendings_takes_is_kept() {
     let writer = start(KeepInMemory::default());
     let handle = &writer.handle;
     take(handle, request("k", 1));
-    // The answer to the second sending finds nobody, but it is not a fresh grant.
+    // The caller of the second sending has gone, but it is not a fresh grant.
     let again = AcquireLeaseRequest { hold_id_age_ms: 1, ..request("k", 1) };
     send(handle, Ask::Acquire(again), false).recv_timeout(LONG).unwrap().unwrap();
     assert_eq!(view(handle).holder.unwrap().owner.as_str(), "owner-1");
@@ -130,7 +130,7 @@ fn a_resumed_grant_whose_asker_left_the_line_is_given_back() {
     drop(handle.ask(Namespace::default(), Ask::Acquire(again), Some(claim), u64::MAX));
     drop(open);
     taken.recv_timeout(LONG).unwrap().unwrap();
-    // This may be decided in that batch too, before it is known that nobody is there.
+    // This may be decided in that batch too, before it is known that the caller has gone.
     view(handle);
     assert_eq!(view(handle).holder, None);
 }

@@ -210,7 +210,7 @@ impl Model {
         })
     }
 
-    /// Every holder is asked to yield by the first in line that outranks it and asks, or by nobody.
+    /// Every holder is asked to yield by the first in line that outranks it and asks, or by none.
     pub(crate) fn refresh_notices(&mut self) {
         for key in 0..self.keys.len() {
             let Some(holder) = &self.keys[key].holder else { continue };

@@ -88,7 +88,7 @@ pub enum Tell {
     Renewed { remaining_ms: u64 },
     /// Given back.
     Released,
-    /// Nobody holds it.
+    /// It is free.
     Free,
     /// The hold, or the claim, that the caller speaks for is over or another's.
     Lost { why: String },
@@ -106,7 +106,7 @@ pub enum Tell {
     Completed,
     /// Not carried out, for sure.
     Refused { why: String },
-    /// Carried out or not: nobody knows.
+    /// Carried out or not: it is not known.
     Unclear { why: String },
 }
 

@@ -147,7 +147,7 @@ fn job_key(job: &str) -> String {
     format!("job {job}")
 }
 
-/// Nobody is granted a key while its holder has a promise that it has not given back.
+/// No one is granted a key while its holder has a promise that it has not given back.
 fn one_holder(key: &str, story: &Story<'_>, problems: &mut Vec<String>) {
     // Of all grants of larger tokens, the one that was answered first.
     let mut soonest: Option<(u64, u64, &str)> = None;

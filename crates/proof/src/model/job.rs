@@ -236,7 +236,7 @@ impl Model for Jobs {
                 !world.broke(Breach::EndedTwice)
             }),
             (ONCE, |_, world| !world.broke(Breach::EffectTwice)),
-            ("late completion is taken as long as nobody has had the job since", |_, world| {
+            ("late completion is taken as long as no other attempt has had the job since", |_, world| {
                 !world.broke(Breach::LateRefused)
             }),
             ("a live holder is heard, and never loses its claim", |_, world| !world.broke(Breach::Robbed)),

@@ -275,7 +275,7 @@ impl Model for Leases {
                 world.ledger.breach != Some(Breach::Stuck)
             }),
             Property::always(
-                "nobody believes in a lease for longer than it was promised",
+                "no client believes in a lease for longer than it was promised",
                 |_, world: &World| world.ledger.breach != Some(Breach::BelievesTooLong),
             ),
         ]

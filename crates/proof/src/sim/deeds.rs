@@ -208,7 +208,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody else believes in the key at this moment, unless force came between.
+    /// No other owner believes in the key at this moment, unless force came between.
     pub(super) fn only_believer(&self, at: usize, new: &Held) -> Result<(), String> {
         let forced = |held: &Held| self.store.accounts.was_forced(held.key.as_str(), held.token.get());
         if self.now_ms >= new.believes_until_ms || forced(new) {

@@ -56,7 +56,7 @@ pub(super) enum Kept {
     No,
     /// What it says must not be sent, and it is there after all, which only the simulation knows.
     Landed,
-    /// What it says must not be sent, and nobody knows whether it is there.
+    /// What it says must not be sent, and it is not known whether it is there.
     Unknown,
 }
 

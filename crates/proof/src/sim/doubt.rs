@@ -1,4 +1,4 @@
-//! What may be true. When a disk fails in the middle of a commit, nobody knows whether the batch is there: then there are
+//! What may be true. When a disk fails in the middle of a commit, the batch may or may not be there: then there are
 //! two accounts, one for each, and every later answer must fit at least one of them.
 
 use fencehold_core::Timestamp;

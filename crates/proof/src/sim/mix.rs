@@ -74,7 +74,7 @@ impl Fault {
         Fault::LongQuiet,
     ];
 
-    /// Whether nobody may know, after it, if a batch was kept.
+    /// Whether it may leave open if a batch was kept.
     pub(super) fn leaves_doubt(self) -> bool {
         matches!(self, Fault::PowerCutInWrite | Fault::SyncFails | Fault::WriteFails | Fault::DiskFull)
     }

@@ -92,7 +92,7 @@ impl Summary {
             "release: done",
             "release: refused",
             "revoke: done",
-            "revoke: nobody there",
+            "revoke: not held",
             "look",
             "enqueue: made",
             "enqueue: known already",

@@ -18,7 +18,7 @@ pub(super) struct Owner {
     /// How fast its clock runs, in a thousandth of the true rate.
     pub(super) rate: u64,
     pub(super) paused_until_ms: u64,
-    /// Counts its lives: what was meant for an earlier one reaches nobody.
+    /// Counts its lives: what was meant for an earlier one is dropped.
     pub(super) life: u32,
     pub(super) about: About,
     /// The job that it enqueued last: it may not know whether that was heard.

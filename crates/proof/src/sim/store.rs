@@ -145,7 +145,7 @@ impl Store {
     }
 }
 
-/// What an answer gave that must not be left with nobody.
+/// What a response granted that must be given back if its caller has gone.
 fn goes_back(given: &Given, question: &Question) -> Option<Abandoned> {
     match (&given.result, question) {
         (Ok(Reply::Acquired(acquired)), Question::Acquire(request)) if !acquired.grant.resumed => {

@@ -45,7 +45,7 @@ impl Tally {
             }
             (Question::Release(_), _) => "release: refused",
             (Question::Revoke(_), Ok(_)) => "revoke: done",
-            (Question::Revoke(_), Err(_)) => "revoke: nobody there",
+            (Question::Revoke(_), Err(_)) => "revoke: not held",
             (Question::Get(_), _) => "look",
             (question, answer) => return self.job_answer(question, answer),
         };
@@ -209,7 +209,7 @@ fn says_of_jobs(reply: &Reply) -> String {
             Some(Ok(LedgerResponse::Recorded { recorded_effect: effect })) => {
                 format!("{} is on record", effect.name)
             }
-            Some(Ok(_)) => "nobody knows whether it happened: stop".to_owned(),
+            Some(Ok(_)) => "in doubt: stop".to_owned(),
             Some(Err(refusal)) => refused(refusal),
             None => "nothing".to_owned(),
         },

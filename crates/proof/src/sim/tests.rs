@@ -12,7 +12,7 @@ fn a_store_that_is_down_is_neither_killed_nor_paused_nor_without_power() {
         let mut world = World::new(1, Some(Ground::Log), false);
         world.mix.faults = vec![fault];
         world.fault();
-        assert_eq!(world.tally.of(fault.name()), 0, "nobody serves yet");
+        assert_eq!(world.tally.of(fault.name()), 0, "no process serves yet");
         world.store_starts(Found::SameBoot).unwrap();
         world.fault();
         assert_eq!(world.tally.of(fault.name()), 1, "{fault:?}");

@@ -310,7 +310,7 @@ impl World {
             About::Claiming { request, first_sent_ms, .. } if request.hold_id == asked.hold_id => {
                 *first_sent_ms
             }
-            // Of an earlier claim: whoever stopped wanting it lets it run out.
+            // Of an earlier claim: an owner that no longer wants it lets it run out.
             _ => return,
         };
         let Some(job) = claimed.jobs.into_iter().next() else {

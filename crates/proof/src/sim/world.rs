@@ -78,7 +78,7 @@ pub(super) struct World {
     pub(super) wall_ms_latest: u64,
     pub(super) next_hold: u64,
     pub(super) faults: u64,
-    /// No more trouble, and nobody begins anything.
+    /// No more trouble, and no owner begins anything.
     pub(super) calm: bool,
     pub(super) ends_at_ms: Option<u64>,
     pub(super) tally: Tally,
@@ -374,7 +374,7 @@ impl World {
         if fault.leaves_doubt() && self.store.accounts.are_many() {
             fault = Fault::StoreKill;
         }
-        // Nobody is disturbed in the quiet, or it would never end.
+        // No fault comes in the quiet, or it would never end.
         let quiet_ms = if fault == Fault::LongQuiet { QUIET_MS + PATIENCE_MS } else { 0 };
         let after_ms = quiet_ms + self.chance.between(1, self.mix.fault_every_ms * 2);
         self.at(after_ms, Event::Fault);

@@ -66,7 +66,7 @@ impl Image {
                 Change::ClosedUntil { until_ms } => self.closed_until_ms = until_ms,
                 Change::LongestTtl { ttl_ms } => self.longest_ttl_ms = ttl_ms,
                 Change::Namespace(kept) => drop(self.namespaces.insert(kept.namespace.clone(), kept)),
-                // Nobody names another time here.
+                // No other time is named here.
                 Change::KeepFinished { .. } | Change::Limits { .. } => {}
                 Change::Seen { now } => self.noted.iter_mut().for_each(|noted| noted.seen = now),
             }

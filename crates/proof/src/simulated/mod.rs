@@ -31,7 +31,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Whether it hands out jobs that nobody had before it.
+    /// Whether it hands out jobs for the first time.
     pub(crate) fn hands_out_jobs(&self) -> bool {
         matches!(self.granted, Some(Granted::Jobs(_)))
     }
@@ -151,7 +151,7 @@ impl Machine {
         self.engine.sweep(now, budget, self.keeps.archive())
     }
 
-    /// A fresh grant found nobody to take it.
+    /// The caller of a fresh grant has gone.
     pub(crate) fn abandon(&mut self, now: Timestamp, given: &Given) {
         let now = ahead(now, self.ahead_ms);
         match &given.granted {
@@ -225,13 +225,13 @@ impl Machine {
         (answers, unreadable)
     }
 
-    /// The answers of a batch of which nobody knows whether it was kept, as far as they can be known without reading.
+    /// The responses of a batch that may or may not have been kept, as far as they can be known without reading.
     pub(crate) fn untold(batch: Batch) -> Vec<Given> {
         let given = |Unread { ticket, said, granted }| Given { ticket, result: untold(said), granted };
         batch.answers.into_iter().map(given).collect()
     }
 
-    /// When the engine must be woken although nobody asks anything.
+    /// When the engine must be woken without a request.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         self.engine.next_due_ms().map(|due_ms| due_ms.saturating_sub(self.ahead_ms))
     }

@@ -30,25 +30,25 @@ pub(crate) enum Question {
     Enqueue(Vec<NewJob>),
     /// See [`JobStore::claim`](fencehold_contract::JobStore::claim).
     Claim(ClaimJobsRequest),
-    /// See [`JobStore::renew_claims`](fencehold_contract::JobStore::renew_claims).
+    /// See [`JobStore::renew_attempts`](fencehold_contract::JobStore::renew_attempts).
     RenewClaims(Vec<AttemptRef>),
     /// See [`JobStore::report`](fencehold_contract::JobStore::report).
     Report(Vec<AttemptReport>),
-    /// See [`JobStore::ledger`](fencehold_contract::JobStore::ledger).
+    /// See [`JobStore::write_effects`](fencehold_contract::JobStore::write_effects).
     Ledger(Vec<AttemptLedgerEntry>),
-    /// See [`JobStore::job`](fencehold_contract::JobStore::job).
+    /// See [`JobStore::get_job`](fencehold_contract::JobStore::get_job).
     Job(JobId),
-    /// See [`JobStore::act`](fencehold_contract::JobStore::act).
+    /// See [`JobStore::change_jobs`](fencehold_contract::JobStore::change_jobs).
     Act(ChangeJobsRequest),
-    /// See [`JobStore::set_queue`](fencehold_contract::JobStore::set_queue).
+    /// See [`JobStore::set_queue_mode`](fencehold_contract::JobStore::set_queue_mode).
     SetQueue(SetQueueModeRequest),
-    /// See [`JobStore::remove_queue`](fencehold_contract::JobStore::remove_queue).
+    /// See [`JobStore::delete_queue`](fencehold_contract::JobStore::delete_queue).
     RemoveQueue(QueueName, Owner),
     /// See [`JobStore::set_schedule`](fencehold_contract::JobStore::set_schedule).
     SetSchedule(Box<ScheduleSpec>),
-    /// See [`JobStore::remove_schedule`](fencehold_contract::JobStore::remove_schedule).
+    /// See [`JobStore::delete_schedule`](fencehold_contract::JobStore::delete_schedule).
     RemoveSchedule(ScheduleName, Owner),
-    /// See [`JobStore::schedules`](fencehold_contract::JobStore::schedules).
+    /// See [`JobStore::list_schedules`](fencehold_contract::JobStore::list_schedules).
     Schedules,
 }
 

@@ -116,7 +116,7 @@ pub(crate) enum JobTold {
     Go,
     /// The effect is recorded.
     Recorded,
-    /// An earlier attempt announced the effect, and nobody knows what came of it.
+    /// An earlier attempt announced the effect, and its outcome is not known.
     InDoubt,
     /// The job went on under a newer token.
     Stale {

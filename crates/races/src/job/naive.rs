@@ -1,7 +1,7 @@
 //! The naive queue: a row with a state and the name of a worker. It reads, thinks, and then writes back what it read; it
 //! knows workers by their names, counts no crashes, and undoes things as soon as it is asked to.
 //!
-//! It is wrong on purpose, in the well-known ways, and nobody but a race uses it.
+//! It is wrong on purpose, in the well-known ways, and only a race uses it.
 
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ struct Row {
     worker: Option<String>,
     deadline_ms: u64,
     ttl_ms: u64,
-    /// How many claims there were. Shown as tokens, and checked by nobody.
+    /// How many claims there were. Shown as tokens, and never checked.
     claims: u64,
     result: Option<String>,
     completions: usize,

@@ -94,7 +94,7 @@ impl OurJobs {
                 self.enter(jobs, work, act).await
             }
             JobAct::Cancel { now } => self.cancel(jobs, who, *now).await,
-            // No store can be told to sweep: what arrives is a look at the job, as with leases.
+            // No store sweeps on request: what arrives is a look at the job, as with leases.
             JobAct::Sweep => jobs.get_job(&self.call, self.job).await.map(|_| JobTold::Looked),
         };
         told.unwrap_or_else(failed)

@@ -46,7 +46,7 @@ pub(super) fn record(trace: &Trace, key: &Key, who: &str, act: &JobAct, told: &J
                 (JobAct::Announce(_, effect, _), _) => {
                     (*effect, "effect_in_doubt", "is in doubt: a person must look")
                 }
-                _ => ("", "effect", "is told"),
+                _ => ("", "effect", "is answered"),
             };
             let fields = fields!(key: key, token: shown, effect: effect);
             trace.event(who, format!("{effect} {says}"), event, fields);

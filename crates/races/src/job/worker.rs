@@ -1,4 +1,4 @@
-//! Who acts upon the job, and what becomes of claims that nobody renews.
+//! Who acts upon the job, and what becomes of claims that are not renewed.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Stage {
         if self.needs(Power::MovesTime, "").is_ok() {
             self.moves_time(self.job()?.remaining_ms);
         }
-        self.sees("a claim that nobody renews runs out", |job| job.state != JobState::Running)?;
+        self.sees("a claim that is not renewed runs out", |job| job.state != JobState::Running)?;
         let fields = fields!(key: self.key.as_str(), token: work.token, forced: true);
         self.trace
             .event("clock", format!("token {} runs out", work.token), "lease_expired", fields);

@@ -1,4 +1,4 @@
-//! R07, complete after expiry, nobody took it: A's claim expires; nobody takes the job; A completes it.
+//! R07, complete after expiry, not taken since: A's claim expires; no worker takes the job; A completes it.
 
 use fencehold_core::job::JobState;
 
@@ -8,10 +8,10 @@ use crate::stage::{Played, Stage};
 
 pub(super) const RACE: Race = Race {
     id: "R07",
-    name: "complete after expiry, nobody took it",
+    name: "complete after expiry, not taken since",
     promise: "P7 Unknown is said",
-    schedule: "A's claim expires; nobody takes the job; A completes it",
-    must_hold: "accepted as late, and nobody does the work again",
+    schedule: "A's claim expires; no worker takes the job; A completes it",
+    must_hold: "accepted as late, and no worker does the work again",
     naive: None,
     script,
 };
@@ -26,6 +26,6 @@ fn script(stage: &Stage) -> Played {
         told == JobTold::Stands { state: JobState::Completed, late: true },
         "work that was done is done, and on record as late",
     )?;
-    stage.must(b.asks(&b.wish())?.is_none(), "nobody does it again")?;
+    stage.must(b.asks(&b.wish())?.is_none(), "no worker does it again")?;
     stage.must(stage.job()?.result.as_deref() == Some("by A"), "its result is kept")
 }

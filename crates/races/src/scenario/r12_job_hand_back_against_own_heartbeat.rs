@@ -10,7 +10,7 @@ pub(super) const RACE: Race = Race {
     promise: "P3 Renewal is only renewal",
     schedule: "A releases the job; a renewal that it had sent before arrives",
     must_hold: "the job stays free, and B can have it",
-    naive: Some("revived: nobody works on it, and everybody waits"),
+    naive: Some("revived: no worker has it, and all wait"),
     script,
 };
 

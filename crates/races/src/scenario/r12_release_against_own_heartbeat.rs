@@ -12,7 +12,7 @@ pub(super) const RACE: Race = Race {
     promise: "P3 Renewal is only renewal",
     schedule: "A's heartbeat is on its way; A releases; the heartbeat arrives",
     must_hold: "the lease stays released, and the next one gets the key",
-    naive: Some("revived: nobody renews it, everybody waits"),
+    naive: Some("revived: it is not renewed, and all wait"),
     script,
 };
 

@@ -1,4 +1,4 @@
-//! R14, grant for nobody: A waits in line and looks away; the holder releases, and the grant to A commits; A goes.
+//! R14, grant without a caller: A waits in line and looks away; the holder releases, and the grant to A commits; A goes.
 
 use fencehold_test_store::Power;
 
@@ -8,10 +8,10 @@ use crate::stage::{Played, Stage};
 
 pub(super) const RACE: Race = Race {
     id: "R14",
-    name: "grant for nobody",
+    name: "grant without a caller",
     promise: "P10 Nothing to clean",
     schedule: "A waits in line and looks away; the holder releases, and the grant to A commits; A goes",
-    must_hold: "the key is free at once, and its next token is larger than the one that nobody picked up",
+    must_hold: "the key is free at once, and its next token is larger than that of the lost grant",
     naive: Some("the key stays with one who is gone"),
     script,
 };
@@ -26,8 +26,8 @@ fn script(stage: &Stage) -> Played {
     stage.comes("the key goes to who waits", || stage.holder().as_deref() == Some("A"))?;
     stage.trace.note("A", "is granted it, and does not see that");
     waiting.loses_its_sender()?;
-    stage.comes("a grant that nobody picks up is given back", || stage.holder().is_none())?;
+    stage.comes("a grant whose caller has gone is given back", || stage.holder().is_none())?;
     stage.trace.note("store", "gives it up for A");
     let new = b.acquires()?;
-    stage.must(new.token > lease.token + 1, "the token that nobody picked up is not given again")
+    stage.must(new.token > lease.token + 1, "the token of the lost grant is not given again")
 }

@@ -26,5 +26,5 @@ fn script(stage: &Stage) -> Played {
     let told = a.does(JobAct::Fail(work));
     stage.must(stage.job()?.state == JobState::Completed, "what was completed stays completed")?;
     stage.must(told == JobTold::Finished { state: JobState::Completed }, "A learns that it is completed")?;
-    stage.must(b.asks(&b.wish())?.is_none(), "nobody does it again")
+    stage.must(b.asks(&b.wish())?.is_none(), "no worker does it again")
 }

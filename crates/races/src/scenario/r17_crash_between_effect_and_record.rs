@@ -34,7 +34,7 @@ fn script(stage: &Stage) -> Played {
     stage.must(b.records(&new, "charge") == JobTold::Recorded, "and that is on record")?;
     stage.must(
         b.announces(&new, "ship", InDoubtPolicy::Manual) == JobTold::InDoubt,
-        "what nobody can know is said",
+        "the doubt is reported",
     )?;
     stage.must(stage.job()?.state == JobState::InDoubt, "the job waits for a person")
 }

@@ -14,7 +14,7 @@ pub(super) const RACE: Race = Race {
     schedule: "A shows a token that the store has lost with all it did since its backup; the operator advances; A \
                shows it again; B takes the key",
     must_hold: "A is refused with an alarm, then as fenced out; B's token is larger than A's",
-    naive: Some("nobody looks at the token, and nobody notices"),
+    naive: Some("the token is not checked, and no one notices"),
     script,
 };
 

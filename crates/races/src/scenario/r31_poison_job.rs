@@ -10,7 +10,7 @@ pub(super) const RACE: Race = Race {
     name: "poison job",
     promise: "P10 Nothing to clean",
     schedule: "A job kills every holder",
-    must_hold: "it is quarantined after max_crashes, and harms nobody after that",
+    must_hold: "it is quarantined after max_crashes, and harms no worker after that",
     naive: Some("it loops for ever"),
     script,
 };
@@ -20,6 +20,6 @@ fn script(stage: &Stage) -> Played {
     let (a, b, c) = (stage.worker("A"), stage.worker("B"), stage.worker("C"));
     stage.crashes(&a.claims()?)?;
     stage.claim_runs_out(&b.claims()?)?;
-    stage.must(c.asks(&c.wish())?.is_none(), "nobody else is handed what has killed two")?;
+    stage.must(c.asks(&c.wish())?.is_none(), "no other worker gets what has killed two")?;
     stage.must(stage.job()?.state == JobState::Quarantined, "the job is kept for people")
 }

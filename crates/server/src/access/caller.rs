@@ -27,7 +27,7 @@ pub struct Caller {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Who {
-    /// The server is open, and nobody was asked.
+    /// The server is open, and asked for no token.
     Anyone,
     /// By this token.
     Token {

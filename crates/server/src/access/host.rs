@@ -54,7 +54,7 @@ fn name_of(host: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Whether DNS gives this name to nobody: it is an address, or `localhost`, or below it (RFC 6761).
+/// Whether DNS can give this name to no other host: it is an address, or `localhost`, or below it (RFC 6761).
 fn is_local(name: &str) -> bool {
     let is_v6 = name
         .strip_prefix('[')

@@ -2,7 +2,7 @@
 //! was made or revoked, and writes the audit.
 //!
 //! Requests are checked against what it last read, without touching the disk. If the book cannot be read any more,
-//! nobody is let in: a revocation might stand in it.
+//! every caller is refused: a revocation might be in it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -60,7 +60,7 @@ pub enum Stranger {
         /// What people call it.
         name: String,
     },
-    /// Nobody can be let in at the moment.
+    /// Every caller is refused at the moment.
     #[error("tokens cannot be checked at the moment; the server's log says why")]
     Closed,
 }
@@ -328,7 +328,7 @@ impl Work {
             let had_trouble = self.known.trouble.swap(seen.is_err(), Ordering::AcqRel);
             match seen {
                 Err(error) if !had_trouble => {
-                    tracing::error!(%error, "nobody is let in: tokens cannot be checked");
+                    tracing::error!(%error, "every request is refused: tokens cannot be checked");
                 }
                 Ok(()) if had_trouble => tracing::info!("tokens can be checked again"),
                 _ => {}

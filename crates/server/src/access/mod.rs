@@ -60,12 +60,12 @@ pub struct Access {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
-    /// Nobody is asked for a token.
+    /// No caller needs a token.
     #[default]
     Open,
-    /// Nobody is, until the first token is made.
+    /// No caller does, until the first token is made.
     UntilTokens,
-    /// Everybody is.
+    /// Every caller does.
     ByToken,
 }
 
@@ -87,7 +87,7 @@ impl Access {
         Access { keeper: Some(keeper), mode: Mode::ByToken }
     }
 
-    /// Whether nobody is asked for a token.
+    /// Whether no token is needed.
     pub(crate) fn is_open(&self) -> bool {
         match (self.mode, &self.keeper) {
             (Mode::Open, _) | (_, None) => true,

@@ -2,7 +2,7 @@
 //!
 //! A token's text is `fencehold_<id>_<secret>`: the id is public and stands in lists and in the audit; the secret is 256
 //! random bits. Kept is its plain SHA-256. A slow, salted hash is for passwords, which people choose and attackers guess;
-//! nobody guesses 256 random bits, and every request has to be checked.
+//! 256 random bits cannot be guessed, and every request has to be checked.
 
 use std::fmt;
 

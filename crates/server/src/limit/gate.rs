@@ -63,8 +63,8 @@ impl Gate {
         }
     }
 
-    /// Whether a caller keeps to its pace. `Err`: in how many milliseconds it does. At an open server nobody is known, so
-    /// nobody's pace is.
+    /// Whether a caller keeps to its pace. `Err`: in how many milliseconds it does. An open server knows no caller, so it limits
+    /// no pace.
     pub(crate) fn pace(&self, who: &Who, is_renewal: bool, now_ms: u64) -> Result<(), u64> {
         let pace = if is_renewal { &self.renewal_requests } else { &self.requests };
         if *who == Who::Anyone { Ok(()) } else { pace.take(who, now_ms) }

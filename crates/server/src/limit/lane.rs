@@ -122,7 +122,7 @@ impl Lane {
             let mut state = self.state();
             let Some((sender, cost)) = state.next(self.0.room) else { return };
             drop(state);
-            // Outside of the lock: a place that finds nobody is dropped here, and makes room again.
+            // Outside of the lock: a place whose request has gone is dropped here, and makes room again.
             let _ = sender.send(Place { lane: self.clone(), cost });
         }
     }
@@ -193,7 +193,7 @@ impl State {
     }
 
     fn tidy(&mut self) {
-        // Nobody is at work and nobody waits: the next one starts level with everybody else.
+        // No request is at work or waits: the next tenant starts level with all others.
         if self.used == 0 && self.order.is_empty() {
             self.tenants.clear();
         }

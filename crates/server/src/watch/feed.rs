@@ -58,7 +58,7 @@ impl Feed {
         }
     }
 
-    /// True: nobody is left.
+    /// True: no watcher is left.
     pub(super) fn leave(&mut self, prefix: &str, number: u64) -> bool {
         if let Some(group) = self.groups.get_mut(prefix) {
             group.remove(&number);

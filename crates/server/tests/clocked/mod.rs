@@ -60,7 +60,7 @@ fn obey(clock: &ManualClock, order: &str) {
     match order.split_once(' ').unwrap() {
         ("pass", ms) => clock.advance(ms.parse().unwrap()),
         ("wall", ms) => clock.set_wall(ms.parse().unwrap()),
-        other => panic!("an order that nobody gives: {other:?}"),
+        other => panic!("an unknown order: {other:?}"),
     }
 }
 

@@ -16,7 +16,7 @@ async fn a_caller_that_goes_away_leaves_the_line() {
     door.until_waiters("k", 0).await;
     door.store.release(&call(), vec![held]).await.unwrap();
     let view = door.store.get(&call(), Key::new("k").unwrap()).await.unwrap().unwrap();
-    assert_eq!((view.holder, view.token.get()), (None, 1), "nobody was granted anything");
+    assert_eq!((view.holder, view.token.get()), (None, 1), "nothing was granted");
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_server_that_stops_sends_those_in_line_home_and_finishes() {
     assert_eq!((status, &problem["type"]), (503, &json!("urn:fencehold:stopping")), "{problem}");
     assert!(problem["retry_after_ms"].is_u64(), "{problem}");
     door.serving.await.unwrap().unwrap();
-    assert!(TcpStream::connect(door.address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(door.address).await.is_err(), "nothing listens any more");
     let view = door.store.get(&call(), Key::new("k").unwrap()).await.unwrap().unwrap();
     assert_eq!(view.waiter_count, 0);
 }
@@ -75,5 +75,5 @@ async fn a_server_that_stops_says_so_and_renews_until_the_last_request_is_done()
     assert_eq!(status, 200, "{finished}");
     assert!(finished["results"][0].get("ok").is_some(), "{finished}");
     door.serving.await.unwrap().unwrap();
-    assert!(TcpStream::connect(door.address).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(door.address).await.is_err(), "nothing listens any more");
 }

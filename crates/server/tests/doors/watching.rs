@@ -77,7 +77,7 @@ async fn happen(door: &Door, many: u64) {
     }
 }
 
-/// Ends once the server has cut a connection off, which nobody reads from.
+/// Ends once the server has cut off a connection that is not read.
 async fn cut_off(mut stream: TcpStream) {
     let cut = async {
         while stream.write_all(b"\r\n").await.is_ok() {

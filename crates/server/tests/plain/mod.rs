@@ -1,4 +1,4 @@
-//! A server that asks nobody for a token, on a clock that is moved by hand, and a client that speaks plain HTTP.
+//! A server that asks for no token, on a clock that is moved by hand, and a client that speaks plain HTTP.
 #![allow(unreachable_pub, reason = "it is a module of a test program")]
 #![allow(clippy::disallowed_methods, reason = "real sockets live in real time")]
 

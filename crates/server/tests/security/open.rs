@@ -1,4 +1,4 @@
-//! A server that asks nobody for a token, and a browser on the same machine.
+//! A server that asks for no token, and a browser on the same machine.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::stage::{Stage, acquire, eventually, hear};
 
-/// Names under which a page of another site cannot reach it: DNS gives these to nobody else.
+/// Names under which a page of another site cannot reach it: DNS gives these to no other host.
 const OURS: [&str; 6] =
     ["localhost", "LOCALHOST:7117", "app.localhost:80", "127.0.0.1:7117", "[::1]:7117", "192.0.2.7:7117"];
 
@@ -108,7 +108,7 @@ fn an_open_server_asks_for_tokens_from_the_first_one_on() {
     assert_eq!(stage.ask_head(local, "/v1/leases").status, 401);
 }
 
-/// A balancer sends nobody here while nothing is granted, and comes back when that is over.
+/// A balancer sends no requests here while nothing is granted, and comes back when that is over.
 #[test]
 fn a_store_that_is_closed_by_an_advance_is_not_ready() {
     let stage = Stage::new();

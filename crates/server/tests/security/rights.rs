@@ -179,7 +179,7 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
         assert_eq!((said.status, said.kind()), (403, "forbidden"), "{path}: {said:?}");
         assert!(said.body.contains("was revoked"), "{path}: {said:?}");
     }
-    eventually("nobody stands in line", || stage.shows(&operator, "fencehold_lease_waiters", 0.0));
+    eventually("no waiter stands in line", || stage.shows(&operator, "fencehold_lease_waiters", 0.0));
     stage.post(&holder, "/v1/leases/release-batch", json!({ "holds": [held("k", 1, fence)] }));
     let view = stage.ask(&holder, "GET", "/v1/leases/get?key=k", None);
     assert!(view.json["holder"].is_null(), "it was granted to one who was sent away: {view:?}");
@@ -266,7 +266,7 @@ fn a_token_that_is_wrong_in_its_secret_is_as_unknown_as_any() {
         |text: &str| stage.ask_with(&format!("authorization: Bearer {text}\r\n"), "GET", "/v1/leases", None);
     let (forged, other) = (ask(&forged), ask(&other));
     assert_eq!((forged.status, other.status), (401, 401));
-    assert_eq!(forged.body, other.body, "whether an id exists is nobody's business");
+    assert_eq!(forged.body, other.body, "whether an id exists does not show");
     assert_eq!(ask(&right).status, 200);
 }
 
@@ -307,7 +307,7 @@ fn when_the_book_is_gone_nobody_is_let_in() {
     let token = stage.token(Some("team"), &[Scope::Admin]);
     let path = stage.book().path().to_owned();
     std::fs::remove_file(path).unwrap();
-    eventually("nobody is let in", || stage.ask(&token, "GET", "/v1/leases", None).status == 503);
+    eventually("every caller is refused", || stage.ask(&token, "GET", "/v1/leases", None).status == 503);
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     stage.acquire(&token, "deploy", 1, 30_000);
     let revoke = json!({ "key": "deploy", "by": "alice", "reason": "wrong branch" });
     assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
-    assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke).status, 409, "nobody holds it any more");
+    assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke).status, 409, "it is not held any more");
     assert_eq!(stage.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
     let rows = || stage.book().audit(&AuditFilter::default()).unwrap();
     eventually("all stands in the audit", || {
@@ -333,7 +333,7 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     assert!(rows()[1].who.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
 }
 
-/// Acts of force, each done by somebody who may; and the same by somebody who may not. The audit has each under the name of
+/// Acts of force, each done by a caller that may; and the same by one that may not. The audit has each under the name of
 /// the operation that was asked for.
 #[test]
 fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {

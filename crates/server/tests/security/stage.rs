@@ -39,7 +39,7 @@ impl Stage {
         Stage::over(options, Arc::new(store), clock)
     }
 
-    /// A server that asks nobody for a token.
+    /// A server that asks for no token.
     pub(crate) fn open(options: Options) -> Self {
         let clock = ManualClock::new();
         let store = MemoryStore::open(Arc::new(clock.clone())).unwrap();

@@ -205,7 +205,7 @@ fn the_same_request_again_keeps_its_place_in_line() {
 }
 
 /// R24: after an advance no token comes twice: on a key that the store knows, on one that it has never heard of, nor in
-/// another namespace; and nobody is granted anything while it is closed.
+/// another namespace; and nothing is granted while it is closed.
 #[test]
 fn after_an_advance_no_token_comes_twice() {
     let [a, b] = people(["A", "B"]);
@@ -238,7 +238,7 @@ fn after_an_advance_no_token_comes_twice() {
 }
 
 /// R27: whatever write of an acquisition, a renewal or a release loses its answer: no lease is lost, none is held twice,
-/// and nobody waits for themselves.
+/// and no caller waits for itself.
 #[test]
 fn a_lost_answer_of_any_write_is_resolved_by_reading_back() {
     let mut lost_answers = 0;

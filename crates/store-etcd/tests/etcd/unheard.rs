@@ -70,7 +70,7 @@ fn a_grant_whose_caller_has_gone_is_freed() {
     assert!(b.take("k").token > first.token);
 }
 
-/// The caller goes; its patience ends while the grant is on its way, and the answer to that is lost.
+/// The caller goes; its timeout ends while the grant is on its way, and the answer to that is lost.
 #[test]
 fn a_grant_whose_caller_has_gone_is_found_after_its_patience_and_freed() {
     let [a, b] = people(["A", "B"]);

@@ -106,7 +106,7 @@ async fn find(
                 None => shared.set_obstacle(format!("{path}: its socket cannot be listened on")),
             },
             Ok(Attempt::OwnerLives(epoch)) => {
-                // It lives, and its socket is gone or nobody listens: that is silence too.
+                // It lives, and its socket is gone or not listened on: that is silence too.
                 let since = unreachable
                     .filter(|(which, _)| *which == epoch)
                     .map_or_else(now_ms, |(_, since)| since);

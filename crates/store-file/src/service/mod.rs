@@ -67,7 +67,7 @@ impl Shared {
 
     fn obstacle(&self) -> String {
         let why = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if why.is_empty() { "nobody serves this directory yet".to_owned() } else { why }
+        if why.is_empty() { "no process serves this directory yet".to_owned() } else { why }
     }
 
     pub(super) fn close(&self) {

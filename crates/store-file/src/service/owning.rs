@@ -40,7 +40,7 @@ impl Service {
             keep,
             self.options.gather,
             move |end, keep, engine| {
-                // Nobody is to ask an engine that has ended, while its database is being closed.
+                // No caller may ask an engine that has ended, while its database is being closed.
                 shared.set_here(None);
                 let _ = ended.send(Stopped { end, engine, failure: keep.close() });
             },
@@ -96,7 +96,7 @@ impl Service {
         if self.closed { Next::Close } else { Next::Seek { silent: None } }
     }
 
-    /// Those who asked elsewhere ask here, if there is an engine here; and what nobody took is given back here.
+    /// Requests that were sent elsewhere come here, if there is an engine here; and grants whose callers have gone are given back here.
     fn send_all_here(&mut self) {
         let Some(engine) = self.shared.here() else { return };
         for (namespace, unclaimed) in std::mem::take(&mut self.unclaimed) {
@@ -111,7 +111,7 @@ impl Service {
     }
 
     /// The disk failed: renewals that were acknowledged may be lost. The next owner learns by a mark to give every
-    /// live lease a full ttl. Where no mark could be made, this process keeps its turn at the disk, so that nobody serves
+    /// live lease a full ttl. Where no mark could be made, this process keeps its turn at the disk, so that no process serves
     /// until the last acknowledged deadline is past; also one that is being closed stays until then.
     async fn after_failure(
         &mut self,
@@ -128,7 +128,7 @@ impl Service {
         let Some(Unnoted { error, turn }) = unnoted else { return };
         let until_ms = engine.latest_deadline_ms();
         let why = format!("{path}: {why}; nor could that be noted ({error})");
-        tracing::error!(why, "nobody may serve until every lease that was acknowledged is over");
+        tracing::error!(why, "no process may serve until every lease that was acknowledged is over");
         door.turn_out();
         door.serve(Offer::Refusing { epoch, why: why.as_str().into() });
         let refusal = StoreError::Unavailable { message: why };

@@ -131,7 +131,7 @@ impl Service {
         }
     }
 
-    /// Gives back what nobody is there to take, but for what is being asked for again: that has a new asker. If it does
+    /// Gives back grants whose callers have gone, but for those that are being asked for again: they have a new caller. If it does
     /// not arrive, the lease runs out by itself.
     fn give_back(&mut self, link: &mut Link) -> std::io::Result<()> {
         for (namespace, unclaimed) in std::mem::take(&mut self.unclaimed) {

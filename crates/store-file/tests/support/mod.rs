@@ -68,7 +68,7 @@ impl Ground {
         }
     }
 
-    /// Changes what is kept, while nobody serves it.
+    /// Changes what is kept, while no process serves it.
     pub fn tamper(&self, sql: &str) {
         let connection = rusqlite::Connection::open(self.database()).unwrap();
         connection.execute_batch(sql).unwrap();

@@ -91,7 +91,7 @@ fn try_within(holder: &Holder, patience_ms: u64) -> Result<AcquiredLease, StoreE
 }
 
 /// Storage that answers every write with an error: the status is shown, with the key and the place, and not that no answer
-/// came. Who was not recognised has certainly not written; of the others nobody knows.
+/// came. Who was not recognised has certainly not written; of the others it is not known.
 #[test]
 fn an_error_that_answers_every_write_is_told_with_its_status() {
     on_every_cloud(|server| {

@@ -75,7 +75,7 @@ impl Arena for ObjectArena {
             let call = CallContext::new(Namespace::default());
             let all = ListLeasesRequest { include_free: true, limit: 1_000, ..ListLeasesRequest::default() };
             block_on(handle.list(&call, all)).unwrap();
-            // A key that nobody has ever held: asking for it is looking at what an advance has left for such keys.
+            // A key that was never held: asking for it is looking at what an advance has left for such keys.
             let _ = block_on(handle.acquire(&call, crate::ask("never-held", "nobody")));
         }
         self.clock.advance(closed_for_ms);

@@ -10,7 +10,7 @@ use crate::servers::Server;
 #[test]
 fn every_race_about_leases_holds_on_s3() {
     let lacking = play_all(|| World::in_arena(Arc::new(ObjectArena::on(Server::Moto))), 1).unwrap();
-    // Nobody stands in line, nobody is seen to go, nothing has a clock of its own, nothing is collected.
+    // No line, no sight of callers that go, no clock of its own, no collection.
     let of_servers = ["R14", "R19", "R29", "R36"];
     for race in RACES {
         let expected = race.is_about_jobs() || of_servers.contains(&race.id);

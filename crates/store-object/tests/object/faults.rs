@@ -95,7 +95,7 @@ fn a_revocation_whose_answer_is_lost_hits_once() {
     }
 }
 
-/// Two releases in one call, of which one stands at the gate until the caller's patience ends: the other was done, so it is
+/// Two releases in one call, of which one stands at the gate until the caller's timeout: the other was done, so it is
 /// not said that nothing was.
 #[test]
 fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {

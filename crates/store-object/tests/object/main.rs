@@ -32,7 +32,7 @@ use servers::Server;
 /// The ttl that tests use: nothing runs out by itself.
 pub const TTL_MS: u64 = 30_000;
 
-/// An ordinary try, by a hold id that nobody else has.
+/// An ordinary try, by a new hold id.
 pub fn ask(key: &str, owner: &str) -> AcquireLeaseRequest {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut bits = [0x3c; 16];

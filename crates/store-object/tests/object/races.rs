@@ -120,7 +120,7 @@ fn a_takeover_that_a_renewal_outran_takes_nothing() {
         let gate = b.gate.hold_write();
         let taking = b.start(|b| b.acquire(b.ask("k")));
         gate.arrived();
-        elsewhere.renew(&held).expect("nobody has taken it");
+        elsewhere.renew(&held).expect("no one has taken it");
         gate.go();
         match taking.join().unwrap() {
             Err(StoreError::Refused { refusal: Refusal::Held { owner, token, .. }, .. }) => {

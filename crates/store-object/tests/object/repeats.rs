@@ -1,4 +1,4 @@
-//! The same request again, and requests that nobody waits for: lost answers, callers that have gone, writes that arrive
+//! The same request again, and requests without a caller: lost answers, callers that have gone, writes that arrive
 //! late. Arranged by the gate in front of the HTTP transport, each on all three clouds.
 
 use std::pin::Pin;
@@ -97,13 +97,13 @@ fn a_grant_whose_asker_has_gone_is_given_back() {
         grant.go();
         a.settle();
         let view = b.look("k").expect("it was carried out");
-        assert!(view.holder.is_none(), "{server:?}: nobody is left to hold it");
+        assert!(view.holder.is_none(), "{server:?}: no one is left to hold it");
         assert_eq!(view.endings[0].owner, Owner::new("A").unwrap(), "{server:?}");
         assert_eq!(view.endings[0].outcome, LeaseOutcome::Abandoned, "{server:?}: and visible as such");
     }
 }
 
-/// R14: A's patience ends while its write is on its way, and A goes before the answer. It will not ask again, so it is
+/// R14: A's timeout ends while its write is on its way, and A goes before the answer. It will not ask again, so it is
 /// found out what became of the write, and given back.
 #[test]
 fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back() {
@@ -119,7 +119,7 @@ fn a_grant_that_comes_after_its_askers_patience_and_finds_nobody_is_given_back()
         grant.go();
         a.settle();
         let view = b.look("k").expect("it was carried out");
-        assert!(view.holder.is_none(), "{server:?}: nobody is left to hold it");
+        assert!(view.holder.is_none(), "{server:?}: no one is left to hold it");
         assert_eq!(view.endings[0].outcome, LeaseOutcome::Abandoned, "{server:?}");
     });
 }

@@ -121,7 +121,7 @@ impl Core {
                 matches!(report.report, Report::Checkpoint { .. } | Report::Progress { .. })
             };
             let about = if rest.iter().all(notes) { about } else { about.ending() };
-            // Whether it is the same completion again is told by the result that is kept.
+            // The result that is kept shows whether it is the same completion again.
             let says_completed = |report: &AttemptReport| matches!(report.report, Report::Complete { .. });
             let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
             let JobAnswer::Reported(decided) =
@@ -131,7 +131,7 @@ impl Core {
             };
             for (nth, mut answer) in left.into_iter().zip(decided) {
                 if let Err(Refusal::WrongJob { token, job_id: job @ None }) = &mut answer {
-                    // Whoever is heard after this one was at work when this one spoke.
+                    // An attempt that reports after this one was at work when this one reported.
                     let later = (nth..reports.len()).filter(|later| done[*later]);
                     *job = later
                         .map(|later| &reports[later].attempt)

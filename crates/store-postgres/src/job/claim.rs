@@ -1,7 +1,7 @@
 //! Claims: served at once, or by standing in line.
 //!
-//! The line is a table that every process sees, first come first served: whoever stands in it may take what those before it
-//! leave, and is told when there is something for it. So those for whom there is enough take it side by side.
+//! The line is a table that every process sees, first come first served: a claim in it may take what those before it leave, and
+//! is notified when there is something for it. So those for whom there is enough take it side by side.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::{Core, Repeat, closed};
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
 const POLITE_PAUSE: Duration = Duration::from_millis(20);
-/// When to look again without being told, after the first look from a place in line: a job that was about to be committed then may have
-/// been put there by somebody who did not see that place yet. From then on everybody sees it.
+/// When to look again without a notification, after the first look from a place in line: a job that was about to be committed
+/// then may have been put there by a session that did not see that place yet. From then on every session sees it.
 const EARLY_LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 impl Core {
@@ -83,7 +83,7 @@ impl Core {
             if caller.has_gone() {
                 break Err(caller_gone());
             }
-            // Each look is a request of its own, and its patience starts with it.
+            // Each look is a request of its own, and its timeout starts with it.
             let mut budget = self.budget(call.timeout_ms, 0);
             let way = Way::InLine { sending, gone: &|| caller.has_gone() };
             match self.take_jobs(&mut budget, call, request, &way).await {

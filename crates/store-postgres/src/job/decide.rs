@@ -20,7 +20,7 @@ use crate::budget::StatementBudget;
 use crate::fenced::Wanted;
 use crate::{Core, Repeat};
 
-/// How long a decision waits at a time for what somebody else has locked, such as by a fence: the others, which it has locked by then, cannot
+/// How long a decision waits at a time for what another session has locked, such as by a fence: the others, which it has locked by then, cannot
 /// be renewed meanwhile, and the one with the fence may be about to wait for one of them. Then it lets all of them go, and comes again.
 const LOCK_MS: i64 = 250;
 
@@ -68,7 +68,7 @@ impl About {
 pub(super) enum Decided<T> {
     /// It was kept.
     Kept(T),
-    /// Somebody came in between: all must be decided again.
+    /// Another session came in between: all must be decided again.
     Again,
     /// What is kept cannot be read.
     Damaged(String),
@@ -191,7 +191,7 @@ pub(super) async fn decide_in<T>(
     }
 }
 
-/// Tokens that nobody else gets.
+/// Tokens that are given only once.
 async fn draw(
     core: &Core,
     transaction: &Transaction<'_>,
@@ -203,8 +203,8 @@ async fn draw(
     Ok(rows.iter().map(|row| Token::new(from_sql(row.get(0)))).collect())
 }
 
-/// A call that leaves rows locked while the rules decide, with a bound on how long: one who is stopped there, or has vanished, keeps
-/// nobody from them for long.
+/// A call that leaves rows locked while the rules decide, with a bound on how long: a process that is stopped there, or has vanished, keeps
+/// no one from them for long.
 pub(super) fn locking(call: &str) -> String {
     format!(
         "SELECT o.* FROM fencehold.job_idle_limit() LEFT JOIN fencehold.{call} AS o ON true WHERE o IS DISTINCT FROM NULL"

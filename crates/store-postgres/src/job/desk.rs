@@ -42,7 +42,7 @@ impl Core {
         };
         // A person's act is not repeated: the job could have gone on since.
         let repeat = if request.dry_run { Repeat::Safe } else { Repeat::Never };
-        // Whoever only asks its holder to stop waits for no fence.
+        // A request that only asks the holder to stop waits for no fence.
         let forced = matches!(
             request.action,
             JobAction::Cancel { force: true, .. } | JobAction::Delete { force: true }

@@ -91,7 +91,7 @@ impl Core {
                     let parameters = batch.parameters(&namespace);
                     match client.query_typed(&sql, &parameters).await {
                         Ok(rows) => Ok(rows.iter().map(|row| row.get::<_, i64>(0)).collect()),
-                        // Somebody enqueues one of them at this very moment: the rules tell whether it is the same.
+                        // Another session enqueues one of them at this very moment: the rules say whether it is the same.
                         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Vec::new()),
                         Err(error) => Err(error),
                     }

@@ -19,7 +19,7 @@ use crate::{Core, Repeat};
 
 /// How many jobs one page looks at, so that listing a million of them never takes long at a time.
 const LOOK_AT_MAX: i32 = 10_000;
-/// How often one who waits for a job looks, should it never be told.
+/// How often a caller that waits for a job looks without a notification.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
 impl Core {
@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// From now on the end of this job is told.
+    /// From now on the end of this job is notified.
     async fn await_end(
         &self,
         budget: &mut StatementBudget,

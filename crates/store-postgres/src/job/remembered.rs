@@ -11,7 +11,7 @@ use super::value::to_sql;
 /// a claim that broke off, lies below, and is found after this time.
 const HEAD_TRUSTED_MS: u64 = 1_000;
 /// Where another session's snapshot keeps the server from clearing away what was taken, a search of the whole lane takes long: at
-/// most one part of so many of the time goes into it, as long as nobody is kept waiting for more than so long.
+/// most one part of so many of the time goes into it, as long as no claim waits for more than so long.
 const SEARCH_SHARE: u64 = 20;
 const HEAD_TRUSTED_MS_MAX: u64 = 10_000;
 /// How far a turn moves the clock of a queue of weight 1: as in `fencehold_core::job::Turns`.

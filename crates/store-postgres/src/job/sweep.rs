@@ -1,4 +1,4 @@
-//! What is done in the background, by every process that uses jobs: whoever comes first does it, the others pass it over.
+//! What is done in the background, by every process that uses jobs: the first that comes does it, the others pass it over.
 //!
 //! Claims that have run out are decided upon by the rules; jobs whose time has come, and what is to be forgotten, are moved by
 //! the database alone; schedules fire; jobs that may ask for room do so. All of it in small steps.
@@ -67,7 +67,7 @@ impl Core {
         if !self.works() {
             return Ok(false);
         }
-        // What one part cannot do, or takes too long for, keeps nobody from the others.
+        // A part that fails, or takes too long, does not keep the others back.
         let budget = || self.budget(PATIENCE_MS, 0);
         let expired = self.expire(&mut budget()).await;
         let more = self.tidy(&mut budget()).await;
@@ -178,10 +178,10 @@ impl Core {
         Ok(fired)
     }
 
-    /// The same for somebody whose own question was answered already: the sweep asks again.
+    /// The same for a caller that has its response already: the sweep asks again.
     pub(super) async fn make_room_or_leave_it(&self, budget: &mut StatementBudget) {
         if let Err(why) = self.make_room(budget).await {
-            tracing::debug!(%why, "nobody could be asked for room; the sweep does it");
+            tracing::debug!(%why, "no holder could be asked for room; the sweep does it");
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) enum Way<'a> {
     AtOnce,
     /// Past those who stand in line and do not take what is there.
     PastTheLine,
-    /// From its place in line, unless whoever asked has gone.
+    /// From its place in line, unless the caller has gone.
     InLine { sending: Bits, gone: &'a dyn Fn() -> bool },
 }
 
@@ -150,7 +150,7 @@ impl Core {
                     (&pushes, Type::BOOL),
                 ];
                 let Way::InLine { gone, .. } = way else { return client.query_typed(&sql, &asked).await };
-                // Nothing is taken for somebody who is known to have gone.
+                // Nothing is taken for a caller that is known to have gone.
                 let transaction = client.transaction().await?;
                 let rows = transaction.query_typed(&sql, &asked).await?;
                 if gone() {
@@ -183,7 +183,7 @@ impl Core {
                 .await;
             if let Err(why) = withdrawn {
                 // The jobs are claimed, whatever becomes of this: their asker gets them.
-                tracing::debug!(%why, "a request for room that nobody needs any more could not be withdrawn");
+                tracing::debug!(%why, "a request for room that is not needed any more could not be withdrawn");
             }
         }
         Ok(taken)

@@ -1,8 +1,8 @@
 //! Telling those in line that there may be something for them, after the commit that put it there.
 //!
 //! PostgreSQL lets transactions that notify commit one at a time, each with its sync: were every enqueue one of them, all would queue
-//! up behind the disk. So they are told by a transaction of its own that waits for no disk, and one of them does for everybody who has
-//! something to tell at that moment. A process that dies before it has told costs those in line the time until they look by themselves.
+//! up behind the disk. So waiters are notified in a transaction of its own that waits for no disk, once for all calls that have
+//! waiters to notify at that moment. A process that dies before that costs those in line the time until they look by themselves.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,13 +16,13 @@ use crate::Core;
 
 const PATIENCE_MS: u64 = 2_000;
 
-/// What is to be told.
+/// Lines to notify.
 #[derive(Debug, Default)]
 pub(super) struct Telling {
     lines: RefCell<BTreeSet<(Namespace, QueueName)>>,
-    /// How many times what had gathered was taken up to be told.
+    /// How many times what had gathered was taken up to be notified.
     round: Cell<u64>,
-    /// Whoever has it tells.
+    /// Its holder notifies.
     speaks: Mutex<()>,
 }
 
@@ -35,7 +35,7 @@ impl Telling {
 }
 
 impl Core {
-    /// Tells what was noted, unless somebody else is about to.
+    /// Notifies the lines that were noted, unless another call is about to.
     pub(super) async fn tell_lines(&self) {
         let telling = &self.jobs.telling;
         if telling.lines.borrow().is_empty() {

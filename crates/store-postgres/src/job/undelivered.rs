@@ -89,7 +89,7 @@ impl Core {
             })
             .await?;
         match decided {
-            // Somebody came in between, and it was rolled back: their claims run out by themselves.
+            // Another session came in between, and it was rolled back: the claims run out by themselves.
             Decided::Kept(()) | Decided::Again => Ok(()),
             Decided::Damaged(why) => Err(self.unusable(why)),
         }

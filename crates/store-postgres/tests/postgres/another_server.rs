@@ -1,5 +1,5 @@
 //! Another server has taken over, and may have lost what the one before gave last. It is noticed by its timeline, in the calls
-//! themselves: behind a pooler nobody connects anew. And `store advance`, which does the same by hand.
+//! themselves: behind a pooler there is no new connection. And `store advance`, which does the same by hand.
 
 use fencehold_contract::job::{AttemptReport, QueueMode, Report, SetQueueModeRequest};
 use fencehold_core::Owner;
@@ -162,7 +162,7 @@ fn an_advance_leaves_no_word_to_the_attempt_of_a_job_that_was_called_off() {
     );
 }
 
-/// Nobody can do anything before the tokens are lifted: so that waits for no transaction of a user's, which may be open for long.
+/// No call goes on before the tokens are lifted: so that waits for no transaction of a user's, which may be open for long.
 #[test]
 fn an_open_transaction_of_a_user_stalls_nobody_after_a_failover() {
     let stage = Stage::new();

@@ -16,7 +16,7 @@ pub(crate) struct PostgresArena {
     pub(crate) clock: Arc<MovedClock>,
     admin: Mutex<Admin>,
     handles: Mutex<Option<[Arc<PostgresStore>; 2]>>,
-    /// Last: it is gone when nobody uses it any more.
+    /// Last: it is gone when nothing uses it any more.
     pub(crate) database: Database,
 }
 
@@ -25,7 +25,7 @@ impl PostgresArena {
         Self::with_clock(MovedClock::default())
     }
 
-    /// With handles that are never out of patience, and whose waiting ends at the very millisecond.
+    /// With handles that never time out, and whose waiting ends at the very millisecond.
     pub(crate) fn standing_still() -> Self {
         Self::with_clock(MovedClock::standing_still())
     }
@@ -47,7 +47,7 @@ impl PostgresArena {
         crate::cluster().url_in(&self.database.name, self.schema)
     }
 
-    /// The one value of one row, told by a session that is nobody's store.
+    /// The one value of one row, read by a session that belongs to no store.
     pub(crate) fn value(&self, sql: &str) -> String {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner).value(sql)
     }
@@ -64,7 +64,7 @@ impl PostgresArena {
         self.admin.lock().unwrap_or_else(PoisonError::into_inner).run(sql)
     }
 
-    /// Sets the store's clock forward or back, and wakes whoever waits for it to move.
+    /// Sets the store's clock forward or back, and wakes what waits for it to move.
     pub(crate) fn shift(&self, by_ms: i64) {
         let schema = &self.schema;
         self.admin(&format!(

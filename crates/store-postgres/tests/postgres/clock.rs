@@ -19,7 +19,7 @@ impl MovedClock {
         MovedClock { ahead_ms: RwLock::default(), stands_at: Some(SystemClock.now()) }
     }
 
-    /// Lets time pass, here and wherever `also` does: nobody sees the one without the other.
+    /// Lets time pass, here and wherever `also` does: no one sees the one without the other.
     pub(crate) fn pass(&self, ms: u64, also: impl FnOnce()) {
         let mut ahead_ms = self.ahead_ms.write().unwrap_or_else(PoisonError::into_inner);
         also();

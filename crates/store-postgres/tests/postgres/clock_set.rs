@@ -34,7 +34,7 @@ fn a_clock_set_forward_is_noticed_by_a_renewal_and_ends_nothing_more() {
     block_on(store.renew(&call(), vec![renewed.clone()])).unwrap().results[0]
         .as_ref()
         .unwrap();
-    // The clock jumps, and in the same moment somebody takes a key, before anybody can notice.
+    // The clock jumps, and in the same moment a caller takes a key, before any handle can notice.
     user.value(&format!(
         "UPDATE {}.test_clock SET at_ms = at_ms + {HOUR_MS}; {}",
         arena.schema,
@@ -45,7 +45,7 @@ fn a_clock_set_forward_is_noticed_by_a_renewal_and_ends_nothing_more() {
     assert_eq!(answers[0].as_ref().unwrap().remaining_ms, 30_000, "it lives on");
     assert!(answers[1].is_err(), "over is over");
     let tried = block_on(store.acquire(&call(), request("idle", 8, "B")));
-    assert!(tried.is_err(), "what nobody renewed yet lives on too: {tried:?}");
+    assert!(tried.is_err(), "what was not renewed yet lives on too: {tried:?}");
     // For one ttl, and no longer.
     arena.pass(29_999);
     assert!(block_on(store.acquire(&call(), request("idle", 7, "B"))).is_err());
@@ -109,7 +109,7 @@ fn a_lease_that_is_renewed_after_the_clock_was_set_back_lasts_one_ttl() {
     }
 }
 
-/// R21, of a claim: nobody is told of more than a ttl, and a holder that dies after its renewal is noticed.
+/// R21, of a claim: no response says more than a ttl, and a holder that dies after its renewal is noticed.
 #[test]
 fn a_claim_that_is_renewed_or_sent_again_after_the_clock_was_set_back_lasts_one_ttl() {
     let again = claim(A).replace("SELECT token", "SELECT remaining_ms");
@@ -126,7 +126,7 @@ fn a_claim_that_is_renewed_or_sent_again_after_the_clock_was_set_back_lasts_one_
     }
 }
 
-/// R21: the same where the rules decide, for somebody has called the job off.
+/// R21: the same where the rules decide, for the job was cancelled.
 #[test]
 fn a_claim_that_the_rules_renew_after_the_clock_was_set_back_lasts_one_ttl() {
     let stage = Stage::new();
@@ -208,7 +208,7 @@ fn a_clock_that_is_set_forward_twice_is_noticed_twice() {
     }
 }
 
-/// R20, of a claim: its holder's renewal notices the step before it is told that all is over.
+/// R20, of a claim: its holder's renewal notices the step before it learns that all is over.
 #[test]
 fn a_claim_that_is_renewed_after_the_clock_was_set_forward_lives_on() {
     let stage = Stage::new();
@@ -227,7 +227,7 @@ fn a_claim_that_is_renewed_after_the_clock_was_set_forward_lives_on() {
     assert_eq!(stage.state(), "2");
 }
 
-/// R20: so does whoever sweeps, which is woken by the step here and comes before everybody else.
+/// R20: so does a sweep, which is woken by the step here and comes before every call.
 #[test]
 fn a_sweep_crashes_no_job_because_the_clock_was_set_forward() {
     let stage = Stage::new();
@@ -236,7 +236,7 @@ fn a_sweep_crashes_no_job_because_the_clock_was_set_forward() {
     block_on(store.jobs().unwrap().renew_attempts(&call(), vec![attempt(A, 1)])).unwrap();
     stage.arena.shift(HOUR_MS);
     let noted = "SELECT suspended_from_ms > 0 FROM store_state";
-    assert!((0..LOOKS_MAX).any(|_| run(&session, noted).as_deref() == Some("t")), "nobody noticed");
+    assert!((0..LOOKS_MAX).any(|_| run(&session, noted).as_deref() == Some("t")), "no handle noticed");
     stage.arena.pass(29_999);
     assert_eq!(run(&session, "SELECT count(*) FROM job_run_out(9)").as_deref(), Some("0"));
     assert_eq!(stage.state(), "2", "nothing runs out for one ttl");

@@ -102,7 +102,7 @@ fn a_claim_reads_no_table_whole_because_it_was_small_when_that_was_planned() {
 fn what_was_claimed_together_is_renewed_and_completed_one_by_one() {
     let arena = PostgresArena::new();
     let session = counting(&arena);
-    // Nobody has anything when the statistics are made: plans that are right for one claim are then kept for many.
+    // Nothing is claimed when the statistics are made: plans that are right for one claim are then kept for many.
     session.run("ANALYZE job_running, job_body, job_ready").unwrap();
     let live = |nth: u64, many: u64| {
         session.value(&format!(
@@ -398,7 +398,7 @@ fn a_held_snapshot_makes_no_call_read_what_was_removed() {
         .run("UPDATE job_head SET at = at - interval '6 seconds', full_at = at - interval '1 minute'")
         .unwrap();
     session.value("SELECT job_tidy(0, 5000)");
-    assert_eq!(session.value(beat), "1", "the one in line is told");
+    assert_eq!(session.value(beat), "1", "the waiter is notified");
     holder.value("COMMIT");
 }
 

@@ -107,7 +107,7 @@ struct Writer {
     claims: Vec<(String, String)>,
 }
 
-/// Somebody who reads on from where it was.
+/// A reader that goes on from where it was.
 #[derive(Default)]
 struct Reader {
     after: i64,

@@ -102,7 +102,7 @@ fn contending_holders_survive_ended_backends_and_restarts() {
         wait_for_turns();
         ward.over.store(true, Ordering::SeqCst);
     });
-    // Never two at once: whoever came next came after the one before had gone, or its time was up.
+    // Never two at once: the next holder came after the one before had gone, or its time was up.
     let mut stays = ward.stays.into_inner().unwrap();
     stays.sort_unstable();
     for pair in stays.windows(2) {

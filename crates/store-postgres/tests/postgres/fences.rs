@@ -40,7 +40,7 @@ fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
     let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
     let a = take(&store, "k", 1, "A");
     user.value(&calls.fence("k", a.token.get()));
-    // Expired, and nobody has taken it: it passes, noted or not.
+    // Expired, and not taken since: it passes, noted or not.
     arena.pass(30_000);
     user.value(&calls.fence("k", a.token.get()));
     user.value(&calls.sweep());
@@ -145,7 +145,7 @@ fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
     assert_eq!(limit("SET LOCAL idle_in_transaction_session_timeout = '1min'"), "1min");
     assert_eq!(limit("SET LOCAL idle_in_transaction_session_timeout = '1h'"), "5min");
     assert_eq!(limit("SET LOCAL fencehold.fence_idle_timeout_ms = 20000"), "20s");
-    // And it does end: whoever waited for it goes on.
+    // And it does end: the call that waited for it goes on.
     user.value(&format!("BEGIN; SET LOCAL fencehold.fence_idle_timeout_ms = 300; {}", calls.fence("k", 1)));
     arena.pass(30_000);
     let other = Session::new(&arena);

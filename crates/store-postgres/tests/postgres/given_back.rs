@@ -1,10 +1,10 @@
-//! What was granted to somebody who has gone is given back; but never from under the same request, sent again, that has taken
+//! What was granted to a caller that has gone is given back; but never from under the same request, sent again, that has taken
 //! it up meanwhile.
 
 use crate::job_races::{A, JOB, Stage, claim, first, renew, run};
 use crate::session::Calls;
 
-/// What the first sending does when it finds that nobody listens to its answer.
+/// What the first sending does when it finds that its caller has gone.
 fn abandon(hold: u8) -> String {
     format!("SELECT lease_abandon('default', 'k', '\\x{hold:02x}', 60000)")
 }
@@ -28,7 +28,7 @@ fn a_lease_that_the_same_request_resumed_is_left_to_it() {
     let said = first(said).unwrap().unwrap();
     assert!(said.contains("\"resumed\": true"), "{said}");
     run(&gone, &abandon(1));
-    assert_eq!(again.value(&calls.holder("k")), "A", "it was told that it has the lease");
+    assert_eq!(again.value(&calls.holder("k")), "A", "it learned that it has the lease");
     again.value(&calls.release("k", 1, 1));
     assert_eq!(again.value(&calls.holder("k")), "");
 }
@@ -87,7 +87,7 @@ fn a_claim_that_was_renewed_is_left_to_its_holder() {
     assert_eq!(run(&session, &unheard()).as_deref(), Some("0"));
 }
 
-/// Whoever is second waits: a claim that is being given back is not told of again, but taken anew.
+/// The second one waits: a claim that is being given back is not resumed, but taken anew.
 #[test]
 fn a_claim_sent_again_while_it_is_given_back_gets_a_token_of_its_own() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! Calls of several statements, the first of which was carried out: what the caller is told is true of all of them.
+//! Calls of several statements, the first of which was carried out: the response is true of all of them.
 
 use fencehold_contract::job::{ClaimJobsRequest, NewJob};
 use fencehold_contract::{CallContext, StoreError};
@@ -21,7 +21,7 @@ fn an_enqueue_that_was_carried_out_in_part_is_not_said_to_have_done_nothing() {
     let stage = Stage::new();
     let other = stage.session();
     run(&other, "BEGIN");
-    // The job that is there already is in somebody's hands, and so whether it is the same cannot be told.
+    // Another session has locked the job that is there already, so whether it is the same cannot be known.
     run(&other, "SELECT FROM job_ready FOR UPDATE");
     let jobs = vec![new_job("019a7afd-1e00-7000-8000-0000000000a1"), new_job(JOB)];
     let store = stage.arena.store();

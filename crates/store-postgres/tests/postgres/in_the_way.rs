@@ -1,5 +1,5 @@
-//! What a fence keeps others from doing, and what it does not: whoever would end by force what it is on waits, within its patience, without
-//! being in the way of the holder's renewals, and is then told whose fence it is.
+//! What a fence keeps others from doing, and what it does not: a call that would end by force what it is on waits, until its
+//! timeout, without being in the way of the holder's renewals, and then learns whose fence it is.
 
 use fencehold_contract::job::{ChangeJobsRequest, JobAction, JobSelector};
 use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, StoreError};
@@ -39,7 +39,7 @@ fn renewals_go_on_while_somebody_waits_to_call_a_fenced_job_off() {
     assert_eq!(told, Ok(JobState::Cancelled));
 }
 
-/// R41, step by step: whoever locks a job in order to end its claim waits before it has locked anything.
+/// R41, step by step: a call that locks a job in order to end its claim waits before it has locked anything.
 #[test]
 fn whoever_may_end_a_claim_waits_for_its_fence_and_locks_nothing_meanwhile() {
     let stage = Stage::new();
@@ -49,7 +49,11 @@ fn whoever_may_end_a_claim_waits_for_its_fence_and_locks_nothing_meanwhile() {
             "SELECT count(*) FROM job_load(ARRAY['{JOB}']::uuid[], 'default', NULL, NULL, false, {ends}, 60000)"
         )
     };
-    assert_eq!(run(&heart, &load(false)).as_deref(), Some("2"), "whoever only leaves a note does not wait");
+    assert_eq!(
+        run(&heart, &load(false)).as_deref(),
+        Some("2"),
+        "a call that only leaves a note does not wait"
+    );
     let operator = operator.run_blocked_by(&work, &load(true));
     run(&heart, "SET lock_timeout = '5s'");
     stage.arena.pass(20_000);
@@ -75,7 +79,7 @@ fn whoever_only_asks_the_holder_to_stop_waits_for_no_fence() {
 fn whoever_calls_off_what_has_run_out_under_a_fence_does_not_keep_its_holder_from_completing_it() {
     let stage = Stage::new();
     let work = fenced(&stage);
-    // Nobody finds out about a circle but the holder, and that not at once.
+    // Only the holder finds out about a circle, and that not at once.
     run(&work, "SET LOCAL deadlock_timeout = '5s'");
     let database = &stage.arena.database.name;
     stage

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::arena::PostgresArena;
 use crate::session::{Calls, Said, Session};
 
-/// A schema without handles: nobody sweeps it but who is told to.
+/// A schema without handles: nothing sweeps it but the test.
 fn with_calls(play: impl FnOnce(&PostgresArena, &Calls<'_>)) {
     let arena = PostgresArena::new();
     play(&arena, &Calls(arena.schema));
@@ -133,7 +133,7 @@ fn r05_a_sweep_leaves_a_key_that_somebody_is_taking() {
         arena.pass(30_000);
         b.value("BEGIN");
         let token = token_of(&b.value(&calls.acquire("k", 2, "B")));
-        assert_eq!(sweeper.value(&calls.sweep()), "0", "it waits for nobody");
+        assert_eq!(sweeper.value(&calls.sweep()), "0", "it never waits");
         b.value("COMMIT");
         sweeper.value(&calls.sweep());
         assert_eq!(b.value(&calls.renew("k", 2, token)), "1", "untouched");
@@ -244,7 +244,7 @@ fn r14_one_whose_process_has_died_is_passed_over() {
         a.value(&calls.release("k", 1, token));
         assert_eq!(a.value(&calls.holder("k")), "B");
         let answer = json_of(&b.value(&format!("SELECT {schema}.lease_look({waiter}, '\\x03', 60000)")));
-        assert_eq!(answer["Ok"]["grant"]["token"], token + 1, "nobody was granted it in between");
+        assert_eq!(answer["Ok"]["grant"]["token"], token + 1, "no one was granted it in between");
     });
 }
 
@@ -267,7 +267,7 @@ fn a_waiter_for_two_keys_that_come_free_at_once_is_granted_one() {
         );
         a.value("BEGIN");
         a.value(&calls.release("one", 1, one));
-        // It has been granted the one, uncommitted: whoever frees the other waits to see.
+        // It has been granted the one, uncommitted: the session that frees the other waits to see.
         let releasing = b.run_blocked_by(&a, &calls.release("two", 2, two));
         a.value("COMMIT");
         releasing.end().1.unwrap();
@@ -320,7 +320,7 @@ fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
         arena.pass(7_260_000);
         sweeper.value("BEGIN");
         sweeper.value(&calls.sweep());
-        // The row is deleted, and the deletion not committed: whoever wants the key waits for floor and deletion together.
+        // The row is deleted, and the deletion not committed: a contender waits for floor and deletion together.
         let taking = b.run_blocked_by(&sweeper, &calls.acquire("k", 9, "B"));
         sweeper.value("COMMIT");
         let (_, answer) = taking.end();
@@ -342,7 +342,7 @@ fn events_that_are_committed_late_are_not_skipped() {
     with_calls(|arena, calls| {
         let (early, late) = (Session::new(arena), Session::new(arena));
         let read = reader(arena);
-        // A namespace is made with its first key, and whoever comes second waits for that.
+        // A namespace is made with its first key, and the second session waits for that.
         early.value(&calls.acquire("first", 0, "B"));
         let first = read(None);
         late.value("BEGIN");
@@ -365,7 +365,7 @@ fn events_that_are_committed_late_are_not_skipped() {
     });
 }
 
-/// Whoever has the lower number of a transaction may commit first, and have the later event.
+/// The transaction with the lower number may commit first, and have the later event.
 #[test]
 fn an_event_of_a_transaction_that_began_later_and_is_still_open_is_not_skipped() {
     with_calls(|arena, calls| {

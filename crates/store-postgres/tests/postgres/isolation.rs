@@ -1,4 +1,4 @@
-//! What locks and then looks must see what whoever it waited for has done: that is so under READ COMMITTED alone.
+//! What locks and then looks must see what the session that it waited for has done: that is so under READ COMMITTED alone.
 
 use fencehold_contract::{LeaseStore as _, StoreError};
 use fencehold_test_store::{Arena as _, block_on};

@@ -58,7 +58,7 @@ pub(crate) fn cancel(store: &dyn LeaseStore, now: bool) -> Result<JobState, Refu
         .result
 }
 
-/// What a handle is told that asks while `work` has its transaction open, and is seen to wait for it.
+/// The response to a handle that asks while `work` has its transaction open, and is seen to wait for it.
 pub(crate) fn meanwhile<T: Send>(work: &Session, ask: impl FnOnce() -> T + Send, end: impl FnOnce()) -> T {
     thread::scope(|scope| {
         let asking = scope.spawn(ask);
@@ -125,7 +125,7 @@ fn r16_a_failure_after_a_completion_that_was_rolled_back_counts() {
     assert!(said.starts_with("FH002 "), "{said}");
 }
 
-/// R33: somebody calls the job off while it is being completed: one end, and both are told which.
+/// R33: an operator cancels the job while it is being completed: one end, and both learn which.
 #[test]
 fn r33_who_cancels_waits_for_the_completion_and_is_told_of_it() {
     for now in [false, true] {
@@ -138,7 +138,7 @@ fn r33_who_cancels_waits_for_the_completion_and_is_told_of_it() {
     }
 }
 
-/// R33: the same, and the transaction is rolled back: the job is cancelled, and its holder is told.
+/// R33: the same, and the transaction is rolled back: the job is cancelled, and its holder learns it.
 #[test]
 fn r33_a_cancellation_goes_on_when_the_completion_was_rolled_back() {
     let stage = Stage::new();
@@ -164,7 +164,7 @@ fn r33_a_sweep_leaves_a_job_that_is_being_completed() {
     assert_eq!(stage.state(), "3");
 }
 
-/// R33: a finished job is forgotten by a sweep while somebody looks into it in a transaction: it is gone only afterwards.
+/// R33: a finished job is forgotten by a sweep while a session has it under a fence: it is gone only afterwards.
 #[test]
 fn r33_a_job_that_somebody_has_under_a_fence_is_not_forgotten() {
     let stage = Stage::new();
@@ -237,7 +237,7 @@ fn r17_killed_between_effect_and_record_the_intent_says_what_happens() {
         stage.take_over();
         let claimed = claim_by_handle(&*store, B);
         assert_eq!(claimed.effects[0].state, EffectState::Intended(policy));
-        // In a transaction of its own it is told the same.
+        // In a transaction of its own it gets the same response.
         let user = stage.session();
         run(&user, "BEGIN");
         let said = first(user.run(&format!("SELECT record_effect('{JOB}', '{}', 2, 'charge', '9')", B.0)));

@@ -1,4 +1,4 @@
-//! The line for jobs, as an interleaving of real sessions: whoever stands in it takes what those before it leave, without waiting
+//! The line for jobs, as an interleaving of real sessions: a claim in it takes what those before it leave, without waiting
 //! for them to commit, and never what one of them could have had.
 
 use fencehold_contract::job::NewJob;
@@ -72,7 +72,7 @@ fn whoever_enqueues_learns_that_somebody_is_to_be_told_after_the_commit() {
         );
         run(&clerk, &sql).unwrap()
     };
-    assert_eq!([enqueue(1, 1), enqueue(2, 2)], ["1", "1 2"], "nobody is in line");
+    assert_eq!([enqueue(1, 1), enqueue(2, 2)], ["1", "1 2"], "no claim is in line");
     line_up(&worker, "worker", 1);
     assert_eq!([enqueue(3, 1), enqueue(4, 2)], ["0 1", "0 1 2"]);
 }
@@ -81,7 +81,7 @@ fn whoever_enqueues_learns_that_somebody_is_to_be_told_after_the_commit() {
 fn those_in_line_are_told_by_a_transaction_of_its_own_as_soon_as_there_is_something() {
     let stage = Stage::new();
     let worker = stage.session();
-    // Who is told, and that what they are told of can be seen by then.
+    // Who is notified, and that the jobs can be seen by then.
     run(
         &worker,
         "CREATE TABLE told (queue text, there bigint);
@@ -129,7 +129,7 @@ fn a_job_that_is_committed_late_is_found_where_it_is() {
     run(&other, "SELECT enqueue_job('q', 'work', '\"early\"')");
     assert_eq!(claimed(A), ["\"early\""]);
     run(&user, "COMMIT");
-    assert_eq!(claimed(B), ["\"late\""], "and whoever asks once is not told that there is nothing");
+    assert_eq!(claimed(B), ["\"late\""], "and a claim that does not wait gets it, too");
 }
 
 #[test]
@@ -146,6 +146,6 @@ fn whoever_lines_up_again_after_it_was_served_leaves_no_place_behind() {
     run(&first, "COMMIT");
     let (second, said) = lining_up.end();
     let sending = said.unwrap()[0][0].clone().unwrap();
-    assert_eq!(take(&second, "first", &sending, 1), "1", "it is told of what it has");
+    assert_eq!(take(&second, "first", &sending, 1), "1", "it gets what it has");
     assert_eq!(run(&second, "SELECT count(*) FROM job_waiter").as_deref(), Some("0"));
 }

@@ -1,4 +1,4 @@
-//! Races about one job, as interleavings of real sessions: every step of every session in a stated order, and whoever must wait is
+//! Races about one job, as interleavings of real sessions: every step of every session in a stated order, and a session that must wait is
 //! seen to wait. Nothing here sleeps: a session that is blocked is asked of the server.
 
 use std::thread;
@@ -171,7 +171,7 @@ fn a_fenced_transaction_of_three_ttls_commits_while_its_renewals_go_on() {
         assert_eq!(run(&heart, &renew(A, 1)).as_deref(), Some("30000"), "a renewal waits for no fence");
         assert_eq!(run(&other, &claim(B)), None);
     }
-    // Even if its renewals had stopped, nobody could end it.
+    // Even if its renewals had stopped, no call could end it.
     stage.arena.pass(30_000);
     stage.sweep();
     assert_eq!(run(&other, "SELECT count(*) FROM job_run_out(10)").as_deref(), Some("0"));
@@ -239,7 +239,7 @@ fn work_and_completion_in_one_transaction_happen_exactly_once() {
         }
         // Its connection is gone, and with it all that was not committed.
         stage.watch.end_sessions(&format!("pid = {}", worker.pid));
-        assert_eq!(stage.state(), "2", "nobody has completed it");
+        assert_eq!(stage.state(), "2", "it is not completed");
         stage.take_over();
     }
     let worker = stage.session();
@@ -300,7 +300,7 @@ fn an_effect_is_recorded_once_and_never_by_a_stale_attempt() {
     assert!(ahead.starts_with("FH003 "), "{ahead}");
 }
 
-/// P8: as the rules have it. One whose claim has run out begins nothing new, though nobody has noted it yet; what is recorded it may know.
+/// P8: as the rules have it. One whose claim has run out begins nothing new, even before a sweep notes it; it may read what is recorded.
 #[test]
 fn an_attempt_whose_claim_has_run_out_begins_no_effect() {
     let stage = Stage::new();

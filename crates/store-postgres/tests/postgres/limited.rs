@@ -10,7 +10,7 @@ fn limit_jobs(session: &Session, jobs: u64) {
     run(session, &format!("SELECT store_limits_set('team', NULL, NULL, {jobs}, NULL, NULL, NULL)"));
 }
 
-/// What a producer is told where there is no room.
+/// What a producer gets where there is no room.
 fn refused(said: Said, limit: u64) {
     let (code, message) = said.expect_err("there is no room");
     assert_eq!(code, "FH006", "{message}");
@@ -26,7 +26,7 @@ fn a_producer_in_sql_is_told_which_limit_is_reached() {
     let named = "SELECT enqueue_job('mail', 'work', '1', namespace => 'team', unique_key => 'k')";
     let first = run(&session, named);
     refused(session.run(ENQUEUE), 1);
-    assert_eq!(run(&session, named), first, "what is there is told again");
+    assert_eq!(run(&session, named), first, "what is there is returned again");
     run(&session, "SELECT store_limits_set('team', 1, NULL, 5, NULL, NULL, NULL)");
     let (code, message) = session
         .run("SELECT enqueue_job('another', 'work', '1', namespace => 'team')")

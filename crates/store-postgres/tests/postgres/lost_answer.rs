@@ -152,7 +152,7 @@ fn a_lost_answer_is_resolved_by_the_hold_id() {
     assert_eq!(
         (acquired.grant.token.get(), acquired.grant.resumed),
         (1, true),
-        "not held by somebody else: itself"
+        "not held by another: itself"
     );
 
     let mine = HoldRef { key: key(), hold_id: hold, token: acquired.grant.token };
@@ -199,7 +199,7 @@ fn a_waiter_that_cannot_be_reached_does_not_say_that_nothing_was_done() {
     assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
 }
 
-/// The caller has gone, and nobody knows whether the lease was granted: it is given back.
+/// The caller has gone, and it is not known whether the lease was granted: it is given back.
 #[test]
 fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
     let schema = fresh_schema();
@@ -214,7 +214,7 @@ fn a_grant_whose_answer_was_lost_is_given_back_once_its_caller_has_gone() {
         600_000,
     );
     wire.lose("lease_acquire");
-    // Out of patience: it is not sent again.
+    // The timeout is over: it is not sent again.
     let call = call().with_timeout_ms(0);
     let mut acquiring = Box::pin(store.acquire(&call, request));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

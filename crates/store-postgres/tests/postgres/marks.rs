@@ -76,7 +76,7 @@ fn no_token_at_all_passes_no_mark_and_no_fence() {
     run(&session, "SELECT fence_resource('r', 1)");
 }
 
-/// Whoever locks something until its transaction ends, and then does nothing, is in everybody's way.
+/// A session that locks something until its transaction ends, and then does nothing, blocks all others.
 #[test]
 fn a_transaction_that_raises_a_mark_or_completes_a_job_is_not_left_idle_for_ever() {
     for call in [

@@ -1,5 +1,5 @@
-//! Producers and the open transactions of others: whoever needs what another transaction is about to make waits for a bounded time, and
-//! is then told whose transaction it is.
+//! Producers and the open transactions of others: a call that needs what another transaction is about to make waits for a bounded
+//! time, and its error names the transaction.
 
 use std::thread;
 
@@ -17,7 +17,7 @@ fn enqueue(queue: &str, key: Option<&str>) -> String {
     format!("SELECT enqueue_job('{queue}', 'work', '1'{key})")
 }
 
-/// A session in which nobody but the bound ends a wait.
+/// A session in which only the bound ends a wait.
 fn producer(stage: &Stage) -> Session {
     let session = stage.session();
     run(&session, "SET deadlock_timeout = '1h'");
@@ -25,7 +25,7 @@ fn producer(stage: &Stage) -> Session {
     session
 }
 
-/// What a producer is told that waited for another's transaction for too long.
+/// The error of a producer that waited for another's transaction for too long.
 fn told(said: crate::session::Said, what: &str, by: &Session) {
     let (code, message) = said.expect_err("it waited for a bounded time");
     assert_eq!(code, "55P03", "{message}");
@@ -89,7 +89,7 @@ fn who_uses_a_unique_key_of_an_open_transaction_waits_for_a_bounded_time() {
     assert_eq!(run(&second, &enqueue("q", Some("k"))), id);
 }
 
-/// The same for those who enqueue by the library: patience is their bound, and meanwhile they have no connection.
+/// The same for those who enqueue by the library: the timeout is their bound, and meanwhile they have no connection.
 #[test]
 fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing_waiting() {
     let stage = Stage::new();
@@ -114,7 +114,7 @@ fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing
             other => panic!("{other:?}"),
         }
         let gone = (0..LOOKS_MAX).any(|_| waiting(&stage) == "0");
-        assert!(gone, "a backend still waits for what nobody wants any more");
+        assert!(gone, "a backend still waits for what is not wanted any more");
         thread::yield_now();
     }
     run(&first, "ROLLBACK");
@@ -127,7 +127,7 @@ fn waiting(stage: &Stage) -> String {
     stage.watch.value(waiting)
 }
 
-/// Transactions that are SERIALIZABLE and enqueue side by side fail no more often because somebody waits for jobs.
+/// Transactions that are SERIALIZABLE and enqueue side by side fail no more often because a claim waits for jobs.
 #[test]
 fn serializable_producers_do_not_fail_each_other_while_a_claim_waits_in_line() {
     let stage = Stage::new();

@@ -191,7 +191,7 @@ fn a_lease_is_shown_as_held_for_as_long_as_it_is() {
     stage.arena.shift(30_000);
     assert_eq!(run(&session, owner).as_deref(), Some("ada"), "its fence is in the way of others");
     run(&other, "COMMIT");
-    assert_eq!(run(&session, owner), None, "it has run out, although nobody has noted that");
+    assert_eq!(run(&session, owner), None, "it has run out, although no sweep has noted that");
     run(&session, "SELECT lease_suspend(0)");
     assert_eq!(run(&session, owner).as_deref(), Some("ada"), "the clock jumped");
     let deadline = "SELECT to_jsonb(deadline_at) FROM leases WHERE key = 'k'";
@@ -417,7 +417,7 @@ fn a_reader_reads_the_views_and_no_table() {
     }
 }
 
-/// Whoever may call a function by a grant of the owner's may call it under its new name, and may pass that on as before.
+/// A role that may call a function by a grant of the owner's may call it under its new name, and may pass that on as before.
 #[test]
 fn grants_follow_functions_to_their_new_names() {
     for version in [23, 29] {

@@ -1,4 +1,4 @@
-//! What a queue does is what somebody said, whatever is put into it; and schedules fire whatever becomes of others.
+//! A queue keeps its mode, whatever is put into it; and schedules fire whatever becomes of others.
 
 use std::thread;
 

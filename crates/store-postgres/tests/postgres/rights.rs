@@ -51,7 +51,7 @@ fn called(admin: &Admin, role: &str, name: &str, call: &str) -> String {
     }
 }
 
-/// Whether a statement is none for this kind of relation: most views cannot be changed, whoever tries.
+/// Whether a statement is none for this kind of relation: most views cannot be changed by any role.
 fn is_impossible(error: &tokio_postgres::Error) -> bool {
     matches!(error.code(), Some(&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE | &SqlState::WRONG_OBJECT_TYPE))
 }
@@ -129,7 +129,7 @@ fn the_matrix_of_sql_is_what_was_seen() {
     };
     rows.push(("make objects in the schema".to_owned(), roles.iter().map(may_create).collect()));
 
-    // A trigger's function cannot be called, whoever may.
+    // A trigger's function cannot be called by any role.
     let routines = admin.run(&format!(
         "SELECT f.proname, f.prokind = 'p',
             array_to_string(ARRAY(SELECT CASE WHEN f.provariadic <> 0 AND nth = cardinality(f.proargtypes::oid[]) THEN 'VARIADIC ' ELSE '' END

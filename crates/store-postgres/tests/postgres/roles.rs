@@ -193,7 +193,7 @@ fn a_reader_sweeps_nothing_and_adds_no_row() {
     let wait = fencehold_contract::job::WaitRequest { id, wait_ms: 1 };
     assert!(
         block_on(jobs.wait_for_job(&call(), wait)).unwrap().is_some(),
-        "it is told that the job is not over"
+        "it learns that the job is not over"
     );
     assert_eq!(admin.value(&format!("SELECT count(*) FROM {schema}.job_awaited")), "0");
     let (key, hold) = (Key::new("k").unwrap(), HoldId::from_random([1; 16]));
@@ -216,7 +216,7 @@ fn every_table_can_be_published() {
     );
 }
 
-/// Whatever keeps retention from its work is told to those who ask how the store is.
+/// The status of the store says what keeps retention from its work.
 #[test]
 fn maintenance_that_fails_is_seen_in_the_status_until_it_works_again() {
     let schema = migrated();
@@ -230,9 +230,9 @@ fn maintenance_that_fails_is_seen_in_the_status_until_it_works_again() {
         said.iter()
             .any(|line| line.starts_with("retention: failed") && line.contains("job_dropped"))
     });
-    assert!(seen, "it is not told: {:?}", maintenance());
+    assert!(seen, "it is not shown: {:?}", maintenance());
     admin.run(&format!("ALTER TABLE {schema}.gone RENAME TO job_dropped"));
-    assert!((0..LOOKS_MAX).any(|_| maintenance().is_empty()), "it is told still: {:?}", maintenance());
+    assert!((0..LOOKS_MAX).any(|_| maintenance().is_empty()), "it is still shown: {:?}", maintenance());
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
 /// One that is connected already goes on: but it says that it is too old, for it cannot connect anew.
 #[test]
 fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema() {
-    // Nobody else in this process listens.
+    // Nothing else in this process listens.
     let _ = tracing::subscriber::set_global_default(Ear);
     let schema = fresh_schema();
     // With one connection, which it has from then on.

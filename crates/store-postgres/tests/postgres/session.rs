@@ -56,7 +56,7 @@ impl Session {
         step
     }
 
-    /// A step that waits for somebody: that is waited for.
+    /// A step that waits for another session: that is waited for.
     pub(crate) fn start_blocked(self, sql: &str) -> Step {
         let step = self.start(sql);
         let blocked = format!("SELECT cardinality(pg_blocking_pids({})) > 0", step.pid);
@@ -65,14 +65,14 @@ impl Session {
         step
     }
 
-    /// Returns when somebody, who need not be a session of the test's, waits for this one.
+    /// Returns when another session, which need not be one of the test's, waits for this one.
     pub(crate) fn wait_until_in_the_way(&self) {
         let sql = format!(
             "SELECT count(*) > 0 FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[])",
             self.pid
         );
         let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&sql) == "t");
-        assert!(seen, "nobody waits for this session");
+        assert!(seen, "no session waits for this one");
     }
 
     fn start(self, sql: &str) -> Step {

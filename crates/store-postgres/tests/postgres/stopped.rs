@@ -45,7 +45,10 @@ fn a_renewal_that_slept_past_its_ttl_renews_nothing() {
     in_the_way.value("COMMIT");
     arena.pass(30_000);
     let granted = b.value(&calls.acquire("k", 2, "B"));
-    assert!(granted.contains("\"token\": 2"), "who has locked nothing is in nobody's way: {granted}");
+    assert!(
+        granted.contains("\"token\": 2"),
+        "a session that has locked nothing is not in the way: {granted}"
+    );
     drop(stopped);
     let (a, said) = renewing.end();
     assert_eq!(said.unwrap()[0][0].as_deref(), Some("0"));
@@ -94,7 +97,7 @@ fn whoever_is_stopped_with_a_lease_locked_holds_it_up_and_does_not_prolong_it() 
     let stopped = Stopped::stop(&pid);
     arena.pass(30_000);
     let soon = calls.acquire("k/1", 3, "B").replace("60000)", "100)");
-    assert_eq!(b.run(&soon).unwrap_err().0, "55P03", "nobody is granted what it may be renewing");
+    assert_eq!(b.run(&soon).unwrap_err().0, "55P03", "what it may be renewing is not granted");
     in_the_way.value("COMMIT");
     drop(stopped);
     let (a, said) = renewing.end();

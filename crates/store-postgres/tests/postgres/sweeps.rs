@@ -29,7 +29,7 @@ fn a_sweep_that_waited_for_a_renewal_takes_none_of_it_away() {
     assert_eq!(run(&holder, "SELECT deadline_ms - now_ms() FROM lease_hold").as_deref(), Some("30000"));
 }
 
-/// R21, of leases that nobody asks about.
+/// R21, of leases that no caller asks about.
 #[test]
 fn a_sweep_notices_that_the_clock_was_set_back() {
     let stage = Stage::new();
@@ -59,7 +59,7 @@ fn a_finished_job_is_kept_while_its_unique_key_is_taken() {
         run(&session, "SELECT count(*) FROM job_body").unwrap()
     };
     stage.arena.pass(DAY_MS - 1);
-    assert_eq!(tidied(), "1", "whoever sends the same again is told of this job");
+    assert_eq!(tidied(), "1", "the same request sent again gets this job");
     stage.arena.pass(1);
     assert_eq!(tidied(), "0");
 }
@@ -84,7 +84,7 @@ fn whoever_sets_a_schedule_that_is_just_firing_waits_for_that() {
     assert_eq!(first(user.end().1), Ok(Some("7".to_owned())));
 }
 
-/// A user's transaction may be open for long: nobody who tidies up waits for it.
+/// A user's transaction may be open for long: no sweep waits for it.
 #[test]
 fn a_finished_job_whose_key_is_just_being_taken_over_is_forgotten_later() {
     let stage = Stage::new();

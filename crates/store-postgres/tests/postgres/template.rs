@@ -58,13 +58,13 @@ BEGIN
     INSERT INTO fencehold.store_state DEFAULT VALUES;
 END $$";
 
-/// How databases are copied, and what is made in a copy that nobody has used.
+/// How databases are copied, and what is made in an unused copy.
 struct Template {
     copying: String,
     made: String,
 }
 
-/// A database that nobody else uses, as good as new.
+/// A database for one test, as good as new.
 pub(crate) struct Database {
     pub(crate) name: String,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn new() -> Self {
         let template = Template::get();
-        // A name of its own: whoever still knows the one that it had before finds nothing under it.
+        // A name of its own: a session that still knows the one before finds nothing under it.
         let name = fresh_schema();
         let cleared = spare().pop();
         crate::cluster().shared().run(&match cleared {
@@ -84,13 +84,13 @@ impl Database {
         Database { name }
     }
 
-    /// Clears it, with nobody connected to it at the end. False: there is more in it than rows.
+    /// Clears it, with no session connected to it at the end. False: there is more in it than rows.
     fn clear(&self) -> bool {
         let admin = crate::cluster().admin_in(&self.name);
         crate::cluster()
             .shared()
             .run(&format!("ALTER DATABASE {} ALLOW_CONNECTIONS false", self.name));
-        // Whoever is connected still is somebody whom this test started.
+        // A session that is still connected was started by this test.
         admin.end_sessions("datname = current_database() AND pid <> pg_backend_pid()");
         let clear = format!("{CLEAR}; UPDATE {SCHEMA}.test_clock SET at_ms = {START_MS}");
         let cleared = admin.try_run(&clear).is_ok() && admin.value(MADE) == Template::get().made;
@@ -137,7 +137,7 @@ impl Template {
         ));
         let made = admin.value(MADE);
         drop(admin);
-        // Nothing can be copied while somebody is connected to it.
+        // Nothing can be copied while a session is connected to it.
         until_unused(TEMPLATE);
         // Through files rather than through the log; older servers know no other way.
         let strategy = crate::cluster()
@@ -155,7 +155,7 @@ fn spare() -> MutexGuard<'static, Vec<String>> {
     SPARE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns when nobody is connected to a database any more.
+/// Returns when no session is connected to a database any more.
 fn until_unused(name: &str) {
     let connected = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'");
     let unused = (0..LOOKS_MAX).any(|_| {

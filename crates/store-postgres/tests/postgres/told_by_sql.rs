@@ -1,4 +1,4 @@
-//! What is done by plain SQL is told to holders, too.
+//! Holders learn of what is done by plain SQL, too.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::session::{Calls, Session};
 /// Longer than any notification takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the listener of a handle was told; `None`: that it may have missed something.
+/// What the listener of a handle heard; `None`: that it may have missed something.
 fn hear(arena: &PostgresArena) -> (mpsc::Receiver<Option<(Namespace, Key)>>, Subscription) {
     let (sender, heard) = mpsc::channel();
     let subscription = arena.store().on_hold_change(Arc::new(move |change| {

@@ -18,14 +18,14 @@ use crate::process::group::Group;
 
 /// A watchdog that takes longer than this to stand or to answer is not to be relied on.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// A watchdog that is told that all is over goes at once.
+/// A watchdog that was dismissed ends at once.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running watchdog.
 #[derive(Debug)]
 pub(in crate::process) struct Watchdog {
     child: Child,
-    /// Our end of the line; nobody else has it, so that it ends with us.
+    /// Our end of the line; no other process has it, so that it ends with us.
     to: StdStream,
     /// The same end, for listening.
     from: Lines<BufReader<UnixStream>>,
@@ -117,7 +117,7 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     /// One that was never dismissed ends the command, if there is one, and goes: its line ends here. It may take its
-    /// time for that, and nobody waits for it.
+    /// time for that, and nothing waits for it.
     fn drop(&mut self) {
         let _ = self.child.try_wait();
     }

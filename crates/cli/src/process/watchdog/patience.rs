@@ -54,7 +54,7 @@ impl Patience {
         }
     }
 
-    /// What to do now, once. Whoever comes too late for asking does not ask.
+    /// What to do now, once. Too late for SIGTERM, it sends none.
     pub(super) fn act(&mut self, now_ms: u64) -> Option<Act> {
         if self.stage < Stage::Killed && now_ms >= self.moments.kill_at_ms {
             self.stage = Stage::Killed;

@@ -130,7 +130,7 @@ impl Watch {
         let Some((group, patience)) = &mut self.command else { return };
         let group = *group;
         while let Some(act) = patience.act(boot_ms()) {
-            // That nobody may be signalled (a command that became another user) cannot be helped from here.
+            // If we may not signal it (a command that became another user), nothing can be done from here.
             let report = match act {
                 Act::Terminate => {
                     let _ = group.terminate();
@@ -145,8 +145,8 @@ impl Watch {
         }
     }
 
-    /// `run` is gone. Nobody holds the group's number for us any more, so it is looked at often: it cannot become
-    /// somebody else's unnoticed in so short a time.
+    /// `run` is gone. Nothing keeps the group's number for us any more, so it is looked at often: it cannot be
+    /// reused unnoticed in so short a time.
     fn finish_alone(&mut self) -> io::Result<()> {
         let Some((group, patience)) = &mut self.command else { return Ok(()) };
         let group = *group;
@@ -181,7 +181,7 @@ impl Watch {
     }
 
     fn say(&mut self, report: Report) {
-        // If nobody listens, the line ends, and that is heard.
+        // If `run` does not read, the line ends, and that is noticed.
         let _ = self.line.write_all(report.to_string().as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! `fencehold config …`: what a server would be told. One file a verb; one line each in the registry.
+//! `fencehold config …`: the settings that a server would have. One file a verb; one line each in the registry.
 
 mod check;
 

@@ -14,7 +14,7 @@ pub(super) enum Line {
     NotUtf8,
 }
 
-/// Reads the next line. The number is that of the bytes read, so that progress can be told; `None`: there are no more.
+/// Reads the next line. The number is that of the bytes read, to show progress; `None`: there are no more.
 pub(super) fn next(source: &mut impl BufRead, bytes_max: usize) -> io::Result<Option<(Line, u64)>> {
     let mut kept = Vec::new();
     let mut read: u64 = 0;

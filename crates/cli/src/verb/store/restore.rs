@@ -39,7 +39,7 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> Outcome {
         let (place, target) = directory(context)?;
         let explain = |error| Failure::of_store(error, &place);
-        // Advanced away from its place, and put there when it is: nobody who comes meanwhile is given a token of the day of the backup.
+        // Advanced away from its place, and put there when it is: no caller meanwhile gets a token of the day of the backup.
         let aside = fencehold_store_file::Aside::within(target.clone()).map_err(explain)?;
         let mut restored = target.clone();
         aside.path().clone_into(&mut restored.directory);

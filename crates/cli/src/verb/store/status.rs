@@ -143,7 +143,7 @@ impl Args {
     }
 }
 
-/// Whoever asks first serves: for a moment that may be this very process.
+/// The first caller serves: for a moment that may be this very process.
 fn us(pid: u32) -> &'static str {
     if pid == std::process::id() { " (this one: no other was there)" } else { "" }
 }

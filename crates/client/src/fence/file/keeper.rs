@@ -42,7 +42,7 @@ struct Step {
 }
 
 impl Step {
-    /// Nobody may be there any more to hear it; the step is carried out all the same.
+    /// The caller may have gone; the step is carried out all the same.
     fn answer<T: 'static>(&mut self, answer: Answer<T>, value: Result<T, FenceError>) {
         self.answers.push(Box::new(move |ended| drop(answer.send(ended.and(value)))));
     }
@@ -67,7 +67,7 @@ impl<D: Disk> Keeper<D> {
         entered.map_err(|fault| told(&self.name, &fault))
     }
 
-    /// Serves until nobody is left to ask.
+    /// Serves until no caller is left.
     pub(super) fn serve(&mut self, requests: &Receiver<Request>) {
         while let Ok(first) = requests.recv() {
             let mut bytes = first.bytes();
@@ -89,7 +89,7 @@ impl<D: Disk> Keeper<D> {
             Err(error) => return batch.into_iter().for_each(|request| request.refuse(error.clone())),
         };
         let ready = carry_out(&self.name, &mut self.journal, batch);
-        // One who is stopped as soon as it has its answer is in nobody's way.
+        // A process that is stopped as soon as it has its response is not in the way.
         drop(locked);
         answer_all(ready);
     }
@@ -195,7 +195,7 @@ impl<D: Disk> Work<'_, D> {
         self.step.entries.push(entry);
     }
 
-    /// Nobody may be there any more to hear it.
+    /// The caller may have gone.
     fn answer(&mut self, answer: Answer<()>, value: Result<(), FenceError>) {
         self.ready.push(Box::new(move || drop(answer.send(value))));
     }

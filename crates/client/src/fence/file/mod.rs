@@ -77,7 +77,7 @@ pub enum Appended {
 /// ```
 ///
 /// **Exactly once.** An append is known by its key and its idempotency key. Killed at any instruction, or by a power cut,
-/// it was either decided or not: if it was, whoever uses the fence next finishes it, and repeating it says
+/// it was either decided or not: if it was, the next process that uses the fence finishes it, and repeating it says
 /// [`Duplicate`](Appended::Duplicate); if not, repeating it makes it. An answer means that it is on disk.
 ///
 /// **Among processes.** Any number of processes and handles may use one file, on one machine and as one user. A step
@@ -153,7 +153,7 @@ impl FencedFile {
         self.ask(|answer| Request::Mark { namespace, key, answer }).await
     }
 
-    /// Forgets the mark of a key that nobody will write under any more: a job that is over, and whose last attempt cannot
+    /// Forgets the mark of a key that nothing will write under any more: a job that is over, and whose last attempt cannot
     /// be asleep somewhere. Until it is raised again, any token gets through.
     pub async fn forget(&self, namespace: &Namespace, key: &Key) -> Result<(), FenceError> {
         let (namespace, key) = (namespace.clone(), key.clone());

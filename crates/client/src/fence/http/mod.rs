@@ -21,7 +21,7 @@
 //!
 //! **What it cannot.** The handler runs after the check. If it hands work to others (a task, a queue, a database), or if
 //! several processes serve behind one address, something older may still be at work elsewhere when something newer is let
-//! through. Whoever writes in the end must then check: the handler finds the [`KeyToken`](super::KeyToken) in the request's extensions, and takes
+//! through. The final write must then check: the handler finds the [`KeyToken`](super::KeyToken) in the request's extensions, and takes
 //! it to its own write, to a [`FencedFile`](super::FencedFile) or into its SQL statement.
 //!
 //! Deliberately absent: authentication. Anyone who may send requests may show any token, and shut others out with a large one.

@@ -367,7 +367,7 @@ impl Model {
         );
     }
 
-    /// The attempt that nobody has noted the end of.
+    /// The attempt whose end is not noted yet.
     pub(crate) fn held(&self) -> Option<&Life> {
         self.lives.last().filter(|life| life.end.is_none())
     }

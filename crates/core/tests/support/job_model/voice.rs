@@ -8,7 +8,7 @@ use crate::support::hold;
 
 /// Who speaks.
 pub(super) enum Voice {
-    /// Nobody who may.
+    /// No one who may.
     Refused(Refusal),
     /// The holder.
     Live,

@@ -214,7 +214,7 @@ impl World {
         self.account.attempt.is_some_and(live)
     }
 
-    /// Whether nobody has had the job since, and nobody has decided about it.
+    /// Whether no other attempt has had the job since, and no operator has decided about it.
     fn may_speak(&self, token: u64) -> bool {
         self.account
             .attempt
@@ -307,7 +307,7 @@ impl World {
             self.account.attempt = Some((token, hold, self.now_ms() + remaining_ms, false));
             self.send(Message::Given { worker, hold, token, sent, remaining_ms });
         } else {
-            // What is ready and wanted by nobody else is given: a claim that ran out has been noted by then.
+            // What is ready and wanted by no other claim is given: a claim that ran out has been noted by then.
             let ready = self.record.state == JobState::Queued
                 || (self.record.state == JobState::Scheduled && self.record.due == Due::Now);
             if ready && !live {
@@ -445,7 +445,7 @@ impl World {
         }
     }
 
-    /// Forgets answers to questions that nobody has any more: whenever they arrived, nothing would come of them.
+    /// Forgets responses to requests that no worker has any more: whenever they arrived, nothing would come of them.
     pub(super) fn forget_what_nobody_awaits(&mut self) {
         let workers = &self.workers;
         let awaited = |worker: u8, hold: u8| workers[usize::from(worker)].hold() == Some(hold);

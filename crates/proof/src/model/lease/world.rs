@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// Forgets answers to questions that nobody has any more: whenever they arrived, nothing would come of them.
+    /// Forgets responses to requests that no client has any more: whenever they arrived, nothing would come of them.
     pub(super) fn forget_what_nobody_awaits(&mut self) {
         let clients = &self.clients;
         let awaited = |client: u8, about: u8| match clients[usize::from(client)] {
@@ -291,7 +291,7 @@ impl World {
         });
     }
 
-    /// Nobody but force takes from a client what it may believe in.
+    /// Only force takes from a client what it may believe in.
     pub(super) fn look_at_beliefs(&mut self) {
         let now_ms = self.now_ms();
         let too_long = self.clients.iter().any(|client| match client {

@@ -133,7 +133,7 @@ impl Job {
         match speaker {
             Speaker::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
             Speaker::RunOut | Speaker::MaybeLive if open && may_be_late => Err(format!(
-                "late completion: token {token} ran out, nobody has had the job since, and it got: {refusal}"
+                "late completion: token {token} ran out, no other attempt has had the job since, and it got: {refusal}"
             )),
             Speaker::SaidEarlier { said: before, remembered: true } if said(word) == Some(before) => {
                 Err(format!("P7: the same word of token {token} again, after other attempts, got: {refusal}"))

@@ -204,7 +204,7 @@ impl Auditor {
     fn known(&mut self, id: JobId) -> Result<&mut Job, String> {
         self.jobs
             .get_mut(&id)
-            .ok_or_else(|| format!("P6: job {id} is spoken of, and nobody enqueued it"))
+            .ok_or_else(|| format!("P6: job {id} is spoken of, and was never enqueued"))
     }
 
     fn enqueued(&mut self, now: Timestamp, job: &NewJob, answer: &Result<EnqueuedJob, Refusal>) -> Audit {
@@ -382,8 +382,10 @@ impl Job {
                     .as_ref()
                     .is_some_and(|claim| claim.said.is_none() && now_ms < claim.span.possible_until_ms);
                 if !running {
-                    return Err("P9: a job is to be called off at its next renewal, and nobody works on it"
-                        .to_owned());
+                    return Err(
+                        "P9: a job is to be called off at its next renewal, and no attempt is running"
+                            .to_owned(),
+                    );
                 }
                 self.cancel_asked = true;
                 Ok(())

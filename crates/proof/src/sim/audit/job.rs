@@ -41,7 +41,7 @@ pub(super) struct Entry {
     /// When it was first heard of, among the effects of its job.
     pub(super) nth: usize,
     pub(super) policy: InDoubtPolicy,
-    /// `None`: it was announced, and nobody has said what came of it.
+    /// `None`: it was announced, and its outcome was not reported.
     pub(super) value: Option<Box<str>>,
     pub(super) can_be_undone: bool,
     pub(super) undone: bool,
@@ -49,7 +49,7 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Job {
-    /// `None`: it was made by the store, and nobody has seen it yet.
+    /// `None`: it was made by the store, and no one has seen it yet.
     pub(super) payload: Option<Box<str>>,
     pub(super) claim: Option<Claim>,
     /// The attempts before, by hold id and token, and how they ended by their own word.
@@ -63,7 +63,7 @@ pub(super) struct Job {
     pub(super) effects: BTreeMap<String, Entry>,
     /// Where it stands in line; `None`: the store made it.
     pub(super) queue: Option<String>,
-    /// Nobody gets it before this moment.
+    /// No one gets it before this moment.
     pub(super) not_before_ms: u64,
     /// It is ready at this moment, unless it is claimed.
     pub(super) ready_by_ms: u64,
@@ -132,7 +132,7 @@ impl Job {
             let mut earlier = self.earlier.iter().rev().enumerate();
             let found = earlier.find(|(_, attempt)| (attempt.0, attempt.1) == (hold, token));
             return match found.map(|(later, attempt)| (later, attempt.2)) {
-                // What was completed was had done anew, or nobody would have had it since.
+                // What was completed was started over, or no attempt would have had it since.
                 None | Some((_, None | Some(Said::Complete | Said::Silenced))) => Speaker::Stale,
                 Some((later, Some(said))) => Speaker::SaidEarlier { said, remembered: later < TRAIL_MAX / 2 },
             };
@@ -297,7 +297,7 @@ impl Job {
         for effect in effects {
             let name = effect.name.as_str();
             let Some(entry) = self.effects.get(name) else {
-                return Err(format!("P8: the ledger has an effect {name} that nobody wrote"));
+                return Err(format!("P8: the ledger has an effect {name} that was never written"));
             };
             let open = matches!(effect.state, EffectState::Intended(_));
             if effect.token.get() != entry.token
@@ -325,7 +325,7 @@ impl Job {
                 return Err(format!("P6: a job that is {ended} was seen {state}"));
             }
         } else if state.is_final() && !(state == JobState::Cancelled && self.may_be_cancelled(now_ms)) {
-            return Err(format!("P6: a job was seen {state}, and nobody ended it"));
+            return Err(format!("P6: a job was seen {state}, and no one ended it"));
         }
         if let Some(live) = self.live(now_ms)
             && (state != JobState::Running || detail.job.token.get() != live.token)
@@ -333,7 +333,7 @@ impl Job {
             return Err(format!("P6: token {} works on a job that was seen {state}", live.token));
         }
         if state == JobState::Running && self.claim.as_ref().is_none_or(|claim| claim.said.is_some()) {
-            return Err("P10: a job was seen running, and nobody works on it".to_owned());
+            return Err("P10: a job was seen running, and no attempt has it".to_owned());
         }
         self.ledger_is(&detail.effects)
     }

@@ -30,7 +30,7 @@ pub(super) struct Key {
 const ENDS_WITHIN_MS: u64 = 1_000;
 
 impl Key {
-    /// A grant that nobody picked up was given back.
+    /// A grant whose caller had gone was given back.
     pub(super) fn abandoned(&mut self, hold: HoldHash) {
         if self.current.is_some_and(|lease| lease.hold == *hold.as_bytes()) {
             self.end(LeaseOutcome::Abandoned);
@@ -200,7 +200,7 @@ impl Key {
         }
         match (refusal, self.ended.get(&hold)) {
             (Refusal::Lost { outcome: Some(how), .. }, Some((_, known))) if known != how => {
-                Err(format!("P3: token {token} was {known}, and its holder was told {how}"))
+                Err(format!("P3: token {token} was {known}, and its holder got {how}"))
             }
             (Refusal::Lost { .. }, _) => Ok(()),
             (other, _) => Err(format!("the holder of token {token} got: {other}")),
@@ -209,7 +209,7 @@ impl Key {
 
     pub(super) fn revoked(&mut self, token: u64, consumed: u64) -> Audit {
         if self.current.is_none_or(|lease| lease.token != token) {
-            return Err(format!("P9: token {token} was revoked, which nobody has"));
+            return Err(format!("P9: token {token} was revoked, which no holder has"));
         }
         if consumed <= self.newest {
             return Err(format!(
@@ -227,7 +227,7 @@ impl Key {
         let possible = self.current.filter(|lease| now_ms < lease.span.possible_until_ms);
         match token {
             None => match certain {
-                Some(lease) => Err(format!("P6: token {} is live, and nobody was seen", lease.token)),
+                Some(lease) => Err(format!("P6: token {} is live, and no holder was seen", lease.token)),
                 None => Ok(()),
             },
             Some(token) if possible.is_some_and(|lease| lease.token == token) => Ok(()),

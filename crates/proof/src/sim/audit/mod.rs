@@ -29,7 +29,7 @@ const HAPPENS_WITHIN_MS: u64 = 1_000;
 /// store time goes on from when it was last noted, at most a minute before what waits began to.
 const LATER_BY_MS: u64 = 90_000;
 
-/// What is known of the time in which nobody ran the store.
+/// What is known of the time in which the store did not run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
     /// When the store stopped, on the clock before.
@@ -71,7 +71,7 @@ impl Gap {
 /// How long something lasts, as far as questions and answers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
-    /// Nobody else may have it before this moment.
+    /// No one else may have it before this moment.
     certain_until_ms: u64,
     /// It may be spoken of as live until this moment.
     possible_until_ms: u64,
@@ -226,7 +226,7 @@ impl Auditor {
         self.keys.entry(name.to_owned()).or_default()
     }
 
-    /// A grant that nobody picked up was given back.
+    /// A grant whose caller had gone was given back.
     pub(super) fn abandoned(&mut self, name: &str, hold: HoldHash) {
         self.key(name).abandoned(hold);
     }

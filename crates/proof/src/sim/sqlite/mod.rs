@@ -78,7 +78,7 @@ impl Directory {
         let _ = std::fs::remove_dir_all(self.notes());
     }
 
-    /// The file system goes down and comes back on the same boot. In some seeds nobody could leave a note either.
+    /// The file system goes down and comes back on the same boot. In some seeds no note could be left either.
     pub(super) fn loses_unsynced(&mut self, chance: &mut Chance) -> usize {
         self.lost = true;
         if chance.per_mille(250) {

@@ -119,7 +119,7 @@ impl Book {
             .map_err(|error| self.sorry(&error))
     }
 
-    /// One transaction, in which nobody else writes.
+    /// One transaction, during which no other process writes.
     fn change<T>(&mut self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, BookError> {
         let path = &self.path;
         let sorry = |error: rusqlite::Error| unusable(path, &error);

@@ -1,5 +1,5 @@
 //! Sending spans away, by OTLP over HTTP: gathered for a moment, sent in one request, and dropped when the receiver
-//! does not keep up. Nobody's request ever waits for a trace.
+//! does not keep up. No request ever waits for a trace.
 
 use std::error::Error as _;
 use std::fmt;
@@ -92,7 +92,7 @@ impl Receiver {
         Ok(Receiver { uri, place, service: service.to_owned(), authority: None, seed })
     }
 
-    /// Has its certificate vouched for by this authority, given as PEM, and by nobody else.
+    /// Trusts this authority, given as PEM, and no other for its certificate.
     pub fn trusting(self, pem: &[u8]) -> Result<Self, String> {
         let certificates =
             Certificate::from_pem_bundle(pem).map_err(|error| format!("traces.ca is not PEM: {error}"))?;
@@ -111,13 +111,13 @@ impl Receiver {
             .timeout(ANSWER_WITHIN);
         match &self.authority {
             Some(certificates) => client.tls_certs_only(certificates.clone()).build(),
-            // Nobody shows a certificate: those that the system trusts need not be read.
+            // There is no certificate to check: the system's authorities need not be read.
             None if self.uri.scheme_str() == Some("http") => client.tls_certs_only([]).build(),
             None => client.build(),
         }
     }
 
-    /// Sends what comes, until nobody is there to send anything.
+    /// Sends spans until no sender is left.
     pub(super) async fn run(self, mut waiting: mpsc::Receiver<Waiting>, dropped: Arc<Counter>) {
         let client = match self.client() {
             Ok(client) => client,

@@ -2,7 +2,7 @@
 //!
 //! A span's id follows from what it is about (a job and the token of its attempt, a key and the token of its hold), so the
 //! story is reported right by whichever server hears of it, also after a restart: nothing has to be remembered in between.
-//! An attempt is reported when it ends; one that crashed, when the next one does, as nobody reported it.
+//! An attempt is reported when it ends; one that crashed, when the next one does, as it sent no report.
 
 mod context;
 mod export;

@@ -53,7 +53,7 @@ pub(crate) fn about(
     ]
 }
 
-/// The attempt under this token, which has ended; and those right before it of which nobody has told.
+/// The attempt under this token, which has ended; and those right before it that were not reported.
 pub(crate) fn attempts(namespace: &Namespace, detail: &JobDetail, token: Token) -> Vec<Span> {
     let Some(enqueued) = detail.traceparent.as_deref().and_then(Context::parse) else { return Vec::new() };
     let Some(last) = detail.attempts.iter().position(|attempt| attempt.token == token) else {

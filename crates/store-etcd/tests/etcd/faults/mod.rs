@@ -43,7 +43,7 @@ fn request(name: &str, nth: u8) -> AcquireLeaseRequest {
 }
 
 /// R37: a member without a quorum grants nothing, releases nothing, and a keep-alive that it acknowledges does not count:
-/// within its patience the caller learns that the store is unavailable.
+/// within its timeout the caller learns that the store is unavailable.
 #[test]
 fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
         other => panic!("{other:?}"),
     }
     let took_ms = SystemClock.now().store_ms - before_ms;
-    // One request may be under way when patience ends, and has two seconds.
+    // One request may be under way at the timeout, and has two seconds.
     assert!(took_ms < 3 * (patience_ms + 4_000), "told after {took_ms} ms");
 
     for nth in (0..MEMBERS).filter(|nth| *nth != leader) {
@@ -173,7 +173,7 @@ fn contending_holders_survive_the_loss_of_leaders_and_stopped_members() {
     // Straight to the stream: what goes through the print macros is swallowed for a test that passes.
     let _ = std::io::stderr().write_all(told.as_bytes());
     assert!(most_ms <= AGAIN_WITHIN_MS, "a free key was had only after {most_ms} ms");
-    assert!(register.refused() > 0, "nobody was ever late: the register was not put to the test");
+    assert!(register.refused() > 0, "no holder was ever late: the register was not put to the test");
 }
 
 struct GoHome<'a>(&'a AtomicBool);
@@ -194,7 +194,7 @@ fn leader(cluster: &Cluster) -> usize {
     }
 }
 
-/// How long it takes from now until a key that nobody holds is had.
+/// How long it takes from now until a free key is had.
 fn had_after(store: &EtcdStore, name: &str) -> u64 {
     let before_ms = SystemClock.now().store_ms;
     let patient = call().with_timeout_ms(4 * AGAIN_WITHIN_MS);

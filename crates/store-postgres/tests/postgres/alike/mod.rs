@@ -126,7 +126,7 @@ impl Pair {
         ));
     }
 
-    /// Whoever was ever mentioned is lifted by an advance, at `memory:`; PostgreSQL lifts those that are not, too.
+    /// On `memory:` an advance lifts every namespace that was ever named; PostgreSQL lifts the others, too.
     fn mention(&self) {
         for space in 0..2 {
             block_on(self.memory.renew(&call(space), Vec::new())).unwrap();

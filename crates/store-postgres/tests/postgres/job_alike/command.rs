@@ -101,7 +101,7 @@ async fn act_on_all(
     }
 }
 
-/// Chance that is told by a number: the same number, the same chance.
+/// Chance from a number: the same number, the same chance.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -288,7 +288,7 @@ impl Known {
         request
     }
 
-    /// Somebody who may speak for an attempt, or may not.
+    /// A caller that may report on an attempt, or may not.
     fn attempt(&mut self, chance: &mut Chance) -> AttemptRef {
         let nobody = AttemptRef {
             job_id: JobId::from_random(1, [1; 10]),

@@ -28,7 +28,7 @@ use crate::arena::PostgresArena;
 const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
 const THREADS: u64 = 3;
-/// How many sequences are played on one pair of stores: what lies in other namespaces is in nobody's way, but takes its time.
+/// How many sequences are played on one pair of stores: other namespaces are not in the way, but take their time.
 const PLAYED_TOGETHER: usize = 60;
 /// How often a state that must come is looked for.
 const LOOKS_MAX: usize = 20_000;
@@ -140,8 +140,7 @@ impl Pair {
     }
 }
 
-/// In the order of their arrival; but of claims that ran out while time passed, nobody promises which is noted first, nor then whose
-/// undo job is given first.
+/// In the order of their arrival; but claims that ran out while time passed are noted in any order, and so are their undo jobs.
 async fn all_jobs(store: &dyn JobStore, call: &CallContext) -> Vec<JobView> {
     let mut request = ListJobsRequest { filter: JobFilter::default(), cursor: None, limit: 1_000 };
     let mut jobs = Vec::new();
@@ -174,8 +173,7 @@ async fn all_findings(store: &dyn JobStore, call: &CallContext) -> Vec<fencehold
     }
 }
 
-/// What is on record about each job, oldest first. In which order things happened to different jobs of one call is nobody's
-/// business.
+/// What is on record about each job, oldest first. In which order things happened to different jobs of one call does not matter.
 fn stories(store: &dyn LeaseStore, call: &CallContext) -> BTreeMap<String, Vec<(u64, EventData)>> {
     let request =
         ListEventsRequest { cursor: None, prefix: Some("job/".to_owned()), limit: 1_000, wait_ms: 0 };

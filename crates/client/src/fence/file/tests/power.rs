@@ -161,7 +161,7 @@ impl World {
     fn look(&mut self, by: usize) -> Option<Model> {
         if let Err(fault) = self.processes[by].enter() {
             let expected = self.disk.was_killed() || format!("{fault:?}").contains("the disk fails");
-            assert!(expected, "nobody else may find it unusable: {fault:?}");
+            assert!(expected, "no other process may find it unusable: {fault:?}");
             return None;
         }
         let mut model = Model { content: self.disk.content(Name::Data), ..Model::default() };

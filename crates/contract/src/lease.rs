@@ -138,7 +138,7 @@ calls! {
         /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
         list_events: Events(request: ListEventsRequest) -> Events(EventPage);
         /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
-        /// by `lift`, and returns for how long nobody may be granted anything, which is the longest ttl there was.
+        /// by `lift`, and returns for how long nothing may be granted, which is the longest ttl there was.
         advance: Advance { by: Owner, increment: u64 } -> Advanced(AdvancedStore);
         /// Looks at the limits of the caller's namespace, or sets them.
         quota: Quota(request: QuotaRequest) -> Quota(QuotaView);

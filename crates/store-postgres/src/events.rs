@@ -2,7 +2,7 @@
 //!
 //! Events are numbered when they are written, and seen when their transaction commits: a number that is missing may still
 //! come, or its transaction was rolled back. A page ends before such a number. If it is missing for long, it is passed over; an event that
-//! comes after that gets another number (`migrations/0024_events_claims_schedules.sql`).
+//! comes after that gets another number (`schema/events.sql`).
 
 use std::time::Duration;
 

@@ -101,11 +101,13 @@ impl PostgresStore {
     pub async fn missing_migrations(&self, call: &CallContext) -> Result<(Vec<String>, String), StoreError> {
         self.ask(call, async |core, budget| {
             loop {
-                match core.version().await {
-                    Ok((version, there)) => {
-                        let names = migrate::missing(version.found).map(|(_, name, _)| (*name).to_owned());
-                        return Ok((names.collect(), migrate::script(&core.schema, version.found, there)));
-                    }
+                let found = core.version().await.and_then(|(version, there)| {
+                    let changes = migrate::missing(&core.schema, version.found)?;
+                    let script = migrate::script(&core.schema, version.found, &changes, there);
+                    Ok((changes.iter().map(|change| change.name.to_owned()).collect(), script))
+                });
+                match found {
+                    Ok(found) => return Ok(found),
                     Err(fault) => budget.retry_or_fail(fault).await?,
                 }
             }

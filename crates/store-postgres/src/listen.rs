@@ -25,7 +25,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// What wakes everybody, whatever they wait for.
 const EVERYBODY: &str = "*";
 
-/// What the topic of a change of a hold begins with (`note` in `migrations/0029_tenants.sql`). The namespace and the key follow, each after
+/// What the topic of a change of a hold begins with (`note` in `schema/events.sql`). The namespace and the key follow, each after
 /// a line break: no name has one.
 const HOLD_CHANGED: &str = "hold";
 

@@ -1,8 +1,17 @@
 //! The schema: made on first use, brought up to date when that is asked for, and refused where it does not fit this program.
 //!
-//! Nouns: a *migration* is one SQL file with a number; what was carried out stands in the table `migration`, with the oldest program that
-//! can use the schema since. All that are missing are carried out in one transaction, under an advisory lock, so that fifty processes can
-//! start at once.
+//! The files of `schema/` are the newest schema: each table, function, view, trigger and grant is written there once, as it is in force. A new
+//! schema is made from them. A schema of an earlier version gets what it lacks from *migrations*, one SQL file for each version, which change
+//! tables and what is in them; after the last one, the files in [`ROUTINES`] are executed again, so no migration repeats a function.
+//! `a_schema_that_was_upgraded_is_the_same_as_a_new_one` compares the two ways.
+//!
+//! To change a function, edit it where it stands. To change a table, edit it and write a migration. Either way the version grows: add a line
+//! to [`MIGRATIONS`], with an empty text if only functions change. A migration says `DROP FUNCTION IF EXISTS` of a function that is gone, or
+//! whose arguments or result change, and calls none of our functions: they may be of any earlier version. A program that is named as
+//! compatible ([`COMPATIBLE`]) goes on calling what it knows: leave it in the files.
+//!
+//! The versions that were carried out stand in the table `migration`, with the oldest program that can use the schema since. All that is
+//! missing is carried out in one transaction, under an advisory lock, so that fifty processes can start at once.
 
 use std::sync::OnceLock;
 
@@ -15,45 +24,38 @@ use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 use super::fault::Fault;
 use super::trust;
 
-/// Every migration in order. What a release has carried is never changed again: what comes later is a migration of its own.
-const MIGRATIONS: &[(i32, &str, &str)] = &[
-    (1, "base", include_str!("migrations/0001_base.sql")),
-    (2, "events", include_str!("migrations/0002_events.sql")),
-    (3, "lease tables", include_str!("migrations/0003_lease_tables.sql")),
-    (4, "lease rules", include_str!("migrations/0004_lease_rules.sql")),
-    (5, "lease line", include_str!("migrations/0005_lease_line.sql")),
-    (6, "lease acquire", include_str!("migrations/0006_lease_acquire.sql")),
-    (7, "lease holds", include_str!("migrations/0007_lease_holds.sql")),
-    (8, "lease look", include_str!("migrations/0008_lease_look.sql")),
-    (9, "lease upkeep", include_str!("migrations/0009_lease_upkeep.sql")),
-    (10, "fence", include_str!("migrations/0010_fence.sql")),
-    (11, "job tables", include_str!("migrations/0011_job_tables.sql")),
-    (12, "job line", include_str!("migrations/0012_job_line.sql")),
-    (13, "job enqueue", include_str!("migrations/0013_job_enqueue.sql")),
-    (14, "job claim", include_str!("migrations/0014_job_claim.sql")),
-    (15, "job attempt", include_str!("migrations/0015_job_attempt.sql")),
-    (16, "job load", include_str!("migrations/0016_job_load.sql")),
-    (17, "job keep", include_str!("migrations/0017_job_keep.sql")),
-    (18, "job upkeep", include_str!("migrations/0018_job_upkeep.sql")),
-    (19, "job list", include_str!("migrations/0019_job_list.sql")),
-    (20, "job users", include_str!("migrations/0020_job_users.sql")),
-    (21, "plans", include_str!("migrations/0021_plans.sql")),
-    (22, "producers", include_str!("migrations/0022_producers.sql")),
-    (23, "roles", include_str!("migrations/0023_roles.sql")),
-    (24, "quotas", include_str!("migrations/0024_quotas.sql")),
-    (25, "events, claims, schedules", include_str!("migrations/0025_events_claims_schedules.sql")),
-    (26, "held snapshots", include_str!("migrations/0026_held_snapshots.sql")),
-    (27, "what runs out", include_str!("migrations/0027_what_runs_out.sql")),
-    (28, "limits", include_str!("migrations/0028_limits.sql")),
-    (29, "tenants", include_str!("migrations/0029_tenants.sql")),
-    (30, "public names", include_str!("migrations/0030_public_names.sql")),
-];
+/// Files with their names, in the order in which they are executed.
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("schema/", $name, ".sql")))),*]
+    };
+}
 
-/// Migrations that leave older programs their schema: each with the oldest program that can use it since. One that is not named here can be
-/// used by no program that is older than itself.
+/// A file, by its name.
+type File = (&'static str, &'static str);
+
+/// The functions that tables need. They are executed before anything else.
+const CALLED_BY_TABLES: &[File] = files!("called_by_tables");
+/// The tables of a new schema.
+const TABLES: &[File] = files!("tables" "lease_tables" "job_tables");
+/// Everything else. They can be executed again: see the module.
+const ROUTINES: &[File] = files!(
+    "shared" "maintenance" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
+    "lease_read" "lease_sweep" "fences" "job_waiting" "job_enqueue" "job_claim" "job_report" "job_load"
+    "job_keep" "job_sweep" "job_read" "queues" "schedules" "job_transactions" "recovery" "views" "roles"
+    "plans" "comments"
+);
+
+/// The first version that a release has.
+const BASE: i32 = 30;
+/// The one version before that can be brought up to date, and how.
+const EARLIER: (i32, &[File]) = (21, files!("upgrade_from_21"));
+/// What the versions after [`BASE`] change in an existing schema, in order: the version, its name and its text. One that a release has
+/// carried is never changed again.
+const MIGRATIONS: &[(i32, &str, &str)] = &[];
+/// Versions that older programs can use: each with the oldest of them. One that is not named here can be used by no program that is older than
+/// itself.
 const COMPATIBLE: &[(i32, i32)] = &[];
-/// From here on the table `migration` has the column `compatible_from`.
-const NOTES_COMPATIBLE: i32 = 23;
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]
@@ -104,15 +106,51 @@ pub(super) struct Seen {
 
 /// The newest schema that this program knows.
 pub(super) fn newest() -> i32 {
-    MIGRATIONS.last().map_or(0, |(version, ..)| *version)
+    MIGRATIONS.last().map_or(BASE, |(version, ..)| *version)
 }
 
-/// The migrations that a schema of this version lacks.
-pub(super) fn missing(found: i32) -> impl Iterator<Item = &'static (i32, &'static str, &'static str)> {
-    MIGRATIONS.iter().filter(move |(version, ..)| *version > found)
+/// What brings a schema to a version.
+#[derive(Debug)]
+pub(super) struct Change {
+    version: i32,
+    pub(super) name: &'static str,
+    files: Vec<File>,
+    compatible_from: i32,
 }
 
-/// What the migrations make, by name.
+/// The oldest program that can use what one version leaves.
+fn compatible_from(version: i32) -> i32 {
+    COMPATIBLE
+        .iter()
+        .find(|(of, _)| *of == version)
+        .map_or(version, |(_, from)| *from)
+}
+
+/// What a schema of this version lacks, or why it cannot be brought up to date.
+pub(super) fn missing(schema: &str, found: i32) -> Result<Vec<Change>, Fault> {
+    let change = |version, name, files: &[File]| Change {
+        version,
+        name,
+        files: files.to_vec(),
+        compatible_from: compatible_from(version),
+    };
+    let (earlier, upgrade) = EARLIER;
+    let mut changes = Vec::new();
+    if found == 0 {
+        let compatible_from = MIGRATIONS.iter().map(|(version, ..)| compatible_from(*version)).max();
+        let new = change(newest(), "new schema", TABLES);
+        return Ok(vec![Change { compatible_from: compatible_from.unwrap_or(BASE), ..new }]);
+    } else if found == earlier {
+        changes.push(change(BASE, "upgrade from 21", upgrade));
+    } else if found < BASE {
+        return Err(Fault::Refused(unreleased(schema, found)));
+    }
+    let later = MIGRATIONS.iter().filter(|(version, ..)| *version > found);
+    changes.extend(later.map(|(version, name, sql)| change(*version, name, &[(name, sql)])));
+    Ok(changes)
+}
+
+/// What is ours in a schema of any version, by name.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) routines: Vec<&'static str>,
@@ -123,24 +161,21 @@ impl Objects {
     pub(super) fn made() -> &'static Self {
         static MADE: OnceLock<Objects> = OnceLock::new();
         MADE.get_or_init(|| {
-            let mut made = Objects { routines: Vec::new(), relations: vec!["migration"] };
-            for line in MIGRATIONS.iter().flat_map(|(.., sql)| sql.lines()) {
+            let mut made = Objects::default();
+            let files = [CALLED_BY_TABLES, TABLES, ROUTINES, EARLIER.1]
+                .into_iter()
+                .flatten()
+                .map(|(_, sql)| *sql);
+            for line in files.chain(MIGRATIONS.iter().map(|(.., sql)| *sql)).flat_map(str::lines) {
                 let mut words = line.split([' ', '(', ';']);
-                match words.next() {
-                    Some("CREATE") => {}
-                    Some("ALTER") => {
-                        let renamed =
-                            line.contains(" RENAME TO ").then(|| words.rfind(|word| !word.is_empty()));
-                        made.routines.extend(renamed.flatten());
-                        continue;
-                    }
-                    _ => continue,
-                }
-                let kind = words.find(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE")).unwrap_or("");
-                let Some(name) = words.next() else { continue };
-                match kind {
-                    "FUNCTION" | "PROCEDURE" => made.routines.push(name),
-                    "TABLE" | "SEQUENCE" | "INDEX" | "VIEW" => made.relations.push(name),
+                let verb = words.next().unwrap_or("");
+                let mut words =
+                    words.filter(|word| !matches!(*word, "OR" | "REPLACE" | "UNIQUE" | "IF" | "EXISTS"));
+                let (Some(kind), Some(name)) = (words.next(), words.next()) else { continue };
+                match (verb, kind) {
+                    // Those that are dropped or renamed were made by an earlier version.
+                    ("CREATE" | "ALTER" | "DROP", "FUNCTION" | "PROCEDURE") => made.routines.push(name),
+                    ("CREATE", "TABLE" | "SEQUENCE" | "INDEX" | "VIEW") => made.relations.push(name),
                     _ => {}
                 }
             }
@@ -165,6 +200,7 @@ pub(super) async fn ensure(client: &mut Client, place: &Place, used: bool) -> Re
         return Err(Fault::Refused(too_new(&place.schema, version.found)));
     }
     if version.found > 0 && place.migrate == MigrateSchema::Manual {
+        missing(&place.schema, version.found)?;
         return Err(Fault::Refused(too_old(&place.schema, version.found)));
     }
     migrate(client, place).await?;
@@ -174,7 +210,7 @@ pub(super) async fn ensure(client: &mut Client, place: &Place, used: bool) -> Re
 
 /// The version of a schema that can be trusted.
 async fn version(client: &impl GenericClient, schema: &str) -> Result<Version, Fault> {
-    // The column is missing in older schemas.
+    // Schema 21 has no such column.
     let sql = format!(
         "SELECT coalesce(max(m.version), 0),
             coalesce(max(coalesce((to_jsonb(m)->>'compatible_from')::integer, m.version)), 0) FROM {}.migration AS m",
@@ -207,17 +243,19 @@ pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<Vec<&'
     })
 }
 
-/// One statement of a migration.
+/// Statements that are executed together.
 struct Step {
-    /// Whose it is; none: it belongs to all of them.
-    of: Option<(i32, &'static str)>,
+    /// The file that has them; none: they are here.
+    file: Option<&'static str>,
     sql: String,
 }
 
-/// What brings a schema of this version up to date, after its lock was taken.
-fn steps(schema: &str, found: i32, there: bool) -> Vec<Step> {
+/// What brings a schema up to date, after its lock was taken.
+fn steps(schema: &str, changes: &[Change], there: bool) -> Vec<Step> {
     let name = quoted(schema);
-    let alone = |sql: String| Step { of: None, sql };
+    let alone = |sql: String| Step { file: None, sql };
+    let of_file =
+        |(file, sql): &File| Step { file: Some(*file), sql: sql.trim_end().trim_end_matches(';').to_owned() };
     let mut steps = Vec::new();
     if !there {
         // An error, if another role has made it since it was looked for.
@@ -226,25 +264,17 @@ fn steps(schema: &str, found: i32, there: bool) -> Vec<Step> {
     // Functions are made to keep the path that they were made under: see `SET search_path FROM CURRENT` in the files.
     steps.push(alone(format!("SET LOCAL search_path = {name}, pg_temp")));
     steps.push(alone("SET LOCAL client_min_messages = warning".to_owned()));
-    if found == 0 {
-        steps.push(alone(
-            "CREATE TABLE migration (
-    version integer PRIMARY KEY,
-    name text NOT NULL,
-    carried_out_at timestamptz NOT NULL DEFAULT clock_timestamp()
-)"
-            .to_owned(),
-        ));
+    if !changes.is_empty() {
+        steps.extend(CALLED_BY_TABLES.iter().map(of_file));
     }
-    for &(version, name, sql) in missing(found) {
-        steps.push(Step { of: Some((version, name)), sql: sql.trim_end().trim_end_matches(';').to_owned() });
-        let compatible_from = COMPATIBLE.iter().find(|(of, _)| *of == version).map(|(_, from)| from);
-        steps.push(alone(match compatible_from {
-            Some(from) if version >= NOTES_COMPATIBLE => {
-                format!("INSERT INTO migration (version, name, compatible_from) VALUES ({version}, '{name}', {from})")
-            }
-            _ => format!("INSERT INTO migration (version, name) VALUES ({version}, '{name}')"),
-        }));
+    for Change { version, name, files, compatible_from } in changes {
+        steps.extend(files.iter().map(of_file));
+        steps.push(alone(format!(
+            "INSERT INTO migration (version, name, compatible_from) VALUES ({version}, '{name}', {compatible_from})"
+        )));
+    }
+    if !changes.is_empty() {
+        steps.extend(ROUTINES.iter().map(of_file));
     }
     // What is made can be called by every role at first. By name: the owner may keep other things here.
     steps.push(alone(format!(
@@ -268,7 +298,7 @@ END $$",
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1179142477, hashtext($1))";
 
 /// The same as one script, for those who carry it out by hand.
-pub(super) fn script(schema: &str, found: i32, there: bool) -> String {
+pub(super) fn script(schema: &str, found: i32, changes: &[Change], there: bool) -> String {
     let mut parts = vec![
         format!(
             "-- Brings the schema {schema} from version {found} to {}. Run it as the owner of the schema, with ON_ERROR_STOP.\nBEGIN",
@@ -286,8 +316,8 @@ END $$",
             quoted(schema)
         ));
     }
-    parts.extend(steps(schema, found, there).into_iter().map(|Step { of, sql }| match of {
-        Some((version, name)) => format!("\n-- Migration {version}: {name}\n{sql}"),
+    parts.extend(steps(schema, changes, there).into_iter().map(|Step { file, sql }| match file {
+        Some(name) => format!("\n-- File: {name}\n{sql}"),
         None => sql,
     }));
     parts.push("COMMIT".to_owned());
@@ -325,21 +355,18 @@ async fn carry_out(client: &mut Client, place: &Place) -> Result<Vec<&'static st
     } else if let Some(found) = &trusted {
         refuse_others(&transaction, schema, found).await?;
     }
-    let mut done = Vec::new();
-    for Step { of, sql } in steps(schema, version.found, there) {
+    let changes = missing(schema, version.found)?;
+    for Step { file, sql } in steps(schema, &changes, there) {
         transaction
             .batch_execute(&sql)
             .await
-            .map_err(|error| match (fault(error), of) {
-                (Fault::Refused(why), Some((version, name))) => {
-                    Fault::Refused(format!("migration {version} ({name}): {why}"))
-                }
+            .map_err(|error| match (fault(error), file) {
+                (Fault::Refused(why), Some(name)) => Fault::Refused(format!("{name}: {why}")),
                 (fault, _) => fault,
             })?;
-        done.extend(of.map(|(_, name)| name));
     }
     transaction.commit().await.map_err(fault)?;
-    Ok(done)
+    Ok(changes.into_iter().map(|change| change.name).collect())
 }
 
 /// Refuses to make or change anything beside what others keep in a schema.
@@ -411,6 +438,15 @@ fn too_old(schema: &str, found: i32) -> String {
     )
 }
 
+/// Why a schema cannot be brought up to date.
+fn unreleased(schema: &str, found: i32) -> String {
+    format!(
+        "the schema {schema} has version {found}, which no release has made; this program can bring version {} and versions from {BASE} on up to \
+         date: go on with the program that made it, or make a new one with schema=NAME in the URL",
+        EARLIER.0
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -418,6 +454,37 @@ mod tests {
     #[test]
     fn migrations_are_in_order() {
         assert!(MIGRATIONS.is_sorted_by(|one, next| one.0 < next.0));
+        assert!(MIGRATIONS.first().is_none_or(|(version, ..)| *version > BASE));
+    }
+
+    /// What is written once: see the module.
+    #[test]
+    fn no_function_view_or_table_is_written_twice() {
+        let files = [CALLED_BY_TABLES, TABLES, ROUTINES].into_iter().flatten();
+        // With the arguments: two functions may have one name.
+        let mut made: Vec<String> = files
+            .flat_map(|(_, sql)| sql.lines())
+            .filter(|line| line.starts_with("CREATE "))
+            .map(|line| line.split_inclusive(['(', ')']).take(2).collect())
+            .collect();
+        made.sort_unstable();
+        let all = made.len();
+        made.dedup();
+        assert_eq!((made.len(), all > 200), (all, true));
+    }
+
+    #[test]
+    fn a_version_that_no_release_has_made_is_refused() {
+        for found in [1, 20, 22, 29] {
+            let Err(Fault::Refused(why)) = missing("order", found) else { panic!("{found} was not refused") };
+            assert!(
+                why.contains(&format!("order has version {found},")) && why.contains("schema=NAME"),
+                "{why}"
+            );
+        }
+        for found in [0, 21, 30] {
+            assert!(missing("order", found).is_ok(), "{found}");
+        }
     }
 
     #[test]
@@ -430,10 +497,16 @@ mod tests {
 
     #[test]
     fn a_script_has_every_statement_that_is_missing_and_no_other() {
-        let all = script("order", 0, false);
+        let print = |found, there| script("order", found, &missing("order", found).unwrap(), there);
+        let all = print(0, false);
         assert!(all.contains("CREATE SCHEMA \"order\"") && all.contains("CREATE TABLE lease_key"));
-        let rest = script("order", 21, true);
-        assert!(!rest.contains("CREATE TABLE lease_key") && rest.contains("CREATE PROCEDURE grant_roles"));
+        let rest = print(21, true);
+        assert!(
+            !rest.contains("CREATE TABLE lease_key")
+                && rest.contains("CREATE OR REPLACE PROCEDURE grant_roles")
+        );
         assert!(rest.contains("max(version) FROM \"order\".migration) <> 21"), "{rest}");
+        let none = print(newest(), true);
+        assert!(!none.contains("CREATE") && none.contains("CALL grant_roles"), "{none}");
     }
 }

@@ -97,7 +97,7 @@ mod tests {
         add(&mut lines, "crates/core/src/key.rs", text);
         add(&mut lines, "crates/core/src/job/tests.rs", text);
         add(&mut lines, "crates/proof/src/lib.rs", text);
-        add(&mut lines, "crates/store-postgres/src/migrations/0001.sql", "-- Why.\nSELECT 1;\n");
+        add(&mut lines, "crates/store-postgres/src/schema/tables.sql", "-- Why.\nSELECT 1;\n");
         let product = [("core", 2), ("store-postgres", 1)].map(|(name, lines)| (name.to_owned(), lines));
         assert_eq!(lines, Lines { product: BTreeMap::from(product), other: 4 + 6 + 6 });
     }

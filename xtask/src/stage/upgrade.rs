@@ -5,10 +5,8 @@ use std::process::{Command, Stdio};
 
 use crate::{process, workspace};
 
-/// The earlier version: the first whose programs finish what they hold in a schema that became too new for them. It is from before schema 30,
-/// which gave functions other names, so its worker is refused, and its job is run again. With the next migration, name a commit that has
-/// schema 30 here: its worker must hand its job in.
-const EARLIER: &str = "4331279d0d2f633c44785cf48f6148f682b38669";
+/// The earlier version: the oldest whose programs work on the schema of this one. Its schema is 30, from which on that is promised.
+const EARLIER: &str = "f09e279b15be82a1dc6e682375b38292208787de";
 
 pub(crate) fn run() -> Result<(), String> {
     let place = workspace::target()?.join("upgrade").join(EARLIER);

@@ -84,7 +84,7 @@ calls! {
         begin_operation: BeginOperation(request: BeginOperationRequest) -> BegunOperation(Result<BegunOperation, Refusal>);
         /// Effects that people should know of: open intents, effects not (yet) undone, effects of superseded tokens.
         list_effects: Effects(request: ListEffectsRequest) -> Effects(EffectPage);
-        /// A person says what became of an effect that nobody knew of, and the job goes on.
+        /// Resolves an effect in doubt as a person decided, and the job goes on.
         resolve_effect: ResolveEffect(request: ResolveEffectRequest) -> ResolvedEffect(Result<(), Refusal>);
     }
 }

@@ -225,7 +225,7 @@ impl Engine {
                     break;
                 }
                 _ if seeded!(RefusalEndsClaim) || self.jobs.table.at(at).is_none() => break,
-                // It stands in the way of nobody: the next one is looked at.
+                // It blocks no other: the next one is looked at.
                 _ => {
                     bytes -= size;
                     self.is_not_ready(now, at);

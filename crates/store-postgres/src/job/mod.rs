@@ -2,7 +2,7 @@
 //!
 //! What happens to every job (enqueue, claim, renew, complete) is one statement each. Whatever such a statement does not
 //! take, it leaves untouched; then one transaction locks the jobs it is about, the rules of `fencehold-core` decide, and
-//! what they decided is kept (`decide`). How a job stands is told by the table that has its row; `migrations/*job*.sql`
+//! what they decided is kept (`decide`). The state of a job is the table that has its row; `schema/job_tables.sql`
 //! says which, and in which order rows are locked.
 //!
 //! Deliberately absent: rules. They are the core's, or stand in the statements and are held against the core by tests.

@@ -50,6 +50,7 @@ mod sweeps;
 mod template;
 mod tenants;
 mod told_by_sql;
+mod upgraded;
 
 use std::sync::OnceLock;
 

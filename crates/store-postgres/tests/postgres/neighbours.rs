@@ -9,6 +9,7 @@ use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
 use crate::cluster::{Admin, fresh_schema};
+use crate::upgraded::make_old;
 
 fn call() -> CallContext {
     CallContext::new(Namespace::default()).with_timeout_ms(60_000)
@@ -159,37 +160,17 @@ fn a_schema_with_other_things_in_it_is_refused_and_left_as_it_was() {
     assert!(why.contains("theirs()") && why.contains("schema="), "{why}");
 }
 
-/// The first migrations, as an older program carried them out.
-pub(crate) fn make_old(admin: &Admin, schema: &str, versions: usize) -> usize {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/migrations");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let mut sql = format!(
-        "CREATE SCHEMA {schema}; SET search_path = {schema}, pg_temp;
-         CREATE TABLE migration (version integer PRIMARY KEY, name text NOT NULL,
-            carried_out_at timestamptz NOT NULL DEFAULT clock_timestamp());"
-    );
-    for (version, file) in (1..=versions).zip(&files) {
-        sql += &std::fs::read_to_string(file).unwrap();
-        let noted = format!("INSERT INTO migration (version, name) VALUES ({version}, 'old');");
-        sql += &noted;
-    }
-    sql += "RESET search_path;";
-    admin.run(&sql);
-    files.len()
-}
-
 #[test]
 fn what_we_did_not_make_is_not_touched_by_a_migration() {
     let (admin, schema) = (crate::cluster().admin(), fresh_schema());
-    make_old(&admin, &schema, 20);
+    make_old(&schema);
     admin.run(&format!(
         "CREATE TABLE {schema}.kept (id int); INSERT INTO {schema}.kept VALUES (1);
          CREATE FUNCTION {schema}.theirs() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"
     ));
     let theirs = format!("{schema}.theirs()");
     let before = looks(&admin, &theirs);
-    // What older migrations say of every routine would change it.
+    // What a migration says of every routine would change it.
     let why = refused(block_on(open_as("postgres", &schema).migrate(&call())));
     assert_eq!(looks(&admin, &theirs), before, "it was changed");
     assert!(why.contains("theirs()") && why.contains("SET SCHEMA"), "{why}");

@@ -5,9 +5,10 @@ use tokio_postgres::error::SqlState;
 
 use crate::cluster::fresh_schema;
 use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
-use crate::neighbours::{make_old, open_as};
+use crate::neighbours::open_as;
 use crate::session::{Calls, Session};
 use crate::template::START_MS;
+use crate::upgraded::make_old;
 
 const VIEWS: [(&str, &str); 6] = [
     ("events", "namespace text, seq bigint, at timestamp with time zone, key text, type text, data jsonb"),
@@ -420,44 +421,32 @@ fn a_reader_reads_the_views_and_no_table() {
 /// A role that may call a function by a grant of the owner's may call it under its new name, and may pass that on as before.
 #[test]
 fn grants_follow_functions_to_their_new_names() {
-    for version in [23, 29] {
-        let schema = fresh_schema();
-        let admin = crate::cluster().admin();
-        make_old(&admin, &schema, version);
-        let shop = format!("shop_of_{schema}");
-        admin.run(&format!("CREATE ROLE {shop}; GRANT USAGE ON SCHEMA {schema} TO {shop}"));
-        let former = [
-            "enqueue",
-            "complete",
-            "once",
-            "fence_job",
-            "raise",
-            "guard",
-            "fences_open",
-            "maintenance_errors",
-        ];
-        for name in former {
-            let grant = if name == "complete" { " WITH GRANT OPTION" } else { "" };
-            admin.run(&format!("GRANT EXECUTE ON FUNCTION {schema}.{name} TO {shop}{grant}"));
-        }
-        let call = fencehold_contract::CallContext::new(fencehold_core::Namespace::default());
-        fencehold_test_store::block_on(open_as("postgres", &schema).migrate(&call)).unwrap();
-        let may = |with: &str| {
-            admin.value(&format!(
-                "SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc p WHERE p.pronamespace = '{schema}'::regnamespace
-                    AND has_function_privilege('{shop}', p.oid, 'EXECUTE{with}')"
-            ))
-        };
-        assert_eq!(
-            may(""),
-            "complete_job enqueue_job fence_job fence_resource maintenance_errors open_fences raise_mark record_effect",
-            "from version {version}"
-        );
-        assert_eq!(may(" WITH GRANT OPTION"), "complete_job");
-        admin.run(&format!("SET ROLE {shop}"));
-        admin.run(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}')"));
-        admin.run("RESET ROLE");
+    let schema = fresh_schema();
+    let admin = crate::cluster().admin();
+    make_old(&schema);
+    let shop = format!("shop_of_{schema}");
+    admin.run(&format!("CREATE ROLE {shop}; GRANT USAGE ON SCHEMA {schema} TO {shop}"));
+    let former = ["enqueue", "complete", "once", "fence_job", "raise", "guard", "fences_open", "lease_sweep"];
+    for name in former {
+        let grant = if name == "complete" { " WITH GRANT OPTION" } else { "" };
+        admin.run(&format!("GRANT EXECUTE ON FUNCTION {schema}.{name} TO {shop}{grant}"));
     }
+    let call = fencehold_contract::CallContext::new(fencehold_core::Namespace::default());
+    fencehold_test_store::block_on(open_as("postgres", &schema).migrate(&call)).unwrap();
+    let may = |with: &str| {
+        admin.value(&format!(
+            "SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc p WHERE p.pronamespace = '{schema}'::regnamespace
+                AND has_function_privilege('{shop}', p.oid, 'EXECUTE{with}')"
+        ))
+    };
+    assert_eq!(
+        may(""),
+        "complete_job enqueue_job fence_job fence_resource lease_sweep open_fences raise_mark record_effect"
+    );
+    assert_eq!(may(" WITH GRANT OPTION"), "complete_job");
+    admin.run(&format!("SET ROLE {shop}"));
+    admin.run(&format!("SELECT {schema}.enqueue_job('q', 'k', '{{}}')"));
+    admin.run("RESET ROLE");
 }
 
 /// Settings have one name: the former one changes nothing.

@@ -86,8 +86,8 @@ impl Desk {
         }
     }
 
-    /// Whether this caller may put jobs into queues too. What is recorded for later is checked when it is recorded: later
-    /// nobody asks.
+    /// Whether this caller may put jobs into queues too. What is recorded for later is checked when it is
+    /// recorded, not later.
     fn may_enqueue(&self, act: Act, call: &CallContext, why: &str) -> Result<(), StoreError> {
         if self.caller.scopes.allow(Scope::JobEnqueue) {
             return Ok(());

@@ -1,0 +1,215 @@
+-- What is stored of jobs. A job's body never changes. The state of a job is the one table of four in which it has a row: job_ready,
+-- job_scheduled, job_running, job_settled. A change of state deletes that row and inserts another, in one transaction: so the row is the
+-- job's lock. Attempts that ended, and counts, are in job_past, which a job that was never tried does not have.
+--
+-- Lock order: rows of job_unique by key, then jobs by id; within one job, running, ready, scheduled, settled.
+
+-- The tokens of all jobs of this store: each names one attempt of one job.
+CREATE SEQUENCE job_token AS bigint MINVALUE 1 MAXVALUE 9007199254740991;
+-- A job's place among all jobs. It never changes.
+CREATE SEQUENCE job_arrival AS bigint;
+
+CREATE TABLE job_queue (
+    number    integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    namespace text NOT NULL,
+    name      text NOT NULL,
+    mode      smallint NOT NULL DEFAULT 0, -- 0 open, 1 paused, 2 draining
+    UNIQUE (namespace, name)
+);
+
+-- The jobs of one priority in one queue: first come, first served.
+CREATE TABLE job_lane (
+    lane     integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue    integer NOT NULL REFERENCES job_queue,
+    priority smallint NOT NULL,
+    UNIQUE (queue, priority)
+);
+
+-- The lanes of removed queues. A transaction that read such a lane before it was removed may still put jobs into it: the sweep moves them
+-- to the queue of that name.
+CREATE TABLE job_lane_gone (
+    lane      integer PRIMARY KEY,
+    namespace text NOT NULL,
+    queue     text NOT NULL,
+    priority  smallint NOT NULL,
+    gone_ms   bigint NOT NULL,
+    look_ms   bigint NOT NULL
+);
+CREATE INDEX job_lane_gone_look ON job_lane_gone (look_ms);
+
+-- By lane in which claims wait: jobs up to here are taken, but for those that came back. 0 where the lane is soon searched.
+CREATE TABLE job_head (
+    lane     integer PRIMARY KEY,
+    head     bigint NOT NULL,
+    newest   bigint NOT NULL,      -- the newest place when that was noted: the next note goes no further
+    at       timestamptz NOT NULL, -- when that was
+    entries  bigint NOT NULL,      -- of its index, that were read when all of the lane was last searched
+    full_at  timestamptz NOT NULL, -- when that was
+    back_low bigint NOT NULL DEFAULT 0 -- jobs that came back are above this
+) WITH (fillfactor = 50);
+
+CREATE TABLE job_body (
+    arrival     bigint PRIMARY KEY,
+    id          uuid NOT NULL UNIQUE,
+    lane        integer NOT NULL,
+    enqueued_ms bigint NOT NULL,
+    kind        text NOT NULL,
+    payload     text NOT NULL,
+    terms       jsonb, -- null: the usual ones
+    extra       jsonb  -- labels, trace, unique key, whom it asks to yield, whose effect it compensates
+);
+
+-- Narrow: a claim reads and deletes here, and nothing else of the jobs that it passes over.
+CREATE TABLE job_ready (
+    lane    integer NOT NULL,
+    arrival bigint NOT NULL,
+    bytes   integer NOT NULL, -- of the payload
+    back    boolean NOT NULL, -- it came here later than its place says
+    past    boolean NOT NULL, -- it has more than a body
+    urgent  boolean NOT NULL, -- it asks others to yield
+    PRIMARY KEY (lane, arrival)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX job_ready_back ON job_ready (lane, arrival) WHERE back;
+CREATE INDEX job_ready_urgent ON job_ready (lane) WHERE urgent;
+CREATE TRIGGER job_came_back AFTER INSERT OR UPDATE ON job_ready FOR EACH ROW WHEN (NEW.back) EXECUTE FUNCTION job_came_back();
+
+CREATE TABLE job_scheduled (
+    arrival bigint PRIMARY KEY,
+    lane    integer NOT NULL,
+    due_ms  bigint NOT NULL,
+    bytes   integer NOT NULL,
+    past    boolean NOT NULL,
+    urgent  boolean NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX job_scheduled_due ON job_scheduled (lane, due_ms);
+CREATE INDEX job_scheduled_at ON job_scheduled (due_ms);
+
+-- The claims. A renewal moves the deadline and nothing that is indexed, within its page: no index grows by it. A sweep reads all of them:
+-- there are as many as are worked on, and it must find those whose deadline is too far away as well.
+CREATE TABLE job_running (
+    id          uuid PRIMARY KEY,
+    arrival     bigint NOT NULL,
+    lane        integer NOT NULL,
+    token       bigint NOT NULL,
+    hash        uuid NOT NULL,   -- recognises the hold id
+    owner       text NOT NULL,
+    ttl_ms      bigint NOT NULL,
+    since_ms    bigint NOT NULL,
+    deadline_ms bigint NOT NULL,
+    limit_ms    bigint,          -- when the time limit of the attempt is over
+    plain       boolean NOT NULL, -- its end concerns no other job
+    -- Nothing needs to be kept after its completion: no unique key names it, and it has no earlier attempt.
+    light       boolean NOT NULL DEFAULT false,
+    -- The worker knows of it: the same claim, sent again, was answered with the job, or it was renewed. From then on only the worker
+    -- returns it, or it expires.
+    taken_up    boolean NOT NULL DEFAULT false,
+    asked       jsonb            -- who cancelled it, who asks it to yield
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+        autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX job_running_hash ON job_running (hash);
+CREATE INDEX job_running_asked ON job_running (lane) WHERE asked IS NOT NULL;
+
+-- Jobs that have ended, and those that wait for a person.
+CREATE TABLE job_settled (
+    arrival  bigint PRIMARY KEY,
+    lane     integer NOT NULL,
+    state    smallint NOT NULL, -- 3 completed, 4 failed, 5 cancelled, 6 quarantined, 7 indeterminate
+    since_ms bigint NOT NULL,
+    keeps    boolean NOT NULL,  -- it is not removed: it waits for a person, or its effects are being compensated
+    put_off_ms bigint,          -- in place of since_ms where its unique key is taken for longer than a finished job is kept
+    -- The attempt that completed it, where job_past has not got it.
+    token    bigint,
+    hash     uuid,
+    owner    text,
+    began_ms bigint,
+    late     boolean NOT NULL DEFAULT false, -- its claim had expired, and the sweep had not noted it yet
+    result   text
+);
+CREATE INDEX job_settled_since ON job_settled (coalesce(put_off_ms, since_ms)) WHERE NOT keeps;
+-- Jobs that wait for a person: they count as not done. Few have a row here.
+CREATE INDEX job_settled_waits ON job_settled (lane) WHERE state > 5;
+
+-- Completions of which nothing else is kept, for as long as the same report may come again.
+CREATE TABLE job_dropped (
+    at_ms  bigint NOT NULL,
+    hash   uuid NOT NULL,
+    tokens bigint[] NOT NULL
+);
+-- Removed after two minutes: compressing them is not worth the time.
+ALTER TABLE job_dropped ALTER tokens SET STORAGE EXTERNAL;
+-- Without a primary key, no row of a published table can be deleted.
+ALTER TABLE job_dropped REPLICA IDENTITY FULL;
+CREATE INDEX job_dropped_at ON job_dropped (at_ms);
+CREATE INDEX job_dropped_hash ON job_dropped (hash);
+
+CREATE TABLE job_past (
+    arrival  bigint PRIMARY KEY,
+    token    bigint NOT NULL,
+    failures integer NOT NULL,
+    crashes  integer NOT NULL,
+    attempts bigint NOT NULL,
+    undo     smallint NOT NULL,
+    since_ms bigint NOT NULL,
+    trail    jsonb
+);
+
+-- 0: a checkpoint, 1: progress.
+CREATE TABLE job_note (
+    arrival bigint NOT NULL,
+    what    smallint NOT NULL,
+    bytes   bytea NOT NULL,
+    PRIMARY KEY (arrival, what)
+);
+
+CREATE TABLE job_effect (
+    arrival bigint NOT NULL,
+    name    text NOT NULL,
+    effect  jsonb NOT NULL,
+    PRIMARY KEY (arrival, name)
+);
+
+CREATE TABLE job_unique (
+    namespace text NOT NULL,
+    key       uuid NOT NULL, -- the first half of the SHA-256 of the key
+    job       uuid NOT NULL,
+    payload   uuid NOT NULL, -- likewise of the payload
+    until_ms  bigint NOT NULL,
+    PRIMARY KEY (namespace, key)
+);
+CREATE INDEX job_unique_until ON job_unique (until_ms);
+CREATE INDEX job_unique_job ON job_unique (job);
+
+CREATE TABLE job_schedule (
+    namespace text NOT NULL,
+    name      text NOT NULL,
+    spec      jsonb NOT NULL,
+    next_ms   bigint,
+    last_ms   bigint,
+    -- When the next moment was computed. Where that lies ahead, the clock has been set back since, and the next moment may be years away: it
+    -- is computed again.
+    noted_ms  bigint NOT NULL DEFAULT now_ms(),
+    PRIMARY KEY (namespace, name)
+);
+CREATE INDEX job_schedule_next ON job_schedule (next_ms);
+CREATE INDEX job_schedule_noted ON job_schedule (noted_ms);
+
+-- Claims that wait. Each must say that it is alive: `beat`, by the server's own clock.
+CREATE TABLE job_waiter (
+    namespace text NOT NULL,
+    queue     text NOT NULL,
+    hash      uuid NOT NULL,
+    sending   uuid NOT NULL, -- which sending of this claim: the latest one waits
+    wants     integer NOT NULL, -- how many jobs it would take
+    since_ms  bigint NOT NULL,
+    place     bigint GENERATED ALWAYS AS IDENTITY,
+    until_ms  bigint NOT NULL,
+    beat      timestamptz NOT NULL,
+    PRIMARY KEY (namespace, queue, hash)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE INDEX job_waiter_sending ON job_waiter (sending);
+
+-- Jobs whose end a caller waits for.
+CREATE TABLE job_awaited (
+    id    uuid PRIMARY KEY,
+    until timestamptz NOT NULL
+);

@@ -1,0 +1,107 @@
+-- What the background work notes: which parts fail, and up to where an index has nothing left.
+--
+-- While a session holds a snapshot, deleted rows stay in the indexes, and a scan from the beginning of an index reads all of them again. So a
+-- note says up to where there is nothing left, and reading begins there. A note is a bound for speed: a transaction that was open for long may
+-- commit something below it. Every ten seconds, and less often the more there is, the maintenance reads all of an index and finds it.
+
+-- Notes that a part of the maintenance failed.
+CREATE OR REPLACE FUNCTION maintenance_failed(p_part text, p_why text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    -- Every process reports the same: one of them at a time, and no row is waited for.
+    IF p_part <> ALL ('{leases,expiry,retention,schedules,preemption}'::text[])
+        OR NOT pg_try_advisory_xact_lock(1179142481, hashtext(current_schema() || p_part)) THEN
+        RETURN;
+    END IF;
+    INSERT INTO maintenance_error AS m (part, since_ms, at_ms, times, why)
+        VALUES (p_part, now_ms(), now_ms(), 1, left(p_why, 500))
+        ON CONFLICT (part) DO UPDATE SET at_ms = excluded.at_ms, times = m.times + 1, why = excluded.why;
+END $$;
+
+-- Notes that a part of the maintenance works again.
+CREATE OR REPLACE FUNCTION maintenance_worked(p_part text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    DELETE FROM maintenance_error m WHERE m.part = p_part
+$$;
+
+-- Where a part of the maintenance begins.
+CREATE OR REPLACE FUNCTION tidied_low(p_part text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN coalesce((SELECT t.low FROM tidied t WHERE t.part = p_part AND t.full_at > clock_timestamp() - interval '10 minutes'),
+        -9223372036854775808);
+END $$;
+
+-- It has removed all up to here that it could, beginning from `p_low`: so many. Where nothing is removed, nothing is noted.
+CREATE OR REPLACE FUNCTION tidied_to(p_part text, p_low bigint, p_to bigint, p_removed bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now   CONSTANT timestamptz := clock_timestamp();
+    v_noted tidied;
+BEGIN
+    SELECT * INTO v_noted FROM tidied t WHERE t.part = p_part;
+    -- What another transaction has locked is tried again for some seconds.
+    IF p_to IS NULL OR v_noted.part IS NULL AND p_removed = 0
+        OR p_low >= v_noted.low AND (v_noted.at > v_now - interval '5 seconds' OR p_removed = 0 AND v_noted.low >= v_noted.done_to)
+        OR NOT pg_try_advisory_xact_lock(1179142484, hashtext(current_schema() || p_part)) THEN
+        RETURN;
+    END IF;
+    INSERT INTO tidied AS t (part, low, done_to, at, full_at) VALUES (p_part, p_low, p_to, v_now, v_now)
+        ON CONFLICT (part) DO UPDATE SET low = least(t.done_to, p_to), done_to = CASE WHEN p_removed > 0 THEN p_to ELSE t.done_to END, at = v_now,
+            full_at = CASE WHEN p_low < t.low THEN v_now ELSE t.full_at END;
+END $$;
+
+-- Up to where a part has nothing left, by the clock. Nothing is noted where reading all of it is cheap. A note that lies ahead of the clock
+-- is not used: the clock was set back.
+CREATE OR REPLACE FUNCTION removed_low(p_part text, p_now bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN coalesce((SELECT t.low FROM tidied t
+        WHERE t.part = p_part AND t.low < p_now AND t.full_at > clock_timestamp() - interval '10 seconds'), -9223372036854775808);
+END $$;
+
+-- Notes that all up to `p_first` is gone; null: all of it. `p_entries` of the index were read, from `p_low` on.
+CREATE OR REPLACE FUNCTION removed_to(p_part text, p_low bigint, p_first bigint, p_now bigint, p_entries bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    c_lowest CONSTANT bigint := -9223372036854775808;
+    c_many   CONSTANT bigint := 1000;
+    v_now    CONSTANT timestamptz := clock_timestamp();
+    v_full   CONSTANT boolean := p_low = c_lowest;
+    v_noted  tidied;
+BEGIN
+    SELECT * INTO v_noted FROM tidied t WHERE t.part = p_part;
+    -- At most every five seconds, so that few dead versions of the notes are left.
+    IF v_full AND p_entries < c_many AND coalesce(v_noted.low, c_lowest) = c_lowest
+        OR v_noted.at > v_now - interval '5 seconds' AND NOT (v_full AND v_noted.low > c_lowest)
+        OR NOT pg_try_advisory_xact_lock(1179142484, hashtext(current_schema() || p_part)) THEN
+        RETURN;
+    END IF;
+    -- What was written a moment ago may not be committed yet: the note goes up to the moment of the note before.
+    INSERT INTO tidied AS t (part, low, done_to, at, full_at) VALUES (p_part, c_lowest, p_now, v_now, v_now)
+        ON CONFLICT (part) DO UPDATE SET
+            low = CASE WHEN v_full AND p_entries < c_many THEN c_lowest ELSE least(p_first, t.done_to, p_now) - 1 END,
+            done_to = p_now, at = v_now, full_at = CASE WHEN v_full THEN v_now + make_interval(secs => p_entries / 10000) ELSE t.full_at END;
+END $$;
+
+-- Whether to read all of a part that can only be read as a whole: always, and every ten seconds where that is expensive, and at once where
+-- the clock was set back.
+CREATE OR REPLACE FUNCTION looks_through(p_part text, p_now bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN NOT EXISTS (SELECT FROM tidied t
+        WHERE t.part = p_part AND t.low <= p_now AND t.full_at > clock_timestamp() - interval '10 seconds');
+END $$;
+
+-- Notes that all of a part was read, where that was expensive.
+CREATE OR REPLACE FUNCTION looked_through(p_part text, p_now bigint, p_entries bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+DECLARE
+    v_now  CONSTANT timestamptz := clock_timestamp();
+    v_full CONSTANT timestamptz := v_now + make_interval(secs => p_entries / 10000);
+BEGIN
+    IF p_entries >= 2000 AND pg_try_advisory_xact_lock(1179142484, hashtext(current_schema() || p_part)) THEN
+        INSERT INTO tidied (part, low, done_to, at, full_at) VALUES (p_part, p_now, p_now, v_now, v_full)
+            ON CONFLICT (part) DO UPDATE SET low = p_now, done_to = p_now, at = v_now, full_at = v_full;
+    END IF;
+END $$;

@@ -7,7 +7,7 @@
 //!
 //! Deliberately absent: any store, and anything that a caller would build on top of one.
 
-#[macro_use(seeded, wire)]
+#[macro_use(wire)]
 extern crate fencehold_core;
 
 mod alone;

@@ -12,8 +12,6 @@
 compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
 
 #[macro_use]
-mod seeded;
-#[macro_use]
 pub mod wire;
 
 pub mod duration;
@@ -37,11 +35,5 @@ pub use event::{BlockedAction, Event, EventData};
 pub use hold::{HoldHash, HoldId};
 pub use invariant::{Violation, check};
 pub use key::{Key, Namespace, Owner, Reason, Task};
-#[cfg(feature = "bugs")]
-#[doc(hidden)]
-pub use seeded::bugs;
-#[cfg(not(feature = "bugs"))]
-#[doc(hidden)]
-pub use seeded::never;
 pub use time::Timestamp;
 pub use token::Token;

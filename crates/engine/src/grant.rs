@@ -225,11 +225,10 @@ impl Engine {
 
     /// Gives a free key to the first in line who can still take it.
     pub(super) fn pass_on(&mut self, now: Timestamp, at: u32) {
-        let passes = !seeded!(LineForgotten);
-        while passes && self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
+        while self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
             let Some((ticket, _)) = self.waiters.first(at) else { return };
             let Some(waiter) = self.waiters.remove(ticket) else { return };
-            if waiter.until_ms <= now.store_ms && !seeded!(WaiterGrantedLate) {
+            if waiter.until_ms <= now.store_ms {
                 let refused = self.held(now, &waiter);
                 self.answer(ticket, Err(refused));
             } else {
@@ -242,9 +241,6 @@ impl Engine {
     /// Turns away everybody whose time in line is up. First of all in every step: a waiter that is found in line after
     /// this may be granted.
     pub(super) fn time_outs(&mut self, now: Timestamp) {
-        if seeded!(WaiterGrantedLate) {
-            return;
-        }
         while let Some(ticket) = self.waiters.first_overdue(now.store_ms) {
             let Some(waiter) = self.waiters.remove(ticket) else { return };
             let refused = self.held(now, &waiter);
@@ -266,7 +262,6 @@ impl Engine {
     /// The caller of a grant has gone: the key is free again at once.
     pub fn abandon(&mut self, now: Timestamp, granted: Granted, archive: &mut dyn Archive) {
         match granted {
-            Granted::Lease { .. } if seeded!(AbandonedGrantKept) => {}
             Granted::Lease { slot, hash, .. } => {
                 let _ = self.apply(now, slot, &Command::Abandon { hash });
                 self.pass_on(now, slot);

@@ -10,9 +10,6 @@
     reason = "its callers are the stores beside it, and most of its parts are named by the rules in `fencehold-core`"
 )]
 
-#[macro_use(seeded)]
-extern crate fencehold_core;
-
 mod events;
 mod grant;
 mod handle;

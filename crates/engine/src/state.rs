@@ -212,7 +212,7 @@ impl Engine {
             self.measures.renewed(left_ms, u64::from(slot.lasts_ms));
         }
         // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
-        let promises = !matches!(command, Command::Expire) && !seeded!(GrantNotDurable);
+        let promises = !matches!(command, Command::Expire);
         self.carry_out(now, at, decision, promises)
     }
 
@@ -251,9 +251,7 @@ impl Engine {
             Deadline::LastsMs(lasts_ms) => {
                 slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
                 slot.lasts_ms = u32::try_from(lasts_ms).unwrap_or(0);
-                if !seeded!(RenewalNotKept) {
-                    self.batch.touched.entry(at).or_insert(Touch::Term);
-                }
+                self.batch.touched.entry(at).or_insert(Touch::Term);
             }
             Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
         }

@@ -286,9 +286,7 @@ impl Engine {
             let Some(slot) = self.table.at(at) else { continue };
             if now.store_ms < slot.deadline_ms {
                 // Renewed since. The wheel is lazy: only now does it learn.
-                if !seeded!(WheelForgets) {
-                    self.reschedule(at);
-                }
+                self.reschedule(at);
             } else if slot.record.hold.is_some() {
                 self.settle(now, at);
             } else {
@@ -303,7 +301,7 @@ impl Engine {
         let Some(slot) = self.table.remove(at) else { return };
         let space = self.table.space_mut(slot.space);
         let token = slot.record.counter;
-        if token > space.floor && !seeded!(CollectedWithoutFloor) {
+        if token > space.floor {
             space.floor = token;
             self.batch
                 .others

@@ -217,10 +217,7 @@ impl<K: Keep> Work<K> {
             }
             let (mut changes, answers) = self.engine.take_batch(K::KEEPS);
             if !changes.is_empty() {
-                let kept = self.keep(&mut changes);
-                if !seeded!(AnsweredUnkept) {
-                    kept?;
-                }
+                self.keep(&mut changes)?;
                 self.engine.kept();
             } else if !answers.is_empty() || confirm {
                 self.insist(Keep::confirm)?;

@@ -2,14 +2,11 @@
 //!
 //! [`model`]: every state of the lease protocol, of a job's life and of the takeover, within bounds. [`sim`]: the engine and the `file:` store under
 //! virtual time and seeded trouble, watched by an auditor that knows nothing of them. [`history`]: what real processes saw, and whether it can
-//! be true. `seeded` (a feature): each deliberate mistake, and what notices it.
-
-#[macro_use(seeded)]
-extern crate fencehold_core;
+//! be true. `layer` (a feature): the checks that `cargo xtask bugs` runs against each deliberate bug of the folder `bugs`.
 
 pub mod history;
+#[cfg(feature = "layers")]
+pub mod layer;
 pub mod model;
-#[cfg(feature = "bugs")]
-pub mod seeded;
 pub mod sim;
 mod simulated;

@@ -15,15 +15,11 @@ const USAGE: &str = "\
 proof model [--large]                   every state of the models, within bounds
 proof sim run [--seeds N] [--sqlite]    the engine under N seeds of trouble (1000); all of them on SQLite
 proof sim replay SEED [--sqlite]        the story of one seed
-proof bugs [NAME...]                    turns each seeded mistake on and shows what notices it (feature `bugs`)
+proof layer NAME                        checks that `cargo xtask bugs` runs: race, sim, sqlite, model, conformance (feature `layers`)
 ";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(problem) = mistake_that_cannot_be_made() {
-        eprintln!("proof: {problem}");
-        return ExitCode::from(2);
-    }
     let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
     let under = if words.first() == Some(&"sim") { taken_out(&mut words) } else { Under::Drawn };
     let went_well = match words.as_slice() {
@@ -32,10 +28,8 @@ fn main() -> ExitCode {
         ["sim", "run"] => Some(simulate(1_000, under)),
         ["sim", "run", "--seeds", seeds] => seeds.parse().ok().map(|seeds| simulate(seeds, under)),
         ["sim", "replay", seed] => seed.parse().ok().map(|seed| replay(seed, under)),
-        #[cfg(feature = "bugs")]
-        ["bugs", names @ ..] => Some(fencehold_proof::seeded::run(names)),
-        #[cfg(feature = "bugs")]
-        ["layer", layer] => fencehold_proof::seeded::layer(layer),
+        #[cfg(feature = "layers")]
+        ["layer", name] => fencehold_proof::layer::run(name),
         _ => None,
     };
     match went_well {
@@ -46,19 +40,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Why the mistake that the environment asks for cannot be made. Else all would seem well with it.
-fn mistake_that_cannot_be_made() -> Option<String> {
-    const VARIABLE: &str = "FENCEHOLD_SEEDED_BUG";
-    let name = std::env::var_os(VARIABLE).filter(|name| !name.is_empty())?;
-    let name = name.to_string_lossy();
-    #[cfg(feature = "bugs")]
-    let problem =
-        (!fencehold_proof::seeded::is_known(&name)).then(|| "there is none of that name".to_owned());
-    #[cfg(not(feature = "bugs"))]
-    let problem = Some("this build makes no mistakes on purpose: build it with `--features bugs`".to_owned());
-    problem.map(|problem| format!("{VARIABLE}={name}: {problem}"))
 }
 
 /// What is to be under the store: `--sqlite` may stand anywhere.

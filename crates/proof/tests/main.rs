@@ -2,5 +2,4 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod model;
-mod program;
 mod sim;

@@ -70,7 +70,7 @@ pub(super) fn put<T: Serialize>(frame: &T, buffer: &mut Vec<u8>) -> io::Result<(
 /// Appends an answer to a buffer: in several frames where one is too short.
 pub(super) fn put_answer(answer: &FromOwner, buffer: &mut Vec<u8>) -> io::Result<()> {
     match put(answer, buffer) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidData && !seeded!(ClaimCountsPayloads) => {}
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
         put => return put,
     }
     let message = postcard::to_extend(answer, Vec::new()).map_err(io::Error::other)?;

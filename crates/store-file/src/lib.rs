@@ -10,9 +10,6 @@
     allow(unreachable_pub, reason = "what the simulation needs is public for it")
 )]
 
-#[macro_use(seeded)]
-extern crate fencehold_core;
-
 mod boot;
 mod codec;
 mod foreign;

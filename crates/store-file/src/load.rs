@@ -265,10 +265,7 @@ pub fn rebase(lease: &mut KeptLease, now: Timestamp, trust: Trust) {
             hold.yield_request = None;
         }
     }
-    let believed = (seeded!(RebootTrustsDeadlines) && trust.is_of_another_boot())
-        || (seeded!(FailedDiskTrustsDeadlines) && trust == Trust::Lengthen);
     lease.deadline_ms = match (&lease.record.hold, trust) {
-        (Some(_), _) if believed => lease.deadline_ms,
         // How much time has passed since is not known for certain.
         (Some(hold), trust) if trust.is_of_another_boot() => now.store_ms.saturating_add(hold.ttl_ms),
         // Also one that seems to have run out: the renewal that was lost may have kept it.

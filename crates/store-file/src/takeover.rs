@@ -94,7 +94,7 @@ impl From<std::io::Error> for Failure {
 fn lost_nothing(progress: &Progress, noted: Option<Noted>, epoch: u64) -> bool {
     let complete = noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch));
     // An earlier version keeps no count, and an owner that closed has synced everything.
-    seeded!(UnsyncedTrusted) || (progress.epoch == epoch && (!progress.unsynced || complete))
+    progress.epoch == epoch && (!progress.unsynced || complete)
 }
 
 fn try_attempt(
@@ -163,9 +163,7 @@ fn try_attempt(
         let now = clock.now();
         Timestamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now }
     };
-    if !seeded!(LogTrustedAtTakeover) {
-        sync(place, &turn, waits_for, || place.write_log_again())?;
-    }
+    sync(place, &turn, waits_for, || place.write_log_again())?;
     let pid = std::process::id();
     connection.execute(
         "UPDATE meta SET epoch = ?1, owner_pid = ?2, boot = ?3",
@@ -263,11 +261,7 @@ fn copy_back_all(
     waits_for: &dyn Fn(String) -> bool,
 ) -> Result<(), Failure> {
     // It begins anew then, and takes no room that it does not need.
-    let copy = if seeded!(LogTrustedAtTakeover) {
-        "PRAGMA wal_checkpoint(FULL)"
-    } else {
-        "PRAGMA wal_checkpoint(TRUNCATE)"
-    };
+    let copy = "PRAGMA wal_checkpoint(TRUNCATE)";
     let epoch_sql = "SELECT epoch FROM meta";
     let epoch = || connection.query_row(epoch_sql, [], |row| row.get::<_, i64>(0));
     let own = epoch()?;

@@ -2,6 +2,7 @@
 
 mod alike;
 mod api;
+mod bugs;
 mod chaos;
 mod clippy;
 mod clocks;
@@ -9,6 +10,7 @@ mod crates;
 mod deny;
 mod docs;
 mod doctests;
+mod edits;
 mod etcd_faults;
 mod examples;
 mod faults;
@@ -48,6 +50,7 @@ pub(crate) struct Stage {
 
 pub(crate) const ALIKE: Stage = Stage { name: "alike", run: alike::run };
 pub(crate) const API: Stage = Stage { name: "api", run: api::run };
+pub(crate) const BUGS: Stage = Stage { name: "bugs", run: bugs::run };
 pub(crate) const CHAOS: Stage = Stage { name: "chaos", run: chaos::run };
 pub(crate) const CLIPPY: Stage = Stage { name: "clippy", run: clippy::run };
 pub(crate) const CLOCKS: Stage = Stage { name: "clocks", run: clocks::run };
@@ -55,6 +58,7 @@ pub(crate) const CRATES: Stage = Stage { name: "crates", run: crates::run };
 pub(crate) const DENY: Stage = Stage { name: "deny", run: deny::run };
 pub(crate) const DOCS: Stage = Stage { name: "docs", run: docs::run };
 pub(crate) const DOCTESTS: Stage = Stage { name: "doctests", run: doctests::run };
+pub(crate) const EDITS: Stage = Stage { name: "edits", run: edits::run };
 pub(crate) const ETCD_FAULTS: Stage = Stage { name: "etcd-faults", run: etcd_faults::run };
 pub(crate) const EXAMPLES: Stage = Stage { name: "examples", run: examples::run };
 pub(crate) const FAULTS: Stage = Stage { name: "faults", run: faults::run };
@@ -69,7 +73,6 @@ pub(crate) const PEERS_POSTGRES: Stage = Stage { name: "postgres", run: peers_po
 pub(crate) const POSTGRES: Stage = Stage { name: "postgres", run: postgres::run };
 pub(crate) const PROGRAMS: Stage = Stage { name: "programs", run: programs::run };
 pub(crate) const PROOF: Stage = Stage { name: "proof", run: proof::run };
-pub(crate) const PROOF_BUGS: Stage = Stage { name: "bugs", run: proof::run_bugs };
 pub(crate) const PROOF_LARGE: Stage = Stage { name: "proof-large", run: proof::run_large };
 pub(crate) const RACES: Stage = Stage { name: "races", run: races::run };
 pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };

@@ -171,9 +171,6 @@ pub fn check_job(job: &NewJob, now: Timestamp) -> Result<Due, BadInput> {
             let problem = format!("is {delay_ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)");
             Err(BadInput::new("delay", problem))
         }
-        When::After { delay_ms } if seeded!(DelayByWall) => {
-            Ok(Due::Wall(now.wall_ms.saturating_add(delay_ms)))
-        }
         // A delay is elapsed time, whatever the wall clock is set to.
         When::After { delay_ms } => Ok(Due::Store(now.store_ms.saturating_add(delay_ms))),
     }
@@ -233,7 +230,7 @@ pub fn is_too_deep(json: &str) -> bool {
             _ if in_string => {}
             b'[' | b'{' => {
                 depth += 1;
-                if depth > JSON_DEPTH_MAX && !seeded!(DepthUnchecked) {
+                if depth > JSON_DEPTH_MAX {
                     return true;
                 }
             }

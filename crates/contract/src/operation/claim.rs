@@ -64,7 +64,6 @@ impl Claim {
             },
             _ => return None,
         };
-        let resumed = resumed && (matches!(ask, Ask::Release(_)) || !seeded!(RepetitionHandsBack));
         (self.own || !resumed).then_some(Unclaimed { hold, ask, fresh: !resumed })
     }
 }

@@ -67,9 +67,7 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
         Command::Advance => case.advance(),
     };
     #[cfg(debug_assertions)]
-    if !seeded!()
-        && let Err(violation) = super::invariant::check(standing, record, command, &decision)
-    {
+    if let Err(violation) = super::invariant::check(standing, record, command, &decision) {
         panic!("{violation}: {command:?} on {record:?} at {standing:?} gave {decision:?}");
     }
     decision
@@ -158,9 +156,6 @@ impl Case<'_> {
         };
         let may_be_late = matches!(what, Written::Checkpoint | Written::Outcome);
         match self.speaker(by, attempted) {
-            Err(_) if seeded!(StaleAttemptRecords) && what == Written::Outcome => {
-                answer(Ok(Outcome::MayWrite))
-            }
             Ok(Speaker::Live(..)) => answer(Ok(Outcome::MayWrite)),
             Ok(Speaker::Unnoted(_)) if may_be_late => answer(Ok(Outcome::MayWrite)),
             Ok(Speaker::Unnoted(claim)) => self.refuse(by, self.how_it_ran_out(claim), attempted),
@@ -175,18 +170,14 @@ impl Case<'_> {
     /// Whether an attempt whose claim simply ran out may still report its outcome: no other attempt has had the job since, and no
     /// one has decided about it.
     pub(super) fn is_open_to(&self, attempt: &Attempt) -> bool {
-        let forced = seeded!(ForcedJobSpeaks) && attempt.outcome == AttemptOutcome::Revoked;
-        let called_off = forced || seeded!(CancelledCompletes);
-        (attempt.outcome.ran_out() || forced)
-            && (matches!(self.record.state, JobState::Queued | JobState::Scheduled | JobState::Quarantined)
-                || (called_off && self.record.state == JobState::Cancelled))
+        attempt.outcome.ran_out()
+            && matches!(self.record.state, JobState::Queued | JobState::Scheduled | JobState::Quarantined)
     }
 
     /// The live claim that this hold id and token speak for, or why they speak for none.
     pub(super) fn live(&self, by: By, attempted: BlockedAction) -> Result<(&Claim, u64), Box<Decision>> {
         match self.speaker(by, attempted)? {
             Speaker::Live(claim, remaining_ms) => Ok((claim, remaining_ms)),
-            Speaker::Unnoted(claim) if seeded!(ClaimRevives) => Ok((claim, 0)),
             Speaker::Unnoted(claim) => Err(Box::new(self.refuse(by, self.how_it_ran_out(claim), attempted))),
             Speaker::Over(attempt) => Err(Box::new(self.refuse(by, attempt.outcome, attempted))),
         }
@@ -203,9 +194,8 @@ impl Case<'_> {
                 ..answer(Err(Refusal::StoreRewound { token: shown, current_token: current }))
             }));
         }
-        let by_name = seeded!(WordByName);
-        if let Some(claim) = self.record.claim.as_ref().filter(|_| by.token == current || by_name) {
-            if claim.hash != by.hash && !by_name {
+        if let Some(claim) = self.record.claim.as_ref().filter(|_| by.token == current) {
+            if claim.hash != by.hash {
                 return refused(Refusal::WrongHoldId { token: by.token });
             }
             return Ok(match self.standing.term {
@@ -218,7 +208,7 @@ impl Case<'_> {
             return refused(Refusal::WrongHoldId { token: by.token });
         }
         match attempt {
-            Some(attempt) if by.token == current || seeded!(StaleCompletes) => Ok(Speaker::Over(attempt)),
+            Some(attempt) if by.token == current => Ok(Speaker::Over(attempt)),
             Some(attempt) => Err(Box::new(self.stale(by, Some(attempt.outcome), attempted))),
             None if self.may_have_forgotten(by.token) => Err(Box::new(self.stale(by, None, attempted))),
             None => refused(Refusal::WrongJob { token: by.token, job_id: None }),

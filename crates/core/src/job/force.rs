@@ -24,7 +24,7 @@ impl Case<'_> {
         let live = matches!(self.standing.term, Term::Live { .. });
         match &self.record.claim {
             Some(claim) if live && !now => {
-                if claim.cancel.is_some() || seeded!(CancelForgotten) {
+                if claim.cancel.is_some() {
                     return answer(Ok(Outcome::Cancelled { state }));
                 }
                 let mut record = self.record.clone();
@@ -68,9 +68,7 @@ impl Case<'_> {
             self.standing.now,
             Some(format!("cancelled by {}{why}", cancel.by).into()),
         );
-        if !seeded!(ForcedJobSpeaks) {
-            record.token = consumed;
-        }
+        record.token = consumed;
         self.cancelled(record, cancel)
     }
 

@@ -177,7 +177,7 @@ impl Case<'_> {
                 record.crash_count = record.crash_count.saturating_add(1);
                 let (state, due) = if called_off {
                     (JobState::Cancelled, Due::Now)
-                } else if record.crash_count >= record.options.max_crashes && !seeded!(PoisonGoesOn) {
+                } else if record.crash_count >= record.options.max_crashes {
                     (JobState::Quarantined, Due::Now)
                 } else {
                     (

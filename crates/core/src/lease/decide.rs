@@ -79,10 +79,7 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
         Command::Advance { lift, by } => case.advance(*lift, by),
     };
     #[cfg(debug_assertions)]
-    // A mistake that is made on purpose is for others to notice.
-    if !seeded!()
-        && let Err(violation) = crate::invariant::check(standing, record, command, &decision)
-    {
+    if let Err(violation) = crate::invariant::check(standing, record, command, &decision) {
         panic!("{violation}: {command:?} on {record:?} at {standing:?} gave {decision:?}");
     }
     decision
@@ -103,9 +100,7 @@ impl Case<'_> {
         }
         if let Some(hold) = &self.record.hold {
             match self.standing.term {
-                Term::Live { .. } if seeded!(TwoHolders) => {}
-                Term::Live { remaining_ms } if hold.hash == ask.hash && !seeded!(OwnHoldRefused) => {
-                    let remaining_ms = if seeded!(RepeatCountsAnew) { hold.ttl_ms } else { remaining_ms };
+                Term::Live { remaining_ms } if hold.hash == ask.hash => {
                     let grant = Grant { token: self.record.counter, remaining_ms, resumed: true };
                     return answer(Ok(Outcome::Granted(grant)));
                 }
@@ -133,9 +128,7 @@ impl Case<'_> {
         // is found among the ended.
         let mut next = self.run_out();
         let record = next.record.as_ref().unwrap_or(self.record);
-        if let Some(ending) = record.ending_of(ask.hash)
-            && !seeded!(EndedGrantedAgain)
-        {
+        if let Some(ending) = record.ending_of(ask.hash) {
             next.reply =
                 Err(Refusal::HoldIdUsed { token: Some(ending.token), outcome: Some(ending.outcome) });
             return next;
@@ -144,14 +137,8 @@ impl Case<'_> {
             next.reply = Err(Refusal::HoldIdUsed { token: None, outcome: None });
             return next;
         }
-        let floor = if seeded!(FloorIgnored) { Token::NONE } else { self.standing.floor };
-        let ran_out = record
-            .endings()
-            .last()
-            .is_some_and(|ending| ending.outcome == LeaseOutcome::Expired);
-        let newest = record.counter.max(floor);
-        let token = if seeded!(TokenNotBumped) && ran_out { Some(newest) } else { newest.next_to_grant() };
-        let Some(token) = token else {
+        let newest = record.counter.max(self.standing.floor);
+        let Some(token) = newest.next_to_grant() else {
             next.reply = Err(Refusal::TokensExhausted);
             return next;
         };
@@ -182,10 +169,6 @@ impl Case<'_> {
 
     fn expire(&self) -> Decision {
         match self.standing.term {
-            Term::Live { .. } if seeded!(SweepTrustsItsList) => {
-                let outcome = Outcome::Expired { token: self.record.counter, how: LeaseOutcome::Expired };
-                self.ended(LeaseOutcome::Expired, self.standing.now, None, None, outcome)
-            }
             Term::Live { remaining_ms } => answer(Err(Refusal::NotExpired { remaining_ms })),
             Term::Over { .. } | Term::Free => self.run_out(),
         }

@@ -33,12 +33,7 @@ impl Case<'_> {
             Some(reason.clone()),
             outcome,
         );
-        if seeded!(ForceLeavesTheHold) {
-            return answer(decision.reply);
-        }
-        if let Some(record) = &mut decision.record
-            && !seeded!(ForceTakesNoToken)
-        {
+        if let Some(record) = &mut decision.record {
             record.counter = consumed;
         }
         decision

@@ -21,8 +21,7 @@ impl Case<'_> {
             remaining_ms: lasts_ms,
             yield_request: hold.yield_request.as_ref().map(|asked| asked.seen_at(now_ms)),
         };
-        let set_ms = if seeded!(RenewalForHalf) { lasts_ms / 2 } else { lasts_ms };
-        Decision { deadline: Change::LastsMs(set_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+        Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
     }
 
     /// How long a renewal lasts: a ttl, less what `max_age` or a notice takes away; never less than what was
@@ -49,10 +48,6 @@ impl Case<'_> {
             return answer(Ok(Outcome::Released { token }));
         }
         match self.holder(hash, token, BlockedAction::Release) {
-            Ok(_) if seeded!(ReleaseKeepsTheHold) => answer(Ok(Outcome::Released { token })),
-            Ok(_) if seeded!(EndingMisreported) => {
-                self.ended(LeaseOutcome::Expired, self.standing.now, None, None, Outcome::Released { token })
-            }
             Ok(_) => {
                 self.ended(LeaseOutcome::Released, self.standing.now, None, None, Outcome::Released { token })
             }
@@ -79,15 +74,14 @@ impl Case<'_> {
         if let Some(alarm) = self.rewound(token) {
             return Err(Box::new(alarm));
         }
-        let own = self.record.hold.as_ref().filter(|hold| {
-            let renews = attempted == BlockedAction::Renew;
-            let unproved = (seeded!(RenewalByToken) && renews) || (seeded!(ReleaseByToken) && !renews);
-            (hold.hash == hash || unproved) && self.record.counter == token
-        });
+        let own = self
+            .record
+            .hold
+            .as_ref()
+            .filter(|hold| hold.hash == hash && self.record.counter == token);
         if let Some(hold) = own {
             return match self.standing.term {
                 Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
-                Term::Over { .. } if seeded!(RenewalRevives) => Ok((hold, 0)),
                 Term::Over { .. } | Term::Free => {
                     let noted = self.run_out();
                     let ending = noted.record.as_ref().and_then(|record| record.ending_of(hash)).cloned();

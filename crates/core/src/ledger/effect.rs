@@ -224,9 +224,6 @@ pub fn begin(
                 let state = EffectState::Intended(policy);
                 Begun::Go(Effect { token, written_at_ms: wall_ms, state, ..found.clone() })
             }
-            _ if seeded!(RecordedEffectBegins) => {
-                Begun::Go(Effect { state: EffectState::Intended(policy), value: None, ..found.clone() })
-            }
             _ => Begun::Recorded(found.clone()),
         },
     }
@@ -236,7 +233,7 @@ pub fn begin(
 ///
 /// What an earlier attempt announced stays: that one may have had the effect.
 pub fn withdraws(found: &Effect, token: Token) -> bool {
-    matches!(found.state, EffectState::Intended(_)) && found.token == token && !seeded!(IntentStays)
+    matches!(found.state, EffectState::Intended(_)) && found.token == token
 }
 
 /// An effect has happened. The first record stands: `Err` is that one.
@@ -249,7 +246,6 @@ pub fn record(
 ) -> Result<Effect, Effect> {
     if let Some(found) = found
         && !matches!(found.state, EffectState::Intended(_))
-        && !seeded!(EffectRecordedTwice)
     {
         return Err(found.clone());
     }

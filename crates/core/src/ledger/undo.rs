@@ -13,9 +13,7 @@ pub fn next_to_undo(effects: &[Effect]) -> Option<&Effect> {
     effects
         .iter()
         .filter(|effect| effect.state == EffectState::Done && effect.compensation.is_some())
-        .max_by_key(
-            |effect| if seeded!(UndoneInOrder) { u16::MAX - effect.position } else { effect.position },
-        )
+        .max_by_key(|effect| effect.position)
 }
 
 /// Whether nothing that can be undone is left.

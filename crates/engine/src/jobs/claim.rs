@@ -224,7 +224,7 @@ impl Engine {
                     exhausted = true;
                     break;
                 }
-                _ if seeded!(RefusalEndsClaim) || self.jobs.table.at(at).is_none() => break,
+                _ if self.jobs.table.at(at).is_none() => break,
                 // It blocks no other: the next one is looked at.
                 _ => {
                     bytes -= size;
@@ -241,7 +241,7 @@ impl Engine {
             let limit = fencehold_core::limits::TOKEN_MAX;
             return self.answer(ticket, Err(StoreError::LimitReached { message: what, limit }));
         }
-        if given.is_empty() && !seeded!(RefusalEndsClaim) {
+        if given.is_empty() {
             // There was nothing for it after all: it goes on waiting, for as long as it wants to.
             return self.stand_in_line(ticket, claimer);
         }
@@ -254,7 +254,7 @@ impl Engine {
 
     /// Jobs were handed to a caller that had gone: they go back at once.
     pub(crate) fn abandon_jobs(&mut self, now: Timestamp, given: Vec<(u32, By)>, archive: &mut dyn Archive) {
-        for (at, by) in given.into_iter().filter(|_| !seeded!(AbandonedJobsKept)) {
+        for (at, by) in given {
             let queue = self.jobs.table.at(at).map(|slot| slot.queue);
             let _ = self.apply_to_job(now, at, &Command::Abandon(by), archive);
             // No caller has seen them: should the same claim come back after all, it is as good as new.

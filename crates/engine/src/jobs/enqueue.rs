@@ -88,7 +88,7 @@ impl Uniques {
 
 /// The clock by which windows are counted: elapsed time, whatever the wall clock is set to.
 pub(super) fn window_clock_ms(now: Timestamp) -> u64 {
-    if seeded!(WindowByWall) { now.wall_ms } else { now.store_ms }
+    now.store_ms
 }
 
 /// What a text is recognised by.
@@ -100,17 +100,11 @@ pub fn digest(text: &str) -> [u8; 16] {
 
 /// What a request is recognised by: the same queue, kind and payload, however that was written.
 pub(super) fn identity(queue: &QueueName, kind: &JobKind, payload: &str) -> [u8; 16] {
-    if seeded!(TextTellsRequests) {
-        return digest(payload);
-    }
     digest(&format!("{queue}\n{kind}\n{}", canonical(payload)))
 }
 
 /// What is not the same about the job that came first, if anything.
 fn difference(first: &Body, queue: &QueueName, kind: &JobKind, payload: &str) -> Option<&'static str> {
-    if seeded!(TextTellsRequests) {
-        return (*first.payload != *payload).then_some("payload");
-    }
     if first.queue != *queue {
         Some("queue")
     } else if first.kind != *kind {
@@ -233,9 +227,7 @@ impl Engine {
         let Taken { job, payload, until_ms } = taken;
         let namespace = self.namespace(space);
         let kept = KeptUnique { namespace, key, job, payload, until_ms };
-        if !seeded!(DedupInMemory) {
-            self.jobs.batch.others.push(JobChange::Unique(kept));
-        }
+        self.jobs.batch.others.push(JobChange::Unique(kept));
     }
 
     /// Whose a unique key is at this moment: for its window, and until its job has come to its end.
@@ -332,7 +324,7 @@ impl Engine {
         });
         self.jobs.batch.bodies.insert(arrival, (job.id, body));
         self.jobs.batch.touched.insert(arrival, Touch::Put(at));
-        self.batch.durable |= !seeded!(EnqueueNotDurable);
+        self.batch.durable = true;
         self.take_place(now, at);
         self.note_job(now, space, job.id, vec![fact]);
         at
@@ -345,7 +337,7 @@ impl Engine {
         const AT_A_TIME: usize = 256;
         let now_ms = window_clock_ms(now);
         let ended = self.jobs.uniques.ended(now_ms, AT_A_TIME);
-        let more = ended.len() == AT_A_TIME && !seeded!(KeysFreedByTheMinute);
+        let more = ended.len() == AT_A_TIME;
         for (space, key) in ended {
             let Some(taken) = self.jobs.uniques.get(space, key) else { continue };
             let at = self.find_job(space, taken.job, archive).ok();

@@ -68,10 +68,7 @@ impl Engine {
             arrival: slot.arrival,
             token: record.token,
             attempt: record.attempt_count(),
-            remaining_ms: match &record.claim {
-                Some(claim) if seeded!(ClaimRepeatCountsAnew) => claim.ttl_ms,
-                _ => slot.deadline_ms.saturating_sub(now.store_ms),
-            },
+            remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
             terms: record.options,
             failures: record.failure_count,
             crashes: record.crash_count,
@@ -121,9 +118,6 @@ impl Engine {
         let Some(slot) = self.jobs.table.at(at) else { return 0 };
         let (arrival, notes, body) = (slot.arrival, slot.record.notes, slot.bytes as usize);
         let mut bytes = JOB_BYTES + body;
-        if seeded!(ClaimCountsPayloads) {
-            return bytes;
-        }
         if notes.checkpoint {
             let read = self.archived(archive.note(arrival, Note::Checkpoint)).flatten();
             bytes += read.map_or(0, |checkpoint| checkpoint.len());
@@ -312,7 +306,7 @@ fn those_with_room(picked: Vec<Picked>, archive: &mut dyn Archive) -> Read<(Vec<
         let token = next.token;
         let Some(job) = claimed(next, archive)? else { continue };
         bytes += job_bytes(&job);
-        if !jobs.is_empty() && bytes > CLAIM_BYTES_MAX && !seeded!(ClaimCountsPayloads) {
+        if !jobs.is_empty() && bytes > CLAIM_BYTES_MAX {
             let left_out = std::iter::once(token).chain(picked.map(|job| job.token));
             return Ok((jobs, left_out.collect()));
         }

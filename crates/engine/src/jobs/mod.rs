@@ -216,10 +216,8 @@ impl Engine {
         self.jobs.newest = token;
         if token > self.jobs.ceiling {
             self.jobs.ceiling = token.lifted(TOKENS_AHEAD).unwrap_or(token);
-            if !seeded!(JobTokenReissued) {
-                let kept = JobChange::TokenCeiling { token: self.jobs.ceiling };
-                self.jobs.batch.others.push(kept);
-            }
+            let kept = JobChange::TokenCeiling { token: self.jobs.ceiling };
+            self.jobs.batch.others.push(kept);
         }
     }
 

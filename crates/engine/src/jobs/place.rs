@@ -88,8 +88,7 @@ impl Engine {
     /// time is never set back, so only a moment of the wall clock has to be kept.
     pub(super) fn becomes_ready(&mut self, at: u32) {
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
-        let waits_again = seeded!(ReadyWaitsAgain) || seeded!(RefusalEndsClaim);
-        if slot.record.state != JobState::Scheduled || waits_again {
+        if slot.record.state != JobState::Scheduled {
             return;
         }
         slot.record.state = JobState::Queued;

@@ -130,9 +130,6 @@ impl Engine {
             self.jobs.pruning.forget_all();
             return false;
         }
-        if self.jobs.pruning.next_ms.is_none() && seeded!(RestBeforeFirstLook) {
-            self.jobs.pruning.next_ms = Some(now.store_ms.saturating_add(REST_MS));
-        }
         // The first look comes at once: who owns the store may not do so for long.
         if self.jobs.pruning.next_ms.is_some_and(|next_ms| next_ms > now.store_ms) {
             return false;

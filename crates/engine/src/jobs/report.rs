@@ -103,7 +103,6 @@ impl Engine {
         let first = before != Some(state) || matches!(outcome, Outcome::MayWrite);
         if !first
             && matches!(command, Command::Complete(_))
-            && !seeded!(SecondResultDropped)
             && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
         {
             let (field, differs) = ("result".to_owned(), "result".to_owned());
@@ -155,9 +154,7 @@ impl Engine {
         if !std::mem::replace(known, true) {
             self.jobs.batch.touched.insert(arrival, Touch::Put(at));
         }
-        if !(seeded!(CheckpointNotKept) && what == Note::Checkpoint) {
-            self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
-        }
+        self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
         // How far a job has come is for people; everything else is promised.
         self.batch.durable |= what != Note::Progress;
     }

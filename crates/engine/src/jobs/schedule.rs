@@ -44,7 +44,7 @@ impl Schedule {
     /// clock was ahead and was set right, the noted one may be years away.
     fn next_wall_ms(&self, now: Timestamp) -> Option<u64> {
         let noted_ms = self.next_wall_ms?;
-        if noted_ms <= now.wall_ms || seeded!(ScheduleFollowsJump) {
+        if noted_ms <= now.wall_ms {
             return Some(noted_ms);
         }
         let next_ms = self.cron.next_after(now.wall_ms, &self.zone);

@@ -23,9 +23,7 @@ impl Engine {
             };
             if now.store_ms < slot.deadline_ms {
                 // Renewed since. The wheel is lazy: only now does it learn.
-                if !seeded!(ClaimNeverRunsOut) {
-                    self.jobs.wheel.schedule(at, slot.deadline_ms);
-                }
+                self.jobs.wheel.schedule(at, slot.deadline_ms);
             } else {
                 let random = slot.id.spread(slot.record.token.get());
                 let _ = self.apply_to_job(now, at, &Command::Expire { random }, archive);

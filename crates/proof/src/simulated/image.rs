@@ -82,7 +82,6 @@ impl Image {
     /// As an owner loads it.
     pub(super) fn kept(&self, now: Timestamp, found: Found) -> Kept {
         let trust = match found {
-            Found::Unsynced if seeded!(UnsyncedTrusted) => Trust::Exact,
             Found::SameBoot => Trust::Exact,
             Found::FailedDisk | Found::Unsynced => Trust::Lengthen,
             Found::NewBoot => Trust::Reboot,

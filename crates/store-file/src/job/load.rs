@@ -236,9 +236,7 @@ fn load_live(
 
 /// Makes a job's moments mean something on the clock of now.
 pub fn rebase(job: &mut KeptJob, now: Timestamp, trust: Trust) {
-    if trust.is_of_another_boot() && seeded!(RebootEndsDelays) && matches!(job.record.due, Due::Store(_)) {
-        job.record.due = Due::Store(now.store_ms);
-    } else if trust == Trust::NewBoot {
+    if trust == Trust::NewBoot {
         if let Due::Store(due_ms) = job.record.due {
             // It waits since its last attempt ended, of which both clocks are known.
             let ended = job.record.attempts().last().map_or(now, |last| last.ended);

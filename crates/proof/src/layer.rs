@@ -1,0 +1,87 @@
+//! The layers of checks that `cargo xtask bugs` runs against each deliberate bug. None of them was written for a bug.
+
+use std::sync::Arc;
+
+use fencehold_conformance::{check, exercise, exercise_jobs};
+use fencehold_contract::StoreUrl;
+use fencehold_engine::MemoryStore;
+use fencehold_races::{RACES, Side, Verdict, World, play};
+use fencehold_store_file::FileStore;
+use fencehold_test_store::ClockArena;
+
+use crate::model::{job, lease, takeover};
+use crate::sim;
+use crate::sim::Under;
+
+/// Runs one layer in this process. False, or a panic: it has noticed something. `None`: there is no such layer.
+pub fn run(name: &str) -> Option<bool> {
+    match name {
+        "race" => Some(races_hold()),
+        "sim" => Some(sim::run(0, 600, Under::Drawn).broken.is_none()),
+        "sqlite" => Some(sim::run(0, 200, Under::Sqlite).broken.is_none()),
+        "model" => Some(models_hold()),
+        "conformance" => Some(conformance_holds()),
+        _ => None,
+    }
+}
+
+fn races_hold() -> bool {
+    let Ok(room) = tempfile::tempdir() else { return false };
+    let stores = [StoreUrl::memory(), StoreUrl::file(room.path())];
+    stores.iter().all(|url| {
+        RACES.iter().all(|race| {
+            let Ok(world) = World::open(url) else { return false };
+            !matches!(play(race, &world, Side::Ours, [0; 8]).verdict, Verdict::Broken(_))
+        })
+    })
+}
+
+fn models_hold() -> bool {
+    let leases = lease::Bounds {
+        clients: 2,
+        acquisitions: 2,
+        ticks: 3,
+        doubled: 0,
+        revocations: 1,
+        restarts: 0,
+        crashes: 0,
+        fence: true,
+    };
+    let owners = takeover::Bounds {
+        processes: 2,
+        requests: 3,
+        takeovers: 3,
+        deaths: 0,
+        commit_checks: true,
+        answer_checks: true,
+    };
+    let jobs = job::Bounds {
+        workers: 2,
+        claims: 2,
+        ticks: 3,
+        doubled: 0,
+        cancels: 1,
+        crashes: 0,
+        proof: true,
+        asks: false,
+    };
+    lease::run(leases, 250_000).as_it_should_be()
+        && job::run(jobs, 250_000).as_it_should_be()
+        && takeover::run(owners, 100_000).as_it_should_be()
+}
+
+/// Every case on `memory:`, and those that need a restart on `file:`. A case that fails panics.
+fn conformance_holds() -> bool {
+    let report = exercise(&|| ClockArena::new(MemoryStore::open));
+    exercise_jobs(&|| ClockArena::new(MemoryStore::open));
+    let factory = || {
+        let room = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        ClockArena::new(move |clock| FileStore::open_or_create(room.path(), clock)).that_restarts()
+    };
+    for name in report.not_applicable {
+        if let Some((theme @ "restart", case)) = name.split_once("::") {
+            check(&factory, theme, case);
+        }
+    }
+    true
+}

@@ -332,6 +332,14 @@ pub trait StoreOperation: Operation {
     fn answer(answer: Answer) -> Option<Self::Answer>;
 }
 
+/// Does something with every operation that is a call, or a batch of one.
+pub trait CallVisitor {
+    /// With one that is a call.
+    fn visit_call<O: StoreOperation>(&mut self);
+    /// With one that is a batch of one.
+    fn visit_single<O: SingleOperation>(&mut self);
+}
+
 /// Each line: an operation, the call that it is, and how both write the request and the answer.
 macro_rules! store_operations {
     ($($op:ident: ($($ask:tt)*) = ($($request:tt)*), ($($answer:tt)*) = ($($response:tt)*);)*) => {
@@ -347,6 +355,11 @@ macro_rules! store_operations {
                 }
             }
         })*
+
+        /// Shows every operation that is a call to a visitor.
+        pub fn every_call(visitor: &mut impl CallVisitor) {
+            $(visitor.visit_call::<op::$op>();)*
+        }
 
         /// Sends a call as the operation that it is. `Err` of the call itself: it is no operation as it stands.
         pub async fn send<T: Transport>(transport: &T, call: &CallContext, ask: Ask) -> Result<Result<Answer, Ask>, T::Error> {
@@ -446,6 +459,11 @@ macro_rules! single_operations {
                 }
             }
         })*
+
+        /// Shows every operation that is a batch of one to a visitor.
+        pub fn every_single(visitor: &mut impl CallVisitor) {
+            $(visitor.visit_single::<op::$op>();)*
+        }
     };
 }
 

@@ -45,7 +45,8 @@ impl JobAsk {
                 EffectResolution::Happened { value } => check_json("value", value, EFFECT_VALUE_BYTES_MAX),
                 EffectResolution::DidNotHappen {} => Ok(()),
             },
-            JobAsk::Get(_) | JobAsk::Queues | JobAsk::Schedules | JobAsk::DeleteSchedule { .. } => Ok(()),
+            // The types of the others leave nothing to check.
+            _ => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use fencehold_contract::http::{
-    IDEMPOTENCY_HEADER, Method, Operation, PROBLEM_TYPE, Scope, SingleOperation, StoreOperation,
+    CallVisitor, IDEMPOTENCY_HEADER, Method, Operation, PROBLEM_TYPE, Scope, SingleOperation, StoreOperation,
     TIMEOUT_HEADER,
 };
 use fencehold_contract::operation::{Ask, JobAsk, Route as _, misfit};
@@ -106,7 +106,22 @@ where
 #[derive(Default)]
 pub(super) struct Routes {
     router: Router<Arc<Inner>>,
-    count: usize,
+    names: Vec<&'static str>,
+}
+
+/// Operations that have a handler already are left alone.
+impl CallVisitor for Routes {
+    fn visit_call<O: StoreOperation>(&mut self) {
+        if !self.names.contains(&O::SPEC.name) {
+            self.add::<O, _>(call::<O>);
+        }
+    }
+
+    fn visit_single<O: SingleOperation>(&mut self) {
+        if !self.names.contains(&O::SPEC.name) {
+            self.add_single_with::<O, _>(call::<O::Batch>);
+        }
+    }
 }
 
 impl Routes {
@@ -126,20 +141,10 @@ impl Routes {
             Method::Post => post(answer),
         };
         self.router = std::mem::take(&mut self.router).route(O::SPEC.path, method);
-        self.count += 1;
-    }
-
-    /// Has an operation answered by the call of the contract that it is.
-    pub(super) fn add_call<O: StoreOperation>(&mut self) {
-        self.add::<O, _>(call::<O>);
+        self.names.push(O::SPEC.name);
     }
 
     /// Has an operation about one thing carried out as a batch of one.
-    pub(super) fn add_single<O: SingleOperation>(&mut self) {
-        self.add_single_with::<O, _>(call::<O::Batch>);
-    }
-
-    /// The same where the batch has a handler of its own.
     pub(super) fn add_single_with<O: SingleOperation, H: Handler<O::Batch>>(&mut self, batch: H) {
         self.add::<O, _>(move |asked: Asked, request: O::Request| {
             let batch = batch.clone();
@@ -155,7 +160,7 @@ impl Routes {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.names.len()
     }
 
     pub(super) fn into_router(self) -> Router<Arc<Inner>> {

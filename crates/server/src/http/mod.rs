@@ -1,4 +1,5 @@
-//! Routes: one line for each operation.
+//! Routes. An operation that is more than one call of the contract has a handler here; the others follow from the list of operations,
+//! `fencehold_contract::http`.
 
 mod access;
 mod answer;
@@ -14,46 +15,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use fencehold_contract::http::{HOLD_CHANGES_PATH, op};
+use fencehold_contract::http::{HOLD_CHANGES_PATH, every_call, every_single, op};
 
 use crate::Inner;
 use answer::Routes;
 
 pub(crate) fn router(server: &Arc<Inner>) -> Router {
     let mut routes = Routes::default();
-    routes.add_call::<op::AcquireLease>();
-    routes.add_call::<op::RenewLeaseBatch>();
-    routes.add_call::<op::ReleaseLeaseBatch>();
-    routes.add_call::<op::ListLeases>();
-    routes.add_call::<op::ListEvents>();
-    routes.add_call::<op::GetStoreStatus>();
-    routes.add_call::<op::AdvanceStore>();
-    routes.add_call::<op::ReopenStore>();
-    routes.add_call::<op::GetQuota>();
-    routes.add_call::<op::SetQuota>();
-    routes.add_call::<op::ClaimJobs>();
-    routes.add_call::<op::RenewAttemptBatch>();
-    routes.add_call::<op::ReportAttemptBatch>();
-    routes.add_call::<op::WriteEffectBatch>();
-    routes.add_call::<op::CancelJobBatch>();
-    routes.add_call::<op::RetryJobBatch>();
-    routes.add_call::<op::DeleteJobBatch>();
-    routes.add_call::<op::ListJobs>();
-    routes.add_call::<op::ListQueues>();
-    routes.add_call::<op::PauseQueue>();
-    routes.add_call::<op::ResumeQueue>();
-    routes.add_call::<op::DrainQueue>();
-    routes.add_call::<op::ListSchedules>();
-    routes.add_call::<op::SetSchedule>();
-    routes.add_call::<op::ListEffects>();
-    routes.add_single::<op::RenewLease>();
-    routes.add_single::<op::ReleaseLease>();
-    routes.add_single::<op::RenewAttempt>();
-    routes.add_single::<op::ReportAttempt>();
-    routes.add_single::<op::WriteEffect>();
-    routes.add_single::<op::CancelJob>();
-    routes.add_single::<op::RetryJob>();
-    routes.add_single::<op::DeleteJob>();
     routes.add_single_with::<op::EnqueueJob, _>(job::enqueue);
     routes.add::<op::RevokeLease, _>(lease::revoke);
     routes.add::<op::RevokeLeaseBatch, _>(lease::revoke_batch);
@@ -71,6 +39,9 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     routes.add::<op::ListAccessTokens, _>(access::list);
     routes.add::<op::RevokeAccessToken, _>(access::revoke);
     routes.add::<op::ListAuditEntries, _>(access::audit);
+    // Every other operation is a call of the contract as it stands, or a batch of one.
+    every_call(&mut routes);
+    every_single(&mut routes);
     debug_assert_eq!(routes.count(), fencehold_contract::http::ALL.len(), "an operation without a route");
     routes
         .into_router()

@@ -66,7 +66,9 @@ pub(crate) fn sample(name: &str) -> Value {
             "scopes": ["lease:read"],
         }),
         "revoke_access_token" => json!({ "access_token_id": "aabbccddeeff" }),
-        other => panic!("no request for {other}"),
+        other => fencehold_contract::http::example::of(other)
+            .request
+            .unwrap_or_else(|| panic!("no request for {other}")),
     }
 }
 

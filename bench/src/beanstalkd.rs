@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencehold_load::{Client, Failed, Timer};
+use fencehold_load::{Failed, LoadClient, Timer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -33,25 +33,25 @@ impl Beanstalkd {
     }
 
     /// Clients that put a job, reserve one and delete it, each over a connection of its own.
-    pub(crate) async fn lives(&self, clients: usize) -> Result<Vec<Lives>, Failed> {
+    pub(crate) async fn lives(&self, clients: usize) -> Result<Vec<BeanstalkdLives>, Failed> {
         let put = format!("put 0 0 60 {PAYLOAD_BYTES}\r\n{}\r\n", "x".repeat(PAYLOAD_BYTES));
         let mut all = Vec::with_capacity(clients);
         for _ in 0..clients {
             let connection = BufReader::new(UnixStream::connect(&self.socket).await?);
-            all.push(Lives { connection, put: put.clone() });
+            all.push(BeanstalkdLives { connection, put: put.clone() });
         }
         Ok(all)
     }
 }
 
-pub(crate) struct Lives {
+pub(crate) struct BeanstalkdLives {
     connection: BufReader<UnixStream>,
     put: String,
 }
 
-impl Client for Lives {
+impl LoadClient for BeanstalkdLives {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
-        let Lives { connection, put } = self;
+        let BeanstalkdLives { connection, put } = self;
         timer.time(0, call(connection, put, "INSERTED")).await?;
         let reserved = call(connection, "reserve\r\n", "RESERVED").await?;
         connection.read_exact(&mut [0; PAYLOAD_BYTES + 2]).await?;

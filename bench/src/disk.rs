@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use fencehold_load::Latencies;
 
-use crate::line::Line;
+use crate::figure::Figure;
 
-pub(crate) struct Disk {
+pub(crate) struct DiskLoad {
     file: File,
     path: PathBuf,
     pub(crate) latencies: Latencies,
 }
 
-impl Disk {
-    pub(crate) fn open(directory: &Path) -> io::Result<Disk> {
+impl DiskLoad {
+    pub(crate) fn open(directory: &Path) -> io::Result<DiskLoad> {
         let path = directory.join("bench-disk.tmp");
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        Ok(Disk { file, path, latencies: Latencies::default() })
+        Ok(DiskLoad { file, path, latencies: Latencies::default() })
     }
 
     /// Measures for a while. Called between the other measurements, so that both see the same weather.
@@ -37,14 +37,14 @@ impl Disk {
     }
 
     /// What was seen, as a line of the page.
-    pub(crate) fn line(&self) -> Line {
+    pub(crate) fn line(&self) -> Figure {
         let (p50_us, p99_us) = (self.latencies.percentile_us(50.0), self.latencies.percentile_us(99.0));
         let what = format!("disk: append 4 KiB + fdatasync ({} samples)", self.latencies.len());
-        Line { per_second: 1e6 / p50_us.max(1.0), p50_us, p99_us, ..Line::new(what, 1) }
+        Figure { per_second: 1e6 / p50_us.max(1.0), p50_us, p99_us, ..Figure::new(what, 1) }
     }
 }
 
-impl Drop for Disk {
+impl Drop for DiskLoad {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use fencehold::{Fencehold, Job};
 use fencehold_core::job::QueueName;
-use fencehold_load::{Failed, Latencies, Lives, Measured, Target, enqueue, run};
+use fencehold_load::{Failed, JobLives, Latencies, Measured, Target, enqueue, run};
 use fencehold_store_file::FileOptions;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::beanstalkd::Beanstalkd;
-use crate::disk::Disk;
-use crate::home::{Home, open, open_with};
-use crate::line::Line;
-use crate::{Common, log, processor, scale};
+use crate::disk::DiskLoad;
+use crate::figure::Figure;
+use crate::scratch_dir::{ScratchDir, open, open_with};
+use crate::{Common, cpu_time, log, scale};
 
 /// How many clients the bars are about.
 const CLIENTS: usize = 64;
@@ -27,7 +27,7 @@ pub(crate) const BULK: usize = 1_000;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct JobPlan {
     #[command(flatten)]
     common: Common,
     /// How many stored jobs to weigh, and to measure with; 0: skip
@@ -45,13 +45,13 @@ pub(crate) async fn lives(
     batch: usize,
     time: Duration,
 ) -> Result<Measured, Failed> {
-    run(Lives::clients(target, clients, QUEUE, batch)?, time).await
+    run(JobLives::clients(target, clients, QUEUE, batch)?, time).await
 }
 
 /// Measures, calling `show` with each line as it is known.
-pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
-    let home = Home::make(&plan.common.dir)?;
-    let mut disk = Disk::open(&home.0)?;
+pub(crate) async fn measure(plan: &JobPlan, mut show: impl FnMut(Figure)) -> Result<(), Failed> {
+    let home = ScratchDir::make(&plan.common.dir)?;
+    let mut disk = DiskLoad::open(&home.0)?;
     disk.sample(plan.common.time / 4)?;
     let rate = beside_a_log(plan, &home, &mut disk, &mut show).await?;
     if plan.common.peers {
@@ -70,35 +70,35 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
 
 /// Lives of jobs beside the plain log, with gathering and without, in turns: so all see the same weather.
 async fn beside_a_log(
-    plan: &Plan,
-    home: &Home,
-    disk: &mut Disk,
-    show: &mut impl FnMut(Line),
+    plan: &JobPlan,
+    home: &ScratchDir,
+    disk: &mut DiskLoad,
+    show: &mut impl FnMut(Figure),
 ) -> Result<f64, Failed> {
     let time = plan.common.time;
     let target = open(&home.0.join("own"))?;
     // The first calls make the database: that is not what is measured.
     lives(&target, 1, 1, time / 10).await?;
     let one = lives(&target, 1, 1, time).await?;
-    let (log, log_cpu_us) = processor::each(log::lives(&home.0, CLIENTS, time)).await?;
-    let (many, cpu_us) = processor::each(lives(&target, CLIENTS, 1, time)).await?;
+    let (log, log_cpu_us) = cpu_time::each(log::lives(&home.0, CLIENTS, time)).await?;
+    let (many, cpu_us) = cpu_time::each(lives(&target, CLIENTS, 1, time)).await?;
     target.store.close().await;
     disk.sample(time / 4)?;
     let options = FileOptions::default().without_gathering();
     let target = open_with(&home.0.join("ungathered"), options)?;
     lives(&target, 1, 1, time / 10).await?;
-    let (ungathered, ungathered_cpu_us) = processor::each(lives(&target, CLIENTS, 1, time)).await?;
+    let (ungathered, ungathered_cpu_us) = cpu_time::each(lives(&target, CLIENTS, 1, time)).await?;
     target.store.close().await;
 
     show(
-        Line::new("plain log: three appends, each synced", CLIENTS)
+        Figure::new("plain log: three appends, each synced", CLIENTS)
             .measured(&log)
             .cpu(log_cpu_us),
     );
-    show(Line::new("enqueue + claim + complete", 1).measured(&one));
+    show(Figure::new("enqueue + claim + complete", 1).measured(&one));
     let to_log = many.per_second() / log.per_second();
     show(
-        Line::new("enqueue + claim + complete", CLIENTS)
+        Figure::new("enqueue + claim + complete", CLIENTS)
             .measured(&many)
             .cpu(cpu_us)
             .ratio("plain log", to_log)
@@ -106,12 +106,12 @@ async fn beside_a_log(
     );
     let to_ungathered = many.per_second() / ungathered.per_second();
     show(
-        Line::new("the same without gathering", CLIENTS)
+        Figure::new("the same without gathering", CLIENTS)
             .measured(&ungathered)
             .cpu(ungathered_cpu_us),
     );
     show(
-        Line::new("gathering", CLIENTS)
+        Figure::new("gathering", CLIENTS)
             .ratio("without gathering", to_ungathered)
             .bar("at least 1.5", to_ungathered >= 1.5),
     );
@@ -119,17 +119,17 @@ async fn beside_a_log(
 }
 
 async fn beside_beanstalkd(
-    plan: &Plan,
-    home: &Home,
+    plan: &JobPlan,
+    home: &ScratchDir,
     ours: f64,
-    show: &mut impl FnMut(Line),
+    show: &mut impl FnMut(Figure),
 ) -> Result<(), Failed> {
     let peer = Beanstalkd::start(&home.0.join("beanstalkd")).await?;
     run(peer.lives(CLIENTS).await?, plan.common.time / 10).await?;
     let theirs = run(peer.lives(CLIENTS).await?, plan.common.time).await?;
     let ratio = ours / theirs.per_second();
     show(
-        Line::new("beanstalkd -f0: put + reserve + delete", CLIENTS)
+        Figure::new("beanstalkd -f0: put + reserve + delete", CLIENTS)
             .measured(&theirs)
             .ratio("ours, as above, to it", ratio)
             .bar("at least 1.5", ratio >= 1.5),
@@ -174,7 +174,7 @@ impl Idle {
 }
 
 /// From the acknowledged enqueue to the start of the handler, while nothing else goes on.
-async fn latency(plan: &Plan, home: &Home, disk: &mut Disk) -> Result<Line, Failed> {
+async fn latency(plan: &JobPlan, home: &ScratchDir, disk: &mut DiskLoad) -> Result<Figure, Failed> {
     let target = open(&home.0.join("idle"))?;
     let queue = QueueName::new(QUEUE)?;
     let mut idle = Idle::start(&target, QUEUE).await?;
@@ -191,8 +191,8 @@ async fn latency(plan: &Plan, home: &Home, disk: &mut Disk) -> Result<Line, Fail
     target.store.close().await;
     let (p50_us, p99_us) = (latencies.percentile_us(50.0), latencies.percentile_us(99.0));
     let limit_us = disk.latencies.percentile_us(50.0) + 1_000.0;
-    let line = Line::new("from acknowledged enqueue to start of the handler, idle", 1);
-    Ok(Line { p50_us, p99_us, ..line }
+    let line = Figure::new("from acknowledged enqueue to start of the handler, idle", 1);
+    Ok(Figure { p50_us, p99_us, ..line }
         .ratio("one fsync + 1 ms (p50)", p50_us / limit_us)
         .bar("under 1", p50_us < limit_us))
 }
@@ -206,7 +206,7 @@ async fn enqueue_many(target: &Target, many: usize) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn bulk(plan: &Plan, home: &Home) -> Result<Line, Failed> {
+async fn bulk(plan: &JobPlan, home: &ScratchDir) -> Result<Figure, Failed> {
     let target = open(&home.0.join("bulk"))?;
     enqueue_many(&target, 1_000).await?;
     let started = Instant::now();
@@ -214,14 +214,14 @@ async fn bulk(plan: &Plan, home: &Home) -> Result<Line, Failed> {
     let took = started.elapsed();
     target.store.close().await;
     let what = format!("bulk enqueue of {} jobs: {:.2} s", plan.bulk, took.as_secs_f64());
-    let line = Line { per_second: plan.bulk as f64 / took.as_secs_f64(), ..Line::new(what, 1) };
+    let line = Figure { per_second: plan.bulk as f64 / took.as_secs_f64(), ..Figure::new(what, 1) };
     // The bar is about a hundred thousand.
     let scaled = took.mul_f64(100_000.0 / plan.bulk as f64);
     Ok(line.bar("100 k under 3 s", scaled < Duration::from_secs(3)))
 }
 
 /// Few stored jobs against many, and what many weigh in a process that does nothing else.
-async fn stored(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+async fn stored(plan: &JobPlan, home: &ScratchDir, show: &mut impl FnMut(Figure)) -> Result<(), Failed> {
     const FEW: usize = 10_000;
     let time = plan.common.time;
     let target = open(&home.0.join("few"))?;
@@ -237,20 +237,20 @@ async fn stored(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result
         plan.stored
     );
     show(
-        Line::new(what, 0)
+        Figure::new(what, 0)
             .bar("1 M in at most 200 MB", megabytes <= 200.0 * (plan.stored as f64 / 1e6).max(0.1)),
     );
     let started = Instant::now();
     let target = open(&place)?;
     target.store.status(&target.call).await?;
     let what = format!("opening with {} queued jobs: {:.2} s", plan.stored, started.elapsed().as_secs_f64());
-    show(Line::new(what, 0));
+    show(Figure::new(what, 0));
     let many = lives(&target, CLIENTS, 1, time).await?;
     target.store.close().await;
     let ratio = many.per_second() / few.per_second();
-    show(Line::new(format!("enqueue + claim + complete with {FEW} stored"), CLIENTS).measured(&few));
+    show(Figure::new(format!("enqueue + claim + complete with {FEW} stored"), CLIENTS).measured(&few));
     show(
-        Line::new(format!("enqueue + claim + complete with {} stored", plan.stored), CLIENTS)
+        Figure::new(format!("enqueue + claim + complete with {} stored", plan.stored), CLIENTS)
             .measured(&many)
             .ratio(format!("{FEW} stored"), ratio)
             .bar("at least 0.8", ratio >= 0.8),

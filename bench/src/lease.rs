@@ -5,17 +5,17 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fencehold_load::{Failed, Measured, Pairs, Renewals, Target, run};
+use fencehold_load::{AcquireRelease, BatchRenewals, Failed, Measured, Target, run};
 
-use crate::disk::Disk;
-use crate::home::{Home, open};
-use crate::line::Line;
+use crate::disk::DiskLoad;
+use crate::figure::Figure;
 use crate::redis::Redis;
+use crate::scratch_dir::{ScratchDir, open};
 use crate::{Common, scale};
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct LeasePlan {
     #[command(flatten)]
     common: Common,
     /// How many clients at once, one measurement each
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
 
 /// Clients that each take a key of their own and give it back.
 pub(crate) async fn pairs(target: &Target, clients: usize, time: Duration) -> Result<Measured, Failed> {
-    run(Pairs::clients(target, clients)?, time).await
+    run(AcquireRelease::clients(target, clients)?, time).await
 }
 
 /// Clients that each renew a batch of their own holds.
@@ -41,13 +41,13 @@ pub(crate) async fn renewals(
     batch: usize,
     time: Duration,
 ) -> Result<Measured, Failed> {
-    run(Renewals::clients(target, clients, batch), time).await
+    run(BatchRenewals::clients(target, clients, batch), time).await
 }
 
 /// Measures, calling `show` with each line as it is known.
-pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
-    let home = Home::make(&plan.common.dir)?;
-    let mut disk = Disk::open(&home.0)?;
+pub(crate) async fn measure(plan: &LeasePlan, mut show: impl FnMut(Figure)) -> Result<(), Failed> {
+    let home = ScratchDir::make(&plan.common.dir)?;
+    let mut disk = DiskLoad::open(&home.0)?;
     disk.sample(plan.common.time / 4)?;
     in_process(plan, &home, &mut disk, &mut show).await?;
     if plan.ending > 0 {
@@ -70,10 +70,10 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
 
 /// The owner in this process.
 async fn in_process(
-    plan: &Plan,
-    home: &Home,
-    disk: &mut Disk,
-    show: &mut impl FnMut(Line),
+    plan: &LeasePlan,
+    home: &ScratchDir,
+    disk: &mut DiskLoad,
+    show: &mut impl FnMut(Figure),
 ) -> Result<(), Failed> {
     let time = plan.common.time;
     let target = open(&home.0.join("own"))?;
@@ -84,7 +84,7 @@ async fn in_process(
         disk.sample(time / 4)?;
         let pairs = pairs(&target, *clients, time).await?;
         disk.sample(time / 4)?;
-        let line = Line::new("acquire + release", *clients).measured(&pairs);
+        let line = Figure::new("acquire + release", *clients).measured(&pairs);
         show(match (*clients, one_client) {
             (1, _) => {
                 one_client = Some(pairs.per_second());
@@ -102,7 +102,7 @@ async fn in_process(
     for clients in &plan.clients {
         disk.sample(time / 8)?;
         let renewed = renewals(&target, *clients, 100, time).await?;
-        let line = Line::new("renew, by 100", *clients).measured(&renewed);
+        let line = Figure::new("renew, by 100", *clients).measured(&renewed);
         let per_second = renewed.per_second();
         show(if *clients == 64 { line.bar("at least 100 k/s", per_second >= 100_000.0) } else { line });
     }
@@ -111,7 +111,11 @@ async fn in_process(
 }
 
 /// The owner in another process, and redis-server, one after the other and back, so that both see the same weather.
-async fn beside_redis(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+async fn beside_redis(
+    plan: &LeasePlan,
+    home: &ScratchDir,
+    show: &mut impl FnMut(Figure),
+) -> Result<(), Failed> {
     const CLIENTS: usize = 64;
     let time = plan.common.time;
     let place = home.0.join("shared");
@@ -126,9 +130,9 @@ async fn beside_redis(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> 
     let ours = pairs(&target, CLIENTS, time).await?;
     let theirs = run(redis.pairs(CLIENTS).await?, time).await?;
     let ratio = ours.per_second() / theirs.per_second();
-    show(Line::new("redis-server: acquire + release", CLIENTS).measured(&theirs));
+    show(Figure::new("redis-server: acquire + release", CLIENTS).measured(&theirs));
     show(
-        Line::new("through the socket: acquire + release", CLIENTS)
+        Figure::new("through the socket: acquire + release", CLIENTS)
             .measured(&ours)
             .ratio("redis-server", ratio)
             .bar("at least 0.5", ratio >= 0.5),
@@ -137,10 +141,10 @@ async fn beside_redis(plan: &Plan, home: &Home, show: &mut impl FnMut(Line)) -> 
     let single = run(redis.renewals(CLIENTS, 1).await?, time).await?;
     let piped = run(redis.renewals(CLIENTS, 100).await?, time).await?;
     let ratio = ours.per_second() / single.per_second();
-    show(Line::new("redis-server: renew", CLIENTS).measured(&single));
-    show(Line::new("redis-server: renew, 100 in a pipeline", CLIENTS).measured(&piped));
+    show(Figure::new("redis-server: renew", CLIENTS).measured(&single));
+    show(Figure::new("redis-server: renew, 100 in a pipeline", CLIENTS).measured(&piped));
     show(
-        Line::new("through the socket: renew, by 100", CLIENTS)
+        Figure::new("through the socket: renew, by 100", CLIENTS)
             .measured(&ours)
             .ratio("redis-server: renew", ratio)
             .bar("at least 2", ratio >= 2.0),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use fencehold_load::{Client, Failed, Measured, Timer, run};
+use fencehold_load::{Failed, LoadClient, Measured, Timer, run};
 use tokio::sync::oneshot;
 
 use crate::job::PAYLOAD_BYTES;
@@ -46,7 +46,7 @@ impl Appender {
     }
 }
 
-impl Client for Appender {
+impl LoadClient for Appender {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
         let [first, rest @ ..] = LIFE_BYTES;
         timer.time(0, self.append(first)).await?;

@@ -11,18 +11,18 @@
 #![allow(clippy::disallowed_methods, reason = "it measures real time")]
 
 mod beanstalkd;
+mod cpu_time;
 mod disk;
-mod home;
+mod figure;
 mod http;
 mod job;
 mod lease;
-mod line;
 mod log;
 mod postgres;
-mod processor;
 mod queues;
 mod redis;
 mod scale;
+mod scratch_dir;
 mod server;
 
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use fencehold_core::duration::parse_ms;
 use fencehold_load::Failed;
-use line::{Line, table};
+use figure::{Figure, table};
 
 /// As in `fencehold`: stores in this process are measured as they are there.
 #[global_allocator]
@@ -45,19 +45,19 @@ struct Args {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum BenchCommand {
     /// Leases on a `file:` store, beside the disk and redis-server
-    Lease(lease::Plan),
+    Lease(lease::LeasePlan),
     /// Jobs on a `file:` store, beside a plain log and beanstalkd
-    Job(job::Plan),
+    Job(job::JobPlan),
     /// Leases and jobs through a server, beside the same in this process and etcd
-    Http(http::Plan),
+    Http(http::HttpPlan),
     /// Leases and jobs on PostgreSQL, beside other queues on the same server
-    Postgres(postgres::Plan),
+    Postgres(postgres::PostgresPlan),
     #[command(hide = true)]
     Own { directory: PathBuf },
     #[command(hide = true)]
@@ -88,17 +88,17 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 async fn main() -> Result<(), Failed> {
     let args = Args::parse();
     let mut lines = Vec::new();
-    let show = |line: Line| {
+    let show = |line: Figure| {
         eprintln!("measured: {}", line.in_short());
         lines.push(line);
     };
     match args.what {
-        What::Lease(plan) => lease::measure(&plan, show).await?,
-        What::Job(plan) => job::measure(&plan, show).await?,
-        What::Http(plan) => http::measure(&plan, show).await?,
-        What::Postgres(plan) => postgres::measure(&plan, show).await?,
-        What::Own { directory } => return lease::own_until_told(&directory).await,
-        What::Fill { directory, many } => return job::fill(&directory, many).await,
+        BenchCommand::Lease(plan) => lease::measure(&plan, show).await?,
+        BenchCommand::Job(plan) => job::measure(&plan, show).await?,
+        BenchCommand::Http(plan) => http::measure(&plan, show).await?,
+        BenchCommand::Postgres(plan) => postgres::measure(&plan, show).await?,
+        BenchCommand::Own { directory } => return lease::own_until_told(&directory).await,
+        BenchCommand::Fill { directory, many } => return job::fill(&directory, many).await,
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&lines)?);

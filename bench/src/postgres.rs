@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use fencehold::{Fencehold, Job};
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::BATCH_MAX;
-use fencehold_load::{Client, Failed, Latencies, Measured, Target, Timer, enqueue, renew_all, run};
+use fencehold_load::{Failed, Latencies, LoadClient, Measured, Target, Timer, enqueue, renew_all, run};
 use tokio::sync::Notify;
 
-use crate::home::open_url;
+use crate::figure::Figure;
 use crate::job::{BULK, Idle, lives};
 use crate::lease::{pairs, renewals};
-use crate::line::Line;
-use crate::queues::{Queues, Worked};
+use crate::queues::{PeerQueues, Worked};
+use crate::scratch_dir::open_url;
 use crate::{parse_time, scale};
 
 /// As long as the peers'.
@@ -37,7 +37,7 @@ const GRAPHILE: [(usize, usize); 3] = [(64, 1_000), (24, 5_000), (500, 5_000)];
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct PostgresPlan {
     /// The store: postgres://…
     #[arg(long, value_name = "URL")]
     store: String,
@@ -52,9 +52,9 @@ pub(crate) struct Plan {
     peers: Option<PathBuf>,
 }
 
-impl Plan {
-    fn queues(&self) -> Option<Queues> {
-        self.peers.clone().map(|program| Queues { program })
+impl PostgresPlan {
+    fn queues(&self) -> Option<PeerQueues> {
+        self.peers.clone().map(|program| PeerQueues { program })
     }
 
     fn jobs(&self) -> usize {
@@ -63,14 +63,14 @@ impl Plan {
 }
 
 /// Measures, calling `show` with each line as it is known.
-pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
+pub(crate) async fn measure(plan: &PostgresPlan, mut show: impl FnMut(Figure)) -> Result<(), Failed> {
     let target = open_url(&plan.store)?;
     leases(&target, plan, &mut show).await?;
     for (clients, batch) in JOB_LOADS {
         // What is opened and planned once is so before the clock runs.
         lives(&target, clients, batch, plan.time / 3).await?;
         let lives = lives(&target, clients, batch, plan.time).await?;
-        show(Line::new(format!("enqueue + claim + complete, by {batch}"), clients).measured(&lives));
+        show(Figure::new(format!("enqueue + claim + complete, by {batch}"), clients).measured(&lives));
     }
     single(&target, plan, &mut show).await?;
     process(&target, plan, &mut show).await?;
@@ -82,17 +82,17 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
     Ok(())
 }
 
-async fn leases(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+async fn leases(target: &Target, plan: &PostgresPlan, show: &mut impl FnMut(Figure)) -> Result<(), Failed> {
     let taken = pairs(target, LEASE_CLIENTS, plan.time).await?;
-    show(Line::new("acquire + release", LEASE_CLIENTS).measured(&taken));
+    show(Figure::new("acquire + release", LEASE_CLIENTS).measured(&taken));
     let renewed = renewals(target, LEASE_CLIENTS, 100, plan.time).await?;
-    show(Line::new("renew, by 100", LEASE_CLIENTS).measured(&renewed));
+    show(Figure::new("renew, by 100", LEASE_CLIENTS).measured(&renewed));
     show(many_at_once(target, plan).await?);
     Ok(())
 }
 
 /// Renews as many leases as one call takes, over and over.
-async fn many_at_once(target: &Target, plan: &Plan) -> Result<Line, Failed> {
+async fn many_at_once(target: &Target, plan: &PostgresPlan) -> Result<Figure, Failed> {
     let holds = scale::fill(target, BATCH_MAX, 600_000).await?;
     let mut latencies = Latencies::default();
     let started = Instant::now();
@@ -103,14 +103,14 @@ async fn many_at_once(target: &Target, plan: &Plan) -> Result<Line, Failed> {
     }
     let (done, time) = (latencies.len() * holds.len() as u64, started.elapsed());
     let measured = Measured { done, time, calls: vec![latencies] };
-    let line = Line::new(format!("renew {} leases in one call", holds.len()), 1);
+    let line = Figure::new(format!("renew {} leases in one call", holds.len()), 1);
     target.store.release(&target.call, holds).await?;
     let p50_us = measured.percentile_us(50.0);
     Ok(line.measured(&measured).bar("p50 under 300 ms", p50_us < 300_000.0))
 }
 
 /// One job at a time, by many.
-async fn single(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+async fn single(target: &Target, plan: &PostgresPlan, show: &mut impl FnMut(Figure)) -> Result<(), Failed> {
     let queue = fresh_queue(target, "single")?;
     // Connections are opened before the clock runs.
     singles(target, &queue, plan.time / 10).await?;
@@ -120,19 +120,19 @@ async fn single(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Re
         .map(|queues| queues.single("plain", CLIENTS, plan.time))
         .transpose()?;
     let ours = singles(target, &queue, plan.time).await?;
-    let line = Line::new("single enqueues", CLIENTS).measured(&ours);
+    let line = Figure::new("single enqueues", CLIENTS).measured(&ours);
     let (Some(queues), Some(raw)) = (&queues, raw) else {
         show(line);
         return Ok(());
     };
     let again = queues.single("plain", CLIENTS, plan.time)?;
     let raw = f64::midpoint(raw, again);
-    show(Line { per_second: raw, ..Line::new("single INSERT into a plain table", CLIENTS) });
+    show(Figure { per_second: raw, ..Figure::new("single INSERT into a plain table", CLIENTS) });
     let ratio = ours.per_second() / raw;
     show(line.ratio("plain INSERT", ratio).bar("at least 0.4", ratio >= 0.4));
     for peer in ["awa", "graphile_worker"] {
         let per_second = queues.single(peer, CLIENTS, plan.time)?;
-        let line = Line { per_second, ..Line::new(format!("{peer}: single enqueues"), CLIENTS) };
+        let line = Figure { per_second, ..Figure::new(format!("{peer}: single enqueues"), CLIENTS) };
         show(line.ratio("plain INSERT", per_second / raw));
     }
     Ok(())
@@ -144,7 +144,7 @@ struct Enqueuer {
     queue: QueueName,
 }
 
-impl Client for Enqueuer {
+impl LoadClient for Enqueuer {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
         timer.time(0, enqueue(&self.target, &self.queue, 1, PAYLOAD_BYTES)).await?;
         Ok(1)
@@ -157,7 +157,7 @@ async fn singles(target: &Target, queue: &QueueName, time: Duration) -> Result<M
 }
 
 /// All jobs are there before the first is taken.
-async fn process(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> Result<(), Failed> {
+async fn process(target: &Target, plan: &PostgresPlan, show: &mut impl FnMut(Figure)) -> Result<(), Failed> {
     let mut best: [Option<Worked>; 3] = [None; 3];
     let names = ["fencehold", "awa", "graphile_worker"];
     let queues = plan.queues();
@@ -170,8 +170,11 @@ async fn process(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> R
                 (None, _) => continue,
             };
             let what = format!("{}: process {} jobs, up to {batch} ahead", names[which], plan.jobs);
-            show(Line { per_second: worked.process, ..Line::new(what, concurrency) });
-            show(Line { per_second: worked.bulk, ..Line::new(format!("{}: bulk enqueue", names[which]), 1) });
+            show(Figure { per_second: worked.process, ..Figure::new(what, concurrency) });
+            show(Figure {
+                per_second: worked.bulk,
+                ..Figure::new(format!("{}: bulk enqueue", names[which]), 1)
+            });
             let best = best[which].get_or_insert(worked);
             best.process = best.process.max(worked.process);
             best.bulk = best.bulk.max(worked.bulk);
@@ -182,10 +185,10 @@ async fn process(target: &Target, plan: &Plan, show: &mut impl FnMut(Line)) -> R
     for (theirs, name, bar) in bars {
         let Some(theirs) = theirs else { continue };
         let ratio = ours.process / theirs.process;
-        let line = Line { per_second: ours.process, ..Line::new("processing, the best of each", 0) };
+        let line = Figure { per_second: ours.process, ..Figure::new("processing, the best of each", 0) };
         show(line.ratio(name, ratio).bar(format!("at least {bar}"), ratio >= bar));
     }
-    let line = Line { per_second: ours.bulk, ..Line::new("bulk enqueue, the best of each", 1) };
+    let line = Figure { per_second: ours.bulk, ..Figure::new("bulk enqueue, the best of each", 1) };
     show(match awa {
         // Where the peer does not get there, the machine does not.
         Some(awa) => {
@@ -262,26 +265,27 @@ async fn work_off(target: &Target, jobs: usize, settings: (usize, usize)) -> Res
 /// What the server cannot clear away, because another session may still look at it, must not be waded through.
 async fn under_a_snapshot(
     target: &Target,
-    plan: &Plan,
-    queues: &Queues,
-    show: &mut impl FnMut(Line),
+    plan: &PostgresPlan,
+    queues: &PeerQueues,
+    show: &mut impl FnMut(Figure),
 ) -> Result<(), Failed> {
     let jobs = plan.jobs() * UNDER_SNAPSHOT;
     let free = work_off(target, jobs, OURS[0]).await?.last_third();
     let snapshot = queues.snapshot()?;
     let held = work_off(target, jobs, OURS[0]).await?.last_third();
     drop(snapshot);
-    let line = Line { per_second: free, ..Line::new(format!("the last third of {jobs} jobs"), OURS[0].0) };
+    let line =
+        Figure { per_second: free, ..Figure::new(format!("the last third of {jobs} jobs"), OURS[0].0) };
     show(line);
     let ratio = held / free;
     let what = "the same, while another session holds a snapshot";
-    let line = Line { per_second: held, ..Line::new(what, OURS[0].0) };
+    let line = Figure { per_second: held, ..Figure::new(what, OURS[0].0) };
     show(line.ratio("without", ratio).bar("at least 0.6", ratio >= 0.6));
     Ok(())
 }
 
 /// From the call that enqueues, its commit included, to the start of the handler, while nothing else goes on.
-async fn latency(target: &Target, plan: &Plan) -> Result<Line, Failed> {
+async fn latency(target: &Target, plan: &PostgresPlan) -> Result<Figure, Failed> {
     let queue = fresh_queue(target, "idle")?;
     let mut idle = Idle::start(target, queue.as_str()).await?;
     let mut latencies = Latencies::default();
@@ -295,8 +299,8 @@ async fn latency(target: &Target, plan: &Plan) -> Result<Line, Failed> {
     }
     idle.stop().await?;
     let (p50_us, p99_us) = (latencies.percentile_us(50.0), latencies.percentile_us(99.0));
-    let line = Line::new("from enqueue, commit included, to start of the handler, idle", 1);
-    Ok(Line { p50_us, p99_us, ..line }.bar("p50 under 5 ms", p50_us < 5_000.0))
+    let line = Figure::new("from enqueue, commit included, to start of the handler, idle", 1);
+    Ok(Figure { p50_us, p99_us, ..line }.bar("p50 under 5 ms", p50_us < 5_000.0))
 }
 
 /// A queue that no other run has.

@@ -9,7 +9,7 @@ use fencehold_load::Failed;
 use serde::Deserialize;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Queues {
+pub(crate) struct PeerQueues {
     pub(crate) program: PathBuf,
 }
 
@@ -25,7 +25,7 @@ struct Single {
     single: f64,
 }
 
-impl Queues {
+impl PeerQueues {
     pub(crate) fn process(
         &self,
         peer: &str,

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fencehold_load::{Client, Failed, Timer, together};
+use fencehold_load::{Failed, LoadClient, Timer, together};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -41,21 +41,25 @@ impl Redis {
     }
 
     /// Clients that take a key of their own and give it back, each over a connection of its own.
-    pub(crate) async fn pairs(&self, clients: usize) -> Result<Vec<Pairs>, Failed> {
+    pub(crate) async fn pairs(&self, clients: usize) -> Result<Vec<RedisPairs>, Failed> {
         let client = |nth: usize| {
             let socket = self.socket.clone();
             async move {
                 let mut connection = Connection::open(&socket).await?;
                 let (acquire, release) = (connection.load(ACQUIRE).await?, connection.load(RELEASE).await?);
                 let (key, counter) = (format!("lock:{nth}"), format!("token:{nth}"));
-                Ok(Pairs { connection, acquire, release, key, counter, rounds: 0 })
+                Ok(RedisPairs { connection, acquire, release, key, counter, rounds: 0 })
             }
         };
         together((0..clients).map(client)).await
     }
 
     /// Clients that renew keys of their own, `pipeline` calls in one sending.
-    pub(crate) async fn renewals(&self, clients: usize, pipeline: usize) -> Result<Vec<Renewals>, Failed> {
+    pub(crate) async fn renewals(
+        &self,
+        clients: usize,
+        pipeline: usize,
+    ) -> Result<Vec<RedisRenewals>, Failed> {
         let client = |nth: usize| {
             let socket = self.socket.clone();
             async move {
@@ -68,14 +72,14 @@ impl Redis {
                         .call(&["EVALSHA", &acquire, "2", key, "token", "me", "600000"])
                         .await?;
                 }
-                Ok(Renewals { connection, renew, keys })
+                Ok(RedisRenewals { connection, renew, keys })
             }
         };
         together((0..clients).map(client)).await
     }
 }
 
-pub(crate) struct Pairs {
+pub(crate) struct RedisPairs {
     connection: Connection,
     acquire: String,
     release: String,
@@ -84,9 +88,9 @@ pub(crate) struct Pairs {
     rounds: u64,
 }
 
-impl Client for Pairs {
+impl LoadClient for RedisPairs {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
-        let Pairs { connection, acquire, release, key, counter, rounds } = self;
+        let RedisPairs { connection, acquire, release, key, counter, rounds } = self;
         let hold = format!("{key}-{rounds}");
         let words = ["EVALSHA", acquire, "2", key, counter, &hold, "60000"];
         more_than_zero(timer.time(0, connection.call(&words)).await?)?;
@@ -96,13 +100,13 @@ impl Client for Pairs {
     }
 }
 
-pub(crate) struct Renewals {
+pub(crate) struct RedisRenewals {
     connection: Connection,
     renew: String,
     keys: Vec<String>,
 }
 
-impl Renewals {
+impl RedisRenewals {
     async fn renew_all(&mut self) -> Result<(), Failed> {
         for key in &self.keys {
             self.connection.put(&["EVALSHA", &self.renew, "1", key, "me", "600000"]);
@@ -115,7 +119,7 @@ impl Renewals {
     }
 }
 
-impl Client for Renewals {
+impl LoadClient for RedisRenewals {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
         timer.time(0, self.renew_all()).await?;
         Ok(self.keys.len() as u64)

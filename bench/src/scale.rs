@@ -6,7 +6,7 @@ use fencehold_contract::HoldRef;
 use fencehold_core::limits::BATCH_MAX;
 use fencehold_load::{Failed, Latencies, Measured, Target, hold_many, renew_all, together};
 
-use crate::line::Line;
+use crate::figure::Figure;
 
 /// How much memory the process of this number (or `self`) has, in bytes.
 pub(crate) fn resident_bytes(process: &str) -> u64 {
@@ -39,7 +39,7 @@ async fn fill_and_forget(target: &Target, many: usize) -> Result<(), Failed> {
 pub(crate) async fn many_held(
     open: impl Fn() -> Result<Target, Failed>,
     many: usize,
-) -> Result<[Line; 2], Failed> {
+) -> Result<[Figure; 2], Failed> {
     let target = open()?;
     // What any store needs, however little is in it, is not growth.
     fill_and_forget(&target, 20_000).await?;
@@ -55,15 +55,15 @@ pub(crate) async fn many_held(
     target.store.close().await;
     let held = status.held_count;
     Ok([
-        Line::new(format!("memory of one held lease, of {held}: {growth:.0} bytes"), 0)
+        Figure::new(format!("memory of one held lease, of {held}: {growth:.0} bytes"), 0)
             .bar("at most 300 bytes", growth <= 300.0),
-        Line::new(format!("reopening with {held} held leases: {:.2} s", reopened.as_secs_f64()), 0)
+        Figure::new(format!("reopening with {held} held leases: {:.2} s", reopened.as_secs_f64()), 0)
             .bar("under 3 s", reopened < Duration::from_secs(3)),
     ])
 }
 
 /// How renewals fare while many leases end at the same moment.
-pub(crate) async fn mass_expiry(target: &Target, many: usize) -> Result<Line, Failed> {
+pub(crate) async fn mass_expiry(target: &Target, many: usize) -> Result<Figure, Failed> {
     let ttl_ms = 10_000;
     let keeping = hold_many(target, 100, 60_000).await?;
     let ending = fill(target, many, ttl_ms).await?;
@@ -88,7 +88,7 @@ pub(crate) async fn mass_expiry(target: &Target, many: usize) -> Result<Line, Fa
     let measured = Measured { done, time: started.elapsed(), calls: vec![latencies] };
     let ended = held_before - target.store.status(&target.call).await?.held_count;
     let p99_us = measured.percentile_us(99.0);
-    Ok(Line::new(format!("renewals by 100 while {ended} leases end at one moment"), 1)
+    Ok(Figure::new(format!("renewals by 100 while {ended} leases end at one moment"), 1)
         .measured(&measured)
         .bar("p99 at most 50 ms", p99_us <= 50_000.0 && ended == many as u64))
 }

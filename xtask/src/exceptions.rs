@@ -19,13 +19,13 @@ const REMAINING: &str = "[remaining]";
 
 /// One table of such a file.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct ListEntry {
     line: usize,
     section: String,
     fields: BTreeMap<String, Vec<String>>,
 }
 
-impl Entry {
+impl ListEntry {
     /// The values of a list, or the only one; none if it is not there.
     pub(crate) fn all(&self, field: &str) -> &[String] {
         self.fields.get(field).map_or(&[], Vec::as_slice)
@@ -43,7 +43,7 @@ impl Entry {
 
 /// A place that a check objects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EffectView {
+pub(crate) struct Finding {
     pub(crate) word: String,
     pub(crate) path: String,
     pub(crate) line: usize,
@@ -52,18 +52,18 @@ pub(crate) struct EffectView {
 }
 
 /// The tables of one section.
-pub(crate) fn section<'a>(entries: &'a [Entry], name: &'a str) -> impl Iterator<Item = &'a Entry> {
+pub(crate) fn section<'a>(entries: &'a [ListEntry], name: &'a str) -> impl Iterator<Item = &'a ListEntry> {
     entries.iter().filter(move |entry| entry.section == name)
 }
 
-pub(crate) fn read(path: &str) -> Result<Vec<Entry>, String> {
+pub(crate) fn read(path: &str) -> Result<Vec<ListEntry>, String> {
     let text = fs::read_to_string(workspace::root().join(path))
         .map_err(|error| format!("{path} cannot be read: {error}"))?;
     parse(&text).map_err(|why| format!("{path}, {why}"))
 }
 
-pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
-    let mut entries: Vec<Entry> = Vec::new();
+pub(crate) fn parse(text: &str) -> Result<Vec<ListEntry>, String> {
+    let mut entries: Vec<ListEntry> = Vec::new();
     let mut is_remaining = false;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -76,7 +76,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
             continue;
         }
         if let Some(section) = line.strip_prefix("[[").and_then(|rest| rest.strip_suffix("]]")) {
-            entries.push(Entry { line: at, section: section.to_owned(), ..Entry::default() });
+            entries.push(ListEntry { line: at, section: section.to_owned(), ..ListEntry::default() });
             continue;
         }
         let unreadable = || format!("line {at} cannot be read: {line}");
@@ -96,7 +96,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
             let fields = fields
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.to_owned(), vec![value?.to_owned()])));
-            entries.push(Entry { line: at, section: "remaining".to_owned(), fields: fields.collect() });
+            entries.push(ListEntry { line: at, section: "remaining".to_owned(), fields: fields.collect() });
             continue;
         }
         let entry = entries.last_mut().ok_or_else(unreadable)?;
@@ -110,7 +110,7 @@ fn unquoted(value: &str) -> String {
 }
 
 /// Whether a file is the one that an entry names, or is below that folder. An entry without a path is about every file.
-pub(crate) fn is_under(path: &str, entry: &Entry) -> bool {
+pub(crate) fn is_under(path: &str, entry: &ListEntry) -> bool {
     let paths = entry.all("path");
     let below = |folder: &String| {
         path.strip_prefix(folder.as_str())
@@ -119,7 +119,7 @@ pub(crate) fn is_under(path: &str, entry: &Entry) -> bool {
     paths.is_empty() || paths.iter().any(below)
 }
 
-fn excuses(entry: &Entry, finding: &EffectView) -> bool {
+fn excuses(entry: &ListEntry, finding: &Finding) -> bool {
     let words = entry.all("word");
     let named = words.iter().any(|word| word == "*" || *word == finding.word);
     named && is_under(&finding.path, entry)
@@ -127,9 +127,9 @@ fn excuses(entry: &Entry, finding: &EffectView) -> bool {
 
 /// What is left of `findings` without those that are allowed, and what is wrong with the entries that allow them.
 pub(crate) fn without_allowed(
-    entries: &[Entry],
-    findings: Vec<EffectView>,
-) -> Result<(Vec<EffectView>, Vec<String>), String> {
+    entries: &[ListEntry],
+    findings: Vec<Finding>,
+) -> Result<(Vec<Finding>, Vec<String>), String> {
     let mut faults = Vec::new();
     for entry in section(entries, "allowed") {
         entry.needs("reason")?;
@@ -138,12 +138,12 @@ pub(crate) fn without_allowed(
             faults.push(format!("line {}: this allows what does not occur: remove it", entry.line));
         }
     }
-    let is_allowed = |finding: &EffectView| section(entries, "allowed").any(|entry| excuses(entry, finding));
+    let is_allowed = |finding: &Finding| section(entries, "allowed").any(|entry| excuses(entry, finding));
     Ok((findings.into_iter().filter(|finding| !is_allowed(finding)).collect(), faults))
 }
 
 /// Holds what is not allowed against what remains to be done.
-pub(crate) fn faults(entries: &[Entry], findings: &[EffectView]) -> Result<Vec<String>, String> {
+pub(crate) fn faults(entries: &[ListEntry], findings: &[Finding]) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     let mut excused = vec![false; findings.len()];
     for entry in section(entries, "remaining") {
@@ -178,7 +178,7 @@ pub(crate) fn faults(entries: &[Entry], findings: &[EffectView]) -> Result<Vec<S
         }
     }
     for (finding, _) in findings.iter().zip(excused).filter(|(_, excused)| !excused) {
-        let EffectView { word, path, line, instead } = finding;
+        let Finding { word, path, line, instead } = finding;
         faults.push(format!("{path}:{line}: `{word}`: write {instead}"));
     }
     Ok(faults)
@@ -187,10 +187,10 @@ pub(crate) fn faults(entries: &[Entry], findings: &[EffectView]) -> Result<Vec<S
 /// Fails with what is wrong. If asked to, writes what remains into the file at `list` instead, by the folders that `folder` gives.
 pub(crate) fn judge(
     list: &str,
-    entries: &[Entry],
-    findings: Vec<EffectView>,
-    folder: impl Fn(&EffectView) -> Option<String>,
-    are_wrong: impl Fn(Vec<EffectView>) -> Vec<EffectView>,
+    entries: &[ListEntry],
+    findings: Vec<Finding>,
+    folder: impl Fn(&Finding) -> Option<String>,
+    are_wrong: impl Fn(Vec<Finding>) -> Vec<Finding>,
 ) -> Result<(), String> {
     let found = findings.len();
     let (findings, mut wrong) = without_allowed(entries, findings)?;
@@ -216,8 +216,8 @@ pub(crate) fn judge(
 
 fn write(
     path: &Path,
-    findings: &[EffectView],
-    folder: impl Fn(&EffectView) -> Option<String>,
+    findings: &[Finding],
+    folder: impl Fn(&Finding) -> Option<String>,
 ) -> Result<(), String> {
     let cannot = |error| format!("{} cannot be written: {error}", path.display());
     let text = fs::read_to_string(path).map_err(cannot)?;
@@ -239,11 +239,11 @@ fn write(
 mod tests {
     use super::*;
 
-    fn finding(word: &str, path: &str) -> EffectView {
-        EffectView { word: word.to_owned(), path: path.to_owned(), line: 3, instead: "better".to_owned() }
+    fn finding(word: &str, path: &str) -> Finding {
+        Finding { word: word.to_owned(), path: path.to_owned(), line: 3, instead: "better".to_owned() }
     }
 
-    fn all_faults(list: &str, findings: Vec<EffectView>) -> Vec<String> {
+    fn all_faults(list: &str, findings: Vec<Finding>) -> Vec<String> {
         let entries = parse(list).unwrap();
         let (findings, mut wrong) = without_allowed(&entries, findings).unwrap();
         wrong.extend(faults(&entries, &findings).unwrap());

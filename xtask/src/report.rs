@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-pub(crate) struct Row {
+pub(crate) struct StageRow {
     pub(crate) stage: &'static str,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: StageOutcome,
 }
 
-pub(crate) enum Outcome {
+pub(crate) enum StageOutcome {
     Passed(Duration),
     Failed(Duration),
     NotRun,
 }
 
-pub(crate) fn table(rows: &[Row]) -> String {
+pub(crate) fn table(rows: &[StageRow]) -> String {
     let mut total = Duration::ZERO;
     let mut lines = vec![format!("{:<10} {:>7}", "stage", "minutes")];
-    for Row { stage, outcome } in rows {
+    for StageRow { stage, outcome } in rows {
         let (took, verdict) = match *outcome {
-            Outcome::Passed(took) => (took, "ok"),
-            Outcome::Failed(took) => (took, "FAILED"),
-            Outcome::NotRun => {
+            StageOutcome::Passed(took) => (took, "ok"),
+            StageOutcome::Failed(took) => (took, "FAILED"),
+            StageOutcome::NotRun => {
                 lines.push(format!("{stage:<10} {:>7}  not run", "-"));
                 continue;
             }
@@ -43,9 +43,9 @@ mod tests {
     #[test]
     fn the_table_shows_minutes_verdicts_and_the_sum() {
         let rows = [
-            Row { stage: "format", outcome: Outcome::Passed(Duration::from_secs(3)) },
-            Row { stage: "clippy", outcome: Outcome::Failed(Duration::from_secs(90)) },
-            Row { stage: "tests", outcome: Outcome::NotRun },
+            StageRow { stage: "format", outcome: StageOutcome::Passed(Duration::from_secs(3)) },
+            StageRow { stage: "clippy", outcome: StageOutcome::Failed(Duration::from_secs(90)) },
+            StageRow { stage: "tests", outcome: StageOutcome::NotRun },
         ];
         let expected = "\
 stage      minutes

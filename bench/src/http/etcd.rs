@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use fencehold_load::{Client, Failed, Timer, run};
+use fencehold_load::{Failed, LoadClient, Timer, run};
 use prost::{Message, Oneof};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -18,7 +18,7 @@ const TTL_S: i64 = 60;
 
 /// How a key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum LockMethod {
     /// Under a lease with a ttl of its own, as ours: grant, put if there is none, revoke.
     LeaseEach,
     /// Under one lease for all that the connection takes, as a session of etcd's own lock: put if there is none, delete.
@@ -45,7 +45,7 @@ impl Etcd {
             .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
             .args(["--initial-cluster", &format!("bench={peers}")]);
         let ready = || async {
-            let first = Pairs::connect(&url, Way::LeaseEach, 0).await?;
+            let first = EtcdPairs::connect(&url, LockMethod::LeaseEach, 0).await?;
             run([first], std::time::Duration::ZERO).await.map(drop)
         };
         let server = Server::start(&mut command, "etcd-server", ready).await?;
@@ -54,46 +54,46 @@ impl Etcd {
 
     /// Clients that take a key of their own and give it back, each over a connection of its own. Counts pairs; the latency is
     /// that of taking.
-    pub(super) async fn pairs(&self, way: Way, clients: usize) -> Result<Vec<Pairs>, Failed> {
+    pub(super) async fn pairs(&self, way: LockMethod, clients: usize) -> Result<Vec<EtcdPairs>, Failed> {
         let mut all = Vec::with_capacity(clients);
         for nth in 0..clients {
-            all.push(Pairs::connect(&self.url, way, nth).await?);
+            all.push(EtcdPairs::connect(&self.url, way, nth).await?);
         }
         Ok(all)
     }
 }
 
-pub(super) struct Pairs {
+pub(super) struct EtcdPairs {
     connection: Connection,
-    way: Way,
+    way: LockMethod,
     key: Vec<u8>,
     session: i64,
 }
 
-impl Pairs {
-    async fn connect(url: &str, way: Way, client: usize) -> Result<Pairs, Failed> {
+impl EtcdPairs {
+    async fn connect(url: &str, way: LockMethod, client: usize) -> Result<EtcdPairs, Failed> {
         let channel = Endpoint::from_shared(url.to_owned())?.tcp_nodelay(true).connect().await?;
         let mut connection = Connection(Grpc::new(channel));
         let session = connection.grant().await?;
-        Ok(Pairs { connection, way, key: format!("bench/{client:08}").into_bytes(), session })
+        Ok(EtcdPairs { connection, way, key: format!("bench/{client:08}").into_bytes(), session })
     }
 
     async fn take(&mut self) -> Result<i64, Failed> {
         let lease = match self.way {
-            Way::LeaseEach => self.connection.grant().await?,
-            Way::OneSession => self.session,
+            LockMethod::LeaseEach => self.connection.grant().await?,
+            LockMethod::OneSession => self.session,
         };
         self.connection.take(&self.key, lease).await?;
         Ok(lease)
     }
 }
 
-impl Client for Pairs {
+impl LoadClient for EtcdPairs {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
         let lease = timer.time(0, self.take()).await?;
         match self.way {
-            Way::LeaseEach => self.connection.revoke(lease).await?,
-            Way::OneSession => self.connection.give_back(&self.key).await?,
+            LockMethod::LeaseEach => self.connection.revoke(lease).await?,
+            LockMethod::OneSession => self.connection.give_back(&self.key).await?,
         }
         Ok(1)
     }
@@ -120,8 +120,8 @@ impl Connection {
     async fn take(&mut self, key: &[u8], lease: i64) -> Result<(), Failed> {
         let is_new = Compare { target: CREATED, key: key.to_vec(), against: Some(Against::Created(0)) };
         let put = Put { key: key.to_vec(), value: b"bench-owner-of-20-by".to_vec(), lease };
-        let request = Txn { compare: vec![is_new], success: vec![Act { act: Some(Op::Put(put)) }] };
-        let taken: Taken = self.ask("/etcdserverpb.KV/Txn", request).await?;
+        let request = Txn { compare: vec![is_new], success: vec![TxnOp { act: Some(Op::Put(put)) }] };
+        let taken: TxnResult = self.ask("/etcdserverpb.KV/Txn", request).await?;
         if taken.succeeded { Ok(()) } else { Err("a key of its own was held".into()) }
     }
 
@@ -177,7 +177,7 @@ struct Txn {
     #[prost(message, repeated, tag = "1")]
     compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
-    success: Vec<Act>,
+    success: Vec<TxnOp>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -197,7 +197,7 @@ enum Against {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Act {
+struct TxnOp {
     #[prost(oneof = "Op", tags = "2")]
     act: Option<Op>,
 }
@@ -219,7 +219,7 @@ struct Put {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Taken {
+struct TxnResult {
     #[prost(bool, tag = "2")]
     succeeded: bool,
 }

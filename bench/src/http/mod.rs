@@ -3,20 +3,20 @@
 //! The server is the `fencehold` beside this program, on a directory of its own on the same disk. What is compared is measured
 //! in turns, a slice each, so that both see the same weather.
 
-mod crowd;
 mod etcd;
 mod raw;
-mod served;
+mod server_process;
+mod waiters;
 mod watchers;
 
 use fencehold_load::{Failed, Measured, Target, run};
-use served::Served;
+use server_process::ServerProcess;
 
 use crate::Common;
-use crate::home::{Home, open, open_url};
+use crate::figure::Figure;
 use crate::job::lives;
 use crate::lease::{pairs, renewals};
-use crate::line::Line;
+use crate::scratch_dir::{ScratchDir, open, open_url};
 
 /// How many connections the bars are about.
 const CLIENTS: usize = 64;
@@ -27,7 +27,7 @@ const TURNS: u32 = 4;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct HttpPlan {
     #[command(flatten)]
     common: Common,
     /// How many requests are to wait while the server is weighed; 0: skip
@@ -39,9 +39,9 @@ pub(crate) struct Plan {
 }
 
 /// Measures, calling `show` with each line as it is known.
-pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(), Failed> {
-    let home = Home::make(&plan.common.dir)?;
-    let served = Served::start(&home.0.join("served"))?;
+pub(crate) async fn measure(plan: &HttpPlan, mut show: impl FnMut(Figure)) -> Result<(), Failed> {
+    let home = ScratchDir::make(&plan.common.dir)?;
+    let served = ServerProcess::start(&home.0.join("served"))?;
     let here = open(&home.0.join("here"))?;
     let through = open_url(served.url())?;
     let time = plan.common.time;
@@ -62,17 +62,17 @@ pub(crate) async fn measure(plan: &Plan, mut show: impl FnMut(Line)) -> Result<(
     through.store.close().await;
     drop(served);
     if plan.waiting > 0 {
-        show(crowd::weigh(&home.0.join("crowd"), plan.waiting).await?);
+        show(waiters::weigh(&home.0.join("crowd"), plan.waiting).await?);
     }
     Ok(())
 }
 
 /// Every operation here and through the server.
 async fn beside_in_process(
-    plan: &Plan,
+    plan: &HttpPlan,
     here: &Target,
     through: &Target,
-    show: &mut impl FnMut(Line),
+    show: &mut impl FnMut(Figure),
 ) -> Result<(), Failed> {
     let slice = plan.common.time / TURNS;
     compare(here, through, "acquire + release", 0.2, show, async |target| {
@@ -99,7 +99,7 @@ async fn compare(
     through: &Target,
     what: &str,
     bar: f64,
-    show: &mut impl FnMut(Line),
+    show: &mut impl FnMut(Figure),
     once: impl AsyncFn(&Target) -> Result<Measured, Failed>,
 ) -> Result<(), Failed> {
     let (mut in_process, mut by_http) = (Measured::default(), Measured::default());
@@ -107,10 +107,10 @@ async fn compare(
         in_process.then(once(here).await?);
         by_http.then(once(through).await?);
     }
-    show(Line::new(format!("file: in process: {what}"), CLIENTS).measured(&in_process));
+    show(Figure::new(format!("file: in process: {what}"), CLIENTS).measured(&in_process));
     let ratio = by_http.per_second() / in_process.per_second();
     show(
-        Line::new(format!("through http: {what}"), CLIENTS)
+        Figure::new(format!("through http: {what}"), CLIENTS)
             .measured(&by_http)
             .ratio("in process", ratio)
             .bar(format!("at least {bar}"), ratio >= bar),
@@ -119,29 +119,29 @@ async fn compare(
 }
 
 async fn beside_etcd(
-    plan: &Plan,
-    home: &Home,
+    plan: &HttpPlan,
+    home: &ScratchDir,
     through: &Target,
-    show: &mut impl FnMut(Line),
+    show: &mut impl FnMut(Figure),
 ) -> Result<(), Failed> {
     let peer = etcd::Etcd::start(&home.0.join("etcd")).await?;
-    run(peer.pairs(etcd::Way::LeaseEach, CLIENTS).await?, plan.common.time / 10).await?;
+    run(peer.pairs(etcd::LockMethod::LeaseEach, CLIENTS).await?, plan.common.time / 10).await?;
     let slice = plan.common.time / TURNS;
     let (mut ours, mut leases, mut session) = (Measured::default(), Measured::default(), Measured::default());
     for _ in 0..TURNS {
-        leases.then(run(peer.pairs(etcd::Way::LeaseEach, CLIENTS).await?, slice).await?);
+        leases.then(run(peer.pairs(etcd::LockMethod::LeaseEach, CLIENTS).await?, slice).await?);
         ours.then(pairs(through, CLIENTS, slice).await?);
-        session.then(run(peer.pairs(etcd::Way::OneSession, CLIENTS).await?, slice).await?);
+        session.then(run(peer.pairs(etcd::LockMethod::OneSession, CLIENTS).await?, slice).await?);
     }
     let ratio = ours.per_second() / leases.per_second();
     show(
-        Line::new("etcd: acquire + release, a lease for each", CLIENTS)
+        Figure::new("etcd: acquire + release, a lease for each", CLIENTS)
             .measured(&leases)
             .ratio("ours through http, to it", ratio)
             .bar("at least 4", ratio >= 4.0),
     );
     show(
-        Line::new("etcd: acquire + release, one lease a connection", CLIENTS)
+        Figure::new("etcd: acquire + release, one lease a connection", CLIENTS)
             .measured(&session)
             .ratio("ours through http, to it", ours.per_second() / session.per_second()),
     );

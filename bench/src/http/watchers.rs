@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fencehold_load::{Client, Failed, Measured, Target, Timer, run};
+use fencehold_load::{Failed, LoadClient, Measured, Target, Timer, run};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::served::Served;
+use super::server_process::ServerProcess;
 use super::{CLIENTS, TURNS, raw};
-use crate::line::Line;
+use crate::figure::Figure;
 
 /// How many watch everything.
 const EVERYTHING: usize = 100;
@@ -21,21 +21,24 @@ const MESSAGE: u8 = b'[';
 
 /// What watchers received.
 #[derive(Debug, Default)]
-struct Told {
+struct WatcherCounts {
     events: AtomicU64,
     messages: AtomicU64,
 }
 
 /// Watchers, until they are dropped.
 struct Watchers {
-    told: Arc<Told>,
+    told: Arc<WatcherCounts>,
     /// Ends them when it is dropped.
     _reading: JoinSet<()>,
 }
 
 impl Watchers {
-    async fn begin(served: &Served, queries: impl Iterator<Item = String>) -> Result<Watchers, Failed> {
-        let told = Arc::new(Told::default());
+    async fn begin(
+        served: &ServerProcess,
+        queries: impl Iterator<Item = String>,
+    ) -> Result<Watchers, Failed> {
+        let told = Arc::new(WatcherCounts::default());
         let mut reading = JoinSet::new();
         for query in queries {
             let stream = raw::watch(served.address(), &query).await?;
@@ -46,7 +49,7 @@ impl Watchers {
 }
 
 #[expect(clippy::naive_bytecount, reason = "the compiler is good at it, and a crate is not worth it")]
-async fn read(mut stream: TcpStream, told: Arc<Told>) {
+async fn read(mut stream: TcpStream, told: Arc<WatcherCounts>) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = stream.read(&mut bytes).await {
         let count = |what: u8| bytes[..read].iter().filter(|byte| **byte == what).count() as u64;
@@ -62,7 +65,7 @@ struct Granted {
     prefixes: u64,
 }
 
-impl Client for Granted {
+impl LoadClient for Granted {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
         let Granted { target, client, prefixes } = self;
         let key = target.key(format_args!("{:04}/{client}", target.fresh() % *prefixes))?;
@@ -79,11 +82,11 @@ async fn grants(target: &Target, prefixes: usize, time: Duration) -> Result<Meas
 
 /// Grants with a watcher for each prefix and without, in turns.
 pub(super) async fn of_prefixes(
-    served: &Served,
+    served: &ServerProcess,
     target: &Target,
     many: usize,
     time: Duration,
-) -> Result<Line, Failed> {
+) -> Result<Figure, Failed> {
     raw::allow_connections(many)?;
     let (mut watched, mut alone) = (Measured::default(), Measured::default());
     let mut events = 0;
@@ -97,14 +100,18 @@ pub(super) async fn of_prefixes(
     }
     let ratio = watched.per_second() / alone.per_second();
     let what = format!("acquire + release, {many} watchers of {many} prefixes (told of {events} events)");
-    Ok(Line::new(what, CLIENTS)
+    Ok(Figure::new(what, CLIENTS)
         .measured(&watched)
         .ratio("without watchers", ratio)
         .bar("at least 0.8", ratio >= 0.8 && events > 0))
 }
 
 /// What a hundred watchers of everything receive, and in how many messages.
-pub(super) async fn of_everything(served: &Served, target: &Target, time: Duration) -> Result<Line, Failed> {
+pub(super) async fn of_everything(
+    served: &ServerProcess,
+    target: &Target,
+    time: Duration,
+) -> Result<Figure, Failed> {
     let newest = target.store.status(&target.call).await?.newest_event_seq;
     let queries = (0..EVERYTHING).map(|_| format!("after={newest}"));
     let watchers = Watchers::begin(served, queries).await?;
@@ -113,7 +120,7 @@ pub(super) async fn of_everything(served: &Served, target: &Target, time: Durati
     let messages = watchers.told.messages.load(Ordering::Relaxed).max(1);
     let ratio = events as f64 / messages as f64;
     let what = format!("acquire + release, {EVERYTHING} watchers of everything (told {events} times)");
-    Ok(Line::new(what, CLIENTS)
+    Ok(Figure::new(what, CLIENTS)
         .measured(&measured)
         .ratio("events in a message", ratio)
         .bar("more than 1", ratio > 1.0))

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum as _};
 
 use crate::duration::parse_ms;
-use crate::exit::{self, Exit};
+use crate::exit_code::{self, ExitStatus};
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::verb::Verb;
@@ -38,7 +38,7 @@ const HELP_COLUMNS: usize = 80;
 
 /// Leases and durable jobs: one holder at a time, and tokens that fence off a late one
 #[derive(Debug, Parser)]
-#[command(name = "fencehold", version, before_help = EXAMPLES, after_help = exit::table())]
+#[command(name = "fencehold", version, before_help = EXAMPLES, after_help = exit_code::table())]
 #[command(
     subcommand_value_name = "COMMAND",
     subcommand_help_heading = "Commands",
@@ -126,12 +126,12 @@ fn misused(error: &clap::Error) -> Failure {
         && let Some(source) = std::error::Error::source(error)
     {
         // The value itself may be long, or rewrite a terminal: it is not repeated.
-        return Failure::new(Exit::Usage, format!("{argument}: {source}"))
+        return Failure::new(ExitStatus::Usage, format!("{argument}: {source}"))
             .with_next("`--help` shows how it is meant.");
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    Failure::new(Exit::Usage, text)
+    Failure::new(ExitStatus::Usage, text)
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
         let line = ["fencehold", "run", "--key", &long, "--", "true"];
         let error = definition().try_get_matches_from(line).unwrap_err();
         let Failure::Said { exit, what, .. } = misused(&error) else { panic!("nothing said") };
-        assert_eq!(exit, Exit::Usage);
+        assert_eq!(exit, ExitStatus::Usage);
         assert_eq!(what, "--key <KEY>: key has 1000 bytes; the limit is 512");
     }
 

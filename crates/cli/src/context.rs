@@ -11,12 +11,12 @@ use fencehold_core::Namespace;
 
 use crate::args::Global;
 use crate::duration::parse_ms;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::{ErrorKind, Failure};
 use crate::output::{self, Output, note};
 #[cfg(feature = "server")]
-use crate::place::Chosen;
-use crate::place::Place;
+use crate::store_choice::ChosenBy;
+use crate::store_choice::StoreChoice;
 
 /// How often a request whose outcome is unknown is sent.
 const SENDINGS_MAX: u32 = 3;
@@ -32,12 +32,12 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
 }
 
 fn bad(name: &str, problem: impl Display) -> Failure {
-    Failure::new(Exit::Usage, format!("{name}: {problem}"))
+    Failure::new(ExitStatus::Usage, format!("{name}: {problem}"))
 }
 
 /// Whether a verb that changes something creates the store.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(crate) struct Create {
+pub(crate) struct CreateStore {
     /// Create the store that was named, if there is none
     #[arg(long)]
     pub(crate) create: bool,
@@ -93,16 +93,16 @@ impl Context {
     }
 
     /// Which store was named.
-    pub(crate) fn place(&self) -> Result<Place, Failure> {
-        Place::choose(self.store_flag.as_deref())
+    pub(crate) fn place(&self) -> Result<StoreChoice, Failure> {
+        StoreChoice::choose(self.store_flag.as_deref())
     }
 
     /// Which store was named; where neither a flag nor the environment did, the one that the settings name.
     #[cfg(feature = "server")]
-    pub(crate) fn place_or(&self, settings: Option<&str>) -> Result<Place, Failure> {
+    pub(crate) fn place_or(&self, settings: Option<&str>) -> Result<StoreChoice, Failure> {
         match (self.place(), settings) {
-            (Ok(place), Some(url)) if place.chosen == Chosen::Default => Place::named(url),
-            (Err(_), Some(url)) if self.store_flag.is_none() => Place::named(url),
+            (Ok(place), Some(url)) if place.chosen == ChosenBy::Default => StoreChoice::named(url),
+            (Err(_), Some(url)) if self.store_flag.is_none() => StoreChoice::named(url),
             (place, _) => place,
         }
     }
@@ -114,14 +114,14 @@ impl Context {
     }
 
     /// Opens the store that was named, for a verb that changes something. The caller closes it.
-    pub(crate) fn open(&self, create: Create) -> Result<Store, Failure> {
+    pub(crate) fn open(&self, create: CreateStore) -> Result<OpenStore, Failure> {
         self.output.refuse_env()?;
         self.open_at(&self.place()?.for_acting(create.create)?)
     }
 
     /// Opens the store that was named, for a verb that looks at what is there. It is never created: while the store that creates itself
     /// is not there yet, an empty one answers.
-    pub(crate) fn open_to_look(&self) -> Result<Store, Failure> {
+    pub(crate) fn open_to_look(&self) -> Result<OpenStore, Failure> {
         self.output.refuse_env()?;
         let place = self.place()?;
         match self.open_existing_at(&place)? {
@@ -129,13 +129,16 @@ impl Context {
             Err(missing) => {
                 note(&format!("{missing}: nothing was ever kept there"));
                 let empty = StoreUrl::memory();
-                Ok(Store { name: place.url.to_string(), ..self.open_at(&Place { url: empty, ..place })? })
+                Ok(OpenStore {
+                    name: place.url.to_string(),
+                    ..self.open_at(&StoreChoice { url: empty, ..place })?
+                })
             }
         }
     }
 
     /// Opens the store that was named, for a verb that waits for what happens in it. It is never created.
-    pub(crate) fn open_to_wait(&self) -> Result<Store, Failure> {
+    pub(crate) fn open_to_wait(&self) -> Result<OpenStore, Failure> {
         self.output.refuse_env()?;
         let missing = |what| {
             Failure::of_kind(ErrorKind::NoStore, what)
@@ -145,17 +148,17 @@ impl Context {
     }
 
     /// Opens a store that must be there. What is said of it where it is yet to come is the inner error.
-    pub(crate) fn open_existing_at(&self, place: &Place) -> Result<Result<Store, String>, Failure> {
+    pub(crate) fn open_existing_at(&self, place: &StoreChoice) -> Result<Result<OpenStore, String>, Failure> {
         let name = place.url.to_string();
         match fencehold_stores::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
-            Ok(leases) => Ok(Ok(Store { leases, call: self.call(), name })),
+            Ok(leases) => Ok(Ok(OpenStore { leases, call: self.call(), name })),
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
             Err(error) => Err(Failure::of_store(error, &name)),
         }
     }
 
     /// Opens the store that was named, also where it has lost what was acknowledged from it. It must be there.
-    pub(crate) fn open_rewound(&self) -> Result<Store, Failure> {
+    pub(crate) fn open_rewound(&self) -> Result<OpenStore, Failure> {
         self.output.refuse_env()?;
         let place = self.place()?.for_looking();
         #[cfg(feature = "file")]
@@ -165,30 +168,30 @@ impl Context {
             let options = FileOptions::of_url(url).accepting_rewound();
             let leases = FileStore::open_with(&url.directory, Arc::new(SystemClock), options)
                 .map_err(|error| Failure::of_store(error, &name))?;
-            return Ok(Store { leases: Arc::new(leases), call: self.call(), name });
+            return Ok(OpenStore { leases: Arc::new(leases), call: self.call(), name });
         }
         self.open_at(&place)
     }
 
     /// Opens a store as its URL says.
-    pub(crate) fn open_at(&self, place: &Place) -> Result<Store, Failure> {
+    pub(crate) fn open_at(&self, place: &StoreChoice) -> Result<OpenStore, Failure> {
         let name = place.url.to_string();
         let leases = fencehold_stores::open(&place.url, Arc::new(SystemClock))
             .map_err(|error| Failure::of_store(error, &name))?;
-        Ok(Store { leases, call: self.call(), name })
+        Ok(OpenStore { leases, call: self.call(), name })
     }
 }
 
 /// An open store.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct OpenStore {
     pub(crate) leases: Arc<dyn LeaseStore>,
     pub(crate) call: CallContext,
     /// Its URL, for messages.
     pub(crate) name: String,
 }
 
-impl Store {
+impl OpenStore {
     /// The jobs of this store.
     pub(crate) fn jobs(&self) -> Result<&dyn JobStore, Failure> {
         self.leases.jobs().ok_or_else(|| {
@@ -233,7 +236,7 @@ impl Store {
     /// Does something with the store and closes it in good order, whatever comes of it.
     pub(crate) async fn closing<T>(
         self,
-        act: impl AsyncFnOnce(&Store) -> Result<T, Failure>,
+        act: impl AsyncFnOnce(&OpenStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let outcome = act(&self).await;
         self.leases.close().await;

@@ -6,7 +6,7 @@ use std::io;
 use fencehold_server::config::{LogFormat, LogSettings};
 use tracing_subscriber::EnvFilter;
 
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::show::Style;
 
@@ -48,7 +48,7 @@ fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
         Some(value) => (LOG_VARIABLE, value.to_string_lossy().into_owned()),
         None => ("log.level", by_flags.to_owned()),
     };
-    EnvFilter::try_new(&wanted).map_err(|error| Failure::new(Exit::Usage, format!("{from}: {error}")))
+    EnvFilter::try_new(&wanted).map_err(|error| Failure::new(ExitStatus::Usage, format!("{from}: {error}")))
 }
 
 fn lines(

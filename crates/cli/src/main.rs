@@ -11,26 +11,26 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Fencehold runs on Linux only: it relies on the boot-time clock and on Linux process groups.");
 
+#[cfg(feature = "server")]
+mod access_tokens;
 mod args;
 mod checks;
 mod context;
 mod duration;
-mod exit;
+mod exit_code;
 mod failure;
 mod follow;
-mod hold;
+mod hold_id;
 mod identity;
 mod logging;
 mod output;
-mod place;
 mod process;
+#[cfg(feature = "server")]
+mod server_files;
 mod shell;
 mod show;
-#[cfg(feature = "server")]
-mod tokens;
+mod store_choice;
 mod verb;
-#[cfg(feature = "server")]
-mod whereabouts;
 mod work;
 
 use std::num::NonZeroUsize;
@@ -41,12 +41,12 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use args::Parsed;
-use exit::Exit;
+use exit_code::ExitStatus;
 use failure::Failure;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    if let Some(code) = arguments.next().and_then(|name| process::part(&name, arguments)) {
+    if let Some(code) = arguments.next().and_then(|name| process::helper_process(&name, arguments)) {
         return code;
     }
     match act() {
@@ -83,9 +83,8 @@ fn act() -> Result<u8, Failure> {
         // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.
         tokio::runtime::Builder::new_current_thread()
     };
-    let runtime = builder
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::new(Exit::Failed, format!("the runtime cannot be started: {error}")))?;
+    let runtime = builder.enable_all().build().map_err(|error| {
+        Failure::new(ExitStatus::Failed, format!("the runtime cannot be started: {error}"))
+    })?;
     runtime.block_on(cli.verb.run(&context))
 }

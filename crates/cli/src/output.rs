@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use fencehold_contract::http::Empty;
 use serde::Serialize;
 
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::process::from_the_background;
 use crate::show::{Colour, Style, Table, safe, safe_json};
@@ -28,10 +28,10 @@ pub(crate) enum Format {
 }
 
 /// How to speak on stderr, once it is known.
-static SPEECH: OnceLock<Speech> = OnceLock::new();
+static SPEECH: OnceLock<OutputState> = OnceLock::new();
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Speech {
+struct OutputState {
     /// Nothing but errors.
     quiet: bool,
     /// Errors as JSON.
@@ -41,10 +41,10 @@ struct Speech {
 /// Says how to speak on stderr from now on.
 pub(crate) fn speak(format: Format, quiet: bool) {
     let json = matches!(format, Format::Json | Format::Jsonl);
-    let _ = SPEECH.set(Speech { quiet, json });
+    let _ = SPEECH.set(OutputState { quiet, json });
 }
 
-fn speech() -> Speech {
+fn speech() -> OutputState {
     SPEECH.get().copied().unwrap_or_default()
 }
 
@@ -64,7 +64,7 @@ impl Output {
     pub(crate) fn refuse_env(self) -> Result<(), Failure> {
         match self.format {
             Format::Env => Err(Failure::new(
-                Exit::Usage,
+                ExitStatus::Usage,
                 "-o env is for `fencehold lease acquire` and `fencehold job claim` only",
             )),
             Format::Table | Format::Json | Format::Jsonl => Ok(()),
@@ -80,7 +80,7 @@ impl Output {
             .and_then(|()| stdout.flush())
             .map_err(|error| match error.kind() {
                 io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-                _ => Failure::new(Exit::Failed, format!("stdout cannot be written: {error}")),
+                _ => Failure::new(ExitStatus::Failed, format!("stdout cannot be written: {error}")),
             })
     }
 
@@ -151,7 +151,7 @@ fn pretty<T: Serialize>(thing: &T) -> Result<String, Failure> {
 }
 
 fn unprintable(error: &serde_json::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("the answer cannot be written as JSON: {error}"))
+    Failure::new(ExitStatus::Failed, format!("the answer cannot be written as JSON: {error}"))
 }
 
 /// Says something beside the data, on stderr, unless nothing but errors is wanted.

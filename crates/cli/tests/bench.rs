@@ -3,13 +3,13 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Room, Said, eventually, until};
+use crate::support::{CommandOutput, TestDirectory, eventually, until};
 
 const THERE: [&str; 4] = ["--namespace", "fencehold.bench", "-o", "json"];
 
 /// What a verb lists in the namespace of the benchmark.
-fn list(room: &Room, verb: &[&str]) -> Vec<serde_json::Value> {
-    let listed = room.fencehold(&[verb, &THERE].concat());
+fn list(dir: &TestDirectory, verb: &[&str]) -> Vec<serde_json::Value> {
+    let listed = dir.fencehold(&[verb, &THERE].concat());
     assert_eq!(listed.code, 0, "{listed:?}");
     let listed = listed.json();
     let elements = listed.as_object().unwrap().values().find_map(|elements| elements.as_array());
@@ -17,7 +17,7 @@ fn list(room: &Room, verb: &[&str]) -> Vec<serde_json::Value> {
 }
 
 /// Every operation that was to be measured has figures.
-fn measured(bench: &Said, operations: [&str; 3]) {
+fn measured(bench: &CommandOutput, operations: [&str; 3]) {
     assert_eq!(bench.code, 0, "{bench:?}");
     let report = bench.json();
     let names: Vec<&str> = report["operations"]
@@ -37,57 +37,57 @@ fn measured(bench: &Said, operations: [&str; 3]) {
 
 #[test]
 fn leases_are_measured_in_every_process_and_none_is_held_afterwards() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let words = ["bench", "lease", "--processes", "3", "--clients", "4", "--duration", "100ms", "-o", "json"];
-    measured(&room.fencehold(&words), ["acquire", "release", "renew"]);
-    assert_eq!(list(&room, &["lease", "ls"]), Vec::<serde_json::Value>::new());
-    let used = list(&room, &["lease", "ls", "--include-free"]);
+    measured(&dir.fencehold(&words), ["acquire", "release", "renew"]);
+    assert_eq!(list(&dir, &["lease", "ls"]), Vec::<serde_json::Value>::new());
+    let used = list(&dir, &["lease", "ls", "--include-free"]);
     let pairs: Vec<&str> = used.iter().filter_map(|lease| lease["key"].as_str()).collect();
     for key in ["bench/0/00000000", "bench/0/00000001", "bench/1/00000000", "bench/2/00000000"] {
         assert!(pairs.contains(&key), "{key}: {pairs:?}");
     }
     assert!(!pairs.contains(&"bench/1/00000001"), "there are four clients: {pairs:?}");
-    let default = room.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
+    let default = dir.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
     assert_eq!(default.json(), serde_json::json!({ "leases": [] }), "the user's own namespace is left alone");
 }
 
 #[test]
 fn jobs_are_measured_in_several_processes_and_none_is_left() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let words =
         ["bench", "job", "--processes", "2", "--batch-size", "7", "--duration", "100ms", "-o", "json"];
-    measured(&room.fencehold(&words), ["enqueue", "claim", "complete"]);
-    assert_eq!(list(&room, &["job", "ls"]), Vec::<serde_json::Value>::new());
+    measured(&dir.fencehold(&words), ["enqueue", "claim", "complete"]);
+    assert_eq!(list(&dir, &["job", "ls"]), Vec::<serde_json::Value>::new());
 }
 
 #[test]
 fn what_a_killed_run_leaves_behind_the_next_one_deletes() {
-    let room = Room::new();
-    let mut run = room.start(&["bench", "job", "--duration", "10m"]);
+    let dir = TestDirectory::new();
+    let mut run = dir.start(&["bench", "job", "--duration", "10m"]);
     eventually("jobs", || {
-        let listed = room.fencehold(&[&["job", "ls"][..], &THERE].concat());
+        let listed = dir.fencehold(&[&["job", "ls"][..], &THERE].concat());
         listed.code == 0 && listed.json() != serde_json::json!({ "jobs": [] })
     });
     run.send(Signal::KILL);
     until("its end", || run.is_over().then_some(()));
-    assert!(!list(&room, &["job", "ls"]).is_empty(), "completed jobs are kept");
-    let next = room.fencehold(&["bench", "job", "--duration", "100ms", "-o", "json"]);
+    assert!(!list(&dir, &["job", "ls"]).is_empty(), "completed jobs are kept");
+    let next = dir.fencehold(&["bench", "job", "--duration", "100ms", "-o", "json"]);
     measured(&next, ["enqueue", "claim", "complete"]);
-    assert_eq!(list(&room, &["job", "ls"]), Vec::<serde_json::Value>::new());
+    assert_eq!(list(&dir, &["job", "ls"]), Vec::<serde_json::Value>::new());
 }
 
 #[test]
 fn a_run_waits_until_another_has_ended() {
-    let room = Room::new();
-    let other = room
+    let dir = TestDirectory::new();
+    let other = dir
         .fencehold(&[&["lease", "acquire", "bench", "--ttl", "10m"][..], &THERE].concat())
         .json();
-    let mut run = room.start(&["bench", "lease", "--duration", "100ms", "-o", "json"]);
+    let mut run = dir.start(&["bench", "lease", "--duration", "100ms", "-o", "json"]);
     eventually("a run in line", || {
-        room.fencehold(&["store", "status", "-o", "json"]).json()["waiter_count"] == 1
+        dir.fencehold(&["store", "status", "-o", "json"]).json()["waiter_count"] == 1
     });
-    assert_eq!(list(&room, &["lease", "ls", "--include-free"]).len(), 1, "it has not begun");
-    let mut release = room.command(["lease", "release", "bench", "--namespace", "fencehold.bench"]);
+    assert_eq!(list(&dir, &["lease", "ls", "--include-free"]).len(), 1, "it has not begun");
+    let mut release = dir.command(["lease", "release", "bench", "--namespace", "fencehold.bench"]);
     release
         .env("FENCEHOLD_HOLD_ID", other["hold_id"].as_str().unwrap())
         .env("FENCEHOLD_TOKEN", other["token"].to_string());
@@ -97,10 +97,10 @@ fn a_run_waits_until_another_has_ended() {
 
 #[test]
 fn the_report_fits_a_terminal_of_80_columns() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for words in [&["lease"][..], &["job"], &["lease", "--batch-size", "1000", "--clients", "1"]] {
         let bench = [&["bench"], words, &["--store", "memory:", "--duration", "100ms"]].concat();
-        let bench = room.fencehold(&bench);
+        let bench = dir.fencehold(&bench);
         assert_eq!(bench.code, 0, "{bench:?}");
         assert!(bench.out.contains("memory:") && bench.out.contains("PER SECOND"), "{bench:?}");
         assert!(bench.out.lines().all(|line| line.chars().count() <= 80), "{}", bench.out);
@@ -109,7 +109,7 @@ fn the_report_fits_a_terminal_of_80_columns() {
 
 #[test]
 fn what_cannot_be_measured_is_refused() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for (words, why) in [
         (&["--store", "memory:", "--processes", "2"][..], "in one process"),
         (&["--clients", "1", "--processes", "2"], "--clients is too small"),
@@ -117,7 +117,7 @@ fn what_cannot_be_measured_is_refused() {
         (&["--clients", "0"], "--clients"),
         (&["--batch-size", "1001"], "--batch-size"),
     ] {
-        let bench = room.fencehold(&[&["bench", "job"], words].concat());
+        let bench = dir.fencehold(&[&["bench", "job"], words].concat());
         assert_eq!(bench.code, 2, "{words:?}: {bench:?}");
         assert!(bench.err.contains(why), "{words:?}: {bench:?}");
     }

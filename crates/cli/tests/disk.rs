@@ -7,36 +7,36 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Room, Running, Said, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, said};
 
 /// A small disk, seen only by the commands that are sent into its namespace.
-struct Disk {
-    room: Room,
+struct SmallDisk {
+    dir: TestDirectory,
     /// Keeps the namespace alive, and with it the mount.
-    keeper: Running,
+    keeper: RunningProcess,
 }
 
-impl Disk {
+impl SmallDisk {
     fn of_kib(kib: u32) -> Self {
-        let room = Room::new();
-        std::fs::create_dir(room.path("disk")).unwrap();
+        let dir = TestDirectory::new();
+        std::fs::create_dir(dir.path("disk")).unwrap();
         let mount = format!("mount -t tmpfs -o size={kib}k none disk && echo mounted && read -r _");
         let mut keeper = Command::new("unshare");
         keeper.args(["--user", "--map-root-user", "--mount", "sh", "-c", &mount]);
-        let mut keeper = Running::start(keeper.current_dir(room.path("")).stdin(Stdio::piped()));
+        let mut keeper = RunningProcess::start(keeper.current_dir(dir.path("")).stdin(Stdio::piped()));
         assert_eq!(
             keeper.line(),
             "mounted",
             "this test mounts a small disk, which takes user namespaces or root: {:?}",
             keeper.finish()
         );
-        Disk { room, keeper }
+        SmallDisk { dir, keeper }
     }
 
     /// The disk as this process sees it, which is not in its namespace.
     fn path(&self, name: &str) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.keeper.child.id()));
-        root.join(self.room.path("disk").strip_prefix("/").unwrap()).join(name)
+        root.join(self.dir.path("disk").strip_prefix("/").unwrap()).join(name)
     }
 
     fn command(&self, program: &Path, words: &[&str]) -> Command {
@@ -44,21 +44,21 @@ impl Disk {
         command
             .args(["--user", "--mount", "--preserve-credentials", "--target"])
             .arg(self.keeper.child.id().to_string())
-            .arg(format!("--wdns={}", self.room.path("").display()))
+            .arg(format!("--wdns={}", self.dir.path("").display()))
             .arg(program)
             .args(words)
             .env("FENCEHOLD_STORE", format!("file:{}?create=true", self.directory().display()))
-            .env("HOME", self.room.path(""))
+            .env("HOME", self.dir.path(""))
             .stdin(Stdio::null());
         command
     }
 
     /// The store's directory, as the commands know it.
     fn directory(&self) -> PathBuf {
-        self.room.path("disk/leases")
+        self.dir.path("disk/leases")
     }
 
-    fn fencehold(&self, words: &[&str]) -> Said {
+    fn fencehold(&self, words: &[&str]) -> CommandOutput {
         said(&mut self.command(Path::new(env!("CARGO_BIN_EXE_fencehold")), words))
     }
 
@@ -79,7 +79,7 @@ impl Disk {
     }
 
     fn remount(&self, options: &str) {
-        let directory = self.room.path("disk");
+        let directory = self.dir.path("disk");
         let words = ["-o", &format!("remount,{options}"), directory.to_str().unwrap()];
         let done = said(&mut self.command(Path::new("mount"), &words));
         assert_eq!(done.code, 0, "{done:?}");
@@ -93,19 +93,19 @@ impl Disk {
         lease["token"].as_u64().unwrap()
     }
 
-    fn take(&self, key: &str) -> Said {
+    fn take(&self, key: &str) -> CommandOutput {
         self.fencehold(&["lease", "acquire", key, "--ttl", "1h", "-o", "json"])
     }
 }
 
-fn names(said: &Said, directory: &Path, what: &str) {
+fn names(said: &CommandOutput, directory: &Path, what: &str) {
     assert!(said.err.contains(directory.to_str().unwrap()), "which directory: {said:?}");
     assert!(said.err.contains(what), "{what:?} is not said: {said:?}");
 }
 
 #[test]
 fn a_full_disk_is_said_and_when_it_has_room_again_nothing_is_missing() {
-    let disk = Disk::of_kib(768);
+    let disk = SmallDisk::of_kib(768);
     assert_eq!(disk.take("kept").code, 0);
     disk.fill();
     for words in [
@@ -117,7 +117,7 @@ fn a_full_disk_is_said_and_when_it_has_room_again_nothing_is_missing() {
         names(&said, &disk.directory(), "its disk is full: free some space");
         assert_eq!(said.err.matches("unavailable").count(), 1, "said once: {said:?}");
     }
-    assert!(!disk.room.path("ran").exists(), "what has no lease is not run");
+    assert!(!disk.dir.path("ran").exists(), "what has no lease is not run");
     disk.free();
     assert_eq!(disk.token("kept"), 1);
     assert_eq!(disk.take("kept").code, 75, "it is still held");
@@ -127,10 +127,10 @@ fn a_full_disk_is_said_and_when_it_has_room_again_nothing_is_missing() {
 /// The disk fills up under an owner, between one acknowledgement and the next.
 #[test]
 fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
-    let disk = Disk::of_kib(768);
+    let disk = SmallDisk::of_kib(768);
     let words = ["run", "--key", "owner", "--ttl", "1h", "--", "sh", "-c", "echo runs; read -r _"];
     let mut holder = disk.command(Path::new(env!("CARGO_BIN_EXE_fencehold")), &words);
-    let mut holder = Running::start(holder.stdin(Stdio::piped()));
+    let mut holder = RunningProcess::start(holder.stdin(Stdio::piped()));
     assert_eq!(holder.line(), "runs");
     disk.fill();
     disk.make_room_for_a_few();
@@ -161,13 +161,13 @@ fn a_disk_that_fills_up_under_its_owner_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_read_only_file_system_is_said_and_left_alone() {
-    let disk = Disk::of_kib(768);
+    let disk = SmallDisk::of_kib(768);
     assert_eq!(disk.take("kept").code, 0);
     disk.remount("ro");
     let said = disk.fencehold(&["run", "--key", "k", "--", "touch", "ran"]);
     assert_eq!(said.code, 74, "{said:?}");
     names(&said, &disk.directory(), "its file system is read-only: remount it for writing");
-    assert!(!disk.room.path("ran").exists());
+    assert!(!disk.dir.path("ran").exists());
     disk.remount("rw");
     assert_eq!(disk.token("kept"), 1);
 }
@@ -175,16 +175,16 @@ fn a_read_only_file_system_is_said_and_left_alone() {
 /// Root may write everywhere, so another user asks.
 #[test]
 fn a_directory_that_this_user_may_not_write_is_said_and_left_alone() {
-    let room = Room::new();
-    assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
-    let inside = room.path("leases");
+    let dir = TestDirectory::new();
+    assert_eq!(dir.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    let inside = dir.path("leases");
     let before: Vec<_> = std::fs::read_dir(&inside)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    let mut command = room.command(["run", "--key", "k", "--", "true"]);
+    let mut command = dir.command(["run", "--key", "k", "--", "true"]);
     if rustix::process::geteuid().is_root() {
-        command = as_nobody(&room, &command);
+        command = as_nobody(&dir, &command);
     } else {
         set_mode(&inside, 0o500);
     }
@@ -205,17 +205,17 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// The same command, by a user who may look into the directory and no more. The program is copied to where it can be read.
-fn as_nobody(room: &Room, command: &Command) -> Command {
-    let program = room.path("fencehold");
+fn as_nobody(dir: &TestDirectory, command: &Command) -> Command {
+    let program = dir.path("fencehold");
     std::fs::copy(command.get_program(), &program).unwrap();
-    set_mode(&room.path(""), 0o755);
-    set_mode(&room.path("leases"), 0o755);
+    set_mode(&dir.path(""), 0o755);
+    set_mode(&dir.path("leases"), 0o755);
     let mut other = Command::new("setpriv");
     other
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(program)
         .args(command.get_args())
-        .current_dir(room.path(""))
+        .current_dir(dir.path(""))
         .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .stdin(Stdio::null());
     other

@@ -6,10 +6,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fencehold_test_servers::postgres::{Cluster, Durable, as_server};
+use fencehold_test_servers::postgres::{Durable, PostgresServer, as_server};
 use serde_json::Value;
 
-use crate::support::Room;
+use crate::support::TestDirectory;
 
 const EARLIER: &str = "0c7405e";
 const NAMESPACES: [&str; 2] = ["default", "tenant"];
@@ -28,15 +28,15 @@ fn seen(name: &str) -> Value {
 }
 
 /// A store, as the command line shows it.
-struct Shown<'a> {
-    room: &'a Room,
+struct ShownStore<'a> {
+    dir: &'a TestDirectory,
     store: String,
 }
 
-impl Shown<'_> {
+impl ShownStore<'_> {
     fn json(&self, namespace: &str, words: &[&str]) -> Value {
         let options = ["--store", &self.store, "--namespace", namespace, "-o", "json"];
-        self.room.fencehold(&[words, &options].concat()).json()
+        self.dir.fencehold(&[words, &options].concat()).json()
     }
 
     /// Everything that was shown then is shown now.
@@ -130,8 +130,8 @@ fn assert_has(now: &Value, then: &Value, moving: &[&str]) {
 
 #[test]
 fn a_directory_whose_owner_was_killed_is_opened_and_nothing_is_lost() {
-    let room = Room::new();
-    let directory = room.path("earlier");
+    let dir = TestDirectory::new();
+    let directory = dir.path("earlier");
     DirBuilder::new().mode(0o700).create(&directory).unwrap();
     let unpacked = Command::new("tar")
         .arg("-xzf")
@@ -140,7 +140,7 @@ fn a_directory_whose_owner_was_killed_is_opened_and_nothing_is_lost() {
         .arg(&directory)
         .status();
     assert!(unpacked.unwrap().success());
-    let shown = Shown { room: &room, store: format!("file:{}?{KEEP}", directory.display()) };
+    let shown = ShownStore { dir: &dir, store: format!("file:{}?{KEEP}", directory.display()) };
     let then = seen("seen-file.json");
     shown.assert_kept(&then);
     let tokens = &shown.json("default", &["access-token", "ls", "--include-inactive"])["access_tokens"];
@@ -162,7 +162,7 @@ fn a_directory_whose_owner_was_killed_is_opened_and_nothing_is_lost() {
 
 #[test]
 fn a_dump_of_a_database_is_opened_and_nothing_is_lost() {
-    let (room, cluster) = (Room::new(), Cluster::start(Durable::No));
+    let (dir, cluster) = (TestDirectory::new(), PostgresServer::start(Durable::No));
     let url = cluster.url_text("fencehold");
     let mut unzip = Command::new("gzip")
         .args(["-dc"])
@@ -176,7 +176,7 @@ fn a_dump_of_a_database_is_opened_and_nothing_is_lost() {
         .stdout(Stdio::null())
         .status();
     assert!(loaded.unwrap().success() && unzip.wait().unwrap().success());
-    let shown = Shown { room: &room, store: format!("{url}&{KEEP}") };
+    let shown = ShownStore { dir: &dir, store: format!("{url}&{KEEP}") };
     shown.json("default", &["store", "migrate"]);
     let then = seen("seen-postgres.json");
     shown.assert_kept(&then);

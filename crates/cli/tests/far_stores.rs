@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use fencehold_test_servers::{etcd as cluster, object as servers};
 
-use crate::support::{Room, Running, Said, eventually, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, said};
 
 /// The real binary on one far store.
-struct Far {
-    room: Room,
+struct RemoteStoreCli {
+    dir: TestDirectory,
     url: String,
 }
 
-impl Far {
+impl RemoteStoreCli {
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = self.room.command(words);
+        let mut command = self.dir.command(words);
         command
             .env("FENCEHOLD_STORE", &self.url)
             .env("AWS_ACCESS_KEY_ID", "test")
@@ -28,7 +28,7 @@ impl Far {
         command
     }
 
-    fn fencehold(&self, words: &[&str]) -> Said {
+    fn fencehold(&self, words: &[&str]) -> CommandOutput {
         said(&mut self.command(words))
     }
 
@@ -45,7 +45,7 @@ impl Far {
         let mut first = String::new();
         BufReader::new(watch.stderr.take().unwrap()).read_line(&mut first).unwrap();
         assert!(first.contains("looking at its leases every"), "{first}");
-        let _watch = Running::adopt(watch);
+        let _watch = RunningProcess::adopt(watch);
         let mut next = || {
             let mut line = String::new();
             told.read_line(&mut line).unwrap();
@@ -112,7 +112,7 @@ impl Far {
     }
 
     /// `store probe`: exit code 0, and every check with its verdict.
-    fn probes(&self, checks: &[&str]) -> Said {
+    fn probes(&self, checks: &[&str]) -> CommandOutput {
         let probed = self.fencehold(&["store", "probe"]);
         assert_eq!(probed.code, 0, "{probed:?}");
         for check in checks {
@@ -122,9 +122,9 @@ impl Far {
     }
 }
 
-fn moto(options: &str) -> Far {
-    let url = format!("s3://leases/cli?endpoint={}{options}", servers::Server::Moto.endpoint());
-    Far { room: Room::new(), url }
+fn moto(options: &str) -> RemoteStoreCli {
+    let url = format!("s3://leases/cli?endpoint={}{options}", servers::ObjectServer::Moto.endpoint());
+    RemoteStoreCli { dir: TestDirectory::new(), url }
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn object_storage() {
 
 #[test]
 fn etcd() {
-    let cluster = cluster::Cluster::start();
-    let far = Far { room: Room::new(), url: cluster.url("cli").to_string() };
+    let cluster = cluster::EtcdCluster::start();
+    let far = RemoteStoreCli { dir: TestDirectory::new(), url: cluster.url("cli").to_string() };
     far.every_verb_of_leases_works();
     let probed = far.probes(&["CHECK", "passed"]);
     assert_eq!(probed.out.contains("etcd issue 15247"), etcd_ends_live_leases(), "{probed:?}");
@@ -155,8 +155,8 @@ fn etcd_ends_live_leases() -> bool {
 /// Credentials and endpoints that are in no URL: the environment that each cloud's own tools read.
 #[test]
 fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
-    use servers::{ACCOUNT, ACCOUNT_KEY, Server};
-    let azurite = Server::Azurite.endpoint();
+    use servers::{ACCOUNT, ACCOUNT_KEY, ObjectServer};
+    let azurite = ObjectServer::Azurite.endpoint();
     let connection = |key: &str| {
         format!(
             "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={key};BlobEndpoint={azurite};"
@@ -164,11 +164,11 @@ fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
     };
     let at_azurite = format!("az://leases/by-key?probe=off&endpoint={azurite}");
     let cases: [(&str, &[(&str, &str)]); 6] = [
-        ("s3://leases/by-environment?probe=off", &[("AWS_ENDPOINT_URL", Server::Moto.endpoint())]),
-        ("gs://leases/by-url?probe=off", &[("STORAGE_EMULATOR_HOST", Server::Gcs.endpoint())]),
+        ("s3://leases/by-environment?probe=off", &[("AWS_ENDPOINT_URL", ObjectServer::Moto.endpoint())]),
+        ("gs://leases/by-url?probe=off", &[("STORAGE_EMULATOR_HOST", ObjectServer::Gcs.endpoint())]),
         (
             "gs://leases/by-host?probe=off",
-            &[("STORAGE_EMULATOR_HOST", Server::Gcs.endpoint().trim_start_matches("http://"))],
+            &[("STORAGE_EMULATOR_HOST", ObjectServer::Gcs.endpoint().trim_start_matches("http://"))],
         ),
         (
             "az://leases/by-connection?probe=off",
@@ -177,19 +177,20 @@ fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
         (&at_azurite, &[("AZURE_STORAGE_ACCOUNT", ACCOUNT), ("AZURE_STORAGE_KEY", ACCOUNT_KEY)]),
         (&at_azurite, &[("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT), ("AZURE_STORAGE_ACCOUNT_KEY", ACCOUNT_KEY)]),
     ];
-    let without_keys = |far: &Far| {
+    let without_keys = |far: &RemoteStoreCli| {
         let mut run = far.command(&["run", "--key", "k", "--", "true"]);
         run.env_remove("AZURE_STORAGE_ACCOUNT").env_remove("AZURE_STORAGE_KEY");
         run
     };
     for (url, environment) in cases {
-        let far = Far { room: Room::new(), url: url.to_owned() };
+        let far = RemoteStoreCli { dir: TestDirectory::new(), url: url.to_owned() };
         let ran = said(without_keys(&far).envs(environment.iter().copied()));
         assert_eq!(ran.code, 0, "{url}: {ran:?}");
     }
     // A wrong key is refused by the cloud; the error says so, without the key.
     let wrong = ACCOUNT_KEY.replace("Eby8", "AAAA");
-    let far = Far { room: Room::new(), url: "az://leases/by-wrong-key?probe=off".to_owned() };
+    let far =
+        RemoteStoreCli { dir: TestDirectory::new(), url: "az://leases/by-wrong-key?probe=off".to_owned() };
     let refused = said(without_keys(&far).env("AZURE_STORAGE_CONNECTION_STRING", connection(&wrong)));
     assert!(refused.code != 0 && refused.err.contains("az://leases"), "{refused:?}");
     assert!(!refused.err.contains(&wrong[..20]) && !refused.out.contains(&wrong[..20]), "{refused:?}");
@@ -198,20 +199,20 @@ fn credentials_and_endpoints_are_found_where_each_clouds_tools_look() {
 /// On Google Cloud Storage a write is two requests.
 #[test]
 fn the_benchmark_says_what_things_cost_in_requests() {
-    use servers::Server;
-    let at = |scheme: &str, server: Server| {
+    use servers::ObjectServer;
+    let at = |scheme: &str, server: ObjectServer| {
         let url = format!("{scheme}://leases/bench?endpoint={}&min_write_interval_ms=0", server.endpoint());
-        Far { room: Room::new(), url }
+        RemoteStoreCli { dir: TestDirectory::new(), url }
     };
-    at("s3", Server::Moto).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
-    at("az", Server::Azurite).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
-    at("gs", Server::Gcs).costs([("acquire", 3), ("renew", 2), ("release", 2)]);
+    at("s3", ObjectServer::Moto).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
+    at("az", ObjectServer::Azurite).costs([("acquire", 2), ("renew", 1), ("release", 1)]);
+    at("gs", ObjectServer::Gcs).costs([("acquire", 3), ("renew", 2), ("release", 2)]);
 }
 
 #[test]
 fn storage_that_lets_two_win_is_refused_by_name() {
-    let url = format!("gs://leases/cli?endpoint={}", servers::Server::Careless.endpoint());
-    let far = Far { room: Room::new(), url };
+    let url = format!("gs://leases/cli?endpoint={}", servers::ObjectServer::Careless.endpoint());
+    let far = RemoteStoreCli { dir: TestDirectory::new(), url };
     let probed = far.fencehold(&["store", "probe"]);
     assert!(probed.code != 0 && probed.out.contains("FAILED"), "{probed:?}");
     assert!(probed.err.contains("two could hold one lease"), "{probed:?}");
@@ -220,12 +221,14 @@ fn storage_that_lets_two_win_is_refused_by_name() {
 }
 
 /// The three clouds, a prefix of its own on each.
-fn on_each_cloud(bucket: &str, options: &str) -> [Far; 3] {
-    use servers::Server;
-    [("s3", Server::Moto), ("gs", Server::Gcs), ("az", Server::Azurite)].map(|(scheme, server)| {
-        let url = format!("{scheme}://{bucket}/doctor?endpoint={}{options}", server.endpoint());
-        Far { room: Room::new(), url }
-    })
+fn on_each_cloud(bucket: &str, options: &str) -> [RemoteStoreCli; 3] {
+    use servers::ObjectServer;
+    [("s3", ObjectServer::Moto), ("gs", ObjectServer::Gcs), ("az", ObjectServer::Azurite)].map(
+        |(scheme, server)| {
+            let url = format!("{scheme}://{bucket}/doctor?endpoint={}{options}", server.endpoint());
+            RemoteStoreCli { dir: TestDirectory::new(), url }
+        },
+    )
 }
 
 /// A bucket that is there and works has nothing wrong with it.
@@ -283,9 +286,9 @@ fn with_wall_clock(command: &Command, shift: &str) -> Command {
 }
 
 /// Wall, monotonic and boot clock, in seconds, as a process sees them.
-fn clocks(far: &Far, shift: &str) -> [f64; 3] {
+fn clocks(far: &RemoteStoreCli, shift: &str) -> [f64; 3] {
     let print = "import time as t; print(t.time(), t.monotonic(), t.clock_gettime(t.CLOCK_BOOTTIME))";
-    let mut python = far.room.command(["-c", print]);
+    let mut python = far.dir.command(["-c", print]);
     let mut bare = Command::new("python3");
     bare.args(python.get_args()).env_clear();
     for (name, value) in python.get_envs() {
@@ -321,12 +324,12 @@ fn wall_clocks_change_nothing(holder: &str, contender: &str) {
     let until_told = "until [ -e stop ]; do sleep 0.05; done";
     let run = far.command(&["run", "--key", &key, "--ttl", "8s", "--", "sh", "-c", until_told]);
     let mut run = with_wall_clock(&run, holder);
-    let mut running = Running::start(run.current_dir(far.room.path("")));
+    let mut running = RunningProcess::start(run.current_dir(far.dir.path("")));
     eventually("the key is held", || far.fencehold(&["lease", "get", &key]).out.contains("held"));
     let wants = far.command(&["lease", "acquire", &key, "--ttl", "8s", "--wait", "12s"]);
     let refused = said(&mut with_wall_clock(&wants, contender));
     assert_ne!(refused.code, 0, "{refused:?}");
-    std::fs::write(far.room.path("stop"), "").unwrap();
+    std::fs::write(far.dir.path("stop"), "").unwrap();
     assert_eq!(running.finish().code, 0);
 
     // One who is gone: it is waited out for its ttl and a quarter, neither less nor for hours.

@@ -9,9 +9,9 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use fencehold_core::EventData;
-use fencehold_test_servers::postgres::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Durable, PostgresServer};
 
-use crate::support::{Room, serve};
+use crate::support::{TestDirectory, serve};
 
 /// Holds a text against the one that is kept.
 fn assert_golden(name: &str, now: &str) {
@@ -31,8 +31,8 @@ fn assert_golden(name: &str, now: &str) {
 }
 
 /// The help of a verb, then that of those below it.
-fn add_help(room: &Room, verb: &[&str], text: &mut String) {
-    let help = room.fencehold(&[verb, &["--help"]].concat());
+fn add_help(dir: &TestDirectory, verb: &[&str], text: &mut String) {
+    let help = dir.fencehold(&[verb, &["--help"]].concat());
     assert_eq!(help.code, 0, "{verb:?}: {help:?}");
     let asked = [verb, &["--help"]].concat().join(" ");
     text.extend(["$ fencehold ", &asked, "\n", &help.out, "\n"]);
@@ -47,14 +47,14 @@ fn add_help(room: &Room, verb: &[&str], text: &mut String) {
         name.split_whitespace().next().map(str::to_owned)
     };
     for name in below.filter_map(named).filter(|name| name != "help") {
-        add_help(room, &[verb, &[name.as_str()]].concat(), text);
+        add_help(dir, &[verb, &[name.as_str()]].concat(), text);
     }
 }
 
 #[test]
 fn the_help_of_every_verb() {
-    let (room, mut text) = (Room::new(), String::new());
-    add_help(&room, &[], &mut text);
+    let (dir, mut text) = (TestDirectory::new(), String::new());
+    add_help(&dir, &[], &mut text);
     assert!(text.contains("$ fencehold lease acquire --help"), "verbs below verbs are found");
     assert_golden("help.txt", &text);
 }
@@ -70,12 +70,12 @@ fn get(address: &str, path: &str) -> String {
 
 #[test]
 fn the_document_of_the_http_api_and_the_metrics() {
-    let room = Room::new();
-    let (_server, address) = serve(&room, "127.0.0.1:0");
+    let dir = TestDirectory::new();
+    let (_server, address) = serve(&dir, "127.0.0.1:0");
     let document: serde_json::Value = serde_json::from_str(&get(&address, "/v1/openapi.json")).unwrap();
     assert_golden("openapi.json", &(serde_json::to_string_pretty(&document).unwrap() + "\n"));
     // A queue has series of its own.
-    room.enqueue("1", &[]);
+    dir.enqueue("1", &[]);
     assert_golden("metrics.txt", &without_values(&get(&address, "/metrics")));
 }
 
@@ -104,9 +104,9 @@ fn without_values(page: &str) -> String {
 
 #[test]
 fn what_the_schema_of_a_database_has() {
-    let (room, cluster) = (Room::new(), Cluster::start(Durable::No));
+    let (dir, cluster) = (TestDirectory::new(), PostgresServer::start(Durable::No));
     let store = cluster.url_text("fencehold");
-    assert_eq!(room.fencehold(&["--store", &store, "store", "migrate"]).code, 0);
+    assert_eq!(dir.fencehold(&["--store", &store, "store", "migrate"]).code, 0);
     let admin = cluster.admin();
     let mut text = String::new();
     for sql in [

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Room, Running};
+use crate::support::{RunningProcess, TestDirectory};
 
 /// A worker that claims, waits for its turn to speak, and completes. Each step is printed to stdout.
-fn worker(room: &Room, name: &str, ttl: &str) -> Running {
+fn worker(dir: &TestDirectory, name: &str, ttl: &str) -> RunningProcess {
     let binary = env!("CARGO_BIN_EXE_fencehold");
     let script = format!(
         "vars=$({binary} job claim --queue q --owner {name} --ttl {ttl} --wait 60s -o env) || exit
@@ -18,30 +18,30 @@ fn worker(room: &Room, name: &str, ttl: &str) -> Running {
     let mut command = Command::new("sh");
     command
         .args(["-c", &script])
-        .env("FENCEHOLD_STORE", room.store())
+        .env("FENCEHOLD_STORE", dir.store())
         .stdin(Stdio::piped());
-    Running::start(&mut command)
+    RunningProcess::start(&mut command)
 }
 
 /// The trace without what differs from run to run.
-fn trace(room: &Room) -> Vec<Value> {
+fn trace(dir: &TestDirectory) -> Vec<Value> {
     let told = ["type", "token", "owner", "attempt", "outcome", "current_token", "action"];
     let plain = |event: Value| {
         let kept = event.as_object().unwrap().clone().into_iter();
         let kept = kept.filter(|(name, value)| told.contains(&name.as_str()) && !value.is_null());
         Value::Object(kept.collect())
     };
-    room.events().into_iter().map(plain).collect()
+    dir.events().into_iter().map(plain).collect()
 }
 
 /// A's claim runs out, B claims and completes, then A completes.
 fn overtaken(first: &str, second: &str) {
-    let room = Room::new();
-    let id = room.enqueue("1", &[]);
-    let mut a = worker(&room, first, "100ms");
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let mut a = worker(&dir, first, "100ms");
     let old: u64 = a.line().parse().unwrap();
     // Its claim expires: it is not renewed. B has stood in line for it, and gets it when it comes back.
-    let mut b = worker(&room, second, "1h");
+    let mut b = worker(&dir, second, "1h");
     let new: u64 = b.line().parse().unwrap();
     assert!(new > old, "a later attempt has a larger token: {new}, {old}");
     b.say("go");
@@ -52,7 +52,7 @@ fn overtaken(first: &str, second: &str) {
     let says = format!("token {old} is stale: the job went on under token {new}");
     assert!(said.err.contains(&says), "{said:?}");
 
-    let job = room.job(&id);
+    let job = dir.job(&id);
     assert_eq!(
         (&job["state"], &job["result"], &job["token"]),
         (&json!("completed"), &json!(second), &json!(new))
@@ -66,7 +66,7 @@ fn overtaken(first: &str, second: &str) {
         json!({"type": "job_attempt_ended", "token": new, "owner": second, "outcome": "completed"}),
         json!({"type": "stale_write_blocked", "token": old, "current_token": new, "action": "complete", "outcome": "expired"}),
     ];
-    assert_eq!(trace(&room), expected);
+    assert_eq!(trace(&dir), expected);
 }
 
 #[test]

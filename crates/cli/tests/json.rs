@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::support::{Room, Said, said, serve};
+use crate::support::{CommandOutput, TestDirectory, said, serve};
 
 /// What a server says to a request, whatever its status.
 fn ask(address: &str, request: &str, body: &str) -> Value {
@@ -20,23 +20,23 @@ fn ask(address: &str, request: &str, body: &str) -> Value {
 }
 
 /// The problem that a command printed instead of data.
-fn problem(said: &Said) -> Value {
+fn problem(said: &CommandOutput) -> Value {
     assert_eq!(said.out, "", "{said:?}");
     serde_json::from_str(&said.err).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
 #[test]
 fn what_is_shown_is_what_the_server_sends() {
-    let room = Room::new();
-    let job = room.enqueue(r#"{"to":"ada"}"#, &["--label", "colour=red", "--unique-key", "u"]);
+    let dir = TestDirectory::new();
+    let job = dir.enqueue(r#"{"to":"ada"}"#, &["--label", "colour=red", "--unique-key", "u"]);
     assert_eq!(
-        room.fencehold(&["run", "--key", "reports/daily", "--task", "t", "--", "true"])
+        dir.fencehold(&["run", "--key", "reports/daily", "--task", "t", "--", "true"])
             .code,
         0
     );
     let words = ["schedule", "set", "nightly", "--cron", "30 2 * * *", "--queue", "q", "--kind", "k"];
-    assert_eq!(room.fencehold(&words).code, 0);
-    let (_server, address) = serve(&room, "127.0.0.1:0");
+    assert_eq!(dir.fencehold(&words).code, 0);
+    let (_server, address) = serve(&dir, "127.0.0.1:0");
     let get_job = format!("/v1/jobs/{job}");
     for (words, path) in [
         (&["lease", "ls", "--include-free"] as &[&str], "/v1/leases?include_free=true"),
@@ -52,7 +52,7 @@ fn what_is_shown_is_what_the_server_sends() {
         (&["effect", "ls"], "/v1/effects"),
         (&["quota", "get"], "/v1/quota"),
     ] {
-        let shown = room.fencehold(&[words, &["-o", "json"]].concat());
+        let shown = dir.fencehold(&[words, &["-o", "json"]].concat());
         assert_eq!(shown.code, 0, "{words:?}: {shown:?}");
         assert_eq!(shown.json(), ask(&address, &format!("GET {path}"), ""), "{words:?}");
     }
@@ -60,21 +60,21 @@ fn what_is_shown_is_what_the_server_sends() {
 
 #[test]
 fn one_element_of_a_list_stands_in_each_line() {
-    let room = Room::new();
-    let ids = [room.enqueue("1", &[]), room.enqueue("2", &[])];
-    let lines = room.fencehold(&["job", "ls", "-o", "jsonl"]);
+    let dir = TestDirectory::new();
+    let ids = [dir.enqueue("1", &[]), dir.enqueue("2", &[])];
+    let lines = dir.fencehold(&["job", "ls", "-o", "jsonl"]);
     let listed: Vec<Value> = lines.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(listed.iter().map(|job| job["id"].as_str().unwrap()).collect::<Vec<_>>(), ids);
-    let page = room.fencehold(&["job", "ls", "-o", "json"]).json();
+    let page = dir.fencehold(&["job", "ls", "-o", "json"]).json();
     assert_eq!(page, json!({ "jobs": listed }), "and the page has no next one");
 }
 
 #[test]
 fn an_error_is_the_problem_that_the_server_sends() {
-    let room = Room::new();
-    assert_eq!(room.fencehold(&["lease", "acquire", "k", "--owner", "ada", "--ttl", "1h"]).code, 0);
-    let held = room.fencehold(&["lease", "acquire", "k", "-o", "json"]);
-    let (_server, address) = serve(&room, "127.0.0.1:0");
+    let dir = TestDirectory::new();
+    assert_eq!(dir.fencehold(&["lease", "acquire", "k", "--owner", "ada", "--ttl", "1h"]).code, 0);
+    let held = dir.fencehold(&["lease", "acquire", "k", "-o", "json"]);
+    let (_server, address) = serve(&dir, "127.0.0.1:0");
     let hold_id = "0".repeat(32);
     let body = json!({ "key": "k", "hold_id": hold_id, "owner": "bob", "ttl_ms": 1_000 });
     let mut sent = ask(&address, "POST /v1/leases/acquire", &body.to_string());
@@ -102,13 +102,13 @@ fn an_error_is_the_problem_that_the_server_sends() {
         (&["--store", "http://127.0.0.1:1", "--timeout", "1ms", "lease", "ls"], 69, "unavailable"),
     ] {
         for format in ["json", "jsonl"] {
-            let refused = room.fencehold(&[words, &["-o", format]].concat());
+            let refused = dir.fencehold(&[words, &["-o", format]].concat());
             let problem = problem(&refused);
             assert_eq!(refused.code, code, "{words:?}: {refused:?}");
             assert_eq!(problem["type"], format!("urn:fencehold:{kind}"), "{words:?}: {refused:?}");
             assert!(problem["detail"].is_string() && problem["title"].is_string(), "{problem}");
         }
     }
-    let bad = said(room.command(["lease", "ls", "-o", "json"]).env("FENCEHOLD_TIMEOUT", "soon"));
+    let bad = said(dir.command(["lease", "ls", "-o", "json"]).env("FENCEHOLD_TIMEOUT", "soon"));
     assert_eq!((bad.code, &problem(&bad)["type"]), (2, &json!("urn:fencehold:bad-input")), "{bad:?}");
 }

@@ -8,16 +8,16 @@ use std::process::Command;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use rustix::process::Signal;
 
-use crate::support::{Bystander, Room, said};
+use crate::support::{DirectoryOwner, TestDirectory, said};
 
 const TTL_MS: u64 = 3_600_000;
 
-fn log(room: &Room) -> std::path::PathBuf {
-    room.path("leases/fencehold.db-wal")
+fn log(dir: &TestDirectory) -> std::path::PathBuf {
+    dir.path("leases/fencehold.db-wal")
 }
 
 /// The owner of the directory is killed.
-fn kill(mut owner: Bystander) {
+fn kill(mut owner: DirectoryOwner) {
     owner.0.send(Signal::KILL);
     owner.0.child.wait().unwrap();
 }
@@ -30,26 +30,26 @@ fn now_ms() -> u64 {
 /// R44: the renewal was acknowledged and not synced, and the file system forgets it.
 #[test]
 fn a_renewal_that_the_file_system_forgot_shortens_no_lease() {
-    let room = Room::new();
-    let owner = Bystander::start(&room);
-    let lease = room.fencehold(&["lease", "acquire", "k", "--ttl", "1h", "-o", "json"]).json();
+    let dir = TestDirectory::new();
+    let owner = DirectoryOwner::start(&dir);
+    let lease = dir.fencehold(&["lease", "acquire", "k", "--ttl", "1h", "-o", "json"]).json();
     let (hold, token) = (lease["hold_id"].as_str().unwrap(), lease["token"].as_u64().unwrap().to_string());
     let renew = || {
         let sent_ms = now_ms();
-        let mut command = room.command(["lease", "renew", "k", "--token", &token]);
+        let mut command = dir.command(["lease", "renew", "k", "--token", &token]);
         let said = said(command.env("FENCEHOLD_HOLD_ID", hold));
         assert_eq!(said.code, 0, "{said:?}");
         sent_ms
     };
     // The first renewal under an owner is synced: it says that others are not.
     renew();
-    let synced = fs::read(log(&room)).unwrap();
+    let synced = fs::read(log(&dir)).unwrap();
     let sent_ms = renew();
     kill(owner);
-    assert_ne!(fs::read(log(&room)).unwrap(), synced, "the renewal was written");
-    fs::write(log(&room), synced).unwrap();
+    assert_ne!(fs::read(log(&dir)).unwrap(), synced, "the renewal was written");
+    fs::write(log(&dir), synced).unwrap();
     let asked_ms = now_ms();
-    let lease = room.lease("k");
+    let lease = dir.lease("k");
     let ends_ms = asked_ms + lease["holder"]["remaining_ms"].as_u64().unwrap();
     assert!(
         ends_ms >= sent_ms + TTL_MS,
@@ -58,8 +58,8 @@ fn a_renewal_that_the_file_system_forgot_shortens_no_lease() {
     );
 }
 
-fn token(room: &Room) -> u64 {
-    let said = room.fencehold(&["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+fn token(dir: &TestDirectory) -> u64 {
+    let said = dir.fencehold(&["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
     assert_eq!(said.code, 0, "{said:?}");
     said.out.trim().parse().unwrap()
 }
@@ -67,37 +67,37 @@ fn token(room: &Room) -> u64 {
 /// The log belongs to the database beside it, and has what was acknowledged last.
 #[test]
 fn a_restore_never_advises_to_remove_a_log_that_is_in_use() {
-    let room = Room::new();
-    assert_eq!(token(&room), 1);
-    let backup = room.path("backup").display().to_string();
-    assert_eq!(room.fencehold(&["store", "backup", &backup]).code, 0);
-    let owner = Bystander::start(&room);
-    assert_eq!(token(&room), 2);
+    let dir = TestDirectory::new();
+    assert_eq!(token(&dir), 1);
+    let backup = dir.path("backup").display().to_string();
+    assert_eq!(dir.fencehold(&["store", "backup", &backup]).code, 0);
+    let owner = DirectoryOwner::start(&dir);
+    assert_eq!(token(&dir), 2);
     kill(owner);
-    let said = room.fencehold(&["store", "restore", &backup, "--by", "me"]);
+    let said = dir.fencehold(&["store", "restore", &backup, "--by", "me"]);
     assert_eq!(said.code, 74, "{said:?}");
     assert!(!said.err.contains("remove"), "{said:?}");
     assert!(said.err.contains("it exists already, and was left untouched"), "{said:?}");
-    assert_eq!(token(&room), 3, "nothing was lost");
+    assert_eq!(token(&dir), 3, "nothing was lost");
 }
 
 /// The log of an owner that was killed is removed by hand: tokens would be given a second time.
 #[test]
 fn a_store_that_was_rewound_is_refused_until_it_is_advanced() {
-    let room = Room::new();
-    let owner = Bystander::start(&room);
-    assert_eq!([token(&room), token(&room)], [1, 2]);
+    let dir = TestDirectory::new();
+    let owner = DirectoryOwner::start(&dir);
+    assert_eq!([token(&dir), token(&dir)], [1, 2]);
     kill(owner);
-    fs::remove_file(log(&room)).unwrap();
+    fs::remove_file(log(&dir)).unwrap();
     for words in [&["run", "--key", "k", "--", "true"][..], &["store", "status"], &["lease", "ls"]] {
-        let said = room.fencehold(words);
+        let said = dir.fencehold(words);
         assert_eq!(said.code, 74, "{said:?}");
         assert!(said.err.contains("was acknowledged from it"), "{said:?}");
         assert!(said.err.contains("store advance --by NAME --yes"), "{said:?}");
     }
-    assert_eq!(room.fencehold(&["store", "advance", "--by", "me", "--yes"]).code, 0);
+    assert_eq!(dir.fencehold(&["store", "advance", "--by", "me", "--yes"]).code, 0);
     // What was granted and forgotten may still be believed in.
-    let closed = room.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]);
+    let closed = dir.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]);
     assert_eq!(closed.code, 69, "{closed:?}");
     assert!(closed.err.contains("nobody is granted anything for another"), "{closed:?}");
 }
@@ -121,15 +121,15 @@ fn a_day_ahead(command: &Command) -> Command {
 /// reboot, after which the lease would begin anew.
 #[test]
 fn owners_in_two_time_namespaces_in_turn_keep_no_lease_alive() {
-    let room = Room::new();
-    if said(&mut a_day_ahead(&room.command(["--version"]))).code != 0 {
+    let dir = TestDirectory::new();
+    if said(&mut a_day_ahead(&dir.command(["--version"]))).code != 0 {
         eprintln!("SKIPPED: this machine lets this user make no time namespace");
         return;
     }
-    assert_eq!(room.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]).code, 0);
+    assert_eq!(dir.fencehold(&["lease", "acquire", "k", "--ttl", "1h"]).code, 0);
     let mut remaining_ms = TTL_MS;
     for turn in 0..4 {
-        let look = room.command(["lease", "get", "k", "-o", "json"]);
+        let look = dir.command(["lease", "get", "k", "-o", "json"]);
         let lease = said(&mut if turn % 2 == 0 { a_day_ahead(&look) } else { look }).json();
         let left_ms = lease["holder"]["remaining_ms"].as_u64().unwrap();
         assert!(left_ms < remaining_ms, "turn {turn}: {remaining_ms} ms were left, and now {left_ms} ms");

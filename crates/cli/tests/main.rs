@@ -1,7 +1,6 @@
 //! The command line as people use it: the real binary.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-mod at_once;
 mod bench;
 mod disk;
 mod earlier_data;
@@ -15,17 +14,18 @@ mod json;
 mod lease;
 mod lost_writes;
 mod missing_store;
+mod one_at_a_time;
 mod other_users;
 mod owner_change;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod prompt_loss;
 mod race;
 mod readme;
 mod run;
 mod serve;
 mod support;
 mod terminal;
-mod turns;
 #[cfg(feature = "postgres")]
 mod upgrade;
 mod usage;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::support::{Room, Running, Said, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, said};
 
 /// Every verb that only looks, or acts on what must be there.
 const LOOKING: &[&str] = &[
@@ -45,18 +45,18 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// In a room, with a store that is named by a flag.
-fn named(room: &Room, store: &str, line: &str) -> Said {
+fn named(dir: &TestDirectory, store: &str, line: &str) -> CommandOutput {
     let mut words = words(line);
     words.splice(0..0, ["--store".to_owned(), store.to_owned()]);
-    said(room.command(words).env_remove("FENCEHOLD_STORE"))
+    said(dir.command(words).env_remove("FENCEHOLD_STORE"))
 }
 
 /// In a room, with the default store.
-fn default(room: &Room, line: &str) -> Said {
-    said(room.command(words(line)).env_remove("FENCEHOLD_STORE"))
+fn default(dir: &TestDirectory, line: &str) -> CommandOutput {
+    said(dir.command(words(line)).env_remove("FENCEHOLD_STORE"))
 }
 
-fn is_refused(said: &Said, path: &Path, line: &str) {
+fn is_refused(said: &CommandOutput, path: &Path, line: &str) {
     assert_eq!(said.code, 74, "{line}: {said:?}");
     let all = format!("{}{}", said.out, said.err);
     assert!(all.contains(&format!("there is no store in {}", path.display())), "{line}: {said:?}");
@@ -65,43 +65,43 @@ fn is_refused(said: &Said, path: &Path, line: &str) {
 
 #[test]
 fn no_verb_creates_a_store_that_was_only_named() {
-    let room = Room::new();
-    let path = std::fs::canonicalize(room.path("")).unwrap().join("typo/x");
+    let dir = TestDirectory::new();
+    let path = std::fs::canonicalize(dir.path("")).unwrap().join("typo/x");
     let all = LOOKING.iter().chain(WAITING).chain(ACTING);
     for line in all
         .clone()
         .chain(&["access-token create t --scope admin", "serve --listen 127.0.0.1:0"])
     {
-        is_refused(&named(&room, "file:typo/x", line), &path, line);
-        assert!(!room.path("typo").exists(), "{line}");
+        is_refused(&named(&dir, "file:typo/x", line), &path, line);
+        assert!(!dir.path("typo").exists(), "{line}");
     }
     // By the variable too; and an empty directory is no store.
-    std::fs::create_dir_all(room.path("typo/x")).unwrap();
+    std::fs::create_dir_all(dir.path("typo/x")).unwrap();
     for line in all {
-        let said = said(room.command(words(line)).env("FENCEHOLD_STORE", "file:typo/x"));
+        let said = said(dir.command(words(line)).env("FENCEHOLD_STORE", "file:typo/x"));
         is_refused(&said, &path, line);
-        assert_eq!(std::fs::read_dir(room.path("typo/x")).unwrap().count(), 0, "{line}");
+        assert_eq!(std::fs::read_dir(dir.path("typo/x")).unwrap().count(), 0, "{line}");
     }
 }
 
 #[test]
 fn a_server_whose_settings_name_a_missing_store_does_not_start() {
-    let room = Room::new();
-    let path = std::fs::canonicalize(room.path("")).unwrap().join("typo/x");
-    std::fs::write(room.path("server.toml"), "store = \"file:typo/x\"\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let dir = TestDirectory::new();
+    let path = std::fs::canonicalize(dir.path("")).unwrap().join("typo/x");
+    std::fs::write(dir.path("server.toml"), "store = \"file:typo/x\"\nlisten = \"127.0.0.1:0\"\n").unwrap();
     let line = "serve --config server.toml";
-    is_refused(&default(&room, line), &path, line);
-    assert!(!room.path("typo").exists());
+    is_refused(&default(&dir, line), &path, line);
+    assert!(!dir.path("typo").exists());
 }
 
 #[test]
 fn the_printed_command_creates_it_and_so_does_create() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for _ in 0..2 {
-        let said = named(&room, "file:typo/x", "store create");
+        let said = named(&dir, "file:typo/x", "store create");
         assert_eq!(said.code, 0, "{said:?}");
     }
-    let listed = named(&room, "file:typo/x", "lease ls");
+    let listed = named(&dir, "file:typo/x", "lease ls");
     assert_eq!((listed.code, listed.err.contains("no store")), (0, false), "{listed:?}");
     for (nth, line) in ACTING.iter().enumerate() {
         let store = format!("file:deep/{nth}");
@@ -109,46 +109,46 @@ fn the_printed_command_creates_it_and_so_does_create() {
             Some((line, command)) => format!("{line} --create -- {command}"),
             None => format!("{line} --create"),
         };
-        let said = named(&room, &store, &line);
+        let said = named(&dir, &store, &line);
         assert!([0, 75].contains(&said.code), "{line}: {said:?}");
-        assert_eq!(named(&room, &store, "store status").code, 0, "{line}");
+        assert_eq!(named(&dir, &store, "store status").code, 0, "{line}");
     }
 }
 
 #[test]
 fn the_default_store_creates_itself_and_looking_does_not_create_it() {
-    let room = Room::new();
-    let state = room.path(".local/state/fencehold");
+    let dir = TestDirectory::new();
+    let state = dir.path(".local/state/fencehold");
     for line in LOOKING {
-        let said = default(&room, line);
+        let said = default(&dir, line);
         let all = format!("{}{}", said.out, said.err);
         assert!(all.contains("there is no store in") && all.contains("yet"), "{line}: {said:?}");
         assert!(said.code != 74 && said.code != 69, "{line}: {said:?}");
         assert!(!state.exists(), "{line}");
     }
-    let listed = default(&room, "lease ls -o json");
+    let listed = default(&dir, "lease ls -o json");
     assert_eq!((listed.code, listed.json()), (0, serde_json::json!({ "leases": [] })), "{listed:?}");
     for line in WAITING {
-        let said = default(&room, line);
+        let said = default(&dir, line);
         assert_eq!(said.code, 74, "{line}: {said:?}");
         assert!(said.err.contains("yet"), "{line}: {said:?}");
         assert!(!state.exists(), "{line}");
     }
-    assert_eq!(default(&room, "run --key k -- true").code, 0);
+    assert_eq!(default(&dir, "run --key k -- true").code, 0);
     assert!(state.is_dir());
-    let listed = default(&room, "lease ls");
+    let listed = default(&dir, "lease ls");
     assert_eq!((listed.code, listed.err.contains("yet")), (0, false), "{listed:?}");
 }
 
 #[test]
 fn all_who_create_a_store_at_the_same_time_have_the_same_one() {
-    let room = Room::new();
-    let mut all: Vec<Running> = (0..8)
+    let dir = TestDirectory::new();
+    let mut all: Vec<RunningProcess> = (0..8)
         .map(|_| {
             let words =
                 ["--store", "file:new/x", "run", "--create", "--key", "k", "--wait", "60s", "--", "sh", "-c"];
-            let mut command = room.command(words);
-            Running::start(command.arg("echo $FENCEHOLD_TOKEN"))
+            let mut command = dir.command(words);
+            RunningProcess::start(command.arg("echo $FENCEHOLD_TOKEN"))
         })
         .collect();
     let mut tokens: Vec<String> = all
@@ -171,19 +171,19 @@ fn a_store_that_a_reboot_takes_is_created_with_a_warning() {
         eprintln!("/dev/shm is not in memory here: nothing to see");
         return;
     }
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let directory = tempfile::tempdir_in(shared).unwrap();
     let store = format!("file:{}", directory.path().join("leases").display());
-    let created = named(&room, &store, "store create");
+    let created = named(&dir, &store, "store create");
     assert_eq!(created.code, 0, "{created:?}");
     assert!(created.err.contains("it is on tmpfs: a reboot takes all of it"), "{created:?}");
     let logged = named(
-        &room,
+        &dir,
         &format!("file:{}", directory.path().join("other").display()),
         "run -v --create --key k -- true",
     );
     assert!(logged.err.contains("created on tmpfs"), "{logged:?}");
-    let doctor = named(&room, &store, "doctor -o json");
+    let doctor = named(&dir, &store, "doctor -o json");
     let report = doctor.json();
     let found = report["checks"]
         .as_array()

@@ -4,18 +4,18 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
-use crate::support::Room;
+use crate::support::TestDirectory;
 
 /// A group of this process shares the directory; what others of the group may is in `file_neighbours` of the store.
 #[test]
 fn a_directory_is_shared_with_a_group_and_the_doctor_says_what_is_unsafe() {
-    let room = Room::new();
-    let directory = room.path("shared");
+    let dir = TestDirectory::new();
+    let directory = dir.path("shared");
     let group = rustix::process::getegid().as_raw();
     let url = format!("file:{}?group={group}", directory.display());
     let fencehold = |url: &str, words: &[&str]| {
         let words: Vec<&str> = ["--store", url].iter().chain(words).copied().collect();
-        room.fencehold(&words)
+        dir.fencehold(&words)
     };
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let said = fencehold(&url, &["run", "--key", "k", "--", "true"]);
@@ -29,7 +29,7 @@ fn a_directory_is_shared_with_a_group_and_the_doctor_says_what_is_unsafe() {
     assert!(said.code == 0 && said.out.contains(&format!("shared with group {group}")), "{said:?}");
 
     // A backup of it becomes a shared store again.
-    let (copy, again) = (room.path("copy"), room.path("again"));
+    let (copy, again) = (dir.path("copy"), dir.path("again"));
     let copy = copy.to_str().unwrap();
     assert_eq!(fencehold(&url, &["store", "backup", copy]).code, 0);
     let restored = format!("file:{}?group={group}", again.display());
@@ -52,11 +52,11 @@ fn a_directory_is_shared_with_a_group_and_the_doctor_says_what_is_unsafe() {
 /// Another user made the directory first, and a link in it where the store would write.
 #[test]
 fn a_directory_that_others_may_write_is_refused_and_no_link_in_it_is_followed() {
-    let room = Room::new();
-    let (directory, precious) = (room.path("leases"), room.path("precious"));
+    let dir = TestDirectory::new();
+    let (directory, precious) = (dir.path("leases"), dir.path("precious"));
     fs::write(&precious, "important").unwrap();
     let refused = |what: &str| {
-        let said = room.fencehold(&["run", "--key", "k", "--", "true"]);
+        let said = dir.fencehold(&["run", "--key", "k", "--", "true"]);
         assert_eq!(fs::read_to_string(&precious).unwrap(), "important", "{what}");
         assert_eq!(said.code, 74, "{what}: {said:?}");
         said.err
@@ -74,7 +74,7 @@ fn a_directory_that_others_may_write_is_refused_and_no_link_in_it_is_followed() 
         assert!(refused("another user's").contains("it belongs to user 65534"));
         chown(&directory, Some(0), Some(0)).unwrap();
     }
-    let said = room.fencehold(&["run", "--key", "k", "--", "true"]);
+    let said = dir.fencehold(&["run", "--key", "k", "--", "true"]);
     assert_ne!(said.code, 0, "a link is not followed: {said:?}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "important");
 }

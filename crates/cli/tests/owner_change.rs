@@ -14,14 +14,14 @@ use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_file::FileStore;
 use fencehold_test_store::block_on;
 
-use crate::support::{Bystander, Room, eventually};
+use crate::support::{DirectoryOwner, TestDirectory, eventually};
 
 /// The gates of a store's directory.
 struct Gates(PathBuf);
 
 impl Gates {
-    fn of(room: &Room) -> Self {
-        let gates = Gates(room.path("leases/gates"));
+    fn of(dir: &TestDirectory) -> Self {
+        let gates = Gates(dir.path("leases/gates"));
         fs::create_dir(&gates.0).unwrap();
         gates
     }
@@ -40,7 +40,7 @@ impl Gates {
     }
 }
 
-fn kill(mut owner: Bystander) {
+fn kill(mut owner: DirectoryOwner) {
     owner.0.child.kill().unwrap();
     owner.0.finish();
 }
@@ -48,11 +48,11 @@ fn kill(mut owner: Bystander) {
 /// R13, with real processes.
 #[test]
 fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
-    let room = Room::new();
-    let owner = Bystander::start(&room);
-    let gates = Gates::of(&room);
+    let dir = TestDirectory::new();
+    let owner = DirectoryOwner::start(&dir);
+    let gates = Gates::of(&dir);
     gates.close("kept");
-    let mut asker = room.start(&["lease", "acquire", "k", "--ttl", "60s", "-o", "json"]);
+    let mut asker = dir.start(&["lease", "acquire", "k", "--ttl", "60s", "-o", "json"]);
     eventually("the owner has kept the grant", || gates.reached("kept") == Some(owner.0.child.id()));
     kill(owner);
     gates.open("kept");
@@ -60,7 +60,7 @@ fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
     assert_eq!((said.code, said.json()["token"].as_u64()), (0, Some(1)), "{said:?}");
     let granted = |event: &serde_json::Value| event["key"] == "k" && event["type"] == "lease_acquired";
     assert_eq!(
-        room.events().iter().filter(|event| granted(event)).count(),
+        dir.events().iter().filter(|event| granted(event)).count(),
         1,
         "one grant, told by the next owner"
     );
@@ -69,10 +69,10 @@ fn a_grant_whose_answer_died_with_the_owner_is_had_from_the_next() {
 /// No caller knows of such a lease: no response to its hold id ever arrived.
 #[test]
 fn a_grant_that_is_resumed_by_the_next_owner_and_finds_its_asker_gone_is_given_back() {
-    let room = Room::new();
-    let owner = Bystander::start(&room);
-    let gates = Gates::of(&room);
-    let store = FileStore::open_or_create(&room.path("leases"), Arc::new(SystemClock)).unwrap();
+    let dir = TestDirectory::new();
+    let owner = DirectoryOwner::start(&dir);
+    let gates = Gates::of(&dir);
+    let store = FileStore::open_or_create(&dir.path("leases"), Arc::new(SystemClock)).unwrap();
     let call = CallContext::new(Namespace::default()).with_timeout_ms(60_000);
     let key = Key::new("k").unwrap();
     let view = || -> LeaseView { block_on(store.get(&call, key.clone())).unwrap().unwrap() };

@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
-use fencehold_test_servers::postgres::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Durable, PostgresServer};
 
-use crate::support::{Room, eventually};
+use crate::support::{TestDirectory, eventually};
 
 fn fencehold(store: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fencehold"))
@@ -21,7 +21,7 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn a_database_is_a_store_like_any_other() {
-    let cluster = Cluster::start(Durable::No);
+    let cluster = PostgresServer::start(Durable::No);
     let store = cluster.url_text("fencehold");
     let json =
         |args: &[&str]| serde_json::from_str::<serde_json::Value>(&said(&fencehold(&store, args))).unwrap();
@@ -87,7 +87,7 @@ fn a_database_is_a_store_like_any_other() {
 /// R43: the time for which the database's clock was set forward is no time that the claim stood in line.
 #[test]
 fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
-    let cluster = Cluster::start(Durable::No);
+    let cluster = PostgresServer::start(Durable::No);
     let store = cluster.url_text("fencehold");
     said(&fencehold(&store, &["store", "migrate"]));
     let admin = cluster.admin();
@@ -97,10 +97,10 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
          CREATE OR REPLACE FUNCTION fencehold.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
          'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint + (SELECT ms FROM fencehold.test_ahead)';",
     );
-    let room = Room::new();
+    let dir = TestDirectory::new();
     // Two at a time: the second place takes the job if the first one's claim runs out under it.
     let command = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done";
-    let mut work = room.start(&[
+    let mut work = dir.start(&[
         "--store",
         &store,
         "work",
@@ -127,15 +127,15 @@ fn a_clock_set_forward_while_work_waits_runs_no_job_twice() {
         let said = said(&fencehold(&store, &["job", "get", &id, "-o", "json"]));
         serde_json::from_str::<serde_json::Value>(&said).unwrap()
     };
-    eventually("a run", || !room.lines("begun").is_empty());
+    eventually("a run", || !dir.lines("begun").is_empty());
     // Past its first term, by the database's own reckoning: only a renewal brings it there.
     eventually("a ttl after its claim", || {
-        room.lines("begun").len() > 1
+        dir.lines("begun").len() > 1
             || job()["runner"]["age_ms"].as_u64().is_some_and(|age_ms| age_ms > 9_000)
     });
-    std::fs::write(room.path("end"), "").unwrap();
+    std::fs::write(dir.path("end"), "").unwrap();
     eventually("its end", || job()["state"] == "completed");
     work.send(rustix::process::Signal::TERM);
     work.finish();
-    assert_eq!(room.lines("begun").len(), 1, "one run, and no second one beside it");
+    assert_eq!(dir.lines("begun").len(), 1, "one run, and no second one beside it");
 }

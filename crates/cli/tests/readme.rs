@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Room, Running, Said, eventually, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, said};
 
 /// The shell lines of a section's first block, without comments and empty lines.
 fn lines_of(section: &str) -> Vec<String> {
@@ -27,34 +27,34 @@ fn lines_of_block(section: &str, nth: usize) -> Vec<String> {
 }
 
 /// A room in which `fencehold` is on the path, and the commands of the page are there to be run.
-fn furnished() -> Room {
-    let room = Room::new();
-    fs::create_dir(room.path("bin")).unwrap();
-    symlink(env!("CARGO_BIN_EXE_fencehold"), room.path("bin/fencehold")).unwrap();
+fn furnished() -> TestDirectory {
+    let dir = TestDirectory::new();
+    fs::create_dir(dir.path("bin")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_fencehold"), dir.path("bin/fencehold")).unwrap();
     let token = "#!/bin/sh\necho token $FENCEHOLD_TOKEN\n";
     for (name, script) in
         [("build-report", token), ("deploy", token), ("send-email", "#!/bin/sh\nexec cat\n")]
     {
-        let path = room.path(name);
+        let path = dir.path(name);
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    room
+    dir
 }
 
-fn shell(room: &Room, script: &str) -> Command {
+fn shell(dir: &TestDirectory, script: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut shell = Command::new("sh");
-    shell.args(["-c", script]).current_dir(room.path(""));
+    shell.args(["-c", script]).current_dir(dir.path(""));
     shell
-        .env("PATH", format!("{}:{path}", room.path("bin").display()))
-        .env("HOME", room.path(""))
-        .env("FENCEHOLD_STORE", room.store());
+        .env("PATH", format!("{}:{path}", dir.path("bin").display()))
+        .env("HOME", dir.path(""))
+        .env("FENCEHOLD_STORE", dir.store());
     shell
 }
 
-fn runs_well(room: &Room, script: &str) -> Said {
-    let said = said(&mut shell(room, script));
+fn runs_well(dir: &TestDirectory, script: &str) -> CommandOutput {
+    let said = said(&mut shell(dir, script));
     assert_eq!(said.code, 0, "{script}: {said:?}");
     said
 }
@@ -71,37 +71,37 @@ fn line(lines: &[String], start: &str) -> String {
 fn a_command_under_a_lease_prints_a_larger_token_each_time() {
     let first = lines_of_block("Two commands", 2).remove(0);
     let words = first.strip_prefix("cargo run --release -- ").expect("without a server");
-    let room = furnished();
+    let dir = furnished();
     for token in 1..4 {
-        assert_eq!(runs_well(&room, &format!("fencehold {words}")).out, format!("token {token}\n"));
+        assert_eq!(runs_well(&dir, &format!("fencehold {words}")).out, format!("token {token}\n"));
     }
 }
 
 #[test]
 fn every_line_for_a_shell_works() {
     let lines = lines_of("From a shell");
-    let room = furnished();
+    let dir = furnished();
     for run in ["fencehold run --key reports/daily", "fencehold run --key deploy"] {
         for token in 1..4 {
-            assert_eq!(runs_well(&room, &line(&lines, run)).out, format!("token {token}\n"));
+            assert_eq!(runs_well(&dir, &line(&lines, run)).out, format!("token {token}\n"));
         }
     }
-    runs_well(&room, &line(&lines, "fencehold lease ls"));
-    let explained = runs_well(&room, &line(&lines, "fencehold explain"));
+    runs_well(&dir, &line(&lines, "fencehold lease ls"));
+    let explained = runs_well(&dir, &line(&lines, "fencehold explain"));
     assert!(explained.out.contains("reports/daily"), "{explained:?}");
 
     // Force needs a holder.
     let mut deploying =
-        room.start(&["run", "--key", "deploy", "--ttl", "8s", "--", "sh", "-c", "echo up; exec sleep 600"]);
+        dir.start(&["run", "--key", "deploy", "--ttl", "8s", "--", "sh", "-c", "echo up; exec sleep 600"]);
     assert_eq!(deploying.line(), "up");
-    runs_well(&room, &line(&lines, "fencehold lease revoke"));
+    runs_well(&dir, &line(&lines, "fencehold lease revoke"));
     let revoked = deploying.finish();
     assert_eq!(revoked.code, 76, "{revoked:?}");
     assert!(revoked.err.contains("wrong branch"), "{revoked:?}");
 
     // Follows until it is ended.
     let mut following =
-        Running::start(&mut shell(&room, &format!("exec {}", line(&lines, "fencehold event watch"))));
+        RunningProcess::start(&mut shell(&dir, &format!("exec {}", line(&lines, "fencehold event watch"))));
     eventually("the revocation among the events", || following.line().contains("wrong branch"));
     following.child.kill().unwrap();
 
@@ -110,10 +110,10 @@ fn every_line_for_a_shell_works() {
     let script: Vec<_> = script.collect();
     assert_eq!(script.len(), 3, "take, keep, give back: {script:#?}");
     for token in 1..3 {
-        let said = runs_well(&room, &format!("set -e\n{}\necho token $FENCEHOLD_TOKEN", script.join("\n")));
+        let said = runs_well(&dir, &format!("set -e\n{}\necho token $FENCEHOLD_TOKEN", script.join("\n")));
         assert!(said.out.ends_with(&format!("token {token}\n")), "{said:?}");
     }
-    assert!(room.lease("gpu/3")["holder"].is_null());
+    assert!(dir.lease("gpu/3")["holder"].is_null());
 }
 
 /// A line that no test runs can go stale.
@@ -137,15 +137,15 @@ fn no_line_for_a_shell_is_left_out() {
 
 #[test]
 fn jobs_are_enqueued_and_worked_off_on_nothing_but_a_fresh_directory() {
-    let room = furnished();
+    let dir = furnished();
     let script = lines_of("Jobs from a shell").join("\n");
-    let said = runs_well(&room, &format!("set -e\n{script}"));
+    let said = runs_well(&dir, &format!("set -e\n{script}"));
     assert_eq!(said.out.matches(" completed after ").count(), 3, "a line for each job: {said:?}");
     assert!(said.out.lines().any(|line| line.split_whitespace().eq(["completed", "3"])), "{said:?}");
-    assert!(room.path("jobs").is_dir(), "in the directory that the page names");
+    assert!(dir.path("jobs").is_dir(), "in the directory that the page names");
     // What the command printed is kept.
     let results = runs_well(
-        &room,
+        &dir,
         "export FENCEHOLD_STORE=file:jobs; for id in $(fencehold job ls -o jsonl | cut -d'\"' -f4); do fencehold job wait $id; done",
     );
     assert_eq!(results.out.lines().next(), Some(r#"{"to":"ada@example.org"}"#), "{results:?}");
@@ -166,16 +166,17 @@ fn free_address() -> String {
 #[test]
 #[cfg(feature = "server")]
 fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it() {
-    let (room, address) = (furnished(), free_address());
+    let (dir, address) = (furnished(), free_address());
     let serve = lines_of("Two commands").remove(0);
     let words = serve.strip_prefix("cargo run --release -- ").expect("the first of the two");
     let words = words.split(" #").next().unwrap();
-    let mut server = Running::start(&mut shell(&room, &format!("exec fencehold {words} --listen {address}")));
+    let mut server =
+        RunningProcess::start(&mut shell(&dir, &format!("exec fencehold {words} --listen {address}")));
     eventually("a server that is ready", || {
-        said(&mut shell(&room, &format!("curl -sf http://{address}/readyz"))).code == 0
+        said(&mut shell(&dir, &format!("curl -sf http://{address}/readyz"))).code == 0
     });
     let script = lines_of("From anywhere, over HTTP").join("\necho\n");
-    let said = runs_well(&room, &format!("set -e\n{}", script.replace("localhost:7117", &address)));
+    let said = runs_well(&dir, &format!("set -e\n{}", script.replace("localhost:7117", &address)));
     let answers: Vec<serde_json::Value> =
         said.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let [acquired, renewed, refused, released] = &answers[..] else { panic!("four answers: {said:?}") };
@@ -193,22 +194,23 @@ fn curl_acquires_renews_and_releases_and_a_second_acquirer_is_told_who_holds_it(
 #[test]
 #[cfg(all(feature = "remote", feature = "server"))]
 fn every_verb_goes_through_a_server_that_the_store_url_names() {
-    let (room, address) = (furnished(), free_address());
-    let mut server = Running::start(&mut shell(&room, &format!("exec fencehold serve --listen {address}")));
+    let (dir, address) = (furnished(), free_address());
+    let mut server =
+        RunningProcess::start(&mut shell(&dir, &format!("exec fencehold serve --listen {address}")));
     eventually("a server that is ready", || {
-        said(&mut shell(&room, &format!("curl -sf http://{address}/readyz"))).code == 0
+        said(&mut shell(&dir, &format!("curl -sf http://{address}/readyz"))).code == 0
     });
     let through = format!("export FENCEHOLD_STORE=http://{address}; set -e; ");
     let ran =
-        runs_well(&room, &format!("{through} fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'"));
+        runs_well(&dir, &format!("{through} fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'"));
     assert_eq!(ran.out, "token 1\n");
     let listed = runs_well(
-        &room,
+        &dir,
         &format!("{through} fencehold lease ls --include-free -o jsonl; fencehold doctor >&2"),
     );
     assert!(listed.out.contains("\"k\""), "{listed:?}");
     let worked = runs_well(
-        &room,
+        &dir,
         &format!(
             "{through} fencehold job enqueue --queue q --kind w --payload 7; \
              fencehold work --queue q --until-empty -- ./send-email; fencehold job count"
@@ -216,6 +218,6 @@ fn every_verb_goes_through_a_server_that_the_store_url_names() {
     );
     assert!(worked.out.contains(" completed after "), "{worked:?}");
     server.child.kill().unwrap();
-    let gone = said(&mut shell(&room, &format!("{through} fencehold lease ls")));
+    let gone = said(&mut shell(&dir, &format!("{through} fencehold lease ls")));
     assert_eq!(gone.code, 69, "unavailable: {gone:?}");
 }

@@ -6,33 +6,33 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::support::{Room, Running, children, eventually, runs, said};
+use crate::support::{RunningProcess, TestDirectory, children, eventually, runs, said};
 
 /// A command that says that it is there, and ends when its stdin does.
 const WAITS: [&str; 3] = ["sh", "-c", "echo up; read line"];
 
-fn holding(room: &Room, options: &[&str]) -> Running {
+fn holding(dir: &TestDirectory, options: &[&str]) -> RunningProcess {
     let mut words = vec!["run", "--key", "k"];
     words.extend(options);
     words.push("--");
     words.extend(WAITS);
-    let mut running = Running::start(room.command(&words).stdin(Stdio::piped()));
+    let mut running = RunningProcess::start(dir.command(&words).stdin(Stdio::piped()));
     assert_eq!(running.line(), "up");
     running
 }
 
 #[test]
 fn tokens_grow_with_every_run() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for token in 1..4 {
-        let said = room.fencehold(&["run", "--key", "demo", "--", "sh", "-c", "echo token $FENCEHOLD_TOKEN"]);
+        let said = dir.fencehold(&["run", "--key", "demo", "--", "sh", "-c", "echo token $FENCEHOLD_TOKEN"]);
         assert_eq!((said.code, said.out), (0, format!("token {token}\n")));
     }
 }
 
 #[test]
 fn the_command_finds_its_own_lease_in_its_environment_and_no_other() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = "echo $FENCEHOLD_KEY/$FENCEHOLD_TOKEN/${FENCEHOLD_TASK-none}/${FENCEHOLD_HOLD_ID-none}";
     let outer = [("FENCEHOLD_TASK", "outer"), ("FENCEHOLD_HOLD_ID", "00"), ("FENCEHOLD_TOKEN", "99")];
     for (options, expected) in
@@ -41,15 +41,15 @@ fn the_command_finds_its_own_lease_in_its_environment_and_no_other() {
         let mut words = vec!["run", "--key", "a b"];
         words.extend(options);
         words.extend(["--", "sh", "-c", script]);
-        assert_eq!(said(room.command(&words).envs(outer)).out, expected);
+        assert_eq!(said(dir.command(&words).envs(outer)).out, expected);
     }
 }
 
 #[test]
 fn the_exit_code_is_the_commands_own() {
-    let room = Room::new();
-    std::fs::write(room.path("no-program"), "text").unwrap();
-    std::fs::set_permissions(room.path("no-program"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let dir = TestDirectory::new();
+    std::fs::write(dir.path("no-program"), "text").unwrap();
+    std::fs::set_permissions(dir.path("no-program"), std::fs::Permissions::from_mode(0o644)).unwrap();
     for (words, code) in [
         (vec!["true"], 0),
         (vec!["sh", "-c", "exit 7"], 7),
@@ -64,64 +64,64 @@ fn the_exit_code_is_the_commands_own() {
     ] {
         let mut line = vec!["run", "--key", "k", "--"];
         line.extend(&words);
-        let said = room.fencehold(&line);
+        let said = dir.fencehold(&line);
         assert_eq!(said.code, code, "{words:?}: {said:?}");
         let ours = matches!(code, 126 | 127);
         assert_eq!(said.err.starts_with("fencehold: "), ours, "{said:?}");
-        assert!(room.lease("k")["holder"].is_null(), "given back after {words:?}");
+        assert!(dir.lease("k")["holder"].is_null(), "given back after {words:?}");
     }
 }
 
 #[test]
 fn stdin_and_what_else_the_shell_opened_go_to_the_command() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let binary = env!("CARGO_BIN_EXE_fencehold");
     let script = format!("echo hello | {binary} run --key k -- sh -c 'cat; echo side >&7' 7>side");
     let mut shell = Command::new("sh");
     shell
         .args(["-c", &script])
-        .current_dir(room.path(""))
-        .env("FENCEHOLD_STORE", room.store());
+        .current_dir(dir.path(""))
+        .env("FENCEHOLD_STORE", dir.store());
     let said = said(&mut shell);
     assert_eq!((said.code, said.out.as_str()), (0, "hello\n"), "{said:?}");
-    assert_eq!(room.lines("side"), ["side"]);
+    assert_eq!(dir.lines("side"), ["side"]);
 }
 
 #[test]
 fn the_command_finds_no_descriptor_of_ours() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = "ls /proc/$$/fd";
     let alone = said(Command::new("sh").args(["-c", script]).stdin(Stdio::null()));
-    let under_a_lease = room.fencehold(&["run", "--key", "k", "--", "sh", "-c", script]);
+    let under_a_lease = dir.fencehold(&["run", "--key", "k", "--", "sh", "-c", script]);
     assert_eq!(under_a_lease.out, alone.out);
 }
 
 #[test]
 fn who_comes_second_is_told_who_holds_it() {
-    let room = Room::new();
-    let mut first = holding(&room, &["--task", "run-42", "--owner", "ada"]);
+    let dir = TestDirectory::new();
+    let mut first = holding(&dir, &["--task", "run-42", "--owner", "ada"]);
     for options in [vec![], vec!["--wait", "50ms"]] {
         let mut words = vec!["run", "--key", "k"];
         words.extend(options);
         words.extend(["--", "touch", "ran"]);
-        let second = room.fencehold(&words);
+        let second = dir.fencehold(&words);
         assert_eq!(second.code, 75, "{second:?}");
         for told in ["k is held by ada", "run-42", "token 1"] {
             assert!(second.err.contains(told), "{told}: {second:?}");
         }
         assert_eq!(second.out, "");
     }
-    assert!(!room.path("ran").exists());
+    assert!(!dir.path("ran").exists());
     assert_eq!(first.finish().code, 1, "what `read` gives at the end of its input");
 }
 
 #[test]
 fn who_waits_gets_its_turn() {
-    let room = Room::new();
-    let mut first = holding(&room, &[]);
+    let dir = TestDirectory::new();
+    let mut first = holding(&dir, &[]);
     let mut second =
-        room.start(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
-    eventually("the second stands in line", || room.lease("k")["waiter_count"] == 1);
+        dir.start(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+    eventually("the second stands in line", || dir.lease("k")["waiter_count"] == 1);
     first.say("go");
     assert_eq!(first.finish().code, 0);
     let said = second.finish();
@@ -130,26 +130,26 @@ fn who_waits_gets_its_turn() {
 
 #[test]
 fn who_is_interrupted_in_line_leaves_it() {
-    let room = Room::new();
-    let mut first = holding(&room, &[]);
-    let mut second = room.start(&["run", "--key", "k", "--wait", "60s", "--", "touch", "ran"]);
-    eventually("the second stands in line", || room.lease("k")["waiter_count"] == 1);
+    let dir = TestDirectory::new();
+    let mut first = holding(&dir, &[]);
+    let mut second = dir.start(&["run", "--key", "k", "--wait", "60s", "--", "touch", "ran"]);
+    eventually("the second stands in line", || dir.lease("k")["waiter_count"] == 1);
     second.send(Signal::INT);
     assert_eq!(second.finish().code, 130);
-    eventually("no waiter stands in line", || room.lease("k")["waiter_count"] == 0);
+    eventually("no waiter stands in line", || dir.lease("k")["waiter_count"] == 0);
     first.say("go");
     assert_eq!(first.finish().code, 0);
-    assert!(!room.path("ran").exists());
+    assert!(!dir.path("ran").exists());
 }
 
 #[test]
 fn signals_are_passed_on() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     // A shell runs its traps between two commands.
     let script =
         "for s in TERM INT HUP QUIT USR1 USR2; do trap \"echo $s; got=\\$((got+1))\" $s; done; got=0; echo up
                   while test $got -lt 6; do sleep 0.01; done; exit 9";
-    let mut running = room.start(&["run", "--key", "k", "--", "bash", "-c", script]);
+    let mut running = dir.start(&["run", "--key", "k", "--", "bash", "-c", script]);
     assert_eq!(running.line(), "up");
     for (signal, name) in [
         (Signal::TERM, "TERM"),
@@ -167,7 +167,7 @@ fn signals_are_passed_on() {
 
 #[test]
 fn signals_are_blocked_and_ignored_as_without_a_lease() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let binary = env!("CARGO_BIN_EXE_fencehold");
     // As `nohup` does it.
     let ignores = |command: &str| {
@@ -176,24 +176,24 @@ fn signals_are_blocked_and_ignored_as_without_a_lease() {
             "-c",
             &format!("trap '' HUP USR1; exec {command} grep -E 'Sig(Blk|Ign)' /proc/self/status"),
         ]);
-        said(shell.env("FENCEHOLD_STORE", room.store())).out
+        said(shell.env("FENCEHOLD_STORE", dir.store())).out
     };
     assert_eq!(ignores(&format!("{binary} run --key k --")), ignores(""));
 }
 
 #[test]
 fn what_the_command_leaves_behind_is_ended_before_the_lease_is_given_back() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     // The one left behind does not heed TERM. It notes down every change that it sees while it lives.
     let script = "(trap '' TERM; echo $BASHPID >left; while :; do sleep 0.01; done) & \
                   until test -s left; do sleep 0.01; done; exit 5";
-    let mut first = room.start(&["run", "--key", "k", "--ttl", "8s", "--", "bash", "-c", script]);
-    eventually("it has left something behind", || !room.lines("left").is_empty());
-    let left: i32 = room.lines("left")[0].parse().unwrap();
+    let mut first = dir.start(&["run", "--key", "k", "--ttl", "8s", "--", "bash", "-c", script]);
+    eventually("it has left something behind", || !dir.lines("left").is_empty());
+    let left: i32 = dir.lines("left")[0].parse().unwrap();
     let check = format!(
         "if kill -0 {left} 2>/dev/null && ! grep -q '^State:.Z' /proc/{left}/status; then exit 3; fi"
     );
-    let second = room.fencehold(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", &check]);
+    let second = dir.fencehold(&["run", "--key", "k", "--wait", "60s", "--", "sh", "-c", &check]);
     assert_eq!(second.code, 0, "what was left behind ran beside the next holder: {second:?}");
     let said = first.finish();
     assert_eq!(said.code, 5, "{said:?}");
@@ -202,24 +202,24 @@ fn what_the_command_leaves_behind_is_ended_before_the_lease_is_given_back() {
 
 #[test]
 fn what_is_left_behind_and_heeds_term_does_not_cost_the_grace() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = "(trap 'echo ended >left; exit' TERM; echo up >left; while :; do sleep 0.01; done) & \
                   until test -s left; do sleep 0.01; done";
     let said =
-        room.fencehold(&["run", "--key", "k", "--ttl", "1h", "--grace", "20m", "--", "bash", "-c", script]);
+        dir.fencehold(&["run", "--key", "k", "--ttl", "1h", "--grace", "20m", "--", "bash", "-c", script]);
     assert_eq!(said.code, 0);
-    assert_eq!(room.lines("left"), ["ended"]);
+    assert_eq!(dir.lines("left"), ["ended"]);
 }
 
 #[test]
 fn a_revoked_lease_ends_the_command_at_once_and_says_by_whom_and_why() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     // A command that does not heed TERM gets a second, however long its grace.
     let script = "trap '' TERM; echo up; while :; do sleep 0.01; done";
     let mut running =
-        room.start(&["run", "--key", "k", "--ttl", "9s", "--grace", "3600ms", "--", "bash", "-c", script]);
+        dir.start(&["run", "--key", "k", "--ttl", "9s", "--grace", "3600ms", "--", "bash", "-c", script]);
     assert_eq!(running.line(), "up");
-    let revoked = room.fencehold(&["lease", "revoke", "k", "--reason", "host is gone", "--by", "alice"]);
+    let revoked = dir.fencehold(&["lease", "revoke", "k", "--reason", "host is gone", "--by", "alice"]);
     assert_eq!(revoked.code, 0, "{revoked:?}");
     let said = running.finish();
     assert_eq!(said.code, 76, "{said:?}");
@@ -230,7 +230,7 @@ fn a_revoked_lease_ends_the_command_at_once_and_says_by_whom_and_why() {
 
 #[test]
 fn a_command_that_is_too_old_is_asked_to_end_in_time() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.01; done";
     let words = [
         "run",
@@ -247,16 +247,16 @@ fn a_command_that_is_too_old_is_asked_to_end_in_time() {
         "-c",
         script,
     ];
-    let said = room.fencehold(&words);
+    let said = dir.fencehold(&words);
     assert_eq!((said.code, said.out.as_str()), (76, "up\nasked\n"), "{said:?}");
     assert!(said.err.contains("code 3"), "{said:?}");
 }
 
 #[test]
 fn a_contender_of_higher_rank_gets_its_turn_and_the_holder_is_told_for_whom() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = "trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done";
-    let mut low = room.start(&["run", "--key", "k", "--ttl", "6s", "--", "bash", "-c", script]);
+    let mut low = dir.start(&["run", "--key", "k", "--ttl", "6s", "--", "bash", "-c", script]);
     assert_eq!(low.line(), "up");
     let words = [
         "run",
@@ -271,8 +271,8 @@ fn a_contender_of_higher_rank_gets_its_turn_and_the_holder_is_told_for_whom() {
         "--wait",
         "60s",
     ];
-    let mut command = room.command(words);
-    let mut high = Running::start(command.args(["--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]));
+    let mut command = dir.command(words);
+    let mut high = RunningProcess::start(command.args(["--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]));
     let said = low.finish();
     assert_eq!(said.code, 76, "{said:?}");
     assert!(said.err.contains("urgent asks for k") && said.err.contains("code 3"), "{said:?}");
@@ -282,20 +282,20 @@ fn a_contender_of_higher_rank_gets_its_turn_and_the_holder_is_told_for_whom() {
 
 #[test]
 fn a_grace_that_would_come_before_the_renewal_is_refused() {
-    let room = Room::new();
-    let said = room.fencehold(&["run", "--key", "k", "--ttl", "30s", "--grace", "13s", "--", "touch", "ran"]);
+    let dir = TestDirectory::new();
+    let said = dir.fencehold(&["run", "--key", "k", "--ttl", "30s", "--grace", "13s", "--", "touch", "ran"]);
     assert_eq!(said.code, 2);
     assert!(said.err.contains("--grace") && said.err.contains("the limit is 12s"), "{said:?}");
-    assert!(!room.path("ran").exists());
+    assert!(!dir.path("ran").exists());
 }
 
 #[test]
 fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
-    let room = Room::new();
-    let mut running = holding(&room, &["--ttl", "9s"]);
+    let dir = TestDirectory::new();
+    let mut running = holding(&dir, &["--ttl", "9s"]);
     // Seen from outside: it has lasted for longer than its ttl, and has not changed hands.
     eventually("more than a ttl has passed", || {
-        let lease = room.lease("k");
+        let lease = dir.lease("k");
         assert_eq!(lease["token"], 1);
         lease["holder"]["age_ms"].as_u64().unwrap() > 11_000
     });
@@ -306,8 +306,8 @@ fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
 
 #[test]
 fn nothing_is_left_of_a_run_that_is_over() {
-    let room = Room::new();
-    let mut running = holding(&room, &[]);
+    let dir = TestDirectory::new();
+    let mut running = holding(&dir, &[]);
     let watchdogs = children(running.pid(), "fh-watchdog");
     assert_eq!(watchdogs.len(), 1);
     running.say("go");

@@ -8,11 +8,11 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use fencehold_contract::http::{Operation as _, op};
+use fencehold_contract::http::{HttpOperation as _, op};
 use fencehold_test_servers::is_alone;
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 
-use crate::support::{self, Room, Running, eventually};
+use crate::support::{self, RunningProcess, TestDirectory, eventually};
 
 /// Of an authority for tests.
 fn certificate(name: &str) -> String {
@@ -21,7 +21,7 @@ fn certificate(name: &str) -> String {
 
 /// A server that has said where it listens.
 struct Serving {
-    running: Running,
+    running: RunningProcess,
     address: String,
     said: Vec<String>,
     /// To the end: a full pipe would stop it.
@@ -29,10 +29,10 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(room: &Room, words: &[&str]) -> Self {
+    fn start(dir: &TestDirectory, words: &[&str]) -> Self {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0"];
         all.extend(words);
-        Serving::spawn(room.command(all))
+        Serving::spawn(dir.command(all))
     }
 
     fn spawn(mut command: std::process::Command) -> Self {
@@ -49,7 +49,7 @@ impl Serving {
             }
         };
         let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
-        Serving { running: Running::adopt(child), address, said, rest: Some(rest) }
+        Serving { running: RunningProcess::adopt(child), address, said, rest: Some(rest) }
     }
 
     fn ask(&self, token: &str, path: &str) -> (u16, String) {
@@ -94,19 +94,19 @@ fn hear(mut stream: TcpStream) -> (u16, String) {
     (status, text)
 }
 
-fn token(room: &Room, words: &[&str]) -> String {
+fn token(dir: &TestDirectory, words: &[&str]) -> String {
     let mut all = vec!["access-token", "create"];
     all.extend(words);
-    let said = room.fencehold(&all);
+    let said = dir.fencehold(&all);
     assert_eq!(said.code, 0, "{said:?}");
     said.out.trim().to_owned()
 }
 
 #[test]
 fn an_address_that_others_can_reach_needs_a_token_or_an_explicit_word() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for address in ["0.0.0.0:0", "[::]:0"] {
-        let said = room.fencehold(&["serve", "--listen", address]);
+        let said = dir.fencehold(&["serve", "--listen", address]);
         assert_eq!(said.code, 2, "{said:?}");
         assert!(
             said.err
@@ -118,18 +118,18 @@ fn an_address_that_others_can_reach_needs_a_token_or_an_explicit_word() {
             "{said:?}"
         );
     }
-    let open = Serving::spawn(room.command(["serve", "--listen", "0.0.0.0:0", "--insecure"]));
+    let open = Serving::spawn(dir.command(["serve", "--listen", "0.0.0.0:0", "--insecure"]));
     assert!(open.said.iter().any(|line| line.contains("INSECURE")), "{:?}", open.said);
     drop(open);
-    token(&room, &["ops", "--scope", "admin"]);
-    let closed = Serving::spawn(room.command(["serve", "--listen", "0.0.0.0:0"]));
+    token(&dir, &["ops", "--scope", "admin"]);
+    let closed = Serving::spawn(dir.command(["serve", "--listen", "0.0.0.0:0"]));
     assert!(!closed.said.iter().any(|line| line.contains("open to")), "{:?}", closed.said);
 }
 
 #[test]
 fn on_this_machine_nobody_is_asked_for_a_token_until_there_is_one() {
-    let room = Room::new();
-    let open = Serving::start(&room, &[]);
+    let dir = TestDirectory::new();
+    let open = Serving::start(&dir, &[]);
     assert!(
         open.said
             .iter()
@@ -139,23 +139,23 @@ fn on_this_machine_nobody_is_asked_for_a_token_until_there_is_one() {
     );
     assert_eq!(open.ask("", "/v1/leases").0, 200);
     assert_eq!(open.stop().0, 0);
-    let named = Serving::spawn(room.command(["serve", "--listen", "localhost:0"]));
+    let named = Serving::spawn(dir.command(["serve", "--listen", "localhost:0"]));
     assert_eq!(named.ask("", "/v1/leases").0, 200, "a name for this machine: {:?}", named.said);
     assert_eq!(named.stop().0, 0);
-    let secret = token(&room, &["ops", "--scope", "lease:read"]);
-    let closed = Serving::start(&room, &[]);
+    let secret = token(&dir, &["ops", "--scope", "lease:read"]);
+    let closed = Serving::start(&dir, &[]);
     assert_eq!(closed.ask("", "/v1/leases").0, 401);
     assert_eq!(closed.ask(&secret, "/v1/leases").0, 200);
 }
 
 #[test]
 fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
-    let room = Room::new();
-    let first = token(&room, &["first", "--scope", "lease:read"]);
-    let server = Serving::start(&room, &[]);
-    let second = token(&room, &["second", "--scope", "lease:read,job:work", "--expires-in", "1h"]);
+    let dir = TestDirectory::new();
+    let first = token(&dir, &["first", "--scope", "lease:read"]);
+    let server = Serving::start(&dir, &[]);
+    let second = token(&dir, &["second", "--scope", "lease:read,job:work", "--expires-in", "1h"]);
     eventually("the new token is known", || server.ask(&second, "/v1/leases").0 == 200);
-    let said = room.fencehold(&["access-token", "ls", "-o", "json"]);
+    let said = dir.fencehold(&["access-token", "ls", "-o", "json"]);
     let listed = said.json();
     assert_eq!(listed["access_tokens"].as_array().unwrap().len(), 2);
     let named = |name: &str| {
@@ -173,19 +173,19 @@ fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
         assert!(!said.out.contains(secret.rsplit('_').next().unwrap()), "a secret is listed");
     }
     let id = named("second")["id"].as_str().unwrap().to_owned();
-    let revoked = room.fencehold(&["access-token", "revoke", &id, "--reason", "a test"]);
+    let revoked = dir.fencehold(&["access-token", "revoke", &id, "--reason", "a test"]);
     assert_eq!(revoked.code, 0, "{revoked:?}");
     let began = Instant::now();
     eventually("the token is refused", || server.ask(&second, "/v1/leases").0 == 401);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(server.ask(&first, "/v1/leases").0, 200);
     assert_eq!(server.stop().0, 0);
-    let used = room.fencehold(&["access-token", "ls", "-o", "json"]).json();
+    let used = dir.fencehold(&["access-token", "ls", "-o", "json"]).json();
     assert!(
         used["access_tokens"][0]["last_used_at"].is_string(),
         "when it was used is noted at the latest when the server stops: {used}"
     );
-    let audit = room.fencehold(&["audit", "ls", "-o", "json"]).json();
+    let audit = dir.fencehold(&["audit", "ls", "-o", "json"]).json();
     let acts: Vec<&str> = audit["entries"]
         .as_array()
         .unwrap()
@@ -195,18 +195,18 @@ fn tokens_are_made_listed_and_revoked_beside_a_running_server() {
     let (create, revoke) = (op::CreateAccessToken::SPEC.name, op::RevokeAccessToken::SPEC.name);
     assert_eq!(acts, [create, create, revoke]);
     assert_eq!(audit["entries"][2]["reason"], "a test");
-    let unknown = room.fencehold(&["access-token", "revoke", "ffffffffffff"]);
+    let unknown = dir.fencehold(&["access-token", "revoke", "ffffffffffff"]);
     assert!(unknown.code == 1 && unknown.err.contains("there is no token ffffffffffff"), "{unknown:?}");
 }
 
 #[test]
 fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_named() {
-    let room = Room::new();
-    let file = room.path("server.toml");
+    let dir = TestDirectory::new();
+    let file = dir.path("server.toml");
     std::fs::write(&file, "shutdown_grace = '3s'\n[limits]\nconnections = 77\nheader_timeout = '3s'\n")
         .unwrap();
     let path = file.to_str().unwrap();
-    let mut command = room.command(["config", "check", "--config", path, "-o", "json"]);
+    let mut command = dir.command(["config", "check", "--config", path, "-o", "json"]);
     command.env("FENCEHOLD_SERVE_LIMITS_CONNECTIONS", "66");
     let said = support::said(&mut command);
     assert_eq!(said.code, 0, "{said:?}");
@@ -238,7 +238,7 @@ fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_
     ] {
         std::fs::write(&file, text).unwrap();
         for verb in [&["config", "check", "--config", path][..], &["serve", "--config", path]] {
-            let said = room.fencehold(verb);
+            let said = dir.fencehold(verb);
             assert_eq!(said.code, 2, "{said:?}");
             assert!(said.err.contains(wrong), "{said:?}");
         }
@@ -247,11 +247,11 @@ fn settings_come_from_flags_then_variables_then_the_file_and_what_is_unknown_is_
 
 #[test]
 fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
-    let room = Room::new();
-    let path = room.path("notify");
+    let dir = TestDirectory::new();
+    let path = dir.path("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
     systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let mut command = room.command(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
+    let mut command = dir.command(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"]);
     command.env("NOTIFY_SOCKET", &path);
     let server = Serving::spawn(command);
     let told = || {
@@ -276,8 +276,8 @@ fn the_unit_is_one_that_systemd_understands() {
     let unit =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/fencehold.service"))
             .unwrap();
-    let room = Room::new();
-    let path = room.path("fencehold.service");
+    let dir = TestDirectory::new();
+    let path = dir.path("fencehold.service");
     // Verified with the program where it is: it is not installed on this machine.
     std::fs::write(&path, unit.replace("/usr/bin/fencehold", env!("CARGO_BIN_EXE_fencehold"))).unwrap();
     let Ok(verified) = std::process::Command::new("systemd-analyze").arg("verify").arg(&path).output() else {
@@ -299,12 +299,12 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
     assert!(limit.current.is_none_or(|files| files > 9_000), "this test needs 9000 open files");
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let server =
-        Serving::start(&room, &["--set", "limits.connections=5000", "--set", "limits.header_timeout=60s"]);
+        Serving::start(&dir, &["--set", "limits.connections=5000", "--set", "limits.header_timeout=60s"]);
     let before_kb = server.memory_kb();
     // One that is held: it stands in line all the while.
-    let said = room.fencehold(&["lease", "acquire", "k", "--ttl", "5m", "-o", "json"]);
+    let said = dir.fencehold(&["lease", "acquire", "k", "--ttl", "5m", "-o", "json"]);
     assert_eq!(said.code, 0, "{said:?}");
     let (hold, fence) =
         (said.json()["hold_id"].as_str().unwrap().to_owned(), said.json()["token"].as_u64().unwrap());
@@ -344,42 +344,42 @@ fn eight_thousand_idle_connections_are_borne_and_others_are_served() {
 
 #[test]
 fn an_open_server_asks_for_tokens_once_there_is_one() {
-    let room = Room::new();
-    let server = Serving::start(&room, &[]);
+    let dir = TestDirectory::new();
+    let server = Serving::start(&dir, &[]);
     assert_eq!(server.ask("", "/v1/leases").0, 200);
-    let secret = token(&room, &["ops", "--scope", "lease:read"]);
+    let secret = token(&dir, &["ops", "--scope", "lease:read"]);
     eventually("a token is asked for", || server.ask("", "/v1/leases").0 == 401);
     assert_eq!(server.ask(&secret, "/v1/leases").0, 200);
 }
 
 #[test]
 fn a_lost_access_file_does_not_open_a_store_that_had_tokens() {
-    let room = Room::new();
-    token(&room, &["ops", "--scope", "lease:read"]);
-    let server = Serving::start(&room, &[]);
+    let dir = TestDirectory::new();
+    token(&dir, &["ops", "--scope", "lease:read"]);
+    let server = Serving::start(&dir, &[]);
     let mark = ["--namespace", "fencehold.access", "lease", "get", "tokens"];
-    eventually("the store remembers", || !room.fencehold(&mark).out.contains("never held"));
+    eventually("the store remembers", || !dir.fencehold(&mark).out.contains("never held"));
     assert_eq!(server.stop().0, 0);
     for suffix in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(room.path(&format!("leases/access.db{suffix}")));
+        let _ = std::fs::remove_file(dir.path(&format!("leases/access.db{suffix}")));
     }
-    let said = room.fencehold(&["serve", "--listen", "127.0.0.1:0"]);
+    let said = dir.fencehold(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.code, 2, "{said:?}");
     assert!(
         said.err.contains("was served with tokens before") && said.err.contains("require_access_tokens"),
         "{said:?}"
     );
-    let told = Serving::start(&room, &["--set", "require_access_tokens=false"]);
+    let told = Serving::start(&dir, &["--set", "require_access_tokens=false"]);
     assert_eq!(told.ask("", "/v1/leases").0, 200);
     drop(told);
-    let fresh = Room::new();
+    let fresh = TestDirectory::new();
     let closed = Serving::start(&fresh, &["--set", "require_access_tokens=true"]);
     assert_eq!(closed.ask("", "/v1/leases").0, 401);
 }
 
 /// A command line that knows a server, and nothing else.
-fn through(room: &Room, server: &Serving, secret: &str, words: &[&str]) -> support::Said {
-    let mut command = room.command(words);
+fn through(dir: &TestDirectory, server: &Serving, secret: &str, words: &[&str]) -> support::CommandOutput {
+    let mut command = dir.command(words);
     command.env("FENCEHOLD_STORE", format!("http://{}", server.address));
     if !secret.is_empty() {
         command.env("FENCEHOLD_ACCESS_TOKEN", secret);
@@ -389,7 +389,7 @@ fn through(room: &Room, server: &Serving, secret: &str, words: &[&str]) -> suppo
 
 #[test]
 fn tokens_and_the_audit_go_through_the_server() {
-    let (here, there) = (Room::new(), Room::new());
+    let (here, there) = (TestDirectory::new(), TestDirectory::new());
     let admin = token(&here, &["ops", "--role", "admin", "--all-namespaces"]);
     let server = Serving::start(&here, &[]);
     let made = through(
@@ -425,7 +425,7 @@ fn tokens_and_the_audit_go_through_the_server() {
 
 #[test]
 fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
-    let (here, there) = (Room::new(), Room::new());
+    let (here, there) = (TestDirectory::new(), TestDirectory::new());
     let reader = token(&here, &["v", "--role", "reader"]);
     let writer = token(&here, &["w", "--role", "worker"]);
     let server = Serving::start(&here, &[]);
@@ -460,7 +460,7 @@ fn what_a_server_does_not_allow_is_said_with_where_and_what_to_do() {
 
 #[test]
 fn a_server_that_is_not_trusted_is_named_with_the_cause_at_once() {
-    let (here, there) = (Room::new(), Room::new());
+    let (here, there) = (TestDirectory::new(), TestDirectory::new());
     let (cert, key) = (certificate("server.pem"), certificate("server.key"));
     let server = Serving::start(&here, &["--tls-cert", &cert, "--tls-key", &key]);
     let mut command = there.command(["lease", "ls", "-v"]);
@@ -478,11 +478,11 @@ fn a_server_that_is_not_trusted_is_named_with_the_cause_at_once() {
 
 #[test]
 fn a_url_may_name_several_servers_and_one_that_answers_is_found() {
-    let room = Room::new();
-    let (first, second) = (Serving::start(&room, &[]), Serving::start(&room, &[]));
+    let dir = TestDirectory::new();
+    let (first, second) = (Serving::start(&dir, &[]), Serving::start(&dir, &[]));
     let both = format!("http://127.0.0.1:1,{},{}", first.address, second.address);
     let ask = |words: &[&str]| {
-        let mut command = room.command(words);
+        let mut command = dir.command(words);
         support::said(command.env("FENCEHOLD_STORE", &both))
     };
     assert_eq!(ask(&["lease", "acquire", "k", "--ttl", "1m"]).code, 0);
@@ -495,18 +495,18 @@ fn a_url_may_name_several_servers_and_one_that_answers_is_found() {
 
 #[test]
 fn the_check_of_settings_names_what_the_store_was_chosen_by() {
-    let room = Room::new();
-    let file = room.path("server.toml");
+    let dir = TestDirectory::new();
+    let file = dir.path("server.toml");
     std::fs::write(&file, "store = 'memory:'\n").unwrap();
     let words = ["config", "check", "--config", file.to_str().unwrap(), "-o", "json"];
-    let chosen = |said: support::Said| {
+    let chosen = |said: support::CommandOutput| {
         let report = said.json();
         let settings = report["settings"].as_array().unwrap();
         let store = settings.iter().find(|setting| setting["name"] == "store").unwrap();
         (store["value"].as_str().unwrap().to_owned(), store["source"].as_str().unwrap().to_owned())
     };
-    assert_eq!(chosen(room.fencehold(&words)), (room.store(), "FENCEHOLD_STORE".to_owned()));
-    let mut command = room.command(words);
+    assert_eq!(chosen(dir.fencehold(&words)), (dir.store(), "FENCEHOLD_STORE".to_owned()));
+    let mut command = dir.command(words);
     let by_file = chosen(support::said(command.env_remove("FENCEHOLD_STORE")));
     assert_eq!(by_file, ("memory:".to_owned(), file.display().to_string()));
 }
@@ -515,9 +515,9 @@ fn the_check_of_settings_names_what_the_store_was_chosen_by() {
 #[test]
 fn the_start_of_a_server_warns_of_what_is_dangerous() {
     use std::os::unix::fs::PermissionsExt as _;
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let put = |name: &str, text: &str, mode: u32| {
-        let path = room.path(name);
+        let path = dir.path(name);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         path.display().to_string()
@@ -528,7 +528,7 @@ fn the_start_of_a_server_warns_of_what_is_dangerous() {
     let start = |settings: &str, more: &[&str]| {
         let mut words = vec!["serve", "--listen", "192.0.2.1:7117", "--config", settings];
         words.extend(more);
-        let said = room.fencehold(&words);
+        let said = dir.fencehold(&words);
         assert_ne!(said.code, 0, "{said:?}");
         said.err
     };

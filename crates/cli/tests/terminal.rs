@@ -9,26 +9,26 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{Room, Running};
+use crate::support::{RunningProcess, TestDirectory};
 
 /// A terminal with a shell on it, in a session of its own.
-struct Terminal {
+struct TestTerminal {
     keys: File,
     seen: String,
-    _shell: Running,
+    _shell: RunningProcess,
 }
 
-impl Terminal {
-    fn new(room: &Room, shell: &[&str]) -> Self {
+impl TestTerminal {
+    fn new(dir: &TestDirectory, shell: &[&str]) -> Self {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keys).unwrap();
         unlockpt(&keys).unwrap();
         let name = ptsname(&keys, Vec::new()).unwrap();
         let screen = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait"]).args(shell).current_dir(room.path(""));
+        command.args(["--ctty", "--wait"]).args(shell).current_dir(dir.path(""));
         command
-            .env("FENCEHOLD_STORE", room.store())
+            .env("FENCEHOLD_STORE", dir.store())
             .env("PS1", "ready> ")
             .env("NO_COLOR", "1");
         command
@@ -37,7 +37,7 @@ impl Terminal {
             .stderr(screen)
             .env("PATH", path_with_fencehold());
         let child = command.spawn().unwrap();
-        Terminal { keys: File::from(keys), seen: String::new(), _shell: Running::adopt(child) }
+        TestTerminal { keys: File::from(keys), seen: String::new(), _shell: RunningProcess::adopt(child) }
     }
 
     fn press(&mut self, keys: &str) {
@@ -73,12 +73,12 @@ fn path_with_fencehold() -> std::ffi::OsString {
 
 #[test]
 fn the_command_is_in_the_foreground_and_the_shell_is_there_again_afterwards() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     // Its group, and the group that the terminal listens to.
     let groups = r#"read -r all </proc/$$/stat; set -- $all; test $5 = $8 && read word && echo "the command read $word""#;
     let script = r#"fencehold run --key k -- sh -c "$GROUPS_SCRIPT"; read word; echo "the shell read $word""#;
     let script = format!("GROUPS_SCRIPT='{groups}'; {script}");
-    let mut terminal = Terminal::new(&room, &["sh", "-c", &script]);
+    let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);
     terminal.press("one\n");
     terminal.expect("the command read one");
     terminal.press("two\n");
@@ -87,9 +87,9 @@ fn the_command_is_in_the_foreground_and_the_shell_is_there_again_afterwards() {
 
 #[test]
 fn a_key_that_interrupts_reaches_the_command_once() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = r#"fencehold run --key k -- bash -c 'n=0; trap "n=\$((n+1))" INT; echo up; until test $n -gt 0; do sleep 0.01; done; sleep 0.1; echo interrupted $n times'"#;
-    let mut terminal = Terminal::new(&room, &["bash", "-c", script]);
+    let mut terminal = TestTerminal::new(&dir, &["bash", "-c", script]);
     terminal.expect("up");
     terminal.press("\u{3}");
     terminal.expect("interrupted 1 times");
@@ -97,8 +97,8 @@ fn a_key_that_interrupts_reaches_the_command_once() {
 
 #[test]
 fn a_command_that_is_stopped_by_a_key_goes_on_in_the_foreground() {
-    let room = Room::new();
-    let mut terminal = Terminal::new(&room, &["bash", "--norc", "--noprofile", "-i"]);
+    let dir = TestDirectory::new();
+    let mut terminal = TestTerminal::new(&dir, &["bash", "--norc", "--noprofile", "-i"]);
     terminal.expect("ready> ");
     terminal.press("fencehold run --key k -- sh -c 'echo u\"\"p; read word; echo \"read $word\"; exit 7'; echo code=$?\n");
     terminal.expect("up");
@@ -113,19 +113,19 @@ fn a_command_that_is_stopped_by_a_key_goes_on_in_the_foreground() {
 
 #[test]
 fn a_command_beside_a_pager_gets_the_terminal_when_it_reads() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = r#"fencehold run --key k -- sh -c 'read word; echo "read $word"' | cat"#;
-    let mut terminal = Terminal::new(&room, &["bash", "-c", script]);
+    let mut terminal = TestTerminal::new(&dir, &["bash", "-c", script]);
     terminal.press("one\n");
     terminal.expect("read one");
 }
 
 #[test]
 fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
-    let room = Room::new();
-    assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    let dir = TestDirectory::new();
+    assert_eq!(dir.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
     let script = "TERM=xterm NO_COLOR= fencehold event ls; echo one; TERM=xterm fencehold event ls; echo two";
-    let mut terminal = Terminal::new(&room, &["sh", "-c", script]);
+    let mut terminal = TestTerminal::new(&dir, &["sh", "-c", script]);
     let coloured = terminal.expect("one");
     assert!(coloured.contains("released") && coloured.contains('\u{1b}'), "{coloured:?}");
     let plain = terminal.expect("two");
@@ -135,19 +135,19 @@ fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
 /// A terminal that does not say how wide it is has 80 columns.
 #[test]
 fn nothing_is_wider_than_the_terminal() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let long = "a-name-that-is-far-too-long-for-a-column-of-a-table-on-a-terminal".repeat(2);
     let key = format!("reports/{long}");
     let owner = format!("--owner={long}");
     assert_eq!(
-        room.fencehold(&["lease", "acquire", &key, &owner, "--ttl", "1h", "--task", "t"])
+        dir.fencehold(&["lease", "acquire", &key, &owner, "--ttl", "1h", "--task", "t"])
             .code,
         0
     );
-    let id = room.enqueue("1", &["--label", &format!("{}=x", &long[..40]), "--delay", "1d"]);
+    let id = dir.enqueue("1", &["--label", &format!("{}=x", &long[..40]), "--delay", "1d"]);
     let words = ["schedule", "set", "s", "--cron", "30 2 * * *", "--queue", &long[..60], "--kind", "k"];
-    assert_eq!(room.fencehold(&words).code, 0);
-    assert_eq!(room.fencehold(&["access-token", "create", "ops", "--role", "operator"]).code, 0);
+    assert_eq!(dir.fencehold(&words).code, 0);
+    assert_eq!(dir.fencehold(&["access-token", "create", "ops", "--role", "operator"]).code, 0);
     let shown = [
         "lease ls",
         &format!("lease get {key}"),
@@ -175,7 +175,7 @@ fn nothing_is_wider_than_the_terminal() {
     let script: Vec<String> =
         shown.iter().map(|words| format!("fencehold {words}; echo end-of-it")).collect();
     let script = script.join("\n");
-    let mut terminal = Terminal::new(&room, &["sh", "-c", &script]);
+    let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);
     for words in shown {
         let screen = terminal.expect("end-of-it");
         for line in screen.lines() {

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use fencehold_test_servers::postgres::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Durable, PostgresServer};
 use rustix::process::Signal;
 
-use crate::support::{Room, Running, Said, eventually, said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory, eventually, said};
 
 /// Waits for a file before it ends.
 const HELD: &str = "echo $FENCEHOLD_TOKEN >> begun; while [ ! -e end ]; do sleep 0.05; done; echo '\"once\"'";
@@ -30,13 +30,13 @@ impl Version {
     }
 
     /// On a store that is named, or on the default one of the room's home.
-    fn command(self, room: &Room, store: Option<&str>, words: &[&str]) -> Command {
-        let template = room.command(words);
+    fn command(self, dir: &TestDirectory, store: Option<&str>, words: &[&str]) -> Command {
+        let template = dir.command(words);
         let mut command = Command::new(self.program());
         command
             .args(words)
             .env_clear()
-            .current_dir(room.path(""))
+            .current_dir(dir.path(""))
             .stdin(std::process::Stdio::null());
         for (name, value) in template.get_envs() {
             if let Some(value) = value.filter(|_| name != "FENCEHOLD_STORE") {
@@ -49,13 +49,13 @@ impl Version {
         command
     }
 
-    fn says(self, room: &Room, store: Option<&str>, words: &[&str]) -> Said {
-        said(&mut self.command(room, store, words))
+    fn says(self, dir: &TestDirectory, store: Option<&str>, words: &[&str]) -> CommandOutput {
+        said(&mut self.command(dir, store, words))
     }
 
     /// The same where it must work.
-    fn does(self, room: &Room, store: Option<&str>, words: &[&str]) -> String {
-        let said = self.says(room, store, words);
+    fn does(self, dir: &TestDirectory, store: Option<&str>, words: &[&str]) -> String {
+        let said = self.says(dir, store, words);
         assert_eq!(said.code, 0, "{self:?} {words:?}: {said:?}");
         said.out.trim().to_owned()
     }
@@ -64,18 +64,18 @@ impl Version {
 /// A job that was begun before a migration is handed in after it, and is not run again.
 #[test]
 fn a_worker_of_the_earlier_version_hands_in_its_job_after_a_migration() {
-    let cluster = Cluster::start(Durable::No);
+    let cluster = PostgresServer::start(Durable::No);
     let url = cluster.url_text("fencehold");
     let store = Some(url.as_str());
-    let room = Room::new();
-    Version::Earlier.does(&room, store, &["store", "migrate"]);
+    let dir = TestDirectory::new();
+    Version::Earlier.does(&dir, store, &["store", "migrate"]);
     let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"];
-    let id = Version::Earlier.does(&room, store, &enqueue);
+    let id = Version::Earlier.does(&dir, store, &enqueue);
     let work = ["work", "--queue", "q", "--ttl", "5s", "--concurrency", "2", "--", "sh", "-c", HELD];
-    let mut worker = Running::start(&mut Version::Earlier.command(&room, store, &work));
-    eventually("a run", || !room.lines("begun").is_empty());
+    let mut worker = RunningProcess::start(&mut Version::Earlier.command(&dir, store, &work));
+    eventually("a run", || !dir.lines("begun").is_empty());
 
-    let migrated = Version::This.says(&room, store, &["store", "migrate", "-o", "json"]);
+    let migrated = Version::This.says(&dir, store, &["store", "migrate", "-o", "json"]);
     assert_eq!(migrated.code, 0, "{migrated:?}");
     let admin = cluster.admin();
     let made_up = migrated.json()["applied"].as_array().unwrap().is_empty();
@@ -84,63 +84,63 @@ fn a_worker_of_the_earlier_version_hands_in_its_job_after_a_migration() {
     }
     // It must connect anew, to a schema that may have become too new for it.
     admin.end_sessions("application_name = 'fencehold' AND pid <> pg_backend_pid()");
-    std::fs::write(room.path("end"), "").unwrap();
+    std::fs::write(dir.path("end"), "").unwrap();
     worker.send(Signal::TERM);
     let ended = worker.finish();
     if made_up {
         admin.run("DELETE FROM fencehold.migration WHERE version = 9999");
     }
 
-    let handed_in = Version::This.says(&room, store, &["job", "get", &id, "-o", "json"]).json();
+    let handed_in = Version::This.says(&dir, store, &["job", "get", &id, "-o", "json"]).json();
     assert_eq!(
         (&handed_in["state"], &handed_in["result"]),
         (&"completed".into(), &"once".into()),
         "{handed_in} {ended:?}"
     );
     let again = r#"echo again >> begun; echo '"again"'"#;
-    Version::This.does(&room, store, &["work", "--queue", "q", "--until-empty", "--", "sh", "-c", again]);
-    assert_eq!(room.lines("begun").len(), 1, "it ran once");
+    Version::This.does(&dir, store, &["work", "--queue", "q", "--until-empty", "--", "sh", "-c", again]);
+    assert_eq!(dir.lines("begun").len(), 1, "it ran once");
 }
 
-fn token(version: Version, room: &Room) -> u64 {
-    let token = version.does(room, None, &["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
+fn token(version: Version, dir: &TestDirectory) -> u64 {
+    let token = version.does(dir, None, &["run", "--key", "k", "--", "sh", "-c", "echo $FENCEHOLD_TOKEN"]);
     token.parse().unwrap()
 }
 
 /// Whichever version owns the directory, the other one is served, or learns which versions do not fit; nothing is damaged.
 #[test]
 fn two_versions_on_one_directory_do_no_damage() {
-    let room = Room::new();
-    let mut last = token(Version::Earlier, &room);
+    let dir = TestDirectory::new();
+    let mut last = token(Version::Earlier, &dir);
     let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k", "--payload", "1"];
-    let id = Version::Earlier.does(&room, None, &enqueue);
+    let id = Version::Earlier.does(&dir, None, &enqueue);
     for (owns, other) in [(Version::Earlier, Version::This), (Version::This, Version::Earlier)] {
         let hold = ["run", "--key", "held", "--", "sh", "-c", HELD];
-        let mut owner = Running::start(&mut owns.command(&room, None, &hold));
-        eventually("an owner", || !room.lines("begun").is_empty());
+        let mut owner = RunningProcess::start(&mut owns.command(&dir, None, &hold));
+        eventually("an owner", || !dir.lines("begun").is_empty());
         for words in [
             &["lease", "ls"][..],
             &["run", "--key", "other", "--", "true"],
             &["job", "get", &id],
             &["store", "status"],
         ] {
-            let said = other.says(&room, None, words);
+            let said = other.says(&dir, None, words);
             let told = said.code != 0 && said.err.contains("version");
             assert!(said.code == 0 || told, "{other:?} beside {owns:?}, {words:?}: {said:?}");
         }
-        std::fs::write(room.path("end"), "").unwrap();
+        std::fs::write(dir.path("end"), "").unwrap();
         let ended = owner.finish();
         assert_eq!(ended.code, 0, "the owner went on: {ended:?}");
-        std::fs::remove_file(room.path("begun")).unwrap();
-        std::fs::remove_file(room.path("end")).unwrap();
-        let next = token(Version::This, &room);
+        std::fs::remove_file(dir.path("begun")).unwrap();
+        std::fs::remove_file(dir.path("end")).unwrap();
+        let next = token(Version::This, &dir);
         assert!(next > last, "token {next} after {last}");
         last = next;
     }
     // The way back: served, or told.
-    let back = Version::Earlier.says(&room, None, &["lease", "ls"]);
+    let back = Version::Earlier.says(&dir, None, &["lease", "ls"]);
     assert!(back.code == 0 || back.err.contains("version"), "{back:?}");
-    Version::This.does(&room, None, &["store", "check"]);
-    let job = Version::This.says(&room, None, &["job", "get", &id, "-o", "json"]).json();
+    Version::This.does(&dir, None, &["store", "check"]);
+    let job = Version::This.says(&dir, None, &["job", "get", &id, "-o", "json"]).json();
     assert_eq!(job["state"], "queued", "{job}");
 }

@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
-use crate::support::{self, Room, Said, said};
+use crate::support::{self, CommandOutput, TestDirectory, said};
 
 #[test]
 fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let long = "k".repeat(513);
     let huge = "9".repeat(40) + "s";
     for (options, told) in [
@@ -37,29 +37,29 @@ fn bad_input_is_refused_with_its_field_and_its_limit_and_nothing_is_run() {
         let mut words = vec!["run"];
         words.extend(&options);
         words.extend(["--", "touch", "ran"]);
-        let said = room.fencehold(&words);
+        let said = dir.fencehold(&words);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{options:?}: {said:?}");
         assert!(said.err.starts_with("fencehold: ") && said.err.contains(told), "{told}: {said:?}");
         assert!(!said.err.contains("secret"), "{said:?}");
         assert!(!said.err.contains('\u{7}'), "{said:?}");
     }
-    assert!(!room.path("ran").exists());
-    assert!(!room.path("leases").exists(), "what cannot succeed makes no store either");
+    assert!(!dir.path("ran").exists());
+    assert!(!dir.path("leases").exists(), "what cannot succeed makes no store either");
 }
 
 #[test]
 fn a_command_must_be_given_and_must_stand_apart() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for words in [
         &["run", "--key", "k"] as &[&str],
         &["run", "--key", "k", "--"],
         &["run", "--key", "k", "touch", "x"],
     ] {
-        let said = room.fencehold(words);
+        let said = dir.fencehold(words);
         assert_eq!(said.code, 2, "{words:?}: {said:?}");
     }
     for words in [&[] as &[&str], &["nonsense"], &["lease"], &["lease", "nonsense"], &["--nonsense"]] {
-        let said = room.fencehold(words);
+        let said = dir.fencehold(words);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{words:?}: {said:?}");
         assert!(!said.err.contains("panicked"), "{said:?}");
     }
@@ -67,7 +67,7 @@ fn a_command_must_be_given_and_must_stand_apart() {
 
 #[test]
 fn text_that_is_no_utf8_is_refused_where_it_matters_and_passed_on_where_it_does_not() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let odd = OsStr::from_bytes(b"a\xffb");
     for words in [
         vec![OsStr::new("run"), OsStr::new("--key"), odd, OsStr::new("--"), OsStr::new("true")],
@@ -75,35 +75,35 @@ fn text_that_is_no_utf8_is_refused_where_it_matters_and_passed_on_where_it_does_
         vec![OsStr::new("--store"), odd, OsStr::new("lease"), OsStr::new("ls")],
         vec![odd],
     ] {
-        let said = said(&mut room.command(&words));
+        let said = said(&mut dir.command(&words));
         assert_eq!(said.code, 2, "{words:?}: {said:?}");
         assert!(said.err.starts_with("fencehold: ") && !said.err.contains("panicked"), "{said:?}");
     }
     for variable in ["FENCEHOLD_STORE", "FENCEHOLD_NAMESPACE", "FENCEHOLD_HOLD_ID", "FENCEHOLD_TOKEN"] {
-        let said = said(room.command(["lease", "renew", "k", "--store", "memory:"]).env(variable, odd));
+        let said = said(dir.command(["lease", "renew", "k", "--store", "memory:"]).env(variable, odd));
         assert_eq!(said.code, 2, "{variable}: {said:?}");
     }
     let words = ["run", "--key", "k", "--", "sh", "-c", "printf %s \"$1\" | od -An -tx1", "sh"];
-    let said = said(room.command(words).arg(odd));
+    let said = said(dir.command(words).arg(odd));
     assert_eq!((said.code, said.out.trim()), (0, "61 ff 62"), "{said:?}");
 }
 
 #[test]
 fn without_a_home_the_store_must_be_named() {
-    let room = Room::new();
-    let said = said(room.command(["lease", "ls"]).env_remove("FENCEHOLD_STORE").env_remove("HOME"));
+    let dir = TestDirectory::new();
+    let said = said(dir.command(["lease", "ls"]).env_remove("FENCEHOLD_STORE").env_remove("HOME"));
     assert_eq!(said.code, 2, "{said:?}");
     assert!(said.err.contains("HOME") && said.err.contains("--store file:DIR"), "{said:?}");
 }
 
 #[test]
 fn by_default_leases_live_in_the_users_state_directory() {
-    let room = Room::new();
-    let said = said(room.command(["run", "--key", "k", "--", "true"]).env_remove("FENCEHOLD_STORE"));
+    let dir = TestDirectory::new();
+    let said = said(dir.command(["run", "--key", "k", "--", "true"]).env_remove("FENCEHOLD_STORE"));
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(room.path(".local/state/fencehold").is_dir());
-    let elsewhere = room.path("elsewhere");
-    let mut command = room.command(["run", "--key", "k", "--", "true"]);
+    assert!(dir.path(".local/state/fencehold").is_dir());
+    let elsewhere = dir.path("elsewhere");
+    let mut command = dir.command(["run", "--key", "k", "--", "true"]);
     command.env_remove("FENCEHOLD_STORE").env("XDG_STATE_HOME", &elsewhere);
     assert_eq!(support::said(&mut command).code, 0);
     assert!(elsewhere.join("fencehold").is_dir());
@@ -111,23 +111,23 @@ fn by_default_leases_live_in_the_users_state_directory() {
 
 #[test]
 fn a_directory_that_cannot_be_used_is_named_and_left_alone() {
-    let room = Room::new();
-    std::fs::write(room.path("text"), "mine").unwrap();
-    let store = format!("file:{}", room.path("text").display());
-    let said = room.fencehold(&["--store", &store, "run", "--key", "k", "--", "touch", "ran"]);
+    let dir = TestDirectory::new();
+    std::fs::write(dir.path("text"), "mine").unwrap();
+    let store = format!("file:{}", dir.path("text").display());
+    let said = dir.fencehold(&["--store", &store, "run", "--key", "k", "--", "touch", "ran"]);
     assert!([69, 74].contains(&said.code), "{said:?}");
     assert!(said.err.contains("text"), "{said:?}");
-    assert_eq!(std::fs::read_to_string(room.path("text")).unwrap(), "mine");
-    assert!(!room.path("ran").exists());
-    let doctor = room.fencehold(&["--store", &store, "doctor"]);
+    assert_eq!(std::fs::read_to_string(dir.path("text")).unwrap(), "mine");
+    assert!(!dir.path("ran").exists());
+    let doctor = dir.fencehold(&["--store", &store, "doctor"]);
     assert_ne!(doctor.code, 0, "{doctor:?}");
     assert!(doctor.out.contains("FAILED"), "{doctor:?}");
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
-    let room = Room::new();
-    assert_eq!(room.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
+    let dir = TestDirectory::new();
+    assert_eq!(dir.fencehold(&["run", "--key", "k", "--", "true"]).code, 0);
     for words in [
         &["lease", "ls", "--include-free"] as &[&str],
         &["event", "ls", "-o", "jsonl"],
@@ -137,12 +137,12 @@ fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let child = room.command(words).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let child = dir.command(words).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"" as &[u8]), "{words:?}");
     }
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let child = room
+    let child = dir
         .command(["lease", "ls", "--include-free"])
         .stdout(full)
         .stderr(Stdio::piped())
@@ -155,94 +155,94 @@ fn a_reader_that_goes_away_is_no_error_and_a_full_disk_is() {
 
 #[test]
 fn only_data_is_on_stdout_and_colours_are_for_terminals() {
-    let room = Room::new();
-    let said = room.fencehold(&["-vv", "run", "--key", "k", "--", "echo", "data"]);
+    let dir = TestDirectory::new();
+    let said = dir.fencehold(&["-vv", "run", "--key", "k", "--", "echo", "data"]);
     assert_eq!((said.code, said.out.as_str()), (0, "data\n"));
     assert!(
         said.err.contains("acquire") || said.err.contains("INFO") || said.err.contains("DEBUG"),
         "{said:?}"
     );
     assert!(!said.err.contains('\u{1b}'), "{said:?}");
-    let quiet = room.fencehold(&["run", "--key", "k", "--", "true"]);
+    let quiet = dir.fencehold(&["run", "--key", "k", "--", "true"]);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
-    let log = said_with_log(&room, "no=such=level");
+    let log = said_with_log(&dir, "no=such=level");
     assert_eq!(log.code, 2, "{log:?}");
 }
 
 #[test]
 fn quiet_leaves_data_and_errors() {
-    let room = Room::new();
-    let told = room.fencehold(&["store", "create"]);
+    let dir = TestDirectory::new();
+    let told = dir.fencehold(&["store", "create"]);
     assert_eq!((told.code, told.err.contains("is there")), (0, true), "{told:?}");
-    let quiet = room.fencehold(&["-q", "store", "create"]);
+    let quiet = dir.fencehold(&["-q", "store", "create"]);
     assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (0, "", ""));
-    let none = room.fencehold(&["lease", "ls", "--quiet"]);
+    let none = dir.fencehold(&["lease", "ls", "--quiet"]);
     assert_eq!((none.code, none.err.as_str()), (0, ""), "{none:?}");
-    let refused = room.fencehold(&["-q", "job", "claim", "--queue", "q"]);
+    let refused = dir.fencehold(&["-q", "job", "claim", "--queue", "q"]);
     assert!(refused.code == 75 && refused.err.contains("no job is ready"), "{refused:?}");
-    assert_eq!(room.fencehold(&["-q", "-v", "lease", "ls"]).code, 2, "more and less at once");
+    assert_eq!(dir.fencehold(&["-q", "-v", "lease", "ls"]).code, 2, "more and less at once");
 }
 
-fn said_with_log(room: &Room, filter: &str) -> Said {
-    said(room.command(["lease", "ls"]).env("FENCEHOLD_LOG", filter))
+fn said_with_log(dir: &TestDirectory, filter: &str) -> CommandOutput {
+    said(dir.command(["lease", "ls"]).env("FENCEHOLD_LOG", filter))
 }
 
 #[test]
 fn help_version_completions_and_manuals_come_from_the_same_definition() {
-    let room = Room::new();
-    let help = room.fencehold(&["run", "--help"]);
+    let dir = TestDirectory::new();
+    let help = dir.fencehold(&["run", "--help"]);
     assert_eq!((help.code, help.err.as_str()), (0, ""));
     for told in ["FENCEHOLD_TOKEN", "75 ", "76 ", "126", "127", "128 + N"] {
         assert!(help.out.contains(told), "{told}");
     }
     assert!(!help.out.contains("__"), "parts of run are no verbs");
-    assert_eq!(room.fencehold(&["help", "run"]).out, help.out);
+    assert_eq!(dir.fencehold(&["help", "run"]).out, help.out);
     assert_eq!(
-        room.fencehold(&["help", "lease", "acquire"]).out,
-        room.fencehold(&["lease", "acquire", "-h"]).out
+        dir.fencehold(&["help", "lease", "acquire"]).out,
+        dir.fencehold(&["lease", "acquire", "-h"]).out
     );
-    let unknown = room.fencehold(&["help", "lease", "nonsense"]);
+    let unknown = dir.fencehold(&["help", "lease", "nonsense"]);
     assert!(unknown.code == 2 && unknown.err.contains("lease nonsense"), "{unknown:?}");
-    let named = room.fencehold(&["version", "-o", "json"]).json();
+    let named = dir.fencehold(&["version", "-o", "json"]).json();
     assert_eq!(named["version"], env!("CARGO_PKG_VERSION"), "{named}");
     assert!(named["commit"].is_string(), "{named}");
-    let version = room.fencehold(&["--version"]);
+    let version = dir.fencehold(&["--version"]);
     assert_eq!(version.out, format!("fencehold {}\n", env!("CARGO_PKG_VERSION")));
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let said = room.fencehold(&["completions", shell]);
+        let said = dir.fencehold(&["completions", shell]);
         assert!(
             said.code == 0 && said.out.contains("explain") && !said.out.contains("__watchdog"),
             "{shell}"
         );
     }
-    let pages = room.path("man/man1");
-    assert_eq!(room.fencehold(&["man", pages.to_str().unwrap()]).code, 0);
+    let pages = dir.path("man/man1");
+    assert_eq!(dir.fencehold(&["man", pages.to_str().unwrap()]).code, 0);
     let run = std::fs::read_to_string(pages.join("fencehold-run.1")).unwrap();
     for told in ["EXAMPLES", "build\\-report", "FENCEHOLD_TOKEN", "Exit codes"] {
         assert!(run.contains(told), "{told}: {run}");
     }
     assert!(pages.join("fencehold-lease-acquire.1").exists() && pages.join("fencehold.1").exists());
-    assert!(room.fencehold(&["man"]).out.contains(".SH EXAMPLES"));
+    assert!(dir.fencehold(&["man"]).out.contains(".SH EXAMPLES"));
 }
 
 #[test]
 fn doctor_finds_a_healthy_store_fine() {
-    let room = Room::new();
-    assert_eq!(room.fencehold(&["store", "create"]).code, 0);
+    let dir = TestDirectory::new();
+    assert_eq!(dir.fencehold(&["store", "create"]).code, 0);
     for _ in 0..2 {
-        let said = room.fencehold(&["doctor", "-o", "json"]);
+        let said = dir.fencehold(&["doctor", "-o", "json"]);
         assert_eq!(said.code, 0, "{said:?}");
         for finding in said.json()["checks"].as_array().unwrap() {
             assert_eq!(finding["verdict"], "passed", "{finding}");
         }
     }
-    let listed = room.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
+    let listed = dir.fencehold(&["lease", "ls", "--include-free", "-o", "json"]);
     assert_eq!(
         listed.json(),
         serde_json::json!({ "leases": [] }),
         "what doctor tried is not in people's way"
     );
-    let status = room.fencehold(&["store", "status", "-o", "json"]).json();
+    let status = dir.fencehold(&["store", "status", "-o", "json"]).json();
     assert_eq!(
         (&status["store"], &status["held_count"]),
         (&serde_json::json!("file:"), &serde_json::json!(0))

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use fencehold_contract::clock::{Clock, SystemClock};
 use rustix::process::{Signal, getsid, kill_process};
 
-use crate::support::{Room, Running, children, eventually, process, runs};
+use crate::support::{RunningProcess, TestDirectory, children, eventually, process, runs};
 
 const TTL: &str = "5s";
 const TTL_AND_A_SECOND_MS: u64 = 6_000;
@@ -26,10 +26,10 @@ const NEXT: &str =
     "echo start $FENCEHOLD_TOKEN >>log; read -r uptime idle </proc/uptime; echo $uptime >started
     sleep 0.3; echo end $FENCEHOLD_TOKEN >>log";
 
-fn start_stubborn(room: &Room) -> Running {
+fn start_stubborn(dir: &TestDirectory) -> RunningProcess {
     let running =
-        room.start(&["run", "--key", "k", "--ttl", TTL, "--owner", "first", "--", "bash", "-c", STUBBORN]);
-    eventually("both beat", || room.lines("pids").len() == 2 && room.lines("log").len() > 10);
+        dir.start(&["run", "--key", "k", "--ttl", TTL, "--owner", "first", "--", "bash", "-c", STUBBORN]);
+    eventually("both beat", || dir.lines("pids").len() == 2 && dir.lines("log").len() > 10);
     running
 }
 
@@ -43,63 +43,63 @@ fn watches(watchdog: i32) -> bool {
     })
 }
 
-fn pids(room: &Room) -> Vec<i32> {
-    room.lines("pids").iter().map(|pid| pid.parse().unwrap()).collect()
+fn pids(dir: &TestDirectory) -> Vec<i32> {
+    dir.lines("pids").iter().map(|pid| pid.parse().unwrap()).collect()
 }
 
-fn start_next(room: &Room) -> Running {
-    let next = room.start(&["run", "--key", "k", "--ttl", TTL, "--wait", "60s", "--", "bash", "-c", NEXT]);
-    eventually("the next stands in line", || room.lease("k")["waiter_count"] == 1);
+fn start_next(dir: &TestDirectory) -> RunningProcess {
+    let next = dir.start(&["run", "--key", "k", "--ttl", TTL, "--wait", "60s", "--", "bash", "-c", NEXT]);
+    eventually("the next stands in line", || dir.lease("k")["waiter_count"] == 1);
     next
 }
 
 /// When the next started, on the boot-time clock, in milliseconds.
-fn started_ms(room: &Room) -> u64 {
-    room.lines("started")[0].replace('.', "").parse::<u64>().unwrap() * 10
+fn started_ms(dir: &TestDirectory) -> u64 {
+    dir.lines("started")[0].replace('.', "").parse::<u64>().unwrap() * 10
 }
 
 /// Nothing of token 1 comes after the start of token 2.
-fn assert_none_beside_the_next(room: &Room) {
-    let log = room.lines("log");
+fn assert_none_beside_the_next(dir: &TestDirectory) {
+    let log = dir.lines("log");
     let start = log.iter().position(|line| line == "start 2").expect("the next has started");
     assert_eq!(log[start + 1..], ["end 2"], "beats of the first beside the next");
 }
 
 #[test]
 fn when_run_is_killed_the_command_and_its_children_are_gone_before_the_next_starts() {
-    let room = Room::new();
-    let mut first = start_stubborn(&room);
-    let mut next = start_next(&room);
+    let dir = TestDirectory::new();
+    let mut first = start_stubborn(&dir);
+    let mut next = start_next(&dir);
     let killed_ms = SystemClock.now().store_ms;
     first.send(Signal::KILL);
     first.finish();
     let said = next.finish();
     assert_eq!(said.code, 0, "{said:?}");
-    let waited_ms = started_ms(&room).saturating_sub(killed_ms);
+    let waited_ms = started_ms(&dir).saturating_sub(killed_ms);
     assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
-    assert_none_beside_the_next(&room);
-    assert!(pids(&room).into_iter().all(|pid| !runs(pid)));
+    assert_none_beside_the_next(&dir);
+    assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
 }
 
 #[test]
 fn when_run_is_stopped_the_command_is_gone_before_the_next_starts_and_run_exits_lost() {
-    let room = Room::new();
-    let mut first = start_stubborn(&room);
-    let mut next = start_next(&room);
+    let dir = TestDirectory::new();
+    let mut first = start_stubborn(&dir);
+    let mut next = start_next(&dir);
     let stopped_ms = SystemClock.now().store_ms;
     first.send(Signal::STOP);
     let said = next.finish();
     assert_eq!(said.code, 0, "{said:?}");
-    let waited_ms = started_ms(&room).saturating_sub(stopped_ms);
+    let waited_ms = started_ms(&dir).saturating_sub(stopped_ms);
     assert!(waited_ms <= TTL_AND_A_SECOND_MS, "{waited_ms} ms");
-    assert_none_beside_the_next(&room);
-    assert!(pids(&room).into_iter().all(|pid| !runs(pid)));
+    assert_none_beside_the_next(&dir);
+    assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
 
     first.send(Signal::CONT);
     let said = first.finish();
     assert_eq!(said.code, 76, "{said:?}");
     assert!(said.err.contains("the lease on k under token 1 was lost"), "{said:?}");
-    let explained = room.fencehold(&["explain", "k"]);
+    let explained = dir.fencehold(&["explain", "k"]);
     let ending = explained
         .out
         .lines()
@@ -110,28 +110,28 @@ fn when_run_is_stopped_the_command_is_gone_before_the_next_starts_and_run_exits_
 
 #[test]
 fn a_command_that_heeds_term_may_clean_up_after_run_was_killed() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let script = "trap 'echo cleaned up >>log; exit' TERM; echo up; while :; do sleep 0.01; done";
-    let mut running = room.start(&["run", "--key", "k", "--", "bash", "-c", script]);
+    let mut running = dir.start(&["run", "--key", "k", "--", "bash", "-c", script]);
     assert_eq!(running.line(), "up");
     running.send(Signal::KILL);
     running.finish();
-    eventually("it has cleaned up", || room.lines("log") == ["cleaned up"]);
+    eventually("it has cleaned up", || dir.lines("log") == ["cleaned up"]);
 }
 
 #[test]
 fn the_watchdog_stands_apart_from_everything_that_could_take_it_along() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let binary = env!("CARGO_BIN_EXE_fencehold");
     // A descriptor of the shell's: the command gets it, the watchdog must not keep it open.
     let script = format!("exec {binary} run --key k -- bash -c 'echo $$ >pids; exec sleep 1000' 7>side");
     let mut shell = Command::new("bash");
     shell
         .args(["-c", &script])
-        .current_dir(room.path(""))
-        .env("FENCEHOLD_STORE", room.store());
-    let mut running = Running::start(&mut shell);
-    eventually("the command runs", || !room.lines("pids").is_empty());
+        .current_dir(dir.path(""))
+        .env("FENCEHOLD_STORE", dir.store());
+    let mut running = RunningProcess::start(&mut shell);
+    eventually("the command runs", || !dir.lines("pids").is_empty());
     let watchdogs = children(running.pid(), "fh-watchdog");
     assert_eq!(watchdogs.len(), 1);
     let watchdog = watchdogs[0];
@@ -159,15 +159,15 @@ fn the_watchdog_stands_apart_from_everything_that_could_take_it_along() {
     }
     running.send(Signal::KILL);
     running.finish();
-    let command = pids(&room)[0];
+    let command = pids(&dir)[0];
     eventually("the command is gone", || !runs(command));
     eventually("the watchdog is gone", || !runs(watchdog));
 }
 
 #[test]
 fn a_watchdog_that_is_killed_is_replaced() {
-    let room = Room::new();
-    let mut first = start_stubborn(&room);
+    let dir = TestDirectory::new();
+    let mut first = start_stubborn(&dir);
     let before = children(first.pid(), "fh-watchdog");
     assert_eq!(before.len(), 1);
     kill_process(process(before[0]), Signal::KILL).unwrap();
@@ -175,18 +175,18 @@ fn a_watchdog_that_is_killed_is_replaced() {
         let now = children(first.pid(), "fh-watchdog");
         now.len() == 1 && now != before && watches(now[0])
     });
-    let mut next = start_next(&room);
+    let mut next = start_next(&dir);
     first.send(Signal::STOP);
     assert_eq!(next.finish().code, 0);
-    assert_none_beside_the_next(&room);
+    assert_none_beside_the_next(&dir);
     first.send(Signal::CONT);
     assert_eq!(first.finish().code, 76);
 }
 
 #[test]
 fn a_command_is_not_left_running_without_a_watchdog() {
-    let room = Room::new();
-    let mut running = start_stubborn(&room);
+    let dir = TestDirectory::new();
+    let mut running = start_stubborn(&dir);
     let mut killed = Vec::new();
     // If every watchdog is killed, `run` ends the command.
     eventually("it gives up", || {
@@ -200,30 +200,30 @@ fn a_command_is_not_left_running_without_a_watchdog() {
     let said = running.finish();
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("for want of a watchdog"), "{said:?}");
-    assert!(pids(&room).into_iter().all(|pid| !runs(pid)));
-    assert!(room.lease("k")["holder"].is_null(), "and the lease is given back");
+    assert!(pids(&dir).into_iter().all(|pid| !runs(pid)));
+    assert!(dir.lease("k")["holder"].is_null(), "and the lease is given back");
 }
 
 #[test]
 fn the_start_gate_opens_for_leave_and_for_nothing_else() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let binary = env!("CARGO_BIN_EXE_fencehold");
     for (input, starts) in [("", false), ("!", true)] {
         let mut shell = Command::new("bash");
         shell
             .args(["-c", &format!("exec {binary} __start 3 touch started 3<&0")])
-            .current_dir(room.path(""))
+            .current_dir(dir.path(""))
             .stdin(Stdio::piped());
-        let mut gate = Running::start(&mut shell);
+        let mut gate = RunningProcess::start(&mut shell);
         gate.child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let said = gate.finish();
         assert_eq!(said.code == 0, starts, "{said:?}");
-        assert_eq!(room.path("started").exists(), starts);
+        assert_eq!(dir.path("started").exists(), starts);
     }
     for words in
         [vec!["__start"], vec!["__start", "3"], vec!["__start", "1", "true"], vec!["__start", "77", "true"]]
     {
-        let said = room.fencehold(&words);
+        let said = dir.fencehold(&words);
         assert_eq!(said.code, 126, "{words:?}: {said:?}");
     }
 }

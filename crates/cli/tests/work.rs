@@ -7,37 +7,37 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Bystander, Room, Running, Said, eventually, runs, said};
+use crate::support::{CommandOutput, DirectoryOwner, RunningProcess, TestDirectory, eventually, runs, said};
 
 const TTL: &str = "2s";
 
 /// Works off what is ready with a shell script.
-fn work_off(room: &Room, script: &str, options: &[&str]) -> Said {
+fn work_off(dir: &TestDirectory, script: &str, options: &[&str]) -> CommandOutput {
     let words =
         [&["work", "--queue", "q", "--until-empty", "-o", "jsonl"], options, &["--", "sh", "-c", script]];
-    let said = room.fencehold(&words.concat());
+    let said = dir.fencehold(&words.concat());
     assert_eq!(said.code, 0, "{said:?}");
     said
 }
 
-fn start_work(room: &Room, options: &[&str], script: &str) -> Running {
-    room.start(&[&["work", "--queue", "q", "-o", "jsonl"], options, &["--", "bash", "-c", script]].concat())
+fn start_work(dir: &TestDirectory, options: &[&str], script: &str) -> RunningProcess {
+    dir.start(&[&["work", "--queue", "q", "-o", "jsonl"], options, &["--", "bash", "-c", script]].concat())
 }
 
-fn line(said: &Said) -> Value {
+fn line(said: &CommandOutput) -> Value {
     serde_json::from_str(said.out.lines().next().unwrap_or_else(|| panic!("{said:?}"))).unwrap()
 }
 
 #[test]
 fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let id = room.enqueue(r#"{"to": "a"}"#, &["--traceparent", trace]);
+    let id = dir.enqueue(r#"{"to": "a"}"#, &["--traceparent", trace]);
     let script = r#"test -z "$FENCEHOLD_HOLD_ID$FENCEHOLD_KEY" || exit 9
         printf '["%s","%s","%s","%s","%s","%s","%s",' "$FENCEHOLD_JOB_ID" "$FENCEHOLD_TOKEN" "$FENCEHOLD_ATTEMPT" \
             "$FENCEHOLD_QUEUE" "$FENCEHOLD_KIND" "$FENCEHOLD_IDEMPOTENCY_KEY" "$TRACEPARENT"; cat; echo ]"#;
-    let said = work_off(&room, script, &[]);
-    let job = room.job(&id);
+    let said = work_off(&dir, script, &[]);
+    let job = dir.job(&id);
     assert_eq!(job["result"], json!([id, "1", "1", "q", "k", id, trace, {"to": "a"}]), "{said:?}");
     let line = line(&said);
     assert_eq!(
@@ -48,32 +48,32 @@ fn the_payload_is_on_stdin_and_the_job_in_the_environment() {
 
 #[test]
 fn a_payload_and_a_result_may_be_a_mebibyte_and_an_unread_payload_is_no_trouble() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let text = format!("\"{}\"", "x".repeat((1 << 20) - 2));
-    std::fs::write(room.path("big.jsonl"), format!("{text}\n{text}\n")).unwrap();
-    let said = room.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "big.jsonl"]);
+    std::fs::write(dir.path("big.jsonl"), format!("{text}\n{text}\n")).unwrap();
+    let said = dir.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "big.jsonl"]);
     let ids: Vec<&str> = said.out.lines().collect();
     // The first one's command does not read; the second one's hands back all it read.
-    work_off(&room, "if mkdir once 2>/dev/null; then echo short; else cat; fi", &[]);
-    assert_eq!(room.job(ids[0])["result"], "short");
-    assert_eq!(room.job(ids[1])["result"].as_str().map(str::len), Some((1 << 20) - 2));
+    work_off(&dir, "if mkdir once 2>/dev/null; then echo short; else cat; fi", &[]);
+    assert_eq!(dir.job(ids[0])["result"], "short");
+    assert_eq!(dir.job(ids[1])["result"].as_str().map(str::len), Some((1 << 20) - 2));
 }
 
 #[test]
 fn how_the_command_ends_is_what_comes_of_the_job() {
-    let room = Room::new();
-    let completed = room.enqueue("1", &[]);
-    work_off(&room, "echo not json", &[]);
-    let job = room.job(&completed);
+    let dir = TestDirectory::new();
+    let completed = dir.enqueue("1", &[]);
+    work_off(&dir, "echo not json", &[]);
+    let job = dir.job(&completed);
     assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!("not json")));
 
-    let silent = room.enqueue("1", &[]);
-    work_off(&room, "true", &[]);
-    assert_eq!(room.job(&silent)["result"], Value::Null);
+    let silent = dir.enqueue("1", &[]);
+    work_off(&dir, "true", &[]);
+    assert_eq!(dir.job(&silent)["result"], Value::Null);
 
-    let snoozed = room.enqueue("1", &[]);
-    work_off(&room, "echo later; exit 75", &["--snooze", "1h"]);
-    let job = room.job(&snoozed);
+    let snoozed = dir.enqueue("1", &[]);
+    work_off(&dir, "echo later; exit 75", &["--snooze", "1h"]);
+    let job = dir.job(&snoozed);
     assert_eq!(
         (&job["state"], &job["failure_count"], &job["crash_count"]),
         (&json!("scheduled"), &json!(0), &json!(0))
@@ -81,16 +81,16 @@ fn how_the_command_ends_is_what_comes_of_the_job() {
     assert!(job["due_in_ms"].as_u64().unwrap() > 3_500_000, "{job}");
     assert_eq!(job["attempts"][0]["outcome"], "snoozed");
 
-    let failed = room.enqueue("1", &["--retry", "fixed:1h"]);
-    let said = work_off(&room, "echo progress >&2; echo the disk is full >&2; exit 3", &[]);
-    let job = room.job(&failed);
+    let failed = dir.enqueue("1", &["--retry", "fixed:1h"]);
+    let said = work_off(&dir, "echo progress >&2; echo the disk is full >&2; exit 3", &[]);
+    let job = dir.job(&failed);
     assert_eq!((&job["state"], &job["failure_count"]), (&json!("scheduled"), &json!(1)));
     assert_eq!(job["attempts"][0]["error"], "exit code 3: progress\nthe disk is full");
     assert!(said.err.contains("the disk is full"), "what commands say is passed on: {said:?}");
 
-    let killed = room.enqueue("1", &["--max-failures", "1"]);
-    work_off(&room, "kill -9 $$", &[]);
-    let job = room.job(&killed);
+    let killed = dir.enqueue("1", &["--max-failures", "1"]);
+    work_off(&dir, "kill -9 $$", &[]);
+    let job = dir.job(&killed);
     assert_eq!(
         (&job["state"], &job["failure_count"]),
         (&json!("failed"), &json!(1)),
@@ -101,23 +101,23 @@ fn how_the_command_ends_is_what_comes_of_the_job() {
 
 #[test]
 fn as_many_run_at_once_as_were_asked_for() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     for nth in 0..4 {
-        room.enqueue(&nth.to_string(), &[]);
+        dir.enqueue(&nth.to_string(), &[]);
     }
     // Each waits until all four are there: it ends only if they run side by side.
     let script = "touch here-$FENCEHOLD_JOB_ID; while [ $(ls here-* | wc -l) -lt 4 ]; do sleep 0.01; done";
-    work_off(&room, script, &["--concurrency", "4"]);
-    assert_eq!(room.fencehold(&["job", "count", "-o", "json"]).json()["completed"], 4);
+    work_off(&dir, script, &["--concurrency", "4"]);
+    assert_eq!(dir.fencehold(&["job", "count", "-o", "json"]).json()["completed"], 4);
 }
 
 #[test]
 fn commands_that_start_side_by_side_inherit_nothing_of_each_other() {
-    let room = Room::new();
-    let ids: Vec<String> = (0..24).map(|nth| room.enqueue(&nth.to_string(), &[])).collect();
-    work_off(&room, "ls /proc/$$/fd", &["--concurrency", "24", "--ttl", "1m"]);
+    let dir = TestDirectory::new();
+    let ids: Vec<String> = (0..24).map(|nth| dir.enqueue(&nth.to_string(), &[])).collect();
+    work_off(&dir, "ls /proc/$$/fd", &["--concurrency", "24", "--ttl", "1m"]);
     // What the test itself inherited they all have.
-    let opened: BTreeSet<String> = ids.iter().map(|id| room.job(id)["result"].to_string()).collect();
+    let opened: BTreeSet<String> = ids.iter().map(|id| dir.job(id)["result"].to_string()).collect();
     assert_eq!(opened.len(), 1, "{opened:?}");
 }
 
@@ -129,29 +129,29 @@ const STUBBORN: &str = "trap '' TERM
     (trap '' TERM; echo $BASHPID >>pids; beat) & beat";
 
 /// Starts a worker on a stubborn command, and a second worker that waits for the job.
-fn stubborn(room: &Room) -> (Running, Running, String) {
-    let id = room.enqueue("1", &[]);
-    let first = start_work(room, &["--ttl", TTL, "--owner", "first"], STUBBORN);
-    eventually("both beat", || room.lines("pids").len() == 2 && room.lines("log").len() > 10);
-    let second = start_work(room, &["--ttl", TTL, "--owner", "second"], STUBBORN);
+fn stubborn(dir: &TestDirectory) -> (RunningProcess, RunningProcess, String) {
+    let id = dir.enqueue("1", &[]);
+    let first = start_work(dir, &["--ttl", TTL, "--owner", "first"], STUBBORN);
+    eventually("both beat", || dir.lines("pids").len() == 2 && dir.lines("log").len() > 10);
+    let second = start_work(dir, &["--ttl", TTL, "--owner", "second"], STUBBORN);
     let waiting =
-        || room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 1;
+        || dir.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 1;
     eventually("the second waits for a job", waiting);
     (first, second, id)
 }
 
 /// The job was completed by the second, and nothing of the first attempt came after the start of the second.
-fn assert_one_after_the_other(room: &Room, mut second: Running, id: &str) {
+fn assert_one_after_the_other(dir: &TestDirectory, mut second: RunningProcess, id: &str) {
     let line: Value = serde_json::from_str(&second.line()).unwrap();
     assert_eq!((&line["attempt"], &line["state"]), (&json!(2), &json!("completed")), "{line}");
-    let log = room.lines("log");
+    let log = dir.lines("log");
     let start = log
         .iter()
         .position(|line| line == "start 2")
         .expect("the second attempt has started");
     assert_eq!(log[start + 1..], ["end 2"], "beats of the first beside the second");
-    assert!(room.lines("pids").iter().all(|pid| !runs(pid.parse().unwrap())));
-    let job = room.job(id);
+    assert!(dir.lines("pids").iter().all(|pid| !runs(pid.parse().unwrap())));
+    let job = dir.job(id);
     assert_eq!((&job["crash_count"], &job["failure_count"]), (&json!(1), &json!(0)), "{job}");
     second.send(Signal::TERM);
     assert_eq!(second.finish().code, 0);
@@ -159,66 +159,66 @@ fn assert_one_after_the_other(room: &Room, mut second: Running, id: &str) {
 
 #[test]
 fn when_work_is_killed_its_command_is_gone_before_the_job_starts_again() {
-    let room = Room::new();
-    let (mut first, second, id) = stubborn(&room);
+    let dir = TestDirectory::new();
+    let (mut first, second, id) = stubborn(&dir);
     first.send(Signal::KILL);
     first.finish();
-    assert_one_after_the_other(&room, second, &id);
+    assert_one_after_the_other(&dir, second, &id);
 }
 
 #[test]
 fn when_work_is_stopped_its_command_is_gone_before_the_job_starts_again_and_it_says_nothing_of_it() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     // Another process serves the directory: one that is stopped in the middle of a write would keep it from everybody.
-    let _bystander = Bystander::start(&room);
-    let (mut first, second, id) = stubborn(&room);
+    let _bystander = DirectoryOwner::start(&dir);
+    let (mut first, second, id) = stubborn(&dir);
     first.send(Signal::STOP);
-    assert_one_after_the_other(&room, second, &id);
+    assert_one_after_the_other(&dir, second, &id);
     first.send(Signal::CONT);
     let line: Value = serde_json::from_str(&first.line()).unwrap();
     assert_eq!((&line["outcome"], &line["attempt"]), (&json!("lost"), &json!(1)), "{line}");
     first.send(Signal::TERM);
     let said = first.finish();
     assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(room.job(&id)["state"], "completed");
+    assert_eq!(dir.job(&id)["state"], "completed");
 }
 
 #[test]
 fn a_claim_is_renewed_for_as_long_as_the_command_runs() {
-    let room = Room::new();
-    let id = room.enqueue("1", &[]);
-    let mut work = start_work(&room, &["--ttl", "9s"], "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
-    eventually("the command is up", || !room.lines("up").is_empty());
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let mut work = start_work(&dir, &["--ttl", "9s"], "echo up >up; while [ ! -e go ]; do sleep 0.01; done");
+    eventually("the command is up", || !dir.lines("up").is_empty());
     // More than a ttl of store time has passed: the claim is the same one.
-    let age = || room.job(&id)["runner"]["age_ms"].as_u64();
+    let age = || dir.job(&id)["runner"]["age_ms"].as_u64();
     eventually("it is old", || age().is_none_or(|age_ms| age_ms > 11_000));
-    assert_eq!(room.job(&id)["token"], 1);
-    std::fs::write(room.path("go"), "").unwrap();
+    assert_eq!(dir.job(&id)["token"], 1);
+    std::fs::write(dir.path("go"), "").unwrap();
     let line: Value = serde_json::from_str(&work.line()).unwrap();
     assert_eq!((&line["state"], &line["token"]), (&json!("completed"), &json!(1)), "{line}");
 }
 
 #[test]
 fn a_signal_lets_the_command_finish_and_claims_no_more() {
-    let room = Room::new();
-    let first = room.enqueue("1", &[]);
+    let dir = TestDirectory::new();
+    let first = dir.enqueue("1", &[]);
     let script = "echo up >>up; while [ ! -e go ]; do sleep 0.01; done; echo done";
-    let mut work = start_work(&room, &["--drain-timeout", "1h"], script);
-    eventually("the command is up", || !room.lines("up").is_empty());
-    let second = room.enqueue("2", &[]);
+    let mut work = start_work(&dir, &["--drain-timeout", "1h"], script);
+    eventually("the command is up", || !dir.lines("up").is_empty());
+    let second = dir.enqueue("2", &[]);
     work.send(Signal::TERM);
     eventually("no claim waits for jobs", || {
-        room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 0
+        dir.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"] == 0
     });
-    std::fs::write(room.path("go"), "").unwrap();
+    std::fs::write(dir.path("go"), "").unwrap();
     let said = work.finish();
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(
-        (&room.job(&first)["state"], &room.job(&first)["result"]),
+        (&dir.job(&first)["state"], &dir.job(&first)["result"]),
         (&json!("completed"), &json!("done"))
     );
     assert_eq!(
-        (&room.job(&second)["state"], &room.job(&second)["attempt_count"]),
+        (&dir.job(&second)["state"], &dir.job(&second)["attempt_count"]),
         (&json!("queued"), &json!(0))
     );
 }
@@ -226,19 +226,19 @@ fn a_signal_lets_the_command_finish_and_claims_no_more() {
 /// What it has to say of the signal has to wait; the command does not.
 #[test]
 fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
-    let room = Room::new();
-    let id = room.enqueue("1", &[]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
     let script =
         "head -c 300000 /dev/zero | tr '\\0' x >&2; touch up; while [ ! -e go ]; do sleep 0.01; done";
-    let mut work = start_work(&room, &["--drain-timeout", "1h", "--concurrency", "2"], script);
+    let mut work = start_work(&dir, &["--drain-timeout", "1h", "--concurrency", "2"], script);
     let claimers =
-        || room.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"].clone();
-    eventually("the command has said what it has to", || room.path("up").exists());
+        || dir.fencehold(&["queue", "ls", "-o", "json"]).json()["queues"][0]["waiting_claim_count"].clone();
+    eventually("the command has said what it has to", || dir.path("up").exists());
     eventually("it waits for another job", || claimers() == 1);
     work.send(Signal::TERM);
     eventually("no claim waits for jobs", || claimers() == 0);
-    std::fs::write(room.path("go"), "").unwrap();
-    eventually("the job is done", || room.job(&id)["state"] == "completed");
+    std::fs::write(dir.path("go"), "").unwrap();
+    eventually("the job is done", || dir.job(&id)["state"] == "completed");
     let said = work.finish();
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.err.contains("no more jobs are claimed; 1 go on"), "{:?}", said.err.get(300_000..));
@@ -247,11 +247,11 @@ fn a_reader_that_does_not_read_keeps_no_signal_from_being_heard() {
 #[test]
 fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
     for (drain, second) in [("0s", false), ("1h", true)] {
-        let room = Room::new();
-        let id = room.enqueue("1", &[]);
+        let dir = TestDirectory::new();
+        let id = dir.enqueue("1", &[]);
         let script = "trap 'echo told >>log; exit 0' TERM; echo $$ >up; while :; do sleep 0.01; done";
-        let mut work = start_work(&room, &["--drain-timeout", drain], script);
-        eventually("the command is up", || !room.lines("up").is_empty());
+        let mut work = start_work(&dir, &["--drain-timeout", drain], script);
+        eventually("the command is up", || !dir.lines("up").is_empty());
         work.send(Signal::INT);
         if second {
             // Two at once may arrive as one: again, until it has heard.
@@ -262,8 +262,8 @@ fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
         }
         let said = work.finish();
         assert_eq!(said.code, 0, "{said:?}");
-        assert_eq!(room.lines("log"), ["told"]);
-        let job = room.job(&id);
+        assert_eq!(dir.lines("log"), ["told"]);
+        let job = dir.job(&id);
         assert_eq!(
             (&job["state"], &job["failure_count"], &job["crash_count"]),
             (&json!("queued"), &json!(0), &json!(0))
@@ -274,54 +274,54 @@ fn after_the_drain_commands_are_ended_and_their_jobs_handed_back() {
 
 #[test]
 fn cancelling_a_job_ends_its_command() {
-    let room = Room::new();
-    let id = room.enqueue("1", &[]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
     let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
-    let mut work = start_work(&room, &["--ttl", "6s"], script);
-    eventually("the command is up", || !room.lines("pid").is_empty());
-    let pid = room.lines("pid")[0].parse().unwrap();
-    assert_eq!(room.fencehold(&["job", "cancel", &id, "--reason", "wrong input"]).code, 0);
+    let mut work = start_work(&dir, &["--ttl", "6s"], script);
+    eventually("the command is up", || !dir.lines("pid").is_empty());
+    let pid = dir.lines("pid")[0].parse().unwrap();
+    assert_eq!(dir.fencehold(&["job", "cancel", &id, "--reason", "wrong input"]).code, 0);
     let line: Value = serde_json::from_str(&work.line()).unwrap();
     assert_eq!(line["state"], "cancelled", "{line}");
     assert!(!runs(pid), "KILL comes after TERM");
-    assert_eq!(room.job(&id)["state"], "cancelled");
+    assert_eq!(dir.job(&id)["state"], "cancelled");
 }
 
 #[test]
 fn a_command_over_its_time_limit_is_ended_and_that_is_a_failure() {
-    let room = Room::new();
-    let id = room.enqueue("1", &["--attempt-timeout", "4s", "--max-failures", "1"]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &["--attempt-timeout", "4s", "--max-failures", "1"]);
     let script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.01; done";
     // With a grace of its own the limit would leave no time to begin.
-    let mut work = start_work(&room, &["--ttl", "20s", "--grace", "5s"], script);
+    let mut work = start_work(&dir, &["--ttl", "20s", "--grace", "5s"], script);
     let line: Value = serde_json::from_str(&work.line()).unwrap();
     assert_eq!(line["outcome"], "lost", "{line}");
-    assert!(!runs(room.lines("pid")[0].parse().unwrap()));
-    eventually("the job has failed", || room.job(&id)["state"] == "failed");
-    assert_eq!((&room.job(&id)["failure_count"], &room.job(&id)["crash_count"]), (&json!(1), &json!(0)));
+    assert!(!runs(dir.lines("pid")[0].parse().unwrap()));
+    eventually("the job has failed", || dir.job(&id)["state"] == "failed");
+    assert_eq!((&dir.job(&id)["failure_count"], &dir.job(&id)["crash_count"]), (&json!(1), &json!(0)));
 }
 
 #[test]
 fn what_a_command_leaves_behind_is_ended_before_its_job_is_done() {
-    let room = Room::new();
-    let id = room.enqueue("1", &[]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
     work_off(
-        &room,
+        &dir,
         "sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' >/dev/null 2>&1 & echo $! >pid",
         &["--ttl", "6s"],
     );
-    assert_eq!(room.job(&id)["state"], "completed");
-    assert!(!runs(room.lines("pid")[0].parse().unwrap()));
+    assert_eq!(dir.job(&id)["state"], "completed");
+    assert!(!runs(dir.lines("pid")[0].parse().unwrap()));
 }
 
 /// The kernel says whether a process is left of a group: /proc is looked through only where one is.
 #[test]
 fn nobody_looks_through_all_processes_where_a_command_leaves_none_behind() {
     let said_of = |script: &str| {
-        let room = Room::new();
-        room.enqueue("1", &[]);
+        let dir = TestDirectory::new();
+        dir.enqueue("1", &[]);
         let words = ["work", "--queue", "q", "--until-empty", "--ttl", "6s", "--", "sh", "-c", script];
-        let said = said(room.command(words).env("FENCEHOLD_LOG", "debug"));
+        let said = said(dir.command(words).env("FENCEHOLD_LOG", "debug"));
         assert_eq!(said.code, 0, "{said:?}");
         said.err
     };

@@ -8,8 +8,8 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::bell::lock;
 use crate::time::ms;
+use crate::wake::lock;
 
 /// When the circuit breaker opens, and for how long.
 ///
@@ -60,18 +60,18 @@ pub enum CircuitBreakerState {
 #[derive(Debug)]
 pub(crate) struct Breaker {
     policy: CircuitBreakerPolicy,
-    inner: Mutex<Inner>,
+    inner: Mutex<BreakerState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    standing: Standing,
+struct BreakerState {
+    standing: BreakerPhase,
     in_a_row: u32,
-    window: Window,
+    window: FailureWindow,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Standing {
+enum BreakerPhase {
     #[default]
     Closed,
     Open {
@@ -85,7 +85,7 @@ enum Standing {
 }
 
 #[derive(Debug, Default)]
-struct Window {
+struct FailureWindow {
     since_ms: u64,
     calls: u32,
     failures: u32,
@@ -100,13 +100,13 @@ impl Breaker {
     pub(crate) fn admit(&self, now_ms: u64) -> Result<(), u64> {
         let mut inner = lock(&self.inner);
         match inner.standing {
-            Standing::Closed => Ok(()),
-            Standing::Open { until_ms } | Standing::HalfOpen { trial_until_ms: until_ms } => {
+            BreakerPhase::Closed => Ok(()),
+            BreakerPhase::Open { until_ms } | BreakerPhase::HalfOpen { trial_until_ms: until_ms } => {
                 if now_ms < until_ms {
                     return Err(until_ms);
                 }
                 let trial_until_ms = now_ms.saturating_add(ms(self.policy.open_for).max(1));
-                inner.standing = Standing::HalfOpen { trial_until_ms };
+                inner.standing = BreakerPhase::HalfOpen { trial_until_ms };
                 Ok(())
             }
         }
@@ -117,10 +117,10 @@ impl Breaker {
         let mut inner = lock(&self.inner);
         inner.in_a_row = 0;
         match inner.standing {
-            Standing::Closed => inner.window.count(now_ms, ms(self.policy.window), false),
-            Standing::Open { .. } | Standing::HalfOpen { .. } => {
-                inner.standing = Standing::Closed;
-                inner.window = Window { since_ms: now_ms, ..Window::default() };
+            BreakerPhase::Closed => inner.window.count(now_ms, ms(self.policy.window), false),
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. } => {
+                inner.standing = BreakerPhase::Closed;
+                inner.window = FailureWindow { since_ms: now_ms, ..FailureWindow::default() };
                 tracing::info!("the store answers again");
             }
         }
@@ -132,36 +132,36 @@ impl Breaker {
         inner.in_a_row = inner.in_a_row.saturating_add(1);
         inner.window.count(now_ms, ms(self.policy.window), true);
         let open = match inner.standing {
-            Standing::Closed => {
-                let Window { calls, failures, .. } = inner.window;
+            BreakerPhase::Closed => {
+                let FailureWindow { calls, failures, .. } = inner.window;
                 let share =
                     u64::from(failures) * 100 >= u64::from(self.policy.failures_percent) * u64::from(calls);
                 inner.in_a_row >= self.policy.failures_in_a_row.max(1)
                     || (calls >= self.policy.window_calls_min.max(1) && share)
             }
-            Standing::HalfOpen { .. } => true,
-            Standing::Open { .. } => false,
+            BreakerPhase::HalfOpen { .. } => true,
+            BreakerPhase::Open { .. } => false,
         };
         if open {
             let until_ms = now_ms.saturating_add(ms(self.policy.open_for).max(1));
-            inner.standing = Standing::Open { until_ms };
+            inner.standing = BreakerPhase::Open { until_ms };
             tracing::warn!(failures_in_a_row = inner.in_a_row, "the store keeps failing: acquisitions pause");
         }
     }
 
     pub(crate) fn state(&self, now_ms: u64) -> CircuitBreakerState {
         match lock(&self.inner).standing {
-            Standing::Closed => CircuitBreakerState::Closed,
-            Standing::Open { until_ms } if now_ms < until_ms => CircuitBreakerState::Open,
-            Standing::Open { .. } | Standing::HalfOpen { .. } => CircuitBreakerState::HalfOpen,
+            BreakerPhase::Closed => CircuitBreakerState::Closed,
+            BreakerPhase::Open { until_ms } if now_ms < until_ms => CircuitBreakerState::Open,
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. } => CircuitBreakerState::HalfOpen,
         }
     }
 }
 
-impl Window {
+impl FailureWindow {
     fn count(&mut self, now_ms: u64, window_ms: u64, failed: bool) {
         if now_ms.saturating_sub(self.since_ms) >= window_ms {
-            *self = Window { since_ms: now_ms, ..Window::default() };
+            *self = FailureWindow { since_ms: now_ms, ..FailureWindow::default() };
         }
         self.calls = self.calls.saturating_add(1);
         self.failures = self.failures.saturating_add(u32::from(failed));

@@ -9,16 +9,16 @@ use fencehold_contract::{CallContext, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner};
 use futures_channel::oneshot;
 
-use crate::advice::TtlAdvice;
 use crate::breaker::{CircuitBreakerPolicy, CircuitBreakerState};
+use crate::connection::{ConnectionInner, ConnectionOptions};
 use crate::election::Election;
 use crate::error::Error;
-use crate::hub::{Hub, Options};
 use crate::lease::LeaseBuilder;
 use crate::random::jitter;
-use crate::renewal::Handle;
+use crate::renewal::RenewalHandle;
 use crate::retry::RetryBudget;
 use crate::time::ms;
+use crate::ttl_advice::TtlAdvice;
 
 /// How long a call goes on trying a store that cannot be reached, by default.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const OPEN_AGAIN: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone)]
 pub struct Fencehold {
-    handle: Arc<Handle>,
+    handle: Arc<RenewalHandle>,
     owner: Owner,
 }
 
@@ -116,7 +116,7 @@ impl Fencehold {
     /// # }
     /// ```
     pub fn ttl_advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
-        self.hub().advisor.advise(key_or_prefix)
+        self.connection().advisor.advise(key_or_prefix)
     }
 
     /// The store, for what this handle does not wrap: listing, revoking, events. Use it with [`call`](Self::call).
@@ -140,17 +140,17 @@ impl Fencehold {
     /// # }
     /// ```
     pub fn store(&self) -> &Arc<dyn LeaseStore> {
-        &self.hub().store
+        &self.connection().store
     }
 
     /// A call in this handle's namespace, with its timeout.
     pub fn call(&self) -> CallContext {
-        self.hub().call(self.hub().patience_ms)
+        self.connection().call(self.connection().timeout_ms)
     }
 
     /// The namespace that keys live in.
     pub fn namespace(&self) -> &Namespace {
-        self.hub().namespace()
+        self.connection().namespace()
     }
 
     /// The owner of leases that name none.
@@ -160,25 +160,25 @@ impl Fencehold {
 
     /// The clock on which deadlines are given.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.hub().clock
+        &self.connection().clock
     }
 
     /// The state of the circuit breaker: whether acquisitions are held back because the store keeps failing.
     pub fn circuit_breaker(&self) -> CircuitBreakerState {
-        self.hub().breaker.state(self.hub().now_ms())
+        self.connection().breaker.state(self.connection().now_ms())
     }
 
     /// Releases every lease of this handle and its clones, finishes what is under way in the background, and closes the
     /// store if this handle opened it. A caller that waits for a lease gets [`Error::Unavailable`].
     pub async fn close(&self) {
-        self.hub().close().await;
+        self.connection().close().await;
     }
 
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.handle.hub
+    pub(crate) fn connection(&self) -> &Arc<ConnectionInner> {
+        &self.handle.connection
     }
 
-    pub(crate) fn handle(&self) -> Arc<Handle> {
+    pub(crate) fn handle(&self) -> Arc<RenewalHandle> {
         Arc::clone(&self.handle)
     }
 }
@@ -317,13 +317,13 @@ impl FenceholdBuilder {
         let namespace = self.namespace.map_or(Ok(Namespace::default()), Namespace::new)?;
         let owner = self.owner.map_or_else(default_owner, Owner::new)?;
         let owns_store = self.store.is_none();
-        let patience_ms = ms(self.timeout.unwrap_or(TIMEOUT_DEFAULT));
+        let timeout_ms = ms(self.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let store = match (self.store, self.url) {
             (Some(store), None) => store,
             (None, Some(url)) => {
                 let url: StoreUrl = url.parse()?;
                 let url = if self.create { url.creating() } else { url };
-                open(url, Arc::clone(&clock), patience_ms).await?
+                open(url, Arc::clone(&clock), timeout_ms).await?
             }
             (Some(_), Some(_)) => {
                 return Err(BadInput::new("store", "is given twice, as a store and as a URL").into());
@@ -332,26 +332,26 @@ impl FenceholdBuilder {
                 return Err(BadInput::new("store", "is not given; it looks like file:DIR or memory:").into());
             }
         };
-        let hub = Hub::new(Options {
+        let connection = ConnectionInner::new(ConnectionOptions {
             store,
             owns_store,
             clock,
             namespace,
-            patience_ms,
+            timeout_ms,
             breaker: self.circuit_breaker,
             retries: self.retry_budget,
         });
-        Ok(Fencehold { handle: Handle::start(hub).map_err(|error| no_thread(&error))?, owner })
+        Ok(Fencehold { handle: RenewalHandle::start(connection).map_err(|error| no_thread(&error))?, owner })
     }
 }
 
 /// Opens a store on a thread of its own: it may wait for disks and locks, and the caller's executor must not. One that cannot
 /// be reached is tried for as long as the caller's timeout.
 #[expect(clippy::disallowed_methods, reason = "a server that is not there yet is there in real time")]
-async fn open(url: StoreUrl, clock: Arc<dyn Clock>, patience_ms: u64) -> Result<Arc<dyn LeaseStore>, Error> {
+async fn open(url: StoreUrl, clock: Arc<dyn Clock>, timeout_ms: u64) -> Result<Arc<dyn LeaseStore>, Error> {
     let (sender, receiver) = oneshot::channel();
     let opening = move || {
-        let give_up_ms = SystemClock.now().store_ms.saturating_add(patience_ms);
+        let give_up_ms = SystemClock.now().store_ms.saturating_add(timeout_ms);
         let opened = loop {
             match fencehold_stores::open(&url, Arc::clone(&clock)) {
                 Err(StoreError::Unavailable { .. })

@@ -165,9 +165,12 @@ impl Observer {
 
     /// Waits until something happened to the key, and looks at it.
     async fn wait_for_news(&mut self) -> Result<(), Error> {
-        let hub = self.fencehold.hub();
+        let connection = self.fencehold.connection();
         let Some(after) = self.cursor else {
-            hub.timers.sleep_until(hub.now_ms().saturating_add(LOOK_EVERY_MS)).await;
+            connection
+                .timers
+                .sleep_until(connection.now_ms().saturating_add(LOOK_EVERY_MS))
+                .await;
             return self.look().await;
         };
         let request = ListEventsRequest {
@@ -177,8 +180,11 @@ impl Observer {
             wait_ms: LISTEN_MS,
         };
         let call = self.fencehold.call();
-        let patience_ms = LISTEN_MS.saturating_add(call.timeout_ms);
-        match hub.answer(patience_ms, hub.store.list_events(&call, request)).await {
+        let timeout_ms = LISTEN_MS.saturating_add(call.timeout_ms);
+        match connection
+            .answer(timeout_ms, connection.store.list_events(&call, request))
+            .await
+        {
             Ok(page) => {
                 let concerns = page.events.iter().any(|event| event.key == self.key);
                 if concerns {
@@ -200,9 +206,9 @@ impl Observer {
 
     /// Notes where the story stands, and looks. In this order: what happens between the two is seen twice, not missed.
     async fn look_afresh(&mut self) -> Result<(), Error> {
-        let hub = self.fencehold.hub();
+        let connection = self.fencehold.connection();
         let call = self.fencehold.call();
-        self.cursor = match hub.answer(call.timeout_ms, hub.store.status(&call)).await {
+        self.cursor = match connection.answer(call.timeout_ms, connection.store.status(&call)).await {
             Ok(status) => Some(status.newest_event_seq),
             Err(StoreError::Unsupported { .. }) => None,
             Err(error) => return Err(error.into()),
@@ -211,9 +217,11 @@ impl Observer {
     }
 
     async fn look(&mut self) -> Result<(), Error> {
-        let hub = self.fencehold.hub();
+        let connection = self.fencehold.connection();
         let call = self.fencehold.call();
-        let view = hub.answer(call.timeout_ms, hub.store.get(&call, self.key.clone())).await?;
+        let view = connection
+            .answer(call.timeout_ms, connection.store.get(&call, self.key.clone()))
+            .await?;
         self.leader = view.and_then(|view| {
             let holder = view.holder?;
             let acquired_at_ms = holder.acquired_at_ms;

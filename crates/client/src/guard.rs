@@ -9,12 +9,12 @@ use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::{Key, Owner, Refusal, Task, Token};
 use tracing::Instrument;
 
-use crate::bell::lock;
 use crate::error::{Error, LostCause};
 use crate::fence::KeyToken;
 use crate::holding::Holding;
-use crate::renewal::Handle;
+use crate::renewal::RenewalHandle;
 use crate::time::{First, first};
+use crate::wake::lock;
 use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 
 /// A lease that is held, and renewed until it is released or dropped.
@@ -55,13 +55,13 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 pub struct Lease {
     hold: HoldRef,
     holding: Arc<Holding>,
-    handle: Arc<Handle>,
+    handle: Arc<RenewalHandle>,
     /// Nothing is left to give back.
     done: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(hold: HoldRef, holding: Arc<Holding>, handle: Arc<Handle>) -> Self {
+    pub(crate) fn new(hold: HoldRef, holding: Arc<Holding>, handle: Arc<RenewalHandle>) -> Self {
         Lease { hold, holding, handle, done: false }
     }
 
@@ -87,7 +87,7 @@ impl Lease {
 
     /// What this holder shows at a [fence](crate::fence): namespace, key, token and owner.
     pub fn key_token(&self) -> KeyToken {
-        let namespace = self.handle.hub.namespace().clone();
+        let namespace = self.handle.connection.namespace().clone();
         KeyToken::new(self.key().clone(), self.token())
             .in_namespace(namespace)
             .with_owner(self.owner().clone())
@@ -209,11 +209,11 @@ impl Lease {
     /// # }
     /// ```
     pub fn detach(mut self) -> Result<HoldRef, Error> {
-        let (hub, holding) = (&self.handle.hub, &self.holding);
+        let (connection, holding) = (&self.handle.connection, &self.holding);
         if let Some(why) = holding.look().lost {
             return Err(holding.error(why));
         }
-        lock(&hub.book).remove(holding.serial);
+        lock(&connection.renewals).remove(holding.serial);
         // Lost, or given back by a close, since it was looked at: then the drop of the guard does the rest.
         if !holding.lose(LostCause::Released) {
             let why = holding.look().lost.unwrap_or(LostCause::Released);
@@ -224,10 +224,10 @@ impl Lease {
     }
 
     async fn give_back(&mut self) -> Result<(), Error> {
-        let hub = &self.handle.hub;
+        let connection = &self.handle.connection;
         let holding = &self.holding;
         // From here on no renewal is sent; one that is under way finds the lease released and changes nothing.
-        lock(&hub.book).leave(holding.serial);
+        lock(&connection.renewals).leave(holding.serial);
         if self.state() == LeaseState::Lost {
             // What may still be there is given back by the drop of the guard.
             return match holding.lost().await {
@@ -236,12 +236,12 @@ impl Lease {
                 why => Err(holding.error(why)),
             };
         }
-        let give_up_ms = hub.now_ms().saturating_add(hub.patience_ms);
+        let give_up_ms = connection.now_ms().saturating_add(connection.timeout_ms);
         let mut failures = 0;
         loop {
-            let call = hub.call(hub.patience_ms);
-            let released = hub.store.release(&call, vec![self.hold.clone()]);
-            let error = match hub.answer(hub.patience_ms, released).await {
+            let call = connection.call(connection.timeout_ms);
+            let released = connection.store.release(&call, vec![self.hold.clone()]);
+            let error = match connection.answer(connection.timeout_ms, released).await {
                 Ok(mut answers) => {
                     self.done = true;
                     let answer = answers.pop().map(|answer| answer.map(|released| released.token));
@@ -251,12 +251,14 @@ impl Lease {
                 Err(error) => error,
             };
             failures += 1;
-            let pause_until_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+            let pause_until_ms = connection.now_ms().saturating_add(connection.retries.backoff_ms(failures));
             let again = matches!(error, StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. });
-            if !again || pause_until_ms >= give_up_ms || hub.is_closed() {
+            if !again || pause_until_ms >= give_up_ms || connection.is_closed() {
                 return Err(error.into());
             }
-            if let First::Left(why) = first(holding.lost(), hub.timers.sleep_until(pause_until_ms)).await {
+            if let First::Left(why) =
+                first(holding.lost(), connection.timers.sleep_until(pause_until_ms)).await
+            {
                 // A renewal that was under way may learn before us that the release was carried out.
                 let done = why == LostCause::Released;
                 return if done { Ok(()) } else { Err(holding.error(why)) };
@@ -265,13 +267,13 @@ impl Lease {
     }
 
     async fn released(&self, answer: Result<Token, Refusal>) -> Result<(), Error> {
-        let (hub, holding) = (&self.handle.hub, &self.holding);
+        let (connection, holding) = (&self.handle.connection, &self.holding);
         if let Err(refusal) = answer {
-            hub.refused(holding, LostCause::from_refusal(&refusal));
+            connection.refused(holding, LostCause::from_refusal(&refusal));
             return Err(holding.error(holding.lost().await));
         }
-        lock(&hub.book).remove(holding.serial);
-        hub.finish(holding);
+        lock(&connection.renewals).remove(holding.serial);
+        connection.finish(holding);
         Ok(())
     }
 }
@@ -279,7 +281,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.done {
-            self.handle.hub.give_back(&self.holding);
+            self.handle.connection.give_back(&self.holding);
         }
     }
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use fencehold_contract::clock::Clock;
 use fencehold_core::job::JobId;
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
-use fencehold_core::ttl::{Deadlines, Term};
+use fencehold_core::ttl::{Deadlines, GrantedTerm};
 use fencehold_core::{HoldId, Key, Owner, Task, Token};
 
-use crate::board::Board;
 use crate::error::{Error, LostCause};
 use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
+use crate::watch_value::WatchValue;
 
 /// How long a handler may go on after its job was cancelled before that is worth a warning. Then after twice that, and so on.
 const IGNORED_MS: u64 = 5_000;
@@ -23,7 +23,7 @@ const IGNORED_MS: u64 = 5_000;
 /// What a renewal brought.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renewed {
-    pub(crate) term: Term,
+    pub(crate) term: GrantedTerm,
     /// When the holder takes it for lost now.
     pub(crate) lost_at_ms: u64,
     /// How long before that moment, as it stood, the renewal came through.
@@ -41,7 +41,7 @@ pub enum HoldTarget {
 
 /// What a hold was asked for with.
 #[derive(Debug)]
-pub(crate) struct Granted {
+pub(crate) struct HoldGrant {
     pub(crate) held: HoldTarget,
     pub(crate) token: Token,
     pub(crate) owner: Owner,
@@ -49,21 +49,21 @@ pub(crate) struct Granted {
     pub(crate) ttl_ms: u64,
     pub(crate) max_age_ms: Option<u64>,
     pub(crate) hold: HoldId,
-    pub(crate) term: Term,
+    pub(crate) term: GrantedTerm,
 }
 
 /// One granted lease.
 pub(crate) struct Holding {
     /// Its number within the handle.
     pub(crate) serial: u64,
-    pub(crate) granted: Granted,
+    pub(crate) granted: HoldGrant,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) span: tracing::Span,
-    board: Board<Standing>,
+    watch: WatchValue<HoldingState>,
 }
 
 #[derive(Debug)]
-struct Standing {
+struct HoldingState {
     snapshot: LeaseSnapshot,
     deadlines: Deadlines,
     /// The last answer gave less than a ttl: an end is set for this lease.
@@ -77,8 +77,8 @@ struct Standing {
 }
 
 impl Holding {
-    pub(crate) fn new(serial: u64, granted: Granted, clock: Arc<dyn Clock>) -> Self {
-        let Granted { held, token, owner, task, term, .. } = &granted;
+    pub(crate) fn new(serial: u64, granted: HoldGrant, clock: Arc<dyn Clock>) -> Self {
+        let HoldGrant { held, token, owner, task, term, .. } = &granted;
         let deadlines = Deadlines::new(*term);
         let span = match held {
             HoldTarget::Key(key) => {
@@ -87,7 +87,7 @@ impl Holding {
             }
             HoldTarget::Job(job) => tracing::info_span!("attempt", %job, token = token.get(), %owner),
         };
-        let standing = Standing {
+        let standing = HoldingState {
             snapshot: LeaseSnapshot {
                 state: LeaseState::Held,
                 deadline_ms: deadlines.deadline_ms(),
@@ -101,7 +101,7 @@ impl Holding {
             called_off_ms: None,
             warn_at_ms: 0,
         };
-        Holding { serial, granted, clock, span, board: Board::new(standing) }
+        Holding { serial, granted, clock, span, watch: WatchValue::new(standing) }
     }
 
     /// The key, where the lease is on one.
@@ -132,7 +132,7 @@ impl Holding {
     /// How it stands now.
     pub(crate) fn look(&self) -> LeaseSnapshot {
         self.settle();
-        self.board.read(|standing, _| standing.snapshot.clone())
+        self.watch.read(|standing, _| standing.snapshot.clone())
     }
 
     /// Takes it for lost if its time is up. True: just now.
@@ -152,10 +152,10 @@ impl Holding {
 
     fn lose_if(
         &self,
-        when: impl FnOnce(&Standing) -> bool,
-        why: impl FnOnce(&Standing) -> LostCause,
+        when: impl FnOnce(&HoldingState) -> bool,
+        why: impl FnOnce(&HoldingState) -> LostCause,
     ) -> bool {
-        let lost = self.board.update(|standing| {
+        let lost = self.watch.update(|standing| {
             if standing.snapshot.state == LeaseState::Lost || !when(standing) {
                 return None;
             }
@@ -178,14 +178,14 @@ impl Holding {
     pub(crate) fn renewed(&self, sent_ms: u64, waited_ms: u64, renewal: &LeaseRenewal) -> Option<Renewed> {
         self.settle();
         let now_ms = self.now_ms();
-        let term = Term::new(sent_ms, waited_ms, now_ms, renewal.remaining_ms);
+        let term = GrantedTerm::new(sent_ms, waited_ms, now_ms, renewal.remaining_ms);
         let notice = renewal.yield_request.as_ref().map(|notice| YieldRequest {
             contender: notice.contender.clone(),
             task: notice.task.clone(),
             priority: notice.priority,
             deadline_ms: sent_ms.saturating_add(notice.yield_in_ms),
         });
-        let (renewed, recovered, asked) = self.board.update(|standing| {
+        let (renewed, recovered, asked) = self.watch.update(|standing| {
             let snapshot = &mut standing.snapshot;
             if snapshot.state == LeaseState::Lost {
                 return None;
@@ -213,7 +213,7 @@ impl Holding {
 
     /// A renewal failed: no new work, and keep trying.
     pub(crate) fn not_renewed(&self, failure: String) {
-        let drained = self.board.update(|standing| {
+        let drained = self.watch.update(|standing| {
             standing.failure = Some(failure.clone());
             let held = standing.snapshot.state == LeaseState::Held;
             held.then(|| standing.snapshot.state = LeaseState::AtRisk)
@@ -225,7 +225,7 @@ impl Holding {
 
     /// Warns, with what it is about: a span of a lower level may not be kept.
     fn warn(&self, what: fmt::Arguments<'_>) {
-        let Granted { held, token, owner, .. } = &self.granted;
+        let HoldGrant { held, token, owner, .. } = &self.granted;
         let token = token.get();
         match held {
             HoldTarget::Key(key) => {
@@ -240,7 +240,7 @@ impl Holding {
     /// Someone called the job off. Learnt anew with each renewal, for as long as its handler goes on.
     pub(crate) fn call_off(&self) {
         let now_ms = self.now_ms();
-        let called_off = self.board.update(|standing| {
+        let called_off = self.watch.update(|standing| {
             let is_new = standing.called_off_ms.is_none();
             is_new.then(|| {
                 standing.called_off_ms = Some(now_ms);
@@ -251,7 +251,7 @@ impl Holding {
             tracing::info!(parent: &self.span, "the job was called off");
         }
         // A handler that has not stopped does not look, or computes without an await: people must know which.
-        let ignored_ms = self.board.update(|standing| {
+        let ignored_ms = self.watch.update(|standing| {
             let since_ms = standing.called_off_ms.filter(|_| now_ms >= standing.warn_at_ms)?;
             let ignored_ms = now_ms.saturating_sub(since_ms);
             standing.warn_at_ms = now_ms.saturating_add(ignored_ms);
@@ -266,44 +266,44 @@ impl Holding {
     }
 
     pub(crate) fn is_called_off(&self) -> bool {
-        self.board.read(|standing, _| standing.called_off_ms.is_some())
+        self.watch.read(|standing, _| standing.called_off_ms.is_some())
     }
 
     /// Waits until someone calls the job off, and says since when that is known. `None`: the lease ended first.
     pub(crate) async fn called_off(&self) -> Option<u64> {
         self.settle();
-        let look = |standing: &Standing, _| match standing {
-            Standing { called_off_ms: Some(since_ms), .. } => Some(Some(*since_ms)),
-            Standing { snapshot: LeaseSnapshot { state: LeaseState::Lost, .. }, .. } => Some(None),
+        let look = |standing: &HoldingState, _| match standing {
+            HoldingState { called_off_ms: Some(since_ms), .. } => Some(Some(*since_ms)),
+            HoldingState { snapshot: LeaseSnapshot { state: LeaseState::Lost, .. }, .. } => Some(None),
             _ => None,
         };
-        self.board.when(look).await
+        self.watch.when(look).await
     }
 
     /// Waits until it is lost.
     pub(crate) async fn lost(&self) -> LostCause {
         self.settle();
-        self.board.when(|standing, _| standing.snapshot.lost.clone()).await
+        self.watch.when(|standing, _| standing.snapshot.lost.clone()).await
     }
 
     /// Waits until the holder is asked to yield; `None`: the lease ended first.
     pub(crate) async fn yield_requested(&self) -> Option<YieldRequest> {
         self.settle();
-        let look = |standing: &Standing, _| match &standing.snapshot {
+        let look = |standing: &HoldingState, _| match &standing.snapshot {
             LeaseSnapshot { state: LeaseState::Lost, .. } => Some(None),
             snapshot => snapshot.yield_request.clone().map(Some),
         };
-        self.board.when(look).await
+        self.watch.when(look).await
     }
 
     /// Waits for a version later than `seen`.
     pub(crate) async fn changed(&self, seen: u64) -> (u64, LeaseSnapshot) {
         self.settle();
-        let news = |standing: &Standing, version| {
+        let news = |standing: &HoldingState, version| {
             let over = standing.snapshot.state == LeaseState::Lost;
             (version > seen || over).then(|| (version, standing.snapshot.clone()))
         };
-        self.board.when(news).await
+        self.watch.when(news).await
     }
 
     pub(crate) fn error(&self, cause: LostCause) -> Error {
@@ -311,7 +311,7 @@ impl Holding {
     }
 }
 
-impl Standing {
+impl HoldingState {
     fn why_over(&self, max_age_ms: Option<u64>) -> LostCause {
         if self.failure.is_none() && self.cut_short {
             if let Some(notice) = &self.snapshot.yield_request {
@@ -327,7 +327,7 @@ impl Standing {
 
 impl fmt::Debug for Holding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Granted { held, token, owner, task, .. } = &self.granted;
+        let HoldGrant { held, token, owner, task, .. } = &self.granted;
         let snapshot = self.look();
         f.debug_struct("Lease")
             .field("held", held)

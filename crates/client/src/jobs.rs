@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
+use crate::retry_loop::{RetryLoop, ask, ask_until, only};
 use crate::time::ms;
-use crate::tries::{Tries, ask, ask_until, only};
 
 impl Fencehold {
     /// The jobs of all queues: looking at them, waiting for them, changing them.
@@ -36,7 +36,8 @@ impl Jobs {
     /// Everything about one job.
     pub async fn get(&self, id: JobId) -> Result<JobDetail, Error> {
         let found =
-            ask(self.fencehold.hub(), |jobs, call| async move { jobs.get_job(&call, id).await }).await?;
+            ask(self.fencehold.connection(), |jobs, call| async move { jobs.get_job(&call, id).await })
+                .await?;
         found.ok_or(Error::JobNotFound { job_id: id })
     }
 
@@ -60,18 +61,19 @@ impl Jobs {
 
     /// Everything about one job once it has finished or waits for a person, or as it stands when the time is up.
     pub async fn wait(&self, id: JobId, limit: Duration) -> Result<JobDetail, Error> {
-        let hub = self.fencehold.hub();
-        let until_ms = hub.now_ms().saturating_add(ms(limit));
+        let connection = self.fencehold.connection();
+        let until_ms = connection.now_ms().saturating_add(ms(limit));
         loop {
-            let wait_ms = until_ms.saturating_sub(hub.now_ms()).min(WAIT_MS_MAX);
-            let tries = Tries::new(Some(until_ms.max(hub.now_ms().saturating_add(hub.patience_ms))));
-            let found = ask_until(hub, tries, wait_ms, |jobs, call| {
-                let wait_ms = until_ms.saturating_sub(hub.now_ms()).min(WAIT_MS_MAX);
+            let wait_ms = until_ms.saturating_sub(connection.now_ms()).min(WAIT_MS_MAX);
+            let tries =
+                RetryLoop::new(Some(until_ms.max(connection.now_ms().saturating_add(connection.timeout_ms))));
+            let found = ask_until(connection, tries, wait_ms, |jobs, call| {
+                let wait_ms = until_ms.saturating_sub(connection.now_ms()).min(WAIT_MS_MAX);
                 async move { jobs.wait_for_job(&call, WaitRequest { id, wait_ms }).await }
             })
             .await?;
             let detail = found.ok_or(Error::JobNotFound { job_id: id })?;
-            if detail.job.state.is_settled() || hub.now_ms() >= until_ms {
+            if detail.job.state.is_settled() || connection.now_ms() >= until_ms {
                 return Ok(detail);
             }
         }
@@ -79,7 +81,7 @@ impl Jobs {
 
     /// Jobs, a page at a time, in the order of their arrival.
     pub async fn list(&self, request: ListJobsRequest) -> Result<JobPage, Error> {
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let request = request.clone();
             async move { jobs.list_jobs(&call, request).await }
         })
@@ -88,7 +90,7 @@ impl Jobs {
 
     /// Every queue: what it does, and how many jobs it has in which state.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        ask(self.fencehold.hub(), |jobs, call| async move { jobs.list_queues(&call).await }).await
+        ask(self.fencehold.connection(), |jobs, call| async move { jobs.list_queues(&call).await }).await
     }
 
     /// How many jobs there are in which state, all queues together.
@@ -207,7 +209,7 @@ impl Jobs {
     ) -> Result<ChangeJobBatchResponse, Error> {
         let (by, limit) = (self.fencehold.owner().clone(), fencehold_core::limits::PAGE_MAX);
         let request = ChangeJobsRequest { selector, action, by, dry_run, cursor, limit };
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let request = request.clone();
             async move { jobs.change_jobs(&call, request).await }
         })
@@ -217,7 +219,7 @@ impl Jobs {
     /// Effects that people should know of: open intents, effects that are not compensated (yet), effects under superseded
     /// tokens.
     pub async fn effects(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let request = request.clone();
             async move { jobs.list_effects(&call, request).await }
         })
@@ -243,7 +245,7 @@ impl Jobs {
             resolution: happened,
             by: self.fencehold.owner().clone(),
         };
-        let resolved = ask(self.fencehold.hub(), |jobs, call| {
+        let resolved = ask(self.fencehold.connection(), |jobs, call| {
             let request = request.clone();
             async move { jobs.resolve_effect(&call, request).await }
         });
@@ -252,6 +254,6 @@ impl Jobs {
 
     /// Every schedule. [`Fencehold::schedule`] sets and deletes them.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
-        ask(self.fencehold.hub(), |jobs, call| async move { jobs.list_schedules(&call).await }).await
+        ask(self.fencehold.connection(), |jobs, call| async move { jobs.list_schedules(&call).await }).await
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use fencehold_core::{BadInput, Key, Owner, Task, Token};
 use tracing::Instrument;
 
+use crate::acquisition::{AcquisitionTerms, WaitMode, acquire};
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::guard::Lease;
 use crate::time::ms;
-use crate::wait::{Line, Terms, acquire};
 
 /// The ttl of a lease that names none.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -130,7 +130,7 @@ impl LeaseBuilder {
     /// Takes the key if it is free now, and no other caller stands in line for it. Does not wait, and preempts no holder.
     pub async fn try_acquire(mut self) -> Result<Lease, Error> {
         self.preempt_within = None;
-        self.finish(Line::None).await
+        self.finish(WaitMode::None).await
     }
 
     /// Takes the key, standing in line for it. A caller that stops waiting, by dropping this future, leaves the line.
@@ -146,7 +146,7 @@ impl LeaseBuilder {
                 message: "preempt holders".to_owned(),
             });
         }
-        let line = Line::Stand { limit_ms: self.wait.map(ms) };
+        let line = WaitMode::Stand { limit_ms: self.wait.map(ms) };
         self.finish(line).await
     }
 
@@ -154,24 +154,24 @@ impl LeaseBuilder {
         &self.fencehold
     }
 
-    async fn finish(self, line: Line) -> Result<Lease, Error> {
+    async fn finish(self, line: WaitMode) -> Result<Lease, Error> {
         let handle = self.fencehold.handle();
         let ttl_ms_min = self.fencehold.store().capabilities().min_ttl_ms;
         let terms = self.terms(ttl_ms_min)?;
         let (key, token) = (AnyOf(&terms.keys), tracing::field::Empty);
         let span = tracing::info_span!("acquire", %key, owner = %terms.owner, token);
-        let (hold, granted) = acquire(&handle.hub, &terms, line).instrument(span.clone()).await?;
+        let (hold, granted) = acquire(&handle.connection, &terms, line).instrument(span.clone()).await?;
         span.record("token", granted.token.get());
         drop(span);
-        let holding = handle.hub.take_in(granted)?;
+        let holding = handle.connection.take_in(granted)?;
         Ok(Lease::new(hold, holding, handle))
     }
 
-    fn terms(self, ttl_ms_min: u64) -> Result<Terms, BadInput> {
+    fn terms(self, ttl_ms_min: u64) -> Result<AcquisitionTerms, BadInput> {
         let (ttl_ms, max_age_ms) = (ms(self.ttl), self.max_age.map(ms));
         fencehold_core::ttl::check(ttl_ms, ttl_ms_min)?;
         max_age_ms.map_or(Ok(()), fencehold_core::ttl::check_max_age)?;
-        Ok(Terms {
+        Ok(AcquisitionTerms {
             keys: self.keys?,
             owner: self.owner?,
             task: self.task?,

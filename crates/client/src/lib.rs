@@ -36,40 +36,39 @@
 //! - `file` (default): the store `file:DIR`.
 //! - `tower`: layers that fence an HTTP service ([`fence`]).
 
-mod advice;
-mod bell;
+mod acquisition;
 pub mod blocking;
-mod board;
 mod breaker;
 mod connect;
+mod connection;
 mod election;
 mod error;
-mod exit;
 pub mod fence;
 mod guard;
 mod holding;
-mod hub;
 pub mod job;
 mod jobs;
 mod json;
 mod lease;
 mod once;
 mod operation;
+mod process_exit;
 mod queue;
 mod random;
 mod renewal;
 mod report;
 mod retry;
+mod retry_loop;
 mod schedule;
 pub mod testing;
 mod time;
 mod trace;
-mod tries;
-mod wait;
+mod ttl_advice;
+mod wake;
 mod watch;
+mod watch_value;
 mod worker;
 
-pub use advice::TtlAdvice;
 pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState};
 pub use connect::{Fencehold, FenceholdBuilder};
 pub use election::{Election, Leader, LeaderView, Observer};
@@ -84,6 +83,7 @@ pub use operation::{Operation, OperationStatus, Operations};
 pub use queue::{JobBuilder, JobQueue};
 pub use retry::RetryBudget;
 pub use schedule::Schedule;
+pub use ttl_advice::TtlAdvice;
 pub use watch::{LeaseSnapshot, LeaseState, LeaseWatch, YieldRequest};
 pub use worker::{Drained, EndedAttempt, RunningWorker, Worker, WorkerEvent};
 

@@ -14,10 +14,10 @@ use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy, i
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bell::lock;
 use crate::error::Error;
-use crate::job::{Job, JobError, Known};
+use crate::job::{Job, JobError, KnownEffect};
 use crate::json;
+use crate::wake::lock;
 
 /// Makes the compensation of an effect from what the effect gave.
 type MakeUndo<'a, T> = Box<dyn FnOnce(&T) -> Result<Compensation, BadInput> + Send + 'a>;
@@ -151,7 +151,7 @@ where
     async fn have(self) -> Result<T, JobError> {
         let OnceEffect { job, name, intent, undo, undo_queue, effect } = self;
         let (name, undo, undo_queue) = (name?, undo?, undo_queue?);
-        let (mut under_way, found) = UnderWay::begin(job, &name)?;
+        let (mut under_way, found) = EffectInProgress::begin(job, &name)?;
         let announced = match &found {
             Some(Effect { state: EffectState::Intended(policy), .. }) => Some(*policy),
             Some(recorded) => return Ok(stored(recorded)?),
@@ -217,7 +217,7 @@ pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
 async fn write(job: &Job, act: LedgerEntry) -> Result<LedgerResponse, Error> {
     let attempt = job.inner();
     let entry = AttemptLedgerEntry { attempt: job.attempt_ref(), entry: act };
-    attempt.voice.write(entry, &attempt.holding).await
+    attempt.reporter.write(entry, &attempt.holding).await
 }
 
 /// An effect as it stands once this attempt has announced it.
@@ -240,23 +240,23 @@ fn stored<T: DeserializeOwned>(effect: &Effect) -> Result<T, BadInput> {
 
 /// An effect that this attempt is about at the moment. A second one of the same name at the same time would happen
 /// although it could not be recorded.
-struct UnderWay<'a> {
+struct EffectInProgress<'a> {
     job: &'a Job,
     name: &'a EffectName,
     /// What is known of it when this is over.
     kept: Option<Effect>,
 }
 
-impl<'a> UnderWay<'a> {
+impl<'a> EffectInProgress<'a> {
     fn begin(job: &'a Job, name: &'a EffectName) -> Result<(Self, Option<Effect>), BadInput> {
-        let found = match lock(&job.inner().ledger).insert(name.clone(), Known::UnderWay) {
-            Some(Known::UnderWay) => {
+        let found = match lock(&job.inner().ledger).insert(name.clone(), KnownEffect::UnderWay) {
+            Some(KnownEffect::UnderWay) => {
                 return Err(BadInput::new("effect", format!("{name} is under way already in this attempt")));
             }
-            Some(Known::Kept(effect)) => Some(effect),
+            Some(KnownEffect::Kept(effect)) => Some(effect),
             None => None,
         };
-        Ok((UnderWay { job, name, kept: found.clone() }, found))
+        Ok((EffectInProgress { job, name, kept: found.clone() }, found))
     }
 
     fn keep(mut self, effect: Effect) {
@@ -275,11 +275,11 @@ impl<'a> UnderWay<'a> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for EffectInProgress<'_> {
     fn drop(&mut self) {
         let mut ledger = lock(&self.job.inner().ledger);
         match self.kept.take() {
-            Some(effect) => ledger.insert(self.name.clone(), Known::Kept(effect)),
+            Some(effect) => ledger.insert(self.name.clone(), KnownEffect::Kept(effect)),
             None => ledger.remove(self.name),
         };
     }

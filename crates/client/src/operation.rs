@@ -12,22 +12,22 @@ use fencehold_contract::job::{
 };
 use fencehold_core::job::{JobId, JobState, UniqueKey};
 use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_core::ttl::Term;
+use fencehold_core::ttl::GrantedTerm;
 use fencehold_core::{Owner, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bell::lock;
 use crate::connect::Fencehold;
 use crate::error::{Error, LostCause};
-use crate::holding::{Granted, HoldTarget};
-use crate::job::{Job, Voice, last_try_ms};
+use crate::holding::{HoldGrant, HoldTarget};
+use crate::job::{AttemptReporter, Job, last_try_ms};
 use crate::json;
 use crate::lease::TTL_DEFAULT;
 use crate::random::hold_id;
-use crate::renewal::Handle;
+use crate::renewal::RenewalHandle;
+use crate::retry_loop::{RetryLoop, ask_until};
 use crate::time::ms;
-use crate::tries::{Tries, ask_until};
+use crate::wake::lock;
 
 /// For how long a key is remembered, unless told otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -97,11 +97,11 @@ impl Operations {
         idempotency_key: impl AsRef<str>,
         payload: &(impl Serialize + ?Sized),
     ) -> Result<OperationStatus<A>, Error> {
-        let hub = self.fencehold.hub();
+        let connection = self.fencehold.connection();
         let ttl_ms = ms(self.ttl);
-        fencehold_core::ttl::check(ttl_ms, hub.store.capabilities().min_ttl_ms)?;
+        fencehold_core::ttl::check(ttl_ms, connection.store.capabilities().min_ttl_ms)?;
         let request = BeginOperationRequest {
-            job_id: hub.new_job_id()?,
+            job_id: connection.new_job_id()?,
             idempotency_key: UniqueKey::new(idempotency_key.as_ref())?,
             payload: json::written("payload", payload)?,
             hold_id: hold_id()?,
@@ -111,8 +111,8 @@ impl Operations {
             in_doubt_policy: self.policy,
         };
         // The same hold id is the same beginning: the answer to a repeat is counted from the first sending.
-        let sent_ms = hub.now_ms();
-        let began = ask_until(hub, Tries::default(), 0, |jobs, call| {
+        let sent_ms = connection.now_ms();
+        let began = ask_until(connection, RetryLoop::default(), 0, |jobs, call| {
             let request = request.clone();
             async move { jobs.begin_operation(&call, request).await }
         })
@@ -123,7 +123,8 @@ impl Operations {
         };
         Ok(match began.operation {
             Found::Started { job: claimed } => {
-                let term = Term::new(sent_ms, began.waited_ms, hub.now_ms(), claimed.remaining_ms);
+                let term =
+                    GrantedTerm::new(sent_ms, began.waited_ms, connection.now_ms(), claimed.remaining_ms);
                 OperationStatus::Started(self.guard(*claimed, &request, term)?)
             }
             Found::InProgress { job_id, owner, token, remaining_ms } => {
@@ -145,10 +146,10 @@ impl Operations {
         &self,
         claimed: ClaimedJob,
         request: &BeginOperationRequest,
-        term: Term,
+        term: GrantedTerm,
     ) -> Result<Operation, Error> {
         let handle = self.fencehold.handle();
-        let granted = Granted {
+        let granted = HoldGrant {
             held: HoldTarget::Job(claimed.id),
             token: claimed.token,
             owner: request.owner.clone(),
@@ -158,8 +159,8 @@ impl Operations {
             hold: request.hold_id,
             term,
         };
-        let holding = handle.hub.take_in(granted)?;
-        let job = Job::new(claimed, holding, Voice::Store(Arc::clone(&handle)), None);
+        let holding = handle.connection.take_in(granted)?;
+        let job = Job::new(claimed, holding, AttemptReporter::Store(Arc::clone(&handle)), None);
         Ok(Operation { job, handle, policy: self.policy, done: false })
     }
 }
@@ -206,7 +207,7 @@ pub enum OperationStatus<A> {
 #[must_use = "an operation is given up as soon as it is dropped"]
 pub struct Operation {
     job: Job,
-    handle: Arc<Handle>,
+    handle: Arc<RenewalHandle>,
     policy: InDoubtPolicy,
     done: bool,
 }
@@ -233,8 +234,8 @@ impl Operation {
         let holding = &self.job.inner().holding;
         let report = AttemptReport { attempt: self.job.attempt_ref(), report: word };
         let until_ms = last_try_ms(&self.handle, holding);
-        self.handle.hub.say_and_hear(report, until_ms).await?;
-        lock(&self.handle.hub.book).remove(holding.serial);
+        self.handle.connection.say_and_hear(report, until_ms).await?;
+        lock(&self.handle.connection.renewals).remove(holding.serial);
         holding.lose(LostCause::Released);
         self.done = true;
         Ok(())
@@ -257,9 +258,9 @@ impl Drop for Operation {
         }
         let holding = &self.job.inner().holding;
         if self.policy == InDoubtPolicy::Retry {
-            self.handle.hub.give_back(holding);
+            self.handle.connection.give_back(holding);
         } else {
-            lock(&self.handle.hub.book).remove(holding.serial);
+            lock(&self.handle.connection.renewals).remove(holding.serial);
             holding.lose(LostCause::Released);
         }
     }

@@ -16,8 +16,8 @@ use serde::Serialize;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
+use crate::retry_loop::{ask, only};
 use crate::time::ms;
-use crate::tries::{ask, only};
 
 /// What a job weighs in a call beside its payload: ids, names, labels.
 const JOB_BYTES: usize = 1_024;
@@ -68,7 +68,7 @@ impl JobQueue {
         jobs: impl IntoIterator<Item = JobBuilder>,
     ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
         let mut answers: Vec<Option<Result<EnqueuedJob, Error>>> = Vec::new();
-        let mut batch = Batch::default();
+        let mut batch = EnqueueBatch::default();
         for builder in jobs {
             match builder.finish() {
                 Ok(job) => {
@@ -107,7 +107,7 @@ impl JobQueue {
     pub async fn delete(&self) -> Result<bool, Error> {
         let queue = self.queue.clone()?;
         let by = self.fencehold.owner().clone();
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let (queue, by) = (queue.clone(), by.clone());
             async move { jobs.delete_queue(&call, queue, by).await }
         })
@@ -130,7 +130,7 @@ impl JobQueue {
     async fn set(&self, mode: QueueMode) -> Result<QueueView, Error> {
         let order =
             SetQueueModeRequest { queue: self.queue.clone()?, mode, by: self.fencehold.owner().clone() };
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let order = order.clone();
             async move { jobs.set_queue_mode(&call, order).await }
         })
@@ -140,14 +140,14 @@ impl JobQueue {
 
 /// Jobs that go into one call.
 #[derive(Default)]
-struct Batch {
+struct EnqueueBatch {
     /// Where the answer to each belongs.
     places: Vec<usize>,
     jobs: Vec<NewJob>,
     bytes: usize,
 }
 
-impl Batch {
+impl EnqueueBatch {
     fn has_room_for(&self, job: &NewJob) -> bool {
         let bytes = self.bytes + job.payload.len() + JOB_BYTES;
         self.jobs.is_empty() || (self.jobs.len() < JOBS_PER_CALL_MAX && bytes <= CALL_BYTES_MAX)
@@ -164,12 +164,12 @@ impl Batch {
         fencehold: &Fencehold,
         answers: &mut [Option<Result<EnqueuedJob, Error>>],
     ) -> Result<(), Error> {
-        let Batch { places, jobs, .. } = std::mem::take(self);
+        let EnqueueBatch { places, jobs, .. } = std::mem::take(self);
         if jobs.is_empty() {
             return Ok(());
         }
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        let enqueued = ask(fencehold.hub(), |store, call| {
+        let enqueued = ask(fencehold.connection(), |store, call| {
             let jobs = jobs.clone();
             async move { store.enqueue(&call, jobs).await }
         })
@@ -304,7 +304,7 @@ impl JobBuilder {
         let fencehold = self.fencehold.clone();
         let job = self.finish()?;
         let id = job.id;
-        let answers = ask(fencehold.hub(), |jobs, call| {
+        let answers = ask(fencehold.connection(), |jobs, call| {
             let job = vec![job.clone()];
             async move { jobs.enqueue(&call, job).await }
         })
@@ -317,7 +317,7 @@ impl JobBuilder {
         job.options.check()?;
         job.id = match self.id {
             Some(id) => id,
-            None => self.fencehold.hub().new_job_id()?,
+            None => self.fencehold.connection().new_job_id()?,
         };
         Ok(job)
     }

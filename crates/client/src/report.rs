@@ -13,48 +13,48 @@ use fencehold_core::job::ReportedAttempt;
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
 use futures_channel::oneshot;
 
-use crate::bell::lock;
+use crate::connection::{ConnectionInner, closed};
 use crate::error::Error;
-use crate::hub::{Hub, closed};
-use crate::tries::may_pass;
+use crate::retry_loop::may_pass;
+use crate::wake::lock;
 
 /// What an item weighs beside its bytes: ids, token, frame.
 const ITEM_BYTES: usize = 128;
 
 /// Told what became of a word.
-pub(crate) type Told = Box<dyn FnOnce(Result<ReportedAttempt, Error>) + Send>;
+pub(crate) type OnReported = Box<dyn FnOnce(Result<ReportedAttempt, Error>) + Send>;
 
 /// Told that a word could not be sent yet.
-pub(crate) type Delayed = Box<dyn FnOnce(&Error) + Send>;
+pub(crate) type OnDelayed = Box<dyn FnOnce(&Error) + Send>;
 
 /// A word that waits to be sent.
-pub(crate) struct Spoken {
+pub(crate) struct QueuedReport {
     pub(crate) report: AttemptReport,
     /// Until when it is tried.
     pub(crate) until_ms: u64,
     /// Called once, if the first try fails.
-    pub(crate) delayed: Option<Delayed>,
-    pub(crate) told: Told,
+    pub(crate) delayed: Option<OnDelayed>,
+    pub(crate) told: OnReported,
 }
 
 /// The words of one handle's attempts.
 #[derive(Default)]
-pub(crate) struct Words {
-    inbox: Mutex<Inbox>,
+pub(crate) struct ReportQueue {
+    inbox: Mutex<ReportInbox>,
 }
 
 #[derive(Default)]
-struct Inbox {
-    waiting: VecDeque<Spoken>,
+struct ReportInbox {
+    waiting: VecDeque<QueuedReport>,
     /// A task sends them.
     sending: bool,
 }
 
-impl Hub {
+impl ConnectionInner {
     /// Has a word sent with the next call. Does not wait.
-    pub(crate) fn say(self: &Arc<Self>, spoken: Spoken) {
-        let mut inbox = lock(&self.words.inbox);
-        let is_progress = |spoken: &Spoken| matches!(spoken.report.report, Report::Progress { .. });
+    pub(crate) fn say(self: &Arc<Self>, spoken: QueuedReport) {
+        let mut inbox = lock(&self.reports.inbox);
+        let is_progress = |spoken: &QueuedReport| matches!(spoken.report.report, Report::Progress { .. });
         // Of progress only the newest is of interest, unless something was said in between. Thousands of completions are not searched
         // for it.
         let last_of_attempt = is_progress(&spoken)
@@ -81,24 +81,24 @@ impl Hub {
     ) -> Result<ReportedAttempt, Error> {
         let (sender, receiver) = oneshot::channel();
         // The caller may have gone.
-        let told: Told = Box::new(move |answer| drop(sender.send(answer)));
-        self.say(Spoken { report, until_ms, delayed: None, told });
+        let told: OnReported = Box::new(move |answer| drop(sender.send(answer)));
+        self.say(QueuedReport { report, until_ms, delayed: None, told });
         receiver.await.unwrap_or_else(|_| Err(closed()))
     }
 }
 
 /// Sends whatever there is, until there is nothing more.
-async fn send_all(hub: Arc<Hub>) {
-    let mut sender = Sender { hub: &hub, sent: Vec::new(), done: false };
+async fn send_all(connection: Arc<ConnectionInner>) {
+    let mut sender = ReportSender { connection: &connection, sent: Vec::new(), done: false };
     let mut failures = 0;
     while let Some(reports) = sender.take() {
-        let answer = report(&hub, reports).await;
+        let answer = report(&connection, reports).await;
         let batch = std::mem::take(&mut sender.sent);
         match answer {
             Ok(answers) => {
                 failures = 0;
                 let mut answers = answers.into_iter();
-                for Spoken { report, told, .. } in batch {
+                for QueuedReport { report, told, .. } in batch {
                     told(match answers.next() {
                         Some(answer) => {
                             let AttemptRef { job_id: job, token, .. } = report.attempt;
@@ -112,11 +112,12 @@ async fn send_all(hub: Arc<Hub>) {
             }
             Err(error) => {
                 failures += 1;
-                let pause_until_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
-                let again = may_pass(&error) && !hub.is_closed();
+                let pause_until_ms =
+                    connection.now_ms().saturating_add(connection.retries.backoff_ms(failures));
+                let again = may_pass(&error) && !connection.is_closed();
                 let (mut kept, given_up): (Vec<_>, Vec<_>) =
                     batch.into_iter().partition(|spoken| again && pause_until_ms < spoken.until_ms);
-                for Spoken { told, .. } in given_up {
+                for QueuedReport { told, .. } in given_up {
                     told(Err(error.clone().into()));
                 }
                 for delayed in kept.iter_mut().filter_map(|spoken| spoken.delayed.take()) {
@@ -124,7 +125,7 @@ async fn send_all(hub: Arc<Hub>) {
                 }
                 if sender.put_back(kept) {
                     tracing::debug!(failures, %error, "what jobs have to say could not be sent, and is kept");
-                    hub.timers.sleep_until(pause_until_ms).await;
+                    connection.timers.sleep_until(pause_until_ms).await;
                 }
             }
         }
@@ -132,31 +133,31 @@ async fn send_all(hub: Arc<Hub>) {
 }
 
 async fn report(
-    hub: &Hub,
+    connection: &ConnectionInner,
     reports: Vec<AttemptReport>,
-) -> Result<Vec<Result<ReportedAttempt, fencehold_core::job::Refusal>>, StoreError> {
-    let call: CallContext = hub.call(hub.patience_ms);
-    match hub.store.jobs() {
-        Some(jobs) => hub.answer(hub.patience_ms, jobs.report(&call, reports)).await,
+) -> Result<Vec<Result<ReportedAttempt, fencehold_core::job::JobRefusal>>, StoreError> {
+    let call: CallContext = connection.call(connection.timeout_ms);
+    match connection.store.jobs() {
+        Some(jobs) => connection.answer(connection.timeout_ms, jobs.report(&call, reports)).await,
         None => Err(StoreError::Unsupported {
-            store: hub.store.capabilities().store.to_owned(),
+            store: connection.store.capabilities().store.to_owned(),
             message: "keep jobs".to_owned(),
         }),
     }
 }
 
 /// The one who sends. Whatever way it ends, also by a panic of the store's code, the next word finds another.
-struct Sender<'a> {
-    hub: &'a Arc<Hub>,
+struct ReportSender<'a> {
+    connection: &'a Arc<ConnectionInner>,
     /// What is on its way.
-    sent: Vec<Spoken>,
+    sent: Vec<QueuedReport>,
     done: bool,
 }
 
-impl Sender<'_> {
+impl ReportSender<'_> {
     /// As many words as one call may carry, to be sent. `None`: there are none, and this sender is no longer one.
     fn take(&mut self) -> Option<Vec<AttemptReport>> {
-        let mut inbox = lock(&self.hub.words.inbox);
+        let mut inbox = lock(&self.connection.reports.inbox);
         let (mut count, mut bytes) = (0, 0);
         for spoken in inbox.waiting.iter().take(JOBS_PER_CALL_MAX) {
             bytes += weight(&spoken.report.report);
@@ -175,31 +176,31 @@ impl Sender<'_> {
     }
 
     /// Puts words back to where they stood. False: there were none.
-    fn put_back(&self, words: Vec<Spoken>) -> bool {
-        let mut inbox = lock(&self.hub.words.inbox);
-        let any = !words.is_empty();
-        for spoken in words.into_iter().rev() {
+    fn put_back(&self, reports: Vec<QueuedReport>) -> bool {
+        let mut inbox = lock(&self.connection.reports.inbox);
+        let any = !reports.is_empty();
+        for spoken in reports.into_iter().rev() {
             inbox.waiting.push_front(spoken);
         }
         any
     }
 }
 
-impl Drop for Sender<'_> {
+impl Drop for ReportSender<'_> {
     fn drop(&mut self) {
         if self.done {
             return;
         }
-        let mut inbox = lock(&self.hub.words.inbox);
+        let mut inbox = lock(&self.connection.reports.inbox);
         // Where the handle's thread itself ends, nothing is left to send with.
         let again = std::thread::panicking() && !inbox.waiting.is_empty();
         inbox.sending = again;
         drop(inbox);
         if again {
-            self.hub.spawn(send_all(Arc::clone(self.hub)));
+            self.connection.spawn(send_all(Arc::clone(self.connection)));
         }
         // Not sent again: it would panic again. The claims of these attempts are renewed no more.
-        for Spoken { told, .. } in self.sent.drain(..).filter(|_| std::thread::panicking()) {
+        for QueuedReport { told, .. } in self.sent.drain(..).filter(|_| std::thread::panicking()) {
             told(Err(Error::OutcomeUnknown { message: "the store's code panicked".to_owned() }));
         }
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use fencehold_core::retry::full_jitter_ms;
 
-use crate::bell::lock;
 use crate::random::jitter;
 use crate::time::ms;
+use crate::wake::lock;
 
 /// How failed acquisitions are tried again.
 ///
@@ -48,11 +48,11 @@ const TRY: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Retries {
     policy: RetryBudget,
-    purse: Mutex<Purse>,
+    purse: Mutex<RetryTokens>,
 }
 
 #[derive(Debug)]
-struct Purse {
+struct RetryTokens {
     left: u64,
     at_ms: u64,
 }
@@ -60,7 +60,7 @@ struct Purse {
 impl Retries {
     pub(crate) fn new(policy: RetryBudget, now_ms: u64) -> Self {
         let full = u64::from(policy.budget.max(1)) * TRY;
-        Retries { policy, purse: Mutex::new(Purse { left: full, at_ms: now_ms }) }
+        Retries { policy, purse: Mutex::new(RetryTokens { left: full, at_ms: now_ms }) }
     }
 
     /// How long to pause before the next try, after so many failures.

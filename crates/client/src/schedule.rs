@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
-use crate::tries::ask;
+use crate::retry_loop::ask;
 
 impl Fencehold {
     /// A schedule, by its name.
@@ -100,7 +100,7 @@ impl Schedule {
             labels: self.labels,
             by: self.fencehold.owner().clone(),
         };
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let spec = spec.clone();
             async move { jobs.set_schedule(&call, spec).await }
         })
@@ -110,7 +110,7 @@ impl Schedule {
     /// Deletes the schedule. False: there was none.
     pub async fn delete(self) -> Result<bool, Error> {
         let (name, by) = (self.name?, self.fencehold.owner().clone());
-        ask(self.fencehold.hub(), |jobs, call| {
+        ask(self.fencehold.connection(), |jobs, call| {
             let (name, by) = (name.clone(), by.clone());
             async move { jobs.delete_schedule(&call, name, by).await }
         })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
 
-use crate::bell::{Bell, lock};
+use crate::wake::{WakeFlag, lock};
 
 /// Whole milliseconds, rounded up: a wait is never cut short.
 pub(crate) fn ms(duration: Duration) -> u64 {
@@ -20,7 +20,7 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Timers {
     clock: Arc<dyn Clock>,
-    bell: Arc<Bell>,
+    wake: Arc<WakeFlag>,
     sleeping: Mutex<Sleeping>,
 }
 
@@ -33,9 +33,9 @@ struct Sleeping {
 }
 
 impl Timers {
-    pub(crate) fn new(clock: Arc<dyn Clock>, bell: Arc<Bell>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, wake: Arc<WakeFlag>) -> Self {
         let sleeping = Sleeping { next_place: 0, looks_at_ms: u64::MAX, until: BTreeMap::new() };
-        Timers { clock, bell, sleeping: Mutex::new(sleeping) }
+        Timers { clock, wake, sleeping: Mutex::new(sleeping) }
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -65,7 +65,7 @@ impl Timers {
     /// Something is to be done at this moment: sees to it that the thread looks in time.
     pub(crate) fn heed(&self, at_ms: u64) {
         if at_ms < lock(&self.sleeping).looks_at_ms {
-            self.bell.ring();
+            self.wake.ring();
         }
     }
 
@@ -111,7 +111,7 @@ impl Future for Sleep<'_> {
         let too_late = self.until_ms < sleeping.looks_at_ms;
         drop(sleeping);
         if too_late {
-            timers.bell.ring();
+            timers.wake.ring();
         }
         Poll::Pending
     }
@@ -150,40 +150,40 @@ mod tests {
 
     use super::*;
 
-    fn timers() -> (Timers, Arc<Bell>) {
-        let bell = Arc::new(Bell::default());
-        (Timers::new(Arc::new(ManualClock::new()), Arc::clone(&bell)), bell)
+    fn timers() -> (Timers, Arc<WakeFlag>) {
+        let wake = Arc::new(WakeFlag::default());
+        (Timers::new(Arc::new(ManualClock::new()), Arc::clone(&wake)), wake)
     }
 
     #[test]
     fn a_thread_that_looks_in_time_is_not_woken_for_later_things() {
-        let (timers, bell) = timers();
+        let (timers, wake) = timers();
         let now_ms = timers.now_ms();
         timers.attend();
         timers.nap(Some(now_ms + 500), Duration::from_secs(1));
         timers.heed(now_ms + 500);
-        assert!(!bell.is_rung());
+        assert!(!wake.is_rung());
         timers.heed(now_ms + 499);
-        assert!(bell.is_rung());
+        assert!(wake.is_rung());
     }
 
     #[test]
     fn what_comes_in_while_the_thread_is_awake_is_not_missed() {
-        let (timers, bell) = timers();
+        let (timers, wake) = timers();
         let now_ms = timers.now_ms();
         timers.nap(Some(now_ms + 500), Duration::from_secs(1));
         // It woke up and has looked at the leases; now one comes in that is due later than it meant to look before.
         timers.attend();
         timers.heed(now_ms + 900);
-        assert!(bell.is_rung());
+        assert!(wake.is_rung());
     }
 
     #[test]
     fn a_thread_with_nothing_to_do_is_woken_for_anything() {
-        let (timers, bell) = timers();
+        let (timers, wake) = timers();
         assert_eq!(timers.nap(None, Duration::from_secs(1)), None);
         timers.heed(u64::MAX - 1);
-        assert!(bell.is_rung());
+        assert!(wake.is_rung());
     }
 
     #[test]

@@ -7,75 +7,75 @@ use fencehold::{Error, Fencehold, Lease, LeaseOutcome, LeaseState, Token, limits
 use fencehold_core::Refusal;
 use tokio::task::JoinHandle;
 
-use crate::gate::{Fate, Verb, World, secs, within};
+use crate::gated_store::{CallFate, GatedCall, GatedFixture, secs, within};
 
-fn spawn(world: &World, key: &str, wait: Option<Duration>) -> JoinHandle<Result<Lease, Error>> {
-    let builder = world.fh.lease(key).ttl(secs(10));
+fn spawn(fixture: &GatedFixture, key: &str, wait: Option<Duration>) -> JoinHandle<Result<Lease, Error>> {
+    let builder = fixture.fh.lease(key).ttl(secs(10));
     let builder = wait.into_iter().fold(builder, fencehold::LeaseBuilder::wait);
     tokio::spawn(async move { builder.acquire().await })
 }
 
 /// Waits until so many stand in line.
-async fn in_line(world: &World, key: &str, waiters: u64) {
-    world.until(key, |view| view.waiter_count == waiters).await;
+async fn in_line(fixture: &GatedFixture, key: &str, waiters: u64) {
+    fixture.until(key, |view| view.waiter_count == waiters).await;
 }
 
 #[tokio::test]
 async fn a_lost_answer_is_asked_for_again_and_gets_the_same_lease_with_the_time_that_remains() {
-    let world = World::new().await;
-    let began_ms = world.now_ms();
-    world.gate.next(Verb::Acquire, Fate::LoseAnswer);
-    let asking = spawn(&world, "k", None);
-    world.gate.arrived(Verb::Acquire, 1).await;
-    world.pass_to_next(50).await;
+    let fixture = GatedFixture::new().await;
+    let began_ms = fixture.now_ms();
+    fixture.gate.next(GatedCall::Acquire, CallFate::LoseAnswer);
+    let asking = spawn(&fixture, "k", None);
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
+    fixture.pass_to_next(50).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
-    let asked = world.gate.acquires();
+    let asked = fixture.gate.acquires();
     assert_eq!(asked.len(), 2);
     assert_eq!(asked[0].hold_id, asked[1].hold_id, "one acquisition, one hold id");
-    assert_eq!((asked[0].hold_id_age_ms, asked[1].hold_id_age_ms), (0, world.now_ms() - began_ms));
-    assert!(world.now_ms() > began_ms);
+    assert_eq!((asked[0].hold_id_age_ms, asked[1].hold_id_age_ms), (0, fixture.now_ms() - began_ms));
+    assert!(fixture.now_ms() > began_ms);
     assert_eq!(lease.token(), Token::new(1));
     assert_eq!(lease.deadline_ms(), began_ms + 10_000, "not a full ttl from the second answer");
-    assert_eq!(world.view("k").await.token, Token::new(1), "and no second grant");
+    assert_eq!(fixture.view("k").await.token, Token::new(1), "and no second grant");
 }
 
 #[tokio::test]
 async fn a_request_that_arrives_twice_gets_one_lease() {
-    let world = World::new().await;
-    world.gate.next(Verb::Acquire, Fate::Twice);
-    let lease = world.acquire("k", 10_000).await;
-    assert_eq!((lease.token(), world.view("k").await.token), (Token::new(1), Token::new(1)));
+    let fixture = GatedFixture::new().await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::Twice);
+    let lease = fixture.acquire("k", 10_000).await;
+    assert_eq!((lease.token(), fixture.view("k").await.token), (Token::new(1), Token::new(1)));
     lease.release().await.expect("it is ours");
 }
 
 #[tokio::test]
 async fn even_who_does_not_wait_asks_again_after_an_unknown_outcome() {
-    let world = World::new().await;
-    world.gate.next(Verb::Acquire, Fate::LoseAnswer);
-    let builder = world.fh.lease("k");
+    let fixture = GatedFixture::new().await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::LoseAnswer);
+    let builder = fixture.fh.lease("k");
     let asking = tokio::spawn(async move { builder.try_acquire().await });
-    world.gate.arrived(Verb::Acquire, 1).await;
-    world.pass_to_next(50).await;
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
+    fixture.pass_to_next(50).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
     assert_eq!(lease.token(), Token::new(1));
 }
 
 #[tokio::test]
 async fn who_leaves_while_the_outcome_is_open_leaves_no_lease_behind() {
-    let world = World::new().await;
-    world.gate.next(Verb::Acquire, Fate::LoseAnswer);
-    let asking = spawn(&world, "k", None);
-    world.gate.arrived(Verb::Acquire, 1).await;
-    world.until("k", |view| view.holder.is_some()).await;
-    world.sleeps(50).await;
+    let fixture = GatedFixture::new().await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::LoseAnswer);
+    let asking = spawn(&fixture, "k", None);
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
+    fixture.until("k", |view| view.holder.is_some()).await;
+    fixture.sleeps(50).await;
     asking.abort();
     assert!(within(asking).await.is_err_and(|error| error.is_cancelled()));
-    let view = world.until("k", |view| view.holder.is_none()).await;
+    let view = fixture.until("k", |view| view.holder.is_none()).await;
     assert_eq!(
         view.endings.iter().map(|ending| ending.outcome).collect::<Vec<_>>(),
         [LeaseOutcome::Released]
     );
-    let asked = world.gate.acquires();
+    let asked = fixture.gate.acquires();
     assert_eq!((asked[1].hold_id, asked[1].wait_ms), (asked[0].hold_id, 0), "learnt by the same hold id");
     assert_eq!(
         (asked[0].hold_id_age_ms, asked[1].hold_id_age_ms),
@@ -86,34 +86,34 @@ async fn who_leaves_while_the_outcome_is_open_leaves_no_lease_behind() {
 
 #[tokio::test]
 async fn who_gives_up_with_the_outcome_open_leaves_no_lease_behind() {
-    let world = World::with(|connect| connect.timeout(Duration::from_millis(1))).await;
-    world.gate.next(Verb::Acquire, Fate::LoseAnswer);
-    let error = within(world.fh.lease("k").try_acquire()).await.unwrap_err();
+    let fixture = GatedFixture::with(|connect| connect.timeout(Duration::from_millis(1))).await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::LoseAnswer);
+    let error = within(fixture.fh.lease("k").try_acquire()).await.unwrap_err();
     assert!(matches!(error, Error::OutcomeUnknown { .. }) && error.is_retryable());
-    world.until("k", |view| view.holder.is_none()).await;
+    fixture.until("k", |view| view.holder.is_none()).await;
 }
 
 #[tokio::test]
 async fn who_stops_waiting_leaves_the_line() {
-    let world = World::new().await;
-    let holder = world.acquire("k", 10_000).await;
-    let asking = spawn(&world, "k", None);
-    in_line(&world, "k", 1).await;
+    let fixture = GatedFixture::new().await;
+    let holder = fixture.acquire("k", 10_000).await;
+    let asking = spawn(&fixture, "k", None);
+    in_line(&fixture, "k", 1).await;
     asking.abort();
-    in_line(&world, "k", 0).await;
+    in_line(&fixture, "k", 0).await;
     holder.release().await.expect("held");
-    assert!(world.view("k").await.holder.is_none());
+    assert!(fixture.view("k").await.holder.is_none());
 }
 
 #[tokio::test]
 async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
-    let world = World::new().await;
-    let holder = within(world.fh.lease("k").task("run-42").owner("alice").acquire())
+    let fixture = GatedFixture::new().await;
+    let holder = within(fixture.fh.lease("k").task("run-42").owner("alice").acquire())
         .await
         .expect("a lease");
-    let asking = spawn(&world, "k", Some(secs(5)));
-    in_line(&world, "k", 1).await;
-    world.pass(5_000);
+    let asking = spawn(&fixture, "k", Some(secs(5)));
+    in_line(&fixture, "k", 1).await;
+    fixture.pass(5_000);
     let error = within(asking).await.expect("the waiter").unwrap_err();
     let text = error.to_string();
     let Error::Held { key, owner, task, remaining, token } = error else { panic!("{error}") };
@@ -125,31 +125,31 @@ async fn a_waiter_whose_time_is_up_is_told_who_holds_the_key() {
 
 #[tokio::test]
 async fn a_grant_that_arrives_when_the_time_is_up_is_given_back_and_not_told() {
-    let world = World::new().await;
-    let go = world.gate.delay_answer(Verb::Acquire);
-    let asking = spawn(&world, "k", Some(secs(5)));
-    world.until_known("k").await;
-    world.pass(5_001);
+    let fixture = GatedFixture::new().await;
+    let go = fixture.gate.delay_answer(GatedCall::Acquire);
+    let asking = spawn(&fixture, "k", Some(secs(5)));
+    fixture.until_known("k").await;
+    fixture.pass(5_001);
     go.send(()).expect("the answer waits");
     let error = within(asking).await.expect("the waiter").unwrap_err();
     assert!(
         matches!(&error, Error::WaitTimedOut { waited, .. } if *waited == Duration::from_millis(5_001)),
         "{error}"
     );
-    world.until("k", |view| view.holder.is_none()).await;
-    assert_eq!(world.view("k").await.endings[0].outcome, LeaseOutcome::Released);
+    fixture.until("k", |view| view.holder.is_none()).await;
+    assert_eq!(fixture.view("k").await.endings[0].outcome, LeaseOutcome::Released);
 }
 
 #[tokio::test]
 async fn a_grant_that_arrives_on_time_is_told() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     // It is due for its first renewal when it arrives; this test looks at the grant alone.
-    world.gate.close(Verb::Renew);
-    let go = world.gate.delay_answer(Verb::Acquire);
-    let asking = spawn(&world, "k", Some(secs(5)));
-    world.until_known("k").await;
-    let began_ms = world.now_ms();
-    world.pass(5_000);
+    fixture.gate.close(GatedCall::Renew);
+    let go = fixture.gate.delay_answer(GatedCall::Acquire);
+    let asking = spawn(&fixture, "k", Some(secs(5)));
+    fixture.until_known("k").await;
+    let began_ms = fixture.now_ms();
+    fixture.pass(5_000);
     go.send(()).expect("the answer waits");
     let lease = within(asking).await.expect("the waiter").expect("its lease");
     assert_eq!(lease.deadline_ms(), began_ms + 10_000, "counted from before the request left");
@@ -157,45 +157,48 @@ async fn a_grant_that_arrives_on_time_is_told() {
 
 #[tokio::test]
 async fn a_grant_whose_answer_took_most_of_its_time_is_never_handed_out() {
-    let world = World::new().await;
-    let go = world.gate.delay_answer(Verb::Acquire);
-    let builder = world.fh.lease("k").ttl(secs(1));
+    let fixture = GatedFixture::new().await;
+    let go = fixture.gate.delay_answer(GatedCall::Acquire);
+    let builder = fixture.fh.lease("k").ttl(secs(1));
     let asking = tokio::spawn(async move { builder.try_acquire().await });
-    world.until_known("k").await;
-    world.pass(900);
+    fixture.until_known("k").await;
+    fixture.pass(900);
     go.send(()).expect("the answer waits");
     let error = within(asking).await.expect("the asker").unwrap_err();
     assert!(
         matches!(&error, Error::Unavailable { message } if message.contains("most of its time")),
         "{error}"
     );
-    world.until("k", |view| view.holder.is_none()).await;
+    fixture.until("k", |view| view.holder.is_none()).await;
 }
 
 #[tokio::test]
 async fn the_time_in_line_is_no_part_of_the_term() {
-    let world = World::new().await;
-    let holder = world.acquire("k", 60_000).await;
-    let asking = spawn(&world, "k", None);
-    in_line(&world, "k", 1).await;
-    world.pass(7_000);
+    let fixture = GatedFixture::new().await;
+    let holder = fixture.acquire("k", 60_000).await;
+    let asking = spawn(&fixture, "k", None);
+    in_line(&fixture, "k", 1).await;
+    fixture.pass(7_000);
     holder.release().await.expect("held");
     let lease = within(asking).await.expect("the waiter").expect("its turn");
-    assert_eq!((lease.deadline_ms(), lease.lost_at_ms()), (world.now_ms() + 10_000, world.now_ms() + 9_000));
+    assert_eq!(
+        (lease.deadline_ms(), lease.lost_at_ms()),
+        (fixture.now_ms() + 10_000, fixture.now_ms() + 9_000)
+    );
 }
 
 #[tokio::test]
 async fn waiters_are_served_in_order_and_nobody_who_just_came_passes_them() {
-    let world = World::new().await;
-    let holder = world.acquire("k", 60_000).await;
-    let first = spawn(&world, "k", None);
-    in_line(&world, "k", 1).await;
-    let second = spawn(&world, "k", None);
-    in_line(&world, "k", 2).await;
-    assert!(matches!(within(world.fh.lease("k").try_acquire()).await, Err(Error::Held { .. })));
+    let fixture = GatedFixture::new().await;
+    let holder = fixture.acquire("k", 60_000).await;
+    let first = spawn(&fixture, "k", None);
+    in_line(&fixture, "k", 1).await;
+    let second = spawn(&fixture, "k", None);
+    in_line(&fixture, "k", 2).await;
+    assert!(matches!(within(fixture.fh.lease("k").try_acquire()).await, Err(Error::Held { .. })));
     holder.release().await.expect("held");
     let first = within(first).await.expect("the first").expect("its turn");
-    assert!(matches!(within(world.fh.lease("k").try_acquire()).await, Err(Error::Held { .. })));
+    assert!(matches!(within(fixture.fh.lease("k").try_acquire()).await, Err(Error::Held { .. })));
     assert!(!second.is_finished());
     first.release().await.expect("held");
     let second = within(second).await.expect("the second").expect("its turn");
@@ -204,14 +207,14 @@ async fn waiters_are_served_in_order_and_nobody_who_just_came_passes_them() {
 
 #[tokio::test]
 async fn a_wait_may_be_longer_than_a_store_lets_anybody_stand_in_line() {
-    let world = World::new().await;
-    let holder = world.acquire("k", limits::TTL_MS_MAX).await;
-    let asking = spawn(&world, "k", None);
-    in_line(&world, "k", 1).await;
-    world.pass(limits::WAIT_MS_MAX);
-    world.gate.arrived(Verb::Acquire, 3).await;
-    in_line(&world, "k", 1).await;
-    let asked = world.gate.acquires();
+    let fixture = GatedFixture::new().await;
+    let holder = fixture.acquire("k", limits::TTL_MS_MAX).await;
+    let asking = spawn(&fixture, "k", None);
+    in_line(&fixture, "k", 1).await;
+    fixture.pass(limits::WAIT_MS_MAX);
+    fixture.gate.arrived(GatedCall::Acquire, 3).await;
+    in_line(&fixture, "k", 1).await;
+    let asked = fixture.gate.acquires();
     assert_ne!(asked[1].hold_id, asked[2].hold_id, "the first got 'held': that hold id is done");
     assert_eq!((asked[2].hold_id_age_ms, asked[2].wait_ms), (0, limits::WAIT_MS_MAX));
     assert_eq!(asked[2].waited_before_ms, limits::WAIT_MS_MAX, "and it keeps its place");
@@ -222,20 +225,20 @@ async fn a_wait_may_be_longer_than_a_store_lets_anybody_stand_in_line() {
 
 #[tokio::test]
 async fn a_store_that_cannot_be_reached_is_asked_again_by_the_same_hold_id() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let full = StoreError::LimitReached { message: "too many".to_owned(), limit: 1 };
-    world
+    fixture
         .gate
-        .next(Verb::Acquire, Fate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
-    world.gate.next(Verb::Acquire, Fate::Refuse(full));
-    let asking = spawn(&world, "k", Some(secs(60)));
-    world.gate.arrived(Verb::Acquire, 1).await;
-    world.pass_to_next(50).await;
-    world.gate.arrived(Verb::Acquire, 2).await;
-    world.pass_to_next(100).await;
+        .next(GatedCall::Acquire, CallFate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
+    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(full));
+    let asking = spawn(&fixture, "k", Some(secs(60)));
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
+    fixture.pass_to_next(50).await;
+    fixture.gate.arrived(GatedCall::Acquire, 2).await;
+    fixture.pass_to_next(100).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
     assert_eq!(lease.token(), Token::new(1));
-    let asked = world.gate.acquires();
+    let asked = fixture.gate.acquires();
     assert!(asked.iter().all(|request| request.hold_id == asked[0].hold_id));
     assert!(asked[2].waited_before_ms > asked[1].waited_before_ms && asked[1].waited_before_ms > 0);
     assert_eq!(asked[2].hold_id_age_ms, asked[2].waited_before_ms, "its age counts from the first sending");
@@ -243,37 +246,37 @@ async fn a_store_that_cannot_be_reached_is_asked_again_by_the_same_hold_id() {
 
 #[tokio::test]
 async fn without_a_limit_a_dead_store_is_borne_with_for_as_long_as_patience_lasts() {
-    let world = World::with(|connect| connect.timeout(Duration::from_millis(1))).await;
-    world.gate.close(Verb::Acquire);
-    let error = within(world.fh.lease("k").acquire()).await.unwrap_err();
+    let fixture = GatedFixture::with(|connect| connect.timeout(Duration::from_millis(1))).await;
+    fixture.gate.close(GatedCall::Acquire);
+    let error = within(fixture.fh.lease("k").acquire()).await.unwrap_err();
     assert!(matches!(&error, Error::Unavailable { message } if message == "the gate is closed"), "{error}");
-    assert!(matches!(within(world.fh.lease("k").try_acquire()).await, Err(Error::Unavailable { .. })));
+    assert!(matches!(within(fixture.fh.lease("k").try_acquire()).await, Err(Error::Unavailable { .. })));
 }
 
 #[tokio::test]
 async fn a_store_that_never_answers_is_given_up_after_its_patience() {
-    let world = World::with(|connect| connect.timeout(secs(3))).await;
-    world.gate.next(Verb::Acquire, Fate::Hang);
-    let asking = spawn(&world, "k", None);
-    world.gate.arrived(Verb::Acquire, 1).await;
+    let fixture = GatedFixture::with(|connect| connect.timeout(secs(3))).await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::Hang);
+    let asking = spawn(&fixture, "k", None);
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
     // It may stand in line for an hour; three seconds and one of grace later the answer counts as lost.
-    world.pass_to_next(limits::WAIT_MS_MAX + 4_000).await;
-    world.pass_to_next(50).await;
+    fixture.pass_to_next(limits::WAIT_MS_MAX + 4_000).await;
+    fixture.pass_to_next(50).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
     assert_eq!(lease.token(), Token::new(1));
 }
 
 #[tokio::test]
 async fn a_hold_id_that_ended_unseen_is_replaced() {
-    let world = World::new().await;
-    world.gate.next(Verb::Acquire, Fate::LoseAnswer);
-    let asking = spawn(&world, "k", Some(secs(60)));
-    world.gate.arrived(Verb::Acquire, 1).await;
-    world.until("k", |view| view.holder.is_some()).await;
-    world.revoke("k").await;
-    world.pass_to_next(50).await;
+    let fixture = GatedFixture::new().await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::LoseAnswer);
+    let asking = spawn(&fixture, "k", Some(secs(60)));
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
+    fixture.until("k", |view| view.holder.is_some()).await;
+    fixture.revoke("k").await;
+    fixture.pass_to_next(50).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
-    let asked = world.gate.acquires();
+    let asked = fixture.gate.acquires();
     assert_eq!(asked[0].hold_id, asked[1].hold_id);
     assert_ne!(asked[1].hold_id, asked[2].hold_id);
     assert_eq!(lease.token(), Token::new(3), "after the revoked one and the token that force consumed");
@@ -281,8 +284,8 @@ async fn a_hold_id_that_ended_unseen_is_replaced() {
 
 #[tokio::test]
 async fn a_token_from_the_future_proves_that_the_store_was_rewound() {
-    let world = World::new().await;
-    let error = within(world.fh.lease("k").seen_token(Token::new(7)).acquire())
+    let fixture = GatedFixture::new().await;
+    let error = within(fixture.fh.lease("k").seen_token(Token::new(7)).acquire())
         .await
         .unwrap_err();
     assert!(matches!(error, Error::StoreRewound { token, .. } if token == Token::new(7)));
@@ -291,19 +294,19 @@ async fn a_token_from_the_future_proves_that_the_store_was_rewound() {
 
 #[tokio::test]
 async fn any_of_n_keys_is_a_semaphore_of_n() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let slots = ["gpu/0", "gpu/1", "gpu/2"];
     let mut held = Vec::new();
     for _ in slots {
-        held.push(within(world.fh.lease_any_of(slots).acquire()).await.expect("a slot"));
+        held.push(within(fixture.fh.lease_any_of(slots).acquire()).await.expect("a slot"));
     }
     let mut keys: Vec<_> = held.iter().map(|lease| lease.key().to_string()).collect();
     keys.sort();
     assert_eq!(keys, slots);
-    assert!(matches!(within(world.fh.lease_any_of(slots).try_acquire()).await, Err(Error::Held { .. })));
-    let builder = world.fh.lease_any_of(slots);
+    assert!(matches!(within(fixture.fh.lease_any_of(slots).try_acquire()).await, Err(Error::Held { .. })));
+    let builder = fixture.fh.lease_any_of(slots);
     let waiting = tokio::spawn(async move { builder.acquire().await });
-    in_line(&world, "gpu/1", 1).await;
+    in_line(&fixture, "gpu/1", 1).await;
     let freed = held.remove(1);
     let key = freed.key().clone();
     freed.release().await.expect("held");
@@ -313,8 +316,8 @@ async fn any_of_n_keys_is_a_semaphore_of_n() {
 
 #[tokio::test]
 async fn bad_input_is_told_by_the_call_that_finishes_and_never_sent() {
-    let world = World::new().await;
-    let fh = &world.fh;
+    let fixture = GatedFixture::new().await;
+    let fh = &fixture.fh;
     let said = |result: Result<Lease, Error>| match result.unwrap_err() {
         Error::BadInput(bad) => bad.to_string(),
         other => panic!("{other}"),
@@ -329,7 +332,7 @@ async fn bad_input_is_told_by_the_call_that_finishes_and_never_sent() {
     assert!(said(fh.lease("k").ttl(Duration::ZERO).acquire().await).starts_with("ttl is 0 ms"));
     assert!(said(fh.lease("k").ttl(secs(86_401)).acquire().await).contains("the limit is 86400000 ms"));
     assert!(said(fh.lease("k").max_age(Duration::ZERO).acquire().await).starts_with("max_age is 0 ms"));
-    assert_eq!(world.gate.calls(Verb::Acquire), 0);
+    assert_eq!(fixture.gate.calls(GatedCall::Acquire), 0);
     assert!(said(fh.lease_any_of(["a", "a"]).acquire().await).contains("twice"));
     assert!(said(fh.lease_any_of([""; 0]).acquire().await).starts_with("keys are 0"));
     let bad = Fencehold::connect("redis://h").await.unwrap_err();
@@ -341,15 +344,15 @@ async fn bad_input_is_told_by_the_call_that_finishes_and_never_sent() {
 
 #[tokio::test]
 async fn namespaces_are_worlds_apart() {
-    let world = World::new().await;
-    let store = world.fh.store().clone();
+    let fixture = GatedFixture::new().await;
+    let store = fixture.fh.store().clone();
     let other = Fencehold::builder()
         .store(store)
         .namespace("team-b")
         .connect()
         .await
         .expect("a handle");
-    let ours = world.acquire("k", 10_000).await;
+    let ours = fixture.acquire("k", 10_000).await;
     let theirs = within(other.lease("k").try_acquire()).await.expect("their own key");
     assert_eq!((ours.token(), theirs.token()), (Token::new(1), Token::new(1)));
     assert_eq!(other.namespace().as_str(), "team-b");
@@ -357,20 +360,20 @@ async fn namespaces_are_worlds_apart() {
 
 #[tokio::test]
 async fn a_refusal_that_fits_no_other_kind_is_handed_through() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let exhausted = StoreError::Refused {
         key: fencehold::Key::new("k").expect("a key"),
         refusal: Refusal::TokensExhausted,
     };
-    world.gate.next(Verb::Acquire, Fate::Refuse(exhausted));
-    let error = within(world.fh.lease("k").acquire()).await.unwrap_err();
+    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(exhausted));
+    let error = within(fixture.fh.lease("k").acquire()).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }) && !error.is_retryable());
-    assert!(world.gate.capabilities().supports_fair_waiting);
+    assert!(fixture.gate.capabilities().supports_fair_waiting);
 }
 
 #[tokio::test]
 async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let held = || StoreError::Refused {
         key: fencehold::Key::new("k").expect("a key"),
         refusal: Refusal::Held {
@@ -380,34 +383,34 @@ async fn a_store_that_lets_nobody_stand_in_line_is_polled_with_new_hold_ids() {
             token: Token::new(1),
         },
     };
-    world.gate.next(Verb::Acquire, Fate::Refuse(held()));
-    let asking = spawn(&world, "k", Some(secs(60)));
-    world.gate.arrived(Verb::Acquire, 1).await;
-    world.pass_to_next(1_600).await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(held()));
+    let asking = spawn(&fixture, "k", Some(secs(60)));
+    fixture.gate.arrived(GatedCall::Acquire, 1).await;
+    fixture.pass_to_next(1_600).await;
     let lease = within(asking).await.expect("the asker").expect("the lease");
-    let asked = world.gate.acquires();
+    let asked = fixture.gate.acquires();
     assert_ne!(asked[0].hold_id, asked[1].hold_id);
     drop(lease);
 
-    world.gate.next(Verb::Acquire, Fate::Refuse(held()));
-    let asking = spawn(&world, "k", Some(Duration::from_millis(1)));
-    world.gate.arrived(Verb::Acquire, 3).await;
-    world.pass_to_next(1).await;
+    fixture.gate.next(GatedCall::Acquire, CallFate::Refuse(held()));
+    let asking = spawn(&fixture, "k", Some(Duration::from_millis(1)));
+    fixture.gate.arrived(GatedCall::Acquire, 3).await;
+    fixture.pass_to_next(1).await;
     assert!(matches!(within(asking).await.expect("the asker"), Err(Error::Held { .. })));
-    assert_eq!(world.gate.calls(Verb::Acquire), 3, "its time is up: it asks no more");
+    assert_eq!(fixture.gate.calls(GatedCall::Acquire), 3, "its time is up: it asks no more");
 }
 
 #[tokio::test]
 async fn a_store_that_calls_every_hold_id_ended_is_not_asked_for_ever() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     for _ in 0..100 {
         let refusal = Refusal::HoldIdUsed { token: None, outcome: None };
         let key = fencehold::Key::new("k").expect("a key");
-        world
+        fixture
             .gate
-            .next(Verb::Acquire, Fate::Refuse(StoreError::Refused { key, refusal }));
+            .next(GatedCall::Acquire, CallFate::Refuse(StoreError::Refused { key, refusal }));
     }
-    let error = within(world.fh.lease("k").acquire()).await.unwrap_err();
+    let error = within(fixture.fh.lease("k").acquire()).await.unwrap_err();
     assert!(matches!(error, Error::HoldIdUsed { .. }) && !error.is_retryable());
-    assert!(world.gate.calls(Verb::Acquire) < 20);
+    assert!(fixture.gate.calls(GatedCall::Acquire) < 20);
 }

@@ -2,7 +2,7 @@
 
 use fencehold::{LeaderView, LeaseState};
 
-use crate::gate::{World, is_ready, secs, within};
+use crate::gated_store::{GatedFixture, is_ready, secs, within};
 
 fn name(leading: Option<&LeaderView>) -> Option<&str> {
     leading.map(|leading| leading.owner.as_str())
@@ -10,14 +10,14 @@ fn name(leading: Option<&LeaderView>) -> Option<&str> {
 
 #[tokio::test]
 async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
-    let world = World::new().await;
-    let election = world.fh.election("leader").ttl(secs(10));
+    let fixture = GatedFixture::new().await;
+    let election = fixture.fh.election("leader").ttl(secs(10));
     let first = within(election.clone().owner("first").task("host-1:80").campaign())
         .await
         .expect("elected");
     let campaigning = election.clone().owner("second");
     let second = tokio::spawn(async move { campaigning.campaign().await });
-    world.until("leader", |view| view.waiter_count == 1).await;
+    fixture.until("leader", |view| view.waiter_count == 1).await;
     let mut observer = within(election.observe()).await.expect("a look");
     let leading = observer.leader().expect("someone leads");
     assert_eq!((leading.owner.as_str(), leading.token), ("first", first.token()));
@@ -33,11 +33,11 @@ async fn a_leader_that_resigns_is_followed_by_the_next_in_line() {
 
 #[tokio::test]
 async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
-    let world = World::new().await;
-    let election = world.fh.election("leader").ttl(secs(10));
+    let fixture = GatedFixture::new().await;
+    let election = fixture.fh.election("leader").ttl(secs(10));
     let mut observer = within(election.observe()).await.expect("a look");
     assert_eq!(observer.leader(), None);
-    let noise = world.acquire("leader/other", 10_000).await;
+    let noise = fixture.acquire("leader/other", 10_000).await;
     assert!(!is_ready(observer.changed()), "another key is no news");
     let leader = within(election.campaign()).await.expect("elected");
     assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
@@ -48,13 +48,13 @@ async fn an_observer_sees_that_nobody_leads_and_who_comes_then() {
 
 #[tokio::test]
 async fn an_observer_that_slept_through_everything_still_learns_who_leads() {
-    let world = World::new().await;
-    let election = world.fh.election("leader").ttl(secs(10));
+    let fixture = GatedFixture::new().await;
+    let election = fixture.fh.election("leader").ttl(secs(10));
     let mut observer = within(election.observe()).await.expect("a look");
     // More than the store remembers: the observer's place in the story is gone.
     for _ in 0..fencehold::limits::EVENTS_KEPT / 2 + 10 {
-        world.pass(1);
-        world.acquire("noise", 10_000).await.release().await.expect("held");
+        fixture.pass(1);
+        fixture.acquire("noise", 10_000).await.release().await.expect("held");
     }
     let leader = within(election.campaign()).await.expect("elected");
     assert_eq!(name(within(observer.changed()).await.expect("a look")), Some("me"));
@@ -63,12 +63,12 @@ async fn an_observer_that_slept_through_everything_still_learns_who_leads() {
 
 #[tokio::test]
 async fn a_leader_that_loses_its_lease_knows_it_leads_no_more() {
-    let world = World::new().await;
-    let leader = within(world.fh.election("leader").ttl(secs(10)).campaign())
+    let fixture = GatedFixture::new().await;
+    let leader = within(fixture.fh.election("leader").ttl(secs(10)).campaign())
         .await
         .expect("elected");
-    world.revoke("leader").await;
-    world.pass(3_834);
+    fixture.revoke("leader").await;
+    fixture.pass(3_834);
     within(leader.lost()).await;
     assert_eq!(leader.state(), LeaseState::Lost);
     assert!(!within(leader.resign()).await.unwrap_err().is_retryable());

@@ -7,13 +7,13 @@ use fencehold::job::{
     Backoff, ChangeJobBatchResponse, JobFilter, JobSelector, JobState, QueueMode, RetryPolicy,
 };
 
-use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
 
 #[tokio::test]
 async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let retry = RetryPolicy::new(Backoff::Linear, 500, 9_000);
-    let job = world
+    let job = fixture
         .fh
         .queue("emails")
         .job("send", &("anna", 7))
@@ -28,7 +28,7 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
         .traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     let enqueued = within(job.clone().enqueue()).await.unwrap();
     assert!(!enqueued.existed);
-    let detail = within(world.fh.jobs().get(enqueued.job_id)).await.unwrap();
+    let detail = within(fixture.fh.jobs().get(enqueued.job_id)).await.unwrap();
     assert_eq!((detail.job.queue.as_str(), detail.job.kind.as_str()), ("emails", "send"));
     assert_eq!(&*detail.payload, r#"["anna",7]"#);
     let terms = detail.job.options;
@@ -41,7 +41,7 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
 
     let again = within(job.enqueue()).await.unwrap();
     assert_eq!((again.job_id, again.existed), (enqueued.job_id, true), "the same key is the same job");
-    let other = world.fh.queue("emails").job("send", &("ben", 8)).unique("mail-7", secs(600));
+    let other = fixture.fh.queue("emails").job("send", &("ben", 8)).unique("mail-7", secs(600));
     let conflict = within(other.enqueue()).await.unwrap_err();
     assert!(matches!(&conflict, Error::Conflict { job_id, .. } if *job_id == enqueued.job_id), "{conflict}");
     assert!(!conflict.is_retryable());
@@ -49,26 +49,26 @@ async fn a_job_is_kept_on_the_terms_that_were_asked_for() {
 
 #[tokio::test]
 async fn a_moment_is_kept_as_it_was_given() {
-    let world = World::new().await;
-    let wall_ms = world.fh.clock().now().wall_ms;
+    let fixture = GatedFixture::new().await;
+    let wall_ms = fixture.fh.clock().now().wall_ms;
     let at = UNIX_EPOCH + Duration::from_millis(wall_ms + 5_000);
-    let id = within(world.fh.queue("q").job("k", &()).run_at(at).enqueue())
+    let id = within(fixture.fh.queue("q").job("k", &()).run_at(at).enqueue())
         .await
         .unwrap()
         .job_id;
-    assert_eq!(world.job(id).await.job.due_in_ms, Some(5_000));
-    let early = world.fh.queue("q").job("k", &()).run_at(UNIX_EPOCH - secs(1)).enqueue();
+    assert_eq!(fixture.job(id).await.job.due_in_ms, Some(5_000));
+    let early = fixture.fh.queue("q").job("k", &()).run_at(UNIX_EPOCH - secs(1)).enqueue();
     assert_eq!(within(early).await.unwrap_err().to_string(), "run_at is before 1970");
 }
 
 #[tokio::test]
 async fn bad_input_is_told_when_the_job_is_enqueued() {
-    let world = World::new().await;
-    let queue = world.fh.queue("q");
+    let fixture = GatedFixture::new().await;
+    let queue = fixture.fh.queue("q");
     let job = || queue.job("k", &());
     let unwritable = queue.job("k", &std::collections::HashMap::from([((1, 2), 3)]));
     for (bad, words) in [
-        (world.fh.queue("").job("k", &()), "queue must not be empty"),
+        (fixture.fh.queue("").job("k", &()), "queue must not be empty"),
         (queue.job("", &()), "kind must not be empty"),
         (unwritable, "payload cannot be written as JSON: key must be a string"),
         (job().max_failures(0), "max_failures is 0; it takes 1 to 10000"),
@@ -80,13 +80,13 @@ async fn bad_input_is_told_when_the_job_is_enqueued() {
         assert!(error.to_string().starts_with(words), "{error}");
         assert!(matches!(error, Error::BadInput(_)));
     }
-    assert!(world.gate.enqueues().is_empty(), "nothing of it has reached the store");
+    assert!(fixture.gate.enqueues().is_empty(), "nothing of it has reached the store");
 }
 
 #[tokio::test]
 async fn a_bad_job_costs_the_good_ones_nothing() {
-    let world = World::new().await;
-    let queue = world.fh.queue("q");
+    let fixture = GatedFixture::new().await;
+    let queue = fixture.fh.queue("q");
     let jobs =
         [queue.job("a", &1), queue.job("", &2), queue.job("b", &"x".repeat(2 << 20)), queue.job("c", &4)];
     let answers = within(queue.enqueue_batch(jobs)).await.unwrap();
@@ -98,50 +98,50 @@ async fn a_bad_job_costs_the_good_ones_nothing() {
 
 #[tokio::test]
 async fn many_jobs_go_in_as_few_calls_as_they_fit_into() {
-    let world = World::new().await;
-    let queue = world.fh.queue("q");
+    let fixture = GatedFixture::new().await;
+    let queue = fixture.fh.queue("q");
     let jobs = (0..12_000).map(|nth| queue.job("k", &nth));
     let answers = within(queue.enqueue_batch(jobs)).await.unwrap();
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 12_000);
-    assert_eq!(world.gate.enqueues(), [10_000, 2_000]);
+    assert_eq!(fixture.gate.enqueues(), [10_000, 2_000]);
     let large = "x".repeat(1 << 19);
     let answers = within(queue.enqueue_batch((0..40).map(|_| queue.job("k", &large))))
         .await
         .unwrap();
     assert!(answers.iter().all(Result::is_ok));
-    assert!(world.gate.enqueues()[2..].iter().all(|jobs| *jobs <= 32), "{:?}", world.gate.enqueues());
-    assert_eq!(within(world.fh.jobs().counts()).await.unwrap().queued, 12_040);
+    assert!(fixture.gate.enqueues()[2..].iter().all(|jobs| *jobs <= 32), "{:?}", fixture.gate.enqueues());
+    assert_eq!(within(fixture.fh.jobs().counts()).await.unwrap().queued, 12_040);
 }
 
 #[tokio::test]
 async fn a_lost_answer_makes_no_second_job() {
-    let world = World::new().await;
-    world.gate.next(Verb::Enqueue, Fate::LoseAnswer);
-    let time = world.time.clone();
-    let (enqueued, ()) = tokio::join!(within(world.fh.queue("q").job("k", &()).enqueue()), async {
-        world.gate.arrived(Verb::Enqueue, 1).await;
+    let fixture = GatedFixture::new().await;
+    fixture.gate.next(GatedCall::Enqueue, CallFate::LoseAnswer);
+    let time = fixture.time.clone();
+    let (enqueued, ()) = tokio::join!(within(fixture.fh.queue("q").job("k", &()).enqueue()), async {
+        fixture.gate.arrived(GatedCall::Enqueue, 1).await;
         time.pass_to_next(FIRST_BACKOFF_MS).await;
     });
     assert!(enqueued.unwrap().existed);
-    assert_eq!(within(world.fh.queue("q").counts()).await.unwrap().queued, 1);
+    assert_eq!(within(fixture.fh.queue("q").counts()).await.unwrap().queued, 1);
 }
 
 #[tokio::test]
 async fn a_queue_is_paused_resumed_and_drained() {
-    let world = World::new().await;
-    let queue = world.fh.queue("q");
+    let fixture = GatedFixture::new().await;
+    let queue = fixture.fh.queue("q");
     assert_eq!(within(queue.view()).await.unwrap(), None);
-    let id = world.enqueue("k").await;
+    let id = fixture.enqueue("k").await;
     assert_eq!(within(queue.pause()).await.unwrap().mode, QueueMode::Paused);
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("k", async |_job: fencehold::Job, (): ()| Ok(7))
         .start()
         .unwrap();
-    world.gate.arrived(Verb::Claim, 1).await;
-    assert_eq!(world.job(id).await.job.state, JobState::Queued);
+    fixture.gate.arrived(GatedCall::Claim, 1).await;
+    assert_eq!(fixture.job(id).await.job.state, JobState::Queued);
     assert_eq!(within(queue.resume()).await.unwrap().mode, QueueMode::Open);
-    assert_eq!(within(world.fh.jobs().result::<u8>(id, secs(60))).await, Ok(7));
+    assert_eq!(within(fixture.fh.jobs().result::<u8>(id, secs(60))).await, Ok(7));
     assert_eq!(within(queue.drain()).await.unwrap().mode, QueueMode::Draining);
     let refused = within(queue.job("k", &()).enqueue()).await.unwrap_err();
     assert!(matches!(&refused, Error::QueueDraining { queue } if queue.as_str() == "q"), "{refused}");
@@ -150,13 +150,13 @@ async fn a_queue_is_paused_resumed_and_drained() {
 
 #[tokio::test]
 async fn waiting_for_a_job_ends_when_the_time_is_up() {
-    let world = World::new().await;
-    let id = world.enqueue("k").await;
-    let jobs = world.fh.jobs();
-    let time = world.time.clone();
+    let fixture = GatedFixture::new().await;
+    let id = fixture.enqueue("k").await;
+    let jobs = fixture.fh.jobs();
+    let time = fixture.time.clone();
     let (waited, ()) = tokio::join!(within(jobs.result::<()>(id, secs(5))), async {
         // Asked after it, and so answered when the store has begun to wait.
-        world.job(id).await;
+        fixture.job(id).await;
         time.pass(5_000);
     });
     let waited = waited.unwrap_err();
@@ -168,9 +168,9 @@ async fn waiting_for_a_job_ends_when_the_time_is_up() {
 
 #[tokio::test]
 async fn jobs_are_cancelled_retried_and_deleted() {
-    let world = World::new().await;
-    let jobs = world.fh.jobs();
-    let id = world.enqueue("k").await;
+    let fixture = GatedFixture::new().await;
+    let jobs = fixture.fh.jobs();
+    let id = fixture.enqueue("k").await;
     assert_eq!(within(jobs.cancel(id, None)).await, Ok(JobState::Cancelled));
     let ended = within(jobs.result::<()>(id, secs(5))).await.unwrap_err();
     assert!(matches!(ended, Error::JobFailed { state: JobState::Cancelled, .. }), "{ended}");
@@ -178,7 +178,7 @@ async fn jobs_are_cancelled_retried_and_deleted() {
     within(jobs.delete(id, false)).await.unwrap();
     assert_eq!(within(jobs.cancel(id, None)).await, Err(Error::JobNotFound { job_id: id }));
     for _ in 0..5 {
-        world.enqueue("k").await;
+        fixture.enqueue("k").await;
     }
     // The gate has two on each page.
     let in_state =
@@ -201,20 +201,20 @@ async fn jobs_are_cancelled_retried_and_deleted() {
 
 #[tokio::test]
 async fn a_schedule_is_made_seen_and_removed() {
-    let world = World::new().await;
-    let nightly = world
+    let fixture = GatedFixture::new().await;
+    let nightly = fixture
         .fh
         .schedule("nightly")
         .cron("30 3 * * *")
         .time_zone("Europe/Berlin")
         .job("q", "k", &7);
     let view = within(nightly.clone().set()).await.unwrap();
-    assert!(view.next_run_at_ms.unwrap() > world.fh.clock().now().wall_ms);
-    assert_eq!(within(world.fh.jobs().schedules()).await.unwrap(), [view]);
+    assert!(view.next_run_at_ms.unwrap() > fixture.fh.clock().now().wall_ms);
+    assert_eq!(within(fixture.fh.jobs().schedules()).await.unwrap(), [view]);
     let bad = within(nightly.clone().cron("61 * * * *").set()).await.unwrap_err();
     assert!(matches!(bad, Error::BadInput(_)), "{bad}");
     assert_eq!(within(nightly.clone().delete()).await, Ok(true));
     assert_eq!(within(nightly.delete()).await, Ok(false));
-    let nothing = within(world.fh.schedule("s").cron("* * * * *").set()).await.unwrap_err();
+    let nothing = within(fixture.fh.schedule("s").cron("* * * * *").set()).await.unwrap_err();
     assert_eq!(nothing.to_string(), "schedule does not say which job to enqueue");
 }

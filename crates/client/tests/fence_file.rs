@@ -11,7 +11,7 @@ use fencehold::fence::{FenceError, KeyToken};
 use fencehold::{Job, JobError, Key, Namespace, Owner, Token, limits};
 use tempfile::TempDir;
 
-fn room() -> (TempDir, PathBuf) {
+fn work_dir() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.log");
     (folder, path)
@@ -35,7 +35,7 @@ fn is_stale<T: std::fmt::Debug>(answer: Result<T, FenceError>) -> bool {
 /// R18: the new holder has raised the fence and written nothing yet.
 #[test]
 fn a_raised_fence_refuses_the_holder_before_who_has_seen_nothing_of_it() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let fh = Fencehold::connect("memory:").unwrap();
     let file = FencedFile::open(&path).unwrap();
     let asleep = fh.lease("reports/daily").acquire().unwrap();
@@ -58,7 +58,7 @@ fn a_raised_fence_refuses_the_holder_before_who_has_seen_nothing_of_it() {
 /// Without a raise the fence knows no better: the late write gets through, as the documentation says.
 #[test]
 fn a_fence_knows_only_what_it_was_shown() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     file.append(pass("k", 33), "a", "33\n").unwrap();
     // Token 34 was granted meanwhile, and not shown.
@@ -70,7 +70,7 @@ fn a_fence_knows_only_what_it_was_shown() {
 
 #[test]
 fn every_key_has_its_own_highest_token_in_one_file() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     file.append(pass("job/1", 9), "line", "one\n").unwrap();
     file.append(pass("job/2", 1), "line", "two\n").unwrap();
@@ -82,7 +82,7 @@ fn every_key_has_its_own_highest_token_in_one_file() {
 
 #[test]
 fn an_append_is_made_once_by_whomever_and_the_first_stands() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     assert_eq!(file.append(pass("k", 1), "line-1", "first\n"), Ok(Appended::New));
     assert_eq!(file.append(pass("k", 2), "line-1", "second\n"), Ok(Appended::Duplicate));
@@ -98,7 +98,7 @@ fn an_append_is_made_once_by_whomever_and_the_first_stands() {
 
 #[test]
 fn what_was_replaced_is_whole_keeps_its_permissions_and_is_appended_to() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     fs::write(&path, "by hand\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let file = FencedFile::open(&path).unwrap();
@@ -116,7 +116,7 @@ fn what_was_replaced_is_whole_keeps_its_permissions_and_is_appended_to() {
 
 #[test]
 fn many_at_once_through_many_handles_write_each_line_once() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let one = FencedFile::open(&path).unwrap();
     let two = FencedFile::open(&path).unwrap();
     std::thread::scope(|scope| {
@@ -143,7 +143,7 @@ fn many_at_once_through_many_handles_write_each_line_once() {
 #[test]
 fn of_two_who_race_the_older_never_writes_after_the_newer() {
     for _ in 0..20 {
-        let (_folder, path) = room();
+        let (_folder, path) = work_dir();
         let (one, two) = (FencedFile::open(&path).unwrap(), FencedFile::open(&path).unwrap());
         let start = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ fn of_two_who_race_the_older_never_writes_after_the_newer() {
 /// So that a process that is stopped as soon as it was answered is not in the way.
 #[test]
 fn whoever_was_answered_holds_the_lock_no_longer() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     let impatient = fencehold::fence::FencedFile::options().timeout(Duration::ZERO);
     let other = FencedFile::open_with(impatient, &path).unwrap();
@@ -181,7 +181,7 @@ fn whoever_was_answered_holds_the_lock_no_longer() {
 
 #[test]
 fn a_forgotten_key_begins_anew() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     let (namespace, key) = (Namespace::default(), Key::new("job/1").unwrap());
     file.raise(pass("job/1", 9)).unwrap();
@@ -195,7 +195,7 @@ fn a_forgotten_key_begins_anew() {
 
 #[test]
 fn one_file_under_two_names_has_one_fence() {
-    let (folder, path) = room();
+    let (folder, path) = work_dir();
     fs::write(&path, "").unwrap();
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
@@ -205,7 +205,7 @@ fn one_file_under_two_names_has_one_fence() {
 
 #[test]
 fn bad_input_is_refused_with_its_field() {
-    let (folder, path) = room();
+    let (folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     let error = |answer: Result<Appended, FenceError>| answer.unwrap_err().to_string();
     assert_eq!(
@@ -236,7 +236,7 @@ fn bad_input_is_refused_with_its_field() {
 
 #[test]
 fn a_journal_that_is_gone_damaged_or_foreign_is_refused_and_left_alone() {
-    let (folder, path) = room();
+    let (folder, path) = work_dir();
     let journal = folder.path().join("out.log.fence/journal");
     FencedFile::open(&path).unwrap().append(pass("k", 2), "a", "a line\n").unwrap();
     let good = fs::read(&journal).unwrap();
@@ -265,7 +265,7 @@ fn a_journal_that_is_gone_damaged_or_foreign_is_refused_and_left_alone() {
 
 #[test]
 fn the_fence_stays_small_and_its_appends_fast_to_look_up() {
-    let (folder, path) = room();
+    let (folder, path) = work_dir();
     let file =
         FencedFile::open_with(fencehold::fence::FencedFile::options().remember_appends(100), &path).unwrap();
     let big = vec![b'x'; 64 * 1024];
@@ -281,7 +281,7 @@ fn the_fence_stays_small_and_its_appends_fast_to_look_up() {
 
 #[test]
 fn an_append_that_meets_a_file_changed_from_outside_destroys_nothing() {
-    let (folder, path) = room();
+    let (folder, path) = work_dir();
     let file = FencedFile::open(&path).unwrap();
     file.append(pass("k", 1), "a", "one\n").unwrap();
     // Rotated away: the next append begins a new file.
@@ -303,7 +303,7 @@ fn an_append_that_meets_a_file_changed_from_outside_destroys_nothing() {
 
 #[test]
 fn a_fence_whose_folder_was_removed_begins_anew_and_still_locks() {
-    let (folder, path) = room();
+    let (folder, path) = work_dir();
     let (one, two) = (FencedFile::open(&path).unwrap(), FencedFile::open(&path).unwrap());
     one.raise(pass("k", 9)).unwrap();
     fs::remove_dir_all(folder.path().join("out.log.fence")).unwrap();
@@ -313,7 +313,7 @@ fn a_fence_whose_folder_was_removed_begins_anew_and_still_locks() {
 
 #[tokio::test]
 async fn async_callers_share_the_steps_and_a_dropped_future_does_no_harm() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let options = fencehold::fence::FencedFile::options().timeout(Duration::from_secs(30));
     let file = options.open(&path).await.unwrap();
     let lines = (0..50).map(|number| {
@@ -337,7 +337,7 @@ async fn async_callers_share_the_steps_and_a_dropped_future_does_no_harm() {
 /// Every attempt of a job has a token of its own, and the line belongs to the effect, not to the attempt.
 #[tokio::test]
 async fn a_job_that_is_tried_again_writes_its_line_once_and_its_earlier_attempt_no_more() {
-    let (_folder, path) = room();
+    let (_folder, path) = work_dir();
     let file = fencehold::fence::FencedFile::open(&path).await.unwrap();
     let fh = fencehold::Fencehold::connect("memory:").await.unwrap();
     let passes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -38,13 +38,13 @@ fn client() -> Client<HttpConnector, Body> {
 }
 
 /// An answer: its status, and its body as a problem if it is one.
-struct Answer {
+struct HttpResponse {
     status: StatusCode,
     problem: Option<FenceProblem>,
     body: String,
 }
 
-async fn send(method: Method, url: String, pass: Option<KeyToken>) -> Answer {
+async fn send(method: Method, url: String, pass: Option<KeyToken>) -> HttpResponse {
     let mut request = Request::builder().method(method).uri(url).body(Body::empty()).unwrap();
     if let Some(pass) = pass {
         set_headers(&pass, request.headers_mut());
@@ -52,7 +52,7 @@ async fn send(method: Method, url: String, pass: Option<KeyToken>) -> Answer {
     ask(request).await
 }
 
-async fn ask(request: Request<Body>) -> Answer {
+async fn ask(request: Request<Body>) -> HttpResponse {
     let answer = client().request(request).await.unwrap();
     let status = answer.status();
     let is_problem = answer
@@ -61,7 +61,7 @@ async fn ask(request: Request<Body>) -> Answer {
         .is_some_and(|value| value == "application/problem+json");
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     let problem = is_problem.then(|| FenceProblem::parse(&body).unwrap());
-    Answer { status, problem, body: String::from_utf8(body.to_vec()).unwrap() }
+    HttpResponse { status, problem, body: String::from_utf8(body.to_vec()).unwrap() }
 }
 
 /// A service that counts how often its handler ran.
@@ -145,7 +145,7 @@ async fn what_shows_no_token_or_nonsense_is_told_what_is_missing() {
 
 /// Handlers that are at work: which tokens, and in which order they began.
 #[derive(Default)]
-struct Log {
+struct HandlerLog {
     at_work: Vec<u64>,
     began: Vec<u64>,
 }
@@ -156,7 +156,7 @@ async fn check_and_raise_are_one_step_and_handlers_of_two_tokens_never_overlap()
     for register in
         [FenceMarks::in_memory(), FenceMarks::in_file(folder.path().join("register")).await.unwrap()]
     {
-        let log = Arc::new(Mutex::new(Log::default()));
+        let log = Arc::new(Mutex::new(HandlerLog::default()));
         let seen = Arc::clone(&log);
         let handler = move |Extension(pass): Extension<KeyToken>| async move {
             let token = pass.token().get();

@@ -12,8 +12,8 @@ use fencehold::fence::{FenceError, FencedObject, KeyToken};
 use fencehold::store::LeaseStore;
 use fencehold::{Fencehold, Key, Owner, Token};
 use fencehold_contract::ObjectUrl;
-use fencehold_store_object::{Cas as _, ObjectStore, Seed, Storage, over_after_ms};
-use fencehold_test_servers::object::{CLOUDS, Server};
+use fencehold_store_object::{Cas as _, NonceSeed, ObjectStore, Storage, over_after_ms};
+use fencehold_test_servers::object::{CLOUDS, ObjectServer};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// An object beside the leases of a test.
@@ -93,7 +93,7 @@ async fn of_many_that_write_at_once_the_highest_is_left() {
 /// An object is fenced for one key; and one that was written past a fence is left alone.
 #[tokio::test]
 async fn another_key_and_an_unfenced_object_are_refused_untouched() {
-    let place = Server::Moto.place();
+    let place = ObjectServer::Moto.place();
     let object = FencedObject::open_with(beside(&place)).await.unwrap();
     object.write(pass(5, "A"), "x").await.unwrap();
     let other = object
@@ -126,7 +126,7 @@ async fn a_holder_that_slept_past_its_ttl_loses_and_its_late_write_is_refused() 
         contenders.set_wall(1_800_000_000_000 + 3_600_000);
         let connect = async |clock: &ManualClock, name: &str| {
             let clock = Arc::new(clock.clone());
-            let store = ObjectStore::open(&place, clock.clone(), Seed::draw().unwrap()).unwrap();
+            let store = ObjectStore::open(&place, clock.clone(), NonceSeed::draw().unwrap()).unwrap();
             let store: Arc<dyn LeaseStore> = Arc::new(store);
             Fencehold::builder()
                 .store(store)
@@ -185,12 +185,12 @@ async fn a_holder_in_a_process_of_its_own() {
 }
 
 /// A process that is killed at the latest when the test is over.
-struct Holder {
+struct HolderProcess {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
 }
 
-impl Holder {
+impl HolderProcess {
     /// One whose wall clock is an hour ahead; every other clock is left as it is.
     fn start(endpoint: &str) -> Self {
         assert!(std::path::Path::new(FAKETIME).exists(), "`cargo xtask servers` installs {FAKETIME}");
@@ -209,7 +209,7 @@ impl Holder {
             .spawn()
             .unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
-        Holder { child, said }
+        HolderProcess { child, said }
     }
 
     fn send(&self, signal: Signal) {
@@ -228,7 +228,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for HolderProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -238,8 +238,8 @@ impl Drop for Holder {
 /// The same with a real process, whose wall clock is an hour ahead of ours, and which is stopped for longer than its ttl.
 #[tokio::test]
 async fn a_stopped_process_loses_its_lease_and_its_late_write_is_refused() {
-    let endpoint = Server::Moto.endpoint();
-    let mut holder = Holder::start(endpoint);
+    let endpoint = ObjectServer::Moto.endpoint();
+    let mut holder = HolderProcess::start(endpoint);
     let said = holder.says("holding: ");
     let [token, boot_ms, wall_ms]: [u64; 3] = said
         .split(' ')
@@ -252,9 +252,9 @@ async fn a_stopped_process_loses_its_lease_and_its_late_write_is_refused() {
     assert!(boot_ms.abs_diff(now.store_ms) < MINUTE_MS, "its boot-time clock is the machine's");
 
     holder.send(Signal::STOP);
-    let mut place = Server::Moto.place();
+    let mut place = ObjectServer::Moto.place();
     place.prefix = "stopped".to_owned();
-    let store = ObjectStore::open(&place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
+    let store = ObjectStore::open(&place, Arc::new(SystemClock), NonceSeed::draw().unwrap()).unwrap();
     let store: Arc<dyn LeaseStore> = Arc::new(store);
     let fh = Fencehold::builder().store(store).owner("B").connect().await.unwrap();
     let newer = fh.lease("reports/daily").ttl(Duration::from_secs(5)).acquire().await.unwrap();

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use fencehold::fence::{self, FenceError, KeyToken};
 use fencehold::{Error, Fencehold, Key, Token};
-use fencehold_test_servers::postgres::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Durable, PostgresServer};
 use tokio_postgres::NoTls;
 
 #[tokio::test]
 async fn a_stale_holder_writes_nothing() {
-    let cluster = tokio::task::spawn_blocking(|| Cluster::start(Durable::No)).await.unwrap();
+    let cluster = tokio::task::spawn_blocking(|| PostgresServer::start(Durable::No))
+        .await
+        .unwrap();
     let port = cluster.url("fencehold").hosts[0].1;
     let fh = Fencehold::connect(&cluster.url_text("fencehold")).await.unwrap();
     let config = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
@@ -53,7 +55,9 @@ async fn a_stale_holder_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connecting_proves_that_the_database_answers_and_makes_the_schema() {
-    let cluster = tokio::task::spawn_blocking(|| Cluster::start(Durable::No)).await.unwrap();
+    let cluster = tokio::task::spawn_blocking(|| PostgresServer::start(Durable::No))
+        .await
+        .unwrap();
     let connect = |url: String| Fencehold::builder().url(url).timeout(Duration::from_millis(50));
     let closed = "postgres://postgres@127.0.0.1:1/postgres".to_owned();
     match connect(closed.clone()).connect().await {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fencehold::store::{LeaseStore, MemoryStore, StoreError};
 use fencehold::{Error, Fencehold, Lease, LeaseBuilder, LeaseOutcome, LeaseState, LeaseWatch, LostCause};
 
-use crate::gate::{Fate, Verb, World, is_ready, until, within};
+use crate::gated_store::{CallFate, GatedCall, GatedFixture, is_ready, until, within};
 
 const RENEWED_BY_MS: u64 = 3_834;
 
@@ -28,29 +28,29 @@ fn handles_and_guards_can_go_anywhere() {
 
 #[tokio::test]
 async fn a_dropped_guard_gives_its_lease_back() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let watch = lease.watch();
     drop(lease);
     assert_eq!(watch.state(), LeaseState::Lost, "to its watchers it is over at once");
     assert_eq!(within(watch.lost()).await, LostCause::Released);
-    let view = world.until("k", |view| view.holder.is_none()).await;
+    let view = fixture.until("k", |view| view.holder.is_none()).await;
     assert_eq!(view.endings[0].outcome, LeaseOutcome::Released);
 }
 
 #[tokio::test]
 async fn a_dropped_guard_keeps_trying_to_give_its_lease_back_and_outlives_its_handle() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    world
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture
         .gate
-        .next(Verb::Release, Fate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
-    let World { fh, gate, time } = world;
+        .next(GatedCall::Release, CallFate::Refuse(StoreError::Unavailable { message: "away".to_owned() }));
+    let GatedFixture { fh, gate, time } = fixture;
     let call = fh.call();
     drop((fh, lease));
-    gate.arrived(Verb::Release, 1).await;
+    gate.arrived(GatedCall::Release, 1).await;
     time.pass_to_next(50).await;
-    gate.arrived(Verb::Release, 2).await;
+    gate.arrived(GatedCall::Release, 2).await;
     let key = fencehold::Key::new("k").expect("a key");
     within(async {
         // The second release has come to the gate; the store behind it answers in order.
@@ -89,38 +89,38 @@ async fn the_thread_ends_with_its_last_handle_and_lets_the_store_go() {
 
 #[tokio::test]
 async fn a_release_that_meets_a_renewal_stays_a_release() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    let go = world.gate.delay_request(Verb::Renew);
-    world.pass(RENEWED_BY_MS);
-    world.gate.arrived(Verb::Renew, 1).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    let go = fixture.gate.delay_request(GatedCall::Renew);
+    fixture.pass(RENEWED_BY_MS);
+    fixture.gate.arrived(GatedCall::Renew, 1).await;
     let watch = lease.watch();
     within(lease.release()).await.expect("held until now");
     go.send(()).expect("the renewal waits");
-    let other = world.acquire("other", 10_000).await;
-    world.pass(RENEWED_BY_MS);
-    until(&mut other.watch(), |snapshot| snapshot.deadline_ms == world.now_ms() + 10_000).await;
+    let other = fixture.acquire("other", 10_000).await;
+    fixture.pass(RENEWED_BY_MS);
+    until(&mut other.watch(), |snapshot| snapshot.deadline_ms == fixture.now_ms() + 10_000).await;
     assert_eq!(watch.snapshot().lost, Some(LostCause::Released));
-    let view = world.view("k").await;
+    let view = fixture.view("k").await;
     assert_eq!((view.holder, view.endings[0].outcome), (None, LeaseOutcome::Released));
-    assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "it is not renewed any more");
+    assert_eq!(fixture.gate.renewals().last().map(Vec::len), Some(1), "it is not renewed any more");
 }
 
 #[tokio::test]
 async fn a_release_is_tried_again_and_told_apart_from_a_loss() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    world.gate.next(Verb::Release, Fate::LoseAnswer);
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture.gate.next(GatedCall::Release, CallFate::LoseAnswer);
     let releasing = tokio::spawn(lease.release());
-    world.gate.arrived(Verb::Release, 1).await;
-    world.pass_to_next(50).await;
+    fixture.gate.arrived(GatedCall::Release, 1).await;
+    fixture.pass_to_next(50).await;
     within(releasing)
         .await
         .expect("the releaser")
         .expect("the same release gets the same answer");
 
-    let lease = world.acquire("k", 10_000).await;
-    world.revoke("k").await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture.revoke("k").await;
     let error = within(lease.release()).await.unwrap_err();
     assert!(error.to_string().contains("revoked by alice (it ran away)"), "{error}");
     assert!(matches!(error, Error::Lost { current_token: Some(current), .. } if current.get() == 3));
@@ -128,16 +128,16 @@ async fn a_release_is_tried_again_and_told_apart_from_a_loss() {
 
 #[tokio::test]
 async fn work_is_dropped_the_moment_its_lease_is_lost() {
-    struct Noted(Arc<AtomicBool>);
-    impl Drop for Noted {
+    struct RecordedRelease(Arc<AtomicBool>);
+    impl Drop for RecordedRelease {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
-    let world = World::new().await;
-    let lease = Arc::new(world.acquire("k", 10_000).await);
+    let fixture = GatedFixture::new().await;
+    let lease = Arc::new(fixture.acquire("k", 10_000).await);
     let dropped = Arc::new(AtomicBool::new(false));
-    let noted = Noted(Arc::clone(&dropped));
+    let noted = RecordedRelease(Arc::clone(&dropped));
     let running = tokio::spawn({
         let lease = Arc::clone(&lease);
         async move {
@@ -149,11 +149,11 @@ async fn work_is_dropped_the_moment_its_lease_is_lost() {
         }
     });
     tokio::task::yield_now().await;
-    world.gate.close(Verb::Renew);
-    world.pass(8_999);
-    world.gate.arrived(Verb::Renew, 1).await;
+    fixture.gate.close(GatedCall::Renew);
+    fixture.pass(8_999);
+    fixture.gate.arrived(GatedCall::Renew, 1).await;
     assert!(!dropped.load(Ordering::SeqCst) && !running.is_finished());
-    world.pass(1);
+    fixture.pass(1);
     let error = within(running).await.expect("the runner").unwrap_err();
     assert!(matches!(error, Error::Lost { cause: LostCause::NotRenewed { .. }, .. }), "{error}");
     assert!(dropped.load(Ordering::SeqCst));
@@ -161,19 +161,19 @@ async fn work_is_dropped_the_moment_its_lease_is_lost() {
 
 #[tokio::test]
 async fn work_that_ends_after_its_lease_was_lost_is_not_taken_for_done() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     assert_eq!(within(lease.run(async { 7 })).await, Ok(7));
-    world.gate.close(Verb::Renew);
+    fixture.gate.close(GatedCall::Renew);
     // The work blocks its thread until the time is up: there is no moment at which it could be dropped.
-    let late = within(lease.run(async { world.pass(9_000) })).await;
+    let late = within(lease.run(async { fixture.pass(9_000) })).await;
     assert!(matches!(late, Err(Error::Lost { .. })), "{late:?}");
 }
 
 #[tokio::test]
 async fn a_watch_follows_every_new_deadline_to_the_end() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
     let first = within(watch.changed()).await;
     assert_eq!(
@@ -182,9 +182,9 @@ async fn a_watch_follows_every_new_deadline_to_the_end() {
         "the first call tells what is"
     );
     assert!(!is_ready(watch.changed()), "and then there is nothing new");
-    world.pass(RENEWED_BY_MS);
+    fixture.pass(RENEWED_BY_MS);
     let second = within(watch.changed()).await;
-    assert_eq!(second.deadline_ms, world.now_ms() + 10_000);
+    assert_eq!(second.deadline_ms, fixture.now_ms() + 10_000);
     lease.release().await.expect("held");
     let last = within(watch.changed()).await;
     assert_eq!((last.state, last.lost), (LeaseState::Lost, Some(LostCause::Released)));
@@ -193,37 +193,37 @@ async fn a_watch_follows_every_new_deadline_to_the_end() {
 
 #[tokio::test]
 async fn closing_gives_everything_back_and_ends_every_wait() {
-    let world = World::new().await;
-    let store = world.fh.store().clone();
+    let fixture = GatedFixture::new().await;
+    let store = fixture.fh.store().clone();
     let other = Fencehold::builder().store(store).connect().await.expect("a handle");
     let theirs = within(other.lease("b").acquire()).await.expect("a lease");
-    let held = world.acquire("a", 10_000).await;
-    let builder = world.fh.lease("b");
+    let held = fixture.acquire("a", 10_000).await;
+    let builder = fixture.fh.lease("b");
     let waiting = tokio::spawn(async move { builder.acquire().await });
-    world.until("b", |view| view.waiter_count == 1).await;
-    within(world.fh.close()).await;
+    fixture.until("b", |view| view.waiter_count == 1).await;
+    within(fixture.fh.close()).await;
     assert!(matches!(within(waiting).await.expect("the waiter"), Err(Error::Unavailable { .. })));
-    world.until("b", |view| view.waiter_count == 0).await;
+    fixture.until("b", |view| view.waiter_count == 0).await;
     assert_eq!(held.state(), LeaseState::Lost);
-    assert!(world.view("a").await.holder.is_none());
+    assert!(fixture.view("a").await.holder.is_none());
     within(held.release()).await.expect("it was given back");
-    let refused = within(world.fh.lease("a").try_acquire()).await.unwrap_err();
+    let refused = within(fixture.fh.lease("a").try_acquire()).await.unwrap_err();
     assert!(refused.to_string().contains("this handle was closed"));
     within(theirs.release()).await.expect("a store that was handed in stays open");
 }
 
 #[tokio::test]
 async fn a_renewal_that_finds_its_lease_released_is_no_loss() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let watch = lease.watch();
-    let go = world.gate.delay_request(Verb::Renew);
-    world.pass(RENEWED_BY_MS);
-    world.gate.arrived(Verb::Renew, 1).await;
+    let go = fixture.gate.delay_request(GatedCall::Renew);
+    fixture.pass(RENEWED_BY_MS);
+    fixture.gate.arrived(GatedCall::Renew, 1).await;
     // Released, and the answer is lost; the renewal comes to the store after that, and its answer is the first to arrive.
-    world.gate.next(Verb::Release, Fate::LoseAnswer);
+    fixture.gate.next(GatedCall::Release, CallFate::LoseAnswer);
     let releasing = tokio::spawn(lease.release());
-    world.until("k", |view| view.holder.is_none()).await;
+    fixture.until("k", |view| view.holder.is_none()).await;
     go.send(()).expect("the renewal waits");
     assert_eq!(within(watch.lost()).await, LostCause::Released);
     within(releasing).await.expect("the releaser").expect("it was given back");
@@ -231,21 +231,21 @@ async fn a_renewal_that_finds_its_lease_released_is_no_loss() {
 
 #[tokio::test]
 async fn a_detached_lease_is_neither_renewed_nor_given_back() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
     let hold = lease.detach().expect("held");
     assert_eq!((hold.key.as_str(), hold.token.get()), ("k", 1));
     assert_eq!(within(watch.changed()).await.state, LeaseState::Lost, "for the guard it is over");
-    world.pass(RENEWED_BY_MS);
-    let other = world.acquire("other", 10_000).await;
-    within(world.fh.close()).await;
+    fixture.pass(RENEWED_BY_MS);
+    let other = fixture.acquire("other", 10_000).await;
+    within(fixture.fh.close()).await;
     assert_eq!(other.state(), LeaseState::Lost);
-    assert!(world.view("other").await.holder.is_none(), "what is held is given back, and this is not");
-    assert!(world.view("k").await.holder.is_some());
-    assert!(world.gate.renewals().is_empty());
+    assert!(fixture.view("other").await.holder.is_none(), "what is held is given back, and this is not");
+    assert!(fixture.view("k").await.holder.is_some());
+    assert!(fixture.gate.renewals().is_empty());
     // Who has the hold still holds it.
-    let renewed = within(world.gate.renew(&world.fh.call(), vec![hold.clone()]))
+    let renewed = within(fixture.gate.renew(&fixture.fh.call(), vec![hold.clone()]))
         .await
         .expect("an answer");
     assert_eq!(renewed.results[0].as_ref().expect("held").token, hold.token);
@@ -253,10 +253,10 @@ async fn a_detached_lease_is_neither_renewed_nor_given_back() {
 
 #[tokio::test]
 async fn a_lost_lease_cannot_be_detached() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    world.gate.close(Verb::Renew);
-    world.pass(9_000);
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture.gate.close(GatedCall::Renew);
+    fixture.pass(9_000);
     let lost = lease.detach().expect_err("lost");
     assert!(matches!(lost, Error::Lost { .. }), "{lost}");
 }

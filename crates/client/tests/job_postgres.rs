@@ -5,36 +5,36 @@ use std::time::Duration;
 
 use fencehold::job::{Backoff, EffectState, InDoubtPolicy, JobState, RetryPolicy};
 use fencehold::{Fencehold, Job, JobError, JobId};
-use fencehold_test_servers::postgres::{Cluster, Durable, fresh_schema};
+use fencehold_test_servers::postgres::{Durable, PostgresServer, fresh_schema};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_postgres::{Client, NoTls, Transaction};
 
 /// Longer than anything takes, however busy the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const QUEUE: &str = "q";
 
-fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::start(Durable::No))
+fn cluster() -> &'static PostgresServer {
+    static CLUSTER: OnceLock<PostgresServer> = OnceLock::new();
+    CLUSTER.get_or_init(|| PostgresServer::start(Durable::No))
 }
 
 /// A store in a schema of its own, with a table beside it that jobs write to.
 #[derive(Clone)]
-struct Shop {
+struct PostgresFixture {
     schema: String,
     port: u16,
     runtime: Handle,
     fh: Fencehold,
 }
 
-impl Shop {
+impl PostgresFixture {
     async fn open() -> Self {
         let cluster = tokio::task::spawn_blocking(cluster).await.unwrap();
         let schema = fresh_schema();
         let fh = Fencehold::connect(&cluster.url_text(&schema)).await.unwrap();
         let port = cluster.url(&schema).hosts[0].1;
-        let shop = Shop { schema, port, runtime: Handle::current(), fh };
+        let shop = PostgresFixture { schema, port, runtime: Handle::current(), fh };
         let client = shop.client().await;
         client
             .batch_execute(&format!("CREATE TABLE {} (what text)", shop.table()))
@@ -79,7 +79,7 @@ impl Shop {
 
 #[tokio::test]
 async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
-    let shop = Shop::open().await;
+    let shop = PostgresFixture::open().await;
     let of_handler = shop.clone();
     let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
         let shop = of_handler.clone();
@@ -95,7 +95,7 @@ async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    assert_eq!(shop.fh.jobs().result::<u32>(id, PATIENCE).await, Ok(7));
+    assert_eq!(shop.fh.jobs().result::<u32>(id, TIMEOUT).await, Ok(7));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["a chair"]);
     let detail = shop.fh.jobs().get(id).await.unwrap();
@@ -105,7 +105,7 @@ async fn what_is_committed_with_the_completion_is_there_and_the_job_is_done() {
 /// The first attempt rolls back, the second loses its connection before the commit, the third comes through.
 #[tokio::test]
 async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies() {
-    let shop = Shop::open().await;
+    let shop = PostgresFixture::open().await;
     let of_handler = shop.clone();
     let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
         let shop = of_handler.clone();
@@ -134,7 +134,7 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    assert_eq!(shop.fh.jobs().result::<u32>(id, PATIENCE).await, Ok(3));
+    assert_eq!(shop.fh.jobs().result::<u32>(id, TIMEOUT).await, Ok(3));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 3"]);
     assert_eq!(shop.fh.jobs().get(id).await.unwrap().job.failure_count, 2);
@@ -142,7 +142,7 @@ async fn neither_is_there_if_the_transaction_is_rolled_back_or_its_session_dies(
 
 #[tokio::test]
 async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
-    let shop = Shop::open().await;
+    let shop = PostgresFixture::open().await;
     let of_handler = shop.clone();
     let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
         let shop = of_handler.clone();
@@ -164,7 +164,7 @@ async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    assert_eq!(shop.fh.jobs().result::<String>(id, PATIENCE).await.as_deref(), Ok("receipt 2"));
+    assert_eq!(shop.fh.jobs().result::<String>(id, TIMEOUT).await.as_deref(), Ok("receipt 2"));
     worker.drain().await.unwrap();
     assert_eq!(shop.sold().await, ["by attempt 2"]);
     let detail = shop.fh.jobs().get(id).await.unwrap();
@@ -174,7 +174,7 @@ async fn an_effect_is_had_once_and_its_value_is_given_the_second_time() {
 
 #[tokio::test]
 async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
-    let shop = Shop::open().await;
+    let shop = PostgresFixture::open().await;
     let of_handler = shop.clone();
     let (told, mut refusals) = mpsc::unbounded_channel();
     let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
@@ -207,7 +207,7 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
     for _ in 0..2 {
-        let refused = tokio::time::timeout(PATIENCE, refusals.recv()).await.unwrap().unwrap();
+        let refused = tokio::time::timeout(TIMEOUT, refusals.recv()).await.unwrap().unwrap();
         assert!(refused.contains("token 1 is stale; the newest is 2"), "{refused}");
     }
     worker.drain().await.unwrap();
@@ -219,7 +219,7 @@ async fn a_stale_attempt_completes_nothing_and_has_no_effect() {
 /// An earlier attempt announced the effect and said no more: the job stops for a person, as it does outside of transactions.
 #[tokio::test]
 async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
-    let shop = Shop::open().await;
+    let shop = PostgresFixture::open().await;
     let of_handler = shop.clone();
     let (told, mut refusals) = mpsc::unbounded_channel();
     let worker = shop.fh.worker().queue(QUEUE, 1).handle("sell", move |job: Job, (): ()| {
@@ -240,7 +240,7 @@ async fn an_effect_that_is_in_doubt_is_not_had_and_stops_the_job() {
     });
     let worker = worker.start().unwrap();
     let id = shop.enqueue("sell").await;
-    let refused = tokio::time::timeout(PATIENCE, refusals.recv()).await.unwrap().unwrap();
+    let refused = tokio::time::timeout(TIMEOUT, refusals.recv()).await.unwrap().unwrap();
     assert!(refused.contains("sell"), "{refused}");
     worker.drain().await.unwrap();
     let detail = shop.fh.jobs().get(id).await.unwrap();
@@ -264,13 +264,13 @@ async fn assert_emptied(fh: &Fencehold) {
     });
     fh.queue(QUEUE).job("next", &JOBS).enqueue().await.unwrap();
     let run = worker.run_until(std::future::pending::<()>());
-    let drained = tokio::time::timeout(PATIENCE, run).await.expect("it ends").unwrap();
+    let drained = tokio::time::timeout(TIMEOUT, run).await.expect("it ends").unwrap();
     assert_eq!((drained.finished, drained.still_running), (JOBS, 0));
 }
 
 #[tokio::test]
 async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_its_jobs_enqueue() {
-    let shop = Shop::open().await;
+    let shop = PostgresFixture::open().await;
     assert_emptied(&shop.fh).await;
     // The same through a server.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

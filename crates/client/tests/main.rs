@@ -2,12 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 mod acquire;
-mod advice;
 mod blocking;
 mod blocking_jobs;
 mod breaker;
 mod chaos;
-mod crew;
 mod drain;
 mod election;
 mod enqueue;
@@ -18,14 +16,16 @@ mod fence_http;
 mod fence_object;
 #[cfg(feature = "postgres")]
 mod fence_postgres;
-mod gate;
+mod gated_store;
 mod guard;
 mod job_kills;
 #[cfg(feature = "postgres")]
 mod job_postgres;
-mod log;
 mod once;
 mod operation;
 mod renewal;
 mod signals;
+mod tracing_output;
+mod ttl_advice;
 mod worker;
+mod worker_processes;

@@ -7,7 +7,7 @@ use fencehold::store::StoreError;
 use fencehold::{InDoubtPolicy, Job, JobError, Worker};
 use tokio::sync::mpsc;
 
-use crate::gate::{FIRST_BACKOFF_MS, Fate, RENEWED_BY_MS, Verb, World, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, RENEWED_BY_MS, secs, within};
 
 /// The retry comes after exactly this.
 const RETRY_MS: u64 = 1_000;
@@ -17,8 +17,12 @@ fn soon() -> RetryPolicy {
 }
 
 /// A handler that has one effect, tells under which key, and fails its first attempt afterwards.
-fn charging(world: &World, told: mpsc::UnboundedSender<String>, policy: Option<InDoubtPolicy>) -> Worker {
-    world.worker().handle("charge", move |job: Job, cents: u64| {
+fn charging(
+    fixture: &GatedFixture,
+    told: mpsc::UnboundedSender<String>,
+    policy: Option<InDoubtPolicy>,
+) -> Worker {
+    fixture.worker().handle("charge", move |job: Job, cents: u64| {
         let told = told.clone();
         async move {
             let effect = async |key: String| {
@@ -39,36 +43,36 @@ fn charging(world: &World, told: mpsc::UnboundedSender<String>, policy: Option<I
 
 #[tokio::test]
 async fn a_recorded_effect_gives_its_value_and_does_not_happen_again() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = charging(&world, told, None).start().unwrap();
-    let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+    let worker = charging(&fixture, told, None).start().unwrap();
+    let job = fixture.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
     let id = within(job).await.unwrap().job_id;
-    let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+    let failed = fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!((failed.effects.len(), failed.effects[0].state), (1, EffectState::Done));
-    world.pass(RETRY_MS);
-    let receipt: String = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
+    fixture.pass(RETRY_MS);
+    let receipt: String = within(fixture.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(receipt, "receipt for 990");
     within(worker.drain()).await.unwrap();
     assert_eq!(within(telling.recv()).await.unwrap(), format!("{id}/charge"));
     assert_eq!(telling.recv().await, None, "two attempts, one effect");
-    let detail = world.job(id).await;
+    let detail = fixture.job(id).await;
     assert_eq!(detail.effects.len(), 1);
     assert_eq!(detail.effects[0].token, detail.attempts[0].token, "recorded by the first");
 }
 
 #[tokio::test]
 async fn an_effect_that_could_not_be_recorded_happens_again_under_the_same_key() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = charging(&world, told, None).start().unwrap();
+    let worker = charging(&fixture, told, None).start().unwrap();
     let fails = StoreError::Unusable { store: "here".to_owned(), message: "the test says so".to_owned() };
-    world.gate.next(Verb::Ledger, Fate::Refuse(fails));
-    let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+    fixture.gate.next(GatedCall::Ledger, CallFate::Refuse(fails));
+    let job = fixture.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
     let id = within(job).await.unwrap().job_id;
-    world.until_job(id, |detail| detail.job.failure_count == 1).await;
-    world.pass(RETRY_MS);
-    let receipt: String = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
+    fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
+    fixture.pass(RETRY_MS);
+    let receipt: String = within(fixture.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(receipt, "receipt for 990");
     within(worker.drain()).await.unwrap();
     let keys = [telling.recv().await.unwrap(), telling.recv().await.unwrap()];
@@ -78,31 +82,31 @@ async fn an_effect_that_could_not_be_recorded_happens_again_under_the_same_key()
 
 #[tokio::test]
 async fn a_lost_answer_of_the_ledger_is_asked_for_again() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = charging(&world, told, Some(InDoubtPolicy::Manual)).start().unwrap();
-    world.gate.next(Verb::Ledger, Fate::LoseAnswer);
-    world.gate.next(Verb::Ledger, Fate::Pass);
-    world.gate.next(Verb::Ledger, Fate::LoseAnswer);
-    let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+    let worker = charging(&fixture, told, Some(InDoubtPolicy::Manual)).start().unwrap();
+    fixture.gate.next(GatedCall::Ledger, CallFate::LoseAnswer);
+    fixture.gate.next(GatedCall::Ledger, CallFate::Pass);
+    fixture.gate.next(GatedCall::Ledger, CallFate::LoseAnswer);
+    let job = fixture.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
     let id = within(job).await.unwrap().job_id;
     // The announcement, twice; then the effect; then its record, twice.
-    world.gate.arrived(Verb::Ledger, 1).await;
-    world.pass_to_next(FIRST_BACKOFF_MS).await;
-    world.gate.arrived(Verb::Ledger, 2).await;
+    fixture.gate.arrived(GatedCall::Ledger, 1).await;
+    fixture.pass_to_next(FIRST_BACKOFF_MS).await;
+    fixture.gate.arrived(GatedCall::Ledger, 2).await;
     within(telling.recv()).await.unwrap();
-    world.gate.arrived(Verb::Ledger, 3).await;
-    world.pass_to_next(FIRST_BACKOFF_MS).await;
-    world.gate.arrived(Verb::Ledger, 4).await;
-    let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+    fixture.gate.arrived(GatedCall::Ledger, 3).await;
+    fixture.pass_to_next(FIRST_BACKOFF_MS).await;
+    fixture.gate.arrived(GatedCall::Ledger, 4).await;
+    let failed = fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!(failed.effects[0].state, EffectState::Done);
     within(worker.drain()).await.unwrap();
     assert_eq!(telling.recv().await, None, "the effect happened once");
 }
 
 /// A handler whose effect is begun and never comes to its end in the first attempt.
-fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: InDoubtPolicy) -> Worker {
-    world.worker().handle("charge", move |job: Job, (): ()| {
+fn doubtful(fixture: &GatedFixture, told: mpsc::UnboundedSender<u32>, policy: InDoubtPolicy) -> Worker {
+    fixture.worker().handle("charge", move |job: Job, (): ()| {
         let told = told.clone();
         async move {
             let attempt = job.attempt();
@@ -117,27 +121,27 @@ fn doubtful(world: &World, told: mpsc::UnboundedSender<u32>, policy: InDoubtPoli
 
 #[tokio::test]
 async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = doubtful(&world, told, InDoubtPolicy::Manual).start().unwrap();
-    let job = world.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
+    let worker = doubtful(&fixture, told, InDoubtPolicy::Manual).start().unwrap();
+    let job = fixture.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
     let id = within(job).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await, Some(1));
-    let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+    let failed = fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!(failed.effects[0].state, EffectState::Intended(InDoubtPolicy::Manual));
-    world.pass(RETRY_MS);
-    let stopped = world.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
+    fixture.pass(RETRY_MS);
+    let stopped = fixture.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
     assert_eq!(stopped.attempts[1].outcome, AttemptOutcome::InDoubt);
     assert_eq!(stopped.job.failure_count, 1, "to stop is no failure");
-    let findings = within(world.fh.jobs().effects(ListEffectsRequest { cursor: None, limit: 10 }))
+    let findings = within(fixture.fh.jobs().effects(ListEffectsRequest { cursor: None, limit: 10 }))
         .await
         .unwrap();
     assert_eq!((findings.effects.len(), findings.effects[0].job_id), (1, id));
 
-    within(world.fh.jobs().resolve_effect(id, "charge", Some(&77_u32)))
+    within(fixture.fh.jobs().resolve_effect(id, "charge", Some(&77_u32)))
         .await
         .unwrap();
-    let value: u32 = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
+    let value: u32 = within(fixture.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(value, 77, "as the person said");
     within(worker.drain()).await.unwrap();
     assert_eq!(telling.recv().await, None, "it was begun once");
@@ -145,26 +149,26 @@ async fn an_effect_in_doubt_stops_the_job_for_a_person_to_look() {
 
 #[tokio::test]
 async fn an_effect_that_may_be_repeated_is() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = doubtful(&world, told, InDoubtPolicy::Retry).start().unwrap();
-    let job = world.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
+    let worker = doubtful(&fixture, told, InDoubtPolicy::Retry).start().unwrap();
+    let job = fixture.fh.queue("q").job("charge", &()).retry(soon()).enqueue();
     let id = within(job).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await, Some(1));
-    world.until_job(id, |detail| detail.job.failure_count == 1).await;
-    world.pass(RETRY_MS);
+    fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
+    fixture.pass(RETRY_MS);
     assert_eq!(within(telling.recv()).await, Some(2));
-    assert_eq!(within(world.fh.jobs().result::<u32>(id, secs(60))).await, Ok(2));
+    assert_eq!(within(fixture.fh.jobs().result::<u32>(id, secs(60))).await, Ok(2));
     within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_stale_attempt_records_nothing_and_begins_nothing() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let gone = std::sync::Mutex::new(gone);
-    let worker = world
+    let worker = fixture
         .worker()
         .handle_blocking("charge", move |job, (): ()| {
             let effect = |_key| {
@@ -181,25 +185,25 @@ async fn a_stale_attempt_records_nothing_and_begins_nothing() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("charge").await;
+    let id = fixture.enqueue("charge").await;
     assert_eq!(within(telling.recv()).await.unwrap(), "begun");
-    within(world.fh.jobs().force_cancel(id, None)).await.unwrap();
-    world.pass(RENEWED_BY_MS);
-    world.gate.arrived(Verb::RenewClaims, 1).await;
+    within(fixture.fh.jobs().force_cancel(id, None)).await.unwrap();
+    fixture.pass(RENEWED_BY_MS);
+    fixture.gate.arrived(GatedCall::RenewClaims, 1).await;
     go.send(()).unwrap();
     let refused = within(telling.recv()).await.unwrap();
     assert!(refused.starts_with(&format!("the claim of job {id} under token 1 is lost")), "{refused}");
     let refused = within(telling.recv()).await.unwrap();
     assert!(refused.contains("is lost"), "{refused}");
     within(worker.drain()).await.unwrap();
-    let detail = world.job(id).await;
+    let detail = fixture.job(id).await;
     assert_eq!((detail.job.state, detail.effects.len()), (JobState::Cancelled, 0));
 }
 
 #[tokio::test]
 async fn one_effect_is_under_way_once_in_an_attempt() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .handle("twice", async |job: Job, (): ()| {
             let inner = job.clone();
@@ -213,8 +217,8 @@ async fn one_effect_is_under_way_once_in_an_attempt() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("twice").await;
-    let (same, error): (bool, String) = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
+    let id = fixture.enqueue("twice").await;
+    let (same, error): (bool, String) = within(fixture.fh.jobs().result(id, secs(60))).await.unwrap();
     assert_eq!(error, "effect same is under way already in this attempt");
     assert!(same, "afterwards it is recorded like any other");
     within(worker.drain()).await.unwrap();
@@ -222,9 +226,9 @@ async fn one_effect_is_under_way_once_in_an_attempt() {
 
 #[tokio::test]
 async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("trip", async |job: Job, (): ()| -> Result<(), _> {
             job.once("flight", async |_key| Ok(11))
@@ -245,11 +249,11 @@ async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("trip").await;
+    let id = fixture.enqueue("trip").await;
     let undone = |effect: &str, what: &str| (id, effect.to_owned(), what.to_owned());
     assert_eq!(within(telling.recv()).await.unwrap(), undone("hotel", "hotel 13"));
     assert_eq!(within(telling.recv()).await.unwrap(), undone("flight", "the flight"));
-    let detail = world
+    let detail = fixture
         .until_job(id, |detail| detail.job.compensation_state == CompensationState::Done)
         .await;
     assert_eq!(detail.job.state, JobState::Failed);
@@ -261,8 +265,8 @@ async fn the_effects_of_a_job_that_failed_for_good_are_undone_last_one_first() {
 
 #[tokio::test]
 async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .handle("bad", async |job: Job, (): ()| {
             let mut errors = Vec::new();
@@ -282,8 +286,8 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("bad").await;
-    let errors: Vec<String> = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
+    let id = fixture.enqueue("bad").await;
+    let errors: Vec<String> = within(fixture.fh.jobs().result(id, secs(60))).await.unwrap();
     let [name, kind, queue, key] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!((name.as_str(), kind.as_str()), ("effect must not be empty", "kind must not be empty"));
     assert_eq!(queue, "queue must not be empty");
@@ -292,8 +296,8 @@ async fn a_bad_name_or_a_bad_undo_is_told_before_the_effect_happens() {
 }
 
 /// An effect that fails its first time, in a way that is certain or not.
-fn refused(world: &World, error: fn() -> JobError) -> Worker {
-    world.worker().handle("charge", move |job: Job, _cents: u64| async move {
+fn refused(fixture: &GatedFixture, error: fn() -> JobError) -> Worker {
+    fixture.worker().handle("charge", move |job: Job, _cents: u64| async move {
         let attempt = job.attempt();
         job.once_with_intent("charge", InDoubtPolicy::Manual, async move |_key| {
             if attempt == 1 { Err(error()) } else { Ok("receipt".to_owned()) }
@@ -306,14 +310,14 @@ fn refused(world: &World, error: fn() -> JobError) -> Worker {
 async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
     let passed_on = || JobError::from(std::io::Error::other("refused")).definite();
     for error in [|| JobError::new("429: nothing was charged"), passed_on] {
-        let world = World::new().await;
-        let worker = refused(&world, error).start().unwrap();
-        let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+        let fixture = GatedFixture::new().await;
+        let worker = refused(&fixture, error).start().unwrap();
+        let job = fixture.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
         let id = within(job).await.unwrap().job_id;
-        let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+        let failed = fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
         assert!(failed.effects.is_empty(), "the intent is closed: {:?}", failed.effects);
-        world.pass(RETRY_MS);
-        let receipt: String = within(world.fh.jobs().result(id, secs(60))).await.unwrap();
+        fixture.pass(RETRY_MS);
+        let receipt: String = within(fixture.fh.jobs().result(id, secs(60))).await.unwrap();
         assert_eq!(receipt, "receipt");
         within(worker.drain()).await.unwrap();
     }
@@ -323,13 +327,13 @@ async fn a_definite_error_of_an_effect_leaves_nothing_in_doubt() {
 async fn an_error_that_may_come_after_the_effect_leaves_it_in_doubt() {
     let passed_on = || JobError::from(std::io::Error::other("timed out"));
     for error in [|| JobError::new("no answer came").in_doubt(), passed_on] {
-        let world = World::new().await;
-        let worker = refused(&world, error).start().unwrap();
-        let job = world.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
+        let fixture = GatedFixture::new().await;
+        let worker = refused(&fixture, error).start().unwrap();
+        let job = fixture.fh.queue("q").job("charge", &990_u64).retry(soon()).enqueue();
         let id = within(job).await.unwrap().job_id;
-        world.until_job(id, |detail| detail.job.failure_count == 1).await;
-        world.pass(RETRY_MS);
-        world.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
+        fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
+        fixture.pass(RETRY_MS);
+        fixture.until_job(id, |detail| detail.job.state == JobState::InDoubt).await;
         within(worker.drain()).await.unwrap();
     }
 }

@@ -3,10 +3,10 @@
 use fencehold::job::JobState;
 use fencehold::{Error, HoldTarget, InDoubtPolicy, Operation, OperationStatus};
 
-use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
 
-async fn begin(world: &World, policy: InDoubtPolicy, payload: &str) -> OperationStatus<String> {
-    let operations = world.fh.operations().ttl(secs(10)).in_doubt_policy(policy);
+async fn begin(fixture: &GatedFixture, policy: InDoubtPolicy, payload: &str) -> OperationStatus<String> {
+    let operations = fixture.fh.operations().ttl(secs(10)).in_doubt_policy(policy);
     within(operations.begin("order-42", payload)).await.unwrap()
 }
 
@@ -19,10 +19,10 @@ fn new(begun: OperationStatus<String>) -> Operation {
 
 #[tokio::test]
 async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     assert!(operation.is_live());
-    match begin(&world, InDoubtPolicy::Retry, "990").await {
+    match begin(&fixture, InDoubtPolicy::Retry, "990").await {
         OperationStatus::InProgress { owner, token, remaining, job_id } => {
             assert_eq!((owner.as_str(), token, job_id), ("me", operation.token(), operation.id()));
             assert_eq!(remaining, secs(10));
@@ -31,10 +31,10 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
     }
     within(operation.complete("receipt")).await.unwrap();
     for _ in 0..2 {
-        let again = begin(&world, InDoubtPolicy::Retry, "990").await;
+        let again = begin(&fixture, InDoubtPolicy::Retry, "990").await;
         assert!(matches!(&again, OperationStatus::Completed(answer) if answer == "receipt"), "{again:?}");
     }
-    let other = within(world.fh.operations().begin::<String>("order-42", "1"))
+    let other = within(fixture.fh.operations().begin::<String>("order-42", "1"))
         .await
         .unwrap_err();
     assert!(matches!(&other, Error::Conflict { field, .. } if field == "idempotency_key"), "{other:?}");
@@ -42,10 +42,10 @@ async fn the_stored_answer_is_given_to_everybody_who_asks_again() {
 
 #[tokio::test]
 async fn a_failed_operation_stays_failed() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     within(operation.fail("the card is refused")).await.unwrap();
-    match begin(&world, InDoubtPolicy::Retry, "990").await {
+    match begin(&fixture, InDoubtPolicy::Retry, "990").await {
         OperationStatus::Failed { state, error, .. } => {
             assert_eq!((state, error.as_deref()), (JobState::Failed, Some("the card is refused")));
         }
@@ -55,10 +55,10 @@ async fn a_failed_operation_stays_failed() {
 
 #[tokio::test]
 async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Manual, "990").await);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Manual, "990").await);
     for _ in 0..10 {
-        world.pass_renewal(&operation, 10_000).await;
+        fixture.pass_renewal(&operation, 10_000).await;
     }
     assert!(operation.is_live());
     within(operation.complete("receipt")).await.unwrap();
@@ -66,12 +66,12 @@ async fn an_operation_is_renewed_for_as_long_as_it_is_carried_out() {
 
 #[tokio::test]
 async fn one_that_is_dropped_can_be_begun_anew_where_it_may_be_repeated() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     let (id, token) = (operation.id(), operation.token());
     drop(operation);
     let again = loop {
-        match begin(&world, InDoubtPolicy::Retry, "990").await {
+        match begin(&fixture, InDoubtPolicy::Retry, "990").await {
             OperationStatus::Started(operation) => break operation,
             OperationStatus::InProgress { .. } => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
@@ -80,45 +80,45 @@ async fn one_that_is_dropped_can_be_begun_anew_where_it_may_be_repeated() {
     assert_eq!(again.id(), id);
     assert!(again.token() > token);
     within(again.release()).await.unwrap();
-    let third = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let third = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     within(third.complete("receipt")).await.unwrap();
 }
 
 #[tokio::test]
 async fn one_that_is_dropped_is_indeterminate_where_somebody_must_be_asked() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Manual, "990").await);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Manual, "990").await);
     drop(operation);
-    let at_once = begin(&world, InDoubtPolicy::Manual, "990").await;
+    let at_once = begin(&fixture, InDoubtPolicy::Manual, "990").await;
     assert!(matches!(at_once, OperationStatus::InProgress { .. }), "{at_once:?}");
-    world.pass(11_000);
-    let later = begin(&world, InDoubtPolicy::Manual, "990").await;
+    fixture.pass(11_000);
+    let later = begin(&fixture, InDoubtPolicy::Manual, "990").await;
     assert!(matches!(later, OperationStatus::InDoubt { .. }), "{later:?}");
 }
 
 #[tokio::test]
 async fn a_holder_that_died_gives_way_to_the_next_and_can_say_nothing_more() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
-    world.gate.close(Verb::RenewClaims);
-    world.pass(11_000);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
+    fixture.gate.close(GatedCall::RenewClaims);
+    fixture.pass(11_000);
     assert!(!operation.is_live());
-    let next = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let next = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     assert!(next.token() > operation.token());
     let late = within(operation.complete("too late")).await.unwrap_err();
     assert!(matches!(late, Error::Lost { target: HoldTarget::Job(_), .. }) && !late.is_retryable(), "{late}");
     within(next.complete("in time")).await.unwrap();
-    let done = begin(&world, InDoubtPolicy::Retry, "990").await;
+    let done = begin(&fixture, InDoubtPolicy::Retry, "990").await;
     assert!(matches!(&done, OperationStatus::Completed(answer) if answer == "in time"), "{done:?}");
 }
 
 #[tokio::test]
 async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
-    let world = World::new().await;
-    world.gate.next(Verb::Begin, Fate::LoseAnswer);
-    let time = world.time.clone();
-    let (begun, ()) = tokio::join!(begin(&world, InDoubtPolicy::Manual, "990"), async {
-        world.gate.arrived(Verb::Begin, 1).await;
+    let fixture = GatedFixture::new().await;
+    fixture.gate.next(GatedCall::Begin, CallFate::LoseAnswer);
+    let time = fixture.time.clone();
+    let (begun, ()) = tokio::join!(begin(&fixture, InDoubtPolicy::Manual, "990"), async {
+        fixture.gate.arrived(GatedCall::Begin, 1).await;
         time.pass_to_next(FIRST_BACKOFF_MS).await;
     });
     let operation = new(begun);
@@ -128,14 +128,14 @@ async fn a_lost_answer_of_begin_is_asked_for_again_and_is_the_same_beginning() {
 
 #[tokio::test]
 async fn effects_of_an_operation_are_recorded_once_as_a_jobs_are() {
-    let world = World::new().await;
-    let operation = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let fixture = GatedFixture::new().await;
+    let operation = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     let receipt = within(operation.once("charge", async |key| Ok(key)).into_future())
         .await
         .unwrap();
     assert_eq!(receipt, format!("{}/charge", operation.id()));
     within(operation.release()).await.unwrap();
-    let again = new(begin(&world, InDoubtPolicy::Retry, "990").await);
+    let again = new(begin(&fixture, InDoubtPolicy::Retry, "990").await);
     let stored: String = within(again.once("charge", async |_| panic!("recorded")).into_future())
         .await
         .unwrap();

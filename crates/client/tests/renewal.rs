@@ -2,20 +2,20 @@
 
 use fencehold::{LeaseOutcome, LeaseState, LostCause};
 
-use crate::gate::{Fate, RENEWED_BY_MS, Verb, World, is_ready, secs, until, within};
+use crate::gated_store::{CallFate, GatedCall, GatedFixture, RENEWED_BY_MS, is_ready, secs, until, within};
 
 #[tokio::test]
 async fn renewals_keep_a_lease_across_ten_ttls() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    let (token, began_ms) = (lease.token(), world.now_ms());
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    let (token, began_ms) = (lease.token(), fixture.now_ms());
     let mut watch = lease.watch();
-    while world.now_ms() < began_ms + 100_000 {
-        world.pass(RENEWED_BY_MS);
-        let deadline_ms = world.now_ms() + 10_000;
+    while fixture.now_ms() < began_ms + 100_000 {
+        fixture.pass(RENEWED_BY_MS);
+        let deadline_ms = fixture.now_ms() + 10_000;
         until(&mut watch, |snapshot| snapshot.deadline_ms == deadline_ms).await;
     }
-    let view = world.view("k").await;
+    let view = fixture.view("k").await;
     assert_eq!((view.token, lease.token(), lease.state()), (token, token, LeaseState::Held));
     assert!(view.holder.is_some_and(|holder| holder.age_ms >= 100_000));
     lease.release().await.expect("held to the end");
@@ -28,10 +28,10 @@ fn a_blocked_executor_loses_no_lease() {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let world = World::new().await;
-        let lease = world.acquire("k", 10_000).await;
+        let fixture = GatedFixture::new().await;
+        let lease = fixture.acquire("k", 10_000).await;
         let mut watch = lease.watch();
-        let time = world.time.clone();
+        let time = fixture.time.clone();
         let elsewhere = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
@@ -46,38 +46,38 @@ fn a_blocked_executor_loses_no_lease() {
         // This thread is the only one of its executor, and does nothing else until then.
         elsewhere.join().expect("renewed all the while");
         assert_eq!(lease.state(), LeaseState::Held);
-        assert!(world.view("k").await.holder.is_some());
+        assert!(fixture.view("k").await.holder.is_some());
     });
 }
 
 #[tokio::test]
 async fn many_leases_are_renewed_in_one_call() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let mut leases = Vec::new();
     for nth in 0..50 {
-        leases.push(world.acquire(&format!("k/{nth}"), 10_000).await);
+        leases.push(fixture.acquire(&format!("k/{nth}"), 10_000).await);
     }
-    world.pass(RENEWED_BY_MS);
-    let deadline_ms = world.now_ms() + 10_000;
+    fixture.pass(RENEWED_BY_MS);
+    let deadline_ms = fixture.now_ms() + 10_000;
     for lease in &leases {
         until(&mut lease.watch(), |snapshot| snapshot.deadline_ms == deadline_ms).await;
     }
-    let renewals = world.gate.renewals();
+    let renewals = fixture.gate.renewals();
     assert_eq!(renewals.iter().map(Vec::len).collect::<Vec<_>>(), [50]);
-    assert!(world.gate.patience_ms(Verb::Renew).iter().all(|ms| *ms <= 10_000 / 6));
+    assert!(fixture.gate.timeout_ms(GatedCall::Renew).iter().all(|ms| *ms <= 10_000 / 6));
 }
 
 #[tokio::test]
 async fn a_lease_that_drains_can_recover() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
-    world.gate.next(Verb::Renew, Fate::LoseAnswer);
-    world.pass(RENEWED_BY_MS);
+    fixture.gate.next(GatedCall::Renew, CallFate::LoseAnswer);
+    fixture.pass(RENEWED_BY_MS);
     let drained = until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
     assert_eq!(lease.state(), LeaseState::AtRisk);
     assert!(!is_ready(lease.lost()));
-    world.pass_to_next(10_000 / 12).await;
+    fixture.pass_to_next(10_000 / 12).await;
     let held = until(&mut watch, |snapshot| snapshot.state == LeaseState::Held).await;
     assert!(held.deadline_ms > drained.deadline_ms);
     lease.release().await.expect("held to the end");
@@ -85,78 +85,78 @@ async fn a_lease_that_drains_can_recover() {
 
 #[tokio::test]
 async fn a_lease_that_does_not_recover_is_lost_exactly_at_nine_tenths() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    let began_ms = world.now_ms();
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    let began_ms = fixture.now_ms();
     assert_eq!((lease.deadline_ms(), lease.lost_at_ms()), (began_ms + 10_000, began_ms + 9_000));
     let mut watch = lease.watch();
-    world.gate.close(Verb::Renew);
-    world.pass(RENEWED_BY_MS);
+    fixture.gate.close(GatedCall::Renew);
+    fixture.pass(RENEWED_BY_MS);
     until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
     // One more try that is seen to be made at this very moment: the thread has looked at the clock.
-    let tried = world.gate.calls(Verb::Renew);
-    world.pass_to(began_ms + 8_999);
-    world.gate.arrived(Verb::Renew, tried + 1).await;
+    let tried = fixture.gate.calls(GatedCall::Renew);
+    fixture.pass_to(began_ms + 8_999);
+    fixture.gate.arrived(GatedCall::Renew, tried + 1).await;
     assert!(!is_ready(lease.lost()));
     assert_eq!(lease.state(), LeaseState::AtRisk);
-    world.pass(1);
+    fixture.pass(1);
     let why = within(lease.lost()).await;
-    assert_eq!(world.now_ms(), began_ms + 9_000);
+    assert_eq!(fixture.now_ms(), began_ms + 9_000);
     assert!(
         matches!(&why, LostCause::NotRenewed { failure: Some(failure) } if failure.contains("the gate is closed"))
     );
     assert_eq!(within(lease.lost()).await, why, "it can be asked many times");
     assert_eq!(lease.state(), LeaseState::Lost);
-    assert!(world.view("k").await.holder.is_some(), "the store has not given it to anybody yet");
+    assert!(fixture.view("k").await.holder.is_some(), "the store has not given it to anybody yet");
 }
 
 #[tokio::test]
 async fn a_lease_is_lost_to_whoever_looks_even_if_its_thread_is_late() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    world.gate.close(Verb::Renew);
-    world.pass(9_000);
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture.gate.close(GatedCall::Renew);
+    fixture.pass(9_000);
     assert_eq!(lease.state(), LeaseState::Lost);
 }
 
 #[tokio::test]
 async fn a_lost_lease_stays_lost_whatever_arrives_later() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    world.gate.close(Verb::Renew);
-    world.pass(RENEWED_BY_MS);
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture.gate.close(GatedCall::Renew);
+    fixture.pass(RENEWED_BY_MS);
     until(&mut lease.watch(), |snapshot| snapshot.state == LeaseState::AtRisk).await;
     // The last try is carried out in time, and its answer arrives a moment too late.
-    let tried = world.gate.calls(Verb::Renew);
-    let go = world.gate.delay_answer(Verb::Renew);
-    world.gate.open(Verb::Renew);
-    world.pass_to(lease.lost_at_ms() - 100);
-    world.gate.arrived(Verb::Renew, tried + 1).await;
-    world
+    let tried = fixture.gate.calls(GatedCall::Renew);
+    let go = fixture.gate.delay_answer(GatedCall::Renew);
+    fixture.gate.open(GatedCall::Renew);
+    fixture.pass_to(lease.lost_at_ms() - 100);
+    fixture.gate.arrived(GatedCall::Renew, tried + 1).await;
+    fixture
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.remaining_ms == 10_000))
         .await;
-    world.pass(100);
+    fixture.pass(100);
     within(lease.lost()).await;
-    let other = world.acquire("other", 10_000).await;
+    let other = fixture.acquire("other", 10_000).await;
     let mut watch = other.watch();
     watch.changed().await;
     go.send(()).expect("the answer waits");
-    world.pass(RENEWED_BY_MS);
-    until(&mut watch, |snapshot| snapshot.deadline_ms == world.now_ms() + 10_000).await;
+    fixture.pass(RENEWED_BY_MS);
+    until(&mut watch, |snapshot| snapshot.deadline_ms == fixture.now_ms() + 10_000).await;
     assert_eq!(lease.state(), LeaseState::Lost);
-    assert_eq!(world.gate.renewals().last().map(Vec::len), Some(1), "and is renewed no more");
+    assert_eq!(fixture.gate.renewals().last().map(Vec::len), Some(1), "and is renewed no more");
 }
 
 #[tokio::test]
 async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    world.revoke("k").await;
-    world.pass(RENEWED_BY_MS);
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    fixture.revoke("k").await;
+    fixture.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
     assert!(matches!(why, LostCause::Ended { outcome: Some(LeaseOutcome::Revoked), .. }));
     assert_eq!(why.current_token().map(fencehold::Token::get), Some(lease.token().get() + 1));
-    assert!(world.now_ms() < lease.lost_at_ms(), "long before its time");
+    assert!(fixture.now_ms() < lease.lost_at_ms(), "long before its time");
     assert_eq!(why.to_string(), "it was revoked by alice (it ran away)");
     let error = within(lease.run(async { unreachable!("no work under a lost lease") }))
         .await
@@ -168,97 +168,97 @@ async fn a_revoked_lease_is_lost_at_once_and_tells_by_whom_and_why() {
 
 #[tokio::test]
 async fn a_call_that_hangs_holds_up_no_other_lease() {
-    let world = World::new().await;
-    let slow = world.acquire("slow", 10_000).await;
-    world.gate.next(Verb::Renew, Fate::Hang);
-    world.pass(RENEWED_BY_MS);
-    world.gate.arrived(Verb::Renew, 1).await;
-    let quick = world.acquire("quick", 3_000).await;
-    world.pass(1_150);
-    let deadline_ms = world.now_ms() + 3_000;
+    let fixture = GatedFixture::new().await;
+    let slow = fixture.acquire("slow", 10_000).await;
+    fixture.gate.next(GatedCall::Renew, CallFate::Hang);
+    fixture.pass(RENEWED_BY_MS);
+    fixture.gate.arrived(GatedCall::Renew, 1).await;
+    let quick = fixture.acquire("quick", 3_000).await;
+    fixture.pass(1_150);
+    let deadline_ms = fixture.now_ms() + 3_000;
     until(&mut quick.watch(), |snapshot| snapshot.deadline_ms == deadline_ms).await;
     assert_eq!(slow.state(), LeaseState::Held);
     // A sixth of the ttl is the store's time to answer, and half of that again is ours.
     let mut watch = slow.watch();
     watch.changed().await;
-    world.pass(10_000 / 6 * 3 / 2 - 1_150);
+    fixture.pass(10_000 / 6 * 3 / 2 - 1_150);
     until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
-    world.pass(10_000 / 12);
+    fixture.pass(10_000 / 12);
     until(&mut watch, |snapshot| snapshot.state == LeaseState::Held).await;
 }
 
 #[tokio::test]
 async fn a_store_that_panics_takes_no_lease_with_it() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
-    world.gate.next(Verb::Renew, Fate::Panic);
-    world.pass(RENEWED_BY_MS);
+    fixture.gate.next(GatedCall::Renew, CallFate::Panic);
+    fixture.pass(RENEWED_BY_MS);
     until(&mut watch, |snapshot| snapshot.state == LeaseState::AtRisk).await;
-    world.pass_to_next(10_000 / 12).await;
+    fixture.pass_to_next(10_000 / 12).await;
     until(&mut watch, |snapshot| snapshot.state == LeaseState::Held).await;
 }
 
 #[tokio::test]
 async fn a_deadline_counts_from_before_the_renewal_left() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
-    let go = world.gate.delay_request(Verb::Renew);
-    world.pass(RENEWED_BY_MS);
-    let sent_ms = world.now_ms();
-    world.gate.arrived(Verb::Renew, 1).await;
-    world.pass(1_000);
+    let go = fixture.gate.delay_request(GatedCall::Renew);
+    fixture.pass(RENEWED_BY_MS);
+    let sent_ms = fixture.now_ms();
+    fixture.gate.arrived(GatedCall::Renew, 1).await;
+    fixture.pass(1_000);
     go.send(()).expect("the renewal waits");
     let renewed = until(&mut watch, |snapshot| snapshot.deadline_ms > sent_ms + 8_000).await;
     assert_eq!((renewed.deadline_ms, renewed.lost_at_ms), (sent_ms + 10_000, sent_ms + 9_000));
-    let remaining_ms = world.view("k").await.holder.expect("held").remaining_ms;
+    let remaining_ms = fixture.view("k").await.holder.expect("held").remaining_ms;
     assert_eq!(remaining_ms, 10_000, "the store counts from when it decided, and is never behind the holder");
 }
 
 #[tokio::test]
 async fn a_hold_ends_by_itself_at_its_max_age() {
-    let world = World::new().await;
-    let lease = within(world.fh.lease("k").ttl(secs(10)).max_age(secs(25)).acquire())
+    let fixture = GatedFixture::new().await;
+    let lease = within(fixture.fh.lease("k").ttl(secs(10)).max_age(secs(25)).acquire())
         .await
         .expect("a lease");
-    let began_ms = world.now_ms();
+    let began_ms = fixture.now_ms();
     let mut watch = lease.watch();
     watch.changed().await;
-    while world.now_ms() + 4_000 < began_ms + 24_000 {
-        world.pass(RENEWED_BY_MS);
+    while fixture.now_ms() + 4_000 < began_ms + 24_000 {
+        fixture.pass(RENEWED_BY_MS);
         watch.changed().await;
     }
     assert_eq!(lease.deadline_ms(), began_ms + 25_000);
     assert_eq!(lease.lost_at_ms(), began_ms + 24_000, "the time to stop in is a tenth of a whole ttl");
-    world.pass_to(began_ms + 24_000);
+    fixture.pass_to(began_ms + 24_000);
     let why = within(lease.lost()).await;
     assert!(matches!(why, LostCause::Ended { outcome: Some(LeaseOutcome::AgedOut), .. }), "{why:?}");
 }
 
 #[tokio::test]
 async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let mut watch = lease.watch();
     assert!(!is_ready(lease.yield_requested()));
-    let urgent = world.fh.lease("k").owner("urgent").task("run-9").priority(5);
+    let urgent = fixture.fh.lease("k").owner("urgent").task("run-9").priority(5);
     let contender = tokio::spawn(async move { urgent.preempt_within(secs(60)).acquire().await });
-    world
+    fixture
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
         .await;
-    let asked_ms = world.now_ms();
-    world.pass(RENEWED_BY_MS);
+    let asked_ms = fixture.now_ms();
+    fixture.pass(RENEWED_BY_MS);
     let notice = within(lease.yield_requested()).await.expect("still held");
     assert_eq!((notice.contender.as_str(), notice.priority), ("urgent", 5));
     assert_eq!(notice.task.as_ref().map(fencehold::Task::as_str), Some("run-9"));
     assert_eq!(notice.deadline_ms, asked_ms + 60_000);
     assert_eq!(lease.yield_request(), Some(notice));
     contender.abort();
-    world
+    fixture
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_none()))
         .await;
-    world.pass(RENEWED_BY_MS);
+    fixture.pass(RENEWED_BY_MS);
     until(&mut watch, |snapshot| {
         snapshot.yield_request.is_none() && snapshot.deadline_ms > asked_ms + 14_000
     })
@@ -268,15 +268,15 @@ async fn a_holder_learns_who_asks_it_to_yield_and_when_that_is_withdrawn() {
 
 #[tokio::test]
 async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renewed() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
-    let asked_ms = world.now_ms();
-    let urgent = world.fh.lease("k").priority(5);
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
+    let asked_ms = fixture.now_ms();
+    let urgent = fixture.fh.lease("k").priority(5);
     let contender = tokio::spawn(async move { urgent.preempt_within(secs(12)).acquire().await });
-    world
+    fixture
         .until("k", |view| view.holder.as_ref().is_some_and(|holder| holder.yield_request.is_some()))
         .await;
-    world.pass(RENEWED_BY_MS);
+    fixture.pass(RENEWED_BY_MS);
     within(lease.yield_requested()).await.expect("still held");
     assert_eq!(lease.deadline_ms(), asked_ms + 12_000);
     lease.release().await.expect("held until now");
@@ -286,8 +286,8 @@ async fn a_holder_that_yields_makes_room_at_once_and_one_that_stays_is_not_renew
 
 #[tokio::test]
 async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
-    let world = World::new().await;
-    let lease = world.acquire("k", 10_000).await;
+    let fixture = GatedFixture::new().await;
+    let lease = fixture.acquire("k", 10_000).await;
     let renewed = fencehold::store::RenewLeaseBatchResponse {
         results: vec![Err(fencehold_core::Refusal::StoreRewound {
             token: lease.token(),
@@ -295,8 +295,8 @@ async fn a_store_that_was_rewound_is_told_from_one_that_revoked() {
         })],
         waited_ms: 0,
     };
-    world.gate.next(Verb::Renew, Fate::Renewed(renewed));
-    world.pass(RENEWED_BY_MS);
+    fixture.gate.next(GatedCall::Renew, CallFate::Renewed(renewed));
+    fixture.pass(RENEWED_BY_MS);
     let why = within(lease.lost()).await;
     assert_eq!(why, LostCause::StoreRewound { current_token: fencehold::Token::NONE });
     assert!(why.to_string().contains("have the store advanced"));
@@ -313,19 +313,19 @@ async fn a_holder_learns_of_a_revocation_while_no_time_passes() {
     use fencehold_contract::LeaseStore;
     use fencehold_store_file::FileStore;
 
-    let room = tempfile::tempdir().expect("a directory");
+    let work_dir = tempfile::tempdir().expect("a directory");
     let clock = Arc::new(ManualClock::new());
     let memory: Arc<dyn LeaseStore> =
         Arc::new(fencehold_engine::MemoryStore::open(clock.clone()).expect("a store"));
     let owner: Arc<dyn LeaseStore> =
-        Arc::new(FileStore::open_or_create(room.path(), clock.clone()).expect("a store"));
+        Arc::new(FileStore::open_or_create(work_dir.path(), clock.clone()).expect("a store"));
     let connect = |store: &Arc<dyn LeaseStore>| {
         Fencehold::builder().store(Arc::clone(store)).clock(clock.clone()).connect()
     };
     // It serves from now on, and the next one asks it.
     let served = connect(&owner).await.expect("it answers");
     let through: Arc<dyn LeaseStore> =
-        Arc::new(FileStore::open(room.path(), clock.clone()).expect("a store"));
+        Arc::new(FileStore::open(work_dir.path(), clock.clone()).expect("a store"));
     for (how, holder, other) in
         [("memory", &memory, &memory), ("owner", &owner, &through), ("socket", &through, &owner)]
     {

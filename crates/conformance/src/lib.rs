@@ -1,6 +1,6 @@
 //! The suite that every store passes.
 //!
-//! Nouns: an [`Arena`] is one fresh store together with power over its time; a [`Factory`] makes arenas; a case is one
+//! Nouns: an [`TestStore`] is one fresh store together with power over its time; a [`TestStoreFactory`] makes arenas; a case is one
 //! promise, named as it reads, checked in an arena of its own. A change of the contract starts here.
 //!
 //! A new store is a test file of a few lines:
@@ -14,31 +14,31 @@
 //! # fn main() {}
 //! ```
 //!
-//! What an arena cannot show (see [`Power`]), and what a store says that it cannot do, is reported by name as not
+//! What an arena cannot show (see [`TestCapability`]), and what a store says that it cannot do, is reported by name as not
 //! applicable; nothing passes in silence. Order comes from barriers, from the arena's clock and from what the store
 //! itself shows of its line; no case sleeps.
 
-mod drive;
+mod concurrent;
+mod fixture;
 pub mod golden;
-mod ground;
 mod job;
 mod lease;
 
 use std::io::Write as _;
 
-use ground::Ground;
+use fixture::Fixture;
 
-pub use fencehold_test_store::{Arena, ClockArena, Factory, Power, block_on};
+pub use fencehold_test_store::{ClockedTestStore, TestCapability, TestStore, TestStoreFactory, block_on};
 
 /// One promise and how it is checked.
 struct Case {
     theme: &'static str,
     name: &'static str,
-    check: fn(&Ground) -> Verdict,
+    check: fn(&Fixture) -> CaseResult,
 }
 
 /// What a case that did not fail says.
-type Verdict = Result<(), NotApplicable>;
+type CaseResult = Result<(), NotApplicable>;
 
 /// What the store, or the arena, would have to be able to do.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ struct NotApplicable(&'static str);
 /// What became of the cases of one store. A case that fails panics and is in no list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ConformanceReport {
     /// Cases that passed, as `theme::name`.
     pub passed: Vec<String>,
     /// Cases that this store or its arena cannot show, as `theme::name`.
@@ -62,7 +62,7 @@ pub struct Report {
 /// # Panics
 ///
 /// When the store breaks a promise.
-pub fn exercise(factory: &impl Factory) -> Report {
+pub fn exercise(factory: &impl TestStoreFactory) -> ConformanceReport {
     exercise_all(factory, lease::CASES)
 }
 
@@ -71,12 +71,12 @@ pub fn exercise(factory: &impl Factory) -> Report {
 /// # Panics
 ///
 /// When the store breaks a promise.
-pub fn exercise_jobs(factory: &impl Factory) -> Report {
+pub fn exercise_jobs(factory: &impl TestStoreFactory) -> ConformanceReport {
     exercise_all(factory, job::CASES)
 }
 
-fn exercise_all(factory: &impl Factory, cases: &[Case]) -> Report {
-    let mut report = Report::default();
+fn exercise_all(factory: &impl TestStoreFactory, cases: &[Case]) -> ConformanceReport {
+    let mut report = ConformanceReport::default();
     for case in cases {
         let name = format!("{}::{}", case.theme, case.name);
         let list = if run(factory, case) { &mut report.passed } else { &mut report.not_applicable };
@@ -90,7 +90,7 @@ fn exercise_all(factory: &impl Factory, cases: &[Case]) -> Report {
 /// # Panics
 ///
 /// When the store breaks the promise, and when there is no such case.
-pub fn check(factory: &impl Factory, theme: &str, name: &str) {
+pub fn check(factory: &impl TestStoreFactory, theme: &str, name: &str) {
     check_one(factory, lease::CASES, theme, name);
 }
 
@@ -99,20 +99,20 @@ pub fn check(factory: &impl Factory, theme: &str, name: &str) {
 /// # Panics
 ///
 /// When the store breaks the promise, and when there is no such case.
-pub fn check_job(factory: &impl Factory, theme: &str, name: &str) {
+pub fn check_job(factory: &impl TestStoreFactory, theme: &str, name: &str) {
     check_one(factory, job::CASES, theme, name);
 }
 
-fn check_one(factory: &impl Factory, cases: &[Case], theme: &str, name: &str) {
+fn check_one(factory: &impl TestStoreFactory, cases: &[Case], theme: &str, name: &str) {
     let case = cases.iter().find(|case| case.theme == theme && case.name == name);
     run(factory, case.unwrap_or_else(|| panic!("there is no case {theme}::{name}")));
 }
 
 /// False: not applicable.
-fn run(factory: &impl Factory, case: &Case) -> bool {
-    let ground = Ground::new(factory.arena());
-    let Err(NotApplicable(lacking)) = (case.check)(&ground) else { return true };
-    let store = ground.capabilities().store;
+fn run(factory: &impl TestStoreFactory, case: &Case) -> bool {
+    let fixture = Fixture::new(factory.test_store());
+    let Err(NotApplicable(lacking)) = (case.check)(&fixture) else { return true };
+    let store = fixture.capabilities().store;
     let line = format!("not applicable to {store} {}::{} ({lacking})\n", case.theme, case.name);
     // Straight to the stream, and in one piece: what goes through the print macros is swallowed for a test that passes.
     let _ = std::io::stderr().write_all(line.as_bytes());

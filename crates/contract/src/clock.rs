@@ -88,14 +88,14 @@ fn boot_offset_ms(offsets: &str) -> Option<i64> {
 
 /// Another clock, so many milliseconds ahead in store time.
 #[derive(Clone, Debug)]
-pub struct Ahead {
+pub struct ClockAhead {
     /// The clock that this one is ahead of.
     pub clock: Arc<dyn Clock>,
     /// By how much it is ahead.
     pub ahead_ms: u64,
 }
 
-impl Clock for Ahead {
+impl Clock for ClockAhead {
     fn now(&self) -> Timestamp {
         let now = self.clock.now();
         Timestamp { store_ms: now.store_ms.saturating_add(self.ahead_ms), ..now }
@@ -125,10 +125,10 @@ fn wall_ms() -> u64 {
 
 /// A clock that a test moves by hand.
 #[derive(Clone, Default)]
-pub struct ManualClock(Arc<Manual>);
+pub struct ManualClock(Arc<ManualTimes>);
 
 #[derive(Default)]
-struct Manual {
+struct ManualTimes {
     store_ms: AtomicU64,
     wall_ms: AtomicU64,
     nudges: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,

@@ -11,9 +11,9 @@ use fencehold_core::{Event, HoldId, Key, Namespace, Owner, Reason, Refusal, Task
 use serde::{Deserialize, Serialize};
 
 use crate::event::AsEvents;
-use crate::job::{JobAnswer, JobAsk, JobStore};
+use crate::job::{JobRequest, JobResponse, JobStore};
 use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_false, is_zero, page};
-use crate::measure::Measures;
+use crate::metrics::StoreMetrics;
 use crate::operation::{Route, calls, plain, revoke_all};
 use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
 
@@ -53,7 +53,7 @@ calls! {
         async fn close(&self);
 
         /// What the engine behind this handle has measured. `None`: there is none in this process.
-        fn metrics(&self) -> Option<&Measures>;
+        fn metrics(&self) -> Option<&StoreMetrics>;
     }
     impl {
         fn capabilities(&self) -> Capabilities {
@@ -93,12 +93,12 @@ calls! {
             self.shut().await;
         }
 
-        fn metrics(&self) -> Option<&Measures> {
+        fn metrics(&self) -> Option<&StoreMetrics> {
             self.measured()
         }
     }
     /// A call of the contract: what is asked for.
-    enum Ask {
+    enum StoreRequest {
         /// From a slot on: a revocation of many is asked for page by page.
         Revoke {
             /// What is asked for.
@@ -107,7 +107,7 @@ calls! {
             from: u32,
         },
         /// About jobs.
-        Job(JobAsk),
+        Job(JobRequest),
         /// How long finished jobs are to be kept, by the last process that opened the store and named a time.
         KeepFinished {
             /// For so long.
@@ -115,13 +115,13 @@ calls! {
         },
     }
     /// What a call of the contract is answered with, if it is not an error.
-    enum Answer {
+    enum StoreResponse {
         /// Where to go on, if there may be more.
         Revoked {
             ended: Vec<RevokedLease>,
             next: Option<u32>,
         },
-        Job(JobAnswer),
+        Job(JobResponse),
         KeepsFinished,
     }
     calls {
@@ -269,7 +269,7 @@ wire! {
     pub struct RenewLeaseBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[schemars(with = "Vec<crate::json::Outcome<LeaseRenewal>>")]
+        #[schemars(with = "Vec<crate::json::ItemResult<LeaseRenewal>>")]
         pub results: Vec<Result<LeaseRenewal, Refusal>>,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,

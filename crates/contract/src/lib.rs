@@ -10,20 +10,20 @@
 #[macro_use(wire)]
 extern crate fencehold_core;
 
-mod alone;
 mod capability;
 pub mod clock;
 pub mod closed;
 mod error;
 mod event;
+mod file_system;
 pub mod hold_changes;
 pub mod http;
 pub mod job;
 pub mod json;
 mod lease;
-mod locality;
-pub mod measure;
+pub mod metrics;
 pub mod operation;
+mod outside_runtime;
 mod prefixes;
 pub mod problem;
 pub mod quota;
@@ -31,10 +31,10 @@ mod retention;
 pub mod stored;
 pub mod url;
 
-pub use alone::alone;
 pub use capability::Capabilities;
 pub use error::StoreError;
 pub use event::FlatEvent;
+pub use file_system::{memory_file_system, network_file_system};
 pub use hold_changes::{HoldChange, HoldListener, Subscription};
 pub use job::JobStore;
 pub use lease::{
@@ -42,7 +42,7 @@ pub use lease::{
     HoldRef, HolderView, LeasePage, LeaseStore, LeaseView, ListEventsRequest, ListLeasesRequest,
     ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreStatus,
 };
-pub use locality::{memory_file_system, network_file_system};
+pub use outside_runtime::outside_runtime;
 pub use prefixes::Prefixes;
 pub use quota::{Quota, QuotaRequest, QuotaUsage, QuotaView};
 pub use retention::KeepFinished;

@@ -4,13 +4,15 @@
 use std::fmt;
 
 use crate::error::Refusal;
-use crate::lease::{Change, Command, Decision, Outcome, Record, Standing, Term};
+use crate::lease::{
+    DeadlineChange, HoldState, LeaseCommand, LeaseCommandResult, LeaseDecision, LeaseRecord, LeaseStanding,
+};
 use crate::limits::{HISTORY_MAX, TOKEN_MAX};
 
 /// A rule that a decision broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Violation {
+pub enum LeaseViolation {
     /// P1: a key was granted although another lease is live.
     TwoHolders,
     /// P2: a counter went down, or a grant's token is not larger than every token before.
@@ -41,7 +43,7 @@ pub enum Violation {
     DeadlineWithoutHold,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for LeaseViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invariant broken: {self:?}")
     }
@@ -49,21 +51,21 @@ impl fmt::Display for Violation {
 
 /// Checks one decision against all invariants.
 pub fn check(
-    standing: &Standing,
-    before: &Record,
-    command: &Command,
-    decision: &Decision,
-) -> Result<(), Violation> {
+    standing: &LeaseStanding,
+    before: &LeaseRecord,
+    command: &LeaseCommand,
+    decision: &LeaseDecision,
+) -> Result<(), LeaseViolation> {
     let after = decision.record.as_ref().unwrap_or(before);
     let live_ms = match standing.term {
-        Term::Live { remaining_ms } => Some(remaining_ms),
-        Term::Free | Term::Over { .. } => None,
+        HoldState::Live { remaining_ms } => Some(remaining_ms),
+        HoldState::Free | HoldState::Over { .. } => None,
     };
     let must = |holds: bool, violation| if holds { Ok(()) } else { Err(violation) };
 
-    must(after.counter >= before.counter, Violation::TokenDidNotGrow)?;
-    must(after.counter.get() <= TOKEN_MAX, Violation::TokenOverCap)?;
-    must(well_formed(after), Violation::HistoryMalformed)?;
+    must(after.counter >= before.counter, LeaseViolation::TokenDidNotGrow)?;
+    must(after.counter.get() <= TOKEN_MAX, LeaseViolation::TokenOverCap)?;
+    must(well_formed(after), LeaseViolation::HistoryMalformed)?;
 
     let same_hold = match (&before.hold, &after.hold) {
         (Some(before), Some(after)) => before.hash == after.hash,
@@ -71,74 +73,76 @@ pub fn check(
         _ => false,
     };
     if !same_hold {
-        must(live_ms.is_none() || after.hold.is_none(), Violation::TwoHolders)?;
+        must(live_ms.is_none() || after.hold.is_none(), LeaseViolation::TwoHolders)?;
         if let Some(ended) = &before.hold {
             let noted = after
                 .endings()
                 .iter()
                 .any(|e| e.hash == ended.hash && e.token == before.counter);
-            must(noted, Violation::EndingNotRecorded)?;
+            must(noted, LeaseViolation::EndingNotRecorded)?;
         }
     }
     if let Some(hold) = &after.hold {
         let ended = after.endings().iter().any(|ending| ending.hash == hold.hash);
-        must(!ended, Violation::EndedHoldRevived)?;
+        must(!ended, LeaseViolation::EndedHoldRevived)?;
     }
     match decision.deadline {
-        Change::LastsMs(lasts_ms) => {
-            must(after.hold.is_some(), Violation::DeadlineWithoutHold)?;
+        DeadlineChange::LastsMs(lasts_ms) => {
+            must(after.hold.is_some(), LeaseViolation::DeadlineWithoutHold)?;
             let shortened = same_hold && live_ms.is_some_and(|live_ms| lasts_ms < live_ms);
-            must(!shortened, Violation::DeadlineMovedEarlier)?;
+            must(!shortened, LeaseViolation::DeadlineMovedEarlier)?;
         }
-        Change::Clear => must(after.hold.is_none(), Violation::DeadlineWithoutHold)?,
-        Change::Keep => must(same_hold, Violation::DeadlineWithoutHold)?,
+        DeadlineChange::Clear => must(after.hold.is_none(), LeaseViolation::DeadlineWithoutHold)?,
+        DeadlineChange::Keep => must(same_hold, LeaseViolation::DeadlineWithoutHold)?,
     }
     let holder = before.hold.as_ref().map(|hold| hold.hash);
     let asker = match command {
-        Command::Acquire(ask) => Some(ask.hash),
-        Command::Renew { hash, .. } | Command::Release { hash, .. } => Some(*hash),
+        LeaseCommand::Acquire(ask) => Some(ask.hash),
+        LeaseCommand::Renew { hash, .. } | LeaseCommand::Release { hash, .. } => Some(*hash),
         _ => None,
     };
     match &decision.reply {
-        Ok(Outcome::Released { .. }) => {
+        Ok(LeaseCommandResult::Released { .. }) => {
             let own = decision.record.is_none() || asker == holder;
-            must(own, Violation::ReleasedByAStranger)?;
+            must(own, LeaseViolation::ReleasedByAStranger)?;
         }
-        Ok(Outcome::Granted(grant)) => {
-            must(grant.token == after.counter, Violation::TokenDidNotGrow)?;
+        Ok(LeaseCommandResult::Granted(grant)) => {
+            must(grant.token == after.counter, LeaseViolation::TokenDidNotGrow)?;
             if grant.resumed {
-                must(asker == holder, Violation::TwoHolders)?;
-                must(live_ms.is_some() && decision.record.is_none(), Violation::EndedHoldRevived)?;
+                must(asker == holder, LeaseViolation::TwoHolders)?;
+                must(live_ms.is_some() && decision.record.is_none(), LeaseViolation::EndedHoldRevived)?;
             } else {
-                must(live_ms.is_none(), Violation::TwoHolders)?;
+                must(live_ms.is_none(), LeaseViolation::TwoHolders)?;
                 let grew = grant.token > before.counter && grant.token > standing.floor;
-                must(grew, Violation::TokenDidNotGrow)?;
-                let told = decision.deadline == Change::LastsMs(grant.remaining_ms);
-                must(told, Violation::ToldAnotherDeadline)?;
+                must(grew, LeaseViolation::TokenDidNotGrow)?;
+                let told = decision.deadline == DeadlineChange::LastsMs(grant.remaining_ms);
+                must(told, LeaseViolation::ToldAnotherDeadline)?;
             }
         }
-        Ok(Outcome::Renewed(renewal)) => {
-            must(live_ms.is_some() && asker == holder, Violation::RenewalRevived)?;
-            let told = decision.deadline == Change::LastsMs(renewal.remaining_ms);
-            must(told, Violation::ToldAnotherDeadline)?;
+        Ok(LeaseCommandResult::Renewed(renewal)) => {
+            must(live_ms.is_some() && asker == holder, LeaseViolation::RenewalRevived)?;
+            let told = decision.deadline == DeadlineChange::LastsMs(renewal.remaining_ms);
+            must(told, LeaseViolation::ToldAnotherDeadline)?;
             let unchanged = decision.record.is_none() && renewal.token == before.counter;
-            must(unchanged, Violation::RenewalChangedTheRecord)?;
+            must(unchanged, LeaseViolation::RenewalChangedTheRecord)?;
         }
-        Ok(Outcome::Revoked(revoked)) => {
-            must(revoked.consumed_token > revoked.token, Violation::ForceWithoutToken)?;
-            must(after.counter >= revoked.consumed_token, Violation::ForceWithoutToken)?;
+        Ok(LeaseCommandResult::Revoked(revoked)) => {
+            must(revoked.consumed_token > revoked.token, LeaseViolation::ForceWithoutToken)?;
+            must(after.counter >= revoked.consumed_token, LeaseViolation::ForceWithoutToken)?;
         }
-        Ok(Outcome::Expired { .. }) => must(live_ms.is_none(), Violation::LiveLeaseExpired)?,
-        Err(Refusal::StoreRewound { .. }) => must(decision.record.is_none(), Violation::EndingNotRecorded)?,
+        Ok(LeaseCommandResult::Expired { .. }) => must(live_ms.is_none(), LeaseViolation::LiveLeaseExpired)?,
+        Err(Refusal::StoreRewound { .. }) => {
+            must(decision.record.is_none(), LeaseViolation::EndingNotRecorded)?;
+        }
         Ok(_) | Err(_) => {}
     }
-    if matches!(command, Command::Expire) {
-        must(live_ms.is_none() || decision.record.is_none(), Violation::LiveLeaseExpired)?;
+    if matches!(command, LeaseCommand::Expire) {
+        must(live_ms.is_none() || decision.record.is_none(), LeaseViolation::LiveLeaseExpired)?;
     }
     Ok(())
 }
 
-fn well_formed(record: &Record) -> bool {
+fn well_formed(record: &LeaseRecord) -> bool {
     let endings = record.endings();
     endings.len() <= HISTORY_MAX
         && endings.windows(2).all(|pair| pair[0].token < pair[1].token)

@@ -1,9 +1,9 @@
 //! The rules of Fencehold, pure.
 //!
 //! Nouns: a [`Key`] is held under a [`Hold`](lease::Hold), proved by a [`HoldId`], numbered by a [`Token`]
-//! that only grows. A [`Record`](lease::Record) is what a store keeps of one key; a
-//! [`Standing`](lease::Standing) is how that key stands by the store's own clock at this moment; and
-//! [`lease::decide`] says what a [`Command`](lease::Command) does to it.
+//! that only grows. A [`LeaseRecord`](lease::LeaseRecord) is what a store keeps of one key; a
+//! [`LeaseStanding`](lease::LeaseStanding) is how that key stands by the store's own clock at this moment; and
+//! [`lease::decide`] says what a [`LeaseCommand`](lease::LeaseCommand) does to it.
 //!
 //! Deliberately absent: clocks, randomness, I/O, async. Time arrives as an argument, so the same rules run in
 //! every store, in a model checker and in a simulation.
@@ -33,7 +33,7 @@ pub mod ttl;
 pub use error::{BadInput, Refusal};
 pub use event::{BlockedAction, Event, EventData};
 pub use hold::{HoldHash, HoldId};
-pub use invariant::{Violation, check};
+pub use invariant::{LeaseViolation, check};
 pub use key::{Key, Namespace, Owner, Reason, Task};
 pub use time::Timestamp;
 pub use token::Token;

@@ -47,16 +47,16 @@ pub fn lost_after_ms(remaining_ms: u64) -> u64 {
 /// left, plus the time that the request stood in line. The store measured that time by its own clock, which may have
 /// been set meanwhile: a term never begins later than its answer came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct GrantedTerm {
     from_ms: u64,
     remaining_ms: u64,
 }
 
-impl Term {
+impl GrantedTerm {
     /// The term of an answer. `sent_ms` and `answered_ms` are on the holder's clock, `waited_ms` and `remaining_ms` are
     /// what the store said.
     pub fn new(sent_ms: u64, waited_ms: u64, answered_ms: u64, remaining_ms: u64) -> Self {
-        Term { from_ms: sent_ms.saturating_add(waited_ms).min(answered_ms), remaining_ms }
+        GrantedTerm { from_ms: sent_ms.saturating_add(waited_ms).min(answered_ms), remaining_ms }
     }
 
     /// When it began.
@@ -94,13 +94,13 @@ pub struct Deadlines {
 
 impl Deadlines {
     /// Those of the grant.
-    pub fn new(term: Term) -> Self {
+    pub fn new(term: GrantedTerm) -> Self {
         Deadlines { deadline_ms: term.deadline_ms(), lost_at_ms: term.lost_at_ms() }
     }
 
     /// A renewal of a lease of `ttl_ms` came through. What the store has acknowledged stays acknowledged: a shorter term
     /// takes nothing away.
-    pub fn renew(&mut self, term: Term, ttl_ms: u64) {
+    pub fn renew(&mut self, term: GrantedTerm, ttl_ms: u64) {
         // Where an end is set, every renewal brings a shorter term, and a tenth of it ever less time to stop in. The
         // first tenth stays.
         let tenth_ms = ttl_ms - lost_after_ms(ttl_ms);
@@ -126,20 +126,20 @@ mod tests {
 
     #[test]
     fn a_term_never_begins_after_its_answer() {
-        let ordinary = Term::new(1_000, 500, 1_600, 30_000);
+        let ordinary = GrantedTerm::new(1_000, 500, 1_600, 30_000);
         assert_eq!(ordinary.from_ms(), 1_500);
         // R20, R43: the store's clock was set ten minutes forward while the request stood in line.
-        let stepped = Term::new(1_000, 600_500, 1_600, 30_000);
+        let stepped = GrantedTerm::new(1_000, 600_500, 1_600, 30_000);
         assert_eq!((stepped.from_ms(), stepped.deadline_ms()), (1_600, 31_600));
     }
 
     #[test]
     fn a_renewal_takes_away_nothing_that_was_acknowledged_and_keeps_the_first_tenth() {
-        let mut deadlines = Deadlines::new(Term::new(0, 0, 0, 30_000));
+        let mut deadlines = Deadlines::new(GrantedTerm::new(0, 0, 0, 30_000));
         assert_eq!((deadlines.deadline_ms(), deadlines.lost_at_ms()), (30_000, 27_000));
-        deadlines.renew(Term::new(10_000, 0, 10_000, 5_000), 30_000);
+        deadlines.renew(GrantedTerm::new(10_000, 0, 10_000, 5_000), 30_000);
         assert_eq!((deadlines.deadline_ms(), deadlines.lost_at_ms()), (30_000, 27_000));
-        deadlines.renew(Term::new(26_000, 0, 26_000, 8_000), 30_000);
+        deadlines.renew(GrantedTerm::new(26_000, 0, 26_000, 8_000), 30_000);
         assert_eq!((deadlines.deadline_ms(), deadlines.lost_at_ms()), (34_000, 31_000), "3 s, not 0.8 s");
     }
 

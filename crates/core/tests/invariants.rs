@@ -1,11 +1,11 @@
 //! Every invariant bites: for each there is a wrong decision, made by hand, that it refuses by name.
 
 use fencehold_core::lease::{
-    Acquire, Change, Command, Decision, Ending, Grant, History, Hold, LeaseOutcome, LeaseRenewal, Outcome,
-    Record, Revoked,
+    Acquire, DeadlineChange, Ending, Grant, Hold, HoldHistory, LeaseCommand, LeaseCommandResult,
+    LeaseDecision, LeaseOutcome, LeaseRecord, LeaseRenewal, Revoked,
 };
 use fencehold_core::limits::{HISTORY_MAX, TOKEN_MAX};
-use fencehold_core::{Token, Violation, check};
+use fencehold_core::{LeaseViolation, Token, check};
 
 use crate::support::{OneKey, TTL_MS, ask, hold, owner, revocation};
 
@@ -31,24 +31,24 @@ fn released() -> (OneKey, Token) {
     (key, token)
 }
 
-fn acquire(id: u8) -> Command {
-    Command::Acquire(ask("b", id))
+fn acquire(id: u8) -> LeaseCommand {
+    LeaseCommand::Acquire(ask("b", id))
 }
 
-fn renewal(id: u8, token: Token) -> Command {
-    Command::Renew { hash: hold(id), token }
+fn renewal(id: u8, token: Token) -> LeaseCommand {
+    LeaseCommand::Renew { hash: hold(id), token }
 }
 
-fn granted(token: Token, resumed: bool) -> Outcome {
-    Outcome::Granted(Grant { token, remaining_ms: TTL_MS, resumed })
+fn granted(token: Token, resumed: bool) -> LeaseCommandResult {
+    LeaseCommandResult::Granted(Grant { token, remaining_ms: TTL_MS, resumed })
 }
 
-fn renewed(token: Token) -> Outcome {
-    Outcome::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None })
+fn renewed(token: Token) -> LeaseCommandResult {
+    LeaseCommandResult::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS, yield_request: None })
 }
 
 /// What the check says of the right decision made wrong. Untouched it must pass.
-fn bites(key: &OneKey, command: &Command, spoil: impl FnOnce(&mut Decision)) -> Violation {
+fn bites(key: &OneKey, command: &LeaseCommand, spoil: impl FnOnce(&mut LeaseDecision)) -> LeaseViolation {
     let right = key.decision(command);
     assert_eq!(check(&key.standing(), &key.record, command, &right), Ok(()), "the right decision passes");
     let mut wrong = right.clone();
@@ -58,12 +58,12 @@ fn bites(key: &OneKey, command: &Command, spoil: impl FnOnce(&mut Decision)) -> 
 }
 
 /// What the decision keeps; where it keeps nothing new, the record as it was.
-fn record<'a>(key: &OneKey, decision: &'a mut Decision) -> &'a mut Record {
+fn record<'a>(key: &OneKey, decision: &'a mut LeaseDecision) -> &'a mut LeaseRecord {
     decision.record.get_or_insert_with(|| key.record.clone())
 }
 
 /// Ends the hold as the rules would, so that a decision is wrong in one thing only.
-fn end_by_hand(key: &OneKey, record: &mut Record) {
+fn end_by_hand(key: &OneKey, record: &mut LeaseRecord) {
     let Hold { hash, owner, task, .. } = record.hold.take().expect("something is held");
     let (token, how, at) = (record.counter, LeaseOutcome::Expired, key.now);
     let ending = Ending { token, hash, owner, task, outcome: how, at, by: None, reason: None };
@@ -78,19 +78,19 @@ fn new_hold(key: &OneKey, id: u8) -> Hold {
 #[test]
 fn a_live_lease_that_is_overwritten_makes_two_holders() {
     let (key, _) = held();
-    let overwrite = |wrong: &mut Decision| {
+    let overwrite = |wrong: &mut LeaseDecision| {
         let record = record(&key, wrong);
         end_by_hand(&key, record);
         record.counter = Token::new(2);
         record.hold = Some(new_hold(&key, 2));
-        wrong.deadline = Change::LastsMs(TTL_MS);
+        wrong.deadline = DeadlineChange::LastsMs(TTL_MS);
     };
-    assert_eq!(bites(&key, &acquire(2), overwrite), Violation::TwoHolders, "although it answers 'held'");
+    assert_eq!(bites(&key, &acquire(2), overwrite), LeaseViolation::TwoHolders, "although it answers 'held'");
     let violation = bites(&key, &acquire(2), |wrong| {
         overwrite(wrong);
         wrong.reply = Ok(granted(Token::new(2), false));
     });
-    assert_eq!(violation, Violation::TwoHolders);
+    assert_eq!(violation, LeaseViolation::TwoHolders);
 }
 
 #[test]
@@ -100,21 +100,21 @@ fn a_contender_that_is_told_it_was_granted_makes_two_holders() {
         record(&key, wrong).counter = Token::new(2);
         wrong.reply = Ok(granted(Token::new(2), false));
     });
-    assert_eq!(violation, Violation::TwoHolders);
+    assert_eq!(violation, LeaseViolation::TwoHolders);
 }
 
 #[test]
 fn a_contender_that_is_handed_the_holders_own_lease_makes_two_holders() {
     let (key, token) = held();
     let violation = bites(&key, &acquire(2), |wrong| wrong.reply = Ok(granted(token, true)));
-    assert_eq!(violation, Violation::TwoHolders);
+    assert_eq!(violation, LeaseViolation::TwoHolders);
 }
 
 #[test]
 fn a_counter_that_went_down_is_a_token_that_did_not_grow() {
     let (key, _) = released();
-    let violation = bites(&key, &Command::Expire, |wrong| record(&key, wrong).counter = Token::NONE);
-    assert_eq!(violation, Violation::TokenDidNotGrow);
+    let violation = bites(&key, &LeaseCommand::Expire, |wrong| record(&key, wrong).counter = Token::NONE);
+    assert_eq!(violation, LeaseViolation::TokenDidNotGrow);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_token_given_twice_did_not_grow() {
         record(&key, wrong).counter = token;
         wrong.reply = Ok(granted(token, false));
     });
-    assert_eq!(violation, Violation::TokenDidNotGrow);
+    assert_eq!(violation, LeaseViolation::TokenDidNotGrow);
 }
 
 #[test]
@@ -134,14 +134,14 @@ fn a_token_at_the_floor_did_not_grow() {
         record(&key, wrong).counter = key.floor;
         wrong.reply = Ok(granted(key.floor, false));
     });
-    assert_eq!(violation, Violation::TokenDidNotGrow);
+    assert_eq!(violation, LeaseViolation::TokenDidNotGrow);
 }
 
 #[test]
 fn an_answer_with_another_token_than_the_record_did_not_grow() {
     let (key, _) = released();
     let violation = bites(&key, &acquire(2), |wrong| wrong.reply = Ok(granted(Token::new(7), false)));
-    assert_eq!(violation, Violation::TokenDidNotGrow);
+    assert_eq!(violation, LeaseViolation::TokenDidNotGrow);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_token_past_the_cap_is_over_it() {
         record(&key, wrong).counter = Token::new(TOKEN_MAX + 1);
         wrong.reply = Ok(granted(Token::new(TOKEN_MAX + 1), false));
     });
-    assert_eq!(violation, Violation::TokenOverCap);
+    assert_eq!(violation, LeaseViolation::TokenOverCap);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_renewal_that_writes_another_ttl_changed_the_record() {
     let violation = bites(&key, &renewal(1, token), |wrong| {
         record(&key, wrong).hold.as_mut().unwrap().ttl_ms = 5 * TTL_MS;
     });
-    assert_eq!(violation, Violation::RenewalChangedTheRecord);
+    assert_eq!(violation, LeaseViolation::RenewalChangedTheRecord);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_renewal_that_answers_another_token_changed_the_record() {
     let (key, token) = held();
     let other = Token::new(2);
     let violation = bites(&key, &renewal(1, token), |wrong| wrong.reply = Ok(renewed(other)));
-    assert_eq!(violation, Violation::RenewalChangedTheRecord);
+    assert_eq!(violation, LeaseViolation::RenewalChangedTheRecord);
 }
 
 #[test]
@@ -176,84 +176,96 @@ fn a_renewal_of_a_lease_that_ran_out_revived_it() {
     let (key, token) = over();
     let violation = bites(&key, &renewal(1, token), |wrong| {
         wrong.record = None;
-        wrong.deadline = Change::LastsMs(TTL_MS);
+        wrong.deadline = DeadlineChange::LastsMs(TTL_MS);
         wrong.reply = Ok(renewed(token));
     });
-    assert_eq!(violation, Violation::RenewalRevived);
+    assert_eq!(violation, LeaseViolation::RenewalRevived);
 }
 
 #[test]
 fn a_renewal_of_a_released_lease_revived_it() {
     let (key, token) = released();
     let violation = bites(&key, &renewal(1, token), |wrong| wrong.reply = Ok(renewed(token)));
-    assert_eq!(violation, Violation::RenewalRevived);
+    assert_eq!(violation, LeaseViolation::RenewalRevived);
 }
 
 #[test]
 fn a_renewal_that_cuts_the_lease_short_moved_its_deadline() {
     let (key, token) = held();
     let left_ms = key.remaining_ms().unwrap();
-    let violation = bites(&key, &renewal(1, token), |wrong| wrong.deadline = Change::LastsMs(left_ms - 1));
-    assert_eq!(violation, Violation::DeadlineMovedEarlier);
+    let violation =
+        bites(&key, &renewal(1, token), |wrong| wrong.deadline = DeadlineChange::LastsMs(left_ms - 1));
+    assert_eq!(violation, LeaseViolation::DeadlineMovedEarlier);
 }
 
 #[test]
 fn a_notice_that_cuts_the_lease_short_moved_its_deadline() {
     let (mut key, _) = held();
     key.preempt("urgent", 5, 1_000).unwrap();
-    let violation = bites(&key, &Command::Withdraw, |wrong| wrong.deadline = Change::LastsMs(1_000));
-    assert_eq!(violation, Violation::DeadlineMovedEarlier);
+    let violation =
+        bites(&key, &LeaseCommand::Withdraw, |wrong| wrong.deadline = DeadlineChange::LastsMs(1_000));
+    assert_eq!(violation, LeaseViolation::DeadlineMovedEarlier);
 }
 
 #[test]
 fn a_sweep_that_ends_a_live_lease_expired_it() {
     let (key, token) = held();
     let spoilt = |outcome| {
-        bites(&key, &Command::Expire, |wrong| {
+        bites(&key, &LeaseCommand::Expire, |wrong| {
             end_by_hand(&key, record(&key, wrong));
-            wrong.deadline = Change::Clear;
+            wrong.deadline = DeadlineChange::Clear;
             wrong.reply = Ok(outcome);
         })
     };
-    assert_eq!(spoilt(Outcome::Expired { token, how: LeaseOutcome::Expired }), Violation::LiveLeaseExpired);
-    assert_eq!(spoilt(Outcome::Nothing), Violation::LiveLeaseExpired, "also when it does not say so");
+    assert_eq!(
+        spoilt(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired }),
+        LeaseViolation::LiveLeaseExpired
+    );
+    assert_eq!(
+        spoilt(LeaseCommandResult::Nothing),
+        LeaseViolation::LiveLeaseExpired,
+        "also when it does not say so"
+    );
 }
 
 #[test]
 fn a_live_lease_is_not_even_said_to_have_expired() {
     let (key, token) = held();
-    let violation = bites(&key, &Command::Abandon { hash: hold(2) }, |wrong| {
-        wrong.reply = Ok(Outcome::Expired { token, how: LeaseOutcome::Expired });
+    let violation = bites(&key, &LeaseCommand::Abandon { hash: hold(2) }, |wrong| {
+        wrong.reply = Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired });
     });
-    assert_eq!(violation, Violation::LiveLeaseExpired);
+    assert_eq!(violation, LeaseViolation::LiveLeaseExpired);
 }
 
 #[test]
 fn a_holder_that_is_told_of_more_than_was_set_was_told_another_deadline() {
     let violation = bites(&OneKey::new(), &acquire(2), |wrong| {
-        let Ok(Outcome::Granted(grant)) = &mut wrong.reply else { panic!("not granted") };
+        let Ok(LeaseCommandResult::Granted(grant)) = &mut wrong.reply else { panic!("not granted") };
         grant.remaining_ms += 1;
     });
-    assert_eq!(violation, Violation::ToldAnotherDeadline);
+    assert_eq!(violation, LeaseViolation::ToldAnotherDeadline);
 
     let (key, token) = held();
     let violation = bites(&key, &renewal(1, token), |wrong| {
-        wrong.reply =
-            Ok(Outcome::Renewed(LeaseRenewal { token, remaining_ms: TTL_MS + 1, yield_request: None }));
+        wrong.reply = Ok(LeaseCommandResult::Renewed(LeaseRenewal {
+            token,
+            remaining_ms: TTL_MS + 1,
+            yield_request: None,
+        }));
     });
-    assert_eq!(violation, Violation::ToldAnotherDeadline);
+    assert_eq!(violation, LeaseViolation::ToldAnotherDeadline);
 }
 
 #[test]
 fn a_release_that_takes_the_token_for_proof_was_a_strangers() {
     let (key, token) = held();
-    let release = Command::Release { hash: hold(2), token };
+    let release = LeaseCommand::Release { hash: hold(2), token };
     let violation = bites(&key, &release, |wrong| {
         end_by_hand(&key, record(&key, wrong));
-        wrong.deadline = Change::Clear;
-        wrong.reply = Ok(Outcome::Released { token });
+        wrong.deadline = DeadlineChange::Clear;
+        wrong.reply = Ok(LeaseCommandResult::Released { token });
     });
-    assert_eq!(violation, Violation::ReleasedByAStranger);
+    assert_eq!(violation, LeaseViolation::ReleasedByAStranger);
 }
 
 #[test]
@@ -263,10 +275,10 @@ fn a_hold_that_ended_and_is_granted_again_is_revived() {
         let record = record(&key, wrong);
         record.counter = Token::new(2);
         record.hold = Some(new_hold(&key, 1));
-        wrong.deadline = Change::LastsMs(TTL_MS);
+        wrong.deadline = DeadlineChange::LastsMs(TTL_MS);
         wrong.reply = Ok(granted(Token::new(2), false));
     });
-    assert_eq!(violation, Violation::EndedHoldRevived);
+    assert_eq!(violation, LeaseViolation::EndedHoldRevived);
 }
 
 #[test]
@@ -274,10 +286,10 @@ fn a_hold_that_ran_out_and_is_resumed_is_revived() {
     let (key, token) = over();
     let violation = bites(&key, &acquire(1), |wrong| {
         wrong.record = None;
-        wrong.deadline = Change::Keep;
+        wrong.deadline = DeadlineChange::Keep;
         wrong.reply = Ok(granted(token, true));
     });
-    assert_eq!(violation, Violation::EndedHoldRevived);
+    assert_eq!(violation, LeaseViolation::EndedHoldRevived);
 }
 
 #[test]
@@ -285,34 +297,34 @@ fn force_that_consumes_nothing_is_force_without_token() {
     let (key, token) = held();
     let command = revocation(None);
     let nothing = Revoked { token, consumed_token: token, owner: owner("a"), task: None };
-    let violation = bites(&key, &command, |wrong| wrong.reply = Ok(Outcome::Revoked(nothing)));
-    assert_eq!(violation, Violation::ForceWithoutToken);
+    let violation = bites(&key, &command, |wrong| wrong.reply = Ok(LeaseCommandResult::Revoked(nothing)));
+    assert_eq!(violation, LeaseViolation::ForceWithoutToken);
 
     let violation = bites(&key, &command, |wrong| record(&key, wrong).counter = token);
-    assert_eq!(violation, Violation::ForceWithoutToken, "said to be consumed, and not");
+    assert_eq!(violation, LeaseViolation::ForceWithoutToken, "said to be consumed, and not");
 }
 
 #[test]
 fn an_end_that_leaves_no_trace_is_not_recorded() {
     let (key, token) = held();
-    let release = Command::Release { hash: hold(1), token };
+    let release = LeaseCommand::Release { hash: hold(1), token };
     let violation = bites(&key, &release, |wrong| record(&key, wrong).history = None);
-    assert_eq!(violation, Violation::EndingNotRecorded);
+    assert_eq!(violation, LeaseViolation::EndingNotRecorded);
 
     let (key, _) = over();
     let violation = bites(&key, &acquire(2), |wrong| record(&key, wrong).history = None);
-    assert_eq!(violation, Violation::EndingNotRecorded, "taken over, and the last holder is forgotten");
+    assert_eq!(violation, LeaseViolation::EndingNotRecorded, "taken over, and the last holder is forgotten");
 }
 
 #[test]
 fn an_end_under_another_token_is_not_recorded() {
     let mut key = OneKey::with_counter(4);
     let token = key.granted(ask("a", 1));
-    let release = Command::Release { hash: hold(1), token };
+    let release = LeaseCommand::Release { hash: hold(1), token };
     let violation = bites(&key, &release, |wrong| {
         record(&key, wrong).history.as_mut().unwrap().endings[0].token = Token::new(3);
     });
-    assert_eq!(violation, Violation::EndingNotRecorded);
+    assert_eq!(violation, LeaseViolation::EndingNotRecorded);
 }
 
 #[test]
@@ -320,9 +332,9 @@ fn an_alarm_that_writes_is_caught() {
     let (key, _) = over();
     let violation = bites(&key, &renewal(1, Token::new(9)), |wrong| {
         end_by_hand(&key, record(&key, wrong));
-        wrong.deadline = Change::Clear;
+        wrong.deadline = DeadlineChange::Clear;
     });
-    assert_eq!(violation, Violation::EndingNotRecorded);
+    assert_eq!(violation, LeaseViolation::EndingNotRecorded);
 }
 
 #[test]
@@ -336,35 +348,35 @@ fn a_history_that_is_too_long_or_out_of_order_is_malformed() {
             spoil(&mut record(&key, wrong).history.as_mut().unwrap().endings);
         })
     };
-    assert_eq!(spoilt(|endings| endings.reverse()), Violation::HistoryMalformed);
-    assert_eq!(spoilt(|endings| endings[1].token = Token::new(1)), Violation::HistoryMalformed);
-    assert_eq!(spoilt(|endings| endings[4].token = Token::new(99)), Violation::HistoryMalformed);
+    assert_eq!(spoilt(|endings| endings.reverse()), LeaseViolation::HistoryMalformed);
+    assert_eq!(spoilt(|endings| endings[1].token = Token::new(1)), LeaseViolation::HistoryMalformed);
+    assert_eq!(spoilt(|endings| endings[4].token = Token::new(99)), LeaseViolation::HistoryMalformed);
 
     let mut full = OneKey::with_counter(100);
     let one = key.last_ending().clone();
     let endings = (1..=HISTORY_MAX as u64).map(|token| Ending { token: Token::new(token), ..one.clone() });
-    full.record.history = Some(Box::new(History { endings: endings.collect(), forgotten_at_ms: None }));
+    full.record.history = Some(Box::new(HoldHistory { endings: endings.collect(), forgotten_at_ms: None }));
     let violation = bites(&full, &acquire(9), |wrong| {
         let endings = &mut record(&full, wrong).history.as_mut().unwrap().endings;
         endings.push(Ending { token: Token::new(50), ..one });
     });
-    assert_eq!(violation, Violation::HistoryMalformed);
+    assert_eq!(violation, LeaseViolation::HistoryMalformed);
 }
 
 #[test]
 fn a_deadline_without_a_hold_and_a_hold_without_a_deadline_are_caught() {
     let (key, token) = held();
-    let release = Command::Release { hash: hold(1), token };
-    for deadline in [Change::Keep, Change::LastsMs(TTL_MS)] {
+    let release = LeaseCommand::Release { hash: hold(1), token };
+    for deadline in [DeadlineChange::Keep, DeadlineChange::LastsMs(TTL_MS)] {
         let violation = bites(&key, &release, |wrong| wrong.deadline = deadline);
-        assert_eq!(violation, Violation::DeadlineWithoutHold, "released, but {deadline:?}");
+        assert_eq!(violation, LeaseViolation::DeadlineWithoutHold, "released, but {deadline:?}");
     }
-    let violation = bites(&key, &renewal(1, token), |wrong| wrong.deadline = Change::Clear);
-    assert_eq!(violation, Violation::DeadlineWithoutHold, "renewed, but without a deadline");
+    let violation = bites(&key, &renewal(1, token), |wrong| wrong.deadline = DeadlineChange::Clear);
+    assert_eq!(violation, LeaseViolation::DeadlineWithoutHold, "renewed, but without a deadline");
 
     let (key, _) = released();
-    for deadline in [Change::Keep, Change::Clear] {
+    for deadline in [DeadlineChange::Keep, DeadlineChange::Clear] {
         let violation = bites(&key, &acquire(2), |wrong| wrong.deadline = deadline);
-        assert_eq!(violation, Violation::DeadlineWithoutHold, "granted, but {deadline:?}");
+        assert_eq!(violation, LeaseViolation::DeadlineWithoutHold, "granted, but {deadline:?}");
     }
 }

@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use fencehold_core::job::{AttemptOutcome, By, Due, JobOptions, JobState, Outcome, Record, Refusal};
+use fencehold_core::job::{
+    AttemptOutcome, AttemptProof, Due, JobCommandResult, JobOptions, JobRecord, JobRefusal, JobState,
+};
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{EventData, Timestamp, Token};
 
@@ -11,7 +13,7 @@ use crate::support::{TTL_MS, hold, owner};
 
 fn not_now(job: &mut OneJob) -> JobState {
     match job.claim(9) {
-        Err(Refusal::WrongState { state, .. }) => state,
+        Err(JobRefusal::WrongState { state, .. }) => state,
         other => panic!("{other:?}"),
     }
 }
@@ -21,7 +23,7 @@ fn a_claim_takes_the_next_token_of_the_store() {
     let mut job = OneJob::new();
     let claimed = job.ask(&claiming("a", 1));
     let token = Token::new(101);
-    assert_eq!(claimed, Ok(Outcome::Claimed { token, remaining_ms: TTL_MS, attempt: 1 }));
+    assert_eq!(claimed, Ok(JobCommandResult::Claimed { token, remaining_ms: TTL_MS, attempt: 1 }));
     assert_eq!(job.facts, [EventData::JobClaimed { token, owner: owner("a"), attempt: 1 }]);
     assert_eq!((job.state(), job.record.token), (JobState::Running, token));
     assert_eq!(job.deadline_ms, Some(job.now.store_ms + TTL_MS));
@@ -43,7 +45,7 @@ fn a_job_that_somebody_works_on_names_its_holder() {
     job.pass(10_000);
     let before = job.kept();
     let running =
-        Refusal::JobRunning { owner: owner("worker"), token: holder.token, remaining_ms: TTL_MS - 10_000 };
+        JobRefusal::JobRunning { owner: owner("worker"), token: holder.token, remaining_ms: TTL_MS - 10_000 };
     assert_eq!(job.claim(2), Err(running));
     assert_eq!(job.kept(), before);
 }
@@ -85,7 +87,7 @@ fn a_claim_that_ran_out_unnoted_is_noted_before_the_job_is_given_away() {
 fn a_job_is_ready_when_its_wall_time_has_come_and_not_before() {
     let mut job = OneJob::new();
     let at_ms = job.now.wall_ms + 5_000;
-    job.record = Record::new(terms(), Some(at_ms), job.now);
+    job.record = JobRecord::new(terms(), Some(at_ms), job.now);
     assert_eq!((job.record.state, job.record.due), (JobState::Scheduled, Due::Wall(at_ms)));
     job.pass(4_999);
     assert_eq!(not_now(&mut job), JobState::Scheduled);
@@ -99,7 +101,7 @@ fn a_job_is_ready_when_its_wall_time_has_come_and_not_before() {
 fn a_job_for_the_past_is_ready_at_once() {
     let now = Timestamp { store_ms: 5, wall_ms: 1_000 };
     for past_ms in [0, 999, 1_000] {
-        assert_eq!(Record::new(terms(), Some(past_ms), now).state, JobState::Queued);
+        assert_eq!(JobRecord::new(terms(), Some(past_ms), now).state, JobState::Queued);
     }
 }
 
@@ -125,9 +127,11 @@ fn attempts_are_counted_from_one_and_a_retry_by_hand_does_not_start_the_count_ov
     let mut job = OneJob::new();
     for attempt in 1..=20 {
         let claimed = job.ask(&claiming("a", attempt));
-        let Ok(Outcome::Claimed { token, attempt: counted, .. }) = claimed else { panic!("{claimed:?}") };
+        let Ok(JobCommandResult::Claimed { token, attempt: counted, .. }) = claimed else {
+            panic!("{claimed:?}")
+        };
         assert_eq!(counted, u32::from(attempt));
-        job.hand_back(By { hash: hold(attempt), token }).unwrap();
+        job.hand_back(AttemptProof { hash: hold(attempt), token }).unwrap();
     }
     job.cancel(false).unwrap();
     job.retry().unwrap();
@@ -146,7 +150,7 @@ fn at_the_cap_a_claim_is_refused_and_the_last_holder_can_still_be_fenced_out() {
 
     let mut other = OneJob::new();
     other.newest = Token::new(TOKEN_MAX);
-    assert_eq!(other.claim(2), Err(Refusal::TokensExhausted));
+    assert_eq!(other.claim(2), Err(JobRefusal::TokensExhausted));
     assert_eq!(other.state(), JobState::Queued);
 }
 
@@ -168,7 +172,7 @@ fn a_renewal_gives_another_ttl_and_changes_nothing_else() {
 fn a_claim_that_ran_out_is_not_renewed_whether_or_not_anybody_noted_it() {
     let mut job = OneJob::new();
     let by = job.run_out(1);
-    let over = Refusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
+    let over = JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Crashed };
     assert_eq!(job.renew(by), Err(over.clone()));
     job.expire(0).unwrap();
     assert_eq!(job.renew(by), Err(over));
@@ -190,14 +194,14 @@ fn the_time_limit_of_an_attempt_ends_its_renewals() {
     job.pass(19_999);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 1);
     job.pass(1);
-    assert_eq!(job.renew(by), Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }));
+    assert_eq!(job.renew(by), Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::TimedOut }));
 }
 
 #[test]
 fn a_time_limit_below_the_ttl_shortens_the_claim_itself() {
     let mut job = with_limit(1_000);
     let claimed = job.ask(&claiming("a", 1));
-    let Ok(Outcome::Claimed { remaining_ms, .. }) = claimed else { panic!("{claimed:?}") };
+    let Ok(JobCommandResult::Claimed { remaining_ms, .. }) = claimed else { panic!("{claimed:?}") };
     assert_eq!(remaining_ms, 1_000);
 }
 
@@ -205,6 +209,6 @@ fn a_time_limit_below_the_ttl_shortens_the_claim_itself() {
 fn a_holder_that_dies_before_its_time_limit_crashed_and_did_not_time_out() {
     let mut job = with_limit(70_000);
     job.run_out(1);
-    assert_eq!(job.expire(0), Ok(Outcome::Expired { how: AttemptOutcome::Crashed }));
+    assert_eq!(job.expire(0), Ok(JobCommandResult::Expired { how: AttemptOutcome::Crashed }));
     assert_eq!(job.counts(), (0, 1));
 }

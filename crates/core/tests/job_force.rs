@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use fencehold_core::job::{
-    AttemptOutcome, Command, CompensationState, JobOptions, JobState, Outcome, Refusal, Written,
+    AttemptOutcome, AttemptWrite, CompensationState, JobCommand, JobCommandResult, JobOptions, JobRefusal,
+    JobState,
 };
 use fencehold_core::{EventData, Token};
 
@@ -32,8 +33,12 @@ fn the_holder_of_a_cancelled_job_learns_at_its_next_renewal_and_keeps_its_claim(
     let renewal = job.renew(by).unwrap();
     assert!(renewal.cancel_requested);
     assert_eq!(renewal.remaining_ms, TTL_MS);
-    for what in [Written::Intent, Written::Outcome, Written::Checkpoint] {
-        assert_eq!(job.write(by, what), Ok(Outcome::MayWrite), "it can still put its effects on record");
+    for what in [AttemptWrite::Intent, AttemptWrite::Outcome, AttemptWrite::Checkpoint] {
+        assert_eq!(
+            job.write(by, what),
+            Ok(JobCommandResult::MayWrite),
+            "it can still put its effects on record"
+        );
     }
 }
 
@@ -54,7 +59,7 @@ fn a_cancelled_job_is_cancelled_however_its_attempt_ends() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.cancel(false).unwrap();
-    job.ask(&Command::Abandon(by)).unwrap();
+    job.ask(&JobCommand::Abandon(by)).unwrap();
     assert_eq!(job.state(), JobState::Cancelled);
     for limit_ms in [None, NonZeroU32::new(1_000)] {
         let mut job = OneJob::with(JobOptions { attempt_timeout_ms: limit_ms, ..terms() });
@@ -69,7 +74,7 @@ fn a_cancelled_job_is_cancelled_however_its_attempt_ends() {
     job.claimed(1);
     job.cancel(false).unwrap();
     job.others_take(50);
-    job.ask(&Command::Advance).unwrap();
+    job.ask(&JobCommand::Advance).unwrap();
     assert_eq!(job.state(), JobState::Cancelled);
 }
 
@@ -80,19 +85,19 @@ fn of_a_cancellation_and_a_completion_one_wins_and_both_are_told_which() {
     let by = job.claimed(1);
     job.complete(by).unwrap();
     for now in [false, true] {
-        assert_eq!(job.cancel(now), Err(Refusal::Finished { state: JobState::Completed }));
+        assert_eq!(job.cancel(now), Err(JobRefusal::Finished { state: JobState::Completed }));
     }
 
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.cancel(false).unwrap();
     assert_eq!(job.complete(by), Ok(reported(JobState::Completed, None)), "the work was done before it knew");
-    assert_eq!(job.cancel(false), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.cancel(false), Err(JobRefusal::Finished { state: JobState::Completed }));
 
     let mut job = OneJob::new();
     let by = job.claimed(1);
     assert_eq!(job.cancel(true), Ok(JobState::Cancelled));
-    let stale = Refusal::Stale {
+    let stale = JobRefusal::Stale {
         token: by.token,
         outcome: Some(AttemptOutcome::Revoked),
         current_token: job.record.token,
@@ -106,7 +111,7 @@ fn a_job_that_failed_for_good_cannot_be_called_off() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.fail_for_good(by).unwrap();
-    assert_eq!(job.cancel(true), Err(Refusal::Finished { state: JobState::Failed }));
+    assert_eq!(job.cancel(true), Err(JobRefusal::Finished { state: JobState::Failed }));
 }
 
 #[test]
@@ -121,10 +126,13 @@ fn cancelling_now_raises_the_token_first() {
         assert_eq!(job.how(), AttemptOutcome::Revoked);
         let why = job.record.attempts()[0].error.as_deref().unwrap();
         assert!(why.contains("operator") && why.contains("the customer left"), "{why}");
-        for what in [Written::Intent, Written::Outcome, Written::Checkpoint] {
-            assert!(matches!(job.write(by, what), Err(Refusal::Stale { .. })), "{what:?}");
+        for what in [AttemptWrite::Intent, AttemptWrite::Outcome, AttemptWrite::Checkpoint] {
+            assert!(matches!(job.write(by, what), Err(JobRefusal::Stale { .. })), "{what:?}");
         }
-        assert!(matches!(job.renew(by), Err(Refusal::Stale { outcome: Some(AttemptOutcome::Revoked), .. })));
+        assert!(matches!(
+            job.renew(by),
+            Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Revoked), .. })
+        ));
     }
 }
 
@@ -145,12 +153,12 @@ fn a_claim_that_ran_out_unnoted_is_counted_before_its_job_is_called_off() {
         let told =
             matches!(job.facts[..], [EventData::JobAttemptEnded { .. }, EventData::JobCancelled { .. }]);
         assert!(told, "{:?}", job.facts);
-        assert_eq!(job.complete(by), Err(Refusal::Finished { state: JobState::Cancelled }));
+        assert_eq!(job.complete(by), Err(JobRefusal::Finished { state: JobState::Cancelled }));
     }
 }
 
 /// What happens to a job, and how it stands then.
-type Way = (fn(&mut OneJob), JobState);
+type ForcedChange = (fn(&mut OneJob), JobState);
 
 #[test]
 fn an_operators_retry_starts_over_from_every_end_but_completion() {
@@ -172,7 +180,7 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
         let by = job.claimed(1);
         job.fail(by).unwrap();
     };
-    let ways: [Way; 5] = [
+    let ways: [ForcedChange; 5] = [
         (failed, JobState::Failed),
         (cancelled, JobState::Cancelled),
         (quarantined, JobState::Quarantined),
@@ -186,12 +194,12 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
         job.others_take(3);
         let newest = job.newest;
         job.news();
-        assert_eq!(job.retry(), Ok(Outcome::Retried));
+        assert_eq!(job.retry(), Ok(JobCommandResult::Retried));
         assert_eq!(job.facts, [EventData::JobRetried { by: operator(), state }]);
         assert_eq!((job.state(), job.counts()), (JobState::Queued, (0, 0)));
         assert!(job.record.token > newest, "the holder before does not complete it afterwards");
         let before = job.kept();
-        assert_eq!(job.retry(), Ok(Outcome::Retried), "said again");
+        assert_eq!(job.retry(), Ok(JobCommandResult::Retried), "said again");
         assert_eq!(job.kept(), before);
         job.claimed(9);
     }
@@ -201,9 +209,9 @@ fn an_operators_retry_starts_over_from_every_end_but_completion() {
 fn what_is_done_stays_done_and_what_is_under_way_is_not_retried() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    assert!(matches!(job.retry(), Err(Refusal::WrongState { state: JobState::Running, .. })));
+    assert!(matches!(job.retry(), Err(JobRefusal::WrongState { state: JobState::Running, .. })));
     job.complete(by).unwrap();
-    assert_eq!(job.retry(), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.retry(), Err(JobRefusal::Finished { state: JobState::Completed }));
 }
 
 #[test]
@@ -214,7 +222,7 @@ fn a_job_whose_effects_were_undone_is_not_retried() {
         job.record.compensation_state = undo;
         let before = job.kept();
         assert!(
-            matches!(job.retry(), Err(Refusal::WrongState { state: JobState::Cancelled, .. })),
+            matches!(job.retry(), Err(JobRefusal::WrongState { state: JobState::Cancelled, .. })),
             "{undo:?}"
         );
         assert_eq!(job.kept(), before);
@@ -225,11 +233,11 @@ fn a_job_whose_effects_were_undone_is_not_retried() {
 fn a_running_job_is_deleted_only_by_force() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    let running = Refusal::JobRunning { owner: owner("worker"), token: by.token, remaining_ms: TTL_MS };
+    let running = JobRefusal::JobRunning { owner: owner("worker"), token: by.token, remaining_ms: TTL_MS };
     assert_eq!(job.delete(false), Err(running));
-    assert_eq!(job.delete(true), Ok(Outcome::Deleted));
+    assert_eq!(job.delete(true), Ok(JobCommandResult::Deleted));
     job.pass(TTL_MS);
-    assert_eq!(job.delete(false), Ok(Outcome::Deleted), "no attempt is running any more");
+    assert_eq!(job.delete(false), Ok(JobCommandResult::Deleted), "no attempt is running any more");
 }
 
 #[test]
@@ -237,17 +245,17 @@ fn a_job_whose_effects_are_being_undone_is_deleted_only_by_force() {
     let mut job = OneJob::new();
     job.cancel(false).unwrap();
     job.record.compensation_state = CompensationState::Running;
-    assert!(matches!(job.delete(false), Err(Refusal::WrongState { .. })));
-    assert_eq!(job.delete(true), Ok(Outcome::Deleted));
+    assert!(matches!(job.delete(false), Err(JobRefusal::WrongState { .. })));
+    assert_eq!(job.delete(true), Ok(JobCommandResult::Deleted));
     job.record.compensation_state = CompensationState::Done;
-    assert_eq!(job.delete(false), Ok(Outcome::Deleted));
+    assert_eq!(job.delete(false), Ok(JobCommandResult::Deleted));
 }
 
 #[test]
 fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     let mut job = OneJob::new();
     let by = job.claimed(1);
-    assert_eq!(job.preempt(0, 50_000), Err(Refusal::PriorityTooLow { priority: 0 }));
+    assert_eq!(job.preempt(0, 50_000), Err(JobRefusal::PriorityTooLow { priority: 0 }));
     job.news();
     job.preempt(5, 50_000).unwrap();
     let asked = EventData::YieldRequested {
@@ -266,7 +274,7 @@ fn a_holder_that_is_asked_to_yield_learns_for_whom_and_by_when() {
     job.pass(25_000);
     assert_eq!(job.renew(by).unwrap().remaining_ms, 15_000, "only the remainder");
     job.pass(15_000);
-    assert_eq!(job.expire(0), Ok(Outcome::Expired { how: AttemptOutcome::Yielded }));
+    assert_eq!(job.expire(0), Ok(JobCommandResult::Expired { how: AttemptOutcome::Yielded }));
     assert_eq!(
         (job.state(), job.counts()),
         (JobState::Queued, (0, 0)),
@@ -307,9 +315,9 @@ fn a_notice_that_is_withdrawn_is_forgotten() {
     let by = job.claimed(1);
     job.preempt(5, 1_000).unwrap();
     job.news();
-    job.ask(&Command::Withdraw).unwrap();
+    job.ask(&JobCommand::Withdraw).unwrap();
     assert_eq!(job.news(), [EventData::YieldWithdrawn { token: by.token }]);
-    assert_eq!(job.ask(&Command::Withdraw), Ok(Outcome::Nothing));
+    assert_eq!(job.ask(&JobCommand::Withdraw), Ok(JobCommandResult::Nothing));
     assert!(job.facts.is_empty());
     job.pass(TTL_MS - 1);
     assert_eq!(job.renew(by).unwrap().remaining_ms, TTL_MS);
@@ -318,9 +326,9 @@ fn a_notice_that_is_withdrawn_is_forgotten() {
 #[test]
 fn nobody_is_asked_to_yield_a_job_that_nobody_holds() {
     let mut job = OneJob::new();
-    assert!(matches!(job.preempt(9, 0), Err(Refusal::WrongState { state: JobState::Queued, .. })));
+    assert!(matches!(job.preempt(9, 0), Err(JobRefusal::WrongState { state: JobState::Queued, .. })));
     job.run_out(1);
-    assert!(matches!(job.preempt(9, 0), Err(Refusal::WrongState { .. })));
+    assert!(matches!(job.preempt(9, 0), Err(JobRefusal::WrongState { .. })));
 }
 
 #[test]
@@ -329,26 +337,29 @@ fn after_an_advance_nothing_from_before_speaks_for_a_job() {
     let mut live = OneJob::new();
     let by = live.claimed(1);
     live.newest = Token::new(1 << 32);
-    live.ask(&Command::Advance).unwrap();
+    live.ask(&JobCommand::Advance).unwrap();
     assert_eq!(
         (live.state(), live.how(), live.counts()),
         (JobState::Queued, AttemptOutcome::Advanced, (0, 0))
     );
-    assert!(matches!(live.complete(by), Err(Refusal::Stale { outcome: Some(AttemptOutcome::Advanced), .. })));
+    assert!(matches!(
+        live.complete(by),
+        Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Advanced), .. })
+    ));
 
     let mut crashed = OneJob::new();
     let by = crashed.crashed(1);
     crashed.newest = Token::new(1 << 32);
-    crashed.ask(&Command::Advance).unwrap();
+    crashed.ask(&JobCommand::Advance).unwrap();
     assert!(matches!(
         crashed.complete(by),
-        Err(Refusal::Stale { outcome: Some(AttemptOutcome::Crashed), .. })
+        Err(JobRefusal::Stale { outcome: Some(AttemptOutcome::Crashed), .. })
     ));
     assert_eq!((crashed.state(), crashed.counts()), (JobState::Queued, (0, 1)));
 
     let mut fresh = OneJob::new();
     let before = fresh.kept();
-    fresh.ask(&Command::Advance).unwrap();
+    fresh.ask(&JobCommand::Advance).unwrap();
     assert_eq!(fresh.kept(), before);
 }
 
@@ -358,6 +369,6 @@ fn force_is_not_undone_by_time() {
     let by = job.run_out(1);
     assert_eq!(job.complete(by), Ok(late(JobState::Completed, None)));
     job.pass(RETRY_MS * 1_000);
-    assert_eq!(job.expire(0), Ok(Outcome::Nothing));
+    assert_eq!(job.expire(0), Ok(JobCommandResult::Nothing));
     assert_eq!(job.state(), JobState::Completed);
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fencehold_core::Token;
-use fencehold_core::job::{By, Command, JobOptions, Outcome, Refusal, Written};
+use fencehold_core::job::{AttemptProof, AttemptWrite, JobCommand, JobCommandResult, JobOptions, JobRefusal};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
 use crate::support::job::{OneJob, cancelling, operator, preempting, terms};
-use crate::support::job_model::Model;
+use crate::support::job_model::JobModel;
 use crate::support::{TTL_MS, hold, owner};
 
 /// Which attempt a command speaks for.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum CommandCaller {
     /// The newest one.
     Newest,
     /// Any one that there was.
@@ -26,7 +26,7 @@ enum Who {
 
 /// Which token a command shows.
 #[derive(Clone, Copy, Debug)]
-enum Shown {
+enum ShownToken {
     /// The attempt's own.
     Own,
     /// The newest of the job.
@@ -39,14 +39,14 @@ enum Shown {
 
 /// What an attempt can say.
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum AttemptCommand {
     Renew,
     Complete,
     Fail { retry_in_ms: Option<u64>, for_good: bool },
     Snooze(u64),
     HandBack,
     Abandon,
-    Write(Written),
+    Write(AttemptWrite),
     Stop,
 }
 
@@ -61,7 +61,7 @@ enum Step {
     Claim {
         ttl_ms: u64,
     },
-    Say(Who, Shown, Said),
+    Say(CommandCaller, ShownToken, AttemptCommand),
     Expire(u64),
     Cancel {
         now: bool,
@@ -79,34 +79,33 @@ enum Step {
     OthersTake(u64),
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = AttemptCommand> {
     let written = prop_oneof![
-        Just(Written::Checkpoint),
-        Just(Written::Progress),
-        Just(Written::Intent),
-        Just(Written::Outcome)
+        Just(AttemptWrite::Checkpoint),
+        Just(AttemptWrite::Progress),
+        Just(AttemptWrite::Intent),
+        Just(AttemptWrite::Outcome)
     ];
     prop_oneof![
-        4 => Just(Said::Renew),
-        2 => Just(Said::Complete),
+        4 => Just(AttemptCommand::Renew),
+        2 => Just(AttemptCommand::Complete),
         4 => (prop::option::of(0..50_000_u64), prop::bool::weighted(0.1))
-            .prop_map(|(retry_in_ms, for_good)| Said::Fail { retry_in_ms, for_good }),
-        2 => (0..50_000_u64).prop_map(Said::Snooze),
-        3 => Just(Said::HandBack),
-        1 => Just(Said::Abandon),
-        3 => written.prop_map(Said::Write),
-        1 => Just(Said::Stop),
+            .prop_map(|(retry_in_ms, for_good)| AttemptCommand::Fail { retry_in_ms, for_good }),
+        2 => (0..50_000_u64).prop_map(AttemptCommand::Snooze),
+        3 => Just(AttemptCommand::HandBack),
+        1 => Just(AttemptCommand::Abandon),
+        3 => written.prop_map(AttemptCommand::Write),
+        1 => Just(AttemptCommand::Stop),
     ]
 }
 
 fn say() -> impl Strategy<Value = Step> {
-    let who =
-        prop_oneof![12 => Just(Who::Newest), 3 => any::<u8>().prop_map(Who::Earlier), 1 => Just(Who::Thief)];
+    let who = prop_oneof![12 => Just(CommandCaller::Newest), 3 => any::<u8>().prop_map(CommandCaller::Earlier), 1 => Just(CommandCaller::Thief)];
     let shown = prop_oneof![
-        16 => Just(Shown::Own),
-        1 => Just(Shown::Current),
-        1 => (1..4_u64).prop_map(Shown::Near),
-        1 => (1..5_u64).prop_map(Shown::Above),
+        16 => Just(ShownToken::Own),
+        1 => Just(ShownToken::Current),
+        1 => (1..4_u64).prop_map(ShownToken::Near),
+        1 => (1..5_u64).prop_map(ShownToken::Above),
     ];
     (who, shown, said()).prop_map(|(who, shown, said)| Step::Say(who, shown, said))
 }
@@ -143,8 +142,8 @@ fn story() -> impl Strategy<Value = (JobOptions, Vec<Step>)> {
     // Some jobs change hands so often that their first attempts are forgotten.
     let hand_over = prop_oneof![
         8 => Just(Step::Claim { ttl_ms: TTL_MS }),
-        8 => Just(Step::Say(Who::Newest, Shown::Own, Said::HandBack)),
-        1 => any::<u8>().prop_map(|index| Step::Say(Who::Earlier(index), Shown::Own, Said::Complete)),
+        8 => Just(Step::Say(CommandCaller::Newest, ShownToken::Own, AttemptCommand::HandBack)),
+        1 => any::<u8>().prop_map(|index| Step::Say(CommandCaller::Earlier(index), ShownToken::Own, AttemptCommand::Complete)),
     ];
     let steps = prop_oneof![
         9 => prop::collection::vec(step(), 1..160),
@@ -156,63 +155,63 @@ fn story() -> impl Strategy<Value = (JobOptions, Vec<Step>)> {
 /// A job and the model that watches it.
 struct Run {
     job: OneJob,
-    model: Model,
-    replies: Vec<Result<Outcome, Refusal>>,
+    model: JobModel,
+    replies: Vec<Result<JobCommandResult, JobRefusal>>,
 }
 
 impl Run {
     fn new(terms: JobOptions) -> Self {
         let job = OneJob::with(terms);
-        let model = Model::new(terms, job.newest, job.now.store_ms);
+        let model = JobModel::new(terms, job.newest, job.now.store_ms);
         Run { job, model, replies: Vec::new() }
     }
 
-    fn by(&self, who: Who, shown: Shown) -> By {
+    fn by(&self, who: CommandCaller, shown: ShownToken) -> AttemptProof {
         let life = match who {
-            Who::Newest => self.model.lives.last(),
-            Who::Earlier(index) => usize::from(index)
+            CommandCaller::Newest => self.model.lives.last(),
+            CommandCaller::Earlier(index) => usize::from(index)
                 .checked_rem(self.model.lives.len())
                 .map(|at| &self.model.lives[at]),
-            Who::Thief => None,
+            CommandCaller::Thief => None,
         };
         let own = life.map_or(self.model.token, |life| life.token);
         let token = match shown {
-            Shown::Own => own,
-            Shown::Current => self.model.token,
-            Shown::Near(by) => Token::new(own.get().saturating_sub(by)),
-            Shown::Above(by) => Token::new(self.model.newest.get() + by),
+            ShownToken::Own => own,
+            ShownToken::Current => self.model.token,
+            ShownToken::Near(by) => Token::new(own.get().saturating_sub(by)),
+            ShownToken::Above(by) => Token::new(self.model.newest.get() + by),
         };
-        By { hash: hold(life.map_or(u8::MAX, |life| life.id)), token }
+        AttemptProof { hash: hold(life.map_or(u8::MAX, |life| life.id)), token }
     }
 
-    fn command(&self, step: Step) -> Option<Command> {
+    fn command(&self, step: Step) -> Option<JobCommand> {
         Some(match step {
             Step::Claim { ttl_ms } => {
                 let id = u8::try_from(self.model.lives.len()).expect("fewer attempts than hold ids");
-                Command::Claim { hash: hold(id), owner: owner("worker"), ttl_ms }
+                JobCommand::Claim { hash: hold(id), owner: owner("worker"), ttl_ms }
             }
             Step::Say(who, shown, said) => {
                 let by = self.by(who, shown);
                 match said {
-                    Said::Renew => Command::Renew(by),
-                    Said::Complete => Command::Complete(by),
-                    Said::Fail { retry_in_ms, for_good } => {
-                        Command::Fail { by, error: "it broke".into(), retry_in_ms, for_good, random: 7 }
+                    AttemptCommand::Renew => JobCommand::Renew(by),
+                    AttemptCommand::Complete => JobCommand::Complete(by),
+                    AttemptCommand::Fail { retry_in_ms, for_good } => {
+                        JobCommand::Fail { by, error: "it broke".into(), retry_in_ms, for_good, random: 7 }
                     }
-                    Said::Snooze(for_ms) => Command::Snooze { by, for_ms },
-                    Said::HandBack => Command::HandBack(by),
-                    Said::Abandon => Command::Abandon(by),
-                    Said::Write(what) => Command::Write { by, what },
-                    Said::Stop => Command::StopAtIntent { by, effect: "charge".into() },
+                    AttemptCommand::Snooze(for_ms) => JobCommand::Snooze { by, for_ms },
+                    AttemptCommand::HandBack => JobCommand::HandBack(by),
+                    AttemptCommand::Abandon => JobCommand::Abandon(by),
+                    AttemptCommand::Write(what) => JobCommand::Write { by, what },
+                    AttemptCommand::Stop => JobCommand::StopAtIntent { by, effect: "charge".into() },
                 }
             }
-            Step::Expire(random) => Command::Expire { random },
+            Step::Expire(random) => JobCommand::Expire { random },
             Step::Cancel { now } => cancelling(now),
-            Step::Retry => Command::Retry { by: operator() },
-            Step::Delete { force } => Command::Delete { force },
+            Step::Retry => JobCommand::Retry { by: operator() },
+            Step::Delete { force } => JobCommand::Delete { force },
             Step::Preempt { priority, yield_in_ms } => preempting(priority, yield_in_ms),
-            Step::Withdraw => Command::Withdraw,
-            Step::Advance(_) => Command::Advance,
+            Step::Withdraw => JobCommand::Withdraw,
+            Step::Advance(_) => JobCommand::Advance,
             Step::Wait(_) | Step::WaitToDeadline { .. } | Step::OthersTake(_) => return None,
         })
     }
@@ -274,21 +273,21 @@ proptest! {
 }
 
 /// The name of an answer, with how an attempt had ended where it tells.
-fn kind(reply: &Result<Outcome, Refusal>) -> String {
+fn kind(reply: &Result<JobCommandResult, JobRefusal>) -> String {
     let text = reply
         .as_ref()
         .map_or_else(|refusal| format!("{refusal:?}"), |outcome| format!("{outcome:?}"));
     let name = text.split([' ', '(']).next().unwrap_or_default();
     match reply {
-        Ok(Outcome::Expired { how })
-        | Err(Refusal::Over { outcome: how, .. } | Refusal::Stale { outcome: Some(how), .. }) => {
+        Ok(JobCommandResult::Expired { how })
+        | Err(JobRefusal::Over { outcome: how, .. } | JobRefusal::Stale { outcome: Some(how), .. }) => {
             format!("{name}: {how}")
         }
-        Err(Refusal::Stale { outcome: None, .. }) => format!("{name}: forgotten"),
-        Ok(Outcome::Reported(reported)) => {
+        Err(JobRefusal::Stale { outcome: None, .. }) => format!("{name}: forgotten"),
+        Ok(JobCommandResult::Reported(reported)) => {
             format!("{name}: {}{}", reported.state, if reported.late { " late" } else { "" })
         }
-        Err(Refusal::Finished { state }) => format!("{name}: {state}"),
+        Err(JobRefusal::Finished { state }) => format!("{name}: {state}"),
         _ => name.to_owned(),
     }
 }

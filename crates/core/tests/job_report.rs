@@ -1,13 +1,15 @@
 //! What a holder says of its job while its claim is live: the first word stands.
 
 use fencehold_core::EventData;
-use fencehold_core::job::{AttemptOutcome, By, Command, JobState, Outcome, Refusal, Written};
+use fencehold_core::job::{
+    AttemptOutcome, AttemptProof, AttemptWrite, JobCommand, JobCommandResult, JobRefusal, JobState,
+};
 use fencehold_core::limits::{ERROR_BYTES_KEPT, TRAIL_MAX};
 
 use crate::support::job::{OneJob, RETRY_MS, failing, late, reported};
 use crate::support::{TTL_MS, hold, owner};
 
-fn held() -> (OneJob, By) {
+fn held() -> (OneJob, AttemptProof) {
     let mut job = OneJob::new();
     let by = job.claimed(1);
     job.news();
@@ -46,9 +48,9 @@ fn a_failure_after_a_completion_changes_nothing() {
     let (mut job, by) = held();
     job.complete(by).unwrap();
     let before = job.kept();
-    assert_eq!(job.fail(by), Err(Refusal::Finished { state: JobState::Completed }));
-    assert_eq!(job.snooze(by, 1), Err(Refusal::Finished { state: JobState::Completed }));
-    assert_eq!(job.hand_back(by), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.fail(by), Err(JobRefusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.snooze(by, 1), Err(JobRefusal::Finished { state: JobState::Completed }));
+    assert_eq!(job.hand_back(by), Err(JobRefusal::Finished { state: JobState::Completed }));
     assert_eq!(job.kept(), before);
 }
 
@@ -68,7 +70,7 @@ fn a_renewal_that_arrives_after_the_end_of_its_attempt_revives_nothing() {
 fn a_completion_after_a_failure_is_refused() {
     let (mut job, by) = held();
     job.fail(by).unwrap();
-    assert_eq!(job.complete(by), Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::Failed }));
+    assert_eq!(job.complete(by), Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Failed }));
     assert_eq!(job.record.state, JobState::Scheduled);
 }
 
@@ -114,16 +116,16 @@ fn a_failure_for_good_does_not_wait_for_max_attempts() {
 #[test]
 fn a_holder_can_name_the_delay_itself() {
     let (mut job, by) = held();
-    let Command::Fail { error, random, .. } = failing(by) else { unreachable!() };
-    let fail = Command::Fail { by, error, retry_in_ms: Some(7), for_good: false, random };
-    assert_eq!(job.ask(&fail), Ok(Outcome::Reported(reported(JobState::Scheduled, Some(7)))));
+    let JobCommand::Fail { error, random, .. } = failing(by) else { unreachable!() };
+    let fail = JobCommand::Fail { by, error, retry_in_ms: Some(7), for_good: false, random };
+    assert_eq!(job.ask(&fail), Ok(JobCommandResult::Reported(reported(JobState::Scheduled, Some(7)))));
 }
 
 #[test]
 fn an_error_is_cut_off_at_a_character_and_never_refused() {
     let (mut job, by) = held();
     let error = format!("x{}", "é".repeat(ERROR_BYTES_KEPT));
-    let fail = Command::Fail { by, error: error.into(), retry_in_ms: None, for_good: false, random: 0 };
+    let fail = JobCommand::Fail { by, error: error.into(), retry_in_ms: None, for_good: false, random: 0 };
     job.ask(&fail).unwrap();
     let kept = job.record.attempts()[0].error.as_deref().unwrap();
     assert_eq!(kept.len(), ERROR_BYTES_KEPT - 1, "half a character is none");
@@ -159,11 +161,15 @@ fn a_snooze_beyond_the_end_of_time_waits_for_ever_and_breaks_nothing() {
 fn a_job_handed_to_somebody_who_had_gone_is_free_at_once() {
     // R14
     let (mut job, by) = held();
-    assert!(job.ask(&Command::Abandon(by)).is_ok());
+    assert!(job.ask(&JobCommand::Abandon(by)).is_ok());
     assert_eq!((job.state(), job.how(), job.counts()), (JobState::Queued, AttemptOutcome::Abandoned, (0, 0)));
     let next = job.claimed(2);
     let before = job.kept();
-    assert_eq!(job.ask(&Command::Abandon(by)), Ok(Outcome::Nothing), "a late freeing frees no one else's");
+    assert_eq!(
+        job.ask(&JobCommand::Abandon(by)),
+        Ok(JobCommandResult::Nothing),
+        "a late freeing frees no one else's"
+    );
     assert_eq!(job.kept(), before);
     job.renew(next).unwrap();
 }
@@ -174,25 +180,25 @@ fn an_attempt_in_doubt_stops_for_a_person() {
     assert_eq!(job.stop_at_intent(by), Ok(reported(JobState::InDoubt, None)));
     assert_eq!(job.stop_at_intent(by), Ok(reported(JobState::InDoubt, None)));
     assert!(job.record.attempts()[0].error.as_deref().unwrap().contains("charge"));
-    assert_eq!(job.complete(by), Err(Refusal::Over { token: by.token, outcome: AttemptOutcome::InDoubt }));
+    assert_eq!(job.complete(by), Err(JobRefusal::Over { token: by.token, outcome: AttemptOutcome::InDoubt }));
     assert_eq!(job.counts(), (0, 0));
 }
 
 #[test]
 fn a_live_holder_may_write_everything_and_one_that_is_over_nothing() {
-    let all = [Written::Checkpoint, Written::Progress, Written::Intent, Written::Outcome];
+    let all = [AttemptWrite::Checkpoint, AttemptWrite::Progress, AttemptWrite::Intent, AttemptWrite::Outcome];
     let (mut job, by) = held();
     for what in all {
-        assert_eq!(job.write(by, what), Ok(Outcome::MayWrite));
+        assert_eq!(job.write(by, what), Ok(JobCommandResult::MayWrite));
     }
     job.complete(by).unwrap();
     for what in all {
-        assert_eq!(job.write(by, what), Err(Refusal::Finished { state: JobState::Completed }), "{what:?}");
+        assert_eq!(job.write(by, what), Err(JobRefusal::Finished { state: JobState::Completed }), "{what:?}");
     }
     let (mut job, by) = held();
     job.hand_back(by).unwrap();
     for what in all {
-        let over = Refusal::Over { token: by.token, outcome: AttemptOutcome::Released };
+        let over = JobRefusal::Over { token: by.token, outcome: AttemptOutcome::Released };
         assert_eq!(job.write(by, what), Err(over), "{what:?}");
     }
 }
@@ -207,23 +213,26 @@ fn every_wrong_speaker_has_its_own_error() {
     let before = job.kept();
     let token = by.token;
 
-    let wrong_hold = By { hash: hold(3), token };
-    assert_eq!(job.complete(wrong_hold), Err(Refusal::WrongHoldId { token }));
-    assert_eq!(job.complete(By { hash: hold(3), ..first }), Err(Refusal::WrongHoldId { token: first.token }));
+    let wrong_hold = AttemptProof { hash: hold(3), token };
+    assert_eq!(job.complete(wrong_hold), Err(JobRefusal::WrongHoldId { token }));
+    assert_eq!(
+        job.complete(AttemptProof { hash: hold(3), ..first }),
+        Err(JobRefusal::WrongHoldId { token: first.token })
+    );
     let other = fencehold_core::Token::new(first.token.get() + 2);
     assert_eq!(
-        job.complete(By { token: other, ..by }),
-        Err(Refusal::WrongJob { token: other, job_id: None }),
+        job.complete(AttemptProof { token: other, ..by }),
+        Err(JobRefusal::WrongJob { token: other, job_id: None }),
         "a token between this job's own"
     );
     let above = fencehold_core::Token::new(token.get() + 1);
     assert_eq!(
-        job.complete(By { token: above, ..by }),
-        Err(Refusal::StoreRewound { token: above, current_token: token })
+        job.complete(AttemptProof { token: above, ..by }),
+        Err(JobRefusal::StoreRewound { token: above, current_token: token })
     );
     assert_eq!(
         job.complete(first),
-        Err(Refusal::Stale {
+        Err(JobRefusal::Stale {
             token: first.token,
             outcome: Some(AttemptOutcome::Released),
             current_token: token
@@ -237,14 +246,14 @@ fn every_wrong_speaker_has_its_own_error() {
 fn a_rewound_store_is_an_alarm() {
     let (mut job, by) = held();
     let shown = fencehold_core::Token::new(by.token.get() + 9);
-    job.renew(By { token: shown, ..by }).unwrap_err();
+    job.renew(AttemptProof { token: shown, ..by }).unwrap_err();
     assert_eq!(job.facts, [EventData::StoreRewound { token: shown, current_token: by.token }]);
 }
 
 #[test]
 fn of_many_attempts_the_last_ones_are_remembered_and_an_old_one_is_still_stale() {
     let mut job = OneJob::new();
-    let attempts: Vec<By> = (0..40)
+    let attempts: Vec<AttemptProof> = (0..40)
         .map(|id| {
             let by = job.claimed(id);
             job.hand_back(by).unwrap();
@@ -254,11 +263,11 @@ fn of_many_attempts_the_last_ones_are_remembered_and_an_old_one_is_still_stale()
         .collect();
     assert_eq!(job.record.attempts().len(), TRAIL_MAX);
     let current = job.record.token;
-    let stale = Refusal::Stale { token: attempts[0].token, outcome: None, current_token: current };
+    let stale = JobRefusal::Stale { token: attempts[0].token, outcome: None, current_token: current };
     assert_eq!(job.complete(attempts[0]), Err(stale));
     let between = fencehold_core::Token::new(attempts[39].token.get() - 1);
-    let other = Refusal::WrongJob { token: between, job_id: None };
-    assert_eq!(job.complete(By { token: between, ..attempts[39] }), Err(other));
+    let other = JobRefusal::WrongJob { token: between, job_id: None };
+    assert_eq!(job.complete(AttemptProof { token: between, ..attempts[39] }), Err(other));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Taking a key: who gets it, under which token, for how long, and who is refused.
 
-use fencehold_core::lease::{Acquire, Change, Command, Grant, Hold, LeaseOutcome};
+use fencehold_core::lease::{Acquire, DeadlineChange, Grant, Hold, LeaseCommand, LeaseOutcome};
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{EventData, Refusal, Token};
 
@@ -242,8 +242,8 @@ fn a_rewound_store_grants_nothing_and_notes_nothing() {
     key.pass(TTL_MS + 1);
     let seen_token = Some(Token::new(9));
 
-    let decision = key.decision(&Command::Acquire(Acquire { seen_token, ..ask("b", 2) }));
+    let decision = key.decision(&LeaseCommand::Acquire(Acquire { seen_token, ..ask("b", 2) }));
 
     assert_eq!(decision.reply, Err(Refusal::StoreRewound { token: Token::new(9), current_token: token }));
-    assert_eq!((decision.record, decision.deadline), (None, Change::Keep));
+    assert_eq!((decision.record, decision.deadline), (None, DeadlineChange::Keep));
 }

@@ -1,6 +1,6 @@
 //! Ending a lease from outside: revocation, the sweep, and the cure for a rewound store.
 
-use fencehold_core::lease::{Acquire, LeaseOutcome, Outcome, Revoked};
+use fencehold_core::lease::{Acquire, LeaseCommandResult, LeaseOutcome, Revoked};
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
 use fencehold_core::{EventData, Reason, Refusal, Token};
 
@@ -171,7 +171,7 @@ fn a_sweep_notes_when_the_time_was_up_and_not_when_it_came_by() {
     key.pass(900);
     key.news();
 
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }));
+    assert_eq!(key.expire(), Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired }));
 
     assert_eq!(key.last_ending().at, ran_out_at);
     assert!(key.is_free());
@@ -187,14 +187,14 @@ fn a_sweep_of_a_free_key_does_nothing() {
     key.pass(TTL_MS);
     key.expire().unwrap();
     let (before, _) = (key.state(), key.news());
-    assert_eq!(key.expire(), Ok(Outcome::Nothing));
+    assert_eq!(key.expire(), Ok(LeaseCommandResult::Nothing));
     assert_eq!((key.state(), key.news()), (before, vec![]));
 }
 
 #[test]
 fn an_advance_ends_the_lease_and_lifts_the_counter() {
     let (mut key, token) = held();
-    assert_eq!(key.advance(ADVANCE_BY), Ok(Outcome::Nothing));
+    assert_eq!(key.advance(ADVANCE_BY), Ok(LeaseCommandResult::Nothing));
 
     assert_eq!(key.record.counter, Token::new(1 + ADVANCE_BY));
     assert!(key.is_free());

@@ -1,6 +1,6 @@
 //! A hold id is used once: what has ended is never granted again, not even when its ending is forgotten.
 
-use fencehold_core::lease::{Acquire, LeaseOutcome, Outcome};
+use fencehold_core::lease::{Acquire, LeaseCommandResult, LeaseOutcome};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{EventData, Refusal, Token};
 
@@ -22,7 +22,7 @@ fn ended_as(how: LeaseOutcome) -> (OneKey, Token) {
             key.pass(TTL_MS);
             key.expire()
         }
-        LeaseOutcome::Revoked => key.revoke(None).map(Outcome::Revoked),
+        LeaseOutcome::Revoked => key.revoke(None).map(LeaseCommandResult::Revoked),
         LeaseOutcome::AgedOut => {
             for _ in 0..5 {
                 key.pass(20_000);

@@ -1,6 +1,6 @@
 //! Asking a holder to yield: it learns of it when it renews, and loses nothing that it was promised.
 
-use fencehold_core::lease::{Acquire, LeaseOutcome, Outcome, YieldRequest};
+use fencehold_core::lease::{Acquire, LeaseCommandResult, LeaseOutcome, YieldRequest};
 use fencehold_core::{EventData, Refusal, Token};
 
 use crate::support::{OneKey, TTL_MS, ask, ask_with_max_age, owner, task};
@@ -97,7 +97,7 @@ fn a_holder_that_dies_before_its_yield_time_has_expired() {
     key.pass(80_000);
     assert_eq!(
         key.expire(),
-        Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }),
+        Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired }),
         "a crash is a crash"
     );
 }
@@ -108,7 +108,7 @@ fn a_holder_at_the_end_of_its_age_has_aged_out_whoever_asked() {
     let token = key.granted(ask_with_max_age("a", 1, 20_000));
     key.preempt("urgent", 5, 1_000).unwrap();
     key.pass(20_000);
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::AgedOut }));
+    assert_eq!(key.expire(), Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::AgedOut }));
 }
 
 #[test]
@@ -179,20 +179,20 @@ fn a_notice_that_is_withdrawn_leaves_the_holder_its_full_ttl() {
     assert_eq!(key.renew(1, token).unwrap().remaining_ms, 15_000);
     key.news();
 
-    assert_eq!(key.withdraw(), Ok(Outcome::Nothing));
+    assert_eq!(key.withdraw(), Ok(LeaseCommandResult::Nothing));
 
     assert_eq!(key.facts, [EventData::YieldWithdrawn { token }]);
     let renewal = key.renew(1, token).unwrap();
     assert_eq!((renewal.remaining_ms, renewal.yield_request), (TTL_MS, None));
     key.pass(TTL_MS);
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }));
+    assert_eq!(key.expire(), Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired }));
 }
 
 #[test]
 fn withdrawing_what_was_never_asked_does_nothing() {
     for (mut key, name) in [(held().0, "held"), (OneKey::new(), "free")] {
         let (before, _) = (key.state(), key.news());
-        assert_eq!(key.withdraw(), Ok(Outcome::Nothing), "{name}");
+        assert_eq!(key.withdraw(), Ok(LeaseCommandResult::Nothing), "{name}");
         assert_eq!((key.state(), key.news()), (before, vec![]), "{name}");
     }
 }
@@ -205,5 +205,5 @@ fn a_withdrawal_after_the_end_does_not_rewrite_how_it_ended() {
     key.preempt("urgent", 5, 10_000).unwrap();
     key.pass(TTL_MS);
     key.withdraw().unwrap();
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Yielded }));
+    assert_eq!(key.expire(), Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Yielded }));
 }

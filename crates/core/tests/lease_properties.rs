@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use fencehold_core::lease::{Acquire, Command, Outcome, Preempt, Record};
+use fencehold_core::lease::{Acquire, LeaseCommand, LeaseCommandResult, LeaseRecord, PreemptRequest};
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX, TOKEN_MAX};
 use fencehold_core::{Refusal, Token};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use crate::support::model::Model;
+use crate::support::model::LeaseModel;
 use crate::support::{OneKey, TTL_MS, ask, hold, owner, revocation, task};
 
 /// Whose hold id a command carries.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum CommandCaller {
     /// One that was never sent before, made this long ago.
     New { age_ms: u64 },
     /// The last one that was granted.
@@ -26,7 +26,7 @@ enum Who {
 
 /// Which token a command shows.
 #[derive(Clone, Copy, Debug)]
-enum Shown {
+enum ShownToken {
     /// The one that its hold id was granted.
     Own,
     /// The newest of the key.
@@ -44,16 +44,16 @@ enum Step {
         past: bool,
     },
     Acquire {
-        who: Who,
+        who: CommandCaller,
         ttl_ms: u64,
         max_age_ms: u64,
         priority: i16,
-        seen: Option<Shown>,
+        seen: Option<ShownToken>,
     },
-    Renew(Who, Shown),
-    Release(Who, Shown),
-    Abandon(Who),
-    Revoke(Option<Shown>),
+    Renew(CommandCaller, ShownToken),
+    Release(CommandCaller, ShownToken),
+    Abandon(CommandCaller),
+    Revoke(Option<ShownToken>),
     Expire,
     Preempt {
         urgent: bool,
@@ -65,20 +65,20 @@ enum Step {
     Collect,
 }
 
-fn who() -> impl Strategy<Value = Who> {
+fn who() -> impl Strategy<Value = CommandCaller> {
     prop_oneof![
-        3 => Just(Who::New { age_ms: 0 }),
-        1 => (1..20_000_u64).prop_map(|age_ms| Who::New { age_ms }),
-        4 => Just(Who::Newest),
-        2 => any::<u8>().prop_map(Who::Earlier),
+        3 => Just(CommandCaller::New { age_ms: 0 }),
+        1 => (1..20_000_u64).prop_map(|age_ms| CommandCaller::New { age_ms }),
+        4 => Just(CommandCaller::Newest),
+        2 => any::<u8>().prop_map(CommandCaller::Earlier),
     ]
 }
 
-fn shown() -> impl Strategy<Value = Shown> {
+fn shown() -> impl Strategy<Value = ShownToken> {
     prop_oneof![
-        16 => Just(Shown::Own),
-        2 => Just(Shown::Current),
-        1 => (1..5_u64).prop_map(Shown::Above),
+        16 => Just(ShownToken::Own),
+        2 => Just(ShownToken::Current),
+        1 => (1..5_u64).prop_map(ShownToken::Above),
     ]
 }
 
@@ -129,26 +129,26 @@ fn story() -> impl Strategy<Value = (u64, Vec<Step>)> {
 /// A key, the model that watches it, and when each hold id was made.
 struct Run {
     key: OneKey,
-    model: Model,
+    model: LeaseModel,
     made_at_ms: Vec<u64>,
-    replies: Vec<Result<Outcome, Refusal>>,
+    replies: Vec<Result<LeaseCommandResult, Refusal>>,
 }
 
 impl Run {
     fn new(counter: u64) -> Self {
         let key = OneKey::with_counter(counter);
-        let model = Model::new(key.record.counter);
+        let model = LeaseModel::new(key.record.counter);
         Run { key, model, made_at_ms: Vec::new(), replies: Vec::new() }
     }
 
     /// The hold id to use, and whether this is its first sending.
-    fn id(&mut self, who: Who) -> (u8, bool) {
+    fn id(&mut self, who: CommandCaller) -> (u8, bool) {
         let made = self.made_at_ms.len();
         let newest = self.model.lives.last().map(|life| life.ask.hash);
         let (found, age_ms) = match who {
-            Who::New { age_ms } => (None, age_ms),
-            Who::Newest => ((0..made).find(|id| newest == Some(hold(small(*id)))), 0),
-            Who::Earlier(index) => (usize::from(index).checked_rem(made), 0),
+            CommandCaller::New { age_ms } => (None, age_ms),
+            CommandCaller::Newest => ((0..made).find(|id| newest == Some(hold(small(*id)))), 0),
+            CommandCaller::Earlier(index) => (usize::from(index).checked_rem(made), 0),
         };
         if let Some(id) = found {
             return (small(id), false);
@@ -157,19 +157,19 @@ impl Run {
         (small(made), true)
     }
 
-    fn token(&self, shown: Shown, id: u8) -> Token {
+    fn token(&self, shown: ShownToken, id: u8) -> Token {
         let current = self.model.counter.max(self.model.floor);
         match shown {
-            Shown::Own => {
+            ShownToken::Own => {
                 let own = self.model.lives.iter().find(|life| life.ask.hash == hold(id));
                 own.map_or(current, |life| life.token)
             }
-            Shown::Current => current,
-            Shown::Above(by) => Token::new(current.get() + by),
+            ShownToken::Current => current,
+            ShownToken::Above(by) => Token::new(current.get() + by),
         }
     }
 
-    fn command(&mut self, step: Step) -> Option<Command> {
+    fn command(&mut self, step: Step) -> Option<LeaseCommand> {
         Some(match step {
             Step::Acquire { who, ttl_ms, max_age_ms, priority, seen } => {
                 let (id, first) = self.id(who);
@@ -179,7 +179,7 @@ impl Run {
                 if hold_age_ms > HOLD_AGE_MS_MAX {
                     return None;
                 }
-                Command::Acquire(Acquire {
+                LeaseCommand::Acquire(Acquire {
                     hold_age_ms,
                     task: id.is_multiple_of(2).then(|| task("even")),
                     ttl_ms,
@@ -191,23 +191,23 @@ impl Run {
             }
             Step::Renew(who, shown) => {
                 let (id, _) = self.id(who);
-                Command::Renew { hash: hold(id), token: self.token(shown, id) }
+                LeaseCommand::Renew { hash: hold(id), token: self.token(shown, id) }
             }
             Step::Release(who, shown) => {
                 let (id, _) = self.id(who);
-                Command::Release { hash: hold(id), token: self.token(shown, id) }
+                LeaseCommand::Release { hash: hold(id), token: self.token(shown, id) }
             }
-            Step::Abandon(who) => Command::Abandon { hash: hold(self.id(who).0) },
+            Step::Abandon(who) => LeaseCommand::Abandon { hash: hold(self.id(who).0) },
             Step::Revoke(only) => revocation(only.map(|only| self.token(only, 0))),
-            Step::Expire => Command::Expire,
-            Step::Preempt { urgent, yield_in_ms } => Command::Preempt(Preempt {
+            Step::Expire => LeaseCommand::Expire,
+            Step::Preempt { urgent, yield_in_ms } => LeaseCommand::Preempt(PreemptRequest {
                 contender: owner("contender"),
                 task: None,
                 priority: if urgent { 2 } else { 1 },
                 yield_in_ms: if urgent { 0 } else { yield_in_ms },
             }),
-            Step::Withdraw => Command::Withdraw,
-            Step::Advance(lift) => Command::Advance { lift, by: owner("operator") },
+            Step::Withdraw => LeaseCommand::Withdraw,
+            Step::Advance(lift) => LeaseCommand::Advance { lift, by: owner("operator") },
             Step::Wait(_) | Step::WaitToDeadline { .. } | Step::RaiseFloor(_) | Step::Collect => return None,
         })
     }
@@ -228,7 +228,7 @@ impl Run {
         }
         self.model.now_ms = self.key.now.store_ms;
         if matches!(step, Step::Collect) && self.model.collect() {
-            self.key.record = Record::default();
+            self.key.record = LeaseRecord::default();
         }
         self.key.floor = self.model.floor;
         if let Some(command) = self.command(step) {
@@ -300,17 +300,17 @@ proptest! {
 }
 
 /// The name of an answer, with how a lease had ended where it tells.
-fn kind(reply: &Result<Outcome, Refusal>) -> String {
+fn kind(reply: &Result<LeaseCommandResult, Refusal>) -> String {
     let text = reply
         .as_ref()
         .map_or_else(|refusal| format!("{refusal:?}"), |outcome| format!("{outcome:?}"));
     let name = text.split([' ', '(']).next().unwrap_or_default();
     match reply {
-        Ok(Outcome::Expired { how, .. }) => format!("{name}: {how}"),
+        Ok(LeaseCommandResult::Expired { how, .. }) => format!("{name}: {how}"),
         Err(Refusal::HoldIdUsed { outcome: how, .. } | Refusal::Lost { outcome: how, .. }) => {
             format!("{name}: {}", how.map_or_else(|| "forgotten".to_owned(), |how| how.to_string()))
         }
-        Ok(Outcome::Granted(grant)) if grant.resumed => format!("{name} again"),
+        Ok(LeaseCommandResult::Granted(grant)) if grant.resumed => format!("{name} again"),
         _ => name.to_owned(),
     }
 }

@@ -1,6 +1,8 @@
 //! Keeping a lease and giving it back: only its holder can, only while it is live, and who cannot learns why.
 
-use fencehold_core::lease::{Acquire, Change, Command, LeaseOutcome, LeaseRenewal, Outcome};
+use fencehold_core::lease::{
+    Acquire, DeadlineChange, LeaseCommand, LeaseCommandResult, LeaseOutcome, LeaseRenewal,
+};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{EventData, Refusal, Token};
 
@@ -34,8 +36,8 @@ fn a_renewal_lasts_a_full_ttl_from_the_deciding_moment() {
 fn a_renewal_changes_nothing_but_the_deadline() {
     let (mut key, token) = held();
     key.pass(20_000);
-    let decision = key.decision(&Command::Renew { hash: hold(1), token });
-    assert_eq!((decision.record, decision.deadline), (None, Change::LastsMs(TTL_MS)));
+    let decision = key.decision(&LeaseCommand::Renew { hash: hold(1), token });
+    assert_eq!((decision.record, decision.deadline), (None, DeadlineChange::LastsMs(TTL_MS)));
     assert_eq!(decision.facts, [], "heartbeats are no events");
 }
 
@@ -235,7 +237,7 @@ fn a_hold_with_a_max_age_that_dies_before_it_has_expired() {
     key.pass(500_000);
     assert_eq!(
         key.expire(),
-        Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }),
+        Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired }),
         "noted late, but not aged out"
     );
 }
@@ -247,7 +249,7 @@ fn a_released_key_is_free_at_once_and_its_end_is_on_record() {
     key.pass(1_000);
     key.news();
 
-    assert_eq!(key.release(1, token), Ok(Outcome::Released { token }));
+    assert_eq!(key.release(1, token), Ok(LeaseCommandResult::Released { token }));
 
     assert!(key.is_free());
     assert_eq!(key.record.counter, token, "the counter stays");
@@ -303,7 +305,7 @@ fn a_grant_to_a_waiter_that_has_gone_is_freed_at_once() {
     // R14
     let (mut key, token) = held();
     key.news();
-    assert_eq!(key.abandon(1), Ok(Outcome::Nothing));
+    assert_eq!(key.abandon(1), Ok(LeaseCommandResult::Nothing));
     assert_eq!((key.last_ending().token, key.last_ending().outcome), (token, LeaseOutcome::Abandoned));
     assert!(
         matches!(key.facts[..], [EventData::LeaseEnded { outcome: LeaseOutcome::Abandoned, .. }]),
@@ -316,12 +318,12 @@ fn a_grant_to_a_waiter_that_has_gone_is_freed_at_once() {
 fn abandoning_touches_nobody_elses_hold() {
     let (mut key, _) = held();
     let before = key.state();
-    assert_eq!(key.abandon(2), Ok(Outcome::Nothing));
+    assert_eq!(key.abandon(2), Ok(LeaseCommandResult::Nothing));
     assert_eq!(key.state(), before);
 
     let mut free = OneKey::with_counter(3);
     let before = free.state();
-    assert_eq!(free.abandon(1), Ok(Outcome::Nothing));
+    assert_eq!(free.abandon(1), Ok(LeaseCommandResult::Nothing));
     assert_eq!(free.state(), before);
 }
 
@@ -329,6 +331,6 @@ fn abandoning_touches_nobody_elses_hold() {
 fn abandoning_does_not_rename_an_expiry() {
     let (mut key, token) = held();
     key.pass(TTL_MS);
-    assert_eq!(key.abandon(1), Ok(Outcome::Nothing));
-    assert_eq!(key.expire(), Ok(Outcome::Expired { token, how: LeaseOutcome::Expired }));
+    assert_eq!(key.abandon(1), Ok(LeaseCommandResult::Nothing));
+    assert_eq!(key.expire(), Ok(LeaseCommandResult::Expired { token, how: LeaseOutcome::Expired }));
 }

@@ -3,8 +3,8 @@
 use fencehold_core::Token;
 use fencehold_core::job::{EffectName, JobId, JobKind};
 use fencehold_core::ledger::{
-    Begun, Compensation, Effect, EffectState, InDoubtPolicy, Outcome, begin, idempotency_key, next_to_undo,
-    record, stands_undone,
+    Compensation, Effect, EffectOutcome, EffectStart, EffectState, InDoubtPolicy, begin, idempotency_key,
+    next_to_undo, record, stands_undone,
 };
 use proptest::prelude::*;
 
@@ -18,14 +18,14 @@ fn undo_with(kind: &str) -> Compensation {
     Compensation { kind: JobKind::new(kind).expect("a good kind"), queue: None, payload: "{}".into() }
 }
 
-fn outcome(effect: &str, value: &str) -> Outcome {
-    Outcome { name: name(effect), value: value.into(), compensation: None }
+fn outcome(effect: &str, value: &str) -> EffectOutcome {
+    EffectOutcome { name: name(effect), value: value.into(), compensation: None }
 }
 
 /// An announced effect.
 fn intent(policy: InDoubtPolicy, token: u64) -> Effect {
     match begin(None, &name("charge"), policy, Token::new(token), 0, WALL_MS) {
-        Begun::Go(effect) => effect,
+        EffectStart::Go(effect) => effect,
         other => panic!("{other:?}"),
     }
 }
@@ -45,7 +45,7 @@ fn the_first_record_stands() {
     let again = record(Some(&first), &outcome("charge", "2"), Token::new(8), 4, WALL_MS + 1);
     assert_eq!(again, Err(first.clone()), "not its value, not its token, not its place");
     let begun = begin(Some(&first), &name("charge"), InDoubtPolicy::Manual, Token::new(8), 4, WALL_MS + 1);
-    assert_eq!(begun, Begun::Recorded(first), "and it does not run again");
+    assert_eq!(begun, EffectStart::Recorded(first), "and it does not run again");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_attempt_that_announced_may_ask_again() {
     for policy in [InDoubtPolicy::Manual, InDoubtPolicy::Retry] {
         let announced = intent(policy, 7);
         let again = begin(Some(&announced), &name("charge"), policy, Token::new(7), 5, WALL_MS + 9);
-        assert_eq!(again, Begun::Go(announced));
+        assert_eq!(again, EffectStart::Go(announced));
     }
 }
 
@@ -71,7 +71,7 @@ fn a_later_attempt_goes_by_the_policy_that_the_intent_was_written_with() {
     let asks = intent(InDoubtPolicy::Manual, 7);
     for policy in [InDoubtPolicy::Manual, InDoubtPolicy::Retry] {
         let begun = begin(Some(&asks), &name("charge"), policy, Token::new(8), 1, WALL_MS);
-        assert_eq!(begun, Begun::InDoubt, "{policy:?}");
+        assert_eq!(begun, EffectStart::InDoubt, "{policy:?}");
     }
     let runs = intent(InDoubtPolicy::Retry, 7);
     for policy in [InDoubtPolicy::Manual, InDoubtPolicy::Retry] {
@@ -81,7 +81,7 @@ fn a_later_attempt_goes_by_the_policy_that_the_intent_was_written_with() {
         let state = EffectState::Intended(policy);
         assert_eq!(
             begun,
-            Begun::Go(Effect { token, written_at_ms: at_wall_ms, state, ..runs.clone() }),
+            EffectStart::Go(Effect { token, written_at_ms: at_wall_ms, state, ..runs.clone() }),
             "{policy:?}"
         );
     }
@@ -108,7 +108,7 @@ fn what_was_undone_or_is_being_undone_counts_as_having_happened() {
     ] {
         let effect = Effect { state, ..intent(InDoubtPolicy::Retry, 7) };
         let begun = begin(Some(&effect), &name("charge"), InDoubtPolicy::Retry, Token::new(8), 1, WALL_MS);
-        assert_eq!(begun, Begun::Recorded(effect.clone()), "{state}");
+        assert_eq!(begun, EffectStart::Recorded(effect.clone()), "{state}");
         let again = record(Some(&effect), &outcome("charge", "2"), Token::new(8), 1, WALL_MS);
         assert_eq!(again, Err(effect), "{state}");
     }
@@ -148,18 +148,18 @@ fn what_cannot_be_undone_or_never_surely_happened_is_left_out() {
 
 /// What attempts do to one effect.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum EffectStep {
     /// A newer attempt takes the job.
     NextAttempt,
     Begin(InDoubtPolicy),
     Record(u8),
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = EffectStep> {
     prop_oneof![
-        2 => Just(Deed::NextAttempt),
-        3 => prop_oneof![Just(InDoubtPolicy::Retry), Just(InDoubtPolicy::Manual)].prop_map(Deed::Begin),
-        2 => any::<u8>().prop_map(Deed::Record),
+        2 => Just(EffectStep::NextAttempt),
+        3 => prop_oneof![Just(InDoubtPolicy::Retry), Just(InDoubtPolicy::Manual)].prop_map(EffectStep::Begin),
+        2 => any::<u8>().prop_map(EffectStep::Record),
     ]
 }
 
@@ -177,17 +177,17 @@ proptest! {
         let mut token = 1;
         for deed in deeds {
             match deed {
-                Deed::NextAttempt => token += 1,
-                Deed::Begin(policy) => {
+                EffectStep::NextAttempt => token += 1,
+                EffectStep::Begin(policy) => {
                     let begun = begin(found.as_ref(), &name("charge"), policy, Token::new(token), 0, WALL_MS);
                     let in_doubt = announced.is_some_and(|(by, policy)| by != token && policy == InDoubtPolicy::Manual);
                     match begun {
-                        Begun::Recorded(effect) => {
+                        EffectStart::Recorded(effect) => {
                             prop_assert_eq!(effect.value.as_deref(), first_value.as_deref());
                             prop_assert!(first_value.is_some());
                         }
-                        Begun::InDoubt => prop_assert!(in_doubt && first_value.is_none()),
-                        Begun::Go(effect) => {
+                        EffectStart::InDoubt => prop_assert!(in_doubt && first_value.is_none()),
+                        EffectStart::Go(effect) => {
                             prop_assert!(!in_doubt && first_value.is_none(), "it may have happened already");
                             if announced.is_none_or(|(by, _)| by != token) {
                                 announced = Some((token, policy));
@@ -196,7 +196,7 @@ proptest! {
                         }
                     }
                 }
-                Deed::Record(value) => {
+                EffectStep::Record(value) => {
                     let value = value.to_string();
                     match record(found.as_ref(), &outcome("charge", &value), Token::new(token), 0, WALL_MS) {
                         Ok(effect) => {

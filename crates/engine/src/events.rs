@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use fencehold_contract::operation::Answer;
+use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
 use fencehold_core::{BadInput, Event, EventData, Key, Namespace, Timestamp};
 
-use super::keep::{KeptEvents, OldEvents};
+use super::persistence::{OldEvents, StoredEvents};
 use super::state::Engine;
 use super::waiters::{Ticket, Watcher};
 
@@ -16,7 +16,7 @@ use super::waiters::{Ticket, Watcher};
 pub(super) struct Events {
     /// The newest of all, whether or not their namespace still keeps them.
     recent: VecDeque<Arc<Event>>,
-    by_namespace: HashMap<Namespace, Story>,
+    by_namespace: HashMap<Namespace, NamespaceEvents>,
     /// The namespaces by how many events each had after the last batch.
     sizes: BTreeSet<(usize, Namespace)>,
     kept: usize,
@@ -31,7 +31,7 @@ pub(super) struct Events {
 
 /// The events of one namespace.
 #[derive(Debug, Default)]
-struct Story {
+struct NamespaceEvents {
     events: VecDeque<Arc<Event>>,
     /// Up to here, events of this namespace were lost.
     lost_until: u64,
@@ -40,8 +40,8 @@ struct Story {
 }
 
 impl Events {
-    pub(super) fn from_kept(kept: KeptEvents, last_seq: u64) -> Self {
-        let KeptEvents { recent, old, lost, lost_by_others, lost_by_all } = kept;
+    pub(super) fn from_kept(kept: StoredEvents, last_seq: u64) -> Self {
+        let StoredEvents { recent, old, lost, lost_by_others, lost_by_all } = kept;
         // Where nothing is there, all that happened is lost.
         let lost_by_all = if recent.is_empty() { last_seq } else { lost_by_all };
         let mut events =
@@ -53,7 +53,10 @@ impl Events {
             let others = events.lost_until;
             let story = events.by_namespace.entry(event.namespace.clone()).or_insert_with(|| {
                 let own = lost.get(&event.namespace).copied();
-                Story { lost_until: own.unwrap_or(others).max(lost_by_all), ..Story::default() }
+                NamespaceEvents {
+                    lost_until: own.unwrap_or(others).max(lost_by_all),
+                    ..NamespaceEvents::default()
+                }
             });
             if event.seq > story.lost_until {
                 story.events.push_back(event);
@@ -87,7 +90,7 @@ impl Events {
         let lost_until = self.lost_until;
         self.by_namespace
             .entry(event.namespace.clone())
-            .or_insert_with(|| Story { lost_until, ..Story::default() })
+            .or_insert_with(|| NamespaceEvents { lost_until, ..NamespaceEvents::default() })
             .events
             .push_back(Arc::clone(&event));
         self.recent.push_back(event);
@@ -210,7 +213,7 @@ impl Engine {
                 let namespace = namespace.clone();
                 self.watchers.add(ticket, Watcher { namespace, request, until_ms });
             }
-            page => self.answer(ticket, page.map(Answer::Events)),
+            page => self.answer(ticket, page.map(StoreResponse::Events)),
         }
     }
 
@@ -231,7 +234,7 @@ impl Engine {
             match self.events.page(&watcher.namespace, &watcher.request) {
                 // It came after what concerns it.
                 Ok(page) if page.events.is_empty() => self.watchers.add(ticket, watcher),
-                page => self.answer(ticket, page.map(Answer::Events)),
+                page => self.answer(ticket, page.map(StoreResponse::Events)),
             }
         }
     }
@@ -241,7 +244,10 @@ impl Engine {
         while let Some(ticket) = self.watchers.first_overdue(now.store_ms) {
             let Some(watcher) = self.watchers.remove(ticket) else { return };
             let next = self.events.seen_by_all().max(watcher.request.cursor.unwrap_or(0));
-            self.answer(ticket, Ok(Answer::Events(EventPage { events: Vec::new(), next_cursor: next })));
+            self.answer(
+                ticket,
+                Ok(StoreResponse::Events(EventPage { events: Vec::new(), next_cursor: next })),
+            );
         }
     }
 }

@@ -5,40 +5,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_contract::StoreError;
-use fencehold_contract::operation::{Answer, Ask, Claim, Unclaimed};
+use fencehold_contract::operation::{CallHold, StoreRequest, StoreResponse, UndeliveredGrant};
 use fencehold_core::{HoldHash, Namespace};
 
 use super::inbox::Inbox;
-use super::pending::{PendingResponse, response_channel};
+use super::response::{PendingResponse, response_channel};
 use super::waiters::Ticket;
 
 /// Takes an answer to the caller. False: it is gone.
-pub type Reply = Box<dyn FnOnce(Result<Answer, StoreError>) -> bool + Send>;
+pub type ReplyFn = Box<dyn FnOnce(Result<StoreResponse, StoreError>) -> bool + Send>;
 
 /// No call has this ticket.
 const NO_TICKET: Ticket = 0;
 
 /// Called when the engine has come to a ping, and still is the one that serves.
-pub(crate) type Pong = Box<dyn FnOnce() + Send>;
+pub(crate) type PingReply = Box<dyn FnOnce() + Send>;
 
 pub(super) enum Message {
     Ask {
         ticket: Ticket,
         namespace: Namespace,
-        ask: Box<Ask>,
-        caller: Caller,
+        ask: Box<StoreRequest>,
+        caller: WaitingCaller,
     },
     Cancel(Ticket),
     /// Whether the engine still runs.
-    Ping(Pong),
+    Ping(PingReply),
     /// The clock was moved by hand.
     Nudge,
     Stop,
 }
 
 /// A caller that waits for an answer.
-pub(super) struct Caller {
-    pub(super) reply: Reply,
+pub(super) struct WaitingCaller {
+    pub(super) reply: ReplyFn,
     /// Whether a lease that it is granted is its own also where it was granted before.
     pub(super) own: bool,
     /// How long it retries while the store is blocked, on the machine's own boot-time clock.
@@ -63,15 +63,15 @@ impl fmt::Debug for Handle {
 }
 
 /// The other end, which takes the messages. Once it is dropped, nothing can be asked.
-pub(super) struct Taker(Arc<Shared>);
+pub(super) struct MessageReceiver(Arc<Shared>);
 
-impl Drop for Taker {
+impl Drop for MessageReceiver {
     fn drop(&mut self) {
         self.0.inbox.close();
     }
 }
 
-impl Taker {
+impl MessageReceiver {
     pub(super) fn inbox(&self) -> &Inbox<Message> {
         &self.0.inbox
     }
@@ -79,9 +79,9 @@ impl Taker {
 
 impl Handle {
     /// Both ends of a way to ask.
-    pub(super) fn new() -> (Handle, Taker) {
+    pub(super) fn new() -> (Handle, MessageReceiver) {
         let shared = Arc::new(Shared { inbox: Inbox::new(), next_ticket: AtomicU64::new(1) });
-        (Handle(Arc::clone(&shared)), Taker(shared))
+        (Handle(Arc::clone(&shared)), MessageReceiver(shared))
     }
 
     /// What reminds the engine that its clock was moved, as long as anybody can ask it.
@@ -100,11 +100,17 @@ impl Handle {
     }
 
     /// Sends a request; its answer goes to `reply`. `None`: the engine has stopped.
-    pub fn send(&self, namespace: Namespace, ask: Ask, give_up_ms: u64, reply: Reply) -> Option<Ticket> {
-        self.post(namespace, ask, Caller { reply, own: false, give_up_ms, gives_back: None })
+    pub fn send(
+        &self,
+        namespace: Namespace,
+        ask: StoreRequest,
+        give_up_ms: u64,
+        reply: ReplyFn,
+    ) -> Option<Ticket> {
+        self.post(namespace, ask, WaitingCaller { reply, own: false, give_up_ms, gives_back: None })
     }
 
-    fn post(&self, namespace: Namespace, ask: Ask, caller: Caller) -> Option<Ticket> {
+    fn post(&self, namespace: Namespace, ask: StoreRequest, caller: WaitingCaller) -> Option<Ticket> {
         let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
         let message = Message::Ask { ticket, namespace, ask: Box::new(ask), caller };
         self.0.inbox.leave(message).then_some(ticket)
@@ -116,12 +122,12 @@ impl Handle {
     }
 
     /// Has the engine's thread call back when it comes to it.
-    pub fn ping(&self, pong: Pong) {
+    pub fn ping(&self, pong: PingReply) {
         self.0.inbox.leave(Message::Ping(pong));
     }
 
     /// Gives back a grant whose caller has gone.
-    pub fn give_back(&self, namespace: Namespace, unclaimed: Unclaimed) {
+    pub fn give_back(&self, namespace: Namespace, unclaimed: UndeliveredGrant) {
         if unclaimed.fresh {
             return self.give_back_of(NO_TICKET, namespace, unclaimed);
         }
@@ -129,9 +135,10 @@ impl Handle {
     }
 
     /// Gives back what the call with this ticket was granted and is not there to take.
-    fn give_back_of(&self, ticket: Ticket, namespace: Namespace, unclaimed: Unclaimed) {
+    fn give_back_of(&self, ticket: Ticket, namespace: Namespace, unclaimed: UndeliveredGrant) {
         let gives_back = Some((ticket, unclaimed.hold.hash()));
-        let caller = Caller { reply: Box::new(|_| true), own: false, give_up_ms: u64::MAX, gives_back };
+        let caller =
+            WaitingCaller { reply: Box::new(|_| true), own: false, give_up_ms: u64::MAX, gives_back };
         self.post(namespace, unclaimed.ask, caller);
     }
 
@@ -140,14 +147,15 @@ impl Handle {
     pub fn ask(
         &self,
         namespace: Namespace,
-        ask: Ask,
-        claim: Option<Claim>,
+        ask: StoreRequest,
+        claim: Option<CallHold>,
         give_up_ms: u64,
-    ) -> impl Future<Output = Option<Result<Answer, StoreError>>> + Send + Unpin + use<> {
+    ) -> impl Future<Output = Option<Result<StoreResponse, StoreError>>> + Send + Unpin + use<> {
         let (sender, receiver) = response_channel();
-        let reply: Reply = Box::new(move |result| sender.send(result).is_ok());
+        let reply: ReplyFn = Box::new(move |result| sender.send(result).is_ok());
         let own = claim.is_some_and(|claim| claim.own);
-        let ticket = self.post(namespace.clone(), ask, Caller { reply, own, give_up_ms, gives_back: None });
+        let ticket =
+            self.post(namespace.clone(), ask, WaitingCaller { reply, own, give_up_ms, gives_back: None });
         let handle = self.clone();
         PendingResponse::new(receiver, move |answer| {
             let Some(ticket) = ticket else { return };

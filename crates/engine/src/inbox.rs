@@ -10,12 +10,12 @@ use std::time::Duration;
 /// Messages on their way to one thread.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
-    state: Mutex<State<T>>,
-    bell: Condvar,
+    state: Mutex<InboxState<T>>,
+    wake: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct InboxState<T> {
     messages: VecDeque<T>,
     /// With how many the thread wants to be woken; `None`: it does not wait.
     rings_at: Option<usize>,
@@ -24,11 +24,11 @@ struct State<T> {
 
 impl<T> Inbox<T> {
     pub(super) fn new() -> Self {
-        let state = State { messages: VecDeque::new(), rings_at: None, closed: false };
-        Inbox { state: Mutex::new(state), bell: Condvar::new() }
+        let state = InboxState { messages: VecDeque::new(), rings_at: None, closed: false };
+        Inbox { state: Mutex::new(state), wake: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, InboxState<T>> {
         // Nothing here stops in the middle of a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,7 +46,7 @@ impl<T> Inbox<T> {
         }
         drop(state);
         if rings {
-            self.bell.notify_one();
+            self.wake.notify_one();
         }
         true
     }
@@ -70,11 +70,11 @@ impl<T> Inbox<T> {
             return;
         }
         state.rings_at = Some(many);
-        let waits = |state: &mut State<T>| state.rings_at.is_some();
+        let waits = |state: &mut InboxState<T>| state.rings_at.is_some();
         let mut state = match limit {
-            None => self.bell.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner),
+            None => self.wake.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner),
             Some(limit) => {
-                let waited = self.bell.wait_timeout_while(state, limit, waits);
+                let waited = self.wake.wait_timeout_while(state, limit, waits);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };

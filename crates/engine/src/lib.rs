@@ -10,16 +10,16 @@
     reason = "its callers are the stores beside it, and most of its parts are named by the rules in `fencehold-core`"
 )]
 
+mod acquire;
 mod events;
-mod grant;
 mod handle;
 mod inbox;
 mod jobs;
-mod keep;
 mod memory;
-mod pending;
+mod persistence;
 mod quota;
-mod retold;
+mod recent_grants;
+mod response;
 mod state;
 mod step;
 mod table;
@@ -31,16 +31,19 @@ mod wheel;
 mod writer;
 
 pub use handle::Handle;
-pub use handle::Reply;
+pub use handle::ReplyFn;
 pub use jobs::MemoryArchive;
-pub use jobs::{About, Body, JobChange, KeptJob, KeptSchedule, KeptUnique, Note};
-pub use jobs::{Archive, KeptJobs, KeptQueue, Read, Row, Rows};
-pub use jobs::{Brought, BroughtJob, Replay, Replayed, digest, unique_digest};
-pub use keep::KeepInMemory;
-pub use keep::{Change, Changes, Keep, KeepError, Kept, KeptEvents, KeptLease, KeptNamespace, OldEvents};
+pub use jobs::{Archive, ArchiveRange, ArchiveResult, ArchiveRow, StoredJobs, StoredQueue};
+pub use jobs::{JobBody, JobChange, JobNote, JobSummary, StoredJob, StoredSchedule, StoredUnique};
+pub use jobs::{Replay, ReplayInput, ReplayJob, ReplayOutput, digest, unique_digest};
 pub use memory::MemoryStore;
-pub use pending::{PendingResponse, ResponseSender, response_channel};
+pub use persistence::MemoryPersistence;
+pub use persistence::{
+    Change, Changes, OldEvents, PersistError, Persistence, StoredEvents, StoredLease, StoredNamespace,
+    StoredState,
+};
+pub use response::{PendingResponse, ResponseSender, response_channel};
 pub use state::Engine;
-pub use state::{Answered, Granted, Reply as Said};
-pub use writer::Ended;
+pub use state::{Granted, OutgoingResponse, ResponseBody as Said};
 pub use writer::Writer;
+pub use writer::WriterEnd;

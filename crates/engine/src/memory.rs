@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::measure::Measures;
-use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::metrics::StoreMetrics;
+use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, KeepFinished, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 
-use crate::{Engine, KeepInMemory, Writer};
+use crate::{Engine, MemoryPersistence, Writer};
 
 /// A store in this process's memory. It is gone with its last handle.
 #[derive(Debug)]
 pub struct MemoryStore {
     writer: std::sync::Mutex<Option<Writer>>,
     handle: crate::Handle,
-    measures: Arc<Measures>,
+    measures: Arc<StoreMetrics>,
     hold_changes: Arc<HoldChanges>,
 }
 
@@ -32,24 +32,30 @@ impl MemoryStore {
         engine.keep_finished(kept);
         let measures = Arc::clone(&engine.measures);
         let hold_changes = Arc::clone(&engine.hold_changes);
-        let writer =
-            Writer::start("fencehold-memory", clock, engine, KeepInMemory::default(), false, |_, _, _| {})
-                .map_err(|error| StoreError::Unavailable {
-                    message: format!("no thread could be started: {error}"),
-                })?;
+        let writer = Writer::start(
+            "fencehold-memory",
+            clock,
+            engine,
+            MemoryPersistence::default(),
+            false,
+            |_, _, _| {},
+        )
+        .map_err(|error| StoreError::Unavailable {
+            message: format!("no thread could be started: {error}"),
+        })?;
         let handle = writer.handle.clone();
         Ok(MemoryStore { writer: std::sync::Mutex::new(Some(writer)), handle, measures, hold_changes })
     }
 }
 
 impl Route for MemoryStore {
-    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
-        let claim = Claim::of(call, &ask).map(|claim| claim.after_sending(false));
+    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+        let claim = CallHold::of(call, &ask).map(|claim| claim.after_sending(false));
         let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
         answer.unwrap_or_else(|| Err(StoreError::Unavailable { message: "this store was closed".to_owned() }))
     }
 
-    fn measured(&self) -> Option<&Measures> {
+    fn measured(&self) -> Option<&StoreMetrics> {
         Some(&self.measures)
     }
 

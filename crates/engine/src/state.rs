@@ -5,30 +5,33 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::hold_changes::{HoldChanges, concerns_holder};
-use fencehold_contract::measure::Measures;
-use fencehold_contract::operation::Answer;
-use fencehold_core::job::By;
-use fencehold_core::lease::{Change as Deadline, Command, Decision, Outcome, Record, Standing, Term, decide};
+use fencehold_contract::metrics::StoreMetrics;
+use fencehold_contract::operation::StoreResponse;
+use fencehold_core::job::AttemptProof;
+use fencehold_core::lease::{
+    DeadlineChange as Deadline, HoldState, LeaseCommand, LeaseCommandResult, LeaseDecision, LeaseRecord,
+    LeaseStanding, decide,
+};
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Refusal, Timestamp, Token};
 
 use super::events::Events;
-use super::jobs::{Jobs, Look};
-use super::keep::{Change, Changes};
+use super::jobs::{ArchiveRead, JobEngine};
+use super::persistence::{Change, Changes};
 use super::quota::LimitsSet;
-use super::table::Table;
+use super::table::LeaseTable;
 use super::waiters::{Ticket, Waiters, Watchers};
 use super::wheel::Wheel;
 
 /// The working state of every lease of a store.
 #[derive(Debug)]
 pub struct Engine {
-    pub(super) table: Table,
+    pub(super) table: LeaseTable,
     pub(super) wheel: Wheel,
     pub(super) waiters: Waiters,
     pub(super) watchers: Watchers,
     pub(super) events: Events,
-    pub(super) jobs: Jobs,
+    pub(super) jobs: JobEngine,
     /// Nothing is granted before this moment.
     pub(super) closed_until_ms: u64,
     /// The longest ttl that was ever granted.
@@ -39,12 +42,12 @@ pub struct Engine {
     pub(super) limits: LimitsSet,
     /// The process and the epoch that serve, where there are such.
     pub served_by: Option<(u32, u64)>,
-    pub measures: Arc<Measures>,
+    pub measures: Arc<StoreMetrics>,
     /// Those who listen for what others do to their holds.
     pub hold_changes: Arc<HoldChanges>,
     /// What they get once it is kept.
     to_tell: Vec<Arc<Event>>,
-    pub(super) batch: Batch,
+    pub(super) batch: LeaseBatch,
     /// The last moment that the engine was given, and the last one that was kept, in store time.
     pub(super) seen: Timestamp,
     seen_kept: Timestamp,
@@ -57,17 +60,17 @@ const STEP_MS: u64 = 1_000;
 
 /// What the step under way has changed and answered so far.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct LeaseBatch {
     /// Slots that changed, in order, so that what is near on disk is written together.
-    pub(super) touched: BTreeMap<u32, Touch>,
+    pub(super) touched: BTreeMap<u32, SlotChange>,
     pub(super) others: Vec<Change>,
     pub(super) durable: bool,
-    pub(super) answers: Vec<Answered>,
+    pub(super) answers: Vec<OutgoingResponse>,
 }
 
 /// How a slot changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Touch {
+pub(super) enum SlotChange {
     Term,
     Put,
     Drop,
@@ -75,35 +78,35 @@ pub(super) enum Touch {
 
 /// An answer on its way out.
 #[derive(Debug)]
-pub struct Answered {
+pub struct OutgoingResponse {
     pub ticket: Ticket,
-    pub result: Reply,
+    pub result: ResponseBody,
     /// What was granted with it: given back if the caller has gone.
     pub granted: Option<Granted>,
 }
 
 /// What an answer says.
 #[derive(Debug)]
-pub enum Reply {
-    Said(Result<Answer, StoreError>),
+pub enum ResponseBody {
+    Said(Result<StoreResponse, StoreError>),
     /// It is read once the changes of its batch have been kept.
-    ToRead(Look),
+    ToRead(ArchiveRead),
 }
 
 #[cfg(test)]
-impl Reply {
+impl ResponseBody {
     /// What it says, where nothing is to be read.
-    pub(super) fn said(self) -> Result<Answer, StoreError> {
+    pub(super) fn said(self) -> Result<StoreResponse, StoreError> {
         match self {
-            Reply::Said(result) => result,
-            Reply::ToRead(look) => panic!("still to be read: {look:?}"),
+            ResponseBody::Said(result) => result,
+            ResponseBody::ToRead(look) => panic!("still to be read: {look:?}"),
         }
     }
 }
 
-impl Answered {
-    pub(super) fn to_look(ticket: Ticket, look: Look) -> Self {
-        Answered { ticket, result: Reply::ToRead(look), granted: None }
+impl OutgoingResponse {
+    pub(super) fn to_look(ticket: Ticket, look: ArchiveRead) -> Self {
+        OutgoingResponse { ticket, result: ResponseBody::ToRead(look), granted: None }
     }
 }
 
@@ -112,7 +115,7 @@ pub enum Granted {
     /// A lease: where, to which hold, and whether it is a fresh one.
     Lease { slot: u32, hash: HoldHash, fresh: bool },
     /// Claims of jobs.
-    Jobs(Vec<(u32, By)>),
+    Jobs(Vec<(u32, AttemptProof)>),
     /// Claims of jobs that this hold was given before.
     Again(HoldHash),
 }
@@ -127,12 +130,12 @@ impl Engine {
     /// An engine that holds nothing.
     pub fn new() -> Self {
         Engine {
-            table: Table::default(),
+            table: LeaseTable::default(),
             wheel: Wheel::default(),
             waiters: Waiters::default(),
             watchers: Watchers::default(),
             events: Events::default(),
-            jobs: Jobs::default(),
+            jobs: JobEngine::default(),
             closed_until_ms: 0,
             longest_ttl_ms: 0,
             held: 0,
@@ -142,7 +145,7 @@ impl Engine {
             measures: Arc::default(),
             hold_changes: Arc::default(),
             to_tell: Vec::new(),
-            batch: Batch::default(),
+            batch: LeaseBatch::default(),
             seen: Timestamp::default(),
             seen_kept: Timestamp::default(),
         }
@@ -164,7 +167,7 @@ impl Engine {
     }
 
     /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
-    pub fn from_kept(now: Timestamp, kept: super::keep::Kept) -> Self {
+    pub fn from_kept(now: Timestamp, kept: super::persistence::StoredState) -> Self {
         let mut engine = Engine::new();
         for (namespace, floor) in kept.floors {
             let space = engine.table.space(&namespace);
@@ -203,16 +206,22 @@ impl Engine {
     }
 
     /// Decides one command on one key and carries it out. A key that is free afterwards is passed on at once.
-    pub(super) fn apply(&mut self, now: Timestamp, at: u32, command: &Command) -> Result<Outcome, Refusal> {
+    pub(super) fn apply(
+        &mut self,
+        now: Timestamp,
+        at: u32,
+        command: &LeaseCommand,
+    ) -> Result<LeaseCommandResult, Refusal> {
         let Some(slot) = self.table.at(at) else { return Err(Refusal::NotHeld) };
-        let standing = Standing { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
+        let standing =
+            LeaseStanding { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
         let decision = decide(&standing, &slot.record, command);
-        if let Ok(Outcome::Renewed(_)) = decision.reply {
+        if let Ok(LeaseCommandResult::Renewed(_)) = decision.reply {
             let left_ms = slot.deadline_ms.saturating_sub(now.store_ms);
             self.measures.renewed(left_ms, u64::from(slot.lasts_ms));
         }
         // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
-        let promises = !matches!(command, Command::Expire);
+        let promises = !matches!(command, LeaseCommand::Expire);
         self.carry_out(now, at, decision, promises)
     }
 
@@ -223,10 +232,10 @@ impl Engine {
         namespace: &Namespace,
         floor: Token,
         key: &Key,
-        command: &Command,
-    ) -> Result<Outcome, Refusal> {
-        let standing = Standing { now, floor, term: Term::Free };
-        let decision = decide(&standing, &Record::default(), command);
+        command: &LeaseCommand,
+    ) -> Result<LeaseCommandResult, Refusal> {
+        let standing = LeaseStanding { now, floor, term: HoldState::Free };
+        let decision = decide(&standing, &LeaseRecord::default(), command);
         self.note_in(now, namespace, key, decision.facts);
         decision.reply
     }
@@ -235,15 +244,15 @@ impl Engine {
         &mut self,
         now: Timestamp,
         at: u32,
-        decision: Decision,
+        decision: LeaseDecision,
         promises: bool,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<LeaseCommandResult, Refusal> {
         let Some(slot) = self.table.at_mut(at) else { return Err(Refusal::NotHeld) };
         if let Some(record) = decision.record {
             self.held += u64::from(record.hold.is_some());
             self.held -= u64::from(slot.record.hold.is_some());
             slot.record = record;
-            self.batch.touched.insert(at, Touch::Put);
+            self.batch.touched.insert(at, SlotChange::Put);
             self.batch.durable |= promises;
         }
         match decision.deadline {
@@ -251,7 +260,7 @@ impl Engine {
             Deadline::LastsMs(lasts_ms) => {
                 slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
                 slot.lasts_ms = u32::try_from(lasts_ms).unwrap_or(0);
-                self.batch.touched.entry(at).or_insert(Touch::Term);
+                self.batch.touched.entry(at).or_insert(SlotChange::Term);
             }
             Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
         }
@@ -294,10 +303,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn answer(&mut self, ticket: Ticket, result: Result<Answer, StoreError>) {
-        self.batch
-            .answers
-            .push(Answered { ticket, result: Reply::Said(result), granted: None });
+    pub(super) fn answer(&mut self, ticket: Ticket, result: Result<StoreResponse, StoreError>) {
+        self.batch.answers.push(OutgoingResponse {
+            ticket,
+            result: ResponseBody::Said(result),
+            granted: None,
+        });
     }
 
     /// How many answers the steps since the last batch have given.
@@ -307,7 +318,7 @@ impl Engine {
 
     /// Hands over what the steps since the last call changed and answered. The answers may go out only when the
     /// changes have been kept.
-    pub fn take_batch(&mut self, keeps: bool) -> (Changes, Vec<Answered>) {
+    pub fn take_batch(&mut self, keeps: bool) -> (Changes, Vec<OutgoingResponse>) {
         self.answer_watchers();
         let batch = std::mem::take(&mut self.batch);
         let (events, old_events) = self.events.take_new();
@@ -324,11 +335,11 @@ impl Engine {
         let mut rows: Vec<Change> = batch.others;
         for (slot, touch) in batch.touched {
             let change = match (touch, self.table.at(slot)) {
-                (Touch::Drop, _) | (_, None) => Change::Drop { slot },
-                (Touch::Term, Some(kept)) => {
+                (SlotChange::Drop, _) | (_, None) => Change::Drop { slot },
+                (SlotChange::Term, Some(kept)) => {
                     Change::Term { slot, token: kept.record.counter, deadline_ms: kept.deadline_ms }
                 }
-                (Touch::Put, Some(kept)) => Change::Put {
+                (SlotChange::Put, Some(kept)) => Change::Put {
                     slot,
                     namespace: self.table.name_of(kept.space).clone(),
                     key: kept.key.clone(),

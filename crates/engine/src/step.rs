@@ -1,18 +1,18 @@
 //! One request at a time: parse, decide, answer. And the sweep that notes what has run out.
 
-use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{
     AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, ReleasedLease, RenewLeaseBatchResponse,
     RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
-use fencehold_core::lease::{Command, LeaseRenewal, Outcome};
+use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, LeaseRenewal};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp, Token};
 
 use super::jobs::Archive;
-use super::keep::Change;
-use super::state::{Engine, Touch};
-use super::table::{NOWHERE, Slot};
+use super::persistence::Change;
+use super::state::{Engine, SlotChange};
+use super::table::{LeaseSlot, NOWHERE};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 
@@ -23,7 +23,7 @@ impl Engine {
         now: Timestamp,
         ticket: Ticket,
         namespace: &Namespace,
-        ask: Ask,
+        ask: StoreRequest,
         archive: &mut dyn Archive,
     ) {
         self.sees(now);
@@ -37,22 +37,22 @@ impl Engine {
             return self.answer(ticket, Err(error));
         }
         let result = match ask {
-            Ask::Acquire(request) => {
+            StoreRequest::Acquire(request) => {
                 let space = self.table.space(namespace);
                 return self.acquire(now, ticket, space, request);
             }
-            Ask::Events(request) => return self.watch(now, ticket, namespace, request),
-            Ask::Renew(holds) => Ok(self.renew(now, namespace, &holds)),
-            Ask::Release(holds) => Ok(self.release(now, namespace, &holds)),
-            Ask::Revoke { request, from } => self.revoke(now, namespace, &request, from),
-            Ask::Get(key) => Ok(Answer::Lease(self.view(now, namespace, &key))),
-            Ask::List(request) => Ok(self.list(now, namespace, &request)),
-            Ask::Advance { by, increment: lift } => {
+            StoreRequest::Events(request) => return self.watch(now, ticket, namespace, request),
+            StoreRequest::Renew(holds) => Ok(self.renew(now, namespace, &holds)),
+            StoreRequest::Release(holds) => Ok(self.release(now, namespace, &holds)),
+            StoreRequest::Revoke { request, from } => self.revoke(now, namespace, &request, from),
+            StoreRequest::Get(key) => Ok(StoreResponse::Lease(self.view(now, namespace, &key))),
+            StoreRequest::List(request) => Ok(self.list(now, namespace, &request)),
+            StoreRequest::Advance { by, increment: lift } => {
                 // There must be a floor to lift, by which every new namespace then begins.
                 self.table.space(namespace);
                 self.advance(now, &by, lift, archive)
             }
-            Ask::Job(ask) => {
+            StoreRequest::Job(ask) => {
                 if !ask.may_leave_something() {
                     // There is nothing to look at, or to speak of, in a namespace that does not exist.
                     let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
@@ -62,20 +62,22 @@ impl Engine {
                 self.ask_jobs(now, ticket, space, ask, archive);
                 return self.table.leave_space(space);
             }
-            Ask::Quota(request) => Ok(self.look_at_limits(namespace, &request)),
-            Ask::Reopen { .. } => Ok(self.open_now()),
-            Ask::Status => Ok(Answer::Status(self.status(now, namespace))),
-            Ask::KeepFinished { ms } => KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
-                self.set_keep_finished(kept);
-                Answer::KeepsFinished
-            }),
+            StoreRequest::Quota(request) => Ok(self.look_at_limits(namespace, &request)),
+            StoreRequest::Reopen { .. } => Ok(self.open_now()),
+            StoreRequest::Status => Ok(StoreResponse::Status(self.status(now, namespace))),
+            StoreRequest::KeepFinished { ms } => {
+                KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
+                    self.set_keep_finished(kept);
+                    StoreResponse::KeepsFinished
+                })
+            }
         };
         self.answer(ticket, result);
     }
 
-    fn renew(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+    fn renew(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> StoreResponse {
         let answers = holds.iter().map(|hold| self.renew_one(now, namespace, hold)).collect();
-        Answer::Renewed(RenewLeaseBatchResponse { results: answers, waited_ms: 0 })
+        StoreResponse::Renewed(RenewLeaseBatchResponse { results: answers, waited_ms: 0 })
     }
 
     fn renew_one(
@@ -84,19 +86,19 @@ impl Engine {
         namespace: &Namespace,
         hold: &HoldRef,
     ) -> Result<LeaseRenewal, Refusal> {
-        let command = Command::Renew { hash: hold.hold_id.hash(), token: hold.token };
+        let command = LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
         match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
-            Outcome::Renewed(renewal) => Ok(renewal),
+            LeaseCommandResult::Renewed(renewal) => Ok(renewal),
             _ => Err(Refusal::NotHeld),
         }
     }
 
-    fn release(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> Answer {
+    fn release(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> StoreResponse {
         let release = |hold: &HoldRef| {
             let token = self.release_one(now, namespace, hold)?;
             Ok(ReleasedLease { key: hold.key.clone(), token })
         };
-        Answer::Released(holds.iter().map(release).collect())
+        StoreResponse::Released(holds.iter().map(release).collect())
     }
 
     fn release_one(
@@ -105,9 +107,9 @@ impl Engine {
         namespace: &Namespace,
         hold: &HoldRef,
     ) -> Result<Token, Refusal> {
-        let command = Command::Release { hash: hold.hold_id.hash(), token: hold.token };
+        let command = LeaseCommand::Release { hash: hold.hold_id.hash(), token: hold.token };
         match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
-            Outcome::Released { token } => Ok(token),
+            LeaseCommandResult::Released { token } => Ok(token),
             _ => Err(Refusal::NotHeld),
         }
     }
@@ -119,8 +121,8 @@ impl Engine {
         namespace: &Namespace,
         request: &RevokeLeasesRequest,
         from: u32,
-    ) -> Result<Answer, StoreError> {
-        let revoke = |only_token| Command::Revoke {
+    ) -> Result<StoreResponse, StoreError> {
+        let revoke = |only_token| LeaseCommand::Revoke {
             by: request.by.clone(),
             reason: request.reason.clone(),
             only_token,
@@ -129,12 +131,12 @@ impl Engine {
             let outcome = self.apply_and_pass_on(now, namespace, key, &revoke(*only_token));
             let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
             let ended = revoked(key.clone(), outcome).into_iter().collect();
-            return Ok(Answer::Revoked { ended, next: None });
+            return Ok(StoreResponse::Revoked { ended, next: None });
         }
         let Some(space) = self.table.find_space(namespace) else {
-            return Ok(Answer::Revoked { ended: Vec::new(), next: None });
+            return Ok(StoreResponse::Revoked { ended: Vec::new(), next: None });
         };
-        let meant = |slot: &Slot| {
+        let meant = |slot: &LeaseSlot| {
             slot.record.hold.as_ref().is_some_and(|hold| match &request.target {
                 RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
                 RevokeTarget::Owner(owner) => hold.owner == *owner,
@@ -147,7 +149,7 @@ impl Engine {
         let to = from.saturating_add(LOOK_AT_MAX).min(self.table.len());
         for at in from..to {
             if ended.len() == PAGE_MAX {
-                return Ok(Answer::Revoked { ended, next: Some(at) });
+                return Ok(StoreResponse::Revoked { ended, next: Some(at) });
             }
             let Some(slot) = self.table.at(at).filter(|slot| slot.space == space && meant(slot)) else {
                 continue;
@@ -159,7 +161,7 @@ impl Engine {
             }
             self.pass_on(now, at);
         }
-        Ok(Answer::Revoked { ended, next: (to < self.table.len()).then_some(to) })
+        Ok(StoreResponse::Revoked { ended, next: (to < self.table.len()).then_some(to) })
     }
 
     /// Carries out a command on a key by name, and passes the key on if it came free. A namespace that does not exist is
@@ -169,8 +171,8 @@ impl Engine {
         now: Timestamp,
         namespace: &Namespace,
         key: &Key,
-        command: &Command,
-    ) -> Result<Outcome, Refusal> {
+        command: &LeaseCommand,
+    ) -> Result<LeaseCommandResult, Refusal> {
         let space = self.table.find_space(namespace);
         let Some(at) = space.and_then(|space| self.table.find(space, key)) else {
             let floor =
@@ -188,7 +190,7 @@ impl Engine {
         by: &Owner,
         lift: u64,
         archive: &mut dyn Archive,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<StoreResponse, StoreError> {
         // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
         let longest_ms = self.longest_ttl_ms;
         let (keys, ended) = (self.table.keys(), self.held);
@@ -203,7 +205,7 @@ impl Engine {
         self.send_everybody_home("every lease was ended by `store advance`");
         for at in slots {
             // It cannot be refused any more.
-            let _ = self.apply(now, at, &Command::Advance { lift, by: by.clone() });
+            let _ = self.apply(now, at, &LeaseCommand::Advance { lift, by: by.clone() });
         }
         let mut namespaces = Vec::new();
         for space in self.table.kept_spaces() {
@@ -228,16 +230,21 @@ impl Engine {
             self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
         }
         self.batch.durable = true;
-        Ok(Answer::Advanced(AdvancedStore { key_count: keys, ended_count: ended, closed_for_ms, namespaces }))
+        Ok(StoreResponse::Advanced(AdvancedStore {
+            key_count: keys,
+            ended_count: ended,
+            closed_for_ms,
+            namespaces,
+        }))
     }
 
     /// Opens every namespace that an advance has closed. What was granted before it may still be believed in.
-    fn open_now(&mut self) -> Answer {
+    fn open_now(&mut self) -> StoreResponse {
         self.closed_until_ms = 0;
         self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
         self.open_namespaces();
         self.batch.durable = true;
-        Answer::Reopened(())
+        StoreResponse::Reopened(())
     }
 
     fn open_namespaces(&mut self) {
@@ -307,14 +314,14 @@ impl Engine {
                 .others
                 .push(Change::Floor { namespace: space.name.clone(), floor: token });
         }
-        self.batch.touched.insert(at, Touch::Drop);
+        self.batch.touched.insert(at, SlotChange::Drop);
         self.note(now, slot.space, &slot.key, vec![EventData::KeyCollected { token }]);
     }
 }
 
-fn revoked(key: Key, outcome: Outcome) -> Option<RevokedLease> {
+fn revoked(key: Key, outcome: LeaseCommandResult) -> Option<RevokedLease> {
     match outcome {
-        Outcome::Revoked(revoked) => Some(RevokedLease { key, revoked }),
+        LeaseCommandResult::Revoked(revoked) => Some(RevokedLease { key, revoked }),
         _ => None,
     }
 }

@@ -3,33 +3,33 @@
 use std::hash::BuildHasher;
 
 use fencehold_contract::QuotaUsage;
-use fencehold_core::lease::{Record, Term};
+use fencehold_core::lease::{HoldState, LeaseRecord};
 use fencehold_core::{Key, Namespace, Token};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::keep::{Change, KeptNamespace};
+use super::persistence::{Change, StoredNamespace};
 
 /// One key. Kept small: a million of them are in memory.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct LeaseSlot {
     pub(super) key: Key,
     pub(super) space: u32,
     /// How long the grant or renewal under way lasts: it came that long before the deadline. 0: unknown.
     pub(super) lasts_ms: u32,
-    pub(super) record: Record,
+    pub(super) record: LeaseRecord,
     /// While a hold is recorded: when it runs out. Otherwise: when the key may be collected.
     pub(super) deadline_ms: u64,
 }
 
-impl Slot {
+impl LeaseSlot {
     /// Whether the recorded hold is live at this moment.
-    pub(super) fn term(&self, now_ms: u64) -> Term {
+    pub(super) fn term(&self, now_ms: u64) -> HoldState {
         if self.record.hold.is_none() {
-            Term::Free
+            HoldState::Free
         } else if now_ms < self.deadline_ms {
-            Term::Live { remaining_ms: self.deadline_ms - now_ms }
+            HoldState::Live { remaining_ms: self.deadline_ms - now_ms }
         } else {
-            Term::Over { since_ms: now_ms - self.deadline_ms }
+            HoldState::Over { since_ms: now_ms - self.deadline_ms }
         }
     }
 
@@ -40,7 +40,7 @@ impl Slot {
     }
 
     pub(super) fn is_live(&self, now_ms: u64) -> bool {
-        matches!(self.term(now_ms), Term::Live { .. })
+        matches!(self.term(now_ms), HoldState::Live { .. })
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Space {
 impl Space {
     /// As it is kept.
     pub(super) fn change(&self) -> Change {
-        Change::Namespace(KeptNamespace {
+        Change::Namespace(StoredNamespace {
             namespace: self.name.clone(),
             longest_ttl_ms: self.longest_ttl_ms,
             closed_until_ms: self.closed_until_ms,
@@ -76,8 +76,8 @@ impl Space {
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    slots: Vec<Option<Slot>>,
+pub(super) struct LeaseTable {
+    slots: Vec<Option<LeaseSlot>>,
     free: Vec<u32>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -86,21 +86,21 @@ pub(super) struct Table {
     vacant_spaces: Vec<u32>,
 }
 
-impl Table {
+impl LeaseTable {
     /// The number of a namespace in which something was once taken or enqueued.
     pub(super) fn find_space(&self, name: &Namespace) -> Option<u32> {
         let same = |at: &u32| self.spaces[*at as usize].name == *name;
         self.space_index.find(self.hasher.hash_one(name), same).copied()
     }
 
-    /// The number of a namespace in which something is to be. For those who only look, [`Table::find_space`] makes none.
+    /// The number of a namespace in which something is to be. For those who only look, [`LeaseTable::find_space`] makes none.
     pub(super) fn space(&mut self, name: &Namespace) -> u32 {
         let at = self.find_space(name).unwrap_or_else(|| self.make_space(name));
         self.keep_space(at);
         at
     }
 
-    /// The number of a namespace for a caller that may leave nothing in it, until [`Table::leave_space`].
+    /// The number of a namespace for a caller that may leave nothing in it, until [`LeaseTable::leave_space`].
     pub(super) fn visit_space(&mut self, name: &Namespace) -> u32 {
         let at = self.find_space(name).unwrap_or_else(|| self.make_space(name));
         self.enter_space(at);
@@ -210,12 +210,12 @@ impl Table {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 keys")
         });
-        self.fill(at, space, key.clone(), Record::default(), 0);
+        self.fill(at, space, key.clone(), LeaseRecord::default(), 0);
         at
     }
 
     /// Fills an empty slot.
-    fn fill(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
+    fn fill(&mut self, at: u32, space: u32, key: Key, record: LeaseRecord, deadline_ms: u64) {
         let hash = self.hasher.hash_one((space, &key));
         // What was kept says when a term ends, not when it began: that follows from the ttl, unless the term was cut short.
         let whole = record
@@ -223,7 +223,7 @@ impl Table {
             .as_ref()
             .filter(|hold| hold.max_age_ms.is_none() && hold.yield_request.is_none());
         let lasts_ms = whole.and_then(|hold| u32::try_from(hold.ttl_ms).ok()).unwrap_or(0);
-        self.slots[at as usize] = Some(Slot { key, space, lasts_ms, record, deadline_ms });
+        self.slots[at as usize] = Some(LeaseSlot { key, space, lasts_ms, record, deadline_ms });
         self.spaces[space as usize].used.key_count += 1;
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.index.insert_unique(hash, at, |at| {
@@ -234,7 +234,7 @@ impl Table {
     }
 
     /// Puts a kept key back where it was. Slots in between are free.
-    pub(super) fn restore(&mut self, at: u32, space: u32, key: Key, record: Record, deadline_ms: u64) {
+    pub(super) fn restore(&mut self, at: u32, space: u32, key: Key, record: LeaseRecord, deadline_ms: u64) {
         while self.slots.len() <= at as usize {
             self.slots.push(None);
         }
@@ -248,7 +248,7 @@ impl Table {
     }
 
     /// Removes a key and gives its slot back.
-    pub(super) fn remove(&mut self, at: u32) -> Option<Slot> {
+    pub(super) fn remove(&mut self, at: u32) -> Option<LeaseSlot> {
         let slot = self.slots[at as usize].take()?;
         let keys = &mut self.spaces[slot.space as usize].used.key_count;
         *keys = keys.saturating_sub(1);
@@ -260,11 +260,11 @@ impl Table {
         Some(slot)
     }
 
-    pub(super) fn at(&self, at: u32) -> Option<&Slot> {
+    pub(super) fn at(&self, at: u32) -> Option<&LeaseSlot> {
         self.slots.get(at as usize)?.as_ref()
     }
 
-    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut Slot> {
+    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut LeaseSlot> {
         self.slots.get_mut(at as usize)?.as_mut()
     }
 

@@ -1,11 +1,11 @@
 //! What people may see of a key: everything but the proof of a hold.
 
-use fencehold_contract::operation::Answer;
+use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::{EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest};
 use fencehold_core::{Key, Namespace, Timestamp};
 
 use super::state::Engine;
-use super::table::Slot;
+use super::table::LeaseSlot;
 
 /// How many slots one page looks at, so that going through a million keys never holds up a renewal.
 pub(super) const LOOK_AT_MAX: u32 = 10_000;
@@ -16,9 +16,14 @@ impl Engine {
         self.table.at(at).map(|slot| self.view_slot(now, at, slot))
     }
 
-    pub(super) fn list(&self, now: Timestamp, namespace: &Namespace, request: &ListLeasesRequest) -> Answer {
+    pub(super) fn list(
+        &self,
+        now: Timestamp,
+        namespace: &Namespace,
+        request: &ListLeasesRequest,
+    ) -> StoreResponse {
         let Some(space) = self.table.find_space(namespace) else {
-            return Answer::Leases(LeasePage { leases: Vec::new(), next_cursor: None });
+            return StoreResponse::Leases(LeasePage { leases: Vec::new(), next_cursor: None });
         };
         // The cursor is a slot: a key keeps its slot for as long as it is kept, so nothing is skipped or seen twice.
         let from = u32::try_from(request.cursor.unwrap_or(0)).unwrap_or(u32::MAX);
@@ -36,10 +41,10 @@ impl Engine {
             }
             page.leases.push(self.view_slot(now, at, slot));
         }
-        Answer::Leases(page)
+        StoreResponse::Leases(page)
     }
 
-    fn view_slot(&self, now: Timestamp, at: u32, slot: &Slot) -> LeaseView {
+    fn view_slot(&self, now: Timestamp, at: u32, slot: &LeaseSlot) -> LeaseView {
         let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
         let holder = hold.map(|hold| HolderView {
             owner: hold.owner.clone(),
@@ -63,7 +68,7 @@ impl Engine {
     }
 }
 
-fn matches(slot: &Slot, now: Timestamp, request: &ListLeasesRequest) -> bool {
+fn matches(slot: &LeaseSlot, now: Timestamp, request: &ListLeasesRequest) -> bool {
     let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
     let owner = request
         .owner

@@ -26,18 +26,18 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// Its place in line: rank, then how long it has stood in line in all, then order of arrival.
-    fn place(&self, ticket: Ticket) -> Place {
+    fn place(&self, ticket: Ticket) -> WaitPosition {
         let since_ms = self.arrived_ms.saturating_sub(self.request.waited_before_ms);
         (Reverse(self.request.priority), since_ms, ticket)
     }
 }
 
-type Place = (Reverse<i16>, u64, Ticket);
+type WaitPosition = (Reverse<i16>, u64, Ticket);
 
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     waiting: HashMap<Ticket, Waiter>,
-    lines: HashMap<u32, BTreeSet<Place>>,
+    lines: HashMap<u32, BTreeSet<WaitPosition>>,
     by_until: BTreeSet<(u64, Ticket)>,
     /// By namespace too: a hold id means nothing in another.
     by_hash: HashMap<(u32, [u8; 16]), Ticket>,

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
-use fencehold_contract::operation::Answer;
+use fencehold_contract::operation::StoreResponse;
 use fencehold_core::{Timestamp, Token};
 use hashbrown::{HashMap, HashSet};
 
-use super::handle::{Caller, Handle, Message, Pong, Taker};
-use super::keep::{Changes, Keep, KeepError};
-use super::retold::Retold;
-use super::state::{self, Answered, Engine, Granted};
+use super::handle::{Handle, Message, MessageReceiver, PingReply, WaitingCaller};
+use super::persistence::{Changes, PersistError, Persistence};
+use super::recent_grants::RecentGrants;
+use super::state::{self, Engine, Granted, OutgoingResponse};
 use super::waiters::Ticket;
 
 /// The most requests of one batch: a bound on how long the first of them waits for the last to be decided.
@@ -30,7 +30,7 @@ const DECIDED_AT_A_TIME: usize = 16;
 const NAP_MAX: Duration = Duration::from_secs(1);
 
 /// How a writer came to its end.
-pub type Ended = Result<(), KeepError>;
+pub type WriterEnd = Result<(), PersistError>;
 
 /// A running engine.
 #[derive(Debug)]
@@ -42,34 +42,34 @@ pub struct Writer {
 impl Writer {
     /// Starts the thread. `ended` is called on it, once, when it stops; answers that have not gone by then never do,
     /// and the caller finds its reply dropped.
-    pub fn start<K: Keep + 'static>(
+    pub fn start<K: Persistence + 'static>(
         name: &str,
         clock: Arc<dyn Clock>,
         engine: Engine,
-        keep: K,
+        persistence: K,
         gathers: bool,
-        ended: impl FnOnce(Ended, K, Engine) + Send + 'static,
+        ended: impl FnOnce(WriterEnd, K, Engine) + Send + 'static,
     ) -> std::io::Result<Writer> {
         let (handle, taker) = Handle::new();
         clock.on_move(Box::new(handle.nudge()));
-        let mut work = Work {
+        let mut work = WriterThread {
             clock,
             engine,
-            keep,
+            persistence,
             taker,
             gathers,
             backlog: VecDeque::new(),
             callers: HashMap::new(),
             recent: 0,
             expected: 0,
-            retold: Retold::default(),
+            recent_grants: RecentGrants::default(),
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let end = work.run();
-            let Work { engine, keep, callers, taker, backlog, .. } = work;
+            let WriterThread { engine, persistence, callers, taker, backlog, .. } = work;
             // Close the inbox before callers learn that no response comes.
             drop(taker);
-            ended(end, keep, engine);
+            ended(end, persistence, engine);
             drop((callers, backlog));
         })?;
         Ok(Writer { handle, thread: Some(thread) })
@@ -87,35 +87,35 @@ impl Drop for Writer {
     }
 }
 
-struct Work<K> {
+struct WriterThread<K> {
     clock: Arc<dyn Clock>,
     engine: Engine,
-    keep: K,
-    taker: Taker,
+    persistence: K,
+    taker: MessageReceiver,
     /// Whether a batch waits a little for more.
     gathers: bool,
     /// What came while a batch could not be kept.
     backlog: VecDeque<Message>,
-    callers: HashMap<Ticket, Caller>,
+    callers: HashMap<Ticket, WaitingCaller>,
     /// How large the last batches were, as a moving average.
     recent: usize,
     /// How many the next batch can have, if everybody who was just answered comes back at once.
     expected: usize,
-    retold: Retold,
+    recent_grants: RecentGrants,
 }
 
 /// What one batch has come to, beside what the engine decided.
 #[derive(Default)]
-struct Gathered {
+struct BatchResult {
     size: usize,
     /// A caller in it may have to wait for the disk.
     may_sync: bool,
-    pongs: Vec<Pong>,
+    pongs: Vec<PingReply>,
     stop: bool,
 }
 
-impl<K: Keep> Work<K> {
-    fn run(&mut self) -> Ended {
+impl<K: Persistence> WriterThread<K> {
+    fn run(&mut self) -> WriterEnd {
         let mut more_to_sweep = false;
         loop {
             // What came while the last batch was kept comes first, in its order; a batch has its bound all the same.
@@ -124,10 +124,10 @@ impl<K: Keep> Work<K> {
             if waiting.is_empty() && !more_to_sweep {
                 self.wait();
             }
-            let Gathered { stop, pongs, .. } = self.gather(waiting);
+            let BatchResult { stop, pongs, .. } = self.gather(waiting);
             let now = self.clock.now();
             // Callers come first, also after a gap in which this process did not run.
-            more_to_sweep = self.engine.sweep(now, SWEEP_MAX, self.keep.archive());
+            more_to_sweep = self.engine.sweep(now, SWEEP_MAX, self.persistence.archive());
             self.settle(now, !pongs.is_empty())?;
             for pong in pongs {
                 pong();
@@ -135,7 +135,7 @@ impl<K: Keep> Work<K> {
             if stop {
                 return Ok(());
             }
-            self.keep.tidy(!more_to_sweep && self.waiting() == 0)?;
+            self.persistence.tidy(!more_to_sweep && self.waiting() == 0)?;
         }
     }
 
@@ -155,8 +155,8 @@ impl<K: Keep> Work<K> {
     /// were answered together tend to come back together, and one sync can serve them all. Each is decided as it comes,
     /// while the others are still on their way.
     #[expect(clippy::disallowed_methods, reason = "a batch gathers in the machine's time, not the store's")]
-    fn gather(&mut self, mut waiting: Vec<Message>) -> Gathered {
-        let mut gathered = Gathered::default();
+    fn gather(&mut self, mut waiting: Vec<Message>) -> BatchResult {
+        let mut gathered = BatchResult::default();
         let target = self.expected.min(self.recent + self.recent / 4 + 1).min(BATCH_REQUESTS_MAX);
         let started = std::time::Instant::now();
         loop {
@@ -185,14 +185,14 @@ impl<K: Keep> Work<K> {
         gathered
     }
 
-    fn take(&mut self, now: Timestamp, message: Message, gathered: &mut Gathered) {
+    fn take(&mut self, now: Timestamp, message: Message, gathered: &mut BatchResult) {
         match message {
-            Message::Ask { caller: Caller { gives_back: Some((ticket, hash)), .. }, .. }
-                if self.retold.to_another_than(ticket, hash) => {}
+            Message::Ask { caller: WaitingCaller { gives_back: Some((ticket, hash)), .. }, .. }
+                if self.recent_grants.to_another_than(ticket, hash) => {}
             Message::Ask { ticket, namespace, ask, caller } => {
                 gathered.may_sync |= ask.may_sync();
                 self.callers.insert(ticket, caller);
-                self.engine.ask(now, ticket, &namespace, *ask, self.keep.archive());
+                self.engine.ask(now, ticket, &namespace, *ask, self.persistence.archive());
             }
             Message::Cancel(ticket) => {
                 if self.engine.cancel(now, ticket) {
@@ -209,18 +209,18 @@ impl<K: Keep> Work<K> {
     }
 
     /// Keeps what the engine changed, then sends the responses. Grants whose callers have gone are given back at once.
-    fn settle(&mut self, mut now: Timestamp, mut confirm: bool) -> Ended {
+    fn settle(&mut self, mut now: Timestamp, mut confirm: bool) -> WriterEnd {
         loop {
-            self.engine.serve_claims(now, self.keep.archive());
+            self.engine.serve_claims(now, self.persistence.archive());
             if let Some(why) = self.engine.broken() {
-                return Err(KeepError::Failed(why));
+                return Err(PersistError::Failed(why));
             }
             let (mut changes, answers) = self.engine.take_batch(K::KEEPS);
             if !changes.is_empty() {
                 self.keep(&mut changes)?;
                 self.engine.kept();
             } else if !answers.is_empty() || confirm {
-                self.insist(Keep::confirm)?;
+                self.insist(Persistence::confirm)?;
             }
             confirm = false;
             self.engine.tell_holders();
@@ -232,7 +232,7 @@ impl<K: Keep> Work<K> {
             }
             now = self.clock.now();
             for granted in abandoned {
-                self.engine.abandon(now, granted, self.keep.archive());
+                self.engine.abandon(now, granted, self.persistence.archive());
             }
         }
     }
@@ -242,15 +242,15 @@ impl<K: Keep> Work<K> {
         clippy::disallowed_methods,
         reason = "how long the disk took is for people, and decides nothing"
     )]
-    fn keep(&mut self, changes: &mut Changes) -> Ended {
+    fn keep(&mut self, changes: &mut Changes) -> WriterEnd {
         let durable = changes.durable;
         let started = std::time::Instant::now();
-        let kept = self.insist(|keep| keep.keep(changes));
+        let kept = self.insist(|persistence| persistence.keep(changes));
         if K::KEEPS && kept.is_ok() {
             let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             let measures = &self.engine.measures;
             if durable { &measures.synced_us } else { &measures.unsynced_us }.record(took_us);
-            if let Some(disk_us) = self.keep.disk_us().filter(|_| durable) {
+            if let Some(disk_us) = self.persistence.disk_us().filter(|_| durable) {
                 measures.disk_us.record(disk_us);
             }
         }
@@ -258,10 +258,10 @@ impl<K: Keep> Work<K> {
     }
 
     /// Tries until it is kept, or never will be. A caller that cannot wait that long gets an error.
-    fn insist(&mut self, mut attempt: impl FnMut(&mut K) -> Ended) -> Ended {
+    fn insist(&mut self, mut attempt: impl FnMut(&mut K) -> WriterEnd) -> WriterEnd {
         loop {
-            match attempt(&mut self.keep) {
-                Err(KeepError::Busy(why)) if !self.turn_away(&why) => {}
+            match attempt(&mut self.persistence) {
+                Err(PersistError::Busy(why)) if !self.turn_away(&why) => {}
                 end => return end,
             }
         }
@@ -289,13 +289,17 @@ impl<K: Keep> Work<K> {
     }
 
     /// Lets the answers go. What was granted to a caller that is not there any more comes back.
-    fn deliver(&mut self, now: Timestamp, answers: Vec<Answered>) -> Result<Vec<Granted>, KeepError> {
+    fn deliver(
+        &mut self,
+        now: Timestamp,
+        answers: Vec<OutgoingResponse>,
+    ) -> Result<Vec<Granted>, PersistError> {
         let mut abandoned = Vec::new();
         let mut delivered = HashSet::new();
         // All are read before the first one goes: what it wakes has company, and one call of the scheduler wakes many.
         let mut said = Vec::with_capacity(answers.len());
         let mut left_out = Vec::new();
-        for Answered { ticket, result, mut granted } in answers {
+        for OutgoingResponse { ticket, result, mut granted } in answers {
             let (result, no_room) = self.said(now, result)?;
             if let Some(Granted::Jobs(given)) = granted.as_mut().filter(|_| !no_room.is_empty()) {
                 let no_room: HashSet<_> = no_room.into_iter().collect();
@@ -309,7 +313,7 @@ impl<K: Keep> Work<K> {
             match granted {
                 Some(Granted::Lease { hash, fresh: false, .. } | Granted::Again(hash)) if arrived => {
                     delivered.insert(*hash.as_bytes());
-                    self.retold.note(hash, ticket);
+                    self.recent_grants.note(hash, ticket);
                 }
                 Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
                 Some(Granted::Lease { fresh, .. }) if !fresh && !own => {}
@@ -335,14 +339,16 @@ impl<K: Keep> Work<K> {
     fn said(
         &mut self,
         now: Timestamp,
-        reply: state::Reply,
-    ) -> Result<(Result<Answer, StoreError>, Vec<Token>), KeepError> {
+        reply: state::ResponseBody,
+    ) -> Result<(Result<StoreResponse, StoreError>, Vec<Token>), PersistError> {
         match reply {
-            state::Reply::Said(result) => Ok((result, Vec::new())),
-            state::Reply::ToRead(look) => match self.engine.read(now, look, self.keep.archive()) {
-                Ok((answer, left_out)) => Ok((Ok(Answer::Job(answer)), left_out)),
-                Err(why) => Err(KeepError::Failed(why)),
-            },
+            state::ResponseBody::Said(result) => Ok((result, Vec::new())),
+            state::ResponseBody::ToRead(look) => {
+                match self.engine.read(now, look, self.persistence.archive()) {
+                    Ok((answer, left_out)) => Ok((Ok(StoreResponse::Job(answer)), left_out)),
+                    Err(why) => Err(PersistError::Failed(why)),
+                }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The engine behind `memory:` and `file:`.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
-mod long_line;
+mod many_waiters;
 mod memory;
 mod model;

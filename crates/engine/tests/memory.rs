@@ -2,9 +2,9 @@
 
 use fencehold_conformance::{exercise, exercise_jobs};
 use fencehold_engine::MemoryStore;
-use fencehold_test_store::ClockArena;
+use fencehold_test_store::ClockedTestStore;
 
-fencehold_conformance::lease_conformance!(|| ClockArena::new(MemoryStore::open));
+fencehold_conformance::lease_conformance!(|| ClockedTestStore::new(MemoryStore::open));
 fencehold_conformance::job_conformance!(conformance_factory());
 
 /// Nothing but what needs a restart is beyond a store that keeps nothing.

@@ -2,9 +2,9 @@
 
 use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
 use fencehold_core::Owner;
-use fencehold_core::job::{JobKind, QueueName, Refusal};
+use fencehold_core::job::{JobKind, JobRefusal, QueueName};
 
-use crate::{Client, Failed, Target, Timer};
+use crate::{Failed, LoadClient, Target, Timer};
 
 const TTL_MS: u64 = 60_000;
 const PAYLOAD_BYTES: usize = 300;
@@ -12,24 +12,24 @@ const PAYLOAD_BYTES: usize = 300;
 /// Enqueues a batch of jobs, claims as many (the oldest there are) and completes them. Counts jobs; the calls are enqueue,
 /// claim and complete.
 #[derive(Debug)]
-pub struct Lives {
+pub struct JobLives {
     target: Target,
     queue: QueueName,
     batch: usize,
 }
 
-impl Lives {
+impl JobLives {
     /// So many clients on one queue.
     pub fn clients(target: &Target, clients: usize, queue: &str, batch: usize) -> Result<Vec<Self>, Failed> {
         let queue = QueueName::new(queue)?;
-        let client = |_| Lives { target: target.clone(), queue: queue.clone(), batch };
+        let client = |_| JobLives { target: target.clone(), queue: queue.clone(), batch };
         Ok((0..clients).map(client).collect())
     }
 }
 
-impl Client for Lives {
+impl LoadClient for JobLives {
     async fn round(&mut self, timer: &Timer) -> Result<u64, Failed> {
-        let Lives { target, queue, batch } = self;
+        let JobLives { target, queue, batch } = self;
         let (jobs, call) = (target.jobs()?, &target.call);
         timer.time(0, enqueue(target, queue, *batch, PAYLOAD_BYTES)).await?;
         let hold = target.hold_id();
@@ -75,6 +75,6 @@ pub async fn enqueue(
     Ok(())
 }
 
-fn refused(refusal: Refusal) -> Failed {
+fn refused(refusal: JobRefusal) -> Failed {
     format!("refused: {refusal}").into()
 }

@@ -3,7 +3,7 @@
 use fencehold_contract::{HoldRef, StoreError};
 use fencehold_core::Key;
 
-use crate::{Client, Failed, Target, Timer};
+use crate::{Failed, LoadClient, Target, Timer};
 
 const TTL_MS: u64 = 30_000;
 /// How long a client waits for its keys before the first round: those of a run that was killed end by themselves.
@@ -11,21 +11,23 @@ const WAIT_MS: u64 = 60_000;
 
 /// Acquires a key of its own and releases it. Counts pairs; the calls are acquire and release.
 #[derive(Debug)]
-pub struct Pairs {
+pub struct AcquireRelease {
     target: Target,
     key: Key,
 }
 
-impl Pairs {
+impl AcquireRelease {
     /// So many clients.
     pub fn clients(target: &Target, clients: usize) -> Result<Vec<Self>, Failed> {
         (0..clients)
-            .map(|nth| Ok(Pairs { target: target.clone(), key: target.key(format_args!("{nth:08}"))? }))
+            .map(|nth| {
+                Ok(AcquireRelease { target: target.clone(), key: target.key(format_args!("{nth:08}"))? })
+            })
             .collect()
     }
 }
 
-impl Client for Pairs {
+impl LoadClient for AcquireRelease {
     async fn begin(&mut self) -> Result<(), Failed> {
         let hold = self.target.acquire(&self.key, TTL_MS, WAIT_MS).await?;
         self.target.release(hold).await
@@ -40,21 +42,21 @@ impl Client for Pairs {
 
 /// Renews a batch of leases of its own. Counts renewals; the one call renews the batch.
 #[derive(Debug)]
-pub struct Renewals {
+pub struct BatchRenewals {
     target: Target,
     batch: usize,
     holds: Vec<HoldRef>,
 }
 
-impl Renewals {
+impl BatchRenewals {
     /// So many clients, each with a batch.
     pub fn clients(target: &Target, clients: usize, batch: usize) -> Vec<Self> {
-        let client = |_| Renewals { target: target.clone(), batch, holds: Vec::new() };
+        let client = |_| BatchRenewals { target: target.clone(), batch, holds: Vec::new() };
         (0..clients).map(client).collect()
     }
 }
 
-impl Client for Renewals {
+impl LoadClient for BatchRenewals {
     async fn begin(&mut self) -> Result<(), Failed> {
         self.holds = hold_many(&self.target, self.batch, TTL_MS).await?;
         Ok(())
@@ -101,7 +103,7 @@ mod tests {
     use fencehold_engine::MemoryStore;
 
     use super::*;
-    use crate::{Lives, run};
+    use crate::{JobLives, run};
 
     fn target() -> Target {
         let store = Arc::new(MemoryStore::open(Arc::new(SystemClock)).unwrap());
@@ -111,11 +113,11 @@ mod tests {
     #[tokio::test]
     async fn every_client_does_a_round_however_short_the_time_is_and_holds_nothing_afterwards() {
         let target = target();
-        let pairs = run(Pairs::clients(&target, 3).unwrap(), Duration::ZERO).await.unwrap();
+        let pairs = run(AcquireRelease::clients(&target, 3).unwrap(), Duration::ZERO).await.unwrap();
         assert_eq!((pairs.done, pairs.calls.len(), pairs.calls[1].len()), (3, 2, 3));
-        let renewed = run(Renewals::clients(&target, 2, 5), Duration::ZERO).await.unwrap();
+        let renewed = run(BatchRenewals::clients(&target, 2, 5), Duration::ZERO).await.unwrap();
         assert_eq!((renewed.done, renewed.calls.len(), renewed.calls[0].len()), (10, 1, 2));
-        let lives = run(Lives::clients(&target, 4, "load", 2).unwrap(), Duration::ZERO)
+        let lives = run(JobLives::clients(&target, 4, "load", 2).unwrap(), Duration::ZERO)
             .await
             .unwrap();
         assert_eq!((lives.done, lives.calls.len()), (8, 3));

@@ -11,10 +11,10 @@ mod leases;
 mod run;
 mod target;
 
-pub use jobs::{Lives, enqueue};
+pub use jobs::{JobLives, enqueue};
 pub use latencies::Latencies;
-pub use leases::{Pairs, Renewals, hold_many, renew_all};
-pub use run::{Client, Measured, Timer, run, run_after, together};
+pub use leases::{AcquireRelease, BatchRenewals, hold_many, renew_all};
+pub use run::{LoadClient, Measured, Timer, run, run_after, together};
 pub use target::Target;
 
 /// Why a measurement ended early.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::{Failed, Latencies};
 
 /// Repeats its calls.
-pub trait Client: Sized + Send + 'static {
+pub trait LoadClient: Sized + Send + 'static {
     /// What is done once, before the time that is measured.
     fn begin(&mut self) -> impl Future<Output = Result<(), Failed>> + Send {
         async { Ok(()) }
@@ -89,7 +89,7 @@ impl Timer {
 }
 
 /// Has clients repeat their rounds for some time. A round that has begun is finished, and each has at least one.
-pub async fn run<C: Client>(
+pub async fn run<C: LoadClient>(
     clients: impl IntoIterator<Item = C>,
     time: Duration,
 ) -> Result<Measured, Failed> {
@@ -97,7 +97,7 @@ pub async fn run<C: Client>(
 }
 
 /// The same, where the time begins when `start` says so; by then every client has begun.
-pub async fn run_after<C: Client>(
+pub async fn run_after<C: LoadClient>(
     clients: impl IntoIterator<Item = C>,
     time: Duration,
     start: impl Future<Output = Result<(), Failed>>,

@@ -26,8 +26,8 @@ pub struct Actor<S> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-type Pending = Pin<Box<dyn Future<Output = ()>>>;
-type Task<S> = Box<dyn FnOnce(S) -> Pending + Send>;
+type PendingTask = Pin<Box<dyn Future<Output = ()>>>;
+type Task<S> = Box<dyn FnOnce(S) -> PendingTask + Send>;
 type Tasks<S> = mpsc::UnboundedSender<Task<S>>;
 
 impl<S: Clone + 'static> Actor<S> {
@@ -89,7 +89,7 @@ impl<S: Clone + 'static> Actor<S> {
         &self,
         work: impl AsyncFnOnce(&S) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, response) = Reply::new();
+        let (reply, response) = ReplySender::new();
         self.send(async move |state, _open| {
             let reply = reply.started();
             reply.send(work(state).await);
@@ -113,18 +113,18 @@ impl<S: Clone + 'static> Actor<S> {
     /// before it has taken the response, `undo` gets it, and the caller never does.
     pub async fn call_or_undo<R: Send + 'static>(
         &self,
-        work: impl AsyncFnOnce(&S, &Caller) -> R + Send + 'static,
+        work: impl AsyncFnOnce(&S, &PendingCall) -> R + Send + 'static,
         undo: impl AsyncFnOnce(&S, R) + Send + 'static,
     ) -> Result<R, StoreError> {
-        let (reply, response) = Reply::new();
+        let (reply, response) = ReplySender::new();
         // Dropped together with this future.
         let (gone, _here) = mpsc::channel(1);
         let tasks = self.tasks.clone();
         self.send(async move |state, open| {
-            let (reply, caller) = (reply.started(), Caller { gone, after: Cell::default() });
+            let (reply, caller) = (reply.started(), PendingCall { gone, after: Cell::default() });
             let response = work(state, &caller).await;
             let guard =
-                ResponseGuard { response: Some((response, undo)), tasks, open: Some(Open::new(&open.0)) };
+                ResponseGuard { response: Some((response, undo)), tasks, open: Some(OpenTask::new(&open.0)) };
             // Here and not by dropping it: what has begun is seen through also while the handle is being closed.
             if let Some(Ok(mut guard)) = reply.send(guard)
                 && let Some((response, undo)) = guard.response.take()
@@ -140,9 +140,9 @@ impl<S: Clone + 'static> Actor<S> {
     }
 
     /// Has a task begun, unless the handle is closed: then it is dropped, and its caller hears of that by its reply.
-    fn send(&self, work: impl AsyncFnOnce(&S, Open) + Send + 'static) {
+    fn send(&self, work: impl AsyncFnOnce(&S, OpenTask) + Send + 'static) {
         if !*self.closing.borrow() {
-            let open = Open::new(&self.open);
+            let open = OpenTask::new(&self.open);
             let _ = self
                 .tasks
                 .send(Box::new(move |state| Box::pin(async move { work(&state, open).await })));
@@ -211,16 +211,16 @@ impl OpenTasks {
 }
 
 /// One task that is not over yet.
-struct Open(Arc<OpenTasks>);
+struct OpenTask(Arc<OpenTasks>);
 
-impl Open {
+impl OpenTask {
     fn new(tasks: &Arc<OpenTasks>) -> Self {
         tasks.0.send_modify(|open| *open += 1);
-        Open(Arc::clone(tasks))
+        OpenTask(Arc::clone(tasks))
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenTask {
     fn drop(&mut self) {
         self.0.0.send_modify(|open| *open -= 1);
     }
@@ -238,12 +238,12 @@ impl Closing {
 }
 
 /// Waits for the response to a call.
-pub struct Caller {
+pub struct PendingCall {
     gone: mpsc::Sender<Infallible>,
-    after: Cell<Option<Pending>>,
+    after: Cell<Option<PendingTask>>,
 }
 
-impl Caller {
+impl PendingCall {
     /// Whether the caller waits no more.
     pub fn has_gone(&self) -> bool {
         self.gone.is_closed()
@@ -260,24 +260,24 @@ impl Caller {
     }
 }
 
-impl fmt::Debug for Caller {
+impl fmt::Debug for PendingCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller")
+        f.debug_struct("PendingCall")
             .field("has_gone", &self.has_gone())
             .finish_non_exhaustive()
     }
 }
 
 /// The way back to a caller, which hears of it too if there is no response.
-struct Reply<T> {
+struct ReplySender<T> {
     sender: Option<oneshot::Sender<Result<T, StoreError>>>,
     started: bool,
 }
 
-impl<T> Reply<T> {
+impl<T> ReplySender<T> {
     fn new() -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
         let (sender, receiver) = oneshot::channel();
-        (Reply { sender: Some(sender), started: false }, receiver)
+        (ReplySender { sender: Some(sender), started: false }, receiver)
     }
 
     /// From now on something may have been done.
@@ -292,7 +292,7 @@ impl<T> Reply<T> {
     }
 }
 
-impl<T> Drop for Reply<T> {
+impl<T> Drop for ReplySender<T> {
     fn drop(&mut self) {
         if let Some(sender) = self.sender.take() {
             let error = if self.started { interrupted() } else { closed() };
@@ -311,7 +311,7 @@ where
 {
     response: Option<(R, U)>,
     tasks: Tasks<S>,
-    open: Option<Open>,
+    open: Option<OpenTask>,
 }
 
 impl<S, R, U> Drop for ResponseGuard<S, R, U>
@@ -372,7 +372,7 @@ mod tests {
         let (actor, undone) = undone_by(CLOSE_WITHIN);
         {
             let (go, gate) = oneshot::channel::<()>();
-            let work = async move |_: &Rc<Sender<u8>>, _: &Caller| {
+            let work = async move |_: &Rc<Sender<u8>>, _: &PendingCall| {
                 let _ = gate.await;
                 7
             };
@@ -391,7 +391,7 @@ mod tests {
     fn a_response_is_undone_whose_caller_has_gone_before_it() {
         let (actor, undone) = undone_by(CLOSE_WITHIN);
         {
-            let work = async |_: &Rc<Sender<u8>>, caller: &Caller| {
+            let work = async |_: &Rc<Sender<u8>>, caller: &PendingCall| {
                 caller.gone().await;
                 assert!(caller.has_gone());
                 7
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn a_response_that_was_taken_is_not_undone() {
         let (actor, undone) = undone_by(CLOSE_WITHIN);
-        let work = async |_: &Rc<Sender<u8>>, caller: &Caller| {
+        let work = async |_: &Rc<Sender<u8>>, caller: &PendingCall| {
             assert!(!caller.has_gone());
             7
         };

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 /// Pauses that double up to a limit.
 #[derive(Clone, Debug)]
-pub struct Backoff {
+pub struct RetryDelay {
     next: Duration,
     max: Duration,
 }
 
-impl Backoff {
+impl RetryDelay {
     /// The first pause, and the longest.
     pub const fn new(first: Duration, max: Duration) -> Self {
-        Backoff { next: first, max }
+        RetryDelay { next: first, max }
     }
 
     /// The next pause.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(35));
+        let mut backoff = RetryDelay::new(Duration::from_millis(10), Duration::from_millis(35));
         let pauses: Vec<u128> = (0..4).map(|_| backoff.next_pause().as_millis()).collect();
         assert_eq!(pauses, [10, 20, 35, 35]);
     }

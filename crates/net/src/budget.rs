@@ -5,7 +5,7 @@
 //! - One deadline for all attempts of a call. Pauses grow, and leave time for another attempt; where there is none, the call
 //!   ends with the failure that it has.
 //! - A refusal is final. Everything else is retried until the deadline.
-//! - A request that may have been carried out is sent again only if that is safe ([`Repeat`]).
+//! - A request that may have been carried out is sent again only if that is safe ([`ResendPolicy`]).
 //! - Once the outcome of one attempt is unknown, no later failure says that nothing was done.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 
-use crate::backoff::{Backoff, sleep};
+use crate::backoff::{RetryDelay, sleep};
 
 /// The first pause between two attempts, so that a server that is just starting is not flooded, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -24,7 +24,7 @@ const ATTEMPT_MIN: Duration = Duration::from_millis(50);
 
 /// Why an attempt has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum AttemptError {
     /// Nothing was done, and it may work later.
     NotDone(String),
     /// The request was sent, and may have been carried out.
@@ -37,7 +37,7 @@ pub enum Failure {
 
 /// Whether a request may be sent again although it may have been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
+pub enum ResendPolicy {
     /// It names what it means by hold id and token, or only reads.
     Safe,
     /// It could act on a later holder.
@@ -51,22 +51,22 @@ pub struct CallBudget {
     place: Arc<str>,
     started_ms: u64,
     deadline_ms: u64,
-    backoff: Backoff,
+    backoff: RetryDelay,
     reads_only: bool,
     /// Whether something was sent that may have been carried out.
     pub outcome_unknown: bool,
 }
 
 impl CallBudget {
-    /// Starts now, and ends after `patience_ms` on top of `wait_ms` in line. `place` is the store, for messages.
-    pub fn new(clock: &Arc<dyn Clock>, place: &Arc<str>, patience_ms: u64, wait_ms: u64) -> Self {
+    /// Starts now, and ends after `timeout_ms` on top of `wait_ms` in line. `place` is the store, for messages.
+    pub fn new(clock: &Arc<dyn Clock>, place: &Arc<str>, timeout_ms: u64, wait_ms: u64) -> Self {
         let started_ms = clock.now().store_ms;
         CallBudget {
             clock: Arc::clone(clock),
             place: Arc::clone(place),
             started_ms,
-            deadline_ms: started_ms.saturating_add(wait_ms).saturating_add(patience_ms),
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            deadline_ms: started_ms.saturating_add(wait_ms).saturating_add(timeout_ms),
+            backoff: RetryDelay::new(FIRST_PAUSE, LONGEST_PAUSE),
             reads_only: false,
             outcome_unknown: false,
         }
@@ -104,15 +104,15 @@ impl CallBudget {
     }
 
     /// Pauses before the next attempt of a request that may be repeated; or fails, if there is to be none.
-    pub async fn retry_or_fail(&mut self, failure: impl Into<Failure>) -> Result<(), StoreError> {
-        self.retry_or_fail_as(Repeat::Safe, failure).await
+    pub async fn retry_or_fail(&mut self, failure: impl Into<AttemptError>) -> Result<(), StoreError> {
+        self.retry_or_fail_as(ResendPolicy::Safe, failure).await
     }
 
     /// The same for any request.
     pub async fn retry_or_fail_as(
         &mut self,
-        repeat: Repeat,
-        failure: impl Into<Failure>,
+        repeat: ResendPolicy,
+        failure: impl Into<AttemptError>,
     ) -> Result<(), StoreError> {
         self.check(repeat, failure.into(), Duration::ZERO)?;
         self.pause(Duration::ZERO).await;
@@ -121,18 +121,23 @@ impl CallBudget {
 
     /// Takes note of a failure, after which the store wants to be left alone for at least so long. `Err`: it is the end of
     /// the call.
-    pub fn check(&mut self, repeat: Repeat, failure: Failure, at_least: Duration) -> Result<(), StoreError> {
+    pub fn check(
+        &mut self,
+        repeat: ResendPolicy,
+        failure: AttemptError,
+        at_least: Duration,
+    ) -> Result<(), StoreError> {
         let (why, may_repeat) = match failure {
-            Failure::NotDone(why) => (why, true),
-            Failure::Unknown(why) => {
+            AttemptError::NotDone(why) => (why, true),
+            AttemptError::Unknown(why) => {
                 self.outcome_unknown = true;
-                (why, repeat == Repeat::Safe)
+                (why, repeat == ResendPolicy::Safe)
             }
-            Failure::Unusable(why) => {
+            AttemptError::Unusable(why) => {
                 let place = self.place.to_string();
                 return Err(self.unknown_if_sent(StoreError::Unusable { store: place, message: why }));
             }
-            Failure::Refused(error) => return Err(self.unknown_if_sent(error)),
+            AttemptError::Refused(error) => return Err(self.unknown_if_sent(error)),
         };
         if !may_repeat || at_least >= self.left_to_pause() {
             return Err(self.unanswered(&why));
@@ -172,16 +177,16 @@ mod tests {
         CallBudget::new(&clock, &Arc::from("place"), 1_000, 500)
     }
 
-    fn not_done() -> Failure {
-        Failure::NotDone("down".to_owned())
+    fn not_done() -> AttemptError {
+        AttemptError::NotDone("down".to_owned())
     }
 
-    fn check(budget: &mut CallBudget, repeat: Repeat, failure: Failure) -> Result<(), StoreError> {
+    fn check(budget: &mut CallBudget, repeat: ResendPolicy, failure: AttemptError) -> Result<(), StoreError> {
         budget.check(repeat, failure, Duration::ZERO)
     }
 
-    fn unknown() -> Failure {
-        Failure::Unknown("lost".to_owned())
+    fn unknown() -> AttemptError {
+        AttemptError::Unknown("lost".to_owned())
     }
 
     #[test]
@@ -189,12 +194,12 @@ mod tests {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
         clock.advance(1_449);
-        assert_eq!(check(&mut budget, Repeat::Safe, not_done()), Ok(()));
+        assert_eq!(check(&mut budget, ResendPolicy::Safe, not_done()), Ok(()));
         assert_eq!((budget.left().as_millis(), budget.elapsed_ms()), (51, 1_449));
         clock.advance(1);
         let why = "place: down".to_owned();
         assert_eq!(
-            check(&mut budget, Repeat::Safe, not_done()),
+            check(&mut budget, ResendPolicy::Safe, not_done()),
             Err(StoreError::Unavailable { message: why })
         );
     }
@@ -204,9 +209,9 @@ mod tests {
     fn a_store_that_wants_to_be_left_alone_until_the_deadline_is_not_asked_again() {
         let mut budget = budget(&ManualClock::new());
         let after_ms = |ms| Duration::from_millis(ms);
-        assert_eq!(budget.check(Repeat::Safe, not_done(), after_ms(1_449)), Ok(()));
+        assert_eq!(budget.check(ResendPolicy::Safe, not_done(), after_ms(1_449)), Ok(()));
         let why = "place: down".to_owned();
-        let said = budget.check(Repeat::Safe, not_done(), after_ms(1_450));
+        let said = budget.check(ResendPolicy::Safe, not_done(), after_ms(1_450));
         assert_eq!(said, Err(StoreError::Unavailable { message: why }));
     }
 
@@ -214,12 +219,12 @@ mod tests {
     fn an_unknown_outcome_is_repeated_where_that_is_safe_and_said_at_the_end() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Ok(()));
+        assert_eq!(check(&mut budget, ResendPolicy::Safe, unknown()), Ok(()));
         clock.advance(1_500);
         // The last attempt was not carried out; the one before may have been.
         let why = "place: down".to_owned();
         assert_eq!(
-            check(&mut budget, Repeat::Safe, not_done()),
+            check(&mut budget, ResendPolicy::Safe, not_done()),
             Err(StoreError::OutcomeUnknown { message: why })
         );
     }
@@ -228,10 +233,10 @@ mod tests {
     fn what_could_act_on_a_later_holder_is_not_repeated_once_it_may_have_been_done() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        assert_eq!(check(&mut budget, Repeat::Never, not_done()), Ok(()));
+        assert_eq!(check(&mut budget, ResendPolicy::Never, not_done()), Ok(()));
         let why = "place: lost".to_owned();
         assert_eq!(
-            check(&mut budget, Repeat::Never, unknown()),
+            check(&mut budget, ResendPolicy::Never, unknown()),
             Err(StoreError::OutcomeUnknown { message: why })
         );
     }
@@ -240,30 +245,36 @@ mod tests {
     fn a_refusal_is_final_and_says_that_nothing_was_done_only_if_that_is_known() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock);
-        let unusable = || Failure::Unusable("no rights".to_owned());
+        let unusable = || AttemptError::Unusable("no rights".to_owned());
         let (place, why) = ("place".to_owned(), "no rights".to_owned());
         assert_eq!(
-            check(&mut budget, Repeat::Safe, unusable()),
+            check(&mut budget, ResendPolicy::Safe, unusable()),
             Err(StoreError::Unusable { store: place, message: why })
         );
         let denied = StoreError::Forbidden { message: "no".to_owned() };
-        assert_eq!(check(&mut budget, Repeat::Safe, Failure::Refused(denied.clone())), Err(denied.clone()));
+        assert_eq!(
+            check(&mut budget, ResendPolicy::Safe, AttemptError::Refused(denied.clone())),
+            Err(denied.clone())
+        );
         budget.outcome_unknown = true;
-        let said = check(&mut budget, Repeat::Safe, unusable());
+        let said = check(&mut budget, ResendPolicy::Safe, unusable());
         assert!(matches!(said, Err(StoreError::OutcomeUnknown { .. })), "{said:?}");
         // The request itself was refused: the caller has to know why.
-        assert_eq!(check(&mut budget, Repeat::Safe, Failure::Refused(denied.clone())), Err(denied));
+        assert_eq!(
+            check(&mut budget, ResendPolicy::Safe, AttemptError::Refused(denied.clone())),
+            Err(denied)
+        );
     }
 
     #[test]
     fn what_only_reads_has_no_unknown_outcome() {
         let clock = ManualClock::new();
         let mut budget = budget(&clock).reads_only(true);
-        assert_eq!(check(&mut budget, Repeat::Safe, unknown()), Ok(()));
+        assert_eq!(check(&mut budget, ResendPolicy::Safe, unknown()), Ok(()));
         clock.advance(1_500);
         let why = "place: lost".to_owned();
         assert_eq!(
-            check(&mut budget, Repeat::Safe, unknown()),
+            check(&mut budget, ResendPolicy::Safe, unknown()),
             Err(StoreError::Unavailable { message: why })
         );
     }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use fencehold_contract::hold_changes::{HoldChanges, spread};
 
-use crate::backoff::{Backoff, sleep};
+use crate::backoff::{RetryDelay, sleep};
 
 /// In how many namespaces a handle listens at most.
 const NAMESPACES_MAX: usize = 8;
 /// The pauses before a stream is opened again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+const BACKOFF: RetryDelay = RetryDelay::new(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The streams of one handle.
 #[derive(Debug)]

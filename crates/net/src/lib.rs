@@ -1,10 +1,10 @@
 //! What stores over a network share.
 //!
-//! - A [`CallBudget`] is the time that one call has, over all of its attempts; it decides whether a [`Failure`] is retried, and
+//! - A [`CallBudget`] is the time that one call has, over all of its attempts; it decides whether a [`AttemptError`] is retried, and
 //!   what the caller hears when it is not.
 //! - An [`Actor`] is the thread that owns the connections of a handle. Callers may be on any executor, or on none. A response that
 //!   its caller did not take is undone there.
-//! - [`HoldFeeds`] hear what others do to the holds of a handle. A [`Backoff`] grows from one pause to the next.
+//! - [`HoldFeeds`] hear what others do to the holds of a handle. A [`RetryDelay`] grows from one pause to the next.
 //!
 //! Deliberately absent: what an error of a protocol means. Each store says that in its own `Fault`.
 
@@ -13,7 +13,7 @@ mod backoff;
 mod budget;
 mod feeds;
 
-pub use actor::{Actor, Caller, Closing};
-pub use backoff::{Backoff, sleep};
-pub use budget::{CallBudget, Failure, Repeat};
+pub use actor::{Actor, Closing, PendingCall};
+pub use backoff::{RetryDelay, sleep};
+pub use budget::{AttemptError, CallBudget, ResendPolicy};
 pub use feeds::{FeedEnd, HoldFeeds};

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use fencehold_conformance::{check, exercise, exercise_jobs};
 use fencehold_contract::StoreUrl;
 use fencehold_engine::MemoryStore;
-use fencehold_races::{RACES, Side, Verdict, World, play};
+use fencehold_races::{Environment, RACES, RaceVerdict, Side, play};
 use fencehold_store_file::FileStore;
-use fencehold_test_store::ClockArena;
+use fencehold_test_store::ClockedTestStore;
 
 use crate::model::{job, lease, takeover};
 use crate::sim;
-use crate::sim::Under;
+use crate::sim::SimStorage;
 
 /// Runs one layer in this process. False, or a panic: it has noticed something. `None`: there is no such layer.
 pub fn run(name: &str) -> Option<bool> {
     match name {
         "race" => Some(races_hold()),
-        "sim" => Some(sim::run(0, 600, Under::Drawn).broken.is_none()),
-        "sqlite" => Some(sim::run(0, 200, Under::Sqlite).broken.is_none()),
+        "sim" => Some(sim::run(0, 600, SimStorage::Drawn).broken.is_none()),
+        "sqlite" => Some(sim::run(0, 200, SimStorage::Sqlite).broken.is_none()),
         "model" => Some(models_hold()),
         "conformance" => Some(conformance_holds()),
         _ => None,
@@ -30,14 +30,14 @@ fn races_hold() -> bool {
     let stores = [StoreUrl::memory(), StoreUrl::file(room.path())];
     stores.iter().all(|url| {
         RACES.iter().all(|race| {
-            let Ok(world) = World::open(url) else { return false };
-            !matches!(play(race, &world, Side::Ours, [0; 8]).verdict, Verdict::Broken(_))
+            let Ok(world) = Environment::open(url) else { return false };
+            !matches!(play(race, &world, Side::Ours, [0; 8]).verdict, RaceVerdict::Broken(_))
         })
     })
 }
 
 fn models_hold() -> bool {
-    let leases = lease::Bounds {
+    let leases = lease::LeaseBounds {
         clients: 2,
         acquisitions: 2,
         ticks: 3,
@@ -47,7 +47,7 @@ fn models_hold() -> bool {
         crashes: 0,
         fence: true,
     };
-    let owners = takeover::Bounds {
+    let owners = takeover::TakeoverBounds {
         processes: 2,
         requests: 3,
         takeovers: 3,
@@ -55,7 +55,7 @@ fn models_hold() -> bool {
         commit_checks: true,
         answer_checks: true,
     };
-    let jobs = job::Bounds {
+    let jobs = job::JobBounds {
         workers: 2,
         claims: 2,
         ticks: 3,
@@ -72,11 +72,11 @@ fn models_hold() -> bool {
 
 /// Every case on `memory:`, and those that need a restart on `file:`. A case that fails panics.
 fn conformance_holds() -> bool {
-    let report = exercise(&|| ClockArena::new(MemoryStore::open));
-    exercise_jobs(&|| ClockArena::new(MemoryStore::open));
+    let report = exercise(&|| ClockedTestStore::new(MemoryStore::open));
+    exercise_jobs(&|| ClockedTestStore::new(MemoryStore::open));
     let factory = || {
         let room = Arc::new(tempfile::tempdir().expect("a temporary directory"));
-        ClockArena::new(move |clock| FileStore::open_or_create(room.path(), clock)).that_restarts()
+        ClockedTestStore::new(move |clock| FileStore::open_or_create(room.path(), clock)).that_restarts()
     };
     for name in report.not_applicable {
         if let Some((theme @ "restart", case)) = name.split_once("::") {

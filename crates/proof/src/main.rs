@@ -8,7 +8,7 @@
 
 use std::process::ExitCode;
 
-use fencehold_proof::sim::Under;
+use fencehold_proof::sim::SimStorage;
 use fencehold_proof::{model, sim};
 
 const USAGE: &str = "\
@@ -21,7 +21,7 @@ proof layer NAME                        checks that `cargo xtask bugs` runs: rac
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let under = if words.first() == Some(&"sim") { taken_out(&mut words) } else { Under::Drawn };
+    let under = if words.first() == Some(&"sim") { taken_out(&mut words) } else { SimStorage::Drawn };
     let went_well = match words.as_slice() {
         ["model"] => Some(model::suite::run(model::suite::SMALL)),
         ["model", "--large"] => Some(model::suite::run(model::suite::LARGE)),
@@ -43,13 +43,13 @@ fn main() -> ExitCode {
 }
 
 /// What is to be under the store: `--sqlite` may stand anywhere.
-fn taken_out(words: &mut Vec<&str>) -> Under {
+fn taken_out(words: &mut Vec<&str>) -> SimStorage {
     let before = words.len();
     words.retain(|word| *word != "--sqlite");
-    if words.len() < before { Under::Sqlite } else { Under::Drawn }
+    if words.len() < before { SimStorage::Sqlite } else { SimStorage::Drawn }
 }
 
-fn simulate(seeds: u64, under: Under) -> bool {
+fn simulate(seeds: u64, under: SimStorage) -> bool {
     let summary = sim::run(0, seeds, under);
     print!("{summary}");
     let shortfalls = summary.shortfalls();
@@ -61,7 +61,7 @@ fn simulate(seeds: u64, under: Under) -> bool {
     summary.broken.is_none() && shortfalls.is_empty()
 }
 
-fn replay(seed: u64, under: Under) -> bool {
+fn replay(seed: u64, under: SimStorage) -> bool {
     let (story, outcome) = sim::replay(seed, under);
     print!("{story}");
     match outcome {

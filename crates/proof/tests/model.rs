@@ -7,7 +7,7 @@ const STATES: usize = 40_000;
 /// Enough to come to the first stale write, thirteen steps deep.
 const STATES_TO_A_STALE_WRITE: usize = 400_000;
 
-const LEASES: lease::Bounds = lease::Bounds {
+const LEASES: lease::LeaseBounds = lease::LeaseBounds {
     clients: 2,
     acquisitions: 2,
     ticks: 2,
@@ -18,7 +18,7 @@ const LEASES: lease::Bounds = lease::Bounds {
     fence: true,
 };
 
-const JOBS: job::Bounds = job::Bounds {
+const JOBS: job::JobBounds = job::JobBounds {
     workers: 2,
     claims: 2,
     ticks: 3,
@@ -29,7 +29,7 @@ const JOBS: job::Bounds = job::Bounds {
     asks: false,
 };
 
-const OWNERS: takeover::Bounds = takeover::Bounds {
+const OWNERS: takeover::TakeoverBounds = takeover::TakeoverBounds {
     processes: 2,
     requests: 3,
     takeovers: 3,
@@ -47,7 +47,7 @@ fn the_lease_protocol_keeps_its_promises() {
 #[test]
 fn without_a_fence_the_stale_write_is_found() {
     let outcome =
-        lease::run(lease::Bounds { fence: false, revocations: 0, ..LEASES }, STATES_TO_A_STALE_WRITE);
+        lease::run(lease::LeaseBounds { fence: false, revocations: 0, ..LEASES }, STATES_TO_A_STALE_WRITE);
     assert!(outcome.as_it_should_be() && outcome.broken.len() == 1, "{outcome}");
 }
 
@@ -59,7 +59,7 @@ fn the_job_protocol_keeps_its_promises() {
 
 #[test]
 fn without_a_proof_the_stale_word_and_the_doubled_effect_are_found() {
-    let bounds = job::Bounds { proof: false, cancels: 0, ..JOBS };
+    let bounds = job::JobBounds { proof: false, cancels: 0, ..JOBS };
     let outcome = job::run(bounds, 4 * STATES_TO_A_STALE_WRITE);
     assert!(outcome.as_it_should_be() && outcome.broken.len() == 2, "{outcome}");
 }
@@ -69,8 +69,8 @@ fn a_directory_has_one_owner_as_long_as_the_epoch_is_checked() {
     let outcome = takeover::run(OWNERS, STATES);
     assert!(outcome.as_it_should_be() && outcome.exhaustive, "{outcome}");
     for bounds in [
-        takeover::Bounds { commit_checks: false, ..OWNERS },
-        takeover::Bounds { answer_checks: false, ..OWNERS },
+        takeover::TakeoverBounds { commit_checks: false, ..OWNERS },
+        takeover::TakeoverBounds { answer_checks: false, ..OWNERS },
     ] {
         let outcome = takeover::run(bounds, STATES);
         assert!(outcome.as_it_should_be() && !outcome.broken.is_empty(), "{outcome}");

@@ -14,7 +14,7 @@ use crate::trace::Trace;
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 
 /// What becomes of a message.
-pub(crate) enum Fate {
+pub(crate) enum MessageFate {
     /// It waits until it is let through.
     Held(Sender<()>, oneshot::Receiver<()>),
     /// It arrives and is carried out; its answer is lost.
@@ -26,12 +26,12 @@ pub(crate) enum Fate {
 }
 
 /// A message that waits at the gate.
-pub(crate) struct Held {
+pub(crate) struct HeldMessage {
     arrived: Receiver<()>,
     go: oneshot::Sender<()>,
 }
 
-impl Held {
+impl HeldMessage {
     /// Returns when the message is at the gate. False: it never came.
     pub(crate) fn is_there(&self) -> bool {
         self.arrived.recv_timeout(ARRIVES_WITHIN).is_ok()
@@ -43,30 +43,30 @@ impl Held {
     }
 }
 
-struct Rule {
+struct GateRule {
     who: String,
     message: &'static str,
-    fate: Fate,
+    fate: MessageFate,
 }
 
 /// The gate. Whatever no rule speaks of passes.
 #[derive(Default)]
-pub(crate) struct Gate {
-    rules: Mutex<Vec<Rule>>,
+pub(crate) struct MessageGate {
+    rules: Mutex<Vec<GateRule>>,
 }
 
-impl Gate {
+impl MessageGate {
     /// Decides the fate of an actor's next message of this name.
-    pub(crate) fn decide(&self, who: &str, message: &'static str, fate: Fate) {
-        let rule = Rule { who: who.to_owned(), message, fate };
+    pub(crate) fn decide(&self, who: &str, message: &'static str, fate: MessageFate) {
+        let rule = GateRule { who: who.to_owned(), message, fate };
         self.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
     }
 
     /// Has an actor's next message of this name wait here.
-    pub(crate) fn hold(&self, who: &str, message: &'static str) -> Held {
+    pub(crate) fn hold(&self, who: &str, message: &'static str) -> HeldMessage {
         let ((at, arrived), (go, opened)) = (mpsc::channel(), oneshot::channel());
-        self.decide(who, message, Fate::Held(at, opened));
-        Held { arrived, go }
+        self.decide(who, message, MessageFate::Held(at, opened));
+        HeldMessage { arrived, go }
     }
 
     /// Carries a message to what answers it. `None`: no answer comes back.
@@ -91,7 +91,7 @@ impl Gate {
     ) -> Option<T> {
         match self.fate_of(who, message) {
             None => Some(deliver().await),
-            Some(Fate::Held(arrived, opened)) => {
+            Some(MessageFate::Held(arrived, opened)) => {
                 trace.note(who, format!("{shown} … on its way"));
                 let _ = arrived.send(());
                 // A script that ended early drops the other end: the message goes on, unwatched.
@@ -99,16 +99,16 @@ impl Gate {
                 trace.note(who, format!("{shown} arrives"));
                 Some(deliver().await)
             }
-            Some(Fate::AnswerLost) => {
+            Some(MessageFate::AnswerLost) => {
                 drop(deliver().await);
                 trace.note(who, format!("{shown}: its answer is lost"));
                 None
             }
-            Some(Fate::Lost) => {
+            Some(MessageFate::Lost) => {
                 trace.note(who, format!("{shown} is lost"));
                 None
             }
-            Some(Fate::Doubled) => {
+            Some(MessageFate::Doubled) => {
                 drop(deliver().await);
                 trace.note(who, format!("{shown} arrives once more"));
                 Some(deliver().await)
@@ -116,7 +116,7 @@ impl Gate {
         }
     }
 
-    fn fate_of(&self, who: &str, message: &'static str) -> Option<Fate> {
+    fn fate_of(&self, who: &str, message: &'static str) -> Option<MessageFate> {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let at = rules.iter().position(|rule| rule.who == who && rule.message == message)?;
         Some(rules.remove(at).fate)

@@ -3,28 +3,28 @@
 //! Nouns: a [`Race`] is a schedule in which two things that are each right come out wrong together, written as a script
 //! of actors and steps. A `Gate` stands in front of the store and can hold, lose or double one chosen message. A
 //! `Protocol` is what the actors speak: ours, or its *naive twin*, the well-known wrong algorithm, which runs under the
-//! same script. A [`Report`] is what became of it: the trace, the picture, the verdict.
+//! same script. A [`RaceReport`] is what became of it: the trace, the picture, the verdict.
 //!
 //! Deliberately absent: sleeping. What is late is held at the gate, and what runs out is run out by the store's clock.
 
 mod actor;
+mod diagram;
+mod environment;
+mod fenced_resource;
 mod gate;
 mod job;
+mod live_store;
 mod naive;
 mod names;
 mod ours;
-mod picture;
 mod protocol;
-mod real;
 mod record;
 mod report;
 mod scenario;
-mod shelf;
-mod stage;
+mod script;
 mod trace;
-mod world;
 
-pub use report::{Report, Verdict, play, play_all};
+pub use environment::{Environment, EnvironmentError, Side};
+pub use report::{RaceReport, RaceVerdict, play, play_all};
 pub use scenario::{RACES, Race, find};
-pub use trace::{Entry, Event};
-pub use world::{Side, World, WorldError};
+pub use trace::{TraceEntry, TraceEvent};

@@ -13,41 +13,46 @@ use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_core::Key;
 use futures_channel::oneshot;
 
-use crate::gate::Gate;
-use crate::protocol::{Lease, Protocol, Told, Wish};
-use crate::shelf::{Put, Shelf};
+use crate::fenced_resource::{FencedResource, WriteResult};
+use crate::gate::MessageGate;
+use crate::protocol::{AcquireTerms, HeldLease, LeaseReply, Protocol};
 use crate::trace::Trace;
 
 #[derive(Clone)]
-struct Row {
+struct NaiveRow {
     owner: String,
     deadline_ms: u64,
     ttl_ms: u64,
 }
 
 #[derive(Default)]
-struct Rows {
-    held: HashMap<Key, Row>,
-    line: Vec<(Wish, oneshot::Sender<Lease>)>,
+struct NaiveTable {
+    held: HashMap<Key, NaiveRow>,
+    line: Vec<(AcquireTerms, oneshot::Sender<HeldLease>)>,
     /// How many grants there were. Shown as tokens, and never checked.
     grants: u64,
 }
 
 /// Actors that use the naive lock.
-pub(crate) struct Naive {
+pub(crate) struct NaiveLock {
     pub(crate) clock: ManualClock,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<MessageGate>,
     pub(crate) trace: Arc<Trace>,
-    pub(crate) shelf: Arc<Shelf>,
-    rows: Mutex<Rows>,
+    pub(crate) resource: Arc<FencedResource>,
+    rows: Mutex<NaiveTable>,
 }
 
-impl Naive {
-    pub(crate) fn new(clock: ManualClock, gate: Arc<Gate>, trace: Arc<Trace>, shelf: Arc<Shelf>) -> Self {
-        Naive { clock, gate, trace, shelf, rows: Mutex::default() }
+impl NaiveLock {
+    pub(crate) fn new(
+        clock: ManualClock,
+        gate: Arc<MessageGate>,
+        trace: Arc<Trace>,
+        resource: Arc<FencedResource>,
+    ) -> Self {
+        NaiveLock { clock, gate, trace, resource, rows: Mutex::default() }
     }
 
-    fn rows(&self) -> MutexGuard<'_, Rows> {
+    fn rows(&self) -> MutexGuard<'_, NaiveTable> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,18 +60,18 @@ impl Naive {
         self.clock.now().store_ms
     }
 
-    fn look(&self, key: &Key) -> Option<Row> {
+    fn look(&self, key: &Key) -> Option<NaiveRow> {
         self.rows().held.get(key).cloned()
     }
 
     /// Writes the row, whatever stands there.
-    fn write(&self, wish: &Wish) -> Lease {
+    fn write(&self, wish: &AcquireTerms) -> HeldLease {
         let mut rows = self.rows();
         rows.grants += 1;
         let deadline_ms = self.now_ms() + wish.ttl_ms;
-        let row = Row { owner: wish.owner.to_string(), deadline_ms, ttl_ms: wish.ttl_ms };
+        let row = NaiveRow { owner: wish.owner.to_string(), deadline_ms, ttl_ms: wish.ttl_ms };
         rows.held.insert(wish.key.clone(), row);
-        Lease {
+        HeldLease {
             key: wish.key.clone(),
             hold: wish.hold,
             owner: wish.owner.clone(),
@@ -102,49 +107,53 @@ impl Naive {
 }
 
 #[async_trait]
-impl Protocol for Naive {
-    async fn acquire(&self, who: &str, wish: &Wish) -> Told {
+impl Protocol for NaiveLock {
+    async fn acquire(&self, who: &str, wish: &AcquireTerms) -> LeaseReply {
         let found = self.look(&wish.key).filter(|row| self.now_ms() < row.deadline_ms);
         if let Some(row) = found {
             if wish.wait_ms == 0 {
-                return Told::Held { owner: row.owner };
+                return LeaseReply::Held { owner: row.owner };
             }
             let (granted, turn) = oneshot::channel();
             self.rows().line.push((wish.clone(), granted));
-            return turn.await.map_or(Told::Unheard, Told::Granted);
+            return turn.await.map_or(LeaseReply::Unheard, LeaseReply::Granted);
         }
         let carried = self.gate.carry(&self.trace, who, "acquire", || ready(self.write(wish))).await;
-        carried.map_or(Told::Unheard, Told::Granted)
+        carried.map_or(LeaseReply::Unheard, LeaseReply::Granted)
     }
 
-    async fn renew(&self, who: &str, lease: &Lease) -> Told {
+    async fn renew(&self, who: &str, lease: &HeldLease) -> LeaseReply {
         let Some(row) = self.look(&lease.key).filter(|row| row.owner == lease.owner.as_str()) else {
-            return Told::Lost { how: None, current: lease.token };
+            return LeaseReply::Lost { how: None, current: lease.token };
         };
         let carried = self.gate.carry(&self.trace, who, "renew", || {
             let deadline_ms = self.now_ms() + row.ttl_ms;
-            self.rows().held.insert(lease.key.clone(), Row { deadline_ms, ..row.clone() });
+            self.rows()
+                .held
+                .insert(lease.key.clone(), NaiveRow { deadline_ms, ..row.clone() });
             ready(())
         });
         carried
             .await
-            .map_or(Told::Unheard, |()| Told::Renewed { remaining_ms: row.ttl_ms })
+            .map_or(LeaseReply::Unheard, |()| LeaseReply::Renewed { remaining_ms: row.ttl_ms })
     }
 
-    async fn release(&self, who: &str, lease: &Lease) -> Told {
+    async fn release(&self, who: &str, lease: &HeldLease) -> LeaseReply {
         if self.look(&lease.key).is_none_or(|row| row.owner != lease.owner.as_str()) {
-            return Told::Lost { how: None, current: lease.token };
+            return LeaseReply::Lost { how: None, current: lease.token };
         }
         let carried = self.gate.carry(&self.trace, who, "release", || self.frees(&lease.key));
-        carried.await.map_or(Told::Unheard, |()| Told::Released)
+        carried.await.map_or(LeaseReply::Unheard, |()| LeaseReply::Released)
     }
 
-    async fn revoke(&self, who: &str, key: &Key) -> Told {
+    async fn revoke(&self, who: &str, key: &Key) -> LeaseReply {
         let carried = self.gate.carry(&self.trace, who, "revoke", || self.frees(key));
-        carried.await.map_or(Told::Unheard, |()| Told::Revoked { consumed: 0 })
+        carried
+            .await
+            .map_or(LeaseReply::Unheard, |()| LeaseReply::Revoked { consumed: 0 })
     }
 
-    async fn sweep(&self, who: &str, key: &Key) -> Told {
+    async fn sweep(&self, who: &str, key: &Key) -> LeaseReply {
         let listed = self.look(key);
         let carried = self.gate.carry(&self.trace, who, "sweep", || {
             if listed.as_ref().is_some_and(|row| row.deadline_ms <= self.now_ms()) {
@@ -152,20 +161,20 @@ impl Protocol for Naive {
             }
             ready(())
         });
-        carried.await.map_or(Told::Unheard, |()| Told::Swept)
+        carried.await.map_or(LeaseReply::Unheard, |()| LeaseReply::Swept)
     }
 
-    async fn complete(&self, who: &str, lease: &Lease, result: &str) -> Told {
+    async fn complete(&self, who: &str, lease: &HeldLease, result: &str) -> LeaseReply {
         if self.look(&lease.key).is_none_or(|row| row.owner != lease.owner.as_str()) {
-            return Told::Lost { how: None, current: lease.token };
+            return LeaseReply::Lost { how: None, current: lease.token };
         }
         let carried = self
             .gate
-            .carry(&self.trace, who, "complete", || ready(self.shelf.put_unfenced(lease.token, result)));
+            .carry(&self.trace, who, "complete", || ready(self.resource.put_unfenced(lease.token, result)));
         match carried.await {
-            None => Told::Unheard,
-            Some(Put::Done) => Told::Completed,
-            Some(Put::Stale { newest }) => Told::Stale { current: newest },
+            None => LeaseReply::Unheard,
+            Some(WriteResult::Done) => LeaseReply::Completed,
+            Some(WriteResult::Stale { newest }) => LeaseReply::Stale { current: newest },
         }
     }
 

@@ -10,29 +10,29 @@ use fencehold_contract::{
 };
 use fencehold_core::limits::ADVANCE_BY;
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal, Token};
-use fencehold_test_store::Arena;
+use fencehold_test_store::TestStore;
 
-use crate::gate::Gate;
-use crate::protocol::{Lease, Protocol, Told, Wish};
-use crate::shelf::{Put, Shelf};
+use crate::fenced_resource::{FencedResource, WriteResult};
+use crate::gate::MessageGate;
+use crate::protocol::{AcquireTerms, HeldLease, LeaseReply, Protocol};
 use crate::trace::Trace;
 
-/// What is on its way where the script has a sweep: see [`Ours::sweep`].
+/// What is on its way where the script has a sweep: see [`RealLock::sweep`].
 pub(crate) const LOOK: &str = "look at it";
 
 /// Actors that use a real store.
-pub(crate) struct Ours {
-    pub(crate) arena: Arc<dyn Arena>,
+pub(crate) struct RealLock {
+    pub(crate) test_store: Arc<dyn TestStore>,
     pub(crate) call: CallContext,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<MessageGate>,
     pub(crate) trace: Arc<Trace>,
-    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) resource: Arc<FencedResource>,
 }
 
-impl Ours {
+impl RealLock {
     /// `A` has one handle, everybody else the other, as two processes have.
     fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
-        if who == "A" { self.arena.store() } else { self.arena.other() }
+        if who == "A" { self.test_store.store() } else { self.test_store.other() }
     }
 
     /// The same actors in another namespace.
@@ -41,7 +41,7 @@ impl Ours {
     }
 
     /// Renews as a caller would who has the right hold id in the wrong namespace.
-    pub(crate) async fn renew_in(&self, namespace: Namespace, who: &str, lease: &Lease) -> Told {
+    pub(crate) async fn renew_in(&self, namespace: Namespace, who: &str, lease: &HeldLease) -> LeaseReply {
         let call = self.call_in(namespace);
         let answer = self.store(who).renew(&call, vec![hold_ref(lease)]).await;
         answer.map_or_else(failed, |renewed| first(renewed.results, renewed_as))
@@ -55,50 +55,52 @@ impl Ours {
 
     /// How many leases the store counts as held.
     pub(crate) async fn held(&self) -> Option<u64> {
-        let status = self.arena.other().status(&self.call).await;
+        let status = self.test_store.other().status(&self.call).await;
         status.ok().map(|status| status.held_count)
     }
 }
 
-fn hold_ref(lease: &Lease) -> HoldRef {
+fn hold_ref(lease: &HeldLease) -> HoldRef {
     HoldRef { key: lease.key.clone(), hold_id: lease.hold, token: Token::new(lease.token) }
 }
 
-fn failed(error: StoreError) -> Told {
+fn failed(error: StoreError) -> LeaseReply {
     match error {
         StoreError::Refused { refusal, .. } => refused(refusal),
-        StoreError::OutcomeUnknown { .. } => Told::Unheard,
-        other => Told::Other(other.to_string()),
+        StoreError::OutcomeUnknown { .. } => LeaseReply::Unheard,
+        other => LeaseReply::Other(other.to_string()),
     }
 }
 
-fn refused(refusal: Refusal) -> Told {
+fn refused(refusal: Refusal) -> LeaseReply {
     match refusal {
-        Refusal::Held { owner, .. } => Told::Held { owner: owner.to_string() },
+        Refusal::Held { owner, .. } => LeaseReply::Held { owner: owner.to_string() },
         Refusal::Lost { outcome: how, current_token: current, .. } => {
-            Told::Lost { how, current: current.get() }
+            LeaseReply::Lost { how, current: current.get() }
         }
-        Refusal::HoldIdUsed { outcome: how, .. } => Told::Ended { how },
-        Refusal::StoreRewound { current_token: current, .. } => Told::Rewound { current: current.get() },
-        other => Told::Other(other.to_string()),
+        Refusal::HoldIdUsed { outcome: how, .. } => LeaseReply::Ended { how },
+        Refusal::StoreRewound { current_token: current, .. } => {
+            LeaseReply::Rewound { current: current.get() }
+        }
+        other => LeaseReply::Other(other.to_string()),
     }
 }
 
-fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> Told) -> Told {
+fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> LeaseReply) -> LeaseReply {
     match answers.into_iter().next() {
         Some(Ok(answer)) => told(answer),
         Some(Err(refusal)) => refused(refusal),
-        None => Told::Other("no answer for one hold".to_owned()),
+        None => LeaseReply::Other("no answer for one hold".to_owned()),
     }
 }
 
-fn renewed_as(renewal: fencehold_core::lease::LeaseRenewal) -> Told {
-    Told::Renewed { remaining_ms: renewal.remaining_ms }
+fn renewed_as(renewal: fencehold_core::lease::LeaseRenewal) -> LeaseReply {
+    LeaseReply::Renewed { remaining_ms: renewal.remaining_ms }
 }
 
 #[async_trait]
-impl Protocol for Ours {
-    async fn acquire(&self, who: &str, wish: &Wish) -> Told {
+impl Protocol for RealLock {
+    async fn acquire(&self, who: &str, wish: &AcquireTerms) -> LeaseReply {
         let request = AcquireLeaseRequest {
             wait_ms: wish.wait_ms,
             hold_id_age_ms: wish.hold_age_ms,
@@ -109,9 +111,9 @@ impl Protocol for Ours {
             .gate
             .carry(&self.trace, who, "acquire", async || store.acquire(&self.call, request.clone()).await);
         match carried.await {
-            None => Told::Unheard,
+            None => LeaseReply::Unheard,
             Some(Err(error)) => failed(error),
-            Some(Ok(acquired)) => Told::Granted(Lease {
+            Some(Ok(acquired)) => LeaseReply::Granted(HeldLease {
                 key: acquired.key,
                 hold: wish.hold,
                 owner: wish.owner.clone(),
@@ -122,31 +124,31 @@ impl Protocol for Ours {
         }
     }
 
-    async fn renew(&self, who: &str, lease: &Lease) -> Told {
+    async fn renew(&self, who: &str, lease: &HeldLease) -> LeaseReply {
         let store = self.store(who);
         let carried = self
             .gate
             .carry(&self.trace, who, "renew", async || store.renew(&self.call, vec![hold_ref(lease)]).await);
         match carried.await {
-            None => Told::Unheard,
+            None => LeaseReply::Unheard,
             Some(answer) => answer.map_or_else(failed, |renewed| first(renewed.results, renewed_as)),
         }
     }
 
-    async fn release(&self, who: &str, lease: &Lease) -> Told {
+    async fn release(&self, who: &str, lease: &HeldLease) -> LeaseReply {
         let store = self.store(who);
         let carried = self
             .gate
             .carry(&self.trace, who, "release", || store.release(&self.call, vec![hold_ref(lease)]));
         match carried.await {
-            None => Told::Unheard,
-            Some(answer) => answer.map_or_else(failed, |answers| first(answers, |_| Told::Released)),
+            None => LeaseReply::Unheard,
+            Some(answer) => answer.map_or_else(failed, |answers| first(answers, |_| LeaseReply::Released)),
         }
     }
 
-    async fn revoke(&self, who: &str, key: &Key) -> Told {
+    async fn revoke(&self, who: &str, key: &Key) -> LeaseReply {
         let (Ok(by), Ok(reason)) = (Owner::new(who), Reason::new("arranged by a race")) else {
-            return Told::Other("an actor without a name".to_owned());
+            return LeaseReply::Other("an actor without a name".to_owned());
         };
         let which = RevokeTarget::Key { key: key.clone(), only_token: None };
         let request = RevokeLeasesRequest { target: which, by, reason };
@@ -155,44 +157,44 @@ impl Protocol for Ours {
             .gate
             .carry(&self.trace, who, "revoke", async || store.revoke(&self.call, request.clone()).await);
         match carried.await {
-            None => Told::Unheard,
+            None => LeaseReply::Unheard,
             Some(Err(error)) => failed(error),
             Some(Ok(revoked)) => match revoked.first() {
-                Some(lease) => Told::Revoked { consumed: lease.revoked.consumed_token.get() },
-                None => Told::Other("nothing was revoked".to_owned()),
+                Some(lease) => LeaseReply::Revoked { consumed: lease.revoked.consumed_token.get() },
+                None => LeaseReply::Other("nothing was revoked".to_owned()),
             },
         }
     }
 
     /// No store can be asked to sweep, nor its sweep be held from outside: what is on its way is a look at the key. On
     /// `memory:` and `file:` a call that is answered has waited for the sweep of what is over; elsewhere one may run at any time.
-    async fn sweep(&self, who: &str, key: &Key) -> Told {
+    async fn sweep(&self, who: &str, key: &Key) -> LeaseReply {
         let store = self.store(who);
         let look = || store.get(&self.call, key.clone());
         match self.gate.carry_as(&self.trace, who, "sweep", LOOK, look).await {
-            None => Told::Unheard,
-            Some(answer) => answer.map_or_else(failed, |_| Told::Looked),
+            None => LeaseReply::Unheard,
+            Some(answer) => answer.map_or_else(failed, |_| LeaseReply::Looked),
         }
     }
 
-    async fn complete(&self, who: &str, lease: &Lease, result: &str) -> Told {
+    async fn complete(&self, who: &str, lease: &HeldLease, result: &str) -> LeaseReply {
         let carried = self
             .gate
-            .carry(&self.trace, who, "complete", || ready(self.shelf.put_fenced(lease.token, result)));
+            .carry(&self.trace, who, "complete", || ready(self.resource.put_fenced(lease.token, result)));
         match carried.await {
-            None => Told::Unheard,
-            Some(Put::Done) => Told::Completed,
-            Some(Put::Stale { newest }) => Told::Stale { current: newest },
+            None => LeaseReply::Unheard,
+            Some(WriteResult::Done) => LeaseReply::Completed,
+            Some(WriteResult::Stale { newest }) => LeaseReply::Stale { current: newest },
         }
     }
 
     async fn holder(&self, key: &Key) -> Option<String> {
-        let view = self.arena.other().get(&self.call, key.clone()).await.ok()??;
+        let view = self.test_store.other().get(&self.call, key.clone()).await.ok()??;
         Some(view.holder?.owner.to_string())
     }
 
     async fn in_line(&self, key: &Key) -> u64 {
-        let view = self.arena.other().get(&self.call, key.clone()).await;
+        let view = self.test_store.other().get(&self.call, key.clone()).await;
         view.ok().flatten().map_or(0, |view| view.waiter_count)
     }
 }

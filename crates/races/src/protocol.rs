@@ -6,7 +6,7 @@ use fencehold_core::{HoldId, Key, Owner};
 
 /// A lease as its holder knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
+pub(crate) struct HeldLease {
     pub(crate) key: Key,
     pub(crate) hold: HoldId,
     pub(crate) owner: Owner,
@@ -17,7 +17,7 @@ pub(crate) struct Lease {
 
 /// The terms of an acquisition.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireTerms {
     pub(crate) key: Key,
     pub(crate) hold: HoldId,
     /// As which owner; usually the actor itself.
@@ -30,8 +30,8 @@ pub(crate) struct Wish {
 
 /// What is answered to an actor.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
-    Granted(Lease),
+pub(crate) enum LeaseReply {
+    Granted(HeldLease),
     Renewed {
         remaining_ms: u64,
     },
@@ -71,9 +71,9 @@ pub(crate) enum Told {
     Other(String),
 }
 
-impl Told {
+impl LeaseReply {
     pub(crate) fn is_lost(&self, as_how: LeaseOutcome) -> bool {
-        matches!(self, Told::Lost { how, .. } if *how == Some(as_how))
+        matches!(self, LeaseReply::Lost { how, .. } if *how == Some(as_how))
     }
 }
 
@@ -81,14 +81,14 @@ impl Told {
 /// the call.
 #[async_trait]
 pub(crate) trait Protocol: Send + Sync {
-    async fn acquire(&self, who: &str, wish: &Wish) -> Told;
-    async fn renew(&self, who: &str, lease: &Lease) -> Told;
-    async fn release(&self, who: &str, lease: &Lease) -> Told;
-    async fn revoke(&self, who: &str, key: &Key) -> Told;
+    async fn acquire(&self, who: &str, wish: &AcquireTerms) -> LeaseReply;
+    async fn renew(&self, who: &str, lease: &HeldLease) -> LeaseReply;
+    async fn release(&self, who: &str, lease: &HeldLease) -> LeaseReply;
+    async fn revoke(&self, who: &str, key: &Key) -> LeaseReply;
     /// Ends what is over; looks at the key where the store does that by itself.
-    async fn sweep(&self, who: &str, key: &Key) -> Told;
+    async fn sweep(&self, who: &str, key: &Key) -> LeaseReply;
     /// Completes what the lease protects.
-    async fn complete(&self, who: &str, lease: &Lease, result: &str) -> Told;
+    async fn complete(&self, who: &str, lease: &HeldLease, result: &str) -> LeaseReply;
     /// Who holds the key.
     async fn holder(&self, key: &Key) -> Option<String>;
     /// How many stand in line for the key.
@@ -97,53 +97,55 @@ pub(crate) trait Protocol: Send + Sync {
 
 /// One call of one actor, as data.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
-    Acquire(Wish),
-    Renew(Lease),
-    Release(Lease),
+pub(crate) enum LeaseCall {
+    Acquire(AcquireTerms),
+    Renew(HeldLease),
+    Release(HeldLease),
     Revoke(Key),
     Sweep(Key),
-    Complete(Lease, String),
+    Complete(HeldLease, String),
 }
 
-impl Act {
+impl LeaseCall {
     /// The name of the call, and of its message that changes something.
     pub(crate) fn message(&self) -> &'static str {
         match self {
-            Act::Acquire(_) => "acquire",
-            Act::Renew(_) => "renew",
-            Act::Release(_) => "release",
-            Act::Revoke(_) => "revoke",
-            Act::Sweep(_) => "sweep",
-            Act::Complete(..) => "complete",
+            LeaseCall::Acquire(_) => "acquire",
+            LeaseCall::Renew(_) => "renew",
+            LeaseCall::Release(_) => "release",
+            LeaseCall::Revoke(_) => "revoke",
+            LeaseCall::Sweep(_) => "sweep",
+            LeaseCall::Complete(..) => "complete",
         }
     }
 
-    pub(crate) async fn perform(&self, protocol: &dyn Protocol, who: &str) -> Told {
+    pub(crate) async fn perform(&self, protocol: &dyn Protocol, who: &str) -> LeaseReply {
         match self {
-            Act::Acquire(wish) => protocol.acquire(who, wish).await,
-            Act::Renew(lease) => protocol.renew(who, lease).await,
-            Act::Release(lease) => protocol.release(who, lease).await,
-            Act::Revoke(key) => protocol.revoke(who, key).await,
-            Act::Sweep(key) => protocol.sweep(who, key).await,
-            Act::Complete(lease, result) => protocol.complete(who, lease, result).await,
+            LeaseCall::Acquire(wish) => protocol.acquire(who, wish).await,
+            LeaseCall::Renew(lease) => protocol.renew(who, lease).await,
+            LeaseCall::Release(lease) => protocol.release(who, lease).await,
+            LeaseCall::Revoke(key) => protocol.revoke(who, key).await,
+            LeaseCall::Sweep(key) => protocol.sweep(who, key).await,
+            LeaseCall::Complete(lease, result) => protocol.complete(who, lease, result).await,
         }
     }
 
     /// What it is about.
     pub(crate) fn key(&self) -> &Key {
         match self {
-            Act::Acquire(wish) => &wish.key,
-            Act::Renew(lease) | Act::Release(lease) | Act::Complete(lease, _) => &lease.key,
-            Act::Revoke(key) | Act::Sweep(key) => key,
+            LeaseCall::Acquire(wish) => &wish.key,
+            LeaseCall::Renew(lease) | LeaseCall::Release(lease) | LeaseCall::Complete(lease, _) => &lease.key,
+            LeaseCall::Revoke(key) | LeaseCall::Sweep(key) => key,
         }
     }
 
     /// The token that the call shows.
     pub(crate) fn token(&self) -> Option<u64> {
         match self {
-            Act::Renew(lease) | Act::Release(lease) | Act::Complete(lease, _) => Some(lease.token),
-            Act::Acquire(_) | Act::Revoke(_) | Act::Sweep(_) => None,
+            LeaseCall::Renew(lease) | LeaseCall::Release(lease) | LeaseCall::Complete(lease, _) => {
+                Some(lease.token)
+            }
+            LeaseCall::Acquire(_) | LeaseCall::Revoke(_) | LeaseCall::Sweep(_) => None,
         }
     }
 }

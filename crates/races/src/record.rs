@@ -1,39 +1,39 @@
 //! What was answered to an actor, as it goes into the trace.
 
-use crate::protocol::{Act, Told};
+use crate::protocol::{LeaseCall, LeaseReply};
 use crate::trace::{Trace, fields};
 
 /// Writes down what was answered to an actor.
-pub(crate) fn record(trace: &Trace, who: &str, act: &Act, told: &Told) {
+pub(crate) fn record(trace: &Trace, who: &str, act: &LeaseCall, told: &LeaseReply) {
     let (key, call) = (act.key().as_str(), act.message());
     let shown = act.token().unwrap_or(0);
     match told {
-        Told::Granted(lease) => {
+        LeaseReply::Granted(lease) => {
             let event = if lease.resumed { "lease_resumed" } else { "lease_acquired" };
             let fields = fields!(key: key, token: lease.token, owner: lease.owner.as_str(), remaining_ms: lease.remaining_ms,);
             trace.event(who, format!("has it: token {}", lease.token), event, fields);
         }
-        Told::Renewed { remaining_ms } => {
+        LeaseReply::Renewed { remaining_ms } => {
             let fields = fields!(key: key, token: shown, remaining_ms: remaining_ms);
             trace.event(who, format!("renewed token {shown}"), "lease_renewed", fields);
         }
-        Told::Released => {
+        LeaseReply::Released => {
             let fields = fields!(key: key, token: shown);
             trace.event(who, format!("released token {shown}"), "lease_released", fields);
         }
-        Told::Revoked { consumed } => {
+        LeaseReply::Revoked { consumed } => {
             let fields = fields!(key: key, consumed_token: consumed, by: who);
             trace.event(who, "revoked it by force", "lease_revoked", fields);
         }
-        Told::Completed => {
+        LeaseReply::Completed => {
             let fields = fields!(key: key, token: shown);
             trace.event(who, format!("completed under token {shown}"), "completed", fields);
         }
-        Told::Held { owner } => {
+        LeaseReply::Held { owner } => {
             let fields = fields!(key: key, asked_by: who, held_by: owner);
             trace.event(who, format!("refused: held by {owner}"), "acquire_refused", fields);
         }
-        Told::Lost { how, current } => {
+        LeaseReply::Lost { how, current } => {
             let reason = match how {
                 _ if *current > shown => "superseded".to_owned(),
                 Some(how) => how.to_string(),
@@ -43,27 +43,27 @@ pub(crate) fn record(trace: &Trace, who: &str, act: &Act, told: &Told) {
             let fields = fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: reason,);
             trace.event(who, says, "stale_write_blocked", fields);
         }
-        Told::Stale { current } => {
+        LeaseReply::Stale { current } => {
             let says = format!("{call} under token {shown} refused: {current} was seen");
             let fields = fields!(key: key, stale_token: shown, current_token: current, attempted: call, reason: "superseded",);
             trace.event(who, says, "stale_write_blocked", fields);
         }
-        Told::Ended { how } => {
+        LeaseReply::Ended { how } => {
             let how = how.map_or_else(|| "ended".to_owned(), |how| how.to_string());
             let fields = fields!(key: key, asked_by: who, ended: how);
             trace.event(who, format!("refused: that hold was {how}"), "acquire_refused", fields);
         }
-        Told::Unheard => {
+        LeaseReply::Unheard => {
             trace.event(who, "hears nothing", "answer_lost", fields!(key: key, call: call));
         }
-        Told::Rewound { current } => {
+        LeaseReply::Rewound { current } => {
             let says = format!("{call} under token {shown} refused: the store was rewound");
             let fields = fields!(key: key, shown_token: shown, current_token: current, attempted: call);
             trace.event(who, says, "store_rewound", fields);
         }
-        Told::Swept => trace.note(who, "has swept"),
-        Told::Looked => trace.note(who, "has seen it; the store sweeps by itself"),
-        Told::Other(what) => {
+        LeaseReply::Swept => trace.note(who, "has swept"),
+        LeaseReply::Looked => trace.note(who, "has seen it; the store sweeps by itself"),
+        LeaseReply::Other(what) => {
             trace.event(who, format!("{call}: {what}"), "refused", fields!(key: key, call: call, why: what));
         }
     }

@@ -2,16 +2,16 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::picture;
+use crate::diagram;
+use crate::environment::{Environment, Side};
 use crate::scenario::{RACES, Race};
-use crate::stage::{Stage, Stop};
-use crate::trace::Entry;
-use crate::world::{Side, World};
+use crate::script::{Script, ScriptEnd};
+use crate::trace::TraceEntry;
 
 /// Whether the promise held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum RaceVerdict {
     /// It did.
     Held,
     /// It did not, and what happened instead.
@@ -20,12 +20,12 @@ pub enum Verdict {
     NotApplicable(String),
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for RaceVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Held => f.write_str("the promise held"),
-            Verdict::Broken(what) => f.write_str(what),
-            Verdict::NotApplicable(why) => write!(f, "not applicable: {why}"),
+            RaceVerdict::Held => f.write_str("the promise held"),
+            RaceVerdict::Broken(what) => f.write_str(what),
+            RaceVerdict::NotApplicable(why) => write!(f, "not applicable: {why}"),
         }
     }
 }
@@ -33,14 +33,14 @@ impl fmt::Display for Verdict {
 /// What became of one race.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Report {
+pub struct RaceReport {
     /// What happened, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TraceEntry>,
     /// Whether the promise held.
-    pub verdict: Verdict,
+    pub verdict: RaceVerdict,
 }
 
-impl Report {
+impl RaceReport {
     /// What happened, as JSON lines.
     pub fn trace(&self) -> String {
         let events = self.entries.iter().filter_map(|entry| entry.event.as_ref());
@@ -53,36 +53,36 @@ impl Report {
 
     /// The schedule, one column for each actor.
     pub fn picture(&self) -> String {
-        picture::draw(&self.entries)
+        diagram::draw(&self.entries)
     }
 }
 
 /// Runs a race once in a fresh world. `seed` keeps its hold ids apart from those of every other run.
-pub fn play(race: &Race, world: &World, side: Side, seed: [u8; 8]) -> Report {
-    let stage = Stage::new(world, side, seed);
-    let played = (race.script)(&stage);
-    if world.shared {
-        stage.removes_its_job();
+pub fn play(race: &Race, environment: &Environment, side: Side, seed: [u8; 8]) -> RaceReport {
+    let script = Script::new(environment, side, seed);
+    let played = (race.script)(&script);
+    if environment.shared {
+        script.removes_its_job();
     }
     let verdict = match played {
-        Ok(()) => Verdict::Held,
-        Err(Stop::Broken(what)) => Verdict::Broken(what),
-        Err(Stop::NotApplicable(why)) => Verdict::NotApplicable(why),
+        Ok(()) => RaceVerdict::Held,
+        Err(ScriptEnd::Broken(what)) => RaceVerdict::Broken(what),
+        Err(ScriptEnd::NotApplicable(why)) => RaceVerdict::NotApplicable(why),
     };
-    Report { entries: stage.trace.entries(), verdict }
+    RaceReport { entries: script.trace.entries(), verdict }
 }
 
 /// Runs every race on our side so many times, each time in a fresh world. Gives the ids of those that cannot be shown there; an
 /// error has the picture of one that broke its promise.
-pub fn play_all(world: impl Fn() -> World, times: usize) -> Result<Vec<&'static str>, String> {
+pub fn play_all(environment: impl Fn() -> Environment, times: usize) -> Result<Vec<&'static str>, String> {
     let mut not_applicable = Vec::new();
     let runs = RACES.iter().flat_map(|race| std::iter::repeat_n(race, times));
     for (nth, race) in (0_u64..).zip(runs) {
-        let report = play(race, &world(), Side::Ours, nth.to_le_bytes());
+        let report = play(race, &environment(), Side::Ours, nth.to_le_bytes());
         match report.verdict {
-            Verdict::Held => {}
-            Verdict::NotApplicable(_) => not_applicable.push(race.id),
-            Verdict::Broken(_) => {
+            RaceVerdict::Held => {}
+            RaceVerdict::NotApplicable(_) => not_applicable.push(race.id),
+            RaceVerdict::Broken(_) => {
                 return Err(format!("{}: {}\n{}", race.id, report.verdict, report.picture()));
             }
         }

@@ -9,23 +9,23 @@ use serde_json::Value;
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct TraceEntry {
     /// Who did it, or to whom it happened.
     pub actor: String,
     /// In a few words.
     pub says: String,
     /// As data; `None`: a step of the schedule that only the picture shows.
-    pub event: Option<Event>,
+    pub event: Option<TraceEvent>,
 }
 
 /// One line of the trace. Its fields stay in the order in which they were named.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct TraceEvent {
     name: &'static str,
     fields: Vec<(&'static str, Value)>,
 }
 
-impl Serialize for Event {
+impl Serialize for TraceEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.fields.len() + 1))?;
         map.serialize_entry("event", self.name)?;
@@ -36,7 +36,7 @@ impl Serialize for Event {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -53,7 +53,7 @@ pub(crate) use fields;
 /// The story so far.
 #[derive(Default)]
 pub(crate) struct Trace {
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<TraceEntry>>,
 }
 
 impl Trace {
@@ -70,15 +70,15 @@ impl Trace {
         name: &'static str,
         fields: Vec<(&'static str, Value)>,
     ) {
-        self.add(actor, says.into(), Some(Event { name, fields }));
+        self.add(actor, says.into(), Some(TraceEvent { name, fields }));
     }
 
-    fn add(&self, actor: &str, says: String, event: Option<Event>) {
-        let entry = Entry { actor: actor.to_owned(), says, event };
+    fn add(&self, actor: &str, says: String, event: Option<TraceEvent>) {
+        let entry = TraceEntry { actor: actor.to_owned(), says, event };
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<TraceEntry> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
 use fencehold_contract::StoreUrl;
-use fencehold_races::{RACES, Race, Report, Side, Verdict, World, play, play_all};
+use fencehold_races::{Environment, RACES, Race, RaceReport, RaceVerdict, Side, play, play_all};
 
-fn run(race: &Race, url: &StoreUrl, side: Side, nth: u64) -> Report {
-    play(race, &World::open(url).unwrap(), side, nth.to_le_bytes())
+fn run(race: &Race, url: &StoreUrl, side: Side, nth: u64) -> RaceReport {
+    play(race, &Environment::open(url).unwrap(), side, nth.to_le_bytes())
 }
 
 fn all_hold(url: &StoreUrl, times: usize) -> Vec<&'static str> {
-    play_all(|| World::open(url).unwrap(), times).unwrap_or_else(|broken| panic!("{url}: {broken}"))
+    play_all(|| Environment::open(url).unwrap(), times).unwrap_or_else(|broken| panic!("{url}: {broken}"))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn every_naive_twin_breaks_under_the_same_schedule() {
     for race in RACES.iter().filter(|race| race.naive.is_some()) {
         let report = run(race, &StoreUrl::memory(), Side::Naive, 0);
         assert!(
-            matches!(report.verdict, Verdict::Broken(_)),
+            matches!(report.verdict, RaceVerdict::Broken(_)),
             "{}: {}\n{}",
             race.id,
             report.verdict,

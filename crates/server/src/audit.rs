@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// What a caller is about to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuditEntry {
+pub struct AuditRecord {
     /// Who: the token, or the person at the command line.
     pub who: String,
     /// From where: an address, or the machine itself.
@@ -26,7 +26,7 @@ pub struct AuditEntry {
 /// What came of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum AuditOutcome {
     /// Nothing is known yet.
     Pending,
     /// It was done.
@@ -39,15 +39,15 @@ pub enum Outcome {
     Denied,
 }
 
-impl Outcome {
+impl AuditOutcome {
     /// The name by which it is kept.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Pending => "pending",
-            Outcome::Done => "done",
-            Outcome::Partial => "partial",
-            Outcome::Failed => "failed",
-            Outcome::Denied => "denied",
+            AuditOutcome::Pending => "pending",
+            AuditOutcome::Done => "done",
+            AuditOutcome::Partial => "partial",
+            AuditOutcome::Failed => "failed",
+            AuditOutcome::Denied => "denied",
         }
     }
 }

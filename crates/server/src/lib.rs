@@ -19,7 +19,7 @@ mod http;
 pub mod limit;
 mod listen;
 mod observe;
-mod stopping;
+mod shutdown;
 pub mod systemd;
 pub mod tls;
 mod watch;
@@ -35,36 +35,36 @@ use fencehold_contract::clock::Clock;
 use fencehold_core::Namespace;
 
 use crate::access::Access;
-use crate::limit::{Gate, Limits};
+use crate::limit::{Admission, ServerLimits};
 use crate::observe::{Metrics, Tracer};
-use crate::stopping::Stopping;
+use crate::shutdown::Shutdown;
 use crate::tls::Tls;
-use crate::watch::{Feeds, HoldChanges};
+use crate::watch::{Feeds, HoldChangeFeeds};
 
 pub use crate::listen::Listeners;
 pub use crate::observe::Receiver;
 
 /// A store with a door.
 #[derive(Clone)]
-pub struct Server(Arc<Inner>);
+pub struct Server(Arc<ServerInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct ServerInner {
     pub(crate) store: Arc<dyn LeaseStore>,
     /// For the ids of jobs that come without one. What is kept is dated by the store.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) access: Access,
-    pub(crate) stopping: Stopping,
+    pub(crate) shutdown: Shutdown,
     /// Namespaces that were asked for, for the metrics.
     pub(crate) seen: RwLock<BTreeSet<Namespace>>,
-    pub(crate) gate: Gate,
+    pub(crate) gate: Admission,
     pub(crate) feeds: Feeds,
-    pub(crate) hold_changes: HoldChanges,
+    pub(crate) hold_changes: HoldChangeFeeds,
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) grace: Duration,
     pub(crate) hosts: Vec<String>,
-    pub(crate) refusals: access::Refusals,
+    pub(crate) refusals: access::RefusalLog,
     pub(crate) readiness: http::Readiness,
     pub(crate) cancelled: observe::Cancelled,
 }
@@ -72,9 +72,9 @@ pub(crate) struct Inner {
 /// What a server is like, beyond its store and who may use it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ServerOptions {
     /// How much of everything.
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// Its certificate; `None`: nothing is encrypted.
     pub tls: Option<Arc<Tls>>,
     /// How long requests under way may take to end when it stops.
@@ -85,10 +85,10 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     fn default() -> Self {
-        Options {
-            limits: Limits::default(),
+        ServerOptions {
+            limits: ServerLimits::default(),
             tls: None,
             grace: Duration::from_secs(10),
             traces: None,
@@ -100,7 +100,7 @@ impl Default for Options {
 impl Server {
     /// Puts a store behind a door. The store stays open when the server stops.
     pub fn new(store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, access: Access) -> Self {
-        Server::with_options(store, clock, access, Options::default())
+        Server::with_options(store, clock, access, ServerOptions::default())
     }
 
     /// Puts a store behind a door of this make. Must be called on a runtime if spans are to be sent.
@@ -108,23 +108,23 @@ impl Server {
         store: Arc<dyn LeaseStore>,
         clock: Arc<dyn Clock>,
         access: Access,
-        options: Options,
+        options: ServerOptions,
     ) -> Self {
-        Server(Arc::new(Inner {
+        Server(Arc::new(ServerInner {
             store,
             clock,
             access,
-            stopping: Stopping::default(),
+            shutdown: Shutdown::default(),
             seen: RwLock::default(),
-            gate: Gate::new(options.limits),
+            gate: Admission::new(options.limits),
             feeds: Feeds::default(),
-            hold_changes: HoldChanges::default(),
+            hold_changes: HoldChangeFeeds::default(),
             metrics: Metrics::default(),
             tracer: options.traces.map(Tracer::start).unwrap_or_default(),
             tls: options.tls,
             grace: options.grace,
             hosts: options.allowed_hosts,
-            refusals: access::Refusals::default(),
+            refusals: access::RefusalLog::default(),
             readiness: http::Readiness::default(),
             cancelled: observe::Cancelled::default(),
         }))

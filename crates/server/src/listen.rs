@@ -23,7 +23,7 @@ use tower::ServiceExt as _;
 
 use crate::Server;
 use crate::config::ListenAddresses;
-use crate::limit::Admitted;
+use crate::limit::ConnectionPermit;
 use crate::tls::Tls;
 
 /// A caller that has vanished without a word is noticed after about this time, and leaves the line.
@@ -135,19 +135,19 @@ impl Server {
                 Some(_) = farewells.join_next() => continue,
             };
             match self.let_in(accepted).await {
-                Entry::Admitted(stream, peer, admitted) => {
+                AcceptResult::Admitted(stream, peer, admitted) => {
                     let going = going.subscribe();
-                    let visit = Visit { peer, admitted, server: self.clone(), going, once: false };
+                    let visit = ConnectionTask { peer, admitted, server: self.clone(), going, once: false };
                     connections.spawn(visit.receive(stream, router.clone()));
                 }
                 // A client that expects encryption would not understand a plain word.
-                Entry::Full(stream) if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX => {
+                AcceptResult::Full(stream) if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX => {
                     farewells.spawn(tokio::time::timeout(FAREWELL, turn_away(stream)));
                 }
-                Entry::Full(_) | Entry::Failed => {}
+                AcceptResult::Full(_) | AcceptResult::Failed => {}
             }
         }
-        self.0.stopping.stop();
+        self.0.shutdown.stop();
         going.send_replace(true);
         let end = self.see_off(listeners, connections, router);
         if tokio::time::timeout(self.0.grace, end).await.is_err() {
@@ -161,20 +161,20 @@ impl Server {
     }
 
     /// Lets a connection in, if there is room.
-    async fn let_in(&self, accepted: io::Result<(TcpStream, SocketAddr)>) -> Entry {
+    async fn let_in(&self, accepted: io::Result<(TcpStream, SocketAddr)>) -> AcceptResult {
         match accepted {
             Ok((stream, peer)) => {
                 let Some(admitted) = self.0.gate.connections.admit() else {
                     self.0.metrics.connections_turned_away.add_one();
-                    return Entry::Full(stream);
+                    return AcceptResult::Full(stream);
                 };
                 prepare(&stream);
-                Entry::Admitted(stream, peer, admitted)
+                AcceptResult::Admitted(stream, peer, admitted)
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be let in");
                 pause(FULL_PAUSE).await;
-                Entry::Failed
+                AcceptResult::Failed
             }
         }
     }
@@ -194,9 +194,9 @@ impl Server {
                 accepted = listeners.accept() => accepted,
                 Some(_) = late.join_next() => continue,
             };
-            if let Entry::Admitted(stream, peer, admitted) = self.let_in(accepted).await {
+            if let AcceptResult::Admitted(stream, peer, admitted) = self.let_in(accepted).await {
                 let going = going.subscribe();
-                let visit = Visit { peer, admitted, server: self.clone(), going, once: true };
+                let visit = ConnectionTask { peer, admitted, server: self.clone(), going, once: true };
                 late.spawn(visit.receive(stream, router.clone()));
             }
         }
@@ -207,23 +207,23 @@ impl Server {
 }
 
 /// What became of a connection.
-enum Entry {
-    Admitted(TcpStream, SocketAddr, Admitted),
+enum AcceptResult {
+    Admitted(TcpStream, SocketAddr, ConnectionPermit),
     Full(TcpStream),
     Failed,
 }
 
 /// One connection, from when it was let in.
-struct Visit {
+struct ConnectionTask {
     peer: SocketAddr,
-    admitted: Admitted,
+    admitted: ConnectionPermit,
     server: Server,
     going: watch::Receiver<bool>,
     /// One request, and no more.
     once: bool,
 }
 
-impl Visit {
+impl ConnectionTask {
     async fn receive(self, stream: TcpStream, router: axum::Router) {
         let Some(tls) = &self.server.0.tls else { return self.converse(stream, router).await };
         let peer = self.peer;
@@ -246,7 +246,7 @@ impl Visit {
         router: axum::Router,
     ) {
         let headers_within = self.headers_within();
-        let Visit { peer, admitted: _admitted, mut going, once, .. } = self;
+        let ConnectionTask { peer, admitted: _admitted, mut going, once, .. } = self;
         let here = Connection { peer, cut: Arc::default() };
         let cut = Arc::clone(&here.cut);
         let service = service_fn(move |mut request: http::Request<Incoming>| {

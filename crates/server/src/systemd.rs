@@ -10,7 +10,7 @@ const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 /// What there is to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum State {
+pub enum SystemdState {
     /// The server answers.
     Ready,
     /// It was asked to stop, and finishes what is under way.
@@ -18,10 +18,10 @@ pub enum State {
 }
 
 /// Tells systemd, if it has started us and wants to know.
-pub fn tell(state: State, what: &str) {
+pub fn tell(state: SystemdState, what: &str) {
     let word = match state {
-        State::Ready => "READY=1",
-        State::Stopping => "STOPPING=1",
+        SystemdState::Ready => "READY=1",
+        SystemdState::Stopping => "STOPPING=1",
     };
     let Some(socket) = std::env::var_os(SOCKET_VARIABLE).filter(|socket| !socket.is_empty()) else { return };
     if let Err(error) = send(socket.as_bytes(), &format!("{word}\nSTATUS={what}\n")) {

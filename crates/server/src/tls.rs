@@ -16,11 +16,11 @@ use tokio_rustls::TlsAcceptor;
 pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
-    now: RwLock<Loaded>,
+    now: RwLock<LoadedCertificate>,
 }
 
 #[derive(Clone, Debug)]
-struct Loaded {
+struct LoadedCertificate {
     /// What stood in the files, to see whether it still does.
     files: (Vec<u8>, Vec<u8>),
     config: Arc<ServerConfig>,
@@ -31,7 +31,11 @@ impl Tls {
     pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
         let files = (read(cert)?, read(key)?);
         let config = build(&files.0, &files.1).map_err(|why| at(cert, key, &why))?;
-        Ok(Tls { cert: cert.to_owned(), key: key.to_owned(), now: RwLock::new(Loaded { files, config }) })
+        Ok(Tls {
+            cert: cert.to_owned(),
+            key: key.to_owned(),
+            now: RwLock::new(LoadedCertificate { files, config }),
+        })
     }
 
     /// What greets the next connection.
@@ -46,7 +50,7 @@ impl Tls {
             return Ok(false);
         }
         let config = build(&files.0, &files.1).map_err(|why| at(&self.cert, &self.key, &why))?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Loaded { files, config };
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = LoadedCertificate { files, config };
         Ok(true)
     }
 }

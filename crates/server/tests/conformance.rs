@@ -1,13 +1,15 @@
 //! The contract holds through `http://`, against a real server process on `memory:` and on `file:`.
 
-use crate::clocked::arena::ServerArena;
+use crate::clocked::test_store::ServerTestStore;
 
 mod on_memory {
-    fencehold_conformance::lease_conformance!(|| super::ServerArena::on(None));
+    fencehold_conformance::lease_conformance!(|| super::ServerTestStore::on(None));
     fencehold_conformance::job_conformance!(conformance_factory());
 }
 
 mod on_file {
-    fencehold_conformance::lease_conformance!(|| super::ServerArena::on(Some(tempfile::tempdir().unwrap())));
+    fencehold_conformance::lease_conformance!(|| super::ServerTestStore::on(Some(
+        tempfile::tempdir().unwrap()
+    )));
     fencehold_conformance::job_conformance!(conformance_factory());
 }

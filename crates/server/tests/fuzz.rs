@@ -11,7 +11,7 @@ use fencehold_contract::http::{ALL, Method};
 use fencehold_engine::MemoryStore;
 use fencehold_server::Server;
 use fencehold_server::access::Access;
-use fencehold_server::config::Told;
+use fencehold_server::config::ConfigValues;
 use fencehold_test_servers::{Edit, edited};
 use tower::ServiceExt as _;
 
@@ -82,7 +82,7 @@ fn settings_are_read_or_refused() {
     let file = room.path().join("server.toml");
     bolero::check!().with_type::<(u8, Vec<Edit>)>().for_each(|(which, edits)| {
         std::fs::write(&file, edited(SETTINGS, *which, edits)).unwrap();
-        let mut told = Told::default();
+        let mut told = ConfigValues::default();
         if let Err(error) = told.file(&file) {
             assert!(!error.to_string().is_empty());
         }

@@ -1,13 +1,13 @@
 //! The server, over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test may stop at anything")]
 
+mod api;
 mod clocked;
 mod conformance;
-mod doors;
 mod fuzz;
-mod lost;
+mod lost_responses;
 mod metrics;
-mod plain;
+mod plain_client;
 mod races;
 #[cfg(feature = "installed")]
 mod schemathesis;

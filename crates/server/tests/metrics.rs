@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_server::Options;
+use fencehold_server::ServerOptions;
 use serde_json::{Value, json};
 
-use crate::plain::{Client, eventually, serve};
+use crate::plain_client::{PlainClient, eventually, serve};
 
-fn page(client: &Client) -> String {
+fn page(client: &PlainClient) -> String {
     let (status, page) = client.ask("GET", "/metrics", "", "");
     assert_eq!(status, 200, "{page}");
     page
@@ -24,7 +24,7 @@ fn hold(number: u8) -> String {
     format!("{number:02x}").repeat(16)
 }
 
-fn acquire(client: &Client, key: &str, number: u8) -> (u16, Value) {
+fn acquire(client: &PlainClient, key: &str, number: u8) -> (u16, Value) {
     let body = json!({ "key": key, "hold_id": hold(number), "owner": "o", "ttl_ms": 10_000 });
     let (status, said) = client.ask("POST", "/v1/leases/acquire", "", &body.to_string());
     (status, serde_json::from_str(&said).unwrap())
@@ -33,7 +33,7 @@ fn acquire(client: &Client, key: &str, number: u8) -> (u16, Value) {
 #[test]
 fn what_happened_to_leases_is_counted_by_how_it_ended() {
     let clock = ManualClock::new();
-    let client = serve(&clock, Options::default);
+    let client = serve(&clock, ServerOptions::default);
     for (number, key) in [(1, "released"), (2, "expired"), (3, "revoked")] {
         assert_eq!(acquire(&client, key, number).0, 200);
     }
@@ -78,7 +78,7 @@ fn what_happened_to_leases_is_counted_by_how_it_ended() {
 #[test]
 fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
     let clock = ManualClock::new();
-    let client = serve(&clock, Options::default);
+    let client = serve(&clock, ServerOptions::default);
     let job = json!({ "id": "01935f6e-7b00-7000-8000-000000000000", "queue": "q", "kind": "k" });
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [job] }));
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [job] }));
@@ -105,7 +105,7 @@ fn what_happens_to_jobs_is_counted_and_queues_show_their_depth_and_age() {
 #[test]
 fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     let clock = ManualClock::new();
-    let client = serve(&clock, Options::default);
+    let client = serve(&clock, ServerOptions::default);
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let claimed = client.claim(1, &clock);
     let name = "fencehold_queue_oldest_cancel_requested_seconds";
@@ -153,7 +153,7 @@ fn selected(rules: &str) -> Vec<(&str, &str)> {
 
 #[test]
 fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
-    let client = serve(&ManualClock::new(), Options::default);
+    let client = serve(&ManualClock::new(), ServerOptions::default);
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let page = page(&client);
     let there: BTreeSet<&str> = page

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use fencehold_races::{World, play_all};
+use fencehold_races::{Environment, play_all};
 use tempfile::TempDir;
 
-use crate::clocked::arena::ServerArena;
+use crate::clocked::test_store::ServerTestStore;
 
 fn not_applicable(directory: impl Fn() -> Option<TempDir>) -> Vec<&'static str> {
-    play_all(|| World::in_arena(Arc::new(ServerArena::on(directory()))), 1).unwrap()
+    play_all(|| Environment::in_test_store(Arc::new(ServerTestStore::on(directory()))), 1).unwrap()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use crate::clocked::Clocked;
+use crate::clocked::ClockedServer;
 
 /// At least so many requests must have been made.
 const REQUESTS: u64 = 2_000;
@@ -23,7 +23,7 @@ const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis_hoo
 #[test]
 fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
     let program = fencehold_test_servers::installed("python/bin/schemathesis");
-    let mut server = Clocked::start("memory:", None);
+    let mut server = ClockedServer::start("memory:", None);
     let folder = tempfile::tempdir().unwrap();
     let document = format!("{}/v1/openapi.json", server.url);
     let (done, ended) = channel::<()>();

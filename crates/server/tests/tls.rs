@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::clock::{ManualClock, SystemClock};
-use fencehold_server::Options;
+use fencehold_server::ServerOptions;
 use fencehold_server::tls::Tls;
 use fencehold_test_servers::certificate as fixture;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::plain::{self, eventually};
+use crate::plain_client::{self, eventually};
 
 fn serve(tls: Arc<Tls>) -> SocketAddr {
     let encrypted = move || {
-        let mut options = Options::default();
+        let mut options = ServerOptions::default();
         options.tls = Some(tls);
         options
     };
-    plain::serve(&ManualClock::new(), encrypted).address()
+    plain_client::serve(&ManualClock::new(), encrypted).address()
 }
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;

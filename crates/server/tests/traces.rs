@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::http::{Operation as _, op};
-use fencehold_server::{Options, Receiver};
+use fencehold_contract::http::{HttpOperation as _, op};
+use fencehold_server::{Receiver, ServerOptions};
 use fencehold_test_servers::certificate;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
-use crate::plain::{self, Client, eventually};
+use crate::plain_client::{self, PlainClient, eventually};
 
 const CALLERS_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLERS_SPAN: &str = "b7ad6b7169203331";
@@ -106,7 +106,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
 }
 
 #[derive(Clone, Debug)]
-struct Span {
+struct ReceivedSpan {
     trace: String,
     id: String,
     parent: String,
@@ -120,7 +120,7 @@ struct Span {
 }
 
 /// By the numbers in opentelemetry/proto/trace/v1/trace.proto.
-fn spans(body: &[u8]) -> Vec<Span> {
+fn spans(body: &[u8]) -> Vec<ReceivedSpan> {
     let request = Message::read(body);
     let mut spans = Vec::new();
     for resource in request.all(1) {
@@ -134,7 +134,7 @@ fn spans(body: &[u8]) -> Vec<Span> {
                 let value = &pair.all(2)[0];
                 if value.0.contains_key(&1) { value.text(1) } else { value.number(3).to_string() }
             };
-            spans.push(Span {
+            spans.push(ReceivedSpan {
                 trace: span.hex(1),
                 id: span.hex(2),
                 parent: span.hex(4),
@@ -156,12 +156,12 @@ fn spans(body: &[u8]) -> Vec<Span> {
 }
 
 /// A receiver of OTLP over HTTP.
-fn receive() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
+fn receive() -> (SocketAddr, Arc<Mutex<Vec<ReceivedSpan>>>) {
     receive_over(|stream| stream)
 }
 
 /// A receiver that speaks only encrypted, with a certificate that no system trusts.
-fn receive_encrypted() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
+fn receive_encrypted() -> (SocketAddr, Arc<Mutex<Vec<ReceivedSpan>>>) {
     let pem = |name: &str| std::fs::read(certificate(name)).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -178,7 +178,7 @@ fn receive_encrypted() -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
 
 fn receive_over<S: Read + Write + Send + 'static>(
     dress: impl Fn(TcpStream) -> S + Send + 'static,
-) -> (SocketAddr, Arc<Mutex<Vec<Span>>>) {
+) -> (SocketAddr, Arc<Mutex<Vec<ReceivedSpan>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let received = Arc::new(Mutex::new(Vec::new()));
@@ -192,7 +192,7 @@ fn receive_over<S: Read + Write + Send + 'static>(
     (address, received)
 }
 
-fn take(stream: impl Read + Write, into: &Mutex<Vec<Span>>) {
+fn take(stream: impl Read + Write, into: &Mutex<Vec<ReceivedSpan>>) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut length = 0;
@@ -218,21 +218,21 @@ fn take(stream: impl Read + Write, into: &Mutex<Vec<Span>>) {
     }
 }
 
-fn options(otlp: SocketAddr) -> Options {
-    let mut options = Options::default();
+fn options(otlp: SocketAddr) -> ServerOptions {
+    let mut options = ServerOptions::default();
     options.traces = Some(Receiver::new(&format!("http://{otlp}"), "shop", [7; 16]).unwrap());
     options
 }
 
-fn serve(otlp: SocketAddr, clock: &ManualClock) -> Client {
-    plain::serve(clock, move || options(otlp))
+fn serve(otlp: SocketAddr, clock: &ManualClock) -> PlainClient {
+    plain_client::serve(clock, move || options(otlp))
 }
 
 #[test]
 fn a_server_that_ends_sends_the_last_of_its_spans_first() {
     let (otlp, received) = receive();
     let jobs = json!({ "jobs": [{ "queue": "q", "kind": "mail" }] });
-    plain::serve_for(
+    plain_client::serve_for(
         &ManualClock::new(),
         move || options(otlp),
         |client| {
@@ -244,13 +244,13 @@ fn a_server_that_ends_sends_the_last_of_its_spans_first() {
 }
 
 /// A server whose spans go to this receiver, which shows a certificate.
-fn serve_over_tls(otlp: SocketAddr, authority: Option<PathBuf>) -> Client {
-    plain::serve(&ManualClock::new(), move || {
+fn serve_over_tls(otlp: SocketAddr, authority: Option<PathBuf>) -> PlainClient {
+    plain_client::serve(&ManualClock::new(), move || {
         let mut receiver = Receiver::new(&format!("https://{otlp}"), "shop", [7; 16]).unwrap();
         if let Some(file) = authority {
             receiver = receiver.trusting(&std::fs::read(file).unwrap()).unwrap();
         }
-        let mut options = Options::default();
+        let mut options = ServerOptions::default();
         options.traces = Some(receiver);
         options
     })
@@ -304,13 +304,13 @@ fn a_job_over_a_crash_and_a_retry_is_one_linked_story() {
         let all = received.lock().unwrap().clone();
         (all.iter().filter(|span| span.name == "job_attempt").count() >= 3).then_some(all)
     });
-    let enqueued: Vec<&Span> = story
+    let enqueued: Vec<&ReceivedSpan> = story
         .iter()
         .filter(|span| span.name == op::EnqueueJobBatch::SPEC.name && span.kind == 4)
         .collect();
     let [enqueued] = enqueued.as_slice() else { panic!("not one enqueuing: {enqueued:?}") };
     assert_eq!((enqueued.trace.as_str(), enqueued.parent.as_str()), (CALLERS_TRACE, CALLERS_SPAN));
-    let mut attempts: Vec<&Span> = story.iter().filter(|span| span.name == "job_attempt").collect();
+    let mut attempts: Vec<&ReceivedSpan> = story.iter().filter(|span| span.name == "job_attempt").collect();
     attempts.sort_by_key(|span| span.attributes["fencehold.token"].parse::<u64>().unwrap());
     assert_eq!(attempts.len(), 3, "each attempt is reported once");
     for attempt in &attempts {

@@ -4,46 +4,46 @@
 //! nothing. A waiter's place must still be there by its own etcd lease, so one whose own time is up is never granted (R19).
 
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError, closed};
-use fencehold_core::lease::{Decision, Grant, Outcome};
+use fencehold_core::lease::{Grant, LeaseCommandResult, LeaseDecision};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
-use fencehold_net::{CallBudget, Caller};
+use fencehold_net::{CallBudget, PendingCall};
 
+use super::acquire_decision::AcquireDecision;
 use super::codec::{encode, encode_record};
-use super::line::{Stand, Waited};
-use super::look::{
-    Ahead, Gaze, KEYS_PER_LOOK, KeySight, OnLease, Sight, changed_at, delete, kept_by, nothing_in,
-    nothing_older_in, put,
-};
+use super::grpc_client::RequestError;
+use super::key_names::KeyRange;
 use super::messages::TxnRequest;
-use super::names::Span;
-use super::unheard::{Left, Taken, Unheard};
-use super::verdict::Verdict;
-use super::wire::Fault;
-use super::{Core, Known, STORE};
+use super::snapshot::{
+    AheadInQueue, KEYS_PER_LOOK, KeySnapshot, LeasedKey, ReadSet, Snapshot, changed_at, delete, kept_by,
+    nothing_in, nothing_older_in, put,
+};
+use super::undelivered::{AcquireResult, PossibleGrant, UndeliveredState};
+use super::wait_queue::{QueuePlace, WaitResult};
+use super::{EtcdInner, KnownHold, STORE};
 
 /// One acquisition under way.
-pub(super) struct Taking<'a> {
-    pub(super) core: &'a Core,
+pub(super) struct Acquisition<'a> {
+    pub(super) core: &'a EtcdInner,
     pub(super) budget: CallBudget,
     pub(super) namespace: Namespace,
     pub(super) request: AcquireLeaseRequest,
     pub(super) hash: HoldHash,
     /// Its place in line, once it has one.
-    pub(super) stand: Option<Stand>,
+    pub(super) stand: Option<QueuePlace>,
     /// The etcd lease that the hold is to be on, and when it was asked for.
-    fresh: Option<Fresh>,
+    fresh: Option<FreshGrant>,
     /// Those that were too old to be used again, on which a grant may have come or may still come.
-    unclear: Vec<Fresh>,
+    unclear: Vec<FreshGrant>,
 }
 
 /// An acquisition that was given up while the outcome of a grant was unknown.
-pub(super) struct Unsettled {
+pub(super) struct UnsettledGrant {
     namespace: Namespace,
     request: AcquireLeaseRequest,
-    unclear: Vec<Fresh>,
+    unclear: Vec<FreshGrant>,
 }
 
-impl Unsettled {
+impl UnsettledGrant {
     /// What it asked for, to be reported.
     pub(super) fn keys(&self) -> String {
         self.request.any_of.iter().map(Key::as_str).collect::<Vec<_>>().join(", ")
@@ -51,7 +51,7 @@ impl Unsettled {
 }
 
 #[derive(Clone, Copy)]
-struct Fresh {
+struct FreshGrant {
     lease: i64,
     age_lease: Option<i64>,
     sent_at_ms: u64,
@@ -59,27 +59,27 @@ struct Fresh {
     unclear: bool,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> Acquisition<'a> {
     pub(super) fn new(
-        core: &'a Core,
+        core: &'a EtcdInner,
         budget: CallBudget,
         namespace: Namespace,
         request: AcquireLeaseRequest,
     ) -> Self {
         let hash = request.hold_id.hash();
         let (stand, fresh, unclear) = (None, None, Vec::new());
-        Taking { core, budget, namespace, request, hash, stand, fresh, unclear }
+        Acquisition { core, budget, namespace, request, hash, stand, fresh, unclear }
     }
 
     /// Goes on with an acquisition whose caller has gone, to find out what became of its grant.
-    pub(super) fn settle(core: &'a Core, budget: CallBudget, unsettled: Unsettled) -> Self {
-        let Unsettled { namespace, request, unclear } = unsettled;
+    pub(super) fn settle(core: &'a EtcdInner, budget: CallBudget, unsettled: UnsettledGrant) -> Self {
+        let UnsettledGrant { namespace, request, unclear } = unsettled;
         let request = AcquireLeaseRequest { wait_ms: 0, ..request };
-        Taking { unclear, ..Taking::new(core, budget, namespace, request) }
+        Acquisition { unclear, ..Acquisition::new(core, budget, namespace, request) }
     }
 
     /// Takes a key or gives up. Whatever happens, nothing of it stays behind but a grant. `None`: no caller waits for it.
-    pub(super) async fn run(mut self, caller: Option<&Caller>) -> Taken {
+    pub(super) async fn run(mut self, caller: Option<&PendingCall>) -> AcquireResult {
         let answer = self.take(caller).await;
         if let Some(stand) = self.stand.take() {
             stand.leave(self.core).await;
@@ -87,20 +87,21 @@ impl<'a> Taking<'a> {
         let left = match &answer {
             // Known to more than this call.
             Ok(acquired) if acquired.grant.resumed => None,
-            Ok(acquired) => Some(Left::Grant(self.unheard(acquired))),
+            Ok(acquired) => Some(UndeliveredState::Grant(self.unheard(acquired))),
             Err(_) => {
                 self.give_up_fresh().await;
-                let Taking { namespace, request, unclear, .. } = self;
-                (!unclear.is_empty())
-                    .then(|| Left::Doubt(Box::new(Unsettled { namespace, request, unclear })))
+                let Acquisition { namespace, request, unclear, .. } = self;
+                (!unclear.is_empty()).then(|| {
+                    UndeliveredState::Doubt(Box::new(UnsettledGrant { namespace, request, unclear }))
+                })
             }
         };
-        Taken { answer, left }
+        AcquireResult { answer, left }
     }
 
-    fn unheard(&self, acquired: &AcquiredLease) -> Unheard {
+    fn unheard(&self, acquired: &AcquiredLease) -> PossibleGrant {
         let (namespace, key) = (self.namespace.clone(), acquired.key.clone());
-        Unheard { namespace, key, hash: self.hash, token: acquired.grant.token }
+        PossibleGrant { namespace, key, hash: self.hash, token: acquired.grant.token }
     }
 
     /// Whether a grant that was sent may have come, or may still come.
@@ -108,56 +109,56 @@ impl<'a> Taking<'a> {
         !self.unclear.is_empty() || self.fresh.is_some_and(|fresh| fresh.unclear)
     }
 
-    async fn take(&mut self, caller: Option<&Caller>) -> Result<AcquiredLease, StoreError> {
-        let mut seen: Option<Sight> = None;
+    async fn take(&mut self, caller: Option<&PendingCall>) -> Result<AcquiredLease, StoreError> {
+        let mut seen: Option<Snapshot> = None;
         loop {
             // What may have been granted has to be found all the same.
-            if caller.is_none_or(Caller::has_gone) && !self.is_in_doubt() {
+            if caller.is_none_or(PendingCall::has_gone) && !self.is_in_doubt() {
                 return Err(caller_gone());
             }
-            let sight = match seen.take() {
-                Some(sight) => sight,
+            let snapshot = match seen.take() {
+                Some(snapshot) => snapshot,
                 None => self.see().await?,
             };
-            if let Some(lease) = sight.closing.by {
+            if let Some(lease) = snapshot.closing.by {
                 // It was there a moment ago: what is left may be less than etcd can say.
                 let left_ms = self.core.left_ms(&mut self.budget, lease).await?.max(1);
                 return Err(StoreError::Unavailable { message: closed::because(left_ms) });
             }
-            if self.adopt_or_yield(&sight).await? {
+            if self.adopt_or_yield(&snapshot).await? {
                 continue;
             }
-            match self.judge(&sight) {
-                Verdict::Has(nth) => {
-                    if let Some(acquired) = self.resumed(&sight, nth).await? {
+            match self.judge(&snapshot) {
+                AcquireDecision::Has(nth) => {
+                    if let Some(acquired) = self.resumed(&snapshot, nth).await? {
                         return Ok(acquired);
                     }
                 }
-                Verdict::Refused(nth, refusal) => {
-                    let key = sight.keys[nth].key.clone();
-                    self.core.note_expiry(&mut self.budget, &self.namespace, &sight, nth).await;
+                AcquireDecision::Refused(nth, refusal) => {
+                    let key = snapshot.keys[nth].key.clone();
+                    self.core.note_expiry(&mut self.budget, &self.namespace, &snapshot, nth).await;
                     return Err(StoreError::refused(&key, refusal));
                 }
-                Verdict::Take(nth, decision) => {
-                    self.check_ttl(&sight)?;
-                    let newest = self.check_keys(&sight, nth).await?;
-                    match self.grant(&sight, nth, &decision, newest).await {
-                        Ok(Granted::Yes(acquired)) => return self.in_time(*acquired, &sight).await,
-                        Ok(Granted::No(later)) => seen = later.map(|later| *later),
-                        Err(Fault::LeaseGone) => self.fresh = None,
+                AcquireDecision::Take(nth, decision) => {
+                    self.check_ttl(&snapshot)?;
+                    let newest = self.check_keys(&snapshot, nth).await?;
+                    match self.grant(&snapshot, nth, &decision, newest).await {
+                        Ok(GrantResult::Yes(acquired)) => return self.in_time(*acquired, &snapshot).await,
+                        Ok(GrantResult::No(later)) => seen = later.map(|later| *later),
+                        Err(RequestError::LeaseGone) => self.fresh = None,
                         Err(fault) => self.budget.retry_or_fail(fault).await?,
                     }
                 }
-                Verdict::InTheWay if self.request.preempt_within_ms.is_some() => {
+                AcquireDecision::InTheWay if self.request.preempt_within_ms.is_some() => {
                     let what = "ask a holder to yield".to_owned();
                     return Err(StoreError::Unsupported { store: STORE.to_owned(), message: what });
                 }
-                Verdict::InTheWay => {
-                    self.check_ttl(&sight)?;
-                    match self.wait(&sight, caller).await? {
-                        Waited::LookAgain => {}
-                        Waited::TimeIsUp => return Err(self.held(&sight).await?),
-                        Waited::Gone => return Err(caller_gone()),
+                AcquireDecision::InTheWay => {
+                    self.check_ttl(&snapshot)?;
+                    match self.wait(&snapshot, caller).await? {
+                        WaitResult::LookAgain => {}
+                        WaitResult::TimeIsUp => return Err(self.held(&snapshot).await?),
+                        WaitResult::Gone => return Err(caller_gone()),
                     }
                 }
             }
@@ -166,17 +167,17 @@ impl<'a> Taking<'a> {
 
     /// Looks at all of its keys. With more keys than one look takes in, each grant is still guarded by what was seen
     /// of that key.
-    async fn see(&mut self) -> Result<Sight, StoreError> {
+    async fn see(&mut self) -> Result<Snapshot, StoreError> {
         let keys = self.request.any_of.clone();
-        let mut all: Option<Sight> = None;
+        let mut all: Option<Snapshot> = None;
         for some in 0..keys.len().div_ceil(KEYS_PER_LOOK) {
-            let gaze = self.gaze(some);
-            let sight = self.core.see(&mut self.budget, &gaze).await?;
+            let read_set = self.read_set(some);
+            let snapshot = self.core.see(&mut self.budget, &read_set).await?;
             all = Some(match all {
-                None => sight,
+                None => snapshot,
                 // From the earliest revision on, a watch misses nothing.
                 Some(mut all) => {
-                    all.keys.extend(sight.keys);
+                    all.keys.extend(snapshot.keys);
                     all
                 }
             });
@@ -185,19 +186,23 @@ impl<'a> Taking<'a> {
     }
 
     /// The look at one part of the keys.
-    pub(super) fn gaze(&self, part: usize) -> Gaze {
+    pub(super) fn read_set(&self, part: usize) -> ReadSet {
         let from = part * KEYS_PER_LOOK;
         let keys: Vec<Key> = self.request.any_of.iter().skip(from).take(KEYS_PER_LOOK).cloned().collect();
         let from = self.stand.as_ref().map(|stand| {
             let since = keys.iter().map(|key| stand.since(key)).collect();
             (stand.place.clone(), since)
         });
-        Gaze { namespace: self.namespace.clone(), keys, who: Some(self.hash), from }
+        ReadSet { namespace: self.namespace.clone(), keys, who: Some(self.hash), from }
     }
 
     /// The lease that this hold id has. `None`: it changed while it was looked at.
-    async fn resumed(&mut self, sight: &Sight, nth: usize) -> Result<Option<AcquiredLease>, StoreError> {
-        let at = &sight.keys[nth];
+    async fn resumed(
+        &mut self,
+        snapshot: &Snapshot,
+        nth: usize,
+    ) -> Result<Option<AcquiredLease>, StoreError> {
+        let at = &snapshot.keys[nth];
         let (Some(on), Some(hold)) = (at.live(), &at.record.hold) else { return Ok(None) };
         let lasts_ms = hold
             .max_age_ms
@@ -229,24 +234,25 @@ impl<'a> Taking<'a> {
     /// one that came before it.
     async fn grant(
         &mut self,
-        sight: &Sight,
+        snapshot: &Snapshot,
         nth: usize,
-        decision: &Decision,
+        decision: &LeaseDecision,
         newest: Option<i64>,
-    ) -> Result<Granted, Fault> {
-        let at = &sight.keys[nth];
-        let (Some(record), Ok(Outcome::Granted(grant))) = (&decision.record, &decision.reply) else {
-            return Ok(Granted::No(None));
+    ) -> Result<GrantResult, RequestError> {
+        let at = &snapshot.keys[nth];
+        let (Some(record), Ok(LeaseCommandResult::Granted(grant))) = (&decision.record, &decision.reply)
+        else {
+            return Ok(GrantResult::No(None));
         };
         let fresh = self.fresh_lease().await?;
         let (names, space) = (&self.core.names, &self.namespace);
         let mut compare = at.unchanged(names, space);
-        compare.push(changed_at(names.mark(), sight.mark_revision));
-        compare.push(changed_at(names.closed(), sight.closing.revision));
-        if sight.closing.revision > 0 {
+        compare.push(changed_at(names.mark(), snapshot.mark_revision));
+        compare.push(changed_at(names.closed(), snapshot.closing.revision));
+        if snapshot.closing.revision > 0 {
             compare.push(changed_at(names.closed_namespace(space), 0));
         }
-        for (whose, revision) in [Some(space), None].into_iter().zip(sight.limits_revisions) {
+        for (whose, revision) in [Some(space), None].into_iter().zip(snapshot.limits_revisions) {
             compare.push(changed_at(names.limits(whose), revision));
         }
         let token = grant.token.to_string().into_bytes();
@@ -254,7 +260,7 @@ impl<'a> Taking<'a> {
         let mut success = vec![
             put(
                 names.record(space, &at.key),
-                encode_record(record, sight.mark.generation, longest_ttl_ms),
+                encode_record(record, snapshot.mark.generation, longest_ttl_ms),
                 0,
             ),
             put(names.held(space, &at.key), token.clone(), fresh.lease),
@@ -267,7 +273,7 @@ impl<'a> Taking<'a> {
             Some(lease) => success.push(put(names.age(space, &at.key), token, lease)),
             None => success.push(delete(names.age(space, &at.key))),
         }
-        let mut mark = sight.mark.clone();
+        let mut mark = snapshot.mark.clone();
         if self.request.ttl_ms > mark.longest_ttl_ms {
             mark.longest_ttl_ms = self.request.ttl_ms;
             success.push(put(names.mark(), encode(&mark), 0));
@@ -278,7 +284,7 @@ impl<'a> Taking<'a> {
             Some(stand) => {
                 let own = names.in_line(space, &at.key, &stand.place, self.hash);
                 let here = names.same_place(space, &at.key, &stand.place);
-                compare.push(nothing_in(Span(line.0, here.0.clone())));
+                compare.push(nothing_in(KeyRange(line.0, here.0.clone())));
                 compare.push(nothing_older_in(here, stand.since(&at.key)));
                 compare.push(kept_by(own.clone(), stand.lease));
                 success.extend([delete(own), delete(names.waiting(space, self.hash))]);
@@ -286,40 +292,40 @@ impl<'a> Taking<'a> {
         }
         // More keys than one look takes in are looked at anew.
         let alone = self.request.any_of.len() <= KEYS_PER_LOOK;
-        let gaze = self.gaze(0);
-        let failure = if alone { gaze.ops(names) } else { Vec::new() };
+        let read_set = self.read_set(0);
+        let failure = if alone { read_set.ops(names) } else { Vec::new() };
         let response = self.core.wire.txn(TxnRequest { compare, success, failure }).await;
-        if let (Err(Fault::Unclear(_)), Some(fresh)) = (&response, &mut self.fresh) {
+        if let (Err(RequestError::Unclear(_)), Some(fresh)) = (&response, &mut self.fresh) {
             fresh.unclear = true;
         }
         let response = response?;
         if !response.succeeded {
-            return Ok(Granted::No(if alone { Some(Box::new(gaze.read(response)?)) } else { None }));
+            return Ok(GrantResult::No(if alone { Some(Box::new(read_set.read(response)?)) } else { None }));
         }
         let revision = response.header.as_ref().map_or(0, |header| header.revision);
-        let on = |lease| OnLease { token: grant.token, lease, revision };
-        let mark_revision = if mark == sight.mark { sight.mark_revision } else { revision };
-        let known = KeySight {
+        let on = |lease| LeasedKey { token: grant.token, lease, revision };
+        let mark_revision = if mark == snapshot.mark { snapshot.mark_revision } else { revision };
+        let known = KeySnapshot {
             record: record.clone(),
             record_revision: revision,
             longest_ttl_ms,
             held: Some(on(fresh.lease)),
             age: fresh.age_lease.map(on),
-            ahead: Ahead::Nobody,
+            ahead: AheadInQueue::Nobody,
             ..at.clone()
         };
-        let sight =
-            Sight { revision, mark, mark_revision, waiting: None, keys: vec![known], ..sight.clone() };
+        let snapshot =
+            Snapshot { revision, mark, mark_revision, waiting: None, keys: vec![known], ..snapshot.clone() };
         self.core
-            .remember(&self.namespace, Known { hash: self.hash, held: on(fresh.lease), sight });
+            .remember(&self.namespace, KnownHold { hash: self.hash, held: on(fresh.lease), snapshot });
         let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
         let acquired = AcquiredLease { key: at.key.clone(), grant: *grant, waited_ms };
-        Ok(Granted::Yes(Box::new(acquired)))
+        Ok(GrantResult::Yes(Box::new(acquired)))
     }
 
     /// An etcd lease for the hold. One that was not used is used again while it is young: the time that it has been
     /// alive is the holder's loss, since the term counts from when it was asked for.
-    async fn fresh_lease(&mut self) -> Result<Fresh, Fault> {
+    async fn fresh_lease(&mut self) -> Result<FreshGrant, RequestError> {
         let young_ms = self.request.ttl_ms / 10;
         let now_ms = self.budget.now_ms();
         if let Some(fresh) = self.fresh {
@@ -330,7 +336,7 @@ impl<'a> Taking<'a> {
         }
         let sent_at_ms = now_ms;
         let lease = self.core.wire.lease_grant(self.request.ttl_ms).await?;
-        let mut fresh = Fresh { lease, age_lease: None, sent_at_ms, unclear: false };
+        let mut fresh = FreshGrant { lease, age_lease: None, sent_at_ms, unclear: false };
         self.fresh = Some(fresh);
         if let Some(max_age_ms) = self.request.max_age_ms {
             fresh.age_lease = Some(self.core.wire.lease_grant(max_age_ms).await?);
@@ -350,20 +356,24 @@ impl<'a> Taking<'a> {
     }
 
     /// R19: a waiter whose time was up before it could be answered is not granted anything.
-    async fn in_time(&mut self, acquired: AcquiredLease, sight: &Sight) -> Result<AcquiredLease, StoreError> {
+    async fn in_time(
+        &mut self,
+        acquired: AcquiredLease,
+        snapshot: &Snapshot,
+    ) -> Result<AcquiredLease, StoreError> {
         if self.stand.is_none() || !self.time_is_up() {
             return Ok(acquired);
         }
         let unheard = self.unheard(&acquired);
         self.core.give_back(&mut self.budget, &unheard).await;
         self.fresh = None;
-        Err(self.held(sight).await?)
+        Err(self.held(snapshot).await?)
     }
 
     /// The refusal for a caller that cannot have any of its keys: the one that comes free first.
-    async fn held(&mut self, sight: &Sight) -> Result<StoreError, StoreError> {
-        let mut soonest: Option<(u64, &KeySight)> = None;
-        for at in &sight.keys {
+    async fn held(&mut self, snapshot: &Snapshot) -> Result<StoreError, StoreError> {
+        let mut soonest: Option<(u64, &KeySnapshot)> = None;
+        for at in &snapshot.keys {
             if let Some(held) = at.live() {
                 let left_ms = self.core.left_ms(&mut self.budget, held.lease).await?;
                 if soonest.is_none_or(|(soonest_ms, _)| left_ms < soonest_ms) {
@@ -389,8 +399,8 @@ fn caller_gone() -> StoreError {
     StoreError::Unavailable { message: "the caller has gone".to_owned() }
 }
 
-enum Granted {
+enum GrantResult {
     Yes(Box<AcquiredLease>),
     /// Something has changed; how it is now, if that is known.
-    No(Option<Box<Sight>>),
+    No(Option<Box<Snapshot>>),
 }

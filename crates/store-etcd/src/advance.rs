@@ -1,6 +1,6 @@
 //! After a restore or a lossy failover: every lease is ended and every counter lifted, by one write to the mark.
 //!
-//! Records are lifted when they are next looked at (see [`look`](super::look)), so it makes no difference how many there
+//! Records are lifted when they are next looked at (see [`look`](super::snapshot)), so it makes no difference how many there
 //! are. The store is closed by a key on an etcd lease of the longest ttl there was: etcd's clock opens it again. Then each
 //! namespace in which something was ever granted is let open by itself: it gets a key on an etcd lease of its own longest
 //! ttl, and one that says that this counts, on the etcd lease of the key that closes the store. Without them, or for a
@@ -9,17 +9,17 @@
 use std::collections::BTreeMap;
 
 use fencehold_contract::{AdvancedStore, ClosedNamespace, StoreError};
-use fencehold_core::lease::Record;
+use fencehold_core::lease::LeaseRecord;
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Namespace, Owner, Refusal, Timestamp};
 use fencehold_net::CallBudget;
 
-use super::Core;
-use super::codec::{Mark, encode};
-use super::look::{Gaze, changed_at, delete, kept_by, longest_ttl_ms, put, range};
+use super::EtcdInner;
+use super::codec::{StoreMark, encode};
+use super::grpc_client::RequestError;
+use super::key_names::KeyRange;
 use super::messages::{RangeRequest, RequestOp, TxnRequest};
-use super::names::Span;
-use super::wire::Fault;
+use super::snapshot::{ReadSet, changed_at, delete, kept_by, longest_ttl_ms, put, range};
 
 /// On how many etcd leases namespaces are closed at most: where there are more ttls, some are rounded up.
 const LEASES_MAX: usize = 64;
@@ -28,7 +28,7 @@ const NAMESPACES_PER_WRITE: usize = 60;
 /// How many records are read at once.
 const RECORDS_AT_ONCE: i64 = 500;
 
-impl Core {
+impl EtcdInner {
     pub(super) async fn advance(
         &self,
         budget: &mut CallBudget,
@@ -38,22 +38,22 @@ impl Core {
         if lift == 0 {
             return Err(BadInput::new("increment", "must be more than 0").into());
         }
-        let gaze = Gaze { namespace: Namespace::default(), keys: Vec::new(), who: None, from: None };
+        let read_set = ReadSet { namespace: Namespace::default(), keys: Vec::new(), who: None, from: None };
         loop {
-            let sight = self.see(budget, &gaze).await?;
+            let snapshot = self.see(budget, &read_set).await?;
             if budget.outcome_unknown {
                 // Carried out or not: once more would end what was granted since.
                 let why = "no answer came; look at the tokens before you try again";
                 return Err(budget.unanswered(why));
             }
-            let census = self.census(budget, &sight.mark, lift).await?;
+            let census = self.census(budget, &snapshot.mark, lift).await?;
             let now_ms = self.wall_ms();
-            let mark = Mark {
+            let mark = StoreMark {
                 floor: census.floor,
-                generation: sight.mark.generation + 1,
+                generation: snapshot.mark.generation + 1,
                 advanced_by: Some(by.clone()),
                 advanced_at: Timestamp { store_ms: now_ms, wall_ms: now_ms },
-                ..sight.mark.clone()
+                ..snapshot.mark.clone()
             };
             let closed_for_ms = mark.longest_ttl_ms;
             let mut success = vec![put(self.names.mark(), encode(&mark), 0)];
@@ -63,10 +63,10 @@ impl Core {
                 success.push(self.closes(lease));
                 closed_by = Some(lease);
             }
-            let compare = vec![changed_at(self.names.mark(), sight.mark_revision)];
+            let compare = vec![changed_at(self.names.mark(), snapshot.mark_revision)];
             match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
                 Ok(response) if response.succeeded => {
-                    let Census { keys, ended, .. } = census;
+                    let HolderCounts { keys, ended, .. } = census;
                     let mut namespaces = Vec::new();
                     if let Some(lease) = closed_by {
                         let apart = self.close_apart(budget, &mark, lease).await;
@@ -98,7 +98,7 @@ impl Core {
         loop {
             match self.wire.lease_grant(ttl_ms).await {
                 Ok(lease) => return Ok(lease),
-                Err(Fault::Unclear(why)) => budget.retry_or_fail(Fault::Unreached(why)).await?,
+                Err(RequestError::Unclear(why)) => budget.retry_or_fail(RequestError::Unreached(why)).await?,
                 Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
@@ -110,7 +110,7 @@ impl Core {
     async fn close_apart(
         &self,
         budget: &mut CallBudget,
-        mark: &Mark,
+        mark: &StoreMark,
         closed_by: i64,
     ) -> Result<Vec<ClosedNamespace>, StoreError> {
         let longest = self.longest_ttls(budget, mark).await?;
@@ -156,10 +156,10 @@ impl Core {
     async fn longest_ttls(
         &self,
         budget: &mut CallBudget,
-        mark: &Mark,
+        mark: &StoreMark,
     ) -> Result<BTreeMap<Namespace, u64>, StoreError> {
         let mut longest: BTreeMap<Namespace, u64> = BTreeMap::new();
-        let Span(mut key, range_end) = self.names.all_records();
+        let KeyRange(mut key, range_end) = self.names.all_records();
         loop {
             let request = RangeRequest {
                 key,
@@ -211,8 +211,13 @@ impl Core {
     }
 
     /// Counts what is there, and finds the floor that is above everything.
-    async fn census(&self, budget: &mut CallBudget, mark: &Mark, lift: u64) -> Result<Census, StoreError> {
-        let mut census = Census { keys: 0, ended: 0, floor: mark.floor };
+    async fn census(
+        &self,
+        budget: &mut CallBudget,
+        mark: &StoreMark,
+        lift: u64,
+    ) -> Result<HolderCounts, StoreError> {
+        let mut census = HolderCounts { keys: 0, ended: 0, floor: mark.floor };
         let mut highest = None;
         let keys = self.everywhere(budget).await?;
         for same in keys.chunk_by(|one, next| one.0 == next.0) {
@@ -220,7 +225,7 @@ impl Core {
             for at in self.sights(budget, namespace, same).await? {
                 census.keys += 1;
                 census.ended += u64::from(at.live().is_some());
-                let Record { counter, .. } = at.record;
+                let LeaseRecord { counter, .. } = at.record;
                 if counter >= census.floor {
                     census.floor = counter;
                     highest = Some(at.key);
@@ -228,7 +233,7 @@ impl Core {
             }
         }
         match (census.floor.lifted(lift), highest) {
-            (Some(floor), _) => Ok(Census { floor, ..census }),
+            (Some(floor), _) => Ok(HolderCounts { floor, ..census }),
             (None, Some(key)) => Err(StoreError::refused(&key, Refusal::TokensExhausted)),
             (None, None) => {
                 Err(BadInput::new("increment", "would take the store's floor over the cap").into())
@@ -237,7 +242,7 @@ impl Core {
     }
 }
 
-struct Census {
+struct HolderCounts {
     keys: u64,
     ended: u64,
     floor: fencehold_core::Token,

@@ -1,46 +1,50 @@
 //! Changing one key: look, decide with the rules, write what was decided if all is still as it was seen.
 
 use fencehold_contract::StoreError;
-use fencehold_core::lease::{Command, Decision, Record, decide};
+use fencehold_core::lease::{LeaseCommand, LeaseDecision, LeaseRecord, decide};
 use fencehold_core::{Key, Namespace};
 use fencehold_net::CallBudget;
 
-use super::Core;
+use super::EtcdInner;
 use super::codec::encode_record;
-use super::look::{Gaze, KeySight, Sight, changed_at, delete, put};
+use super::grpc_client::RequestError;
 use super::messages::{RequestOp, TxnRequest};
-use super::wire::Fault;
+use super::snapshot::{KeySnapshot, ReadSet, Snapshot, changed_at, delete, put};
 
 /// What follows from a sight.
-pub(super) enum Step<T> {
+pub(super) enum NextStep<T> {
     /// There is nothing to write.
     Answer(T),
     /// This record is to be kept; then the answer holds.
-    Keep(Box<Record>, T),
+    Keep(Box<LeaseRecord>, T),
 }
 
-impl<T> Step<T> {
+impl<T> NextStep<T> {
     /// Keeps what was decided, if it changes anything.
-    pub(super) fn after(decision: Decision, answer: T) -> Self {
+    pub(super) fn after(decision: LeaseDecision, answer: T) -> Self {
         match decision.record {
-            Some(record) => Step::Keep(Box::new(record), answer),
-            None => Step::Answer(answer),
+            Some(record) => NextStep::Keep(Box::new(record), answer),
+            None => NextStep::Answer(answer),
         }
     }
 }
 
-impl Core {
+impl EtcdInner {
     /// Looks at keys, in as few requests as etcd allows.
-    pub(super) async fn look(&self, gaze: &Gaze) -> Result<Sight, Fault> {
-        let request = TxnRequest { success: gaze.ops(&self.names), ..TxnRequest::default() };
-        gaze.read(self.wire.txn(request).await?)
+    pub(super) async fn look(&self, read_set: &ReadSet) -> Result<Snapshot, RequestError> {
+        let request = TxnRequest { success: read_set.ops(&self.names), ..TxnRequest::default() };
+        read_set.read(self.wire.txn(request).await?)
     }
 
     /// Looks until there is an answer.
-    pub(super) async fn see(&self, budget: &mut CallBudget, gaze: &Gaze) -> Result<Sight, StoreError> {
+    pub(super) async fn see(
+        &self,
+        budget: &mut CallBudget,
+        read_set: &ReadSet,
+    ) -> Result<Snapshot, StoreError> {
         loop {
-            match self.look(gaze).await {
-                Ok(sight) => return Ok(sight),
+            match self.look(read_set).await {
+                Ok(snapshot) => return Ok(snapshot),
                 Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
@@ -55,29 +59,29 @@ impl Core {
         budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
-        seen: Option<Sight>,
-        mut step: impl FnMut(&Sight, &KeySight, bool) -> Step<T>,
-    ) -> Result<(T, KeySight), StoreError> {
-        let gaze = Gaze::at(namespace, key);
+        seen: Option<Snapshot>,
+        mut step: impl FnMut(&Snapshot, &KeySnapshot, bool) -> NextStep<T>,
+    ) -> Result<(T, KeySnapshot), StoreError> {
+        let read_set = ReadSet::at(namespace, key);
         let mut seen = seen;
         loop {
-            let sight = match seen.take() {
-                Some(sight) => sight,
-                None => self.see(budget, &gaze).await?,
+            let snapshot = match seen.take() {
+                Some(snapshot) => snapshot,
+                None => self.see(budget, &read_set).await?,
             };
-            let Some(at) = sight.keys.first() else { continue };
-            let (record, answer) = match step(&sight, at, budget.outcome_unknown) {
-                Step::Answer(answer) => return Ok((answer, at.clone())),
-                Step::Keep(record, answer) => (record, answer),
+            let Some(at) = snapshot.keys.first() else { continue };
+            let (record, answer) = match step(&snapshot, at, budget.outcome_unknown) {
+                NextStep::Answer(answer) => return Ok((answer, at.clone())),
+                NextStep::Keep(record, answer) => (record, answer),
             };
             let mut compare = at.unchanged(&self.names, namespace);
-            compare.push(changed_at(self.names.mark(), sight.mark_revision));
-            let success = self.kept(namespace, &sight, at, &record);
-            let request = TxnRequest { compare, success, failure: gaze.ops(&self.names) };
+            compare.push(changed_at(self.names.mark(), snapshot.mark_revision));
+            let success = self.kept(namespace, &snapshot, at, &record);
+            let request = TxnRequest { compare, success, failure: read_set.ops(&self.names) };
             match self.wire.txn(request).await {
                 Ok(response) if response.succeeded => return Ok((answer, at.clone())),
-                Ok(response) => match gaze.read(response) {
-                    Ok(sight) => seen = Some(sight),
+                Ok(response) => match read_set.read(response) {
+                    Ok(snapshot) => seen = Some(snapshot),
                     Err(fault) => budget.retry_or_fail(fault).await?,
                 },
                 Err(fault) => budget.retry_or_fail(fault).await?,
@@ -86,8 +90,14 @@ impl Core {
     }
 
     /// What writes a record of a key that is free from now on.
-    fn kept(&self, namespace: &Namespace, sight: &Sight, at: &KeySight, record: &Record) -> Vec<RequestOp> {
-        let bytes = encode_record(record, sight.mark.generation, at.longest_ttl_ms);
+    fn kept(
+        &self,
+        namespace: &Namespace,
+        snapshot: &Snapshot,
+        at: &KeySnapshot,
+        record: &LeaseRecord,
+    ) -> Vec<RequestOp> {
+        let bytes = encode_record(record, snapshot.mark.generation, at.longest_ttl_ms);
         vec![
             put(self.names.record(namespace, &at.key), bytes, 0),
             delete(self.names.held(namespace, &at.key)),
@@ -100,23 +110,26 @@ impl Core {
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
-        sight: &Sight,
+        snapshot: &Snapshot,
         nth: usize,
     ) {
-        let Some(at) = sight.keys.get(nth).filter(|at| at.record.hold.is_some() && at.live().is_none())
+        let Some(at) = snapshot
+            .keys
+            .get(nth)
+            .filter(|at| at.record.hold.is_some() && at.live().is_none())
         else {
             return;
         };
-        let seen = Sight { keys: vec![at.clone()], ..sight.clone() };
-        let noted = self.change(budget, namespace, &at.key, Some(seen), |sight, at, _| {
-            let standing = at.standing(&sight.mark, self.wall_ms(), 1);
-            Step::after(decide(&standing, &at.record, &Command::Expire), ())
+        let seen = Snapshot { keys: vec![at.clone()], ..snapshot.clone() };
+        let noted = self.change(budget, namespace, &at.key, Some(seen), |snapshot, at, _| {
+            let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
+            NextStep::after(decide(&standing, &at.record, &LeaseCommand::Expire), ())
         });
         let _ = noted.await;
     }
 
     /// Ends the etcd leases of a hold that is over. They would end by themselves; it is only tidier.
-    pub(super) async fn tidy(&self, at: &KeySight) {
+    pub(super) async fn tidy(&self, at: &KeySnapshot) {
         if let Some(held) = at.held {
             self.end_leases(held.lease, at.age.map(|age| age.lease)).await;
         }

@@ -9,29 +9,29 @@
 //! to yield.
 
 mod acquire;
+mod acquire_decision;
 mod advance;
 mod change;
 mod codec;
+mod grpc_client;
+mod hold_changes;
+mod holder;
+mod key_names;
+mod limits;
+mod messages;
+mod probe;
 #[cfg_attr(
     not(feature = "gates"),
     expect(dead_code, unreachable_pub, reason = "only a test stands in the way")
 )]
-mod gate;
-mod hold;
-mod holds;
-mod limits;
-mod line;
-mod look;
-mod messages;
-mod names;
+mod request_hook;
+mod snapshot;
 #[cfg(feature = "gates")]
-mod powers;
-mod probe;
-mod unheard;
-mod verdict;
+mod test_control;
+mod undelivered;
 mod version;
 mod view;
-mod wire;
+mod wait_queue;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -41,23 +41,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fencehold_core::{HoldHash, Key, Namespace, Token};
 
-use self::acquire::Taking;
-#[cfg(feature = "gates")]
-pub use self::gate::{Gate, Request};
-use self::look::{OnLease, Sight};
-use self::names::Names;
+use self::acquire::Acquisition;
+use self::key_names::KeyNames;
 pub use self::probe::{EtcdFinding, EtcdVerdict};
-use self::unheard::Taken;
+#[cfg(feature = "gates")]
+pub use self::request_hook::{EtcdRequest, EtcdRequestHook};
+use self::snapshot::{LeasedKey, Snapshot};
+use self::undelivered::AcquireResult;
 pub use self::version::EtcdMember;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{Answer, Ask, Route, unsupported};
+use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, unsupported};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, EtcdUrl, StoreError,
 };
-use fencehold_net::{Actor, CallBudget, Caller, Closing, HoldFeeds};
+use fencehold_net::{Actor, CallBudget, Closing, HoldFeeds, PendingCall};
 
-use self::wire::Wire;
+use self::grpc_client::GrpcClient;
 
 const STORE: &str = "etcd:";
 /// etcd's own least, at its default election timeout of a second. Above it, etcd counts whole seconds: a hold whose holder
@@ -68,7 +68,7 @@ const KNOWN_MAX: usize = 100_000;
 
 /// A store in an etcd cluster.
 pub struct EtcdStore {
-    actor: Actor<Rc<Core>>,
+    actor: Actor<Rc<EtcdInner>>,
     url: EtcdUrl,
     sent: Arc<AtomicU64>,
     hold_changes: Arc<HoldChanges>,
@@ -90,7 +90,7 @@ impl EtcdStore {
     pub fn open_through(
         url: &EtcdUrl,
         clock: Arc<dyn Clock>,
-        gate: Arc<dyn Gate>,
+        gate: Arc<dyn EtcdRequestHook>,
     ) -> Result<Self, StoreError> {
         Self::start(url, clock, Some(gate))
     }
@@ -98,20 +98,20 @@ impl EtcdStore {
     fn start(
         url: &EtcdUrl,
         clock: Arc<dyn Clock>,
-        #[cfg(feature = "gates")] gate: Option<Arc<dyn Gate>>,
+        #[cfg(feature = "gates")] gate: Option<Arc<dyn EtcdRequestHook>>,
     ) -> Result<Self, StoreError> {
         let (sent, hold_changes) = (Arc::<AtomicU64>::default(), Arc::<HoldChanges>::default());
         let (place, counter, changes) = (url.clone(), Arc::clone(&sent), Arc::clone(&hold_changes));
         let actor = Actor::start("fencehold-etcd", move |closing| {
-            let wire = Wire::new(
+            let wire = GrpcClient::new(
                 &place,
                 counter,
                 #[cfg(feature = "gates")]
                 gate,
             )?;
-            Ok(Rc::new(Core {
+            Ok(Rc::new(EtcdInner {
                 wire,
-                names: Names::new(&place.prefix),
+                names: KeyNames::new(&place.prefix),
                 clock,
                 place: place.to_string().into(),
                 closing,
@@ -126,11 +126,11 @@ impl EtcdStore {
     async fn ask<T: Send + 'static>(
         &self,
         call: &CallContext,
-        work: impl AsyncFnOnce(&Core, &mut CallBudget) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(&EtcdInner, &mut CallBudget) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let patience_ms = call.timeout_ms;
+        let timeout_ms = call.timeout_ms;
         self.actor
-            .call(async move |core| work(core, &mut core.budget(patience_ms, 0)).await)
+            .call(async move |core| work(core, &mut core.budget(timeout_ms, 0)).await)
             .await
     }
 
@@ -139,11 +139,11 @@ impl EtcdStore {
         call: &CallContext,
         request: AcquireLeaseRequest,
     ) -> Result<AcquiredLease, StoreError> {
-        let (namespace, patience_ms) = (call.namespace.clone(), call.timeout_ms);
-        let take = async move |core: &Rc<Core>, caller: &Caller| {
-            core.acquire(namespace, patience_ms, request, caller).await
+        let (namespace, timeout_ms) = (call.namespace.clone(), call.timeout_ms);
+        let take = async move |core: &Rc<EtcdInner>, caller: &PendingCall| {
+            core.acquire(namespace, timeout_ms, request, caller).await
         };
-        let undo = async |core: &Rc<Core>, taken: Taken| core.undo(taken).await;
+        let undo = async |core: &Rc<EtcdInner>, taken: AcquireResult| core.undo(taken).await;
         self.actor.call_or_undo(take, undo).await?.answer
     }
 }
@@ -155,15 +155,15 @@ impl std::fmt::Debug for EtcdStore {
 }
 
 impl Route for EtcdStore {
-    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
-        if let Ask::Acquire(request) = ask {
-            return self.acquire_lease(call, request).await.map(Answer::Acquired);
+    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+        if let StoreRequest::Acquire(request) = ask {
+            return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
         let namespace = call.namespace.clone();
         let answer = self
             .ask(call, async move |core, budget| core.carry_out(budget, &namespace, ask).await)
             .await?;
-        if let Answer::Revoked { ended, .. } = &answer {
+        if let StoreResponse::Revoked { ended, .. } = &answer {
             self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
         }
         Ok(answer)
@@ -192,7 +192,7 @@ impl Route for EtcdStore {
     }
 
     async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.route(call, Ask::Status).await.map(drop)
+        self.route(call, StoreRequest::Status).await.map(drop)
     }
 
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
@@ -205,51 +205,61 @@ impl Route for EtcdStore {
 }
 
 /// What the thread behind a handle works with.
-struct Core {
-    wire: Wire,
-    names: Names,
+struct EtcdInner {
+    wire: GrpcClient,
+    names: KeyNames,
     clock: Arc<dyn Clock>,
     /// The URL, without its password.
     place: Arc<str>,
     closing: Closing,
-    known: RefCell<HashMap<(Namespace, Key), Known>>,
+    known: RefCell<HashMap<(Namespace, Key), KnownHold>>,
     feeds: HoldFeeds<Namespace>,
 }
 
 /// What this handle knows of a hold that it granted.
 #[derive(Clone)]
-struct Known {
+struct KnownHold {
     hash: HoldHash,
-    held: OnLease,
+    held: LeasedKey,
     /// The key as it was written.
-    sight: Sight,
+    snapshot: Snapshot,
 }
 
-impl Core {
+impl EtcdInner {
     async fn carry_out(
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
-        ask: Ask,
-    ) -> Result<Answer, StoreError> {
+        ask: StoreRequest,
+    ) -> Result<StoreResponse, StoreError> {
         Ok(match ask {
-            Ask::Renew(holds) => Answer::Renewed(self.renew(budget, namespace, &holds).await?),
-            Ask::Release(holds) => Answer::Released(self.release(budget, namespace, &holds).await?),
-            Ask::Revoke { request, .. } => {
-                Answer::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+            StoreRequest::Renew(holds) => {
+                StoreResponse::Renewed(self.renew(budget, namespace, &holds).await?)
             }
-            Ask::Get(key) => Answer::Lease(self.get(budget, namespace, &key).await?),
-            Ask::List(request) => Answer::Leases(self.list(budget, namespace, &request).await?),
-            Ask::Advance { by, increment } => Answer::Advanced(self.advance(budget, &by, increment).await?),
-            Ask::Quota(request) => Answer::Quota(self.limits(budget, namespace, &request).await?),
-            Ask::Reopen { .. } => Answer::Reopened(self.open_now(budget).await?),
-            Ask::Status => Answer::Status(self.status(budget, namespace).await?),
+            StoreRequest::Release(holds) => {
+                StoreResponse::Released(self.release(budget, namespace, &holds).await?)
+            }
+            StoreRequest::Revoke { request, .. } => {
+                StoreResponse::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+            }
+            StoreRequest::Get(key) => StoreResponse::Lease(self.get(budget, namespace, &key).await?),
+            StoreRequest::List(request) => {
+                StoreResponse::Leases(self.list(budget, namespace, &request).await?)
+            }
+            StoreRequest::Advance { by, increment } => {
+                StoreResponse::Advanced(self.advance(budget, &by, increment).await?)
+            }
+            StoreRequest::Quota(request) => {
+                StoreResponse::Quota(self.limits(budget, namespace, &request).await?)
+            }
+            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now(budget).await?),
+            StoreRequest::Status => StoreResponse::Status(self.status(budget, namespace).await?),
             ask => return Err(unsupported(STORE, &ask)),
         })
     }
 
-    fn budget(&self, patience_ms: u64, wait_ms: u64) -> CallBudget {
-        CallBudget::new(&self.clock, &self.place, patience_ms, wait_ms)
+    fn budget(&self, timeout_ms: u64, wait_ms: u64) -> CallBudget {
+        CallBudget::new(&self.clock, &self.place, timeout_ms, wait_ms)
     }
 
     /// Wall time, for people, and for the age of hold ids.
@@ -257,18 +267,18 @@ impl Core {
         self.clock.now().wall_ms
     }
 
-    fn remember(&self, namespace: &Namespace, known: Known) {
+    fn remember(&self, namespace: &Namespace, known: KnownHold) {
         let mut all = self.known.borrow_mut();
         if all.len() >= KNOWN_MAX {
             all.clear();
         }
-        if let Some(at) = known.sight.keys.first() {
+        if let Some(at) = known.snapshot.keys.first() {
             let name = (namespace.clone(), at.key.clone());
             all.insert(name, known);
         }
     }
 
-    fn known(&self, namespace: &Namespace, key: &Key, hash: HoldHash, token: Token) -> Option<Known> {
+    fn known(&self, namespace: &Namespace, key: &Key, hash: HoldHash, token: Token) -> Option<KnownHold> {
         let known = self.known.borrow().get(&(namespace.clone(), key.clone())).cloned();
         known.filter(|known| known.hash == hash && known.held.token == token)
     }
@@ -280,13 +290,13 @@ impl Core {
     async fn acquire(
         self: &Rc<Self>,
         namespace: Namespace,
-        patience_ms: u64,
+        timeout_ms: u64,
         request: AcquireLeaseRequest,
-        caller: &Caller,
-    ) -> Taken {
-        let budget = self.budget(patience_ms, request.wait_ms);
+        caller: &PendingCall,
+    ) -> AcquireResult {
+        let budget = self.budget(timeout_ms, request.wait_ms);
         let space = namespace.clone();
-        let taken = Taking::new(self, budget, namespace, request).run(Some(caller)).await;
+        let taken = Acquisition::new(self, budget, namespace, request).run(Some(caller)).await;
         if taken.answer.is_ok() {
             self.hear_of_holds(&space);
         }

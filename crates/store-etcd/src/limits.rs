@@ -9,13 +9,13 @@ use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError}
 use fencehold_core::Namespace;
 use fencehold_net::CallBudget;
 
-use super::acquire::Taking;
+use super::acquire::Acquisition;
 use super::codec::encode_limits;
-use super::look::{Sight, changed_at, count, first, get, limits_of, put};
 use super::messages::TxnRequest;
-use super::{Core, STORE, TTL_MS_MIN};
+use super::snapshot::{Snapshot, changed_at, count, first, get, limits_of, put};
+use super::{EtcdInner, STORE, TTL_MS_MIN};
 
-impl Core {
+impl EtcdInner {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
     pub(super) async fn limits(
         &self,
@@ -72,18 +72,22 @@ impl Core {
     }
 }
 
-impl Taking<'_> {
+impl Acquisition<'_> {
     /// Whether a lease in the namespace may have this ttl.
-    pub(super) fn check_ttl(&self, sight: &Sight) -> Result<(), StoreError> {
-        let checked = sight.limits.check_ttl(&self.namespace, self.request.ttl_ms);
+    pub(super) fn check_ttl(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let checked = snapshot.limits.check_ttl(&self.namespace, self.request.ttl_ms);
         checked.map_err(|bad| self.unknown_if_in_doubt(bad.into()))
     }
 
     /// Whether the namespace has room for one of the keys that were seen. Some: it is a new one, their number is limited, and this
     /// revision wrote the newest.
-    pub(super) async fn check_keys(&mut self, sight: &Sight, nth: usize) -> Result<Option<i64>, StoreError> {
-        let is_new = sight.keys.get(nth).is_some_and(|at| at.record_revision == 0);
-        let Some(limit) = sight.limits.max_keys.filter(|_| is_new) else { return Ok(None) };
+    pub(super) async fn check_keys(
+        &mut self,
+        snapshot: &Snapshot,
+        nth: usize,
+    ) -> Result<Option<i64>, StoreError> {
+        let is_new = snapshot.keys.get(nth).is_some_and(|at| at.record_revision == 0);
+        let Some(limit) = snapshot.limits.max_keys.filter(|_| is_new) else { return Ok(None) };
         let names = &self.core.names;
         let ops = vec![get(names.newest_key(&self.namespace)), count(names.records(&self.namespace, ""))];
         let mut read = self.core.read(&mut self.budget, ops).await?.into_iter();

@@ -82,7 +82,7 @@ pub(super) struct DeleteRangeRequest {
 
 /// What a put or a delete gives back, of which nothing is needed.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Done {}
+pub(super) struct EmptyResponse {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RequestOp {
@@ -111,9 +111,9 @@ pub(super) enum OpResponse {
     #[prost(message, tag = "1")]
     Range(RangeResponse),
     #[prost(message, tag = "2")]
-    Put(Done),
+    Put(EmptyResponse),
     #[prost(message, tag = "3")]
-    Delete(Done),
+    Delete(EmptyResponse),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -126,14 +126,14 @@ pub(super) struct Compare {
     pub(super) target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) key: Vec<u8>,
-    #[prost(oneof = "Against", tags = "5, 6, 8")]
-    pub(super) against: Option<Against>,
+    #[prost(oneof = "CompareTarget", tags = "5, 6, 8")]
+    pub(super) against: Option<CompareTarget>,
     #[prost(bytes = "vec", tag = "64")]
     pub(super) range_end: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Against {
+pub(super) enum CompareTarget {
     #[prost(int64, tag = "5")]
     CreateRevision(i64),
     #[prost(int64, tag = "6")]

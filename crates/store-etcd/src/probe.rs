@@ -5,10 +5,10 @@ use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 use serde::Serialize;
 
-use super::look::{changed_at, first, get, put};
+use super::grpc_client::RequestError;
 use super::messages::{OpResponse, TxnRequest, TxnResponse};
-use super::wire::Fault;
-use super::{Core, EtcdStore};
+use super::snapshot::{changed_at, first, get, put};
+use super::{EtcdInner, EtcdStore};
 
 /// How many write at once.
 const RACERS: usize = 8;
@@ -51,7 +51,7 @@ impl EtcdStore {
     }
 }
 
-impl Core {
+impl EtcdInner {
     async fn probe(&self, budget: &mut CallBudget) -> Result<Vec<EtcdFinding>, StoreError> {
         loop {
             match self.probe_once().await {
@@ -61,7 +61,7 @@ impl Core {
         }
     }
 
-    async fn probe_once(&self) -> Result<Vec<EtcdFinding>, Fault> {
+    async fn probe_once(&self) -> Result<Vec<EtcdFinding>, RequestError> {
         let lease = self.wire.lease_grant(SCRATCH_TTL_MS).await?;
         // The number of its etcd lease is no one else's.
         let scratch = self.names.scratch(lease);

@@ -3,7 +3,7 @@
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::CallBudget;
 
-use super::{Core, EtcdStore};
+use super::{EtcdInner, EtcdStore};
 
 /// One member of a cluster, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl EtcdStore {
     }
 }
 
-impl Core {
+impl EtcdInner {
     async fn members(&self, budget: &mut CallBudget) -> Result<Vec<EtcdMember>, StoreError> {
         loop {
             match self.wire.versions().await {

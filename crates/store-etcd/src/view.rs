@@ -7,23 +7,23 @@ use fencehold_core::{Key, Namespace};
 use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 
-use super::Core;
-use super::look::{Closing, Gaze, KEYS_PER_LOOK, KeySight, count, first, range};
+use super::EtcdInner;
+use super::key_names::KeyRange;
 use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
-use super::names::Span;
+use super::snapshot::{ClosedState, KEYS_PER_LOOK, KeySnapshot, ReadSet, count, first, range};
 
 /// How many records are read at once when all are wanted.
 const RECORDS_AT_ONCE: usize = 500;
 
-impl Core {
+impl EtcdInner {
     pub(super) async fn get(
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
         key: &Key,
     ) -> Result<Option<LeaseView>, StoreError> {
-        let sight = self.see(budget, &Gaze::at(namespace, key)).await?;
-        match sight.keys.into_iter().find(|at| at.record_revision > 0) {
+        let snapshot = self.see(budget, &ReadSet::at(namespace, key)).await?;
+        match snapshot.keys.into_iter().find(|at| at.record_revision > 0) {
             Some(at) => Ok(Some(self.view(budget, &at).await?)),
             None => Ok(None),
         }
@@ -53,7 +53,7 @@ impl Core {
     async fn page(
         &self,
         budget: &mut CallBudget,
-        Span(key, range_end): Span,
+        KeyRange(key, range_end): KeyRange,
         after: u64,
         limit: usize,
     ) -> Result<(Vec<(Namespace, Key)>, Option<u64>), StoreError> {
@@ -83,7 +83,7 @@ impl Core {
         budget: &mut CallBudget,
         namespace: &Namespace,
         prefix: &str,
-    ) -> Result<Vec<KeySight>, StoreError> {
+    ) -> Result<Vec<KeySnapshot>, StoreError> {
         let mut all = Vec::new();
         let mut after = 0;
         loop {
@@ -119,17 +119,17 @@ impl Core {
         budget: &mut CallBudget,
         namespace: &Namespace,
         keys: &[(Namespace, Key)],
-    ) -> Result<Vec<KeySight>, StoreError> {
+    ) -> Result<Vec<KeySnapshot>, StoreError> {
         let mut sights = Vec::with_capacity(keys.len());
         for some in keys.chunks(KEYS_PER_LOOK) {
             let keys = some.iter().map(|(_, key)| key.clone()).collect();
-            let gaze = Gaze { namespace: namespace.clone(), keys, who: None, from: None };
-            sights.extend(self.see(budget, &gaze).await?.keys);
+            let read_set = ReadSet { namespace: namespace.clone(), keys, who: None, from: None };
+            sights.extend(self.see(budget, &read_set).await?.keys);
         }
         Ok(sights)
     }
 
-    async fn view(&self, budget: &mut CallBudget, at: &KeySight) -> Result<LeaseView, StoreError> {
+    async fn view(&self, budget: &mut CallBudget, at: &KeySnapshot) -> Result<LeaseView, StoreError> {
         let mut holder = None;
         if let (Some(hold), Some(held)) = (&at.record.hold, at.live()) {
             let left_ms = self.left_ms(budget, held.lease).await?;
@@ -187,11 +187,11 @@ impl Core {
         namespace: &Namespace,
     ) -> Result<u64, StoreError> {
         let mut read = self
-            .read(budget, Closing::ops(&self.names, namespace).to_vec())
+            .read(budget, ClosedState::ops(&self.names, namespace).to_vec())
             .await?
             .into_iter();
         let mut next = || read.next().and_then(first);
-        let Some(lease) = Closing::new(next(), next(), next()).by else { return Ok(0) };
+        let Some(lease) = ClosedState::new(next(), next(), next()).by else { return Ok(0) };
         // It was there a moment ago: what is left may be less than etcd can say.
         Ok(self.left_ms(budget, lease).await?.max(1_000))
     }
@@ -218,7 +218,7 @@ impl Core {
     }
 }
 
-fn is_asked_for(at: &KeySight, request: &ListLeasesRequest) -> bool {
+fn is_asked_for(at: &KeySnapshot, request: &ListLeasesRequest) -> bool {
     let hold = at.record.hold.as_ref().filter(|_| at.live().is_some());
     let owner = request.owner.as_ref();
     let task = request.task.as_ref();

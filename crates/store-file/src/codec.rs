@@ -5,7 +5,7 @@
 //! of an event: a later version begins with 0 and its number.
 
 use fencehold_contract::stored::{EventV1, LeaseV1};
-use fencehold_core::lease::Record;
+use fencehold_core::lease::LeaseRecord;
 use fencehold_core::{Event, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,11 +39,11 @@ pub(super) fn decode<T: DeserializeOwned>(what: &str, version: u8, bytes: &[u8])
 }
 
 /// A record's bytes. Its counter is a column of its own: should the bytes be damaged, the token survives.
-pub(super) fn encode_lease(record: &Record, into: &mut Vec<u8>) {
+pub(super) fn encode_lease(record: &LeaseRecord, into: &mut Vec<u8>) {
     encode(LEASE, &LeaseV1::from(record), into);
 }
 
-pub(super) fn decode_lease(counter: Token, bytes: &[u8]) -> Result<Record, String> {
+pub(super) fn decode_lease(counter: Token, bytes: &[u8]) -> Result<LeaseRecord, String> {
     decode::<LeaseV1>("record", LEASE, bytes).map(|stored| stored.into_record(counter))
 }
 
@@ -88,14 +88,14 @@ mod tests {
         bytes
     }
 
-    fn bytes_of(record: &Record) -> Vec<u8> {
+    fn bytes_of(record: &LeaseRecord) -> Vec<u8> {
         written(|into| encode_lease(record, into))
     }
 
     #[test]
     fn the_bytes_of_every_version_of_leases_are_known() {
         // The counter is not among them.
-        let records = samples::leases().map(|record| Record { counter: Token::new(9), ..record });
+        let records = samples::leases().map(|record| LeaseRecord { counter: Token::new(9), ..record });
         golden::current(HERE, "lease.v1.hex", &records, bytes_of, |bytes| decode_lease(Token::new(9), bytes));
     }
 

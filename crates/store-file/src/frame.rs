@@ -3,7 +3,7 @@
 use std::io;
 
 use fencehold_contract::StoreError;
-use fencehold_contract::operation::{Answer, Ask, Unclaimed};
+use fencehold_contract::operation::{StoreRequest, StoreResponse, UndeliveredGrant};
 use fencehold_core::{Key, Namespace};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,13 +25,13 @@ pub(super) enum ToOwner {
     /// The first frame. A client that could not read the directory itself learns so now, not when the owner has gone.
     Hello { protocol: u32, schema: u32, pid: u32 },
     /// A request, under a number that the asker chose.
-    Ask { id: u64, namespace: Namespace, ask: Box<Ask>, patience_ms: u64 },
+    Ask { id: u64, namespace: Namespace, ask: Box<StoreRequest>, timeout_ms: u64 },
     /// The asker no longer waits for this one.
     Cancel { id: u64 },
     /// Are you still there?
     Ping,
     /// What was granted to an asker that had gone. It has no answer.
-    GiveBack { namespace: Namespace, unclaimed: Box<Unclaimed> },
+    GiveBack { namespace: Namespace, unclaimed: Box<UndeliveredGrant> },
 }
 
 /// From the owner.
@@ -44,7 +44,7 @@ pub(super) enum FromOwner {
     /// It has taken over and is not ready yet.
     Starting,
     /// The answer to a request.
-    Answer { id: u64, result: Box<Result<Answer, StoreError>> },
+    Answer { id: u64, result: Box<Result<StoreResponse, StoreError>> },
     /// Yes.
     Pong,
     /// Another handle acted on the hold of this key.

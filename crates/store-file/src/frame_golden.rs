@@ -12,7 +12,7 @@ use fencehold_contract::job::{
     RenewAttemptBatchResponse, Report, ResolveEffectRequest, RunnerView, ScheduleSpec, ScheduleView,
     SetQueueModeRequest, Unique, WaitRequest, When,
 };
-use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
+use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, ClosedNamespace, EndingView, EventPage, HoldRef,
     HolderView, LeasePage, LeaseView, ListEventsRequest, ListLeasesRequest, Quota, QuotaRequest, QuotaUsage,
@@ -20,8 +20,8 @@ use fencehold_contract::{
     StoreStatus,
 };
 use fencehold_core::job::{
-    AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobState,
-    QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName, UniqueKey,
+    AttemptOutcome, AttemptRenewal, CompensationState, EffectName, JobId, JobKind, JobOptions, JobRefusal,
+    JobState, QueueName, ReportedAttempt, ScheduleName, UniqueKey,
 };
 use fencehold_core::lease::{Grant, LeaseOutcome, LeaseRenewal, Revoked, YieldRequest};
 use fencehold_core::ledger::{Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy};
@@ -187,7 +187,7 @@ fn new_job(when: When) -> NewJob {
     }
 }
 
-fn lease_asks() -> Vec<Ask> {
+fn lease_asks() -> Vec<StoreRequest> {
     let acquire = AcquireLeaseRequest {
         task: task(),
         max_age_ms: Some(90_000),
@@ -196,7 +196,7 @@ fn lease_asks() -> Vec<Ask> {
         preempt_within_ms: Some(700),
         ..AcquireLeaseRequest::new(key(), hold(), owner(), 30_000)
     };
-    let revoke = |which| Ask::Revoke {
+    let revoke = |which| StoreRequest::Revoke {
         request: RevokeLeasesRequest { target: which, by: owner(), reason: Reason::new("stuck").unwrap() },
         from: 3,
     };
@@ -211,25 +211,25 @@ fn lease_asks() -> Vec<Ask> {
     let events = ListEventsRequest { cursor: Some(7), prefix: Some("job/".to_owned()), limit: 9, wait_ms: 8 };
     let limits = Quota { max_queues: Some(1), max_ttl_ms: Some(60_000), ..Quota::default() };
     vec![
-        Ask::Acquire(acquire),
-        Ask::Renew(vec![hold_ref()]),
-        Ask::Release(vec![hold_ref(), hold_ref()]),
+        StoreRequest::Acquire(acquire),
+        StoreRequest::Renew(vec![hold_ref()]),
+        StoreRequest::Release(vec![hold_ref(), hold_ref()]),
         revoke(RevokeTarget::Key { key: key(), only_token: Some(Token::new(33)) }),
         revoke(RevokeTarget::Task(task().unwrap())),
         revoke(RevokeTarget::Owner(owner())),
         revoke(RevokeTarget::Prefix("reports/".to_owned())),
-        Ask::Get(key()),
-        Ask::List(list),
-        Ask::Events(events),
-        Ask::Advance { by: owner(), increment: 1_000 },
-        Ask::Status,
-        Ask::KeepFinished { ms: 5 },
-        Ask::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: Some(owner()) }),
-        Ask::Reopen { by: owner() },
+        StoreRequest::Get(key()),
+        StoreRequest::List(list),
+        StoreRequest::Events(events),
+        StoreRequest::Advance { by: owner(), increment: 1_000 },
+        StoreRequest::Status,
+        StoreRequest::KeepFinished { ms: 5 },
+        StoreRequest::Quota(QuotaRequest { quota: Some(limits), all_namespaces: true, by: Some(owner()) }),
+        StoreRequest::Reopen { by: owner() },
     ]
 }
 
-fn job_asks() -> Vec<JobAsk> {
+fn job_asks() -> Vec<JobRequest> {
     let report = |word| AttemptReport { attempt: attempt(), report: word };
     let entry = |act| AttemptLedgerEntry { attempt: attempt(), entry: act };
     let filter = JobFilter {
@@ -242,11 +242,18 @@ fn job_asks() -> Vec<JobAsk> {
     };
     let change = |selector, action| {
         let by = owner();
-        JobAsk::Change(ChangeJobsRequest { selector, action, by, dry_run: true, cursor: Some(1), limit: 5 })
+        JobRequest::Change(ChangeJobsRequest {
+            selector,
+            action,
+            by,
+            dry_run: true,
+            cursor: Some(1),
+            limit: 5,
+        })
     };
     let resolve = |resolution| {
         let (job_id, effect, by) = (id(), effect_name(), owner());
-        JobAsk::ResolveEffect(ResolveEffectRequest { job_id, effect, resolution, by })
+        JobRequest::ResolveEffect(ResolveEffectRequest { job_id, effect, resolution, by })
     };
     let claim = ClaimJobsRequest {
         queues: vec![(queue(), 2)],
@@ -282,38 +289,42 @@ fn job_asks() -> Vec<JobAsk> {
     ];
     let matching = JobSelector::Filter { filter: filter.clone() };
     vec![
-        JobAsk::Enqueue(vec![
+        JobRequest::Enqueue(vec![
             new_job(When::Now),
             new_job(When::At { wall_ms: 1_800_000_000_000 }),
             new_job(When::After { delay_ms: 700 }),
         ]),
-        JobAsk::Claim(claim),
-        JobAsk::Renew(vec![attempt()]),
-        JobAsk::Report(words.into_iter().map(report).collect()),
-        JobAsk::WriteEffects(acts.into_iter().map(entry).collect()),
-        JobAsk::Get(id()),
-        JobAsk::WaitFor(WaitRequest { id: id(), wait_ms: 5 }),
-        JobAsk::List(ListJobsRequest { filter, cursor: Some(3), limit: 100 }),
+        JobRequest::Claim(claim),
+        JobRequest::Renew(vec![attempt()]),
+        JobRequest::Report(words.into_iter().map(report).collect()),
+        JobRequest::WriteEffects(acts.into_iter().map(entry).collect()),
+        JobRequest::Get(id()),
+        JobRequest::WaitFor(WaitRequest { id: id(), wait_ms: 5 }),
+        JobRequest::List(ListJobsRequest { filter, cursor: Some(3), limit: 100 }),
         change(
             JobSelector::Ids { job_ids: vec![id()] },
             JobAction::Cancel { reason: Reason::new("stuck").ok(), force: true },
         ),
         change(matching, JobAction::Retry),
         change(JobSelector::All {}, JobAction::Delete { force: true }),
-        JobAsk::Queues,
-        JobAsk::SetQueueMode(SetQueueModeRequest { queue: queue(), mode: QueueMode::Draining, by: owner() }),
-        JobAsk::Schedules,
-        JobAsk::SetSchedule(Box::new(spec())),
-        JobAsk::DeleteSchedule { name: ScheduleName::new("nightly").unwrap(), by: owner() },
-        JobAsk::BeginOperation(begin),
-        JobAsk::Effects(ListEffectsRequest { cursor: Some(1), limit: 2 }),
+        JobRequest::Queues,
+        JobRequest::SetQueueMode(SetQueueModeRequest {
+            queue: queue(),
+            mode: QueueMode::Draining,
+            by: owner(),
+        }),
+        JobRequest::Schedules,
+        JobRequest::SetSchedule(Box::new(spec())),
+        JobRequest::DeleteSchedule { name: ScheduleName::new("nightly").unwrap(), by: owner() },
+        JobRequest::BeginOperation(begin),
+        JobRequest::Effects(ListEffectsRequest { cursor: Some(1), limit: 2 }),
         resolve(EffectResolution::Happened { value: "1".into() }),
         resolve(EffectResolution::DidNotHappen {}),
-        JobAsk::DeleteQueue { queue: queue(), by: owner() },
+        JobRequest::DeleteQueue { queue: queue(), by: owner() },
     ]
 }
 
-fn lease_answers() -> Vec<Answer> {
+fn lease_answers() -> Vec<StoreResponse> {
     let renewal = LeaseRenewal { token: Token::new(33), remaining_ms: 30_000, yield_request: Some(notice()) };
     let lost = Refusal::Lost {
         token: Token::new(33),
@@ -375,38 +386,38 @@ fn lease_answers() -> Vec<Answer> {
     let closed = ClosedNamespace { namespace: Namespace::default(), closed_for_ms: 9 };
     let used = QuotaUsage { queue_count: 1, key_count: 2, job_count: 3, payload_bytes: 4, schedule_count: 5 };
     vec![
-        Answer::Acquired(AcquiredLease {
+        StoreResponse::Acquired(AcquiredLease {
             key: key(),
             grant: Grant { token: Token::new(33), remaining_ms: 30_000, resumed: true },
             waited_ms: 5,
         }),
-        Answer::Renewed(RenewLeaseBatchResponse {
+        StoreResponse::Renewed(RenewLeaseBatchResponse {
             results: vec![Ok(renewal), Err(lost.clone())],
             waited_ms: 1,
         }),
-        Answer::Released(vec![Ok(ReleasedLease { key: key(), token: Token::new(33) }), Err(lost)]),
-        Answer::Revoked { ended: vec![RevokedLease { key: key(), revoked }], next: Some(5) },
-        Answer::Lease(Some(view.clone())),
-        Answer::Lease(None),
-        Answer::Leases(LeasePage { leases: vec![view], next_cursor: Some(3) }),
-        Answer::Events(EventPage {
+        StoreResponse::Released(vec![Ok(ReleasedLease { key: key(), token: Token::new(33) }), Err(lost)]),
+        StoreResponse::Revoked { ended: vec![RevokedLease { key: key(), revoked }], next: Some(5) },
+        StoreResponse::Lease(Some(view.clone())),
+        StoreResponse::Lease(None),
+        StoreResponse::Leases(LeasePage { leases: vec![view], next_cursor: Some(3) }),
+        StoreResponse::Events(EventPage {
             events: vec![Event::new(7, 8, Namespace::default(), key(), fact)],
             next_cursor: 8,
         }),
-        Answer::Advanced(AdvancedStore {
+        StoreResponse::Advanced(AdvancedStore {
             key_count: 1,
             ended_count: 2,
             closed_for_ms: 3,
             namespaces: vec![closed],
         }),
-        Answer::Status(status),
-        Answer::KeepsFinished,
-        Answer::Reopened(()),
-        Answer::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
+        StoreResponse::Status(status),
+        StoreResponse::KeepsFinished,
+        StoreResponse::Reopened(()),
+        StoreResponse::Quota(QuotaView { quota: Quota::USUAL, usage: used }),
     ]
 }
 
-fn job_answers() -> Vec<JobAnswer> {
+fn job_answers() -> Vec<JobResponse> {
     let stale = JobRefusal::Stale {
         token: Token::new(33),
         outcome: Some(AttemptOutcome::Crashed),
@@ -437,45 +448,46 @@ fn job_answers() -> Vec<JobAnswer> {
         waiting_claim_count: 3,
     };
     let schedule = || ScheduleView { spec: spec(), next_run_at_ms: Some(5), last_run_at_ms: None };
-    let began =
-        |operation| JobAnswer::BegunOperation(Ok(BegunOperation { operation, waited_ms: 1, resumed: false }));
+    let began = |operation| {
+        JobResponse::BegunOperation(Ok(BegunOperation { operation, waited_ms: 1, resumed: false }))
+    };
     let conflict = JobRefusal::Conflict {
         field: "idempotency_key".to_owned(),
         job_id: id(),
         differs: "payload".to_owned(),
     };
     vec![
-        JobAnswer::Enqueued(vec![Ok(EnqueuedJob { job_id: id(), existed: true }), Err(stale.clone())]),
-        JobAnswer::Claimed(ClaimedJobs { jobs: vec![claimed()], waited_ms: 5, resumed: true }),
-        JobAnswer::Renewed(RenewAttemptBatchResponse {
+        JobResponse::Enqueued(vec![Ok(EnqueuedJob { job_id: id(), existed: true }), Err(stale.clone())]),
+        JobResponse::Claimed(ClaimedJobs { jobs: vec![claimed()], waited_ms: 5, resumed: true }),
+        JobResponse::Renewed(RenewAttemptBatchResponse {
             results: vec![Ok(renewal), Err(stale.clone())],
             waited_ms: 1,
         }),
-        JobAnswer::Reported(vec![
+        JobResponse::Reported(vec![
             Ok(ReportedAttempt { state: JobState::Scheduled, retry_in_ms: Some(9), late: true }),
             Err(stale.clone()),
         ]),
-        JobAnswer::WrittenEffects(vec![
+        JobResponse::WrittenEffects(vec![
             Ok(LedgerResponse::Proceed {}),
             Ok(LedgerResponse::Recorded { recorded_effect: effect() }),
             Ok(LedgerResponse::InDoubt {}),
             Ok(LedgerResponse::Withdrawn {}),
             Err(stale.clone()),
         ]),
-        JobAnswer::Job(Some(Box::new(detail()))),
-        JobAnswer::Jobs(JobPage { jobs: vec![detail().job], next_cursor: Some(4) }),
-        JobAnswer::Changed(ChangeJobBatchResponse {
+        JobResponse::Job(Some(Box::new(detail()))),
+        JobResponse::Jobs(JobPage { jobs: vec![detail().job], next_cursor: Some(4) }),
+        JobResponse::Changed(ChangeJobBatchResponse {
             results: vec![
                 ChangeJobResult { job_id: id(), result: Ok(JobState::Cancelled) },
                 ChangeJobResult { job_id: id(), result: Err(stale.clone()) },
             ],
             next_cursor: Some(3),
         }),
-        JobAnswer::Queues(vec![view()]),
-        JobAnswer::Queue(view()),
-        JobAnswer::Schedules(vec![schedule()]),
-        JobAnswer::Schedule(Box::new(schedule())),
-        JobAnswer::Deleted(true),
+        JobResponse::Queues(vec![view()]),
+        JobResponse::Queue(view()),
+        JobResponse::Schedules(vec![schedule()]),
+        JobResponse::Schedule(Box::new(schedule())),
+        JobResponse::Deleted(true),
         began(OperationStatus::Started { job: Box::new(claimed()) }),
         began(OperationStatus::InProgress {
             job_id: id(),
@@ -485,10 +497,10 @@ fn job_answers() -> Vec<JobAnswer> {
         }),
         began(OperationStatus::Completed { job_id: id(), result: Some("1".into()) }),
         began(OperationStatus::Failed { job_id: id(), state: JobState::Failed, error: Some("no".into()) }),
-        JobAnswer::BegunOperation(Err(conflict)),
+        JobResponse::BegunOperation(Err(conflict)),
         began(OperationStatus::InDoubt { job_id: id() }),
-        JobAnswer::Effects(EffectPage { effects: vec![finding], next_cursor: Some(1) }),
-        JobAnswer::ResolvedEffect(Err(stale)),
+        JobResponse::Effects(EffectPage { effects: vec![finding], next_cursor: Some(1) }),
+        JobResponse::ResolvedEffect(Err(stale)),
     ]
 }
 
@@ -514,15 +526,18 @@ fn assert_golden(written: &str, golden: &str) {
 fn every_call_and_every_answer_has_the_bytes_of_its_protocol() {
     let mut written = format!("protocol {}\n", super::frame::PROTOCOL);
     let mut line = |what: &str, bytes: Vec<u8>| add_line(&mut written, what, &bytes);
-    for ask in lease_asks().into_iter().chain(job_asks().into_iter().map(Ask::Job)) {
+    for ask in lease_asks().into_iter().chain(job_asks().into_iter().map(StoreRequest::Job)) {
         let bytes = postcard::to_allocvec(&ask).unwrap();
-        let back: Ask = postcard::from_bytes(&bytes).unwrap();
+        let back: StoreRequest = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(format!("{back:?}"), format!("{ask:?}"));
         line("ask", bytes);
     }
-    for answer in lease_answers().into_iter().chain(job_answers().into_iter().map(Answer::Job)) {
+    for answer in lease_answers()
+        .into_iter()
+        .chain(job_answers().into_iter().map(StoreResponse::Job))
+    {
         let bytes = postcard::to_allocvec(&answer).unwrap();
-        let back: Answer = postcard::from_bytes(&bytes).unwrap();
+        let back: StoreResponse = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(format!("{back:?}"), format!("{answer:?}"));
         line("answer", bytes);
     }
@@ -539,7 +554,7 @@ mod parts {
     use serde::de::DeserializeOwned;
 
     use super::super::frame::{FromOwner, PROTOCOL, ToOwner};
-    use super::super::knock::{least, variants};
+    use super::super::hostile_client::{least, variants};
     use super::*;
 
     const PARTS: &str = include_str!("../golden/frame-parts.v7.hex");
@@ -579,12 +594,12 @@ mod parts {
     fn every_call_and_every_answer_has_a_sample() {
         let all = |count: usize| (0..count).collect::<BTreeSet<usize>>();
         let mut asks = lease_asks();
-        asks.extend(job_asks().into_iter().map(Ask::Job));
-        assert_eq!(numbers(&asks), all(variants::<Ask>().len()));
-        assert_eq!(numbers(&job_asks()), all(variants::<JobAsk>().len()));
+        asks.extend(job_asks().into_iter().map(StoreRequest::Job));
+        assert_eq!(numbers(&asks), all(variants::<StoreRequest>().len()));
+        assert_eq!(numbers(&job_asks()), all(variants::<JobRequest>().len()));
         let mut answers = lease_answers();
-        answers.extend(job_answers().into_iter().map(Answer::Job));
-        assert_eq!(numbers(&answers), all(variants::<Answer>().len()));
-        assert_eq!(numbers(&job_answers()), all(variants::<JobAnswer>().len()));
+        answers.extend(job_answers().into_iter().map(StoreResponse::Job));
+        assert_eq!(numbers(&answers), all(variants::<StoreResponse>().len()));
+        assert_eq!(numbers(&job_answers()), all(variants::<JobResponse>().len()));
     }
 }

@@ -1,7 +1,7 @@
 //! Whatever lies in the database or comes through the socket is read or refused, and nothing panics.
 
-use fencehold_contract::operation::Ask;
-use fencehold_core::lease::{Hold, PendingYield, Record};
+use fencehold_contract::operation::StoreRequest;
+use fencehold_core::lease::{Hold, LeaseRecord, PendingYield};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Timestamp, Token};
 use fencehold_test_servers::{Edit, edited};
 use fencehold_test_store::block_on;
@@ -23,8 +23,8 @@ fn records() -> [Vec<u8>; 2] {
         priority: 1,
         yield_request: Some(Box::new(notice)),
     };
-    let taken = Record { counter: Token::new(3), hold: Some(hold), history: None };
-    [Record::default(), taken].map(|record| {
+    let taken = LeaseRecord { counter: Token::new(3), hold: Some(hold), history: None };
+    [LeaseRecord::default(), taken].map(|record| {
         let mut bytes = Vec::new();
         codec::encode_lease(&record, &mut bytes);
         bytes
@@ -50,8 +50,8 @@ fn a_record_is_read_or_refused_and_read_again_as_the_same() {
 /// What comes through the socket is a frame, or the end of the connection.
 #[test]
 fn bytes_from_the_socket_are_frames_or_refused() {
-    let ask = Box::new(Ask::Get(Key::new("reports/daily").unwrap()));
-    let asks = ToOwner::Ask { id: 7, namespace: Namespace::default(), ask, patience_ms: 10_000 };
+    let ask = Box::new(StoreRequest::Get(Key::new("reports/daily").unwrap()));
+    let asks = ToOwner::Ask { id: 7, namespace: Namespace::default(), ask, timeout_ms: 10_000 };
     let hello = ToOwner::Hello { protocol: 3, schema: 2, pid: 77 };
     let refuse = FromOwner::Refuse { why: "another version".to_owned() };
     let welcome = FromOwner::Welcome { protocol: 3, pid: 77, epoch: 9 };

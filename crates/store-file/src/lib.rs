@@ -10,36 +10,36 @@
     allow(unreachable_pub, reason = "what the simulation needs is public for it")
 )]
 
-mod boot;
+mod atomic_file;
+mod boot_clock;
 mod codec;
-mod foreign;
+mod directory;
+mod disk_lock;
+mod foreign_files;
 mod frame;
 #[cfg(test)]
 mod frame_golden;
 #[cfg(test)]
 mod fuzz;
-mod gate;
-mod job;
 #[cfg(feature = "gates")]
-mod knock;
-mod link;
+mod hostile_client;
+mod job;
+mod lease_rows;
 mod load;
+mod maintenance;
 mod old_events;
 #[cfg(feature = "sim")]
-mod owned;
+mod owned_directory;
 mod owner;
-mod part;
-mod peer;
-mod place;
+mod owner_connection;
+mod peer_groups;
+mod permissions;
 mod progress;
-mod rows;
-mod safety;
 mod schema;
 mod service;
 mod sqlite;
 mod takeover;
-mod tools;
-mod turn;
+mod test_points;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,30 +49,30 @@ use std::time::Duration;
 
 use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::measure::Measures;
-use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::metrics::StoreMetrics;
+use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, FileUrl, KeepFinished, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Namespace};
 use fencehold_engine::{PendingResponse, response_channel};
 use tokio::sync::mpsc;
 
-use self::place::Place;
-use self::service::{Order, Question, Shared, Told, or_unknown};
+use self::directory::StoreDirectory;
+use self::service::{Delivery, HandleCommand, PendingRequest, ServiceShared, or_unknown};
 
+pub use self::atomic_file::ScratchDirectory;
 #[cfg(feature = "gates")]
-pub use self::knock::{Knocked, knock, questions};
-pub use self::part::Aside;
-pub use self::tools::{CheckReport, backup, check, restore};
+pub use self::hostile_client::{KnockResult, probe_socket, questions};
+pub use self::maintenance::{CheckReport, backup, check, restore};
 
 /// What a simulation needs: an owner without a thread, and how what is kept is read after a reboot.
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub mod sim {
-    pub use crate::boot::{Follows, Noted};
+    pub use crate::boot_clock::{ClockContinuity, NotedClock};
     pub use crate::job::rebase as rebase_job;
     pub use crate::load::{Trust, rebase};
-    pub use crate::owned::Owned;
+    pub use crate::owned_directory::OwnedDirectory;
 }
 
 /// How long closing waits for an attempt to take over that is no longer wanted.
@@ -138,8 +138,8 @@ impl FileOptions {
 /// A store in a directory of this machine.
 #[derive(Debug)]
 pub struct FileStore {
-    shared: Arc<Shared>,
-    orders: mpsc::UnboundedSender<Order>,
+    shared: Arc<ServiceShared>,
+    orders: mpsc::UnboundedSender<HandleCommand>,
     next_id: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -160,7 +160,7 @@ impl FileStore {
     /// Whether there is a store in a directory that this process can use. Changes nothing.
     pub fn find(url: impl Into<FileUrl>) -> Result<(), StoreError> {
         let url = url.into();
-        Place::open(&url.directory, false, url.group.as_deref()).map(drop)
+        StoreDirectory::open(&url.directory, false, url.group.as_deref()).map(drop)
     }
 
     /// Why users who are not meant to could take part in what happens in a directory, or why it cannot be shared with the
@@ -168,8 +168,8 @@ impl FileStore {
     pub fn what_is_unsafe(url: impl Into<FileUrl>) -> Option<String> {
         let url = url.into();
         let path = std::fs::canonicalize(&url.directory).ok()?;
-        match url.group.as_deref().map(safety::Group::find).transpose() {
-            Ok(group) => safety::what_is_unsafe(&path, group.as_ref()),
+        match url.group.as_deref().map(permissions::SharedGroup::find).transpose() {
+            Ok(group) => permissions::what_is_unsafe(&path, group.as_ref()),
             Err(why) => Some(why),
         }
     }
@@ -180,11 +180,11 @@ impl FileStore {
         clock: Arc<dyn Clock>,
         options: FileOptions,
     ) -> Result<Self, StoreError> {
-        let mut place = Place::open(directory, options.create, options.group.as_deref())?;
+        let mut place = StoreDirectory::open(directory, options.create, options.group.as_deref())?;
         place.refuse_lost()?;
         place.accept_rewound = options.accept_rewound;
         let place = Arc::new(place);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServiceShared::default());
         let (orders, inbox) = mpsc::unbounded_channel();
         let unavailable = |error: std::io::Error| StoreError::Unavailable {
             message: format!("the thread of {} could not be started: {error}", directory.display()),
@@ -210,7 +210,7 @@ impl FileStore {
 
     fn stop(&self) {
         self.shared.close();
-        let _ = self.orders.send(Order::Close);
+        let _ = self.orders.send(HandleCommand::Close);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
@@ -218,25 +218,36 @@ impl FileStore {
 
     /// Has the service thread find the owner of the directory, and ask it. `None`: the handle was closed. Dropping it leaves the line,
     /// and gives back a lease that was granted but never taken.
-    fn ask_elsewhere(&self, question: Elsewhere) -> impl Future<Output = Option<Told>> + Send + use<> {
+    fn ask_elsewhere(
+        &self,
+        question: UnsentRequest,
+    ) -> impl Future<Output = Option<Delivery>> + Send + use<> {
         let (reply, receiver) = response_channel();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let Elsewhere { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain } = question;
+        let UnsentRequest { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain } = question;
         let uncertain_before = uncertain;
         let (orders, asked_in) = (self.orders.clone(), namespace.clone());
-        let question =
-            Question { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain, uncertain_before, reply };
+        let question = PendingRequest {
+            namespace,
+            ask,
+            claim,
+            asked_at_ms,
+            give_up_ms,
+            uncertain,
+            uncertain_before,
+            reply,
+        };
         // A closed handle drops the question, and with it the reply.
-        let _ = self.orders.send(Order::Ask(id, Box::new(question)));
+        let _ = self.orders.send(HandleCommand::Ask(id, Box::new(question)));
         PendingResponse::new(receiver, move |told| match told {
-            Some(Told::Answer { result, sent_before, .. }) => {
+            Some(Delivery::Answer { result, sent_before, .. }) => {
                 let claim = claim.map(|claim| claim.after_sending(sent_before));
                 if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(*result)) {
-                    let _ = orders.send(Order::GiveBack(asked_in, Box::new(unclaimed)));
+                    let _ = orders.send(HandleCommand::GiveBack(asked_in, Box::new(unclaimed)));
                 }
             }
-            Some(Told::AskHere { .. }) => {}
-            None => drop(orders.send(Order::Cancel(id))),
+            Some(Delivery::AskHere { .. }) => {}
+            None => drop(orders.send(HandleCommand::Cancel(id))),
         })
     }
 }
@@ -248,10 +259,10 @@ impl Drop for FileStore {
 }
 
 impl Route for FileStore {
-    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let asked_at_ms = SystemClock.now().store_ms;
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.timeout_ms);
-        let claim = Claim::of(call, &ask);
+        let claim = CallHold::of(call, &ask);
         let mut uncertain = false;
         loop {
             // Wherever it would go next, also to this process's own engine that has just taken over.
@@ -273,7 +284,7 @@ impl Route for FileStore {
                     continue;
                 }
             }
-            let told = self.ask_elsewhere(Elsewhere {
+            let told = self.ask_elsewhere(UnsentRequest {
                 namespace: call.namespace.clone(),
                 ask: ask.clone(),
                 claim,
@@ -282,11 +293,11 @@ impl Route for FileStore {
                 uncertain,
             });
             match told.await {
-                Some(Told::Answer { result, sent_at_ms, .. }) => {
+                Some(Delivery::Answer { result, sent_at_ms, .. }) => {
                     return (*result)
                         .map(|answer| answer.waited_longer(sent_at_ms.saturating_sub(asked_at_ms)));
                 }
-                Some(Told::AskHere { uncertain: sent }) => uncertain |= sent,
+                Some(Delivery::AskHere { uncertain: sent }) => uncertain |= sent,
                 None if uncertain && !ask.only_reads() => {
                     return Err(StoreError::OutcomeUnknown { message: "this store was closed".to_owned() });
                 }
@@ -299,10 +310,10 @@ impl Route for FileStore {
     async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
         // A question about leases: it makes no owner read the jobs.
         let any = Key::new("fencehold").map_err(StoreError::from)?;
-        self.route(call, Ask::Get(any)).await.map(drop)
+        self.route(call, StoreRequest::Get(any)).await.map(drop)
     }
 
-    fn measured(&self) -> Option<&Measures> {
+    fn measured(&self) -> Option<&StoreMetrics> {
         Some(&self.shared.measures)
     }
 
@@ -328,10 +339,10 @@ impl Route for FileStore {
 }
 
 /// A question before it has a way back.
-struct Elsewhere {
+struct UnsentRequest {
     namespace: Namespace,
-    ask: Ask,
-    claim: Option<Claim>,
+    ask: StoreRequest,
+    claim: Option<CallHold>,
     asked_at_ms: u64,
     give_up_ms: u64,
     uncertain: bool,

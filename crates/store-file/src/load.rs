@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use fencehold_core::lease::{History, Hold, Record};
+use fencehold_core::lease::{Hold, HoldHistory, LeaseRecord};
 use fencehold_core::limits::{ADVANCE_BY, COLLECT_AFTER_FREE_MS, TTL_MS_MAX};
 use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Owner, Task, Timestamp, Token};
-use fencehold_engine::{Kept, KeptLease};
+use fencehold_engine::{StoredLease, StoredState};
 use rusqlite::{Connection, Row};
 
-use super::rows;
+use super::lease_rows;
 use super::sqlite::from_sql;
 
 /// Whether the kept moments mean anything on this clock.
@@ -35,9 +35,9 @@ impl Trust {
 }
 
 /// Reads everything, inside the transaction that raised the epoch. Jobs only where they have to be written anew.
-pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rusqlite::Result<Kept> {
-    let mut kept = Kept::default();
-    let (closed_until_ms, longest_ttl_ms) = rows::closed_until_and_longest_ttl_ms(connection)?;
+pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rusqlite::Result<StoredState> {
+    let mut kept = StoredState::default();
+    let (closed_until_ms, longest_ttl_ms) = lease_rows::closed_until_and_longest_ttl_ms(connection)?;
     kept.longest_ttl_ms = longest_ttl_ms;
     kept.closed_until_ms = match trust {
         // How much of that time is left is unknown on a new clock: all of it is waited for once more.
@@ -46,8 +46,8 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
         }
         _ => closed_until_ms,
     };
-    kept.limits = rows::limits(connection)?;
-    kept.namespaces = rows::namespaces(connection)?;
+    kept.limits = lease_rows::limits(connection)?;
+    kept.namespaces = lease_rows::namespaces(connection)?;
     for known in &mut kept.namespaces {
         known.closed_until_ms = match known.closed_until_ms {
             Some(_) if trust.is_of_another_boot() && closed_until_ms > 0 => {
@@ -57,7 +57,7 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
             same => same,
         };
     }
-    rows::each_floor(connection, |name, floor| {
+    lease_rows::each_floor(connection, |name, floor| {
         if let Ok(namespace) = Namespace::new(name) {
             kept.floors.push((namespace, floor));
         }
@@ -74,9 +74,9 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
     Ok(kept)
 }
 
-fn load_events(connection: &Connection, kept: &mut Kept) -> rusqlite::Result<()> {
+fn load_events(connection: &Connection, kept: &mut StoredState) -> rusqlite::Result<()> {
     let mut lost_by_all = 0;
-    rows::each_batch_of_events(connection, |seq, events| {
+    lease_rows::each_batch_of_events(connection, |seq, events| {
         kept.last_seq = seq;
         match events {
             Some(events) if events.last().is_some_and(|event| event.seq == seq) => {
@@ -101,12 +101,12 @@ fn load_leases(
     connection: &Connection,
     now: Timestamp,
     trust: Trust,
-    kept: &mut Kept,
+    kept: &mut StoredState,
 ) -> rusqlite::Result<()> {
     let mut broken: Vec<(i64, String)> = Vec::new();
     let noted_after = kept.last_seq;
     let mut nameless: BTreeSet<Option<Namespace>> = BTreeSet::new();
-    rows::each_row(connection, |slot, row, renewed_ms, lease| match lease {
+    lease_rows::each_row(connection, |slot, row, renewed_ms, lease| match lease {
         Ok(mut lease) => {
             rebase(&mut lease, now, trust);
             kept.leases.push(lease);
@@ -131,14 +131,14 @@ fn load_leases(
         }
     }
     set_aside(connection, kept, broken, noted_after)?;
-    kept.set_aside = rows::count_aside(connection)?;
+    kept.set_aside = lease_rows::count_aside(connection)?;
     Ok(())
 }
 
 /// Moves rows that cannot be read out of the way, and keeps what stands in for them.
 fn set_aside(
     connection: &Connection,
-    kept: &Kept,
+    kept: &StoredState,
     broken: Vec<(i64, String)>,
     noted_after: u64,
 ) -> rusqlite::Result<()> {
@@ -147,17 +147,17 @@ fn set_aside(
     }
     let mut buffer = Vec::new();
     for (slot, problem) in broken {
-        rows::set_aside(connection, slot, &problem)?;
+        lease_rows::set_aside(connection, slot, &problem)?;
         let stand_in = kept.leases.iter().find(|lease| i64::from(lease.slot) == slot);
         stand_in
-            .map(|lease| rows::put_lease(connection, &mut buffer, lease))
+            .map(|lease| lease_rows::put_lease(connection, &mut buffer, lease))
             .transpose()?;
     }
     for (namespace, floor) in &kept.floors {
-        rows::put_floor(connection, namespace, *floor)?;
+        lease_rows::put_floor(connection, namespace, *floor)?;
     }
     let noted: Vec<&Event> = kept.events.recent.iter().filter(|event| event.seq > noted_after).collect();
-    rows::put_events(connection, &mut buffer, &noted)
+    lease_rows::put_events(connection, &mut buffer, &noted)
 }
 
 /// What stands in for a lease whose record cannot be read but whose name can: held by no one who could renew it, for as
@@ -169,7 +169,7 @@ fn stand_in(
     renewed_ms: Option<u64>,
     now: Timestamp,
     trust: Trust,
-) -> Option<KeptLease> {
+) -> Option<StoredLease> {
     let namespace = namespace_of(row)?;
     let key = Key::new(row.get::<_, String>(2).ok()?).ok()?;
     let counter = Token::new(u64::try_from(row.get::<_, i64>(3).ok()?).ok()?);
@@ -189,15 +189,15 @@ fn stand_in(
         priority: i16::MAX,
         yield_request: None,
     };
-    Some(KeptLease {
+    Some(StoredLease {
         slot: u32::try_from(slot).ok()?,
         namespace,
         key,
         // Which hold ids ended on it is forgotten with the record.
-        record: Record {
+        record: LeaseRecord {
             counter,
             hold: Some(hold),
-            history: Some(Box::new(History { endings: Vec::new(), forgotten_at_ms: Some(now.store_ms) })),
+            history: Some(Box::new(HoldHistory { endings: Vec::new(), forgotten_at_ms: Some(now.store_ms) })),
         },
         // A deadline further away than any ttl is damage too.
         deadline_ms: deadline_ms.min(latest_ms),
@@ -205,7 +205,7 @@ fn stand_in(
 }
 
 /// A row of which not even the name can be read: every token of its namespace, or of all, must be larger from now on.
-pub(super) fn lift_floors(named: Option<Namespace>, kept: &mut Kept) {
+pub(super) fn lift_floors(named: Option<Namespace>, kept: &mut StoredState) {
     let spaces: Vec<Namespace> = if let Some(namespace) = named {
         vec![namespace]
     } else {
@@ -234,7 +234,7 @@ fn namespace_of(row: &Row<'_>) -> Option<Namespace> {
     Namespace::new(row.get::<_, String>(1).ok()?).ok()
 }
 
-fn note(kept: &mut Kept, now: Timestamp, lease: &KeptLease, problem: String) {
+fn note(kept: &mut StoredState, now: Timestamp, lease: &StoredLease, problem: String) {
     kept.last_seq += 1;
     let (namespace, key) = (lease.namespace.clone(), lease.key.clone());
     kept.events.recent.push(Event::new(
@@ -247,7 +247,7 @@ fn note(kept: &mut Kept, now: Timestamp, lease: &KeptLease, problem: String) {
 }
 
 /// Makes a lease's moments mean something on the clock of now.
-pub fn rebase(lease: &mut KeptLease, now: Timestamp, trust: Trust) {
+pub fn rebase(lease: &mut StoredLease, now: Timestamp, trust: Trust) {
     if trust == Trust::Exact {
         return;
     }
@@ -281,14 +281,14 @@ pub(super) fn began_ms(since: Timestamp, now: Timestamp) -> u64 {
 }
 
 /// Writes every lease as it now stands.
-fn keep_anew(connection: &Connection, kept: &Kept) -> rusqlite::Result<()> {
+fn keep_anew(connection: &Connection, kept: &StoredState) -> rusqlite::Result<()> {
     let mut buffer = Vec::new();
     for lease in &kept.leases {
-        rows::put_lease(connection, &mut buffer, lease)?;
+        lease_rows::put_lease(connection, &mut buffer, lease)?;
     }
-    rows::put_closed_until(connection, kept.closed_until_ms)?;
+    lease_rows::put_closed_until(connection, kept.closed_until_ms)?;
     for known in &kept.namespaces {
-        rows::put_namespace(connection, known)?;
+        lease_rows::put_namespace(connection, known)?;
     }
-    rows::clear_terms(connection)
+    lease_rows::clear_terms(connection)
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use fencehold_core::Namespace;
-use fencehold_engine::{KeptEvents, OldEvents};
+use fencehold_engine::{OldEvents, StoredEvents};
 use rusqlite::{Connection, params};
 
 use super::codec;
@@ -29,7 +29,7 @@ pub(super) fn make(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// What was kept longer, for events of which the newest were loaded. `first_seq` is the number of the first of those.
-pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut KeptEvents) -> rusqlite::Result<()> {
+pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut StoredEvents) -> rusqlite::Result<()> {
     let mut statement = connection.prepare("SELECT event FROM old_events WHERE seq < ?1 ORDER BY seq")?;
     let mut rows = statement.query([to_sql(first_seq)])?;
     while let Some(row) = rows.next()? {
@@ -59,14 +59,14 @@ pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut KeptEvent
 
 /// What becomes of old events in one batch.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
+pub(super) struct OldEventChanges {
     /// What is to be written with the next rows that are forgotten,
     now: BTreeMap<Option<Namespace>, u64>,
     /// and once more: the transaction in which it was may have failed.
     before: BTreeMap<Option<Namespace>, u64>,
 }
 
-impl Losses {
+impl OldEventChanges {
     pub(super) fn write(
         &mut self,
         connection: &Connection,

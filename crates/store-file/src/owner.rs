@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::Ask;
+use fencehold_contract::operation::StoreRequest;
 use fencehold_contract::{HoldChange, StoreError};
 use fencehold_core::Namespace;
-use fencehold_engine::{Handle, Reply};
+use fencehold_engine::{Handle, ReplyFn};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -17,13 +17,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
-use super::link::{BEAT, SILENCE};
-use super::safety::{Group, distrusted};
+use super::owner_connection::{BEAT, SILENCE};
+use super::permissions::{SharedGroup, distrusted};
 use super::schema::SCHEMA_VERSION;
 
 /// What the owner does for those who connect.
 #[derive(Clone)]
-pub(super) enum Offer {
+pub(super) enum OwnerState {
     /// It has taken over and is not ready.
     Starting,
     /// It serves.
@@ -33,30 +33,30 @@ pub(super) enum Offer {
 }
 
 /// Accepts connections until it is dropped, and with it every connection.
-pub(super) struct Door {
+pub(super) struct SocketServer {
     connections: JoinSet<()>,
     listener: UnixListener,
-    offer: watch::Sender<Offer>,
+    offer: watch::Sender<OwnerState>,
     /// The group that shares the directory.
-    group: Option<Group>,
+    group: Option<SharedGroup>,
 }
 
-impl Door {
+impl SocketServer {
     /// A door that tells everybody to wait.
     pub(super) fn open(
         listener: std::os::unix::net::UnixListener,
-        group: Option<&Group>,
-    ) -> io::Result<Door> {
+        group: Option<&SharedGroup>,
+    ) -> io::Result<SocketServer> {
         let listener = UnixListener::from_std(listener)?;
-        Ok(Door {
+        Ok(SocketServer {
             connections: JoinSet::new(),
             listener,
-            offer: watch::Sender::new(Offer::Starting),
+            offer: watch::Sender::new(OwnerState::Starting),
             group: group.cloned(),
         })
     }
 
-    pub(super) fn serve(&self, offer: Offer) {
+    pub(super) fn serve(&self, offer: OwnerState) {
         self.offer.send_replace(offer);
     }
 
@@ -93,8 +93,8 @@ async fn pause() {
 /// One connection, from hello to goodbye.
 async fn attend(
     stream: UnixStream,
-    mut offer: watch::Receiver<Offer>,
-    group: Option<&Group>,
+    mut offer: watch::Receiver<OwnerState>,
+    group: Option<&SharedGroup>,
 ) -> io::Result<()> {
     let distrusted = distrusted(&stream, group)?;
     let (read, mut write) = stream.into_split();
@@ -123,15 +123,15 @@ async fn attend(
     let offer = ready(&mut offer, &mut write).await?;
     tracing::debug!(pid, "a process connected");
     let epoch = match &offer {
-        Offer::Serving { epoch, .. } | Offer::Refusing { epoch, .. } => *epoch,
-        Offer::Starting => return Ok(()),
+        OwnerState::Serving { epoch, .. } | OwnerState::Refusing { epoch, .. } => *epoch,
+        OwnerState::Starting => return Ok(()),
     };
     let welcome = FromOwner::Welcome { protocol: PROTOCOL, pid: std::process::id(), epoch };
     write.write_all(&frame::bytes_of(&welcome)?).await?;
     let (answers, outbox) = mpsc::unbounded_channel();
     let tickets = Tickets::default();
     let _subscription = match &offer {
-        Offer::Serving { hold_changes, .. } => {
+        OwnerState::Serving { hold_changes, .. } => {
             let answers = answers.clone();
             Some(hold_changes.subscribe(Arc::new(move |change| {
                 // An engine in this process misses nothing.
@@ -143,26 +143,29 @@ async fn attend(
         }
         _ => None,
     };
-    let mut desk = Desk { offer, answers, tickets: Arc::clone(&tickets) };
+    let mut connection = Connection { offer, answers, tickets: Arc::clone(&tickets) };
     let ended = tokio::select! {
-        ended = desk.take_in(&mut frames) => ended,
+        ended = connection.take_in(&mut frames) => ended,
         ended = send_out(outbox, write, &tickets) => ended,
     };
-    desk.leave();
+    connection.leave();
     ended
 }
 
 /// Tells an early visitor to wait, again and again, until the owner is ready.
-async fn ready(offer: &mut watch::Receiver<Offer>, write: &mut OwnedWriteHalf) -> io::Result<Offer> {
+async fn ready(
+    offer: &mut watch::Receiver<OwnerState>,
+    write: &mut OwnedWriteHalf,
+) -> io::Result<OwnerState> {
     loop {
         let current = offer.borrow_and_update().clone();
-        if !matches!(current, Offer::Starting) {
+        if !matches!(current, OwnerState::Starting) {
             return Ok(current);
         }
         write.write_all(&frame::bytes_of(&FromOwner::Starting)?).await?;
         let changed = tokio::time::timeout(BEAT, offer.changed()).await;
         if matches!(changed, Ok(Err(_))) {
-            return Ok(Offer::Starting);
+            return Ok(OwnerState::Starting);
         }
     }
 }
@@ -175,28 +178,28 @@ fn locked(tickets: &Tickets) -> MutexGuard<'_, HashMap<u64, u64>> {
 }
 
 /// One visitor's open requests.
-struct Desk {
-    offer: Offer,
+struct Connection {
+    offer: OwnerState,
     answers: mpsc::UnboundedSender<FromOwner>,
     /// Its number for a request that waits, and ours.
     tickets: Tickets,
 }
 
-impl Desk {
+impl Connection {
     async fn take_in(&mut self, frames: &mut Frames<OwnedReadHalf>) -> io::Result<()> {
         while let Some(frame) = frames.next().await? {
             match frame {
-                ToOwner::Ask { id, namespace, ask, patience_ms } => {
-                    let reply: Reply = {
+                ToOwner::Ask { id, namespace, ask, timeout_ms } => {
+                    let reply: ReplyFn = {
                         let answers = self.answers.clone();
                         Box::new(move |result| {
                             answers.send(FromOwner::Answer { id, result: Box::new(result) }).is_ok()
                         })
                     };
-                    self.ask(id, namespace, *ask, patience_ms, reply);
+                    self.ask(id, namespace, *ask, timeout_ms, reply);
                 }
                 ToOwner::Cancel { id } => {
-                    if let (Some(ticket), Offer::Serving { handle, .. }) =
+                    if let (Some(ticket), OwnerState::Serving { handle, .. }) =
                         (locked(&self.tickets).remove(&id), &self.offer)
                     {
                         handle.cancel(ticket);
@@ -204,7 +207,7 @@ impl Desk {
                 }
                 ToOwner::Ping => self.ping(),
                 ToOwner::GiveBack { namespace, unclaimed } => {
-                    if let Offer::Serving { handle, .. } = &self.offer {
+                    if let OwnerState::Serving { handle, .. } = &self.offer {
                         handle.give_back(namespace, *unclaimed);
                     }
                 }
@@ -214,21 +217,21 @@ impl Desk {
         Ok(())
     }
 
-    fn ask(&mut self, id: u64, namespace: Namespace, ask: Ask, patience_ms: u64, reply: Reply) {
+    fn ask(&mut self, id: u64, namespace: Namespace, ask: StoreRequest, timeout_ms: u64, reply: ReplyFn) {
         match &self.offer {
-            Offer::Serving { handle, .. } => {
+            OwnerState::Serving { handle, .. } => {
                 let waits = ask.wait_ms() > 0;
-                let give_up_ms = SystemClock.now().store_ms.saturating_add(patience_ms);
+                let give_up_ms = SystemClock.now().store_ms.saturating_add(timeout_ms);
                 let ticket = handle.send(namespace, ask, give_up_ms, reply);
                 // Only what waits can be left.
                 if let Some(ticket) = ticket.filter(|_| waits) {
                     locked(&self.tickets).insert(id, ticket);
                 }
             }
-            Offer::Refusing { why, .. } => {
+            OwnerState::Refusing { why, .. } => {
                 reply(Err(StoreError::Unavailable { message: why.to_string() }));
             }
-            Offer::Starting => {}
+            OwnerState::Starting => {}
         }
     }
 
@@ -236,7 +239,7 @@ impl Desk {
     fn ping(&self) {
         let answers = self.answers.clone();
         match &self.offer {
-            Offer::Serving { handle, .. } => {
+            OwnerState::Serving { handle, .. } => {
                 handle.ping(Box::new(move || drop(answers.send(FromOwner::Pong))));
             }
             _ => drop(answers.send(FromOwner::Pong)),
@@ -245,7 +248,7 @@ impl Desk {
 
     /// The visitor has gone: nothing of it stands in line any more.
     fn leave(&mut self) {
-        if let Offer::Serving { handle, .. } = &self.offer {
+        if let OwnerState::Serving { handle, .. } = &self.offer {
             locked(&self.tickets).drain().for_each(|(_, ticket)| handle.cancel(ticket));
         }
     }

@@ -15,8 +15,8 @@ use rusqlite::{Connection, params};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::process::Gid;
 
-use super::place::{PRIVATE, SHARED};
-use super::safety::{Group, SHARED_DIRECTORY};
+use super::directory::{PRIVATE, SHARED};
+use super::permissions::{SHARED_DIRECTORY, SharedGroup};
 use super::sqlite::{from_sql, to_sql};
 
 /// Memory that outlives every process and no boot.
@@ -101,7 +101,7 @@ pub(super) fn rename(connection: &Connection) -> rusqlite::Result<()> {
 
 /// What an owner has acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct AcknowledgedProgress {
     pub(super) epoch: u64,
     /// The last batch that was acknowledged, and the last of those that were synced first.
     pub(super) acknowledged: u64,
@@ -110,7 +110,7 @@ pub(super) struct Noted {
     pub(super) longest_ttl_ms: u64,
 }
 
-impl Noted {
+impl AcknowledgedProgress {
     fn bytes(self) -> [u8; NOTE_BYTES] {
         let mut bytes = [0; NOTE_BYTES];
         let numbers = [FORM, self.epoch, self.acknowledged, self.synced, self.longest_ttl_ms];
@@ -120,11 +120,11 @@ impl Noted {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; NOTE_BYTES]) -> Option<Noted> {
+    fn from_bytes(bytes: &[u8; NOTE_BYTES]) -> Option<AcknowledgedProgress> {
         let number = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
         let (epoch, acknowledged, synced, longest_ttl_ms) =
             (number(8)?, number(16)?, number(24)?, number(32)?);
-        (number(0)? == FORM).then_some(Noted { epoch, acknowledged, synced, longest_ttl_ms })
+        (number(0)? == FORM).then_some(AcknowledgedProgress { epoch, acknowledged, synced, longest_ttl_ms })
     }
 
     /// Whether a database has lost what was synced before it was acknowledged.
@@ -140,27 +140,27 @@ impl Noted {
 
 /// Where the notes of this user are, or those of a group.
 #[derive(Clone, Debug)]
-pub(super) struct Notes {
+pub(super) struct ProgressNotes {
     directory: PathBuf,
     must_be_memory: bool,
     group: Option<u32>,
 }
 
-impl Notes {
+impl ProgressNotes {
     /// In shared memory, in a directory of this user alone, or of the group.
-    pub(super) fn in_shared_memory(group: Option<&Group>) -> Notes {
+    pub(super) fn in_shared_memory(group: Option<&SharedGroup>) -> ProgressNotes {
         let group = group.map(|group| group.id);
         let name = match group {
             None => format!("fencehold-{}", rustix::process::geteuid().as_raw()),
             Some(group) => format!("fencehold-group-{group}"),
         };
-        Notes { directory: Path::new(SHARED_MEMORY).join(name), must_be_memory: true, group }
+        ProgressNotes { directory: Path::new(SHARED_MEMORY).join(name), must_be_memory: true, group }
     }
 
     /// In a directory that outlives a simulated file system.
     #[cfg(feature = "sim")]
-    pub(super) fn at(directory: &Path) -> Notes {
-        Notes { directory: directory.to_owned(), must_be_memory: false, group: None }
+    pub(super) fn at(directory: &Path) -> ProgressNotes {
+        ProgressNotes { directory: directory.to_owned(), must_be_memory: false, group: None }
     }
 
     /// The directory, if it can be trusted: no other user may have made it, or may write there.
@@ -202,36 +202,36 @@ impl Notes {
     }
 
     /// The note about a store: by its name and its directory, so that a copy of a directory has a note of its own.
-    pub(super) fn about(&self, store: &str, inode: u64) -> io::Result<Note> {
+    pub(super) fn about(&self, store: &str, inode: u64) -> io::Result<ProgressNote> {
         let safe = !store.is_empty() && store.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !safe {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mode = if self.group.is_some() { SHARED } else { PRIVATE };
-        Ok(Note { directory: self.open()?, name: format!("{store}-{inode}"), mode, file: None })
+        Ok(ProgressNote { directory: self.open()?, name: format!("{store}-{inode}"), mode, file: None })
     }
 }
 
 /// The note about one store.
 #[derive(Debug)]
-pub(super) struct Note {
+pub(super) struct ProgressNote {
     directory: OwnedFd,
     name: String,
     mode: u32,
     file: Option<File>,
 }
 
-impl Note {
+impl ProgressNote {
     /// What the last owner of this user noted, if it can be read.
-    pub(super) fn read(&self) -> Option<Noted> {
+    pub(super) fn read(&self) -> Option<AcknowledgedProgress> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()).ok()?);
         let mut bytes = [0; NOTE_BYTES];
         file.read_exact_at(&mut bytes, 0).ok()?;
-        Noted::from_bytes(&bytes)
+        AcknowledgedProgress::from_bytes(&bytes)
     }
 
-    pub(super) fn write(&mut self, noted: Noted) -> io::Result<()> {
+    pub(super) fn write(&mut self, noted: AcknowledgedProgress) -> io::Result<()> {
         if self.file.is_none() {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mode = Mode::from_raw_mode(self.mode);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_note_are_known() {
-        let noted = Noted { epoch: 3, acknowledged: 500, synced: 499, longest_ttl_ms: 30_000 };
+        let noted = AcknowledgedProgress { epoch: 3, acknowledged: 500, synced: 499, longest_ttl_ms: 30_000 };
         fencehold_conformance::golden::current(
             env!("CARGO_MANIFEST_DIR"),
             "progress-note.v1.hex",
@@ -270,7 +270,7 @@ mod tests {
                 bytes
                     .try_into()
                     .ok()
-                    .and_then(Noted::from_bytes)
+                    .and_then(AcknowledgedProgress::from_bytes)
                     .ok_or_else(|| "not a note".to_owned())
             },
         );
@@ -278,9 +278,9 @@ mod tests {
 
     #[test]
     fn a_database_that_is_behind_its_note_has_lost_something() {
-        let noted = Noted { epoch: 3, acknowledged: 20, synced: 15, longest_ttl_ms: 7 };
-        assert_eq!(Noted::from_bytes(&noted.bytes()), Some(noted));
-        assert_eq!(Noted::from_bytes(&[7; NOTE_BYTES]), None);
+        let noted = AcknowledgedProgress { epoch: 3, acknowledged: 20, synced: 15, longest_ttl_ms: 7 };
+        assert_eq!(AcknowledgedProgress::from_bytes(&noted.bytes()), Some(noted));
+        assert_eq!(AcknowledgedProgress::from_bytes(&[7; NOTE_BYTES]), None);
         assert!(noted.shows_complete(3, 20) && noted.shows_complete(3, 21));
         for (epoch, batch) in [(3, 19), (4, 30)] {
             assert!(!noted.shows_complete(epoch, batch), "{epoch} {batch}");
@@ -292,10 +292,13 @@ mod tests {
     #[test]
     fn only_a_directory_of_this_user_alone_is_believed() {
         let room = tempfile::tempdir().unwrap();
-        let notes =
-            |name: &str| Notes { directory: room.path().join(name), must_be_memory: false, group: None };
+        let notes = |name: &str| ProgressNotes {
+            directory: room.path().join(name),
+            must_be_memory: false,
+            group: None,
+        };
         let mut note = notes("ours").about("5eed", 7).unwrap();
-        let reached = Noted { epoch: 1, acknowledged: 2, synced: 2, longest_ttl_ms: 7 };
+        let reached = AcknowledgedProgress { epoch: 1, acknowledged: 2, synced: 2, longest_ttl_ms: 7 };
         note.write(reached).unwrap();
         assert_eq!(notes("ours").about("5eed", 7).unwrap().read(), Some(reached));
         assert_eq!(notes("ours").about("5eed", 8).unwrap().read(), None, "another directory");

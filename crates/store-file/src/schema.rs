@@ -7,7 +7,7 @@ use fencehold_contract::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::place::{Place, unusable};
+use super::directory::{StoreDirectory, unusable};
 
 /// `FENC`, in the file's header: recognises our files before they are opened.
 pub(super) const APPLICATION_ID: u32 = 0x4645_4e43;
@@ -60,7 +60,7 @@ CREATE TABLE limits (namespace TEXT PRIMARY KEY, limits TEXT NOT NULL) WITHOUT R
 ";
 
 /// Opens the database. It is made only if a store may be created.
-pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
+pub(super) fn open(place: &StoreDirectory) -> Result<Connection, StoreError> {
     let creates = if place.create { OpenFlags::SQLITE_OPEN_CREATE } else { OpenFlags::empty() };
     let flags = creates
         | OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -98,7 +98,7 @@ pub(super) fn open(place: &Place) -> Result<Connection, StoreError> {
 }
 
 /// Makes the tables, inside the transaction under way, unless they are there.
-pub(super) fn make(place: &Place, connection: &Connection) -> Result<(), StoreError> {
+pub(super) fn make(place: &StoreDirectory, connection: &Connection) -> Result<(), StoreError> {
     let fail = |error: rusqlite::Error| sorry(place, &error);
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0)).map_err(fail);
     let made = match number("PRAGMA user_version")? {
@@ -172,7 +172,7 @@ fn is_amiss(error: &rusqlite::Error) -> bool {
 }
 
 /// What an error of the database means for a user of the store.
-pub(super) fn sorry(place: &Place, error: &rusqlite::Error) -> StoreError {
+pub(super) fn sorry(place: &StoreDirectory, error: &rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode;
     let path = place.database();
     match error.sqlite_error_code() {
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_may_come_back_is_not_called_unusable() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path(), true, None).unwrap();
+        let place = StoreDirectory::open(directory.path(), true, None).unwrap();
         let cannot_open = error(ffi::SQLITE_CANTOPEN);
         assert!(matches!(sorry(&place, &cannot_open), StoreError::Unavailable { .. }), "not made yet");
         std::fs::write(place.database(), "").unwrap();
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn where_a_store_was_kept_none_is_made() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path(), true, None).unwrap();
+        let place = StoreDirectory::open(directory.path(), true, None).unwrap();
         let connection = || rusqlite::Connection::open_in_memory().unwrap();
         assert!(make(&place, &connection()).is_ok());
         // As if the database had gone between the look and the turn.
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn what_no_trying_again_mends_is_called_unusable() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::open(directory.path(), true, None).unwrap();
+        let place = StoreDirectory::open(directory.path(), true, None).unwrap();
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         let read = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u8>(0)).unwrap_err();
         for sql in ["SELECT NULL", "SELECT 'one'", "SELECT 256", "SELECT 1 WHERE 0"] {

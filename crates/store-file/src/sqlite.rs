@@ -6,19 +6,19 @@ use std::sync::Arc;
 use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Event, Timestamp};
-use fencehold_engine::{Archive, Change, Changes, Keep, KeepError, KeptJobs};
+use fencehold_engine::{Archive, Change, Changes, PersistError, Persistence, StoredJobs};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::job::Bodies;
+use super::directory::{FileIdentities, MissingFile, StoreDirectory};
+use super::disk_lock::DiskLock;
+use super::job::BodyCache;
 use super::load::Trust;
-use super::old_events::Losses;
-use super::place::{Files, Lost, Place};
-use super::progress::{self, Note, Noted};
+use super::old_events::OldEventChanges;
+use super::progress::{self, AcknowledgedProgress, ProgressNote};
 use super::schema::{is_busy, sorry};
 use super::takeover::pause;
-use super::turn::Turn;
-use super::{boot, gate, rows};
+use super::{boot_clock, lease_rows, test_points};
 
 /// How many pages the log may have before it is copied back between batches, and before it is copied back although
 /// others wait.
@@ -30,15 +30,15 @@ const RESCUES_MAX: usize = 3_000;
 
 /// The owner's hold on the database. It is itself a leaseholder with a fence: the epoch.
 #[derive(Debug)]
-pub(super) struct SqliteKeep {
+pub(super) struct SqlitePersistence {
     pub(super) connection: Connection,
-    place: Arc<Place>,
-    turn: Turn,
+    place: Arc<StoreDirectory>,
+    disk_lock: DiskLock,
     /// Once the disk has failed: how, and why that could not be noted, where it could not.
     failure: Option<(String, Option<io::Error>)>,
     epoch: i64,
     /// What is open.
-    files: Files,
+    files: FileIdentities,
     /// The number of the last batch.
     batch: u64,
     /// The last batch that was synced before it was acknowledged.
@@ -48,7 +48,7 @@ pub(super) struct SqliteKeep {
     /// Whether the database says that batches of this epoch may be acknowledged before they are synced.
     says_unsynced: bool,
     /// Says outside the file system how far this owner has come.
-    note: Option<Note>,
+    note: Option<ProgressNote>,
     /// Whether commits wait for the disk at the moment.
     syncs: bool,
     /// How long the last commit took, of which nearly all is the disk's.
@@ -58,54 +58,54 @@ pub(super) struct SqliteKeep {
     /// Events up to here have been forgotten.
     forgotten_seq: u64,
     /// What namespaces have lost of them.
-    losses: Losses,
+    losses: OldEventChanges,
     buffer: Vec<u8>,
-    pub(super) bodies: Bodies,
+    pub(super) bodies: BodyCache,
     /// What is noted of the clock.
-    clock: boot::Noted,
+    clock: boot_clock::NotedClock,
 }
 
 /// How far an owner has come when it begins.
-pub(super) struct Came {
+pub(super) struct StartingPoint {
     pub(super) epoch: u64,
     pub(super) batch: u64,
     pub(super) longest_ttl_ms: u64,
-    pub(super) note: Option<Note>,
+    pub(super) note: Option<ProgressNote>,
     pub(super) oldest_seq: u64,
     /// What is noted of the clock.
-    pub(super) clock: boot::Noted,
+    pub(super) clock: boot_clock::NotedClock,
 }
 
 /// The disk failed. Nothing is asked of it any more.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct DiskFailed {
     pub(super) why: String,
     /// `None`: the next owner learns by a mark.
-    pub(super) unnoted: Option<Unnoted>,
+    pub(super) unnoted: Option<NoMark>,
 }
 
 /// No mark could be made.
 #[derive(Debug)]
-pub(super) struct Unnoted {
+pub(super) struct NoMark {
     pub(super) error: io::Error,
     /// Kept, so that no process starts from what is there.
-    pub(super) turn: Turn,
+    pub(super) disk_lock: DiskLock,
 }
 
-impl SqliteKeep {
+impl SqlitePersistence {
     pub(super) fn new(
         connection: Connection,
-        place: Arc<Place>,
-        turn: Turn,
-        files: Files,
-        came: Came,
+        place: Arc<StoreDirectory>,
+        disk_lock: DiskLock,
+        files: FileIdentities,
+        came: StartingPoint,
     ) -> Self {
-        let Came { epoch, batch, longest_ttl_ms, note, oldest_seq, clock } = came;
-        SqliteKeep {
+        let StartingPoint { epoch, batch, longest_ttl_ms, note, oldest_seq, clock } = came;
+        SqlitePersistence {
             connection,
             files,
             place,
-            turn,
+            disk_lock,
             failure: None,
             epoch: to_sql(epoch),
             batch,
@@ -117,31 +117,31 @@ impl SqliteKeep {
             commit_us: None,
             log_pages: 0,
             forgotten_seq: oldest_seq.saturating_sub(1),
-            losses: Losses::default(),
+            losses: OldEventChanges::default(),
             buffer: Vec::new(),
-            bodies: Bodies::default(),
+            bodies: BodyCache::default(),
             clock,
         }
     }
 
     /// Does something with the disk in this process's turn. Where it fails, the mark is there before the turn ends.
-    fn in_turn(
+    fn with_disk_lock(
         &mut self,
         act: impl FnOnce(&mut Self) -> rusqlite::Result<Option<()>>,
-    ) -> Result<(), KeepError> {
+    ) -> Result<(), PersistError> {
         if let Some((why, _)) = &self.failure {
-            return Err(KeepError::Failed(why.clone()));
+            return Err(PersistError::Failed(why.clone()));
         }
-        if !self.turn.take() {
-            return Err(KeepError::Busy(self.place.blocked_by()));
+        if !self.disk_lock.take() {
+            return Err(PersistError::Busy(self.place.blocked_by()));
         }
         let outcome = match act(self) {
             Ok(Some(())) => Ok(()),
-            Ok(None) => Err(KeepError::Superseded),
-            Err(error) if is_busy(&error) => Err(KeepError::Busy(self.place.blocked_by())),
-            Err(error) => Err(KeepError::Failed(self.place.why(&error))),
+            Ok(None) => Err(PersistError::Superseded),
+            Err(error) if is_busy(&error) => Err(PersistError::Busy(self.place.blocked_by())),
+            Err(error) => Err(PersistError::Failed(self.place.why(&error))),
         };
-        if let Err(KeepError::Failed(why)) = &outcome {
+        if let Err(PersistError::Failed(why)) = &outcome {
             self.failure = Some((why.clone(), self.place.mark().err()));
         }
         // An error in the middle may have left a transaction open, or not: after some, SQLite ends it by itself.
@@ -149,13 +149,13 @@ impl SqliteKeep {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         if !matches!(self.failure, Some((_, Some(_)))) {
-            self.turn.end();
+            self.disk_lock.end();
         }
         outcome
     }
 
     /// Reads the jobs, in one transaction. No one else writes: what this owner has not kept yet is about leases.
-    pub(super) fn load_jobs(&mut self, now: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
+    pub(super) fn load_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
         let written = |connection: &Connection| {
             connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0))
         };
@@ -177,9 +177,9 @@ impl SqliteKeep {
         }
     }
 
-    fn load_damaged_jobs(&mut self, now: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
+    fn load_damaged_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
         let mut loaded = None;
-        let outcome = self.in_turn(|keep| {
+        let outcome = self.with_disk_lock(|keep| {
             keep.set_syncs(true)?;
             keep.connection.execute_batch("BEGIN IMMEDIATE")?;
             if Self::still_owner(&keep.connection, keep.epoch)?.is_none() {
@@ -193,7 +193,7 @@ impl SqliteKeep {
         let path = self.place.path().display();
         match (outcome, loaded) {
             (Ok(()), Some(loaded)) => Ok(loaded),
-            (Err(KeepError::Busy(why) | KeepError::Failed(why)), _) => {
+            (Err(PersistError::Busy(why) | PersistError::Failed(why)), _) => {
                 Err(StoreError::Unavailable { message: why })
             }
             _ => Err(StoreError::Unavailable { message: format!("{path}: another process took it over") }),
@@ -201,11 +201,11 @@ impl SqliteKeep {
     }
 
     /// Ends the hold on the database, with everything copied back where that can be done. `Some`: the disk failed.
-    pub(super) fn close(mut self) -> Option<Failure> {
+    pub(super) fn close(mut self) -> Option<DiskFailed> {
         let lost = self.what_is_lost();
         if self.says_unsynced {
             // Where this is found, everything before it in the log is there as well. Where it cannot be written, the note stands.
-            let _ = self.in_turn(Self::say_synced);
+            let _ = self.with_disk_lock(Self::say_synced);
         }
         let is_copied = self.copies_all_back(lost);
         if is_copied {
@@ -216,8 +216,8 @@ impl SqliteKeep {
             let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         }
         let (why, error) = self.failure?;
-        let turn = self.turn;
-        Some(Failure { why, unnoted: error.map(|error| Unnoted { error, turn }) })
+        let disk_lock = self.disk_lock;
+        Some(DiskFailed { why, unnoted: error.map(|error| NoMark { error, disk_lock }) })
     }
 
     /// This owner acknowledges nothing more, and the log is synced as it is copied back.
@@ -238,7 +238,7 @@ impl SqliteKeep {
     fn note_batch(&mut self) {
         let epoch = from_sql(self.epoch);
         let (acknowledged, synced, longest_ttl_ms) = (self.batch, self.synced_batch, self.longest_ttl_ms);
-        let noted = Noted { epoch, acknowledged, synced, longest_ttl_ms };
+        let noted = AcknowledgedProgress { epoch, acknowledged, synced, longest_ttl_ms };
         if self.note.as_mut().is_some_and(|note| note.write(noted).is_err()) {
             // Without a note, what was not synced counts as lost.
             if let Some(note) = self.note.take() {
@@ -249,34 +249,37 @@ impl SqliteKeep {
 
     /// What is no longer in its place. The log of a database that was replaced is set aside, in turn: a process that opens the other one
     /// does that in a turn of its own, and SQLite would play the log into it.
-    fn what_is_lost(&self) -> Lost {
+    fn what_is_lost(&self) -> MissingFile {
         if self.failure.is_some() {
             // Nothing is asked of the disk any more, and the turn may have to be kept.
-            return Lost::Nothing;
+            return MissingFile::Nothing;
         }
-        let in_turn = self.turn.take();
+        let with_disk_lock = self.disk_lock.take();
         let lost = self.place.files().lost_since(self.files);
-        if lost == Lost::Database {
-            let aside =
-                if in_turn { self.place.set_log_aside() } else { Err(io::ErrorKind::WouldBlock.into()) };
-            if let Err(error) = aside {
+        if lost == MissingFile::Database {
+            let scratch = if with_disk_lock {
+                self.place.set_log_aside()
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
+            };
+            if let Err(error) = scratch {
                 let place = self.place.path().display();
                 tracing::error!(%error, %place, "the log of a database that was replaced lies beside the other one: remove it");
             }
         }
-        if in_turn {
-            self.turn.end();
+        if with_disk_lock {
+            self.disk_lock.end();
         }
         lost
     }
 
     /// Whether nothing is left in the log. One that is left is copied back by the next owner; one that was removed is nowhere else, so
     /// a process that is in the way is waited for.
-    fn copies_all_back(&mut self, lost: Lost) -> bool {
+    fn copies_all_back(&mut self, lost: MissingFile) -> bool {
         for _ in 0..RESCUES_MAX {
-            match self.in_turn(Self::copy_back_if_owner) {
+            match self.with_disk_lock(Self::copy_back_if_owner) {
                 Ok(()) if self.log_pages == 0 => return true,
-                Ok(()) | Err(KeepError::Busy(_)) if lost == Lost::Log => pause(),
+                Ok(()) | Err(PersistError::Busy(_)) if lost == MissingFile::Log => pause(),
                 _ => return false,
             }
         }
@@ -320,15 +323,15 @@ impl SqliteKeep {
         let written = self
             .write(changes)
             .and_then(|()| progress::put(&self.connection, batch, unsynced));
-        gate::pass(&self.place, "commit");
+        test_points::pass(&self.place, "commit");
         written?;
-        gate::fail(&self.place, "commit")?;
+        test_points::fail(&self.place, "commit")?;
         self.commit()?;
         (self.batch, self.says_unsynced) = (batch, unsynced);
         if synced {
             self.synced_batch = batch;
         }
-        gate::pass(&self.place, "kept");
+        test_points::pass(&self.place, "kept");
         let rows = changes.rows.len() + 2 * changes.jobs.len() + 1;
         let rows = i64::try_from(rows).unwrap_or(i64::MAX);
         self.log_pages = self.log_pages.saturating_add(rows.min(2 + rows / 4));
@@ -360,9 +363,9 @@ impl SqliteKeep {
                     .execute([clock.text()])?;
                 continue;
             }
-            rows::write(connection, buffer, change)?;
+            lease_rows::write(connection, buffer, change)?;
         }
-        let mut writing = super::job::Writing::new(connection, buffer);
+        let mut writing = super::job::JobStatements::new(connection, buffer);
         for change in &changes.jobs {
             writing.write(change)?;
         }
@@ -373,12 +376,12 @@ impl SqliteKeep {
     fn write_events(&mut self, changes: &Changes) -> rusqlite::Result<()> {
         let Some(last) = changes.events.last() else { return Ok(()) };
         let events: Vec<&Event> = changes.events.iter().map(AsRef::as_ref).collect();
-        rows::put_events(&self.connection, &mut self.buffer, &events)?;
+        lease_rows::put_events(&self.connection, &mut self.buffer, &events)?;
         self.losses.write(&self.connection, &mut self.buffer, &changes.old_events)?;
         // Forgotten by the hundred: deleting one for each one written would touch a page more in every batch.
         let forget_until = last.seq.saturating_sub(EVENTS_KEPT as u64);
         if forget_until > self.forgotten_seq + 256 {
-            rows::forget_events(&self.connection, forget_until)?;
+            lease_rows::forget_events(&self.connection, forget_until)?;
             self.losses.forget(&self.connection, forget_until)?;
             self.forgotten_seq = forget_until;
         }
@@ -394,8 +397,8 @@ impl SqliteKeep {
     /// Copies the log back into the database, as far as no other process is in the way.
     fn copy_back(&mut self) -> rusqlite::Result<()> {
         self.set_syncs(true)?;
-        gate::pass(&self.place, "checkpoint");
-        gate::fail(&self.place, "checkpoint")?;
+        test_points::pass(&self.place, "checkpoint");
+        test_points::fail(&self.place, "checkpoint")?;
         let mut statement = self.connection.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
         let (busy, log, copied): (i64, i64, i64) =
             statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -409,11 +412,11 @@ impl SqliteKeep {
     }
 }
 
-impl Keep for SqliteKeep {
+impl Persistence for SqlitePersistence {
     const KEEPS: bool = true;
 
-    fn keep(&mut self, changes: &mut Changes) -> Result<(), KeepError> {
-        self.in_turn(|keep| keep.try_keep(changes))?;
+    fn keep(&mut self, changes: &mut Changes) -> Result<(), PersistError> {
+        self.with_disk_lock(|keep| keep.try_keep(changes))?;
         self.note_batch();
         self.bodies.learn(&changes.jobs);
         Ok(())
@@ -427,21 +430,21 @@ impl Keep for SqliteKeep {
         self.commit_us
     }
 
-    fn confirm(&mut self) -> Result<(), KeepError> {
-        gate::pass(&self.place, "confirm");
-        self.in_turn(|keep| {
+    fn confirm(&mut self) -> Result<(), PersistError> {
+        test_points::pass(&self.place, "confirm");
+        self.with_disk_lock(|keep| {
             let owner = Self::still_owner(&keep.connection, keep.epoch)?;
             Ok(owner.filter(|()| keep.is_in_place()))
         })
     }
 
-    fn tidy(&mut self, idle: bool) -> Result<(), KeepError> {
+    fn tidy(&mut self, idle: bool) -> Result<(), PersistError> {
         if self.log_pages < if idle { LOG_PAGES_IDLE } else { LOG_PAGES_BUSY } {
             return Ok(());
         }
-        match self.in_turn(Self::copy_back_if_owner) {
+        match self.with_disk_lock(Self::copy_back_if_owner) {
             // It is tried again after the next batch.
-            Err(KeepError::Busy(_)) => Ok(()),
+            Err(PersistError::Busy(_)) => Ok(()),
             end => end,
         }
     }

@@ -12,17 +12,17 @@ use std::time::Duration;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::Timestamp;
-use fencehold_engine::{Engine, Kept};
+use fencehold_engine::{Engine, StoredState};
 use rusqlite::Connection;
 
-use super::boot::{self, Follows};
+use super::boot_clock::{self, ClockContinuity};
+use super::directory::{StoreDirectory, socket_name};
+use super::disk_lock::DiskLock;
 use super::load::{Trust, lift_floors, load};
-use super::place::{Place, socket_name};
-use super::progress::{Note, Noted, Progress};
+use super::progress::{AcknowledgedProgress, Progress, ProgressNote};
 use super::schema::{self, is_busy, sorry};
-use super::sqlite::{Came, SqliteKeep, from_sql, to_sql};
-use super::turn::Turn;
-use super::{gate, rows};
+use super::sqlite::{SqlitePersistence, StartingPoint, from_sql, to_sql};
+use super::{lease_rows, test_points};
 
 /// What an owner has.
 pub(super) struct Ownership {
@@ -30,13 +30,13 @@ pub(super) struct Ownership {
     pub(super) engine: Engine,
     /// How far the store time of the engine is ahead of the clock.
     pub(super) ahead_ms: u64,
-    pub(super) keep: SqliteKeep,
+    pub(super) keep: SqlitePersistence,
     /// Tells others, by being locked, that this process lives.
     pub(super) lock: File,
 }
 
 /// How an attempt to take over came out.
-pub(super) enum Attempt {
+pub(super) enum TakeoverResult {
     Became(Box<Ownership>),
     /// The owner of this epoch lives and has not been silent.
     OwnerLives(u64),
@@ -50,73 +50,73 @@ pub(super) enum Attempt {
 /// process's setting that no owner has got yet; `listening` gets the socket as soon as there is one, so that others can be made
 /// to wait.
 pub(super) fn attempt(
-    place: &Arc<Place>,
+    place: &Arc<StoreDirectory>,
     clock: &dyn Clock,
     silent: Option<u64>,
     keep_finished: KeepFinished,
     listening: impl FnOnce(UnixListener),
     waits_for: &dyn Fn(String) -> bool,
-) -> Attempt {
+) -> TakeoverResult {
     match try_attempt(place, clock, silent, keep_finished, listening, waits_for) {
         Ok(attempt) => attempt,
-        Err(Failure::Database(error)) if is_busy(&error) => Attempt::Blocked(place.blocked_by()),
-        Err(Failure::Database(error)) => Attempt::Unusable(sorry(place, &error)),
-        Err(Failure::Store(error)) => Attempt::Unusable(error),
-        Err(Failure::File(error)) => Attempt::Unusable(place.unavailable(&error)),
+        Err(TakeoverError::Database(error)) if is_busy(&error) => TakeoverResult::Blocked(place.blocked_by()),
+        Err(TakeoverError::Database(error)) => TakeoverResult::Unusable(sorry(place, &error)),
+        Err(TakeoverError::Store(error)) => TakeoverResult::Unusable(error),
+        Err(TakeoverError::File(error)) => TakeoverResult::Unusable(place.unavailable(&error)),
     }
 }
 
-enum Failure {
+enum TakeoverError {
     Database(rusqlite::Error),
     Store(StoreError),
     File(std::io::Error),
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for TakeoverError {
     fn from(error: rusqlite::Error) -> Self {
-        Failure::Database(error)
+        TakeoverError::Database(error)
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for TakeoverError {
     fn from(error: StoreError) -> Self {
-        Failure::Store(error)
+        TakeoverError::Store(error)
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for TakeoverError {
     fn from(error: std::io::Error) -> Self {
-        Failure::File(error)
+        TakeoverError::File(error)
     }
 }
 
 /// Whether all that the last owner acknowledged is there.
-fn lost_nothing(progress: &Progress, noted: Option<Noted>, epoch: u64) -> bool {
+fn lost_nothing(progress: &Progress, noted: Option<AcknowledgedProgress>, epoch: u64) -> bool {
     let complete = noted.is_some_and(|noted| noted.shows_complete(epoch, progress.batch));
     // An earlier version keeps no count, and an owner that closed has synced everything.
     progress.epoch == epoch && (!progress.unsynced || complete)
 }
 
 fn try_attempt(
-    place: &Arc<Place>,
+    place: &Arc<StoreDirectory>,
     clock: &dyn Clock,
     silent: Option<u64>,
     keep_finished: KeepFinished,
     listening: impl FnOnce(UnixListener),
     waits_for: &dyn Fn(String) -> bool,
-) -> Result<Attempt, Failure> {
+) -> Result<TakeoverResult, TakeoverError> {
     let connection = match schema::open(place) {
         Ok(connection) => connection,
         Err(StoreError::Unavailable { .. })
             if place.trouble().is_none() && place.last_owner_pid().is_some() =>
         {
-            return Ok(Attempt::Blocked(place.blocked_by()));
+            return Ok(TakeoverResult::Blocked(place.blocked_by()));
         }
         Err(error) => return Err(error.into()),
     };
-    let turn = Turn::at(place)?;
-    if !turn.take() {
-        return Ok(Attempt::Blocked(place.blocked_by()));
+    let disk_lock = DiskLock::at(place)?;
+    if !disk_lock.take() {
+        return Ok(TakeoverResult::Blocked(place.blocked_by()));
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
     schema::make(place, &connection)?;
@@ -125,12 +125,14 @@ fn try_attempt(
     let (epoch, boot): (i64, String) = connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let epoch = from_sql(epoch);
     if epoch > 0 && place.is_locked(epoch) && silent != Some(epoch) {
-        return Ok(Attempt::OwnerLives(epoch));
+        return Ok(TakeoverResult::OwnerLives(epoch));
     }
     let next = epoch + 1;
     let lock = match place.lock(next) {
         Ok(lock) => lock,
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Attempt::OwnerLives(next)),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            return Ok(TakeoverResult::OwnerLives(next));
+        }
         Err(error) => return Err(error.into()),
     };
     // What an owner-to-be of this very epoch left when it died before its commit.
@@ -142,35 +144,35 @@ fn try_attempt(
     listener.set_nonblocking(true)?;
     listening(listener);
 
-    let identity = clock.boot().unwrap_or_else(boot::identity);
+    let identity = clock.boot().unwrap_or_else(boot_clock::identity);
     let marked = place.is_marked();
     let progress = Progress::read(&connection)?;
-    let noted = place.note_about(&progress.store).as_ref().and_then(Note::read);
+    let noted = place.note_about(&progress.store).as_ref().and_then(ProgressNote::read);
     let rewound = noted.is_some_and(|noted| noted.shows_rewound(epoch, progress.batch));
     if rewound && !place.accept_rewound {
         return Err(place.rewound(&progress).into());
     }
     let nothing_lost = lost_nothing(&progress, noted, epoch);
-    let (clock_note, follows) = boot::Noted::followed(&boot, identity, clock.now());
+    let (clock_note, follows) = boot_clock::NotedClock::followed(&boot, identity, clock.now());
     let trust = match (follows, marked || !nothing_lost) {
-        (Follows::Unknown, _) => Trust::NewBoot,
-        (Follows::Reboot, _) => Trust::Reboot,
-        (Follows::SameBoot, true) => Trust::Lengthen,
-        (Follows::SameBoot, false) => Trust::Exact,
+        (ClockContinuity::Unknown, _) => Trust::NewBoot,
+        (ClockContinuity::Reboot, _) => Trust::Reboot,
+        (ClockContinuity::SameBoot, true) => Trust::Lengthen,
+        (ClockContinuity::SameBoot, false) => Trust::Exact,
     };
     let ahead_ms = clock_note.ahead_ms;
     let now = || {
         let now = clock.now();
         Timestamp { store_ms: now.store_ms.saturating_add(ahead_ms), ..now }
     };
-    sync(place, &turn, waits_for, || place.write_log_again())?;
+    sync(place, &disk_lock, waits_for, || place.write_log_again())?;
     let pid = std::process::id();
     connection.execute(
         "UPDATE meta SET epoch = ?1, owner_pid = ?2, boot = ?3",
         rusqlite::params![to_sql(next), pid, clock_note.text()],
     )?;
     if let Some(ms) = keep_finished.named_ms() {
-        rows::put_keep_finished(&connection, ms)?;
+        lease_rows::put_keep_finished(&connection, ms)?;
     }
     let mut kept = load(&connection, now(), trust)?;
     if let Some(noted) = noted.filter(|_| rewound) {
@@ -178,14 +180,14 @@ fn try_attempt(
     }
     // Under a new name the note of the lost batches is no longer about this store.
     let begun = progress.begin(&connection, next, rewound)?;
-    gate::pass(place, "takeover");
-    sync(place, &turn, waits_for, || connection.execute_batch("COMMIT"))?;
-    turn.end();
+    test_points::pass(place, "takeover");
+    sync(place, &disk_lock, waits_for, || connection.execute_batch("COMMIT"))?;
+    disk_lock.end();
     let blocked = format!("{} cannot be copied back: another process writes to it", place.path().display());
-    copy_back_all(place, &connection, &turn, &blocked, waits_for)?;
+    copy_back_all(place, &connection, &disk_lock, &blocked, waits_for)?;
     let mut note = place.note_about(&begun.store);
     let (batch, longest_ttl_ms) = (begun.batch, kept.longest_ttl_ms);
-    let first = Noted { epoch: next, acknowledged: batch, synced: batch, longest_ttl_ms };
+    let first = AcknowledgedProgress { epoch: next, acknowledged: batch, synced: batch, longest_ttl_ms };
     if note.as_mut().is_some_and(|note| note.write(first).is_err()) {
         note = None;
     }
@@ -202,19 +204,19 @@ fn try_attempt(
             format!("{}: its files were removed or replaced while it was opened", place.path().display());
         return Err(StoreError::Unavailable { message: why }.into());
     }
-    let came = Came { epoch: next, batch, longest_ttl_ms, note, oldest_seq, clock: clock_note };
-    let keep = SqliteKeep::new(connection, Arc::clone(place), turn, files, came);
-    Ok(Attempt::Became(Box::new(Ownership { epoch: next, engine, ahead_ms, keep, lock })))
+    let came = StartingPoint { epoch: next, batch, longest_ttl_ms, note, oldest_seq, clock: clock_note };
+    let keep = SqlitePersistence::new(connection, Arc::clone(place), disk_lock, files, came);
+    Ok(TakeoverResult::Became(Box::new(Ownership { epoch: next, engine, ahead_ms, keep, lock })))
 }
 
 /// Does what makes the disk sync. A failure is marked before the turn ends, as an owner would: what the earlier owner
 /// had written may be lost by it.
 fn sync<T>(
-    place: &Place,
-    turn: &Turn,
+    place: &StoreDirectory,
+    disk_lock: &DiskLock,
     waits_for: &dyn Fn(String) -> bool,
     act: impl FnOnce() -> rusqlite::Result<T>,
-) -> Result<T, Failure> {
+) -> Result<T, TakeoverError> {
     let error = match act() {
         Ok(done) => return Ok(done),
         Err(error) if is_busy(&error) => return Err(error.into()),
@@ -227,12 +229,17 @@ fn sync<T>(
         }
         pause();
     }
-    turn.end();
+    disk_lock.end();
     Err(error.into())
 }
 
 /// A store that was rewound has forgotten tokens that it gave, and leases that others may believe in.
-fn lift(connection: &Connection, now: Timestamp, noted_ttl_ms: u64, kept: &mut Kept) -> rusqlite::Result<()> {
+fn lift(
+    connection: &Connection,
+    now: Timestamp,
+    noted_ttl_ms: u64,
+    kept: &mut StoredState,
+) -> rusqlite::Result<()> {
     if noted_ttl_ms > kept.longest_ttl_ms {
         // It was granted in the time that was lost: in which namespace is not known.
         kept.longest_ttl_ms = noted_ttl_ms;
@@ -240,52 +247,52 @@ fn lift(connection: &Connection, now: Timestamp, noted_ttl_ms: u64, kept: &mut K
     }
     lift_floors(None, kept);
     for (namespace, floor) in &kept.floors {
-        rows::put_floor(connection, namespace, *floor)?;
+        lease_rows::put_floor(connection, namespace, *floor)?;
     }
-    rows::put_longest_ttl(connection, kept.longest_ttl_ms)?;
+    lease_rows::put_longest_ttl(connection, kept.longest_ttl_ms)?;
     for known in &mut kept.namespaces {
         known.closed_until_ms = None;
-        rows::put_namespace(connection, known)?;
+        lease_rows::put_namespace(connection, known)?;
     }
     kept.closed_until_ms = kept.closed_until_ms.max(now.store_ms.saturating_add(kept.longest_ttl_ms));
-    rows::put_closed_until(connection, kept.closed_until_ms)
+    lease_rows::put_closed_until(connection, kept.closed_until_ms)
 }
 
 /// Copies the whole log back before the first answer, so that it begins anew. The log is on the disk already: it was
 /// written once more and synced. So one who reads (a backup) is not waited for; its pages are copied back later.
 fn copy_back_all(
-    place: &Place,
+    place: &StoreDirectory,
     connection: &Connection,
-    turn: &Turn,
+    disk_lock: &DiskLock,
     blocked: &str,
     waits_for: &dyn Fn(String) -> bool,
-) -> Result<(), Failure> {
+) -> Result<(), TakeoverError> {
     // It begins anew then, and takes no room that it does not need.
     let copy = "PRAGMA wal_checkpoint(TRUNCATE)";
     let epoch_sql = "SELECT epoch FROM meta";
     let epoch = || connection.query_row(epoch_sql, [], |row| row.get::<_, i64>(0));
     let own = epoch()?;
     loop {
-        if turn.take() {
+        if disk_lock.take() {
             if epoch()? != own {
                 let why = "another process took over while this one waited to".to_owned();
                 return Err(StoreError::Unavailable { message: why }.into());
             }
-            let copied = sync(place, turn, waits_for, || {
-                gate::fail(place, "copy")?;
+            let copied = sync(place, disk_lock, waits_for, || {
+                test_points::fail(place, "copy")?;
                 connection.query_row(copy, [], |row| row.get::<_, i64>(0))
             });
             match copied {
                 Ok(_) => {
                     // What it warned of has been heeded, and is on disk. In turn: a later mark is a later owner's.
                     place.unmark()?;
-                    turn.end();
+                    disk_lock.end();
                     return Ok(());
                 }
-                Err(Failure::Database(error)) if is_busy(&error) => {}
+                Err(TakeoverError::Database(error)) if is_busy(&error) => {}
                 Err(error) => return Err(error),
             }
-            turn.end();
+            disk_lock.end();
         }
         if !waits_for(blocked.to_owned()) {
             return Err(StoreError::Unavailable { message: "this store was closed".to_owned() }.into());

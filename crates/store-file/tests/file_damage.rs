@@ -14,106 +14,106 @@ use fencehold_core::{EventData, HoldId, Owner};
 use fencehold_store_file::{FileOptions, FileStore, backup, check, restore};
 
 use crate::support::{
-    Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view,
+    Fixture, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, take, view,
 };
 
 /// The error of a directory that cannot be a store, and a proof that nothing in it was touched.
-fn refused(ground: &Ground, content: &[u8]) -> String {
-    std::fs::write(ground.database(), content).unwrap();
-    let error = ground.try_open().err().map_or_else(
+fn refused(fixture: &Fixture, content: &[u8]) -> String {
+    std::fs::write(fixture.database(), content).unwrap();
+    let error = fixture.try_open().err().map_or_else(
         || panic!("a store was opened on {:?}", String::from_utf8_lossy(content)),
         |error| error.to_string(),
     );
-    assert_eq!(std::fs::read(ground.database()).unwrap(), content);
-    assert_eq!(std::fs::read_dir(ground.path()).unwrap().count(), 1);
+    assert_eq!(std::fs::read(fixture.database()).unwrap(), content);
+    assert_eq!(std::fs::read_dir(fixture.path()).unwrap().count(), 1);
     error
 }
 
 #[test]
 fn somebody_elses_file_is_left_untouched() {
-    assert!(refused(&Ground::new(), b"my diary").contains("too short for a database"));
-    assert!(refused(&Ground::new(), &[7; 4096]).contains("not a Fencehold database"));
+    assert!(refused(&Fixture::new(), b"my diary").contains("too short for a database"));
+    assert!(refused(&Fixture::new(), &[7; 4096]).contains("not a Fencehold database"));
 }
 
 #[test]
 fn somebody_elses_database_is_left_untouched() {
-    let ground = Ground::new();
-    ground.tamper("CREATE TABLE diary (page TEXT); INSERT INTO diary VALUES ('dear')");
-    let theirs = std::fs::read(ground.database()).unwrap();
-    assert!(refused(&ground, &theirs).contains("a foreign database"));
+    let fixture = Fixture::new();
+    fixture.tamper("CREATE TABLE diary (page TEXT); INSERT INTO diary VALUES ('dear')");
+    let theirs = std::fs::read(fixture.database()).unwrap();
+    assert!(refused(&fixture, &theirs).contains("a foreign database"));
 }
 
 #[test]
 fn a_newer_schema_is_refused_and_named() {
-    let ground = Ground::new();
-    take(&ground.open(), "k", 1);
-    ground.tamper("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
-    let content = std::fs::read(ground.database()).unwrap();
-    std::fs::read_dir(ground.path())
+    let fixture = Fixture::new();
+    take(&fixture.open(), "k", 1);
+    fixture.tamper("PRAGMA journal_mode = DELETE; PRAGMA user_version = 99");
+    let content = std::fs::read(fixture.database()).unwrap();
+    std::fs::read_dir(fixture.path())
         .unwrap()
         .flatten()
         .map(|entry| entry.path())
         .for_each(|path| {
             let _ = std::fs::remove_file(path);
         });
-    assert!(refused(&ground, &content).contains("schema is version 99"));
+    assert!(refused(&fixture, &content).contains("schema is version 99"));
 }
 
 #[test]
 fn a_database_that_was_lost_is_not_begun_anew() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let token = take(&store, "k", 1);
-    let copy = ground.path().join("copy");
+    let copy = fixture.path().join("copy");
     drop(store);
-    backup(ground.path(), &copy).unwrap();
+    backup(fixture.path(), &copy).unwrap();
     let refused = || {
-        let error = ground.try_open().err().map(|error| error.to_string()).unwrap_or_default();
+        let error = fixture.try_open().err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("a store was kept here"), "{error}");
     };
-    std::fs::remove_file(ground.database()).unwrap();
+    std::fs::remove_file(fixture.database()).unwrap();
     refused();
-    assert!(!ground.database().exists());
-    std::fs::write(ground.database(), b"").unwrap();
+    assert!(!fixture.database().exists());
+    std::fs::write(fixture.database(), b"").unwrap();
     refused();
-    assert_eq!(std::fs::read(ground.database()).unwrap(), b"");
-    let saved = ground.path().join("saved");
-    assert!(check(ground.path()).is_err() && backup(ground.path(), &saved).is_err() && !saved.exists());
-    restore(&copy, ground.path()).unwrap();
-    assert_eq!(view(&ground.open(), "k").token, token);
+    assert_eq!(std::fs::read(fixture.database()).unwrap(), b"");
+    let saved = fixture.path().join("saved");
+    assert!(check(fixture.path()).is_err() && backup(fixture.path(), &saved).is_err() && !saved.exists());
+    restore(&copy, fixture.path()).unwrap();
+    assert_eq!(view(&fixture.open(), "k").token, token);
 }
 
 #[test]
 fn a_backup_takes_no_place_that_somebody_serves() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "k", 1);
-    let copy = ground.path().join("copy");
-    backup(ground.path(), &copy).unwrap();
+    let copy = fixture.path().join("copy");
+    backup(fixture.path(), &copy).unwrap();
     // Who serves goes on in a file that has lost its name.
     for beside in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(ground.path().join(format!("fencehold.db{beside}")));
+        let _ = std::fs::remove_file(fixture.path().join(format!("fencehold.db{beside}")));
     }
-    let error = restore(&copy, ground.path()).unwrap_err().to_string();
+    let error = restore(&copy, fixture.path()).unwrap_err().to_string();
     assert!(error.contains("still serves it"), "{error}");
     drop(store);
-    restore(&copy, ground.path()).unwrap();
+    restore(&copy, fixture.path()).unwrap();
 }
 
 /// The owner has the files open, and would go on granting what the next owner does not find.
 #[test]
 fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
     for directory in [false, true] {
-        let (ground, elsewhere) = (Ground::new(), Ground::new());
-        let store = ground.open();
+        let (fixture, elsewhere) = (Fixture::new(), Fixture::new());
+        let store = fixture.open();
         let token = take(&store, "k", 1);
         let copy = elsewhere.path().join("copy");
-        backup(ground.path(), &copy).unwrap();
+        backup(fixture.path(), &copy).unwrap();
         if directory {
-            std::fs::remove_dir_all(ground.path()).unwrap();
+            std::fs::remove_dir_all(fixture.path()).unwrap();
         } else {
             for beside in ["", "-wal", "-shm"] {
-                std::fs::remove_file(ground.path().join(format!("fencehold.db{beside}"))).unwrap();
+                std::fs::remove_file(fixture.path().join(format!("fencehold.db{beside}"))).unwrap();
             }
         }
         let renewed = block_on(store.renew(&call(), vec![hold("k", 1, token)])).map(drop);
@@ -121,12 +121,12 @@ fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
             let error = answer.unwrap_err().to_string();
             assert!(error.contains("fencehold store restore"), "{error}");
         }
-        restore(&copy, ground.path()).unwrap();
+        restore(&copy, fixture.path()).unwrap();
         // It goes on with what was put back, unless it has to look elsewhere for it.
         let store = if directory {
             let error = acquire(&store, "other", 2).unwrap_err().to_string();
             assert!(error.contains("start this process again"), "{error}");
-            ground.open()
+            fixture.open()
         } else {
             store
         };
@@ -137,37 +137,37 @@ fn nobody_is_told_of_what_is_written_into_a_file_that_was_removed() {
 /// To SQLite any log beside a database belongs to it.
 #[test]
 fn the_log_of_a_database_that_was_replaced_is_not_played_into_the_other_one() {
-    let (ground, elsewhere) = (Ground::new(), Ground::new());
-    let store = ground.open();
+    let (fixture, elsewhere) = (Fixture::new(), Fixture::new());
+    let store = fixture.open();
     let first = take(&store, "k", 1);
     let copy = elsewhere.path().join("copy");
-    backup(ground.path(), &copy).unwrap();
+    backup(fixture.path(), &copy).unwrap();
     for nth in 0..200 {
         take(&store, &format!("late/{nth}"), 2);
     }
-    std::fs::rename(&copy, ground.database()).unwrap();
+    std::fs::rename(&copy, fixture.database()).unwrap();
     assert_eq!(view(&store, "k").token, first);
     assert!(
         block_on(store.get(&call(), key("late/7"))).unwrap().is_none(),
         "it goes on with what was put there"
     );
     drop(store);
-    assert_eq!(check(ground.path()).unwrap().problems, Vec::<String>::new());
-    assert_eq!(view(&ground.open(), "k").token, first);
-    assert!(ground.path().join("fencehold.db-wal.replaced").exists(), "nothing was thrown away");
+    assert_eq!(check(fixture.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(view(&fixture.open(), "k").token, first);
+    assert!(fixture.path().join("fencehold.db-wal.replaced").exists(), "nothing was thrown away");
 }
 
 #[test]
 fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let first = take(&store, "k", 1);
-    std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
+    std::fs::remove_file(fixture.path().join("fencehold.db-wal")).unwrap();
     let second = take(&store, "other", 2);
     // As the next process finds it after a kill.
-    let copy = Ground::new();
+    let copy = Fixture::new();
     for name in ["fencehold.db", "fencehold.db-wal"] {
-        std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
+        std::fs::copy(fixture.path().join(name), copy.path().join(name)).unwrap();
     }
     let store = copy.open();
     assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
@@ -176,25 +176,25 @@ fn a_log_that_was_removed_under_its_owner_takes_nothing_with_it() {
 /// It is nowhere else: a reader is waited for.
 #[test]
 fn a_log_that_was_removed_is_saved_although_somebody_reads() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "early", 1);
-    let reader = rusqlite::Connection::open(ground.database()).unwrap();
+    let reader = rusqlite::Connection::open(fixture.database()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
     let first = take(&store, "k", 1);
-    std::fs::remove_file(ground.path().join("fencehold.db-wal")).unwrap();
-    ground.set_gate("checkpoint.closed");
+    std::fs::remove_file(fixture.path().join("fencehold.db-wal")).unwrap();
+    fixture.set_gate("checkpoint.closed");
     std::thread::scope(|scope| {
         let second = scope.spawn(|| take(&store, "other", 2));
-        ground.await_gate("checkpoint");
-        std::fs::remove_file(ground.path().join("gates/checkpoint.reached")).unwrap();
+        fixture.await_gate("checkpoint");
+        std::fs::remove_file(fixture.path().join("gates/checkpoint.reached")).unwrap();
         // It tries in vain, and again.
-        ground.lift_gate("checkpoint.closed");
-        ground.await_passed("checkpoint");
-        ground.set_gate("checkpoint.closed");
-        ground.await_gate("checkpoint");
+        fixture.lift_gate("checkpoint.closed");
+        fixture.await_passed("checkpoint");
+        fixture.set_gate("checkpoint.closed");
+        fixture.await_gate("checkpoint");
         drop(reader);
-        ground.lift_gate("checkpoint.closed");
+        fixture.lift_gate("checkpoint.closed");
         let second = second.join().unwrap();
         assert_eq!([view(&store, "k").token, view(&store, "other").token], [first, second]);
     });
@@ -202,33 +202,33 @@ fn a_log_that_was_removed_is_saved_although_somebody_reads() {
 
 #[test]
 fn a_torn_database_gives_an_error_and_loses_nothing() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     for nth in 0..100 {
         take(&store, &format!("key-{nth}"), 1);
     }
     drop(store);
-    let whole = std::fs::read(ground.database()).unwrap();
+    let whole = std::fs::read(fixture.database()).unwrap();
     let torn = &whole[..whole.len() / 2];
-    std::fs::write(ground.database(), torn).unwrap();
-    let error = ground
+    std::fs::write(fixture.database(), torn).unwrap();
+    let error = fixture
         .try_open()
         .map(|store| acquire(&store, "k", 1))
         .and_then(|answer| answer)
         .unwrap_err();
     assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
-    assert_eq!(std::fs::read(ground.database()).unwrap(), torn);
+    assert_eq!(std::fs::read(fixture.database()).unwrap(), torn);
 }
 
 #[test]
 fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let token = take(&store, "k", 1);
     // As it lies on disk when the power is cut in the middle of the next batch.
-    let copy = Ground::new();
+    let copy = Fixture::new();
     for name in ["fencehold.db", "fencehold.db-wal"] {
-        std::fs::copy(ground.path().join(name), copy.path().join(name)).unwrap();
+        std::fs::copy(fixture.path().join(name), copy.path().join(name)).unwrap();
     }
     let log = copy.path().join("fencehold.db-wal");
     let mut bytes = std::fs::read(&log).unwrap();
@@ -243,12 +243,12 @@ fn a_torn_tail_of_the_log_takes_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_log_without_its_database_is_left_untouched() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "k", 1);
-    let copy = Ground::new();
+    let copy = Fixture::new();
     let log = copy.path().join("fencehold.db-wal");
-    std::fs::copy(ground.path().join("fencehold.db-wal"), &log).unwrap();
+    std::fs::copy(fixture.path().join("fencehold.db-wal"), &log).unwrap();
     let whole = std::fs::read(&log).unwrap();
     let refused = || {
         let error = copy
@@ -266,19 +266,19 @@ fn a_log_without_its_database_is_left_untouched() {
 
 #[test]
 fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let (good, bad) = (take(&store, "good", 1), take(&store, "bad", 2));
     // Renewed since it was taken: its holder believes in it for longer than its row says.
-    ground.clock.advance(TTL_MS - 1);
+    fixture.clock.advance(TTL_MS - 1);
     renew(&store, "good", 1, good);
     renew(&store, "bad", 2, bad);
     drop(store);
-    ground.clock.advance(TTL_MS - 1);
-    ground.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
-    assert_eq!(check(ground.path()).unwrap().problems.len(), 1);
+    fixture.clock.advance(TTL_MS - 1);
+    fixture.tamper("UPDATE leases SET record = x'01ffffffffff' WHERE key = 'bad'");
+    assert_eq!(check(fixture.path()).unwrap().problems.len(), 1);
 
-    let store = ground.open();
+    let store = fixture.open();
     assert_eq!(renew(&store, "good", 1, good), TTL_MS);
     let held = acquire(&store, "bad", 3).unwrap_err().to_string();
     assert!(held.contains("unreadable"), "its holder may still be at work: {held}");
@@ -289,52 +289,52 @@ fn one_row_that_cannot_be_read_is_set_aside_and_the_rest_is_served() {
         .iter()
         .any(|e| e.key == key("bad") && matches!(e.data, EventData::RowUnreadable { .. }));
     assert!(told, "{page:?}");
-    ground.clock.advance(TTL_MS);
+    fixture.clock.advance(TTL_MS);
     assert!(take(&store, "bad", 3) > bad, "its tokens go on growing");
     let status = block_on(store.status(&call())).unwrap();
     assert_eq!(status.unreadable_row_count, 1);
     drop(store);
-    assert_eq!(check(ground.path()).unwrap().set_aside, 1);
-    assert_eq!(view(&ground.open(), "bad").token.get(), bad.get() + 1, "it is kept like any other again");
+    assert_eq!(check(fixture.path()).unwrap().set_aside, 1);
+    assert_eq!(view(&fixture.open(), "bad").token.get(), bad.get() + 1, "it is kept like any other again");
 }
 
 #[test]
 fn a_row_without_a_readable_name_lifts_the_floor_of_everything() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "other", 1);
     take(&store, "lost", 2);
     drop(store);
-    ground.tamper("UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'");
-    let store = ground.open();
+    fixture.tamper("UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'");
+    let store = fixture.open();
     assert!(take(&store, "lost", 3).get() > 1 << 32, "whatever token it had, this one is larger");
 }
 
 #[test]
 fn a_row_without_a_readable_name_lifts_the_floor_above_the_rows_after_it_too() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "lost", 1);
     take(&store, "later", 2);
     drop(store);
-    ground.tamper(
+    fixture.tamper(
         "UPDATE leases SET counter = 1 << 40 WHERE key = 'later';
          UPDATE leases SET key = x'00ff', counter = 'many' WHERE key = 'lost'",
     );
-    assert!(take(&ground.open(), "lost", 3).get() > (1 << 40) + (1 << 32));
+    assert!(take(&fixture.open(), "lost", 3).get() > (1 << 40) + (1 << 32));
 }
 
 #[test]
 fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let token = take(&store, "held", 1);
     let ended = take(&store, "ended", 2);
     release(&store, "ended", 2, ended);
     drop(store);
-    ground.clock.advance(3 * TTL_MS);
-    ground.tamper("UPDATE meta SET boot = 'another'");
-    let store = ground.open();
+    fixture.clock.advance(3 * TTL_MS);
+    fixture.tamper("UPDATE meta SET boot = 'another'");
+    let store = fixture.open();
     assert_eq!(remaining_ms(&store, "held"), TTL_MS, "whatever the other boot's clock said");
     assert_eq!(renew(&store, "held", 1, token), TTL_MS);
     let again = acquire(&store, "ended", 2).unwrap_err();
@@ -344,16 +344,21 @@ fn after_a_reboot_every_lease_gets_a_full_ttl_anew() {
 
 #[test]
 fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let first = take(&store, "k", 1);
-    let copy = ground.path().join("copy.fencehold");
-    backup(ground.path(), &copy).unwrap();
+    let copy = fixture.path().join("copy.fencehold");
+    backup(fixture.path(), &copy).unwrap();
     release(&store, "k", 1, first);
     let later = take(&store, "k", 2);
-    assert!(backup(ground.path(), &copy).unwrap_err().to_string().contains("exists already"));
+    assert!(
+        backup(fixture.path(), &copy)
+            .unwrap_err()
+            .to_string()
+            .contains("exists already")
+    );
 
-    let restored = Ground::new();
+    let restored = Fixture::new();
     restore(&copy, restored.path()).unwrap();
     assert!(
         restore(&copy, restored.path())
@@ -378,20 +383,20 @@ fn a_restored_backup_gives_no_token_twice_once_it_was_advanced() {
 
 #[test]
 fn a_damaged_backup_is_not_restored() {
-    let ground = Ground::new();
-    take(&ground.open(), "k", 1);
-    let copy = ground.path().join("copy.fencehold");
-    backup(ground.path(), &copy).unwrap();
+    let fixture = Fixture::new();
+    take(&fixture.open(), "k", 1);
+    let copy = fixture.path().join("copy.fencehold");
+    backup(fixture.path(), &copy).unwrap();
     rusqlite::Connection::open(&copy)
         .unwrap()
         .execute("UPDATE leases SET record = x'00'", [])
         .unwrap();
-    let target = Ground::new();
+    let target = Fixture::new();
     let error = restore(&copy, target.path()).unwrap_err().to_string();
     assert!(error.contains("unknown version 0"), "{error}");
     assert!(!target.database().exists());
     assert!(
-        check(&ground.path().join("nothing"))
+        check(&fixture.path().join("nothing"))
             .unwrap_err()
             .to_string()
             .contains("no such file")
@@ -400,22 +405,22 @@ fn a_damaged_backup_is_not_restored() {
 
 #[test]
 fn a_stand_in_never_outlives_the_longest_ttl() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "k", 1);
     drop(store);
-    ground.tamper("UPDATE leases SET record = x'00', deadline_ms = 9000000000000000");
-    let store = ground.open();
+    fixture.tamper("UPDATE leases SET record = x'00', deadline_ms = 9000000000000000");
+    let store = fixture.open();
     assert_eq!(remaining_ms(&store, "k"), TTL_MS_MAX);
 }
 
 /// A database of every schema that was ever released can be opened. This one was made by version 1.
 #[test]
 fn a_database_of_schema_1_is_read() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-1.db");
-    restore(&kept, ground.path()).unwrap();
-    let store = ground.open();
+    restore(&kept, fixture.path()).unwrap();
+    let store = fixture.open();
     let daily = view(&store, "reports/daily");
     assert_eq!((daily.token.get(), daily.endings[0].outcome), (2, LeaseOutcome::Released));
     let holder = daily.holder.unwrap();
@@ -435,13 +440,13 @@ fn a_database_of_schema_1_is_read() {
 /// finished jobs are kept.
 #[test]
 fn a_database_of_schema_2_is_read() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-2.db");
-    restore(&kept, ground.path()).unwrap();
+    restore(&kept, fixture.path()).unwrap();
     // The job that is done was done long ago.
     let options = FileOptions::default().keep_finished(KeepFinished::for_ms(FINISHED_KEPT_MS_MAX).unwrap());
-    let clock = std::sync::Arc::new(ground.clock.clone());
-    let store = FileStore::open_with(ground.path(), clock, options).unwrap();
+    let clock = std::sync::Arc::new(fixture.clock.clone());
+    let store = FileStore::open_with(fixture.path(), clock, options).unwrap();
     assert_eq!(view(&store, "reports/daily").token.get(), 1);
     let jobs = |state| {
         let filter = JobFilter { states: vec![state], ..JobFilter::default() };
@@ -458,20 +463,20 @@ fn a_database_of_schema_2_is_read() {
 
 #[test]
 fn a_second_look_at_the_files_costs_the_owner_no_lock() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     take(&owner, "k", 1);
     // Code that looks at the database in the owner's process and closes it again must not take the owner's locks along:
     // another process that comes and goes would then remove the log under the owner.
-    check(ground.path()).unwrap();
-    drop(ground.open());
+    check(fixture.path()).unwrap();
+    drop(fixture.open());
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
-    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(ground.database()).unwrap());
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(fixture.database()).unwrap());
     assert!(
         locks.lines().any(|line| line.contains(&format!(":{inode} "))),
         "no lock on the database: {locks}"
     );
-    let other = rusqlite::Connection::open(ground.database()).unwrap();
+    let other = rusqlite::Connection::open(fixture.database()).unwrap();
     let kept: i64 = other.query_row("SELECT count(*) FROM leases", [], |row| row.get(0)).unwrap();
     assert_eq!(kept, 1);
     take(&owner, "later", 1);
@@ -481,22 +486,22 @@ fn a_second_look_at_the_files_costs_the_owner_no_lock() {
 
 #[test]
 fn a_store_that_was_advanced_once_is_open_after_a_reboot() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "k", 1);
     block_on(store.advance(&call(), fencehold_core::Owner::new("operator").unwrap(), 10)).unwrap();
-    ground.clock.advance(TTL_MS);
+    fixture.clock.advance(TTL_MS);
     take(&store, "k", 2);
     drop(store);
-    ground.tamper("UPDATE meta SET boot = 'another'");
-    let store = ground.open();
+    fixture.tamper("UPDATE meta SET boot = 'another'");
+    let store = fixture.open();
     take(&store, "other", 3);
 }
 
 #[test]
 fn a_store_that_was_rewound_waits_for_leases_that_it_never_knew() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let token = take(&store, "k", 1);
     release(&store, "k", 1, token);
     // Nothing is held when the backup is made; something may have been granted since.
@@ -542,8 +547,8 @@ fn patient() -> CallContext {
 }
 
 /// Jobs in two queues, in every kind of row.
-fn a_store_with_jobs(ground: &Ground) {
-    let store = ground.open();
+fn a_store_with_jobs(fixture: &Fixture) {
+    let store = fixture.open();
     let token = take(&store, "k", 1);
     renew(&store, "k", 1, token);
     let unique = Some(Unique { key: UniqueKey::new("u").unwrap(), window_ms: 1_000_000 });
@@ -589,20 +594,20 @@ fn a_damaged_queue_costs_no_job_and_is_reported() {
         "DELETE FROM queues WHERE number = 0",
         "UPDATE job_live SET queue = 77",
     ] {
-        let ground = Ground::new();
-        a_store_with_jobs(&ground);
-        ground.tamper(damage);
-        assert!(!check(ground.path()).unwrap().problems.is_empty(), "{damage}: no damage is found");
-        let store = ground.open();
+        let fixture = Fixture::new();
+        a_store_with_jobs(&fixture);
+        fixture.tamper(damage);
+        assert!(!check(fixture.path()).unwrap().problems.is_empty(), "{damage}: no damage is found");
+        let store = fixture.open();
         let status = block_on(store.status(&patient())).unwrap();
         assert_eq!(status.job_count, 4, "{damage}");
         assert!(status.unreadable_row_count > 0, "{damage}: it is not reported");
         assert_eq!(claim(&store, "q", 11).unwrap().map(|job| job.id), Some(job_id(3)), "{damage}");
         assert_eq!(claim(&store, "other", 12).unwrap().map(|job| job.id), Some(job_id(5)), "{damage}");
         drop(store);
-        assert!(check(ground.path()).unwrap().set_aside > 0, "{damage}");
+        assert!(check(fixture.path()).unwrap().set_aside > 0, "{damage}");
         assert_eq!(
-            block_on(ground.open().status(&patient())).unwrap().job_count,
+            block_on(fixture.open().status(&patient())).unwrap().job_count,
             4,
             "{damage}: on the next start"
         );
@@ -613,7 +618,7 @@ fn a_damaged_queue_costs_no_job_and_is_reported() {
 /// damaged; and no job is missing in silence.
 #[test]
 fn no_damaged_column_ends_the_engine() {
-    let sound = Ground::new();
+    let sound = Fixture::new();
     a_store_with_jobs(&sound);
     let values =
         ["''", "'x'", "x'00'", "x'ffffffffffffffffffffffffffffffffff'", "-1", "9223372036854775807", "1.5"];
@@ -634,28 +639,28 @@ fn no_damaged_column_ends_the_engine() {
     ] {
         for column in columns.split(' ') {
             for value in values {
-                let ground = Ground::new();
-                backup(sound.path(), &ground.database()).unwrap();
+                let fixture = Fixture::new();
+                backup(sound.path(), &fixture.database()).unwrap();
                 let what = format!("{table}.{column} = {value}");
                 let keyed = matches!(table, "job_notes" | "effects" | "uniques" | "schedules" | "floors");
                 let first = format!(" WHERE rowid = (SELECT min(rowid) FROM {table})");
                 let first = if keyed { "" } else { &first };
-                let connection = rusqlite::Connection::open(ground.database()).unwrap();
+                let connection = rusqlite::Connection::open(fixture.database()).unwrap();
                 let sql = format!("UPDATE OR IGNORE {table} SET {column} = {value}{first}");
                 // An integer key takes no text: then there is nothing to damage.
                 if connection.execute_batch(&sql).is_err() {
                     continue;
                 }
                 drop(connection);
-                let is_reported = check(ground.path()).is_ok_and(|found| !found.problems.is_empty());
-                use_it(&ground, &what, is_reported);
+                let is_reported = check(fixture.path()).is_ok_and(|found| !found.problems.is_empty());
+                use_it(&fixture, &what, is_reported);
             }
         }
     }
 }
 
-fn use_it(ground: &Ground, what: &str, is_reported: bool) {
-    let store = match ground.try_open() {
+fn use_it(fixture: &Fixture, what: &str, is_reported: bool) {
+    let store = match fixture.try_open() {
         Ok(store) => store,
         Err(StoreError::Unusable { .. }) => return,
         Err(other) => panic!("{what}: {other}"),

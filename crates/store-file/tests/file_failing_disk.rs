@@ -4,7 +4,7 @@ use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Namespace;
 
 use crate::support::{
-    Ground, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view,
+    Fixture, TTL_MS, acquire, block_on, call, key, remaining_ms, renew, request, take, view,
 };
 
 fn impatient() -> CallContext {
@@ -13,18 +13,18 @@ fn impatient() -> CallContext {
 
 #[test]
 fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let token = take(&store, "k", 1);
     take(&store, "ended", 1);
-    ground.clock.advance(TTL_MS - 1);
-    ground.set_gate("commit.fails");
+    fixture.clock.advance(TTL_MS - 1);
+    fixture.set_gate("commit.fails");
     // The disk fails under this one, and goes on failing until the caller's timeout.
     let error = block_on(store.acquire(&impatient(), request("new", 1))).unwrap_err();
     assert!(matches!(error, StoreError::OutcomeUnknown { .. } | StoreError::Unavailable { .. }), "{error:?}");
-    ground.lift_gate("commit.fails");
+    fixture.lift_gate("commit.fails");
     assert_eq!(remaining_ms(&store, "k"), TTL_MS, "a renewal may have been lost: a full ttl anew");
-    assert!(!ground.path().join("uncertain").exists(), "the mark has been heeded");
+    assert!(!fixture.path().join("uncertain").exists(), "the mark has been heeded");
     assert_eq!(renew(&store, "k", 1, token), TTL_MS);
     assert_eq!(view(&store, "k").token, token);
     assert_eq!(take(&store, "new", 1).get(), 1, "the grant that was not acknowledged is as if it never was");
@@ -32,19 +32,19 @@ fn what_may_be_lost_is_never_acknowledged_and_live_leases_get_a_full_ttl_anew() 
 
 #[test]
 fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_past() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     take(&store, "k", 1);
-    ground.set_gate("commit.fails");
-    ground.set_gate("mark.fails");
+    fixture.set_gate("commit.fails");
+    fixture.set_gate("mark.fails");
     assert!(block_on(store.acquire(&impatient(), request("new", 1))).is_err());
-    ground.lift_gate("commit.fails");
-    let other = ground.open();
+    fixture.lift_gate("commit.fails");
+    let other = fixture.open();
     for handle in [&store, &other] {
         let error = block_on(handle.get(&impatient(), key("k"))).unwrap_err().to_string();
         assert!(error.contains("nor could that be noted"), "{error}");
     }
-    ground.clock.advance(TTL_MS);
+    fixture.clock.advance(TTL_MS);
     let granted = loop {
         match acquire(&other, "k", 2) {
             // It has not looked at the clock yet.
@@ -59,22 +59,22 @@ fn where_the_failure_cannot_be_noted_nobody_serves_until_the_last_deadline_is_pa
 /// may start from what is on disk.
 #[test]
 fn nobody_takes_over_between_the_failure_and_its_note() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     take(&owner, "k", 1);
-    let other = ground.open();
+    let other = fixture.open();
     block_on(other.status(&call())).unwrap();
-    ground.clock.advance(TTL_MS - 1);
-    ground.set_gate("commit.fails");
-    ground.set_gate("mark.closed");
+    fixture.clock.advance(TTL_MS - 1);
+    fixture.set_gate("commit.fails");
+    fixture.set_gate("mark.closed");
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| block_on(owner.acquire(&impatient(), request("new", 1))));
-        ground.await_gate("mark");
-        ground.lift_gate("commit.fails");
+        fixture.await_gate("mark");
+        fixture.lift_gate("commit.fails");
         // Long enough for the owner to count as silent, and for several attempts to take over.
         let patient = call().with_timeout_ms(3_500);
         let refused = block_on(other.get(&patient, key("k")));
-        ground.lift_gate("mark.closed");
+        fixture.lift_gate("mark.closed");
         assert!(asking.join().unwrap().is_err(), "it was not kept");
         let Err(StoreError::Unavailable { message: why }) = refused else { panic!("served: {refused:?}") };
         assert!(why.contains(&format!("pid {}", std::process::id())), "{why}");
@@ -84,47 +84,47 @@ fn nobody_takes_over_between_the_failure_and_its_note() {
 
 #[test]
 fn a_handle_that_is_closed_as_the_disk_fails_leaves_the_note_all_the_same() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     take(&owner, "k", 1);
-    ground.clock.advance(TTL_MS - 1);
-    ground.set_gate("commit.fails");
-    ground.set_gate("commit.closed");
+    fixture.clock.advance(TTL_MS - 1);
+    fixture.set_gate("commit.fails");
+    fixture.set_gate("commit.closed");
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| block_on(owner.acquire(&impatient(), request("new", 1))));
-        ground.await_gate("commit");
+        fixture.await_gate("commit");
         let closing = scope.spawn(|| block_on(owner.close()));
-        ground.lift_gate("commit.closed");
+        fixture.lift_gate("commit.closed");
         closing.join().unwrap();
         assert!(asking.join().unwrap().is_err(), "it was not kept");
     });
-    ground.lift_gate("commit.fails");
-    assert_eq!(remaining_ms(&ground.open(), "k"), TTL_MS);
+    fixture.lift_gate("commit.fails");
+    assert_eq!(remaining_ms(&fixture.open(), "k"), TTL_MS);
 }
 
 /// What was written and not synced is synced when the log is copied back: then, too, it can be lost.
 #[test]
 fn a_log_that_cannot_be_copied_back_as_the_owner_ends_is_noted() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     let token = take(&owner, "k", 1);
     renew(&owner, "k", 1, token);
-    ground.clock.advance(TTL_MS - 1);
-    ground.set_gate("checkpoint.fails");
+    fixture.clock.advance(TTL_MS - 1);
+    fixture.set_gate("checkpoint.fails");
     drop(owner);
-    ground.lift_gate("checkpoint.fails");
-    assert_eq!(remaining_ms(&ground.open(), "k"), TTL_MS);
+    fixture.lift_gate("checkpoint.fails");
+    assert_eq!(remaining_ms(&fixture.open(), "k"), TTL_MS);
 }
 
 #[test]
 fn a_log_that_cannot_be_copied_back_by_the_next_owner_is_noted() {
-    let ground = Ground::new();
-    take(&ground.open(), "k", 1);
-    ground.clock.advance(TTL_MS - 1);
-    ground.set_gate("copy.fails");
-    let next = ground.open();
+    let fixture = Fixture::new();
+    take(&fixture.open(), "k", 1);
+    fixture.clock.advance(TTL_MS - 1);
+    fixture.set_gate("copy.fails");
+    let next = fixture.open();
     assert!(block_on(next.get(&impatient(), key("k"))).is_err());
-    ground.lift_gate("copy.fails");
+    fixture.lift_gate("copy.fails");
     assert_eq!(remaining_ms(&next, "k"), TTL_MS);
-    assert!(!ground.path().join("uncertain").exists(), "the mark has been heeded");
+    assert!(!fixture.path().join("uncertain").exists(), "the mark has been heeded");
 }

@@ -8,15 +8,15 @@ use fencehold_store_file::backup;
 use fencehold_test_servers::is_alone;
 use rustix::fs::Mode;
 
-use crate::support::{Ground, take};
+use crate::support::{Fixture, take};
 
 /// The database and what SQLite has beside it.
-fn files(ground: &Ground) -> [PathBuf; 3] {
-    ["", "-wal", "-shm"].map(|beside| ground.path().join(format!("fencehold.db{beside}")))
+fn files(fixture: &Fixture) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|beside| fixture.path().join(format!("fencehold.db{beside}")))
 }
 
-fn modes(ground: &Ground) -> [u32; 3] {
-    files(ground).map(|path| mode(&path))
+fn modes(fixture: &Fixture) -> [u32; 3] {
+    files(fixture).map(|path| mode(&path))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -31,27 +31,27 @@ fn the_database_and_its_log_are_for_their_user_alone() {
     }
     for umask in [0o000, 0o022, 0o077] {
         rustix::process::umask(Mode::from_bits_truncate(umask));
-        let ground = Ground::new();
-        fs::set_permissions(ground.path(), Permissions::from_mode(0o755)).unwrap();
-        let store = ground.open();
+        let fixture = Fixture::new();
+        fs::set_permissions(fixture.path(), Permissions::from_mode(0o755)).unwrap();
+        let store = fixture.open();
         take(&store, "k", 1);
-        assert_eq!(modes(&ground), [0o600; 3], "made under the umask {umask:03o}");
+        assert_eq!(modes(&fixture), [0o600; 3], "made under the umask {umask:03o}");
         assert_eq!(
-            mode(&ground.path().join("owner-1.sock")),
+            mode(&fixture.path().join("owner-1.sock")),
             0o600,
             "the socket, under the umask {umask:03o}"
         );
-        let copy = ground.path().join("copy.db");
-        backup(ground.path(), &copy).unwrap();
+        let copy = fixture.path().join("copy.db");
+        backup(fixture.path(), &copy).unwrap();
         assert_eq!(mode(&copy), 0o600, "a backup");
 
         // As an earlier version has left them.
         drop(store);
-        for path in files(&ground).into_iter().filter(|path| path.exists()) {
+        for path in files(&fixture).into_iter().filter(|path| path.exists()) {
             fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
         }
-        let store = ground.open();
+        let store = fixture.open();
         take(&store, "other", 1);
-        assert_eq!(modes(&ground), [0o600; 3], "found as 644");
+        assert_eq!(modes(&fixture), [0o600; 3], "found as 644");
     }
 }

@@ -6,16 +6,16 @@ use fencehold_core::limits::{BATCH_MAX, PAGE_MAX};
 use fencehold_core::{Owner, Reason, Refusal};
 
 use crate::support::{
-    Ground, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, request, take, view,
+    Fixture, TTL_MS, acquire, block_on, call, hold, key, release, remaining_ms, renew, request, take, view,
 };
 
 #[test]
 fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     assert_eq!(take(&first, "k", 1).get(), 1);
 
-    let second = ground.open();
+    let second = fixture.open();
     let refused = acquire(&second, "k", 2).unwrap_err();
     assert!(matches!(refused, StoreError::Refused { refusal: Refusal::Held { .. }, .. }), "{refused:?}");
     let status = block_on(second.status(&call())).unwrap();
@@ -28,30 +28,30 @@ fn a_second_handle_asks_the_first_and_takes_over_when_it_ends() {
         (Some(2), 1),
         "the second serves now, and nothing was lost"
     );
-    ground.clock.advance(TTL_MS - 1);
+    fixture.clock.advance(TTL_MS - 1);
     assert!(acquire(&second, "k", 2).is_err(), "the deadline holds over a takeover");
-    ground.clock.advance(1);
+    fixture.clock.advance(1);
     assert_eq!(take(&second, "k", 2).get(), 2);
     assert_eq!(view(&second, "k").endings[0].outcome, LeaseOutcome::Expired);
 }
 
 #[test]
 fn a_renewal_holds_over_a_takeover() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     let token = take(&first, "k", 1);
-    ground.clock.advance(TTL_MS - 1_000);
+    fixture.clock.advance(TTL_MS - 1_000);
     assert_eq!(renew(&first, "k", 1, token), TTL_MS);
     drop(first);
-    let second = ground.open();
-    ground.clock.advance(TTL_MS - 1);
+    let second = fixture.open();
+    fixture.clock.advance(TTL_MS - 1);
     assert_eq!(remaining_ms(&second, "k"), 1);
 }
 
 #[test]
 fn a_renewal_of_an_earlier_hold_never_lengthens_a_later_one() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     let token = take(&first, "k", 1);
     renew(&first, "k", 1, token);
     release(&first, "k", 1, token);
@@ -59,15 +59,15 @@ fn a_renewal_of_an_earlier_hold_never_lengthens_a_later_one() {
     short.ttl_ms = 1_000;
     block_on(first.acquire(&call(), short)).unwrap();
     drop(first);
-    assert_eq!(remaining_ms(&ground.open(), "k"), 1_000);
+    assert_eq!(remaining_ms(&fixture.open(), "k"), 1_000);
 }
 
 #[test]
 fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     take(&first, "k", 1);
-    let second = ground.open();
+    let second = fixture.open();
     let mut waiting = request("k", 2);
     waiting.wait_ms = 60_000;
     let waiter = std::thread::spawn(move || {
@@ -79,22 +79,22 @@ fn one_who_waits_through_the_socket_is_granted_by_the_next_owner() {
     }
     // The owner goes; the one who waits takes over and stands in its own line.
     drop(first);
-    let third = ground.open();
+    let third = fixture.open();
     while view(&third, "k").waiter_count == 0 {
         std::thread::yield_now();
     }
-    ground.clock.advance(TTL_MS);
+    fixture.clock.advance(TTL_MS);
     let (granted, _second) = waiter.join().unwrap();
     assert_eq!(granted.grant.token.get(), 2);
 }
 
 #[test]
 fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     take(&first, "k", 1);
     // What a contender does to an owner that has fallen silent: it raises the epoch, and commits.
-    let raised = rusqlite::Connection::open(ground.database()).unwrap();
+    let raised = rusqlite::Connection::open(fixture.database()).unwrap();
     raised
         .execute_batch("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 41; COMMIT")
         .unwrap();
@@ -107,10 +107,10 @@ fn an_owner_that_was_superseded_answers_nothing_and_asks_its_successor() {
 
 #[test]
 fn an_owner_that_was_superseded_commits_nothing() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     let token = take(&first, "k", 1);
-    let raised = rusqlite::Connection::open(ground.database()).unwrap();
+    let raised = rusqlite::Connection::open(fixture.database()).unwrap();
     raised.execute_batch("UPDATE meta SET epoch = epoch + 1").unwrap();
     drop(raised);
     release(&first, "k", 1, token);
@@ -124,11 +124,11 @@ fn an_owner_that_was_superseded_commits_nothing() {
 /// What an owner knows may be old. A commit that does not look at the epoch would write it over what its successor kept.
 #[test]
 fn an_owner_that_was_superseded_writes_over_nothing() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     let token = take(&first, "k", 1);
     // Another process took over, and the key has passed through many hands since.
-    ground.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
+    fixture.tamper("BEGIN; UPDATE meta SET epoch = epoch + 1; UPDATE leases SET counter = 100; COMMIT");
     let answers = block_on(first.release(&call(), vec![hold("k", 1, token)])).unwrap();
     assert!(
         matches!(&answers[0], Err(Refusal::Lost { current_token: current, .. }) if current.get() == 100),
@@ -139,9 +139,9 @@ fn an_owner_that_was_superseded_writes_over_nothing() {
 
 #[test]
 fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
-    let ground = Ground::new();
-    let deep = ground.path().join("d".repeat(100)).join("e".repeat(100));
-    let clock = || std::sync::Arc::new(ground.clock.clone());
+    let fixture = Fixture::new();
+    let deep = fixture.path().join("d".repeat(100)).join("e".repeat(100));
+    let clock = || std::sync::Arc::new(fixture.clock.clone());
     let first = fencehold_store_file::FileStore::open_or_create(&deep, clock()).unwrap();
     take(&first, "k", 1);
     let second = fencehold_store_file::FileStore::open_or_create(&deep, clock()).unwrap();
@@ -149,9 +149,9 @@ fn a_directory_deeper_than_a_socket_path_can_be_is_shared_all_the_same() {
 }
 
 /// What comes back from the owner's socket for these bytes, until it hangs up.
-fn answer_to(ground: &Ground, bytes: &[u8]) -> String {
+fn answer_to(fixture: &Fixture, bytes: &[u8]) -> String {
     use std::io::{Read, Write};
-    let mut socket = std::os::unix::net::UnixStream::connect(ground.path().join("owner-1.sock")).unwrap();
+    let mut socket = std::os::unix::net::UnixStream::connect(fixture.path().join("owner-1.sock")).unwrap();
     socket.write_all(bytes).unwrap();
     socket.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = Vec::new();
@@ -161,18 +161,18 @@ fn answer_to(ground: &Ground, bytes: &[u8]) -> String {
 
 #[test]
 fn a_process_of_another_version_is_told_which() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     take(&owner, "k", 1);
     // A frame of four bytes: a hello of protocol 99, schema 1, pid 7.
-    let told = answer_to(&ground, &[4, 0, 0, 0, 0, 99, 1, 7]);
+    let told = answer_to(&fixture, &[4, 0, 0, 0, 0, 99, 1, 7]);
     assert!(told.contains("this process speaks protocol 99 and schema 1"), "{told}");
     assert!(told.contains(&format!("pid {}", std::process::id())), "{told}");
-    let told = answer_to(&ground, &[4, 0, 0, 0, 0, 1, 98, 7]);
+    let told = answer_to(&fixture, &[4, 0, 0, 0, 0, 1, 98, 7]);
     assert!(told.contains("schema 98"), "{told}");
     // Every earlier protocol began in the same way.
     for earlier in 1..6 {
-        let told = answer_to(&ground, &[4, 0, 0, 0, 0, earlier, 3, 7]);
+        let told = answer_to(&fixture, &[4, 0, 0, 0, 0, earlier, 3, 7]);
         let speaks =
             format!("speaks protocol {earlier} and schema 3: use the same version of fencehold in both");
         assert!(told.contains(&speaks), "{told}");
@@ -181,36 +181,36 @@ fn a_process_of_another_version_is_told_which() {
 
 #[test]
 fn garbage_on_the_socket_disturbs_nobody() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     let token = take(&owner, "k", 1);
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[255; 64], &[0; 64], &[4, 0, 0, 0, 9, 9, 9, 9]] {
-        assert_eq!(answer_to(&ground, garbage), "");
+        assert_eq!(answer_to(&fixture, garbage), "");
     }
     renew(&owner, "k", 1, token);
 }
 
 #[test]
 fn force_is_never_sent_twice() {
-    let ground = Ground::new();
-    let first = ground.open();
+    let fixture = Fixture::new();
+    let first = fixture.open();
     let token = take(&first, "k", 1);
-    let second = ground.open();
+    let second = fixture.open();
     block_on(second.status(&call())).unwrap();
     // The owner goes in the middle of the revocation, without an answer; the next owner is held until the disk works.
-    ground.set_gate("commit.fails");
-    ground.set_gate("takeover.closed");
+    fixture.set_gate("commit.fails");
+    fixture.set_gate("takeover.closed");
     let revoke = RevokeLeasesRequest {
         target: RevokeTarget::Key { key: key("k"), only_token: None },
         by: Owner::new("operator").unwrap(),
         reason: Reason::new("stuck").unwrap(),
     };
     let asking = std::thread::spawn(move || (block_on(second.revoke(&call(), revoke)), second));
-    while !ground.path().join("gates/takeover.reached").exists() {
+    while !fixture.path().join("gates/takeover.reached").exists() {
         std::thread::yield_now();
     }
-    ground.lift_gate("commit.fails");
-    ground.lift_gate("takeover.closed");
+    fixture.lift_gate("commit.fails");
+    fixture.lift_gate("takeover.closed");
     let (answer, second) = asking.join().unwrap();
     assert!(matches!(answer, Err(StoreError::OutcomeUnknown { .. })), "{answer:?}");
     assert_eq!(
@@ -223,13 +223,13 @@ fn force_is_never_sent_twice() {
 
 #[test]
 fn a_revocation_of_more_than_a_page_ends_them_all() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     for nth in 0..=PAGE_MAX {
         take(&owner, &format!("gpu/{nth}"), 1);
     }
     take(&owner, "cpu/1", 1);
-    let other = ground.open();
+    let other = fixture.open();
     let revoke = RevokeLeasesRequest {
         target: RevokeTarget::Prefix("gpu/".to_owned()),
         by: Owner::new("operator").unwrap(),
@@ -242,10 +242,10 @@ fn a_revocation_of_more_than_a_page_ends_them_all() {
 
 #[test]
 fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
-    let ground = Ground::new();
-    let owner = ground.open();
+    let fixture = Fixture::new();
+    let owner = fixture.open();
     let token = take(&owner, "k", 1);
-    let other = ground.open();
+    let other = fixture.open();
     let waiting = std::thread::scope(|scope| {
         let mut waiter = request("k", 2);
         waiter.wait_ms = 60_000;
@@ -271,12 +271,12 @@ fn a_question_that_is_too_long_is_refused_and_the_link_lives() {
 }
 
 /// A store as its owner left it when it was killed: everything acknowledged is in the log.
-fn killed() -> Ground {
-    let (ground, left) = (Ground::new(), Ground::new());
-    let store = ground.open();
+fn killed() -> Fixture {
+    let (fixture, left) = (Fixture::new(), Fixture::new());
+    let store = fixture.open();
     take(&store, "k", 1);
     for name in ["fencehold.db", "fencehold.db-wal", "disk.lock"] {
-        std::fs::copy(ground.path().join(name), left.path().join(name)).unwrap();
+        std::fs::copy(fixture.path().join(name), left.path().join(name)).unwrap();
     }
     left
 }
@@ -288,10 +288,10 @@ fn impatient() -> fencehold_contract::CallContext {
 /// A backup reads for as long as it copies.
 #[test]
 fn one_who_reads_keeps_nobody_from_taking_over() {
-    let ground = killed();
-    let reader = rusqlite::Connection::open(ground.database()).unwrap();
+    let fixture = killed();
+    let reader = rusqlite::Connection::open(fixture.database()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM meta").unwrap();
-    let store = ground.open();
+    let store = fixture.open();
     let granted = acquire(&store, "other", 2);
     assert!(granted.is_ok(), "{granted:?}");
     assert_eq!(view(&store, "k").token.get(), 1);
@@ -299,11 +299,11 @@ fn one_who_reads_keeps_nobody_from_taking_over() {
 
 #[test]
 fn whoever_is_in_the_way_is_named_and_not_the_last_owner() {
-    let ground = killed();
-    std::fs::write(ground.path().join("owner-1.lock"), "4194301").unwrap();
-    let turns = std::fs::File::open(ground.path().join("disk.lock")).unwrap();
+    let fixture = killed();
+    std::fs::write(fixture.path().join("owner-1.lock"), "4194301").unwrap();
+    let turns = std::fs::File::open(fixture.path().join("disk.lock")).unwrap();
     turns.lock().unwrap();
-    let store = ground.open();
+    let store = fixture.open();
     let error = loop {
         let error = block_on(store.acquire(&impatient(), request("other", 2)))
             .unwrap_err()
@@ -320,15 +320,15 @@ fn whoever_is_in_the_way_is_named_and_not_the_last_owner() {
 /// Between the look at the database and the look at its log, another process makes both.
 #[test]
 fn a_new_directory_can_be_opened_while_another_process_makes_the_store() {
-    let (ground, made) = (Ground::new(), killed());
-    ground.set_gate("look.closed");
+    let (fixture, made) = (Fixture::new(), killed());
+    fixture.set_gate("look.closed");
     std::thread::scope(|scope| {
-        let opening = scope.spawn(|| ground.try_open());
-        ground.await_gate("look");
+        let opening = scope.spawn(|| fixture.try_open());
+        fixture.await_gate("look");
         for name in ["fencehold.db", "fencehold.db-wal"] {
-            std::fs::copy(made.path().join(name), ground.path().join(name)).unwrap();
+            std::fs::copy(made.path().join(name), fixture.path().join(name)).unwrap();
         }
-        ground.lift_gate("look.closed");
+        fixture.lift_gate("look.closed");
         let opened = opening.join().unwrap();
         let store = opened.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(view(&store, "k").token.get(), 1);

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use fencehold_contract::{CallContext, LeaseStore};
 use fencehold_core::Namespace;
 use fencehold_store_file::FileStore;
-use fencehold_test_store::{ClockArena, block_on};
+use fencehold_test_store::{ClockedTestStore, block_on};
 
 fencehold_conformance::lease_conformance!(|| {
     let directory = Arc::new(tempfile::tempdir().expect("a temporary directory"));
@@ -18,6 +18,6 @@ fencehold_conformance::lease_conformance!(|| {
         });
         FileStore::open_or_create(directory.path(), clock)
     };
-    ClockArena::new(join.clone()).and_other(join)
+    ClockedTestStore::new(join.clone()).and_other(join)
 });
 fencehold_conformance::job_conformance!(conformance_factory());

@@ -9,21 +9,21 @@ use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_store_file::FileStore;
 
-use crate::support::{Ground, TTL_MS, block_on, call, hold, renew, request, take, view};
+use crate::support::{Fixture, TTL_MS, block_on, call, hold, renew, request, take, view};
 
 /// What an owner passes between deciding a batch that changes nothing and answering it.
 const ANSWER: &str = "confirm.closed";
 
 /// Holds the owner there, in the middle of looking at `name`, until the gate is lifted.
 fn hold_while_it_looks_at<'scope>(
-    ground: &Ground,
+    fixture: &Fixture,
     scope: &'scope std::thread::Scope<'scope, '_>,
     owner: &'scope FileStore,
     name: &'static str,
 ) -> std::thread::ScopedJoinHandle<'scope, fencehold_contract::LeaseView> {
-    ground.set_gate(ANSWER);
+    fixture.set_gate(ANSWER);
     let looking = scope.spawn(move || view(owner, name));
-    while !ground.path().join("gates/confirm.reached").exists() {
+    while !fixture.path().join("gates/confirm.reached").exists() {
         std::thread::yield_now();
     }
     looking
@@ -42,20 +42,20 @@ fn sent<T>(
 /// who outlived their ttl learn so, those who did not lose nothing, and the key goes on under a larger token.
 #[test]
 fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in() {
-    let ground = Ground::new();
-    let store = ground.open();
+    let fixture = Fixture::new();
+    let store = fixture.open();
     let short = take(&store, "short", 1);
     let mut lasting = request("lasting", 2);
     lasting.ttl_ms = 3 * TTL_MS;
     let lasting = block_on(store.acquire(&call(), lasting)).unwrap().grant.token;
     std::thread::scope(|scope| {
-        let looking = hold_while_it_looks_at(&ground, scope, &store, "short");
-        ground.clock.advance(TTL_MS);
+        let looking = hold_while_it_looks_at(&fixture, scope, &store, "short");
+        fixture.clock.advance(TTL_MS);
         let call = call();
         let renewals = sent(store.renew(&call, vec![hold("short", 1, short), hold("lasting", 2, lasting)]));
         let contender = sent(store.acquire(&call, request("lasting", 3)));
-        ground.clock.advance(TTL_MS);
-        ground.lift_gate(ANSWER);
+        fixture.clock.advance(TTL_MS);
+        fixture.lift_gate(ANSWER);
         looking.join().unwrap();
         let renewed = block_on(renewals).unwrap();
         match &renewed.results[0] {
@@ -78,17 +78,17 @@ fn an_owner_that_wakes_judges_by_the_time_it_is_and_not_by_the_time_it_slept_in(
 /// answer that it had ready, with the holder of before, never goes out.
 #[test]
 fn an_owner_that_was_stopped_before_its_answer_never_gives_it() {
-    let ground = Ground::new();
-    let old = ground.open();
+    let fixture = Fixture::new();
+    let old = fixture.open();
     let first = take(&old, "k", 1);
-    let other = ground.open();
+    let other = fixture.open();
     std::thread::scope(|scope| {
-        let looking = hold_while_it_looks_at(&ground, scope, &old, "k");
-        ground.clock.advance(TTL_MS);
+        let looking = hold_while_it_looks_at(&fixture, scope, &old, "k");
+        fixture.clock.advance(TTL_MS);
         // Asked of the silent owner first; two seconds later of the next owner.
         let second = take(&other, "k", 2);
         assert!(second > first);
-        ground.lift_gate(ANSWER);
+        fixture.lift_gate(ANSWER);
         let seen = looking.join().unwrap();
         assert_eq!((seen.token, seen.holder.unwrap().owner.as_str()), (second, "owner-2"));
         let late = block_on(old.renew(&call(), vec![hold("k", 1, first)])).unwrap();

@@ -3,9 +3,9 @@
 
 mod file_damage;
 mod file_failing_disk;
-mod file_jobs_later;
+mod file_lazy_jobs;
 mod file_modes;
-mod file_neighbours;
+mod file_other_users;
 mod file_owner;
 mod file_sharing;
 mod file_socket;

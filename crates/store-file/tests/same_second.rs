@@ -25,12 +25,12 @@ fn many() -> u64 {
 /// The longest that a renewal may take while they become ready: more than a sweep, far less than all of them.
 const RENEWAL_MAX: Duration = Duration::from_secs(1);
 
-struct Desk {
+struct SameSecondFixture {
     store: FileStore,
     call: CallContext,
 }
 
-impl Desk {
+impl SameSecondFixture {
     fn jobs(&self) -> &dyn JobStore {
         &self.store
     }
@@ -79,28 +79,29 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::new();
     let store = FileStore::open_or_create(directory.path(), Arc::new(clock.clone())).unwrap();
-    let desk = Desk { store, call: CallContext::new(Namespace::default()).with_timeout_ms(600_000) };
+    let fixture =
+        SameSecondFixture { store, call: CallContext::new(Namespace::default()).with_timeout_ms(600_000) };
     let many = many();
-    desk.enqueue(vec![job("work", 0, When::Now)]);
-    let (hold, claimed) = desk.claim("work", 0, 1);
+    fixture.enqueue(vec![job("work", 0, When::Now)]);
+    let (hold, claimed) = fixture.claim("work", 0, 1);
     let at_work = AttemptRef { job_id: claimed.jobs[0].id, hold_id: hold, token: claimed.jobs[0].token };
 
     let began = Instant::now();
     let wall_ms = clock.now().wall_ms + 60_000;
     let numbers: Vec<u64> = (1..=many).collect();
     for part in numbers.chunks(JOBS_PER_CALL_MAX) {
-        desk.enqueue(part.iter().map(|nth| job("q", *nth, When::At { wall_ms })).collect());
+        fixture.enqueue(part.iter().map(|nth| job("q", *nth, When::At { wall_ms })).collect());
     }
     let enqueued = began.elapsed();
-    assert_eq!(desk.ready("q"), 0);
+    assert_eq!(fixture.ready("q"), 0);
 
     let began = Instant::now();
     clock.advance(60_000);
     let mut slowest = Duration::ZERO;
     let mut renewals = 0;
-    while desk.ready("q") < many {
+    while fixture.ready("q") < many {
         let before = Instant::now();
-        let renewed = block_on(desk.jobs().renew_attempts(&desk.call, vec![at_work.clone()])).unwrap();
+        let renewed = block_on(fixture.jobs().renew_attempts(&fixture.call, vec![at_work.clone()])).unwrap();
         renewed.results[0].as_ref().unwrap();
         slowest = slowest.max(before.elapsed());
         renewals += 1;
@@ -114,12 +115,12 @@ fn jobs_of_one_second_all_become_ready_in_their_order_and_hold_up_nobody() {
 
     let mut next = 1;
     while next <= many {
-        let (_, claimed) = desk.claim("q", next, JOBS_PER_CALL_MAX);
+        let (_, claimed) = fixture.claim("q", next, JOBS_PER_CALL_MAX);
         assert!(!claimed.jobs.is_empty(), "{} are missing", many + 1 - next);
         for claimed in claimed.jobs {
             assert_eq!(*claimed.payload, format!("{{\"nth\":{next}}}"));
             next += 1;
         }
     }
-    assert!(desk.claim("q", next, 1).1.jobs.is_empty());
+    assert!(fixture.claim("q", next, 1).1.jobs.is_empty());
 }

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 
 use fencehold_contract::Quota;
 use fencehold_contract::stored::{EndingV1, HoldV1, HowV1, LeaseV1, LimitsV1};
-use fencehold_core::lease::Record;
+use fencehold_core::lease::LeaseRecord;
 use fencehold_core::{HoldHash, Key, Namespace, Owner, Reason, Task, Timestamp, Token};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,16 +20,16 @@ const VERSION: u8 = 1;
 
 /// What is kept of one key, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Body {
+pub(super) struct ObjectBody {
     /// The version of this format.
     fencehold: u8,
     pub(super) namespace: Namespace,
     pub(super) key: Key,
     /// The newest token ever given or consumed.
     token: Token,
-    hold: Option<KeptHold>,
+    hold: Option<StoredHold>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    endings: Vec<KeptEnding>,
+    endings: Vec<StoredEnding>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     forgotten_age_ms: Option<u64>,
     /// After `store advance`: the key is not granted until this writing was seen for that long.
@@ -46,7 +46,7 @@ pub(super) struct Body {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptHold {
+struct StoredHold {
     /// Recognises the hold id; does not reveal it.
     hash: String,
     owner: Owner,
@@ -68,7 +68,7 @@ struct KeptHold {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct KeptEnding {
+struct StoredEnding {
     token: Token,
     hash: String,
     owner: Owner,
@@ -83,7 +83,7 @@ struct KeptEnding {
 }
 
 /// What a write adds to the record itself.
-pub(super) struct Writing {
+pub(super) struct WriteInfo {
     pub(super) now: Timestamp,
     /// How long the hold lasts from now, if there is one.
     pub(super) lasts_ms: u64,
@@ -93,23 +93,26 @@ pub(super) struct Writing {
     pub(super) nonce: String,
 }
 
-impl Body {
+impl ObjectBody {
     /// The next writing of a key's object.
     pub(super) fn next(
-        before: Option<&Body>,
+        before: Option<&ObjectBody>,
         namespace: &Namespace,
         key: &Key,
-        record: &Record,
-        writing: Writing,
+        record: &LeaseRecord,
+        writing: WriteInfo,
     ) -> Self {
         let LeaseV1 { hold, endings, forgotten_at_ms } = LeaseV1::from(record);
         let age_ms = |at_ms: u64| writing.now.store_ms.saturating_sub(at_ms);
         let (hold, endings) = (
-            hold.map(|hold| KeptHold::new(hold, &writing)),
-            endings.into_iter().map(|ending| KeptEnding::new(ending, writing.now)).collect(),
+            hold.map(|hold| StoredHold::new(hold, &writing)),
+            endings
+                .into_iter()
+                .map(|ending| StoredEnding::new(ending, writing.now))
+                .collect(),
         );
         let longest_ttl_ms = record.hold.as_ref().map_or(0, |hold| hold.ttl_ms);
-        Body {
+        ObjectBody {
             fencehold: VERSION,
             namespace: namespace.clone(),
             key: key.clone(),
@@ -150,7 +153,7 @@ impl Body {
     }
 
     /// The record, its moments counted back from `base_ms` on the reader's own clock.
-    pub(super) fn record(&self, base_ms: u64) -> Result<Record, String> {
+    pub(super) fn record(&self, base_ms: u64) -> Result<LeaseRecord, String> {
         let hold = self.hold.clone().map(|hold| hold.read(base_ms)).transpose()?;
         let endings = self.endings.iter().cloned().map(|ending| ending.read(base_ms));
         let endings = endings.collect::<Result<_, String>>()?;
@@ -159,12 +162,12 @@ impl Body {
     }
 }
 
-impl KeptHold {
-    fn new(hold: HoldV1, writing: &Writing) -> Self {
+impl StoredHold {
+    fn new(hold: HoldV1, writing: &WriteInfo) -> Self {
         // No holder is asked to yield here.
         let HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice: _ } = hold;
-        let Writing { now, lasts_ms, taken_up, .. } = *writing;
-        KeptHold {
+        let WriteInfo { now, lasts_ms, taken_up, .. } = *writing;
+        StoredHold {
             hash: to_hex(hash),
             owner,
             task,
@@ -181,21 +184,21 @@ impl KeptHold {
 
     fn read(self, base_ms: u64) -> Result<HoldV1, String> {
         let hash = from_hex(&self.hash)?;
-        let KeptHold { owner, task, ttl_ms, max_age_ms, priority, age_ms, since_wall_ms, .. } = self;
+        let StoredHold { owner, task, ttl_ms, max_age_ms, priority, age_ms, since_wall_ms, .. } = self;
         let since = Timestamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: since_wall_ms };
         Ok(HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice: None })
     }
 }
 
-impl KeptEnding {
+impl StoredEnding {
     fn new(ending: EndingV1, now: Timestamp) -> Self {
         let EndingV1 { token, hash, owner, task, how, at, by, reason } = ending;
         let (hash, age_ms) = (to_hex(hash), now.store_ms.saturating_sub(at.store_ms));
-        KeptEnding { token, hash, owner, task, how, age_ms, at_wall_ms: at.wall_ms, by, reason }
+        StoredEnding { token, hash, owner, task, how, age_ms, at_wall_ms: at.wall_ms, by, reason }
     }
 
     fn read(self, base_ms: u64) -> Result<EndingV1, String> {
-        let KeptEnding { token, hash, owner, task, how, age_ms, at_wall_ms, by, reason } = self;
+        let StoredEnding { token, hash, owner, task, how, age_ms, at_wall_ms, by, reason } = self;
         let at = Timestamp { store_ms: base_ms.saturating_sub(age_ms), wall_ms: at_wall_ms };
         Ok(EndingV1 { token, hash: from_hex(&hash)?, owner, task, how, at, by, reason })
     }
@@ -265,7 +268,7 @@ impl Floor {
 
 /// What `quota set` has set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KeptLimits {
+pub(super) struct StoredLimits {
     fencehold: u8,
     #[serde(default)]
     every_namespace: LimitsV1,
@@ -273,14 +276,14 @@ pub(super) struct KeptLimits {
     namespaces: BTreeMap<Namespace, LimitsV1>,
 }
 
-impl Default for KeptLimits {
+impl Default for StoredLimits {
     fn default() -> Self {
         let (every_namespace, namespaces) = (LimitsV1::default(), BTreeMap::new());
-        KeptLimits { fencehold: VERSION, every_namespace, namespaces }
+        StoredLimits { fencehold: VERSION, every_namespace, namespaces }
     }
 }
 
-impl KeptLimits {
+impl StoredLimits {
     /// What was set for a namespace, or for every one.
     pub(super) fn of(&self, namespace: &Namespace) -> Quota {
         let own = self.namespaces.get(namespace).copied().unwrap_or_default();
@@ -359,52 +362,52 @@ mod tests {
     fn the_bytes_of_every_version_are_known() {
         let now = Timestamp { store_ms: 1_000_010, wall_ms: 5_000 };
         let (namespace, key) = (Namespace::default(), Key::new("gpu/3").unwrap());
-        let mut before: Option<Body> = None;
+        let mut before: Option<ObjectBody> = None;
         let bodies = samples::leases_without_notice().map(|record| {
             let full = record.history.is_some();
-            let writing = Writing {
+            let writing = WriteInfo {
                 now,
                 lasts_ms: 29_000,
                 taken_up: full,
                 closed_ms: full.then_some(90_000),
                 nonce: "n-1".to_owned(),
             };
-            let body = Body::next(before.as_ref(), &namespace, &key, &record, writing);
+            let body = ObjectBody::next(before.as_ref(), &namespace, &key, &record, writing);
             assert_eq!(body.record(now.store_ms), Ok(record));
             before = Some(body.clone());
             body
         });
-        golden::current(HERE, "lease.v1.json", &bodies, Body::encode, Body::decode);
+        golden::current(HERE, "lease.v1.json", &bodies, ObjectBody::encode, ObjectBody::decode);
         let namespaces = BTreeMap::from([(Namespace::new("team").unwrap(), 30_000)]);
         let floors = [BTreeMap::new(), namespaces]
             .map(|namespaces| Floor::new(Token::new(9), 90_000, namespaces).to_write("n-1".to_owned()));
         golden::current(HERE, "floor.v1.json", &floors, Floor::encode, Floor::decode);
         let [none, all] = samples::limits();
-        let mut set = KeptLimits::default();
+        let mut set = StoredLimits::default();
         set.set(None, &none);
         set.set(Namespace::new("team").ok().as_ref(), &all);
         golden::current(
             HERE,
             "limits.v1.json",
-            &[KeptLimits::default(), set],
-            KeptLimits::encode,
-            KeptLimits::decode,
+            &[StoredLimits::default(), set],
+            StoredLimits::encode,
+            StoredLimits::decode,
         );
     }
 
-    fn full() -> (Record, Body) {
+    fn full() -> (LeaseRecord, ObjectBody) {
         let [.., record] = samples::leases_without_notice();
         let now = Timestamp { store_ms: 1_000_010, wall_ms: 5_000 };
         let writing =
-            Writing { now, lasts_ms: 29_000, taken_up: true, closed_ms: None, nonce: "n-1".to_owned() };
-        let body = Body::next(None, &Namespace::default(), &Key::new("k").unwrap(), &record, writing);
+            WriteInfo { now, lasts_ms: 29_000, taken_up: true, closed_ms: None, nonce: "n-1".to_owned() };
+        let body = ObjectBody::next(None, &Namespace::default(), &Key::new("k").unwrap(), &record, writing);
         (record, body)
     }
 
     #[test]
     fn a_record_is_read_back_as_it_was_kept() {
         let (record, body) = full();
-        let read = Body::decode(&body.encode()).unwrap();
+        let read = ObjectBody::decode(&body.encode()).unwrap();
         assert_eq!(read, body);
         assert_eq!(read.record(1_000_010), Ok(record));
         assert_eq!((read.lasts_ms(), read.longest_ttl_ms, read.seq), (Some(29_000), 30_000, 1));
@@ -415,7 +418,7 @@ mod tests {
     #[test]
     fn a_hold_of_which_nothing_is_said_is_not_taken_up() {
         let text = String::from_utf8(full().1.encode()).unwrap().replace("\"taken_up\": true,", "");
-        assert!(!Body::decode(text.as_bytes()).unwrap().is_taken_up());
+        assert!(!ObjectBody::decode(text.as_bytes()).unwrap().is_taken_up());
     }
 
     #[test]
@@ -443,17 +446,17 @@ mod tests {
     fn damaged_bytes_give_an_error_and_never_a_panic() {
         let good = full().1.encode();
         for cut in 0..good.len() {
-            assert!(Body::decode(&good[..cut]).is_err());
+            assert!(ObjectBody::decode(&good[..cut]).is_err());
         }
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x15;
-            let _ = Body::decode(&bad).and_then(|body| body.record(5));
+            let _ = ObjectBody::decode(&bad).and_then(|body| body.record(5));
         }
         let later = br#"{"fencehold":2,"floor":9,"closed_ms":90000,"nonce":"n"}"#;
-        assert!(Body::decode(later).unwrap_err().contains("unknown version 2"));
+        assert!(ObjectBody::decode(later).unwrap_err().contains("unknown version 2"));
         assert!(Floor::decode(later).unwrap_err().contains("unknown version 2"));
-        assert!(KeptLimits::decode(later).unwrap_err().contains("unknown version 2"));
-        assert!(Body::decode(b"hello").unwrap_err().contains("not one of Fencehold's"));
+        assert!(StoredLimits::decode(later).unwrap_err().contains("unknown version 2"));
+        assert!(ObjectBody::decode(b"hello").unwrap_err().contains("not one of Fencehold's"));
     }
 }

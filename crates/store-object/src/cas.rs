@@ -12,29 +12,31 @@ use fencehold_contract::StoreError;
 /// Which writing of an object this is. Two are equal only if no write came between them; nothing else is to be read out
 /// of it: on some clouds a later one is the smaller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version(pub String);
+pub struct ObjectVersion(pub String);
 
 /// An object as it was read.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Object {
+pub struct ReadObject {
     /// What is in it.
     pub body: Vec<u8>,
     /// Which writing of it this is.
-    pub version: Version,
+    pub version: ObjectVersion,
 }
 
-impl fmt::Debug for Object {
+impl fmt::Debug for ReadObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("ReadObject")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
 /// What became of a conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Written {
+pub enum WriteResult {
     /// It was carried out; the object has this version now.
-    Won(Version),
+    Won(ObjectVersion),
     /// Its condition did not hold, and nothing was written.
     Lost,
     /// No answer that can be trusted: it may have been carried out, or may still be.
@@ -79,19 +81,19 @@ pub trait Cas: fmt::Debug + Send + Sync {
     }
 
     /// The object of this name, if there is one.
-    async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError>;
+    async fn read(&self, name: &str, limit: Duration) -> Result<Option<ReadObject>, CasError>;
 
     /// Writes an object that must not exist yet.
-    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<Written, CasError>;
+    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<WriteResult, CasError>;
 
     /// Writes an object that must still have this version.
     async fn swap(
         &self,
         name: &str,
-        version: &Version,
+        version: &ObjectVersion,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<Written, CasError>;
+    ) -> Result<WriteResult, CasError>;
 
     /// The names of all objects in a folder and below, in no particular order.
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError>;

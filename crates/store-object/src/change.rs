@@ -12,32 +12,35 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
-use fencehold_core::lease::{Change, Command, Decision, Outcome, Record, Standing, Term, decide};
+use fencehold_core::lease::{
+    DeadlineChange, HoldState, LeaseCommand, LeaseCommandResult, LeaseDecision, LeaseRecord, LeaseStanding,
+    decide,
+};
 use fencehold_core::{EventData, Key, Namespace, Refusal, Timestamp, Token};
-use fencehold_net::{Backoff, sleep};
+use fencehold_net::{RetryDelay, sleep};
 
-use super::body::{Body, Writing};
-use super::cas::{CasError, Version, Written};
-use super::inner::Inner;
-use super::name;
-use super::observe::{Seen, closed};
+use super::body::{ObjectBody, WriteInfo};
+use super::cas::{CasError, ObjectVersion, WriteResult};
+use super::object_names;
+use super::observations::{ObservedVersion, closed};
+use super::shared::ObjectStoreInner;
 
 /// How often others may come first, or answers be lost, before the caller gets an error.
 const ROUNDS_MAX: u32 = 64;
 /// The pauses after answers that were lost.
-pub(super) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+pub(super) const BACKOFF: RetryDelay = RetryDelay::new(Duration::from_millis(50), Duration::from_secs(2));
 /// How often others may come first before there is a pause for that too.
 const LOSSES_UNPAUSED: u32 = 2;
 
 /// How many writes of one call were carried out, or may have been: while there is one, it is not certain that nothing was done.
 #[derive(Debug, Default)]
-pub(super) struct Doubt {
+pub(super) struct PossibleWrites {
     writes: AtomicUsize,
     /// What the storage answered last instead of an outcome, and to which object.
     last_why: Mutex<Option<String>>,
 }
 
-impl Doubt {
+impl PossibleWrites {
     /// A write sets out.
     pub(super) fn begin(&self) {
         self.writes.fetch_add(1, Ordering::SeqCst);
@@ -63,13 +66,13 @@ impl Doubt {
 }
 
 /// One key, and how long one request about it may take.
-pub(super) struct Spot<'a> {
+pub(super) struct KeyContext<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) key: &'a Key,
     pub(super) name: String,
     pub(super) limit: Duration,
     /// What the call that it belongs to has sent.
-    pub(super) doubt: &'a Doubt,
+    pub(super) doubt: &'a PossibleWrites,
     /// Until when the call waits for a key that `store advance` has closed, on this handle's clock.
     pub(super) open_by_ms: u64,
     /// For how long `store advance` closes the key at least.
@@ -78,21 +81,21 @@ pub(super) struct Spot<'a> {
     pub(super) takes: bool,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> KeyContext<'a> {
     pub(super) fn new(
         namespace: &'a Namespace,
         key: &'a Key,
         limit: Duration,
-        doubt: &'a Doubt,
+        doubt: &'a PossibleWrites,
     ) -> Result<Self, StoreError> {
-        let name = name::of(namespace, key)?;
-        Ok(Spot { namespace, key, name, limit, doubt, open_by_ms: 0, close_ms: 0, takes: false })
+        let name = object_names::of(namespace, key)?;
+        Ok(KeyContext { namespace, key, name, limit, doubt, open_by_ms: 0, close_ms: 0, takes: false })
     }
 }
 
 /// Where a change starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum ChangeStart {
     /// From what is there now.
     Read,
     /// From what this handle saw last: one request less for the last writer, and the same answer for others.
@@ -100,8 +103,8 @@ pub(super) enum Start {
 }
 
 /// What is known when a change is decided.
-pub(super) struct Before<'a> {
-    pub(super) record: &'a Record,
+pub(super) struct ChangeInput<'a> {
+    pub(super) record: &'a LeaseRecord,
     /// Whether the holder is known to know of its hold.
     pub(super) taken_up: bool,
     /// Whether an earlier attempt may have been carried out, and overwritten since.
@@ -109,50 +112,50 @@ pub(super) struct Before<'a> {
 }
 
 /// What to do about a record.
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Let the rules decide this.
-    Ask(Command),
+    Ask(LeaseCommand),
     /// It is done already.
-    Answer(Result<Outcome, Refusal>),
+    Answer(Result<LeaseCommandResult, Refusal>),
 }
 
 /// What came of it.
-pub(super) struct Changed {
-    pub(super) reply: Result<Outcome, Refusal>,
+pub(super) struct ChangeResult {
+    pub(super) reply: Result<LeaseCommandResult, Refusal>,
     /// The moment before the write that counts was sent; where nothing had to be written, of the decision.
     pub(super) at_ms: u64,
     /// What the decision was based on.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<ObservedVersion>,
 }
 
-struct Attempt {
-    body: Body,
-    changed: Changed,
+struct WriteAttempt {
+    body: ObjectBody,
+    changed: ChangeResult,
 }
 
-impl Inner {
+impl ObjectStoreInner {
     /// Changes one key. `next` is asked anew whenever the record turns out to be another.
     pub(super) async fn change(
         &self,
-        spot: &Spot<'_>,
-        start: Start,
-        mut next: impl FnMut(Before<'_>) -> Next + Send,
-    ) -> Result<Changed, StoreError> {
-        let mut attempts: Vec<Attempt> = Vec::new();
+        context: &KeyContext<'_>,
+        start: ChangeStart,
+        mut next: impl FnMut(ChangeInput<'_>) -> NextStep + Send,
+    ) -> Result<ChangeResult, StoreError> {
+        let mut attempts: Vec<WriteAttempt> = Vec::new();
         let mut last_why = String::new();
         let (mut losses, mut backoff) = (0, BACKOFF);
-        let mut cached = start == Start::Last;
+        let mut cached = start == ChangeStart::Last;
         for _ in 0..ROUNDS_MAX {
-            let known = if std::mem::take(&mut cached) { self.seen.last(&spot.name) } else { None };
+            let known = if std::mem::take(&mut cached) { self.seen.last(&context.name) } else { None };
             let remembered = known.is_some();
             let seen = match known {
                 Some(seen) => Some(seen),
-                None => match self.look(&spot.name, spot.limit).await {
+                None => match self.look(&context.name, context.limit).await {
                     Ok(seen) => seen,
                     Err(error) if attempts.is_empty() => return Err(error),
                     Err(error) => {
                         last_why = error.to_string();
-                        spot.doubt.note(spot.key.as_str(), &last_why);
+                        context.doubt.note(context.key.as_str(), &last_why);
                         backoff.pause().await;
                         continue;
                     }
@@ -161,32 +164,32 @@ impl Inner {
             if let Some(seen) = &seen
                 && let Some(at) = attempts.iter().position(|attempt| attempt.body.nonce == seen.body.nonce)
             {
-                let Attempt { body, changed } = attempts.swap_remove(at);
-                self.note_own(spot, seen.version.clone(), body, &changed);
+                let WriteAttempt { body, changed } = attempts.swap_remove(at);
+                self.note_own(context, seen.version.clone(), body, &changed);
                 return Ok(changed);
             }
-            let Some(floor) = self.floor_for(spot, seen.as_ref()).await? else { continue };
+            let Some(floor) = self.floor_for(context, seen.as_ref()).await? else { continue };
             self.pace(seen.as_ref()).await;
             let now = self.clock.now();
-            let record = self.record_of(spot.key, seen.as_ref())?;
+            let record = self.record_of(context.key, seen.as_ref())?;
             let taken_up = seen.as_ref().is_some_and(|seen| seen.body.is_taken_up());
-            let before = Before { record: &record, taken_up, unsure: !attempts.is_empty() };
+            let before = ChangeInput { record: &record, taken_up, unsure: !attempts.is_empty() };
             let command = match next(before) {
-                Next::Ask(command) => command,
-                Next::Answer(reply) => return Ok(Changed { reply, at_ms: now.store_ms, seen }),
+                NextStep::Ask(command) => command,
+                NextStep::Answer(reply) => return Ok(ChangeResult { reply, at_ms: now.store_ms, seen }),
             };
-            let term = seen.as_ref().map_or(Term::Free, |seen| seen.term(now));
-            let decision = decide(&Standing { now, floor, term }, &record, &command);
+            let term = seen.as_ref().map_or(HoldState::Free, |seen| seen.term(now));
+            let decision = decide(&LeaseStanding { now, floor, term }, &record, &command);
             let resumes = is_resumed(&decision.reply) && !taken_up;
-            let writes = decision.record.is_some() || decision.deadline != Change::Keep || resumes;
+            let writes = decision.record.is_some() || decision.deadline != DeadlineChange::Keep || resumes;
             if remembered && !writes {
                 // What is remembered may be long past: only a write, which is checked where it lands, may rely on it.
                 continue;
             }
-            self.alarm(spot.key, &decision);
-            let granted = matches!(&decision.reply, Ok(Outcome::Granted(grant)) if !grant.resumed);
+            self.alarm(context.key, &decision);
+            let granted = matches!(&decision.reply, Ok(LeaseCommandResult::Granted(grant)) if !grant.resumed);
             if granted && let Some(ms) = seen.as_ref().and_then(|seen| seen.closed_in_ms(now)) {
-                if self.opens_in_time(spot, ms).await {
+                if self.opens_in_time(context, ms).await {
                     continue;
                 }
                 return Err(closed(ms));
@@ -194,63 +197,68 @@ impl Inner {
             // What was sent already was within the limits then, and may have been carried out.
             if granted
                 && attempts.is_empty()
-                && let Command::Acquire(acquire) = &command
+                && let LeaseCommand::Acquire(acquire) = &command
             {
-                self.check_limits(spot, acquire.ttl_ms, seen.is_none()).await?;
+                self.check_limits(context, acquire.ttl_ms, seen.is_none()).await?;
             }
-            let changed = Changed { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
+            let changed =
+                ChangeResult { reply: decision.reply.clone(), at_ms: now.store_ms, seen: seen.clone() };
             if !writes {
                 if seen.is_none() {
                     // Nothing is written that would find out: a key without an object, or no bucket at all?
-                    self.reach(spot.limit).await?;
+                    self.reach(context.limit).await?;
                 }
                 return Ok(changed);
             }
-            let body = self.next_body(spot, seen.as_ref(), &record, &command, &decision, now);
-            match self.send(spot, seen.as_ref(), &body).await {
-                Ok(Written::Won(version)) => {
-                    self.note_own(spot, version, body, &changed);
+            let body = self.next_body(context, seen.as_ref(), &record, &command, &decision, now);
+            match self.send(context, seen.as_ref(), &body).await {
+                Ok(WriteResult::Won(version)) => {
+                    self.note_own(context, version, body, &changed);
                     return Ok(changed);
                 }
-                Ok(Written::Lost) => {
-                    spot.doubt.dispel();
+                Ok(WriteResult::Lost) => {
+                    context.doubt.dispel();
                     losses += 1;
                     // Others may come first once or twice. Storage that goes on like this is not to be flooded.
                     if losses > LOSSES_UNPAUSED {
                         backoff.pause().await;
                     }
                 }
-                Ok(Written::Unknown { why }) => {
-                    tracing::debug!(key = %spot.key, why, "the outcome of a write is not known: reading it back");
-                    spot.doubt.note(spot.key.as_str(), &why);
+                Ok(WriteResult::Unknown { why }) => {
+                    tracing::debug!(key = %context.key, why, "the outcome of a write is not known: reading it back");
+                    context.doubt.note(context.key.as_str(), &why);
                     last_why = why;
-                    attempts.push(Attempt { body, changed });
+                    attempts.push(WriteAttempt { body, changed });
                     backoff.pause().await;
                 }
                 Err(error) if attempts.is_empty() => {
-                    spot.doubt.dispel();
+                    context.doubt.dispel();
                     return Err(error.into_store_error(&self.place));
                 }
                 Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
-                    spot.doubt.dispel();
-                    spot.doubt.note(spot.key.as_str(), &why);
+                    context.doubt.dispel();
+                    context.doubt.note(context.key.as_str(), &why);
                     last_why = why;
                     backoff.pause().await;
                 }
             }
         }
-        Err(gave_up(spot, attempts.is_empty(), &last_why))
+        Err(gave_up(context, attempts.is_empty(), &last_why))
     }
 
     /// The floor for a key without an object; where that is to be taken, limits are read at the same time, if they are not known. `None`: it was closed, and
     /// may be open now.
-    async fn floor_for(&self, spot: &Spot<'_>, seen: Option<&Seen>) -> Result<Option<Token>, StoreError> {
+    async fn floor_for(
+        &self,
+        context: &KeyContext<'_>,
+        seen: Option<&ObservedVersion>,
+    ) -> Result<Option<Token>, StoreError> {
         if seen.is_some() {
             return Ok(Some(Token::NONE));
         }
-        let floor = self.floor_of_new_keys(spot.namespace, spot.limit);
-        let floor = if spot.takes {
-            let (floor, limits) = tokio::join!(floor, self.known_limits(spot.limit));
+        let floor = self.floor_of_new_keys(context.namespace, context.limit);
+        let floor = if context.takes {
+            let (floor, limits) = tokio::join!(floor, self.known_limits(context.limit));
             limits?;
             floor?
         } else {
@@ -258,60 +266,80 @@ impl Inner {
         };
         match floor {
             Ok(floor) => Ok(Some(floor)),
-            Err(ms) if self.opens_in_time(spot, ms).await => Ok(None),
+            Err(ms) if self.opens_in_time(context, ms).await => Ok(None),
             Err(ms) => Err(closed(ms)),
         }
     }
 
     /// Writes on the condition that the object is still what was seen.
-    async fn send(&self, spot: &Spot<'_>, seen: Option<&Seen>, body: &Body) -> Result<Written, CasError> {
-        spot.doubt.begin();
+    async fn send(
+        &self,
+        context: &KeyContext<'_>,
+        seen: Option<&ObservedVersion>,
+        body: &ObjectBody,
+    ) -> Result<WriteResult, CasError> {
+        context.doubt.begin();
         let bytes = body.encode();
         match seen {
-            Some(seen) => self.cas.swap(&spot.name, &seen.version, bytes, spot.limit).await,
-            None => self.cas.create(&spot.name, bytes, spot.limit).await,
+            Some(seen) => self.cas.swap(&context.name, &seen.version, bytes, context.limit).await,
+            None => self.cas.create(&context.name, bytes, context.limit).await,
         }
     }
 
     fn next_body(
         &self,
-        spot: &Spot<'_>,
-        seen: Option<&Seen>,
-        record: &Record,
-        command: &Command,
-        decision: &Decision,
+        context: &KeyContext<'_>,
+        seen: Option<&ObservedVersion>,
+        record: &LeaseRecord,
+        command: &LeaseCommand,
+        decision: &LeaseDecision,
         now: Timestamp,
-    ) -> Body {
+    ) -> ObjectBody {
         let before = seen.map(|seen| &seen.body);
         let lasts_ms = match (&decision.reply, decision.deadline) {
-            (_, Change::LastsMs(ms)) => ms,
-            (_, Change::Clear) => 0,
+            (_, DeadlineChange::LastsMs(ms)) => ms,
+            (_, DeadlineChange::Clear) => 0,
             // To take it up is not to renew it.
-            (Ok(Outcome::Granted(grant)), Change::Keep) => grant.remaining_ms.min(age_left_ms(record, now)),
-            (_, Change::Keep) => before.and_then(Body::lasts_ms).unwrap_or(0),
+            (Ok(LeaseCommandResult::Granted(grant)), DeadlineChange::Keep) => {
+                grant.remaining_ms.min(age_left_ms(record, now))
+            }
+            (_, DeadlineChange::Keep) => before.and_then(ObjectBody::lasts_ms).unwrap_or(0),
         };
-        let taken_up = matches!(decision.reply, Ok(Outcome::Renewed(_))) || is_resumed(&decision.reply);
+        let taken_up =
+            matches!(decision.reply, Ok(LeaseCommandResult::Renewed(_))) || is_resumed(&decision.reply);
         let longest_ttl_ms = before.map_or(0, |before| before.longest_ttl_ms);
         let closed_ms = match command {
-            Command::Advance { .. } => Some(longest_ttl_ms.max(spot.close_ms)),
+            LeaseCommand::Advance { .. } => Some(longest_ttl_ms.max(context.close_ms)),
             // A grant opens it again.
-            _ if matches!(decision.deadline, Change::LastsMs(_)) => None,
+            _ if matches!(decision.deadline, DeadlineChange::LastsMs(_)) => None,
             _ => before.and_then(|before| before.closed_ms),
         };
-        let writing = Writing { now, lasts_ms, taken_up, closed_ms, nonce: self.nonces.next() };
-        Body::next(before, spot.namespace, spot.key, decision.record.as_ref().unwrap_or(record), writing)
+        let writing = WriteInfo { now, lasts_ms, taken_up, closed_ms, nonce: self.nonces.next() };
+        ObjectBody::next(
+            before,
+            context.namespace,
+            context.key,
+            decision.record.as_ref().unwrap_or(record),
+            writing,
+        )
     }
 
     /// Notes what this handle wrote. To take up what another one granted says nothing about when that term began, so it
     /// is watched for as long as before.
-    fn note_own(&self, spot: &Spot<'_>, version: Version, body: Body, changed: &Changed) {
+    fn note_own(
+        &self,
+        context: &KeyContext<'_>,
+        version: ObjectVersion,
+        body: ObjectBody,
+        changed: &ChangeResult,
+    ) {
         let elsewhere = changed.seen.as_ref().is_some_and(|seen| !seen.own);
         let own = !(is_resumed(&changed.reply) && elsewhere);
-        self.seen.wrote(&spot.name, version, body, changed.at_ms, own);
+        self.seen.wrote(&context.name, version, body, changed.at_ms, own);
     }
 
     /// There are no events here; what must not go unnoticed is logged.
-    fn alarm(&self, key: &Key, decision: &Decision) {
+    fn alarm(&self, key: &Key, decision: &LeaseDecision) {
         for fact in &decision.facts {
             match fact {
                 EventData::StoreRewound { token: shown_token, current_token } => tracing::error!(
@@ -328,7 +356,7 @@ impl Inner {
     }
 
     /// Leaves an object alone for a moment after writing it: clouds take about one write a second of each.
-    async fn pace(&self, seen: Option<&Seen>) {
+    async fn pace(&self, seen: Option<&ObservedVersion>) {
         let Some(wrote_ms) = seen.filter(|seen| seen.own).map(|seen| seen.base_ms) else { return };
         let until_ms = wrote_ms.saturating_add(self.options.min_write_interval_ms);
         // A clock that is moved by hand says nothing about when the cloud will take the next write.
@@ -339,9 +367,9 @@ impl Inner {
 
     /// Waits for a key to be opened again, if that is in the time that the call has for it. A clock that is moved by
     /// hand does not move while a call waits.
-    async fn opens_in_time(&self, spot: &Spot<'_>, ms: u64) -> bool {
+    async fn opens_in_time(&self, context: &KeyContext<'_>, ms: u64) -> bool {
         let open_ms = self.clock.now().store_ms.saturating_add(ms);
-        if open_ms > spot.open_by_ms {
+        if open_ms > context.open_by_ms {
             return false;
         }
         let Some(wait) = self.clock.real_time_until(open_ms) else { return false };
@@ -351,25 +379,25 @@ impl Inner {
 }
 
 /// What a change says that came to no end: that nothing was done, if no write was left without an outcome.
-fn gave_up(spot: &Spot<'_>, sure: bool, last_why: &str) -> StoreError {
+fn gave_up(context: &KeyContext<'_>, sure: bool, last_why: &str) -> StoreError {
     if !sure {
-        return StoreError::OutcomeUnknown { message: format!("{}: {last_why}", spot.key) };
+        return StoreError::OutcomeUnknown { message: format!("{}: {last_why}", context.key) };
     }
     let why = format!(
         "{}: each of {ROUNDS_MAX} writes found that another one had come first; `fencehold store probe` shows \
          whether the storage keeps its conditions",
-        spot.key
+        context.key
     );
     StoreError::Unavailable { message: why }
 }
 
 /// Whether a hold id got the lease that it has already.
-fn is_resumed(reply: &Result<Outcome, Refusal>) -> bool {
-    matches!(reply, Ok(Outcome::Granted(grant)) if grant.resumed)
+fn is_resumed(reply: &Result<LeaseCommandResult, Refusal>) -> bool {
+    matches!(reply, Ok(LeaseCommandResult::Granted(grant)) if grant.resumed)
 }
 
 /// What `max_age` leaves to the hold on record.
-fn age_left_ms(record: &Record, now: Timestamp) -> u64 {
+fn age_left_ms(record: &LeaseRecord, now: Timestamp) -> u64 {
     let hold = record.hold.as_ref();
     let ends_at_ms = hold.and_then(|hold| Some(hold.since.store_ms.saturating_add(hold.max_age_ms?.get())));
     ends_at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_sub(now.store_ms).max(1))

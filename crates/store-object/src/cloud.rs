@@ -17,7 +17,7 @@ use opendal::{
 };
 use opendal_http_transport_reqwest::ReqwestTransport;
 
-use super::cas::{Cas, CasError, Object, Version, Written};
+use super::cas::{Cas, CasError, ObjectVersion, ReadObject, WriteResult};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -43,10 +43,13 @@ impl Cloud {
 
     /// The same with a gate in front of every request.
     #[cfg(feature = "gates")]
-    pub fn behind(place: &ObjectUrl, gate: std::sync::Arc<dyn super::Gate>) -> Result<Self, StoreError> {
+    pub fn behind(
+        place: &ObjectUrl,
+        gate: std::sync::Arc<dyn super::ObjectRequestHook>,
+    ) -> Result<Self, StoreError> {
         Self::with_transport(
             place,
-            super::gate::guard(transport().map_err(|why| unusable(place, why))?, gate),
+            super::request_hook::guard(transport().map_err(|why| unusable(place, why))?, gate),
         )
     }
 
@@ -69,27 +72,27 @@ impl Cloud {
         &self,
         limit: Duration,
         operation: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, OperationError> {
         let status = Arc::new(AtomicU16::new(0));
         let answered = tokio::time::timeout(limit, STATUS.scope(Arc::clone(&status), operation)).await;
         match answered {
-            Err(_) => Err(Fault::Late(limit)),
+            Err(_) => Err(OperationError::Late(limit)),
             Ok(answer) => {
-                answer.map_err(|error| Fault::Said { error, status: status.load(Ordering::Relaxed) })
+                answer.map_err(|error| OperationError::Said { error, status: status.load(Ordering::Relaxed) })
             }
         }
     }
 
     /// What a fault means where nothing was written.
-    fn refused(&self, fault: &Fault) -> CasError {
+    fn refused(&self, fault: &OperationError) -> CasError {
         let why = fault.to_string();
         match fault {
-            Fault::Said { status: 401, .. } => CasError::Refused {
+            OperationError::Said { status: 401, .. } => CasError::Refused {
                 why: format!(
                     "{why}; it does not accept the credentials that were found: correct or renew them"
                 ),
             },
-            Fault::Said { error, status }
+            OperationError::Said { error, status }
                 if error.kind() == ErrorKind::PermissionDenied || *status == 403 =>
             {
                 let why = format!(
@@ -100,17 +103,17 @@ impl Cloud {
                 CasError::Refused { why }
             }
             fault if fault.is_no_bucket() => self.no_bucket(&why),
-            Fault::Said { error, .. }
+            OperationError::Said { error, .. }
                 if matches!(error.kind(), ErrorKind::ConfigInvalid | ErrorKind::Unsupported) =>
             {
                 CasError::Refused { why }
             }
-            Fault::Late(_) | Fault::Said { .. } => CasError::Unavailable { why },
+            OperationError::Late(_) | OperationError::Said { .. } => CasError::Unavailable { why },
         }
     }
 
     /// What a fault of a list means: a folder that is empty is no fault, so 404 speaks of the bucket.
-    fn not_listed(&self, fault: &Fault) -> CasError {
+    fn not_listed(&self, fault: &OperationError) -> CasError {
         if fault.is_not_found() { self.no_bucket(&fault.to_string()) } else { self.refused(fault) }
     }
 
@@ -136,76 +139,76 @@ impl Cloud {
         body: Vec<u8>,
         condition: WriteOptions,
         limit: Duration,
-    ) -> Result<Written, CasError> {
+    ) -> Result<WriteResult, CasError> {
         let creates = condition.if_not_exists;
         match self.ask(limit, self.operator.write_options(name, body, condition)).await {
             Ok(metadata) => Ok(match self.version(&metadata) {
-                Some(version) => Written::Won(version),
-                None => Written::Unknown { why: "the answer names no version".to_owned() },
+                Some(version) => WriteResult::Won(version),
+                None => WriteResult::Unknown { why: "the answer names no version".to_owned() },
             }),
             Err(fault) if fault.is_not_found() && creates => {
                 // An object that is to be created cannot be missing: the bucket is.
                 self.reach(limit).await?;
-                Ok(Written::Unknown { why: fault.to_string() })
+                Ok(WriteResult::Unknown { why: fault.to_string() })
             }
             Err(fault) => self.outcome(&fault),
         }
     }
 
     /// What a fault says about a conditional write. Only an answer that can mean nothing else is taken for a refusal.
-    fn outcome(&self, fault: &Fault) -> Result<Written, CasError> {
-        let Fault::Said { error, status } = fault else {
-            return Ok(Written::Unknown { why: fault.to_string() });
+    fn outcome(&self, fault: &OperationError) -> Result<WriteResult, CasError> {
+        let OperationError::Said { error, status } = fault else {
+            return Ok(WriteResult::Unknown { why: fault.to_string() });
         };
         match error.kind() {
-            ErrorKind::ConditionNotMatch if !error.is_temporary() => Ok(Written::Lost),
+            ErrorKind::ConditionNotMatch if !error.is_temporary() => Ok(WriteResult::Lost),
             // The object that was to be overwritten is gone.
-            ErrorKind::NotFound => Ok(Written::Lost),
+            ErrorKind::NotFound => Ok(WriteResult::Lost),
             ErrorKind::PermissionDenied | ErrorKind::ConfigInvalid | ErrorKind::Unsupported => {
                 Err(self.refused(fault))
             }
             // Who was not recognised has not written.
             _ if matches!(status, 401 | 403) => Err(self.refused(fault)),
-            _ => Ok(Written::Unknown { why: fault.to_string() }),
+            _ => Ok(WriteResult::Unknown { why: fault.to_string() }),
         }
     }
 
     /// What conditions name: an entity tag, which says what is in an object and is therefore as good as the nonce in it; on
     /// Google Cloud Storage a generation.
-    fn version(&self, metadata: &opendal::Metadata) -> Option<Version> {
+    fn version(&self, metadata: &opendal::Metadata) -> Option<ObjectVersion> {
         let version = match self.scheme {
             Scheme::Gs => metadata.version(),
             Scheme::S3 | Scheme::Az => metadata.etag(),
         };
-        version.map(|version| Version(version.to_owned()))
+        version.map(|version| ObjectVersion(version.to_owned()))
     }
 }
 
 /// Why an operation gave nothing.
-enum Fault {
+enum OperationError {
     /// No answer came within this time.
     Late(Duration),
     /// OpenDAL's error, and the HTTP status that it was made from; 0 where no answer came.
     Said { error: Error, status: u16 },
 }
 
-impl Fault {
+impl OperationError {
     fn is_not_found(&self) -> bool {
-        matches!(self, Fault::Said { error, .. } if error.kind() == ErrorKind::NotFound)
+        matches!(self, OperationError::Said { error, .. } if error.kind() == ErrorKind::NotFound)
     }
 
     /// S3 alone tells a missing bucket from a missing object in a way that OpenDAL passes on.
     fn is_no_bucket(&self) -> bool {
-        matches!(self, Fault::Said { error, status: 404 } if error.kind() == ErrorKind::ConfigInvalid)
+        matches!(self, OperationError::Said { error, status: 404 } if error.kind() == ErrorKind::ConfigInvalid)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Late(limit) => write!(f, "no answer within {} ms", limit.as_millis()),
-            Fault::Said { error, status: 0 } => f.write_str(&describe(error)),
-            Fault::Said { error, status } => {
+            OperationError::Late(limit) => write!(f, "no answer within {} ms", limit.as_millis()),
+            OperationError::Said { error, status: 0 } => f.write_str(&describe(error)),
+            OperationError::Said { error, status } => {
                 let reason = http::StatusCode::from_u16(*status)
                     .ok()
                     .and_then(|status| status.canonical_reason());
@@ -242,7 +245,7 @@ impl Cas for Cloud {
         Some(self.sent.load(Ordering::Relaxed))
     }
 
-    async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError> {
+    async fn read(&self, name: &str, limit: Duration) -> Result<Option<ReadObject>, CasError> {
         let read = async {
             // One request: its answer has both the version and the body.
             let mut stream = self.operator.reader(name).await?.into_stream(..).await?;
@@ -257,13 +260,13 @@ impl Cas for Cloud {
             Err(fault) if fault.is_not_found() => Ok(None),
             Err(fault) => Err(self.refused(&fault)),
             Ok((metadata, body)) => match self.version(&metadata) {
-                Some(version) => Ok(Some(Object { body, version })),
+                Some(version) => Ok(Some(ReadObject { body, version })),
                 None => Err(CasError::Refused { why: "it names no version of what it gives".to_owned() }),
             },
         }
     }
 
-    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<Written, CasError> {
+    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<WriteResult, CasError> {
         let condition = WriteOptions { if_not_exists: true, ..WriteOptions::default() };
         self.write(name, body, condition, limit).await
     }
@@ -271,10 +274,10 @@ impl Cas for Cloud {
     async fn swap(
         &self,
         name: &str,
-        version: &Version,
+        version: &ObjectVersion,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<Written, CasError> {
+    ) -> Result<WriteResult, CasError> {
         let version = Some(version.0.clone());
         let condition = match self.scheme {
             Scheme::Gs => WriteOptions { if_version_match: version, ..WriteOptions::default() },

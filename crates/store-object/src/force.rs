@@ -7,26 +7,26 @@ use std::sync::Arc;
 use fencehold_contract::{
     AdvancedStore, ClosedNamespace, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
 };
-use fencehold_core::lease::{Command, LeaseOutcome, Outcome, Record, Revoked};
+use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, LeaseOutcome, LeaseRecord, Revoked};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
-use super::cas::Written;
-use super::change::{BACKOFF, Before, Doubt, Next, Spot, Start};
-use super::inner::{Inner, LIMIT};
-use super::name;
-use super::observe::{Seen, over_after_ms};
+use super::cas::WriteResult;
+use super::change::{BACKOFF, ChangeInput, ChangeStart, KeyContext, NextStep, PossibleWrites};
+use super::object_names;
+use super::observations::{ObservedVersion, over_after_ms};
+use super::shared::{LIMIT, ObjectStoreInner};
 
 /// How often another advance may come first.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
-impl Inner {
+impl ObjectStoreInner {
     pub(super) async fn revoke(
         self: &Arc<Self>,
         namespace: &Namespace,
         request: &RevokeLeasesRequest,
-        doubt: &Doubt,
+        doubt: &PossibleWrites,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         if let RevokeTarget::Key { key, only_token } = &request.target {
             let revoked = self.revoke_one(namespace, key, *only_token, request, doubt).await?;
@@ -34,7 +34,7 @@ impl Inner {
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
         }
         let mut ended = Vec::new();
-        let names = self.names(&name::folder(namespace)).await?;
+        let names = self.names(&object_names::folder(namespace)).await?;
         for seen in self.look_at(names).await? {
             let key = &seen.body.key;
             let record = self.record_of(key, Some(&seen))?;
@@ -63,15 +63,15 @@ impl Inner {
         key: &Key,
         mut only_token: Option<Token>,
         request: &RevokeLeasesRequest,
-        doubt: &Doubt,
+        doubt: &PossibleWrites,
     ) -> Result<Result<Revoked, Refusal>, StoreError> {
-        let spot = Spot::new(namespace, key, LIMIT, doubt)?;
+        let context = KeyContext::new(namespace, key, LIMIT, doubt)?;
         let mut tried: Option<Revoked> = None;
         let changed = self
-            .change(&spot, Start::Read, |Before { record, unsure, .. }| {
+            .change(&context, ChangeStart::Read, |ChangeInput { record, unsure, .. }| {
                 if unsure && let Some(done) = tried.take().filter(|tried| was_revoked(record, tried, request))
                 {
-                    return Next::Answer(Ok(Outcome::Revoked(done)));
+                    return NextStep::Answer(Ok(LeaseCommandResult::Revoked(done)));
                 }
                 if let Some(hold) = &record.hold {
                     let (token, owner, task) = (record.counter, hold.owner.clone(), hold.task.clone());
@@ -81,11 +81,11 @@ impl Inner {
                     only_token.get_or_insert(token);
                 }
                 let (by, reason) = (request.by.clone(), request.reason.clone());
-                Next::Ask(Command::Revoke { by, reason, only_token })
+                NextStep::Ask(LeaseCommand::Revoke { by, reason, only_token })
             })
             .await?;
         Ok(match changed.reply {
-            Ok(Outcome::Revoked(revoked)) => Ok(revoked),
+            Ok(LeaseCommandResult::Revoked(revoked)) => Ok(revoked),
             Ok(_) => Err(Refusal::NotHeld),
             Err(refusal) => Err(refusal),
         })
@@ -95,12 +95,12 @@ impl Inner {
         self: &Arc<Self>,
         by: &Owner,
         lift: u64,
-        doubt: &Doubt,
+        doubt: &PossibleWrites,
     ) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
             return Err(BadInput::new("increment", "must be more than 0").into());
         }
-        let all = self.look_at(self.names(name::LEASES).await?).await?;
+        let all = self.look_at(self.names(object_names::LEASES).await?).await?;
         let before = self.look_at_floor(LIMIT).await?;
         let floor = before.as_ref().map_or(Token::NONE, |before| before.body.token);
         let mut spaces: BTreeMap<Namespace, u64> = BTreeMap::new();
@@ -133,13 +133,13 @@ impl Inner {
         // Those of one length stay in the order of their names.
         advanced.namespaces.sort_by_key(|closed| Reverse(closed.closed_for_ms));
         for seen in all {
-            let mut spot = Spot::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
-            spot.close_ms = raised.closed_ms_in(&seen.body.namespace);
+            let mut context = KeyContext::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
+            context.close_ms = raised.closed_ms_in(&seen.body.namespace);
             let mut held = false;
-            self.change(&spot, Start::Read, |Before { record, unsure, .. }| {
+            self.change(&context, ChangeStart::Read, |ChangeInput { record, unsure, .. }| {
                 // One attempt may have ended it already.
                 held |= !unsure && record.hold.is_some();
-                Next::Ask(Command::Advance { lift, by: by.clone() })
+                NextStep::Ask(LeaseCommand::Advance { lift, by: by.clone() })
             })
             .await?;
             advanced.ended_count += u64::from(held);
@@ -150,9 +150,9 @@ impl Inner {
     /// Writes a floor that takes nothing back from the one before, and returns it.
     async fn raise_floor(
         &self,
-        mut before: Option<Seen<Floor>>,
+        mut before: Option<ObservedVersion<Floor>>,
         mut wanted: Floor,
-        doubt: &Doubt,
+        doubt: &PossibleWrites,
     ) -> Result<Floor, StoreError> {
         let mut last_why = "another advance came first each time".to_owned();
         let mut backoff = BACKOFF;
@@ -166,17 +166,17 @@ impl Inner {
             let bytes = raised.encode();
             doubt.begin();
             let written = match &before {
-                Some(before) => self.cas.swap(name::FLOOR, &before.version, bytes, LIMIT).await,
-                None => self.cas.create(name::FLOOR, bytes, LIMIT).await,
+                Some(before) => self.cas.swap(object_names::FLOOR, &before.version, bytes, LIMIT).await,
+                None => self.cas.create(object_names::FLOOR, bytes, LIMIT).await,
             };
             match written {
-                Ok(Written::Won(_)) => {
+                Ok(WriteResult::Won(_)) => {
                     self.look_at_floor(LIMIT).await?;
                     return Ok(raised);
                 }
-                Ok(Written::Lost) => doubt.dispel(),
-                Ok(Written::Unknown { why }) => {
-                    doubt.note(name::FLOOR, &why);
+                Ok(WriteResult::Lost) => doubt.dispel(),
+                Ok(WriteResult::Unknown { why }) => {
+                    doubt.note(object_names::FLOOR, &why);
                     last_why = why;
                 }
                 Err(error) => {
@@ -191,13 +191,14 @@ impl Inner {
                 return Ok(seen.body.clone());
             }
         }
-        let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::FLOOR);
+        let why =
+            format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", object_names::FLOOR);
         Err(StoreError::Unavailable { message: why })
     }
 }
 
 /// Whether a revocation whose answer was lost is on record.
-fn was_revoked(record: &Record, tried: &Revoked, request: &RevokeLeasesRequest) -> bool {
+fn was_revoked(record: &LeaseRecord, tried: &Revoked, request: &RevokeLeasesRequest) -> bool {
     record.endings().iter().any(|ending| {
         ending.token == tried.token
             && ending.outcome == LeaseOutcome::Revoked

@@ -17,16 +17,16 @@ mod cas;
 mod change;
 mod cloud;
 mod force;
-#[cfg(feature = "gates")]
-mod gate;
-mod inner;
+mod holder;
 mod limits;
-mod look;
-mod name;
-mod observe;
+mod object_names;
+mod observations;
 mod probe;
+#[cfg(feature = "gates")]
+mod request_hook;
+mod shared;
 mod storage;
-mod take;
+mod view;
 
 use std::fmt;
 use std::pin::Pin;
@@ -35,23 +35,23 @@ use std::time::Duration;
 
 use fencehold_core::Namespace;
 
-pub use cas::{Cas, CasError, Object, Version, Written};
-use change::Doubt;
+pub use cas::{Cas, CasError, ObjectVersion, ReadObject, WriteResult};
+use change::PossibleWrites;
 pub use cloud::Cloud;
+pub use observations::over_after_ms;
+pub use probe::{ProbeCheck, ProbeReport, ProbeVerdict, probe};
 #[cfg(feature = "gates")]
-pub use gate::{Fate, Gate, Request};
-use inner::Inner;
-pub use observe::over_after_ms;
-pub use probe::{Check, ProbeReport, Verdict, probe};
+pub use request_hook::{ObjectRequest, ObjectRequestHook, ResponseFate};
+use shared::ObjectStoreInner;
 pub use storage::{Storage, probe_place};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{Answer, Ask, Route, unsupported};
+use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, unsupported};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, HoldRef, ObjectUrl, StoreError,
 };
-use fencehold_net::{Actor, Caller};
+use fencehold_net::{Actor, PendingCall};
 
 /// How long a call may go on after its caller's timeout, to say what is known.
 const GRACE: Duration = Duration::from_millis(100);
@@ -61,9 +61,9 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// 128 random bits that no other handle has: what makes its nonces its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Seed(pub [u8; 16]);
+pub struct NonceSeed(pub [u8; 16]);
 
-impl Seed {
+impl NonceSeed {
     /// Draws one.
     #[expect(
         clippy::disallowed_methods,
@@ -74,15 +74,15 @@ impl Seed {
         getrandom::fill(&mut bits).map_err(|error| StoreError::Unavailable {
             message: format!("no randomness can be had: {error}"),
         })?;
-        Ok(Seed(bits))
+        Ok(NonceSeed(bits))
     }
 }
 
 /// Leases in object storage.
 pub struct ObjectStore {
-    inner: Arc<Inner>,
+    inner: Arc<ObjectStoreInner>,
     hold_changes: Arc<HoldChanges>,
-    actor: Actor<Arc<Inner>>,
+    actor: Actor<Arc<ObjectStoreInner>>,
 }
 
 impl fmt::Debug for ObjectStore {
@@ -97,7 +97,7 @@ impl fmt::Debug for ObjectStore {
 impl ObjectStore {
     /// Opens the store that a place names, with credentials as that cloud's tools find them. Unless the place says
     /// otherwise, the storage is probed first: one that lets two writers win is refused. Once a process is enough.
-    pub fn open(place: &ObjectUrl, clock: Arc<dyn Clock>, seed: Seed) -> Result<Self, StoreError> {
+    pub fn open(place: &ObjectUrl, clock: Arc<dyn Clock>, seed: NonceSeed) -> Result<Self, StoreError> {
         let cloud = Arc::new(Cloud::open(place)?);
         let store = Self::open_on(Arc::clone(&cloud) as Arc<dyn Cas>, place, clock, seed)?;
         if place.options.probe {
@@ -114,7 +114,7 @@ impl ObjectStore {
         cas: Arc<dyn Cas>,
         place: &ObjectUrl,
         clock: Arc<dyn Clock>,
-        seed: Seed,
+        seed: NonceSeed,
     ) -> Result<Self, StoreError> {
         let can = Capabilities {
             store: place.scheme.name(),
@@ -125,7 +125,7 @@ impl ObjectStore {
             supports_jobs: false,
             min_ttl_ms: place.options.ttl_ms_min,
         };
-        let inner = Arc::new(Inner::new(cas, clock, can, place.to_string(), place.options, seed));
+        let inner = Arc::new(ObjectStoreInner::new(cas, clock, can, place.to_string(), place.options, seed));
         let state = Arc::clone(&inner);
         let actor = Actor::start("fencehold-object", move |_| Ok(state))?;
         Ok(ObjectStore { inner, hold_changes: Arc::default(), actor })
@@ -135,7 +135,7 @@ impl ObjectStore {
     async fn run<T, F>(
         &self,
         call: &CallContext,
-        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F + Send + 'static,
+        act: impl FnOnce(Arc<ObjectStoreInner>, Arc<PossibleWrites>) -> F + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -150,19 +150,19 @@ impl ObjectStore {
         &self,
         call: &CallContext,
         wait_ms: u64,
-        act: impl FnOnce(Arc<Inner>, Arc<Doubt>) -> F + Send + 'static,
-        undo: Option<Undo<T>>,
+        act: impl FnOnce(Arc<ObjectStoreInner>, Arc<PossibleWrites>) -> F + Send + 'static,
+        undo: Option<UndoFn<T>>,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        let patience_ms = call.timeout_ms.saturating_add(wait_ms);
-        let work = async move |inner: &Arc<Inner>, _: &Caller| {
-            let doubt = Arc::new(Doubt::default());
+        let timeout_ms = call.timeout_ms.saturating_add(wait_ms);
+        let work = async move |inner: &Arc<ObjectStoreInner>, _: &PendingCall| {
+            let doubt = Arc::new(PossibleWrites::default());
             let mut act = Box::pin(act(Arc::clone(inner), Arc::clone(&doubt)));
-            let patience = Duration::from_millis(patience_ms).saturating_add(GRACE);
-            match tokio::time::timeout(patience, &mut act).await {
+            let timeout = Duration::from_millis(timeout_ms).saturating_add(GRACE);
+            match tokio::time::timeout(timeout, &mut act).await {
                 // 'Nothing was done' is true of the part that failed; another part of the same call may have been done.
                 Ok(Err(error @ StoreError::Unavailable { .. })) if doubt.is_there() => {
                     (Err(error.or_unknown()), None)
@@ -172,19 +172,20 @@ impl ObjectStore {
                     let place = &inner.place;
                     let why = match doubt.last_why() {
                         Some(why) => {
-                            format!("{place} kept answering for {patience_ms} ms; its last answer: {why}")
+                            format!("{place} kept answering for {timeout_ms} ms; its last answer: {why}")
                         }
-                        None => format!("no answer came from {place} within {patience_ms} ms"),
+                        None => format!("no answer came from {place} within {timeout_ms} ms"),
                     };
                     (Err(StoreError::OutcomeUnknown { message: why }), Some(act))
                 }
                 Err(_) => {
-                    let why = format!("{} did not answer within {patience_ms} ms", inner.place);
+                    let why = format!("{} did not answer within {timeout_ms} ms", inner.place);
                     (Err(StoreError::Unavailable { message: why }), None)
                 }
             }
         };
-        let undo = async move |inner: &Arc<Inner>, response: (Result<T, StoreError>, Option<Pin<Box<F>>>)| {
+        let undo = async move |inner: &Arc<ObjectStoreInner>,
+                               response: (Result<T, StoreError>, Option<Pin<Box<F>>>)| {
             let (mut answer, unfinished) = response;
             let Some(undo) = undo else { return };
             if let Some(act) = unfinished {
@@ -210,11 +211,11 @@ impl ObjectStore {
         let wait_ms = request.wait_ms.min(call.timeout_ms);
         let act = {
             let namespace = namespace.clone();
-            move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+            move |inner: Arc<ObjectStoreInner>, doubt: Arc<PossibleWrites>| async move {
                 inner.acquire(&namespace, request, wait_ms, &doubt).await
             }
         };
-        let undo: Undo<AcquiredLease> = Box::new(move |inner, AcquiredLease { key, grant, .. }| {
+        let undo: UndoFn<AcquiredLease> = Box::new(move |inner, AcquiredLease { key, grant, .. }| {
             Box::pin(async move {
                 // What was resumed is known to more than this call.
                 if grant.resumed {
@@ -232,19 +233,19 @@ impl ObjectStore {
 }
 
 /// Undoes what was done for a caller that has gone.
-type Undo<T> = Box<dyn FnOnce(Arc<Inner>, T) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+type UndoFn<T> = Box<dyn FnOnce(Arc<ObjectStoreInner>, T) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
 impl Route for ObjectStore {
-    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
-        if let Ask::Acquire(request) = ask {
-            return self.acquire_lease(call, request).await.map(Answer::Acquired);
+    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+        if let StoreRequest::Acquire(request) = ask {
+            return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
         let namespace = call.namespace.clone();
-        let act = move |inner: Arc<Inner>, doubt: Arc<Doubt>| async move {
+        let act = move |inner: Arc<ObjectStoreInner>, doubt: Arc<PossibleWrites>| async move {
             inner.carry_out(&namespace, ask, &doubt).await
         };
         let answer = self.run(call, act).await?;
-        if let Answer::Revoked { ended, .. } = &answer {
+        if let StoreResponse::Revoked { ended, .. } = &answer {
             self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
         }
         Ok(answer)
@@ -274,25 +275,31 @@ impl Route for ObjectStore {
     }
 }
 
-impl Inner {
+impl ObjectStoreInner {
     async fn carry_out(
         self: &Arc<Self>,
         namespace: &Namespace,
-        ask: Ask,
-        doubt: &Arc<Doubt>,
-    ) -> Result<Answer, StoreError> {
+        ask: StoreRequest,
+        doubt: &Arc<PossibleWrites>,
+    ) -> Result<StoreResponse, StoreError> {
         Ok(match ask {
-            Ask::Renew(holds) => Answer::Renewed(self.renew(namespace, holds, doubt).await?),
-            Ask::Release(holds) => Answer::Released(self.release(namespace, holds, doubt).await?),
-            Ask::Revoke { request, .. } => {
-                Answer::Revoked { ended: self.revoke(namespace, &request, doubt).await?, next: None }
+            StoreRequest::Renew(holds) => StoreResponse::Renewed(self.renew(namespace, holds, doubt).await?),
+            StoreRequest::Release(holds) => {
+                StoreResponse::Released(self.release(namespace, holds, doubt).await?)
             }
-            Ask::Get(key) => Answer::Lease(self.get(namespace, &key).await?),
-            Ask::List(request) => Answer::Leases(self.list(namespace, &request).await?),
-            Ask::Advance { by, increment } => Answer::Advanced(self.advance(&by, increment, doubt).await?),
-            Ask::Quota(request) => Answer::Quota(self.limits(namespace, &request, doubt).await?),
-            Ask::Status => Answer::Status(self.status(namespace).await?),
-            Ask::Events(_) => {
+            StoreRequest::Revoke { request, .. } => {
+                StoreResponse::Revoked { ended: self.revoke(namespace, &request, doubt).await?, next: None }
+            }
+            StoreRequest::Get(key) => StoreResponse::Lease(self.get(namespace, &key).await?),
+            StoreRequest::List(request) => StoreResponse::Leases(self.list(namespace, &request).await?),
+            StoreRequest::Advance { by, increment } => {
+                StoreResponse::Advanced(self.advance(&by, increment, doubt).await?)
+            }
+            StoreRequest::Quota(request) => {
+                StoreResponse::Quota(self.limits(namespace, &request, doubt).await?)
+            }
+            StoreRequest::Status => StoreResponse::Status(self.status(namespace).await?),
+            StoreRequest::Events(_) => {
                 let message =
                     "list events: a bucket keeps only how the last holds of each key ended".to_owned();
                 return Err(StoreError::Unsupported { store: self.can.store.to_owned(), message });

@@ -11,23 +11,23 @@ use fencehold_contract::quota::full_of_kept_keys;
 use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError};
 use fencehold_core::Namespace;
 
-use super::body::KeptLimits;
-use super::cas::Written;
-use super::change::{BACKOFF, Doubt, Spot};
+use super::body::StoredLimits;
+use super::cas::WriteResult;
+use super::change::{BACKOFF, KeyContext, PossibleWrites};
 use super::force::ROUNDS_MAX;
-use super::inner::{Inner, LIMIT};
-use super::name;
+use super::object_names;
+use super::shared::{LIMIT, ObjectStoreInner};
 
 /// How long a handle goes by what it has read.
 const READ_AGAIN_AFTER_MS: u64 = 60_000;
 
-impl Inner {
+impl ObjectStoreInner {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
     pub(super) async fn limits(
         &self,
         namespace: &Namespace,
         request: &QuotaRequest,
-        doubt: &Doubt,
+        doubt: &PossibleWrites,
     ) -> Result<QuotaView, StoreError> {
         if let Some(set) = &request.quota {
             set.check_of_leases(self.can.store, self.options.ttl_ms_min)?;
@@ -44,28 +44,30 @@ impl Inner {
         &self,
         whose: Option<&Namespace>,
         set: &Quota,
-        doubt: &Doubt,
+        doubt: &PossibleWrites,
     ) -> Result<(), StoreError> {
         let mut last_why = "another caller came first each time".to_owned();
         let mut backoff = BACKOFF;
         for _ in 0..ROUNDS_MAX {
-            let read = self.cas.read(name::LIMITS, LIMIT).await;
+            let read = self.cas.read(object_names::LIMITS, LIMIT).await;
             let before = read.map_err(|error| error.into_store_error(&self.place))?;
             let mut kept = match &before {
                 Some(object) => self.decode_limits(&object.body)?,
-                None => KeptLimits::default(),
+                None => StoredLimits::default(),
             };
             kept.set(whose, set);
             doubt.begin();
             let written = match &before {
-                Some(object) => self.cas.swap(name::LIMITS, &object.version, kept.encode(), LIMIT).await,
-                None => self.cas.create(name::LIMITS, kept.encode(), LIMIT).await,
+                Some(object) => {
+                    self.cas.swap(object_names::LIMITS, &object.version, kept.encode(), LIMIT).await
+                }
+                None => self.cas.create(object_names::LIMITS, kept.encode(), LIMIT).await,
             };
             match written {
-                Ok(Written::Won(_)) => return Ok(()),
-                Ok(Written::Lost) => doubt.dispel(),
-                Ok(Written::Unknown { why }) => {
-                    doubt.note(name::LIMITS, &why);
+                Ok(WriteResult::Won(_)) => return Ok(()),
+                Ok(WriteResult::Lost) => doubt.dispel(),
+                Ok(WriteResult::Unknown { why }) => {
+                    doubt.note(object_names::LIMITS, &why);
                     last_why = why;
                 }
                 Err(error) => {
@@ -75,29 +77,30 @@ impl Inner {
             }
             backoff.pause().await;
         }
-        let why = format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", name::LIMITS);
+        let why =
+            format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", object_names::LIMITS);
         Err(StoreError::Unavailable { message: why })
     }
 
     /// Reads the limits, and remembers them.
-    pub(super) async fn read_limits(&self, limit: Duration) -> Result<KeptLimits, StoreError> {
+    pub(super) async fn read_limits(&self, limit: Duration) -> Result<StoredLimits, StoreError> {
         let now_ms = self.clock.now().store_ms;
-        let read = self.cas.read(name::LIMITS, limit).await;
+        let read = self.cas.read(object_names::LIMITS, limit).await;
         let kept = match read.map_err(|error| error.into_store_error(&self.place))? {
             Some(object) => self.decode_limits(&object.body)?,
-            None => KeptLimits::default(),
+            None => StoredLimits::default(),
         };
         let mut known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some((kept.clone(), now_ms));
         Ok(kept)
     }
 
-    fn decode_limits(&self, bytes: &[u8]) -> Result<KeptLimits, StoreError> {
-        KeptLimits::decode(bytes).map_err(|problem| self.unreadable(name::LIMITS, &problem))
+    fn decode_limits(&self, bytes: &[u8]) -> Result<StoredLimits, StoreError> {
+        StoredLimits::decode(bytes).map_err(|problem| self.unreadable(object_names::LIMITS, &problem))
     }
 
     /// The limits as they were within the last minute.
-    pub(super) async fn known_limits(&self, limit: Duration) -> Result<KeptLimits, StoreError> {
+    pub(super) async fn known_limits(&self, limit: Duration) -> Result<StoredLimits, StoreError> {
         let now_ms = self.clock.now().store_ms;
         let known = self.limits.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match known.filter(|(_, read_at_ms)| now_ms.saturating_sub(*read_at_ms) < READ_AGAIN_AFTER_MS) {
@@ -109,17 +112,17 @@ impl Inner {
     /// Whether a key may be granted for so long; a new one, whether there is room for it.
     pub(super) async fn check_limits(
         &self,
-        spot: &Spot<'_>,
+        context: &KeyContext<'_>,
         ttl_ms: u64,
         is_new: bool,
     ) -> Result<(), StoreError> {
-        let known = self.known_limits(spot.limit).await?.of(spot.namespace);
-        if self.fits(&known, spot.namespace, ttl_ms, is_new).await.is_ok() {
+        let known = self.known_limits(context.limit).await?.of(context.namespace);
+        if self.fits(&known, context.namespace, ttl_ms, is_new).await.is_ok() {
             return Ok(());
         }
         // Nothing is refused for what may no longer be so.
-        let read = self.read_limits(spot.limit).await?.of(spot.namespace);
-        self.fits(&read, spot.namespace, ttl_ms, is_new).await
+        let read = self.read_limits(context.limit).await?.of(context.namespace);
+        self.fits(&read, context.namespace, ttl_ms, is_new).await
     }
 
     async fn fits(
@@ -139,8 +142,8 @@ impl Inner {
     }
 
     async fn count_keys(&self, namespace: &Namespace) -> Result<u64, StoreError> {
-        let names = self.names(&name::folder(namespace)).await?;
-        let keys = names.iter().filter(|name| name::has_prefix(name, namespace, ""));
+        let names = self.names(&object_names::folder(namespace)).await?;
+        let keys = names.iter().filter(|name| object_names::has_prefix(name, namespace, ""));
         Ok(keys.count() as u64)
     }
 }

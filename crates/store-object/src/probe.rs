@@ -8,9 +8,9 @@ use std::time::Duration;
 use fencehold_contract::{ObjectUrl, Scheme, StoreError};
 use serde::Serialize;
 
-use super::Seed;
-use super::cas::{Cas, CasError, Version, Written};
-use super::name::PROBES;
+use super::NonceSeed;
+use super::cas::{Cas, CasError, ObjectVersion, WriteResult};
+use super::object_names::PROBES;
 
 /// How many write at once.
 const RACERS: usize = 8;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Check {
+pub enum ProbeCheck {
     /// An object that is there is not created again.
     CreateOnce,
     /// What was written is what is read, at the version that the write returned.
@@ -39,29 +39,29 @@ pub enum Check {
     List,
 }
 
-impl Check {
+impl ProbeCheck {
     /// Every check, in the order in which they are made.
-    pub const ALL: [Check; 7] = [
-        Check::CreateOnce,
-        Check::ReadBack,
-        Check::Overwrite,
-        Check::StaleOverwrite,
-        Check::RaceToCreate,
-        Check::RaceToOverwrite,
-        Check::List,
+    pub const ALL: [ProbeCheck; 7] = [
+        ProbeCheck::CreateOnce,
+        ProbeCheck::ReadBack,
+        ProbeCheck::Overwrite,
+        ProbeCheck::StaleOverwrite,
+        ProbeCheck::RaceToCreate,
+        ProbeCheck::RaceToOverwrite,
+        ProbeCheck::List,
     ];
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for ProbeCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Check::CreateOnce => "an object is created only once",
-            Check::ReadBack => "what was written is read back",
-            Check::Overwrite => "the current version can be overwritten",
-            Check::StaleOverwrite => "an older version cannot be overwritten",
-            Check::RaceToCreate => "of eight that create at once, one wins",
-            Check::RaceToOverwrite => "of eight that overwrite at once, one wins",
-            Check::List => "a list shows what was written",
+            ProbeCheck::CreateOnce => "an object is created only once",
+            ProbeCheck::ReadBack => "what was written is read back",
+            ProbeCheck::Overwrite => "the current version can be overwritten",
+            ProbeCheck::StaleOverwrite => "an older version cannot be overwritten",
+            ProbeCheck::RaceToCreate => "of eight that create at once, one wins",
+            ProbeCheck::RaceToOverwrite => "of eight that overwrite at once, one wins",
+            ProbeCheck::List => "a list shows what was written",
         })
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Check {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// It holds, as far as can be seen.
     Passed,
     /// It does not.
@@ -84,15 +84,15 @@ pub struct ProbeReport {
     /// What was probed.
     pub place: String,
     /// Each check and its verdict, up to the first that failed.
-    pub checks: Vec<(Check, Verdict)>,
+    pub checks: Vec<(ProbeCheck, ProbeVerdict)>,
 }
 
 impl ProbeReport {
     /// The check that failed, and how.
-    pub fn failure(&self) -> Option<(Check, &str)> {
+    pub fn failure(&self) -> Option<(ProbeCheck, &str)> {
         self.checks.iter().find_map(|(check, verdict)| match verdict {
-            Verdict::Failed(why) => Some((*check, why.as_str())),
-            Verdict::Passed => None,
+            ProbeVerdict::Failed(why) => Some((*check, why.as_str())),
+            ProbeVerdict::Passed => None,
         })
     }
 
@@ -105,7 +105,7 @@ impl ProbeReport {
 }
 
 /// Probes a place, unless this process has done so before.
-pub(super) async fn once(cas: &dyn Cas, place: &ObjectUrl, seed: Seed) -> Result<(), StoreError> {
+pub(super) async fn once(cas: &dyn Cas, place: &ObjectUrl, seed: NonceSeed) -> Result<(), StoreError> {
     type Known = HashMap<(u8, String, Option<String>), ProbeReport>;
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
     let (scheme, bucket, endpoint) = place.storage();
@@ -128,7 +128,7 @@ pub(super) async fn once(cas: &dyn Cas, place: &ObjectUrl, seed: Seed) -> Result
 
 /// Makes every check on scratch objects of its own, and removes them. An error says that the storage could not be
 /// reached, and nothing about whether it keeps its conditions.
-pub async fn probe(cas: &dyn Cas, place: &ObjectUrl, seed: Seed) -> Result<ProbeReport, StoreError> {
+pub async fn probe(cas: &dyn Cas, place: &ObjectUrl, seed: NonceSeed) -> Result<ProbeReport, StoreError> {
     let scratch = format!("{PROBES}{:032x}", u128::from_be_bytes(seed.0));
     let mut probe = Probe { cas, scratch, names: Vec::new(), writes: 0 };
     let checks = probe.run().await;
@@ -150,20 +150,20 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    async fn run(&mut self) -> Result<Vec<(Check, Verdict)>, CasError> {
+    async fn run(&mut self) -> Result<Vec<(ProbeCheck, ProbeVerdict)>, CasError> {
         let mut checks = Vec::new();
-        for check in Check::ALL {
+        for check in ProbeCheck::ALL {
             let verdict = match check {
-                Check::CreateOnce => self.create_once().await?,
-                Check::ReadBack => self.read_back().await?,
-                Check::Overwrite => self.overwrite().await?,
-                Check::StaleOverwrite => self.stale_overwrite().await?,
-                Check::RaceToCreate => self.race_to_create().await?,
-                Check::RaceToOverwrite => self.race_to_overwrite().await?,
-                Check::List => self.list().await?,
+                ProbeCheck::CreateOnce => self.create_once().await?,
+                ProbeCheck::ReadBack => self.read_back().await?,
+                ProbeCheck::Overwrite => self.overwrite().await?,
+                ProbeCheck::StaleOverwrite => self.stale_overwrite().await?,
+                ProbeCheck::RaceToCreate => self.race_to_create().await?,
+                ProbeCheck::RaceToOverwrite => self.race_to_overwrite().await?,
+                ProbeCheck::List => self.list().await?,
             };
             let failed = verdict.is_err();
-            checks.push((check, verdict.map_or_else(Verdict::Failed, |()| Verdict::Passed)));
+            checks.push((check, verdict.map_or_else(ProbeVerdict::Failed, |()| ProbeVerdict::Passed)));
             if failed {
                 break;
             }
@@ -185,19 +185,24 @@ impl Probe<'_> {
     }
 
     /// Writes, and goes on only with an outcome that is known.
-    async fn sure(&self, name: &str, version: Option<&Version>, body: Vec<u8>) -> Result<Written, CasError> {
+    async fn sure(
+        &self,
+        name: &str,
+        version: Option<&ObjectVersion>,
+        body: Vec<u8>,
+    ) -> Result<WriteResult, CasError> {
         let written = match version {
             Some(version) => self.cas.swap(name, version, body.clone(), LIMIT).await?,
             None => self.cas.create(name, body.clone(), LIMIT).await?,
         };
-        let Written::Unknown { why } = written else { return Ok(written) };
+        let WriteResult::Unknown { why } = written else { return Ok(written) };
         match self.cas.read(name, LIMIT).await? {
-            Some(object) if object.body == body => Ok(Written::Won(object.version)),
+            Some(object) if object.body == body => Ok(WriteResult::Won(object.version)),
             _ => Err(CasError::Unavailable { why }),
         }
     }
 
-    async fn current(&self, name: &str) -> Result<Version, CasError> {
+    async fn current(&self, name: &str) -> Result<ObjectVersion, CasError> {
         let object = self.cas.read(name, LIMIT).await?;
         object
             .map(|object| object.version)
@@ -206,18 +211,18 @@ impl Probe<'_> {
 
     async fn create_once(&mut self) -> Result<Result<(), String>, CasError> {
         let (name, first, second) = (self.name("a"), self.body(), self.body());
-        if !matches!(self.sure(&name, None, first).await?, Written::Won(_)) {
+        if !matches!(self.sure(&name, None, first).await?, WriteResult::Won(_)) {
             return Ok(Err("a new object could not be created".to_owned()));
         }
         Ok(match self.sure(&name, None, second).await? {
-            Written::Lost => Ok(()),
+            WriteResult::Lost => Ok(()),
             _ => Err("it was created twice".to_owned()),
         })
     }
 
     async fn read_back(&mut self) -> Result<Result<(), String>, CasError> {
         let (name, body) = (self.name("b"), self.body());
-        let Written::Won(version) = self.sure(&name, None, body.clone()).await? else {
+        let WriteResult::Won(version) = self.sure(&name, None, body.clone()).await? else {
             return Ok(Err("a new object could not be created".to_owned()));
         };
         Ok(match self.cas.read(&name, LIMIT).await? {
@@ -233,7 +238,7 @@ impl Probe<'_> {
         let (name, body) = (self.name("a"), self.body());
         let version = self.current(&name).await?;
         Ok(match self.sure(&name, Some(&version), body).await? {
-            Written::Won(_) => Ok(()),
+            WriteResult::Won(_) => Ok(()),
             _ => Err("the current version was taken for an old one".to_owned()),
         })
     }
@@ -241,11 +246,11 @@ impl Probe<'_> {
     async fn stale_overwrite(&mut self) -> Result<Result<(), String>, CasError> {
         let (name, first, second) = (self.name("b"), self.body(), self.body());
         let version = self.current(&name).await?;
-        if !matches!(self.sure(&name, Some(&version), first).await?, Written::Won(_)) {
+        if !matches!(self.sure(&name, Some(&version), first).await?, WriteResult::Won(_)) {
             return Ok(Err("the current version was taken for an old one".to_owned()));
         }
         Ok(match self.sure(&name, Some(&version), second).await? {
-            Written::Lost => Ok(()),
+            WriteResult::Lost => Ok(()),
             _ => Err("a version was overwritten that was no longer there".to_owned()),
         })
     }
@@ -271,7 +276,11 @@ impl Probe<'_> {
         Ok(Ok(()))
     }
 
-    async fn race(&mut self, name: &str, version: Option<Version>) -> Result<Result<(), String>, CasError> {
+    async fn race(
+        &mut self,
+        name: &str,
+        version: Option<ObjectVersion>,
+    ) -> Result<Result<(), String>, CasError> {
         let mut writes = Vec::with_capacity(RACERS);
         for _ in 0..RACERS {
             let body = self.body();
@@ -285,7 +294,7 @@ impl Probe<'_> {
         }
         let mut won = 0;
         for written in all(writes).await {
-            won += usize::from(matches!(written?, Written::Won(_)));
+            won += usize::from(matches!(written?, WriteResult::Won(_)));
         }
         // None may have got that answer, where answers got lost; two never.
         Ok(if won > 1 { Err(format!("{won} of {RACERS} won")) } else { Ok(()) })

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use fencehold_contract::{ObjectUrl, StoreError};
 use fencehold_net::Actor;
 
-use super::Seed;
-use super::cas::{Cas, CasError, Object, Version, Written};
+use super::NonceSeed;
+use super::cas::{Cas, CasError, ObjectVersion, ReadObject, WriteResult};
 use super::cloud::Cloud;
 use super::probe::{ProbeReport, once, probe};
 
@@ -22,7 +22,7 @@ impl Storage {
     pub fn open(place: &ObjectUrl) -> Result<Self, StoreError> {
         let storage = Self::start(place)?;
         if place.options.probe {
-            let (place, seed) = (place.clone(), Seed::draw()?);
+            let (place, seed) = (place.clone(), NonceSeed::draw()?);
             storage.0.call_blocking(async move |cloud| once(&**cloud, &place, seed).await)?;
         }
         Ok(storage)
@@ -40,7 +40,7 @@ impl Storage {
 
 /// Probes a place, whatever this process knows of it. Waits for answers: not to be called from an executor.
 pub fn probe_place(place: &ObjectUrl) -> Result<ProbeReport, StoreError> {
-    let (storage, seed, place) = (Storage::start(place)?, Seed::draw()?, place.clone());
+    let (storage, seed, place) = (Storage::start(place)?, NonceSeed::draw()?, place.clone());
     storage.0.call_blocking(async move |cloud| probe(&**cloud, &place, seed).await)
 }
 
@@ -51,30 +51,30 @@ fn broken_off() -> CasError {
 
 #[async_trait]
 impl Cas for Storage {
-    async fn read(&self, name: &str, limit: Duration) -> Result<Option<Object>, CasError> {
+    async fn read(&self, name: &str, limit: Duration) -> Result<Option<ReadObject>, CasError> {
         let name = name.to_owned();
         let read = self.run(async move |cloud| cloud.read(&name, limit).await).await;
         read.unwrap_or_else(|| Err(broken_off()))
     }
 
-    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<Written, CasError> {
+    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<WriteResult, CasError> {
         let name = name.to_owned();
         let created = self.run(async move |cloud| cloud.create(&name, body, limit).await).await;
-        created.unwrap_or_else(|| Ok(Written::Unknown { why: "the storage's thread ended".to_owned() }))
+        created.unwrap_or_else(|| Ok(WriteResult::Unknown { why: "the storage's thread ended".to_owned() }))
     }
 
     async fn swap(
         &self,
         name: &str,
-        version: &Version,
+        version: &ObjectVersion,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<Written, CasError> {
+    ) -> Result<WriteResult, CasError> {
         let (name, version) = (name.to_owned(), version.clone());
         let swapped = self
             .run(async move |cloud| cloud.swap(&name, &version, body, limit).await)
             .await;
-        swapped.unwrap_or_else(|| Ok(Written::Unknown { why: "the storage's thread ended".to_owned() }))
+        swapped.unwrap_or_else(|| Ok(WriteResult::Unknown { why: "the storage's thread ended".to_owned() }))
     }
 
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError> {

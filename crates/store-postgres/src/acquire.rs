@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
-use fencehold_net::{Caller, sleep};
+use fencehold_net::{PendingCall, sleep};
 use serde::Deserialize;
 use tokio_postgres::types::Type;
 
-use super::answer::Said;
 use super::budget::StatementBudget;
-use super::fault::Fault;
-use super::{Core, Repeat, closed};
+use super::fault::StatementError;
+use super::response::AcquireRow;
+use super::{PostgresInner, ResendPolicy, closed};
 
 /// How long an acquisition waits for the locks of others before it looks whether a fence is in its way.
 const LOCK_MS: i64 = 500;
@@ -29,23 +29,23 @@ const OVER_TIME_MS: u64 = 2_000;
 
 /// How often a request was sent.
 #[derive(Debug, Default)]
-struct Sending {
+struct SendCount {
     /// It was tried before.
     again: bool,
     /// An earlier sending may have arrived.
     may_be_known: bool,
 }
 
-impl Core {
+impl PostgresInner {
     pub(super) async fn acquire(
         &self,
         namespace: &Namespace,
-        patience_ms: u64,
+        timeout_ms: u64,
         request: &AcquireLeaseRequest,
-        caller: &Caller,
+        caller: &PendingCall,
     ) -> Result<AcquiredLease, StoreError> {
         self.begin_nothing_outdated()?;
-        let mut budget = self.budget(patience_ms, request.wait_ms);
+        let mut budget = self.budget(timeout_ms, request.wait_ms);
         let acquired = self.take(&mut budget, namespace, request, caller).await?;
         self.hear_of_holds();
         Ok(acquired)
@@ -56,24 +56,24 @@ impl Core {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireLeaseRequest,
-        caller: &Caller,
+        caller: &PendingCall,
     ) -> Result<AcquiredLease, StoreError> {
         let hash = request.hold_id.hash();
-        let mut sending = Sending::default();
+        let mut sending = SendCount::default();
         loop {
             let (mut id, mut due_in_ms) = match self.ask_for(budget, namespace, request, &mut sending).await?
             {
-                Said::Ok(acquired) => return Ok(acquired),
-                Said::Err(error) => return Err(error),
-                Said::Waiting { id, due_in_ms } => (id, due_in_ms),
+                AcquireRow::Ok(acquired) => return Ok(acquired),
+                AcquireRow::Err(error) => return Err(error),
+                AcquireRow::Waiting { id, due_in_ms } => (id, due_in_ms),
             };
             sending.may_be_known = true;
-            let ear = self.listen(&format!("w{id}"));
+            let listener = self.listen(&format!("w{id}"));
             loop {
                 // Nothing is due at first: what came before the ear was there is looked for.
                 let until_due = LOOK_EVERY.min(Duration::from_millis(due_in_ms));
                 let stop = tokio::select! {
-                    () = ear.heard() => None,
+                    () = listener.heard() => None,
                     () = sleep(until_due) => None,
                     () = caller.gone() => Some(caller_gone()),
                     () = self.closing.wait() => Some(closed()),
@@ -82,9 +82,9 @@ impl Core {
                     return Err(self.leave_with(stop, namespace, request, id).await);
                 }
                 match self.look_after(budget, hash, id).await {
-                    Ok(Some(Said::Ok(acquired))) => return Ok(acquired),
-                    Ok(Some(Said::Err(error))) => return Err(error),
-                    Ok(Some(Said::Waiting { id: same, due_in_ms: next })) => {
+                    Ok(Some(AcquireRow::Ok(acquired))) => return Ok(acquired),
+                    Ok(Some(AcquireRow::Err(error))) => return Err(error),
+                    Ok(Some(AcquireRow::Waiting { id: same, due_in_ms: next })) => {
                         // A moment more than due: the database's clock and this one's timer count differently.
                         (id, due_in_ms) = (same, next.saturating_add(1));
                         if budget.elapsed_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
@@ -110,8 +110,8 @@ impl Core {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireLeaseRequest,
-        sending: &mut Sending,
-    ) -> Result<Said, StoreError> {
+        sending: &mut SendCount,
+    ) -> Result<AcquireRow, StoreError> {
         let hash = request.hold_id.hash();
         loop {
             match self.send_ask(budget, namespace, request, sending).await? {
@@ -120,10 +120,10 @@ impl Core {
                     let keys: Vec<&str> = request.any_of.iter().map(Key::as_str).collect();
                     let fenced = self.fenced(budget, namespace, &keys, hash).await?;
                     let Some(first) = fenced.first() else {
-                        budget.retry_or_fail(Fault::Locked(why)).await?;
+                        budget.retry_or_fail(StatementError::Locked(why)).await?;
                         continue;
                     };
-                    let held = Said::Err(StoreError::refused(&first.key, first.refusal.clone()));
+                    let held = AcquireRow::Err(StoreError::refused(&first.key, first.refusal.clone()));
                     // A hold id that knows the fenced key is granted no other.
                     let others = request.any_of.iter().filter(|key| fenced.iter().all(|f| f.key != **key));
                     let others: Vec<Key> = others.cloned().collect();
@@ -133,7 +133,10 @@ impl Core {
                         let rest =
                             AcquireLeaseRequest { any_of: others, wait_ms: 0, seen_token, ..request.clone() };
                         match self.send_ask(budget, namespace, &rest, sending).await? {
-                            Ok(Said::Err(StoreError::Refused { refusal: Refusal::Held { .. }, .. }))
+                            Ok(AcquireRow::Err(StoreError::Refused {
+                                refusal: Refusal::Held { .. },
+                                ..
+                            }))
                             | Err(_) => {}
                             Ok(said) => return Ok(said),
                         }
@@ -154,8 +157,8 @@ impl Core {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         request: &AcquireLeaseRequest,
-        sending: &mut Sending,
-    ) -> Result<Result<Said, String>, StoreError> {
+        sending: &mut SendCount,
+    ) -> Result<Result<AcquireRow, String>, StoreError> {
         loop {
             let party = if request.wait_ms > 0 { Some(self.party(budget).await?) } else { None };
             // A repeat has waited already, has less time to wait, and is older if the one before may have arrived.
@@ -201,9 +204,9 @@ impl Core {
                 .await;
             match answered {
                 Ok(text) => return self.read(&text).map(Ok),
-                Err(Fault::Locked(why)) => return Ok(Err(why)),
+                Err(StatementError::Locked(why)) => return Ok(Err(why)),
                 Err(fault) => {
-                    sending.may_be_known |= matches!(fault, Fault::Unclear(_));
+                    sending.may_be_known |= matches!(fault, StatementError::Unclear(_));
                     budget.retry_or_fail(fault).await?;
                 }
             }
@@ -216,7 +219,7 @@ impl Core {
         budget: &mut StatementBudget,
         hash: HoldHash,
         id: i64,
-    ) -> Result<Option<Said>, StoreError> {
+    ) -> Result<Option<AcquireRow>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_look($1, $2, $3)::text");
         loop {
             let looked = self
@@ -237,9 +240,9 @@ impl Core {
             match looked {
                 Ok(text) => return text.map(|text| self.read(&text)).transpose(),
                 // A fence is on one of its keys: it stays in line.
-                Err(Fault::Locked(_)) if !budget.is_over() => {
+                Err(StatementError::Locked(_)) if !budget.is_over() => {
                     let due_in_ms = LOCK_MS.unsigned_abs();
-                    return Ok(Some(Said::Waiting { id, due_in_ms }));
+                    return Ok(Some(AcquireRow::Waiting { id, due_in_ms }));
                 }
                 Err(fault) => budget.retry_or_fail(fault).await?,
             }
@@ -257,12 +260,14 @@ impl Core {
         self.leave(namespace, request, id).await;
         let again = AcquireLeaseRequest { wait_ms: 0, ..request.clone() };
         match self
-            .ask_for(budget, namespace, &again, &mut Sending { again: true, may_be_known: true })
+            .ask_for(budget, namespace, &again, &mut SendCount { again: true, may_be_known: true })
             .await?
         {
-            Said::Ok(acquired) => Ok(acquired),
-            Said::Err(error) => Err(error),
-            Said::Waiting { .. } => Err(budget.unanswered("it stands in line although it did not ask to")),
+            AcquireRow::Ok(acquired) => Ok(acquired),
+            AcquireRow::Err(error) => Err(error),
+            AcquireRow::Waiting { .. } => {
+                Err(budget.unanswered("it stands in line although it did not ask to"))
+            }
         }
     }
 
@@ -282,7 +287,7 @@ impl Core {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_leave($1, $2, $3)::text");
         let hash = request.hold_id.hash();
-        let left = self.run(&mut budget, Repeat::Safe, async |client| {
+        let left = self.run(&mut budget, ResendPolicy::Safe, async |client| {
             let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                 [(&id, Type::INT8), (&hash.as_bytes().as_slice(), Type::BYTEA), (&LOCK_MS, Type::INT8)];
             let rows = client.query_typed(&sql, &asked).await?;
@@ -292,10 +297,10 @@ impl Core {
         match left.await {
             Ok(None) => true,
             Ok(Some(text)) => match self.read(&text) {
-                Ok(Said::Ok(acquired)) if !acquired.grant.resumed => {
+                Ok(AcquireRow::Ok(acquired)) if !acquired.grant.resumed => {
                     self.give_back(namespace, &acquired.key, hash).await
                 }
-                Ok(Said::Err(_)) => true,
+                Ok(AcquireRow::Err(_)) => true,
                 _ => false,
             },
             Err(_) => false,
@@ -307,7 +312,7 @@ impl Core {
     pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) -> bool {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
         let sql = self.sql("SELECT fencehold.lease_abandon($1, $2, $3, $4)");
-        let freed = self.run(&mut budget, Repeat::Safe, async |client| {
+        let freed = self.run(&mut budget, ResendPolicy::Safe, async |client| {
             let asked = [
                 (&namespace.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
                 (&key.as_str(), Type::TEXT),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencehold_net::CallBudget;
 
-use super::pool::Lane;
+use super::pool::PoolLane;
 
 /// The least that a statement gets, however little time is left: a request that was never sent says nothing to anyone.
 const STATEMENT_MIN: Duration = Duration::from_millis(100);
@@ -14,12 +14,12 @@ const STATEMENT_MIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct StatementBudget {
     call: CallBudget,
-    pub(super) lane: Lane,
+    pub(super) lane: PoolLane,
 }
 
 impl StatementBudget {
     pub(super) fn new(call: CallBudget) -> Self {
-        StatementBudget { call, lane: Lane::default() }
+        StatementBudget { call, lane: PoolLane::default() }
     }
 
     /// How long a statement may take.

@@ -4,26 +4,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{Answer, Ask, Route, keeps_finished_elsewhere};
+use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, keeps_finished_elsewhere};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, RenewLeaseBatchResponse, StoreError,
 };
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_net::Caller;
+use fencehold_net::PendingCall;
 
-use super::{Core, PostgresStore, STORE, StatementBudget};
+use super::{PostgresInner, PostgresStore, STORE, StatementBudget};
 
 impl Route for PostgresStore {
-    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         match ask {
-            Ask::Acquire(request) => self.acquire_lease(call, request).await.map(Answer::Acquired),
-            Ask::Job(ask) => self.route_job(call, ask).await.map(Answer::Job),
+            StoreRequest::Acquire(request) => {
+                self.acquire_lease(call, request).await.map(StoreResponse::Acquired)
+            }
+            StoreRequest::Job(ask) => self.route_job(call, ask).await.map(StoreResponse::Job),
             ask => {
                 let about = call.clone();
                 let answer = self
                     .ask(call, async move |core, budget| core.carry_out_lease(budget, &about, ask).await)
                     .await?;
-                if let Answer::Revoked { ended, .. } = &answer {
+                if let StoreResponse::Revoked { ended, .. } = &answer {
                     // Behind a pooler this handle may not hear its own notification.
                     self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
                 }
@@ -69,14 +71,14 @@ impl PostgresStore {
         call: &CallContext,
         request: AcquireLeaseRequest,
     ) -> Result<AcquiredLease, StoreError> {
-        let (hash, patience_ms) = (request.hold_id.hash(), call.timeout_ms);
+        let (hash, timeout_ms) = (request.hold_id.hash(), call.timeout_ms);
         let (namespace, granted_in) = (call.namespace.clone(), call.namespace.clone());
         let keys = request.any_of.clone();
-        let take = async move |core: &Rc<Core>, caller: &Caller| {
+        let take = async move |core: &Rc<PostgresInner>, caller: &PendingCall| {
             core.start_upkeep();
-            core.acquire(&namespace, patience_ms, &request, caller).await
+            core.acquire(&namespace, timeout_ms, &request, caller).await
         };
-        let undo = async move |core: &Rc<Core>, answer: Result<AcquiredLease, StoreError>| {
+        let undo = async move |core: &Rc<PostgresInner>, answer: Result<AcquiredLease, StoreError>| {
             // What was resumed is known to more than this request: its ttl ends it, if nothing holds it.
             let granted = match answer {
                 Ok(acquired) if !acquired.grant.resumed => vec![acquired.key],
@@ -91,32 +93,44 @@ impl PostgresStore {
     }
 }
 
-impl Core {
+impl PostgresInner {
     async fn carry_out_lease(
         self: &Rc<Self>,
         budget: &mut StatementBudget,
         call: &CallContext,
-        ask: Ask,
-    ) -> Result<Answer, StoreError> {
+        ask: StoreRequest,
+    ) -> Result<StoreResponse, StoreError> {
         let namespace = &call.namespace;
         Ok(match ask {
-            Ask::Renew(holds) => {
+            StoreRequest::Renew(holds) => {
                 let results = self.renew(budget, namespace, &holds).await?;
-                Answer::Renewed(RenewLeaseBatchResponse { results, waited_ms: 0 })
+                StoreResponse::Renewed(RenewLeaseBatchResponse { results, waited_ms: 0 })
             }
-            Ask::Release(holds) => Answer::Released(self.release(budget, namespace, &holds).await?),
-            Ask::Revoke { request, .. } => {
-                Answer::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+            StoreRequest::Release(holds) => {
+                StoreResponse::Released(self.release(budget, namespace, &holds).await?)
             }
-            Ask::Get(key) => Answer::Lease(self.get(budget, namespace, &key).await?),
-            Ask::List(request) => Answer::Leases(self.list(budget, namespace, &request).await?),
-            Ask::Events(request) => Answer::Events(self.events(budget, namespace, request).await?),
-            Ask::Advance { by, increment } => Answer::Advanced(self.advance(budget, &by, increment).await?),
-            Ask::Quota(request) => Answer::Quota(self.limits(budget, namespace, &request).await?),
-            Ask::Reopen { .. } => Answer::Reopened(self.open_now(budget).await?),
-            Ask::Status => Answer::Status(self.status(budget, namespace).await?),
-            Ask::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
-            Ask::Acquire(_) | Ask::Job(_) => return Err(fencehold_contract::operation::misfit()),
+            StoreRequest::Revoke { request, .. } => {
+                StoreResponse::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+            }
+            StoreRequest::Get(key) => StoreResponse::Lease(self.get(budget, namespace, &key).await?),
+            StoreRequest::List(request) => {
+                StoreResponse::Leases(self.list(budget, namespace, &request).await?)
+            }
+            StoreRequest::Events(request) => {
+                StoreResponse::Events(self.events(budget, namespace, request).await?)
+            }
+            StoreRequest::Advance { by, increment } => {
+                StoreResponse::Advanced(self.advance(budget, &by, increment).await?)
+            }
+            StoreRequest::Quota(request) => {
+                StoreResponse::Quota(self.limits(budget, namespace, &request).await?)
+            }
+            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now(budget).await?),
+            StoreRequest::Status => StoreResponse::Status(self.status(budget, namespace).await?),
+            StoreRequest::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
+            StoreRequest::Acquire(_) | StoreRequest::Job(_) => {
+                return Err(fencehold_contract::operation::unexpected_response());
+            }
         })
     }
 }

@@ -15,7 +15,7 @@ use tokio_postgres::types::Type;
 
 use super::acquire::number;
 use super::budget::StatementBudget;
-use super::{Core, Repeat};
+use super::{PostgresInner, ResendPolicy};
 
 /// How often one who watches looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 const ALL_LOOKS_MAX: u32 = 100;
 
 /// One look.
-struct Look {
+struct EventRead {
     page: EventPage,
     /// The newest event there is, and up to where events can be read.
     newest: i64,
@@ -36,17 +36,17 @@ struct Look {
 
 /// Decides which numbers are passed over: those below an event that could be seen so many looks ago, while nothing moved since.
 #[derive(Debug, Default)]
-struct Patience {
+struct GapTracker {
     told: i64,
     newest: i64,
     looks: u32,
 }
 
-impl Patience {
+impl GapTracker {
     /// Up to where to pass in the next look; 0: nowhere.
     fn pass_to(&mut self, told: i64, newest: i64) -> i64 {
         if self.looks == 0 || self.told != told {
-            *self = Patience { told, newest, looks: 0 };
+            *self = GapTracker { told, newest, looks: 0 };
         }
         self.looks += 1;
         if self.looks <= LOOKS_MAX {
@@ -57,17 +57,17 @@ impl Patience {
     }
 }
 
-impl Core {
+impl PostgresInner {
     pub(super) async fn events(
         &self,
         budget: &mut StatementBudget,
         namespace: &Namespace,
         mut request: ListEventsRequest,
     ) -> Result<EventPage, StoreError> {
-        let ear = (request.wait_ms > 0).then(|| self.listen("events"));
+        let listener = (request.wait_ms > 0).then(|| self.listen("events"));
         let mut until_ms = None;
         let (mut wanted, mut looks, mut pass_to) = (None, 0, 0);
-        let mut patience = Patience::default();
+        let mut timeout = GapTracker::default();
         loop {
             let look = self.look_at_events(budget, namespace, &request, pass_to).await?;
             // What is committed while this goes on is for the next page.
@@ -75,7 +75,7 @@ impl Core {
             if look.page.events.len() == request.limit || complete && !look.page.events.is_empty() {
                 return Ok(look.page);
             }
-            pass_to = patience.pass_to(look.told, look.newest);
+            pass_to = timeout.pass_to(look.told, look.newest);
             if !complete && looks < ALL_LOOKS_MAX {
                 looks += 1;
                 sleep(LOOK_AGAIN_AFTER).await;
@@ -88,9 +88,9 @@ impl Core {
             }
             request.cursor = Some(look.page.next_cursor);
             (wanted, looks) = (None, 0);
-            if let Some(ear) = &ear {
+            if let Some(listener) = &listener {
                 tokio::select! {
-                    () = ear.heard() => {}
+                    () = listener.heard() => {}
                     () = sleep(LOOK_EVERY) => {}
                     () = self.closing.wait() => return Err(super::closed()),
                 }
@@ -104,14 +104,14 @@ impl Core {
         namespace: &Namespace,
         request: &ListEventsRequest,
         pass_to: i64,
-    ) -> Result<Look, StoreError> {
+    ) -> Result<EventRead, StoreError> {
         let sql = self.sql(
             "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)",
         );
         let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let after = request.cursor.map(number);
         let row = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let mut rows = client
                     .query_typed(
                         &sql,
@@ -142,7 +142,7 @@ impl Core {
         let events: Vec<EventV1> = self.read(&row.get::<_, String>("events"))?;
         let events = events.into_iter().map(Event::from).collect();
         let page = EventPage { events, next_cursor: number_of("next").unsigned_abs() };
-        Ok(Look { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
+        Ok(EventRead { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
     }
 }
 
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn only_what_was_missing_for_long_is_passed_over() {
-        let mut patience = Patience::default();
+        let mut timeout = GapTracker::default();
         let mut looks =
-            |told, newest| (0..LOOKS_MAX).map(|nth| patience.pass_to(told, newest + i64::from(nth))).max();
+            |told, newest| (0..LOOKS_MAX).map(|nth| timeout.pass_to(told, newest + i64::from(nth))).max();
         assert_eq!(looks(5, 7), Some(0));
         assert_eq!(looks(6, 8), Some(0), "it moved");
         assert_eq!(looks(6, 50), Some(8), "what came since is waited for");

@@ -7,14 +7,14 @@ use fencehold_core::{HoldHash, Key, Namespace, Refusal};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::answer::RefusalRow;
 use super::budget::StatementBudget;
-use super::fault::Fault;
-use super::{Core, Repeat};
+use super::fault::StatementError;
+use super::response::RefusalRow;
+use super::{PostgresInner, ResendPolicy};
 
 /// A fence on a key that a contender wants.
 #[derive(Debug)]
-pub(super) struct Fenced {
+pub(super) struct FencedTarget {
     pub(super) key: Key,
     /// What a contender gets.
     pub(super) refusal: Refusal,
@@ -24,7 +24,7 @@ pub(super) struct Fenced {
 
 /// What an act is about that a fence can be in the way of.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wanted<'a> {
+pub(super) enum FencedAction<'a> {
     Keys(&'a Namespace, &'a [&'a str]),
     /// All that are meant by a revocation.
     Leases(&'a Namespace, &'a RevokeTarget),
@@ -34,7 +34,7 @@ pub(super) enum Wanted<'a> {
 
 /// A fence, and the transaction that it is in.
 #[derive(Debug)]
-struct Fence {
+struct OpenFence {
     namespace: String,
     key: Option<String>,
     owner: Option<String>,
@@ -45,23 +45,23 @@ struct Fence {
     open_ms: Option<i64>,
 }
 
-impl Fence {
-    fn is_on(&self, wanted: Wanted<'_>) -> bool {
+impl OpenFence {
+    fn is_on(&self, wanted: FencedAction<'_>) -> bool {
         let of = |namespace: &Namespace| self.namespace == namespace.as_str();
         let Some(key) = self.key.as_deref() else {
             return match wanted {
-                Wanted::Everything => true,
-                Wanted::Jobs(ids) => {
+                FencedAction::Everything => true,
+                FencedAction::Jobs(ids) => {
                     ids.iter().any(|id| self.job.as_deref() == Some(id.to_string().as_str()))
                 }
-                Wanted::Keys(..) | Wanted::Leases(..) => false,
+                FencedAction::Keys(..) | FencedAction::Leases(..) => false,
             };
         };
         match wanted {
-            Wanted::Everything => true,
-            Wanted::Jobs(_) => false,
-            Wanted::Keys(namespace, keys) => of(namespace) && keys.contains(&key),
-            Wanted::Leases(namespace, which) => {
+            FencedAction::Everything => true,
+            FencedAction::Jobs(_) => false,
+            FencedAction::Keys(namespace, keys) => of(namespace) && keys.contains(&key),
+            FencedAction::Leases(namespace, which) => {
                 of(namespace)
                     && match which {
                         RevokeTarget::Key { key: meant, .. } => meant.as_str() == key,
@@ -90,7 +90,7 @@ impl Fence {
     }
 }
 
-impl Core {
+impl PostgresInner {
     /// Which of these keys have a fence on them.
     pub(super) async fn fenced(
         &self,
@@ -98,11 +98,11 @@ impl Core {
         namespace: &Namespace,
         keys: &[&str],
         hash: HoldHash,
-    ) -> Result<Vec<Fenced>, StoreError> {
+    ) -> Result<Vec<FencedTarget>, StoreError> {
         let sql = self.sql("SELECT key, refusal, own FROM fencehold.fence_on($1, $2, $3)");
         let hash = hash.as_bytes().to_vec();
         let rows = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 client
                     .query_typed(
                         &sql,
@@ -115,7 +115,7 @@ impl Core {
         for row in rows {
             // None, where nothing is left of a hold: then nothing is in the way either.
             let Some(refusal) = row.get::<_, Option<String>>("refusal") else { continue };
-            fenced.push(Fenced {
+            fenced.push(FencedTarget {
                 key: Key::new(row.get::<_, String>("key"))?,
                 refusal: self.read::<RefusalRow>(&refusal)?.into(),
                 own: row.get("own"),
@@ -128,13 +128,13 @@ impl Core {
     async fn in_the_way(
         &self,
         budget: &mut StatementBudget,
-        wanted: Wanted<'_>,
+        wanted: FencedAction<'_>,
     ) -> Result<Option<String>, StoreError> {
         let sql = self.sql("SELECT f.*, f.job_id::text AS job FROM fencehold.open_fences() AS f");
         let rows = self
-            .run(budget, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await)
+            .run(budget, ResendPolicy::Safe, async |client| client.query_typed(&sql, &[]).await)
             .await?;
-        let mut fences = rows.iter().map(|row| Fence {
+        let mut fences = rows.iter().map(|row| OpenFence {
             namespace: row.get("namespace"),
             key: row.get("key"),
             owner: row.get("owner"),
@@ -151,16 +151,16 @@ impl Core {
     pub(super) async fn run_past_fences<T>(
         &self,
         budget: &mut StatementBudget,
-        repeat: Repeat,
-        wanted: Wanted<'_>,
+        repeat: ResendPolicy,
+        wanted: FencedAction<'_>,
         work: impl AsyncFn(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         loop {
             match self.send(budget, &work).await {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::Locked(why)) => {
+                Err(StatementError::Locked(why)) => {
                     let why = self.in_the_way(budget, wanted).await?.unwrap_or(why);
-                    budget.retry_or_fail(Fault::Locked(why)).await?;
+                    budget.retry_or_fail(StatementError::Locked(why)).await?;
                 }
                 Err(fault) => budget.retry_or_fail_as(repeat, fault).await?,
             }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn for_how_long_a_transaction_has_been_open_is_said_only_where_it_can_be_seen() {
-        let mut fence = Fence {
+        let mut fence = OpenFence {
             namespace: "default".to_owned(),
             key: Some("k".to_owned()),
             owner: None,

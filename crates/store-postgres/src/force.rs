@@ -7,12 +7,12 @@ use fencehold_core::{Key, Namespace, Owner, Refusal};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::answer::{ClosedRow, ErrorRow, RevokedRow, each};
 use super::budget::StatementBudget;
-use super::fenced::Wanted;
-use super::{Core, Repeat};
+use super::fenced::FencedAction;
+use super::response::{ClosedRow, ErrorRow, RevokedRow, each};
+use super::{PostgresInner, ResendPolicy};
 
-impl Core {
+impl PostgresInner {
     pub(super) async fn revoke(
         &self,
         budget: &mut StatementBudget,
@@ -34,9 +34,9 @@ impl Core {
         let mut after = 0_i64;
         let most = i32::try_from(PAGE_MAX).unwrap_or(i32::MAX);
         loop {
-            let lock_ms = Core::lock_ms(budget);
-            let wanted = Wanted::Leases(namespace, &request.target);
-            let page = self.run_past_fences(budget, Repeat::Never, wanted, async |client| {
+            let lock_ms = PostgresInner::lock_ms(budget);
+            let wanted = FencedAction::Leases(namespace, &request.target);
+            let page = self.run_past_fences(budget, ResendPolicy::Never, wanted, async |client| {
                 let rows = client
                     .query_typed(
                         &sql,
@@ -82,12 +82,12 @@ impl Core {
         only_token: Option<i64>,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
-        let lock_ms = Core::lock_ms(budget);
+        let lock_ms = PostgresInner::lock_ms(budget);
         let answer: String = self
             .run_past_fences(
                 budget,
-                Repeat::Never,
-                Wanted::Keys(namespace, &[key.as_str()]),
+                ResendPolicy::Never,
+                FencedAction::Keys(namespace, &[key.as_str()]),
                 async |client| {
                     let rows = client
                         .query_typed(
@@ -120,11 +120,11 @@ impl Core {
         let sql = self.sql(
             "SELECT keys, ended, closed_for_ms, exhausted, namespaces::text FROM fencehold.lease_advance($1, $2, $3)",
         );
-        let lock_ms = Core::lock_ms(budget);
+        let lock_ms = PostgresInner::lock_ms(budget);
         // More than any token can be is refused by the database, which says for which key.
         let lift = number(lift).min(i64::MAX / 4);
         let row = self
-            .run_past_fences(budget, Repeat::Never, Wanted::Everything, async |client| {
+            .run_past_fences(budget, ResendPolicy::Never, FencedAction::Everything, async |client| {
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                     [(&lift, Type::INT8), (&by.as_str(), Type::TEXT), (&lock_ms, Type::INT8)];
                 Ok(client.query_typed(&sql, &asked).await?.remove(0))
@@ -142,7 +142,7 @@ impl Core {
     /// Opens a store that an advance has closed.
     pub(super) async fn open_now(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
         let sql = self.sql("SELECT fencehold.store_open_now()");
-        self.run(budget, Repeat::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
+        self.run(budget, ResendPolicy::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
             .await
     }
 }

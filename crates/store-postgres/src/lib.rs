@@ -8,23 +8,23 @@
 //! Deliberately absent: a coordinator of our own, and any clock but the database's.
 
 mod acquire;
-mod answer;
 mod budget;
 mod contract;
 mod events;
 mod fault;
 mod fenced;
 mod force;
-mod hold;
+mod holder;
 mod job;
 mod limits;
 mod listen;
+mod maintenance;
 mod migrate;
 mod password;
 mod pool;
+mod response;
 mod tls;
 mod trust;
-mod upkeep;
 mod view;
 
 use std::cell::{Cell, RefCell};
@@ -36,13 +36,13 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::url::quoted;
 use fencehold_contract::{CallContext, PostgresUrl, StoreError};
-use fencehold_net::{Actor, CallBudget, Closing, Repeat};
+use fencehold_net::{Actor, CallBudget, Closing, ResendPolicy};
 use tokio_postgres::Client;
 
 use self::budget::StatementBudget;
-use self::fault::Fault;
-use self::listen::{Ear, Listener};
-use self::pool::{Lane, Lent, Pool};
+use self::fault::StatementError;
+use self::listen::{Listener, TopicListener};
+use self::pool::{Pool, PoolLane, PooledConnection};
 
 const STORE: &str = "postgres:";
 /// What an answer may take beyond its caller's timeout, which the server keeps to while it waits for locks: one that is
@@ -53,7 +53,7 @@ const LOCK_MS_MAX: i64 = 2_147_483_647;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
-    actor: Actor<Rc<Core>>,
+    actor: Actor<Rc<PostgresInner>>,
     url: PostgresUrl,
     hold_changes: Arc<HoldChanges>,
 }
@@ -76,7 +76,7 @@ impl PostgresStore {
         let hold_changes: Arc<HoldChanges> = Arc::default();
         let (place, changes) = (url.clone(), Arc::clone(&hold_changes));
         let actor = Actor::start("fencehold-postgres", move |closing| {
-            Core::new(&place, clock, closing, changes).map(Rc::new)
+            PostgresInner::new(&place, clock, closing, changes).map(Rc::new)
         })?;
         Ok(PostgresStore { actor, url: url.clone(), hold_changes })
     }
@@ -118,8 +118,10 @@ impl PostgresStore {
     /// Proves that the database answers, and makes the schema where it is not there.
     pub(crate) async fn answer(&self, call: &CallContext) -> Result<(), StoreError> {
         self.ask(call, async |core, budget| {
-            core.run(budget, Repeat::Safe, async |client| client.query_typed("SELECT 1", &[]).await.map(drop))
-                .await
+            core.run(budget, ResendPolicy::Safe, async |client| {
+                client.query_typed("SELECT 1", &[]).await.map(drop)
+            })
+            .await
         })
         .await
     }
@@ -141,12 +143,12 @@ impl PostgresStore {
     async fn ask<T: Send + 'static>(
         &self,
         call: &CallContext,
-        work: impl AsyncFnOnce(&Rc<Core>, &mut StatementBudget) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(&Rc<PostgresInner>, &mut StatementBudget) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let patience_ms = call.timeout_ms;
-        let work = async move |core: &Rc<Core>| {
+        let timeout_ms = call.timeout_ms;
+        let work = async move |core: &Rc<PostgresInner>| {
             core.start_upkeep();
-            work(core, &mut core.budget(patience_ms, 0)).await
+            work(core, &mut core.budget(timeout_ms, 0)).await
         };
         self.actor.call(work).await
     }
@@ -163,54 +165,54 @@ fn closed() -> StoreError {
 }
 
 /// What the thread behind a handle works with.
-struct Core {
+struct PostgresInner {
     pool: Rc<Pool>,
     listener: Rc<Listener>,
     hold_changes: Arc<HoldChanges>,
     clock: Arc<dyn Clock>,
     schema: String,
-    at: migrate::Place,
+    at: migrate::SchemaTarget,
     /// What of the maintenance fails through this handle, and how often it did; none: it is not known yet.
-    maintained: upkeep::Maintained,
+    maintained: maintenance::MaintenanceState,
     /// The URL, without its password.
     place: Arc<str>,
     closing: Closing,
     upkeep_started: Cell<bool>,
     /// Under which number those who wait through this handle are known to be alive.
     party: Cell<Option<i64>>,
-    sighting: RefCell<Option<upkeep::Sighting>>,
+    sighting: RefCell<Option<maintenance::ClockReading>>,
     /// The version of a schema that is newer than this program, once that was said; 0: none is.
     outdated_by: Cell<i32>,
-    jobs: job::Jobs,
+    jobs: job::PostgresJobs,
 }
 
-impl Core {
+impl PostgresInner {
     fn new(
         url: &PostgresUrl,
         clock: Arc<dyn Clock>,
         closing: Closing,
         hold_changes: Arc<HoldChanges>,
     ) -> Result<Self, StoreError> {
-        Ok(Core {
+        Ok(PostgresInner {
             pool: Rc::new(Pool::new(url)?),
             listener: Rc::new(Listener::new(Arc::clone(&hold_changes))),
             hold_changes,
             clock,
             schema: url.schema.clone(),
-            at: migrate::Place::new(url),
-            maintained: upkeep::Maintained::default(),
+            at: migrate::SchemaTarget::new(url),
+            maintained: maintenance::MaintenanceState::default(),
             place: url.to_string().into(),
             closing,
             upkeep_started: Cell::new(false),
             party: Cell::new(None),
             sighting: RefCell::default(),
             outdated_by: Cell::new(0),
-            jobs: job::Jobs::new(url),
+            jobs: job::PostgresJobs::new(url),
         })
     }
 
-    fn budget(&self, patience_ms: u64, wait_ms: u64) -> StatementBudget {
-        StatementBudget::new(CallBudget::new(&self.clock, &self.place, patience_ms, wait_ms))
+    fn budget(&self, timeout_ms: u64, wait_ms: u64) -> StatementBudget {
+        StatementBudget::new(CallBudget::new(&self.clock, &self.place, timeout_ms, wait_ms))
     }
 
     /// From the first call on, this handle takes its part in the maintenance.
@@ -239,7 +241,7 @@ impl Core {
     }
 
     /// Hears of a topic from now on.
-    fn listen(&self, topic: &str) -> Ear {
+    fn listen(&self, topic: &str) -> TopicListener {
         self.listener.listen(&self.pool, &self.schema, topic)
     }
 
@@ -251,9 +253,9 @@ impl Core {
     }
 
     /// A connection of this lane; or, where none can be made, one that is there for calls.
-    async fn lend(&self, lane: Lane) -> Result<Lent, Fault> {
+    async fn lend(&self, lane: PoolLane) -> Result<PooledConnection, StatementError> {
         match self.pool.lend(lane).await {
-            Err(_) if lane != Lane::Calls => self.pool.lend(Lane::Calls).await,
+            Err(_) if lane != PoolLane::Calls => self.pool.lend(PoolLane::Calls).await,
             lent => lent,
         }
     }
@@ -263,10 +265,10 @@ impl Core {
         &self,
         budget: &StatementBudget,
         work: impl AsyncFnOnce(&mut Client) -> Result<T, tokio_postgres::Error>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, StatementError> {
         let late = "it was not answered in time";
         let lending = tokio::time::timeout(budget.statement_limit(), self.lend(budget.lane)).await;
-        let mut lent = lending.map_err(|_| Fault::Unreached(late.to_owned()))??;
+        let mut lent = lending.map_err(|_| StatementError::Unreached(late.to_owned()))??;
         match tokio::time::timeout(budget.statement_limit() + ANSWER_WITHIN, work(&mut lent)).await {
             Ok(Ok(answer)) => {
                 lent.give_back();
@@ -274,13 +276,13 @@ impl Core {
             }
             Ok(Err(error)) => {
                 // An error of the server leaves the connection as it was; but not one in the middle of a transaction.
-                let fault = Fault::of(&error, &self.schema);
-                if matches!(fault, Fault::Locked(_)) {
+                let fault = StatementError::of(&error, &self.schema);
+                if matches!(fault, StatementError::Locked(_)) {
                     lent.give_back();
                 }
                 Err(fault)
             }
-            Err(_) => Err(Fault::Unclear(late.to_owned())),
+            Err(_) => Err(StatementError::Unclear(late.to_owned())),
         }
     }
 
@@ -288,7 +290,7 @@ impl Core {
     async fn run<T>(
         &self,
         budget: &mut StatementBudget,
-        repeat: Repeat,
+        repeat: ResendPolicy,
         work: impl AsyncFn(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         loop {
@@ -316,23 +318,23 @@ impl Core {
         }
     }
 
-    async fn version(&self) -> Result<(migrate::Version, bool), Fault> {
+    async fn version(&self) -> Result<(migrate::SchemaStatus, bool), StatementError> {
         let (client, connection) = self.pool.connect().await?;
-        let _driving = Driving(tokio::task::spawn_local(connection));
+        let _driving = SeparateConnection(tokio::task::spawn_local(connection));
         migrate::find(&client, &self.at).await
     }
 
-    async fn migrate(&self) -> Result<Vec<&'static str>, Fault> {
+    async fn migrate(&self) -> Result<Vec<&'static str>, StatementError> {
         let (mut client, connection) = self.pool.connect().await?;
-        let _driving = Driving(tokio::task::spawn_local(connection));
+        let _driving = SeparateConnection(tokio::task::spawn_local(connection));
         migrate::migrate(&mut client, &self.at).await
     }
 }
 
 /// A connection outside the pool. It ends with this.
-struct Driving(tokio::task::JoinHandle<Result<(), tokio_postgres::Error>>);
+struct SeparateConnection(tokio::task::JoinHandle<Result<(), tokio_postgres::Error>>);
 
-impl Drop for Driving {
+impl Drop for SeparateConnection {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -12,24 +12,24 @@ use serde::Deserialize;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::acquire::number;
-use super::answer::UsedRow;
 use super::budget::StatementBudget;
-use super::{Core, Repeat};
+use super::response::UsedRow;
+use super::{PostgresInner, ResendPolicy};
 
 /// How often it is asked whether a namespace has to be counted: the database says which, and when.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long one count may take.
-const PATIENCE_MS: u64 = 60_000;
+const TIMEOUT_MS: u64 = 60_000;
 
 /// As the database tells it.
 #[derive(Deserialize)]
-struct Told {
+struct QuotaRow {
     /// `None`: no limit was set.
     limits: Option<LimitsV1>,
     used: UsedRow,
 }
 
-impl Core {
+impl PostgresInner {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
     pub(super) async fn limits(
         &self,
@@ -50,7 +50,7 @@ impl Core {
                 set.max_ttl_ms,
             ];
             let limits = limits.map(|limit| limit.map(number));
-            self.run(budget, Repeat::Safe, async |client| {
+            self.run(budget, ResendPolicy::Safe, async |client| {
                 let mut asked: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&whose, Type::TEXT)];
                 asked.extend(limits.iter().map(|limit| (limit as _, Type::INT8)));
                 client.query_typed(&sql, &asked).await.map(drop)
@@ -60,11 +60,11 @@ impl Core {
         }
         let sql = self.sql("SELECT fencehold.store_limits($1)::text");
         let text: String = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
             })
             .await?;
-        let Told { limits, used } = self.read(&text)?;
+        let QuotaRow { limits, used } = self.read(&text)?;
         Ok(QuotaView { quota: limits.map_or(Quota::USUAL, Quota::from), usage: used.into() })
     }
 
@@ -83,9 +83,9 @@ impl Core {
     async fn count_namespaces(&self) -> Result<(), StoreError> {
         let sql = self.sql("SELECT fencehold.namespace_count()");
         loop {
-            let mut budget = self.budget(PATIENCE_MS, 0);
+            let mut budget = self.budget(TIMEOUT_MS, 0);
             let more: bool = self
-                .run(&mut budget, Repeat::Safe, async |client| {
+                .run(&mut budget, ResendPolicy::Safe, async |client| {
                     client.query_typed(&sql, &[]).await?[0].try_get(0)
                 })
                 .await?;

@@ -17,7 +17,7 @@ use fencehold_net::sleep;
 use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 
-use super::fault::Fault;
+use super::fault::StatementError;
 use super::pool::Pool;
 
 /// Before a broken connection is made anew.
@@ -47,8 +47,11 @@ impl Listener {
             let (listener, pool, schema) = (Rc::downgrade(self), Rc::clone(pool), schema.to_owned());
             tokio::task::spawn_local(async move {
                 while let Some(listener) = listener.upgrade() {
-                    if let Err(Fault::Refused(why) | Fault::Unreached(why) | Fault::Unclear(why)) =
-                        listener.hear(&pool, &schema).await
+                    if let Err(
+                        StatementError::Refused(why)
+                        | StatementError::Unreached(why)
+                        | StatementError::Unclear(why),
+                    ) = listener.hear(&pool, &schema).await
                     {
                         tracing::debug!(why, "the listening connection broke; it is made anew");
                     }
@@ -62,7 +65,7 @@ impl Listener {
     }
 
     /// From now on, remembers that this topic was heard of. The connection is made with the first ear.
-    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str, topic: &str) -> Ear {
+    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str, topic: &str) -> TopicListener {
         self.start(pool, schema);
         let notify = Rc::new(Notify::new());
         self.ears
@@ -70,11 +73,11 @@ impl Listener {
             .entry(topic.to_owned())
             .or_default()
             .push(Rc::downgrade(&notify));
-        Ear { notify, topic: topic.to_owned(), listener: Rc::downgrade(self) }
+        TopicListener { notify, topic: topic.to_owned(), listener: Rc::downgrade(self) }
     }
 
     /// Hears until the connection breaks.
-    async fn hear(self: &Rc<Self>, pool: &Pool, schema: &str) -> Result<(), Fault> {
+    async fn hear(self: &Rc<Self>, pool: &Pool, schema: &str) -> Result<(), StatementError> {
         let (client, mut connection) = pool.connect().await?;
         let listen = format!("LISTEN {}", channel(schema));
         let mut listening = Box::pin(client.batch_execute(&listen));
@@ -82,7 +85,7 @@ impl Listener {
         loop {
             tokio::select! {
                 said = &mut listening, if !ready => {
-                    said.map_err(|error| Fault::of_connecting(&error, schema))?;
+                    said.map_err(|error| StatementError::of_connecting(&error, schema))?;
                     ready = true;
                     // What happened before it was listened for.
                     self.wake(EVERYBODY);
@@ -94,8 +97,8 @@ impl Listener {
                         None => self.wake(said.payload()),
                     },
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return Err(Fault::of_connecting(&error, schema)),
-                    None => return Err(Fault::Unreached("the server closed the connection".to_owned())),
+                    Some(Err(error)) => return Err(StatementError::of_connecting(&error, schema)),
+                    None => return Err(StatementError::Unreached("the server closed the connection".to_owned())),
                 }
             }
         }
@@ -105,8 +108,8 @@ impl Listener {
         let ears = self.ears.borrow();
         let meant = |(name, _): &(&String, &Vec<Weak<Notify>>)| topic == EVERYBODY || *name == topic;
         for (_, ears) in ears.iter().filter(meant) {
-            for ear in ears.iter().filter_map(Weak::upgrade) {
-                ear.notify_one();
+            for listener in ears.iter().filter_map(Weak::upgrade) {
+                listener.notify_one();
             }
         }
     }
@@ -123,20 +126,20 @@ fn channel(schema: &str) -> String {
 }
 
 /// Hears of one topic.
-pub(super) struct Ear {
+pub(super) struct TopicListener {
     notify: Rc<Notify>,
     topic: String,
     listener: Weak<Listener>,
 }
 
-impl Ear {
+impl TopicListener {
     /// Returns when the topic was heard of since the last call, or when something may have been missed.
     pub(super) async fn heard(&self) {
         self.notify.notified().await;
     }
 }
 
-impl Drop for Ear {
+impl Drop for TopicListener {
     fn drop(&mut self) {
         let Some(listener) = self.listener.upgrade() else { return };
         let mut ears = listener.ears.borrow_mut();

@@ -21,7 +21,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
-use super::fault::Fault;
+use super::fault::StatementError;
 use super::trust;
 
 /// Files with their names, in the order in which they are executed.
@@ -59,32 +59,32 @@ const COMPATIBLE: &[(i32, i32)] = &[];
 
 /// Where the schema is, and what a program may do about it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SchemaTarget {
     pub(super) schema: String,
     owner: Option<String>,
     migrate: MigrateSchema,
 }
 
-impl Place {
+impl SchemaTarget {
     pub(super) fn new(url: &PostgresUrl) -> Self {
-        Place { schema: url.schema.clone(), owner: url.owner.clone(), migrate: url.migrate }
+        SchemaTarget { schema: url.schema.clone(), owner: url.owner.clone(), migrate: url.migrate }
     }
 
-    async fn look(&self, client: &impl GenericClient) -> Result<Option<trust::Trusted>, Fault> {
+    async fn look(&self, client: &impl GenericClient) -> Result<Option<trust::Trusted>, StatementError> {
         trust::look(client, &self.schema, self.owner.as_deref()).await
     }
 }
 
 /// How a schema stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Version {
+pub(super) struct SchemaStatus {
     /// 0: it is not there.
     pub(super) found: i32,
     /// The oldest program that can use it.
     pub(super) compatible_from: i32,
 }
 
-impl Version {
+impl SchemaStatus {
     /// Whether this program can use the schema as it is.
     pub(super) fn is_usable(self) -> bool {
         self.found >= newest() && self.compatible_from <= newest()
@@ -98,8 +98,8 @@ impl Version {
 
 /// A schema that was looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub(super) version: Version,
+pub(super) struct CheckedSchema {
+    pub(super) version: SchemaStatus,
     /// Whether this user may do more than look.
     pub(super) works: bool,
 }
@@ -127,7 +127,7 @@ fn compatible_from(version: i32) -> i32 {
 }
 
 /// What a schema of this version lacks, or why it cannot be brought up to date.
-pub(super) fn missing(schema: &str, found: i32) -> Result<Vec<Change>, Fault> {
+pub(super) fn missing(schema: &str, found: i32) -> Result<Vec<Change>, StatementError> {
     let change = |version, name, files: &[File]| Change {
         version,
         name,
@@ -143,7 +143,7 @@ pub(super) fn missing(schema: &str, found: i32) -> Result<Vec<Change>, Fault> {
     } else if found == earlier {
         changes.push(change(BASE, "upgrade from 21", upgrade));
     } else if found < BASE {
-        return Err(Fault::Refused(unreleased(schema, found)));
+        return Err(StatementError::Refused(unreleased(schema, found)));
     }
     let later = MIGRATIONS.iter().filter(|(version, ..)| *version > found);
     changes.extend(later.map(|(version, name, sql)| change(*version, name, &[(name, sql)])));
@@ -186,30 +186,34 @@ impl Objects {
 
 /// Sees to it that the schema is one that this program can use. `used`: this handle has used it before, and finishes what it has begun,
 /// whatever was done to the schema since.
-pub(super) async fn ensure(client: &mut Client, place: &Place, used: bool) -> Result<Seen, Fault> {
+pub(super) async fn ensure(
+    client: &mut Client,
+    place: &SchemaTarget,
+    used: bool,
+) -> Result<CheckedSchema, StatementError> {
     let trusted = place.look(client).await?;
     let works = trusted.as_ref().is_some_and(|found| found.works);
     let version = match trusted {
         Some(found) if found.made => version(client, &place.schema).await?,
-        _ => Version::default(),
+        _ => SchemaStatus::default(),
     };
     if version.is_usable() || used && version.found > newest() {
-        return Ok(Seen { version, works });
+        return Ok(CheckedSchema { version, works });
     }
     if version.found > newest() {
-        return Err(Fault::Refused(too_new(&place.schema, version.found)));
+        return Err(StatementError::Refused(too_new(&place.schema, version.found)));
     }
     if version.found > 0 && place.migrate == MigrateSchema::Manual {
         missing(&place.schema, version.found)?;
-        return Err(Fault::Refused(too_old(&place.schema, version.found)));
+        return Err(StatementError::Refused(too_old(&place.schema, version.found)));
     }
     migrate(client, place).await?;
     // What this user may do in a schema that it has just made, or brought up to date.
-    Ok(Seen { version: Version { found: newest(), compatible_from: newest() }, works: true })
+    Ok(CheckedSchema { version: SchemaStatus { found: newest(), compatible_from: newest() }, works: true })
 }
 
 /// The version of a schema that can be trusted.
-async fn version(client: &impl GenericClient, schema: &str) -> Result<Version, Fault> {
+async fn version(client: &impl GenericClient, schema: &str) -> Result<SchemaStatus, StatementError> {
     // Schema 21 has no such column.
     let sql = format!(
         "SELECT coalesce(max(m.version), 0),
@@ -219,43 +223,51 @@ async fn version(client: &impl GenericClient, schema: &str) -> Result<Version, F
     let rows = client
         .query_typed(&sql, &[])
         .await
-        .map_err(|error| Fault::of_connecting(&error, schema))?;
-    let read = |row: &tokio_postgres::Row| Version { found: row.get(0), compatible_from: row.get(1) };
-    Ok(rows.first().map_or_else(Version::default, read))
+        .map_err(|error| StatementError::of_connecting(&error, schema))?;
+    let read = |row: &tokio_postgres::Row| SchemaStatus { found: row.get(0), compatible_from: row.get(1) };
+    Ok(rows.first().map_or_else(SchemaStatus::default, read))
 }
 
 /// How a schema stands, and whether it is there at all, without changing it.
-pub(super) async fn find(client: &Client, place: &Place) -> Result<(Version, bool), Fault> {
+pub(super) async fn find(
+    client: &Client,
+    place: &SchemaTarget,
+) -> Result<(SchemaStatus, bool), StatementError> {
     match place.look(client).await? {
         Some(found) if found.made => Ok((version(client, &place.schema).await?, true)),
-        found => Ok((Version::default(), found.is_some())),
+        found => Ok((SchemaStatus::default(), found.is_some())),
     }
 }
 
 /// Carries out what is missing, and gives the roles what is theirs. Gives the names of what was carried out.
-pub(super) async fn migrate(client: &mut Client, place: &Place) -> Result<Vec<&'static str>, Fault> {
+pub(super) async fn migrate(
+    client: &mut Client,
+    place: &SchemaTarget,
+) -> Result<Vec<&'static str>, StatementError> {
     let schema = &place.schema;
     carry_out(client, place).await.map_err(|fault| match fault {
-        Fault::Refused(why) => {
-            Fault::Refused(format!("the schema {schema} could not be brought up to date: {why}"))
+        StatementError::Refused(why) => {
+            StatementError::Refused(format!("the schema {schema} could not be brought up to date: {why}"))
         }
         fault => fault,
     })
 }
 
 /// Statements that are executed together.
-struct Step {
+struct MigrationStatement {
     /// The file that has them; none: they are here.
     file: Option<&'static str>,
     sql: String,
 }
 
 /// What brings a schema up to date, after its lock was taken.
-fn steps(schema: &str, changes: &[Change], there: bool) -> Vec<Step> {
+fn steps(schema: &str, changes: &[Change], there: bool) -> Vec<MigrationStatement> {
     let name = quoted(schema);
-    let alone = |sql: String| Step { file: None, sql };
-    let of_file =
-        |(file, sql): &File| Step { file: Some(*file), sql: sql.trim_end().trim_end_matches(';').to_owned() };
+    let alone = |sql: String| MigrationStatement { file: None, sql };
+    let of_file = |(file, sql): &File| MigrationStatement {
+        file: Some(*file),
+        sql: sql.trim_end().trim_end_matches(';').to_owned(),
+    };
     let mut steps = Vec::new();
     if !there {
         // An error, if another role has made it since it was looked for.
@@ -316,23 +328,25 @@ END $$",
             quoted(schema)
         ));
     }
-    parts.extend(steps(schema, changes, there).into_iter().map(|Step { file, sql }| match file {
-        Some(name) => format!("\n-- File: {name}\n{sql}"),
-        None => sql,
-    }));
+    parts.extend(steps(schema, changes, there).into_iter().map(
+        |MigrationStatement { file, sql }| match file {
+            Some(name) => format!("\n-- File: {name}\n{sql}"),
+            None => sql,
+        },
+    ));
     parts.push("COMMIT".to_owned());
     parts.join(";\n") + ";\n"
 }
 
-async fn carry_out(client: &mut Client, place: &Place) -> Result<Vec<&'static str>, Fault> {
+async fn carry_out(client: &mut Client, place: &SchemaTarget) -> Result<Vec<&'static str>, StatementError> {
     let schema = place.schema.as_str();
     let fault = |error: tokio_postgres::Error| match error.code() {
         // Not the advice for those who only use the schema.
-        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Fault::Refused(format!(
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => StatementError::Refused(format!(
             "{}; a user who may make schemas in this database can do it, by `fencehold store migrate`",
             text_of(&error)
         )),
-        _ => Fault::of_connecting(&error, schema),
+        _ => StatementError::of_connecting(&error, schema),
     };
     // The second must see what the first has done, whatever the default of this database.
     let begin = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
@@ -343,10 +357,10 @@ async fn carry_out(client: &mut Client, place: &Place) -> Result<Vec<&'static st
     let trusted = place.look(&transaction).await?;
     let there = trusted.is_some();
     let made = trusted.as_ref().is_some_and(|found| found.made);
-    let version = if made { version(&transaction, schema).await? } else { Version::default() };
+    let version = if made { version(&transaction, schema).await? } else { SchemaStatus::default() };
     if version.found >= newest() {
         if version.is_too_new() {
-            return Err(Fault::Refused(too_new(schema, version.found)));
+            return Err(StatementError::Refused(too_new(schema, version.found)));
         }
         // Nothing to do, but for the roles: and those only their owner can give anything.
         if version.found > newest() || trusted.is_none_or(|found| !found.own) {
@@ -356,12 +370,14 @@ async fn carry_out(client: &mut Client, place: &Place) -> Result<Vec<&'static st
         refuse_others(&transaction, schema, found).await?;
     }
     let changes = missing(schema, version.found)?;
-    for Step { file, sql } in steps(schema, &changes, there) {
+    for MigrationStatement { file, sql } in steps(schema, &changes, there) {
         transaction
             .batch_execute(&sql)
             .await
             .map_err(|error| match (fault(error), file) {
-                (Fault::Refused(why), Some(name)) => Fault::Refused(format!("{name}: {why}")),
+                (StatementError::Refused(why), Some(name)) => {
+                    StatementError::Refused(format!("{name}: {why}"))
+                }
                 (fault, _) => fault,
             })?;
     }
@@ -374,9 +390,9 @@ async fn refuse_others(
     transaction: &Transaction<'_>,
     schema: &str,
     found: &trust::Trusted,
-) -> Result<(), Fault> {
+) -> Result<(), StatementError> {
     if found.made && !found.own {
-        return Err(Fault::Refused(format!(
+        return Err(StatementError::Refused(format!(
             "not everything in it belongs to {}: connect as its owner, or make that role the owner of all of it (REASSIGN OWNED)",
             found.user
         )));
@@ -401,10 +417,10 @@ async fn refuse_others(
             ],
         )
         .await
-        .map_err(|error| Fault::of_connecting(&error, schema))?;
+        .map_err(|error| StatementError::of_connecting(&error, schema))?;
     let Some(row) = rows.first() else { return Ok(()) };
     let what: String = row.get(0);
-    Err(Fault::Refused(if found.made {
+    Err(StatementError::Refused(if found.made {
         format!(
             "{what} is in it, which is none of ours: move it to another schema first (ALTER … SET SCHEMA)"
         )
@@ -476,7 +492,9 @@ mod tests {
     #[test]
     fn a_version_that_no_release_has_made_is_refused() {
         for found in [1, 20, 22, 29] {
-            let Err(Fault::Refused(why)) = missing("order", found) else { panic!("{found} was not refused") };
+            let Err(StatementError::Refused(why)) = missing("order", found) else {
+                panic!("{found} was not refused")
+            };
             assert!(
                 why.contains(&format!("order has version {found},")) && why.contains("schema=NAME"),
                 "{why}"
@@ -490,7 +508,7 @@ mod tests {
     #[test]
     fn a_program_uses_the_schemas_that_say_that_it_can() {
         let newest = newest();
-        let usable = |found, compatible_from| Version { found, compatible_from }.is_usable();
+        let usable = |found, compatible_from| SchemaStatus { found, compatible_from }.is_usable();
         assert!(usable(newest, newest) && usable(newest + 1, newest) && usable(newest + 9, newest - 3));
         assert!(!usable(newest + 1, newest + 1) && !usable(newest - 1, newest - 1) && !usable(0, 0));
     }

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::fault::Fault;
+use super::fault::StatementError;
 use super::tls::{Encrypted, Tls};
 use super::{migrate, password};
 
@@ -32,7 +32,7 @@ const CHECKS: usize = 1;
 
 /// What a connection is used for. Each use has its own connections, and waits for no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum PoolLane {
     #[default]
     Calls,
     /// Renewals, and the signs of life of those in line.
@@ -42,14 +42,14 @@ pub(super) enum Lane {
 }
 
 /// The connections of one lane.
-struct Connections {
+struct LaneConnections {
     idle: RefCell<Vec<Client>>,
     seats: Arc<Semaphore>,
 }
 
-impl Connections {
+impl LaneConnections {
     fn new(connections: usize) -> Self {
-        Connections { idle: RefCell::default(), seats: Arc::new(Semaphore::new(connections)) }
+        LaneConnections { idle: RefCell::default(), seats: Arc::new(Semaphore::new(connections)) }
     }
 }
 
@@ -57,13 +57,13 @@ impl Connections {
 pub(super) struct Pool {
     config: Config,
     tls: Tls,
-    place: migrate::Place,
+    place: migrate::SchemaTarget,
     /// The schema as it was last seen; none: it was not used yet.
-    pub(super) seen: Cell<Option<migrate::Seen>>,
+    pub(super) seen: Cell<Option<migrate::CheckedSchema>>,
     schema: String,
-    calls: Connections,
-    renewals: Connections,
-    checks: Connections,
+    calls: LaneConnections,
+    renewals: LaneConnections,
+    checks: LaneConnections,
 }
 
 impl Pool {
@@ -94,34 +94,36 @@ impl Pool {
         Ok(Pool {
             config,
             tls: Tls::new(url)?,
-            place: migrate::Place::new(url),
+            place: migrate::SchemaTarget::new(url),
             seen: Cell::new(None),
             schema: url.schema.clone(),
-            calls: Connections::new(url.connections),
-            renewals: Connections::new(RENEWALS),
-            checks: Connections::new(CHECKS),
+            calls: LaneConnections::new(url.connections),
+            renewals: LaneConnections::new(RENEWALS),
+            checks: LaneConnections::new(CHECKS),
         })
     }
 
-    fn of(&self, lane: Lane) -> &Connections {
+    fn of(&self, lane: PoolLane) -> &LaneConnections {
         match lane {
-            Lane::Calls => &self.calls,
-            Lane::Renewals => &self.renewals,
-            Lane::Checks => &self.checks,
+            PoolLane::Calls => &self.calls,
+            PoolLane::Renewals => &self.renewals,
+            PoolLane::Checks => &self.checks,
         }
     }
 
     /// A connection to a server that takes writes, with nothing looked at yet.
-    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, Encrypted<Socket>>), Fault> {
+    pub(super) async fn connect(
+        &self,
+    ) -> Result<(Client, Connection<Socket, Encrypted<Socket>>), StatementError> {
         self.config
             .connect(self.tls.clone())
             .await
-            .map_err(|error| Fault::of_connecting(&error, &self.schema))
+            .map_err(|error| StatementError::of_connecting(&error, &self.schema))
     }
 
     /// Lends a connection, made if none is idle. On a new one the schema is looked at, and made if it is not there.
-    pub(super) async fn lend(self: &Rc<Self>, lane: Lane) -> Result<Lent, Fault> {
-        let closed = |_| Fault::Refused("this store was closed".to_owned());
+    pub(super) async fn lend(self: &Rc<Self>, lane: PoolLane) -> Result<PooledConnection, StatementError> {
+        let closed = |_| StatementError::Refused("this store was closed".to_owned());
         let seat = Arc::clone(&self.of(lane).seats).acquire_owned().await.map_err(closed)?;
         let idle = loop {
             match self.of(lane).idle.borrow_mut().pop() {
@@ -145,17 +147,17 @@ impl Pool {
             client
                 .query_typed(&timeline, &[])
                 .await
-                .map_err(|error| Fault::of_connecting(&error, &self.schema))?;
+                .map_err(|error| StatementError::of_connecting(&error, &self.schema))?;
             client
         };
-        Ok(Lent { pool: Rc::clone(self), lane, client, _seat: seat })
+        Ok(PooledConnection { pool: Rc::clone(self), lane, client, _seat: seat })
     }
 }
 
 /// The calls lock and then look, and must see what the session that they waited for has done: they refuse to run under another isolation level.
 /// Where that is the default, the session has one of its own. Set only there, for behind a pooler others may be given the session.
-async fn read_committed(client: &Client, schema: &str) -> Result<(), Fault> {
-    let fault = |error| Fault::of_connecting(&error, schema);
+async fn read_committed(client: &Client, schema: &str) -> Result<(), StatementError> {
+    let fault = |error| StatementError::of_connecting(&error, schema);
     let shows = "SELECT current_setting('default_transaction_isolation') = 'read committed'";
     let rows = client.query_typed(shows, &[]).await.map_err(fault)?;
     if rows.first().is_some_and(|row| row.get(0)) {
@@ -166,14 +168,14 @@ async fn read_committed(client: &Client, schema: &str) -> Result<(), Fault> {
 }
 
 /// A connection for one request.
-pub(super) struct Lent {
+pub(super) struct PooledConnection {
     pool: Rc<Pool>,
-    lane: Lane,
+    lane: PoolLane,
     client: Client,
     _seat: OwnedSemaphorePermit,
 }
 
-impl Lent {
+impl PooledConnection {
     /// What was asked on it was answered: others may use it.
     pub(super) fn give_back(self) {
         if !self.client.is_closed() {
@@ -182,7 +184,7 @@ impl Lent {
     }
 }
 
-impl Deref for Lent {
+impl Deref for PooledConnection {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -190,7 +192,7 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut Client {
         &mut self.client
     }

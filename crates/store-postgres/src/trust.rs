@@ -8,7 +8,7 @@ use fencehold_contract::url::quoted;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 
-use super::fault::Fault;
+use super::fault::StatementError;
 use super::migrate::Objects;
 
 /// All names are qualified, and all operators are found with exactly the types that they are for: nothing on the search path of the
@@ -87,12 +87,12 @@ pub(super) async fn look(
     client: &impl GenericClient,
     schema: &str,
     owner: Option<&str>,
-) -> Result<Option<Trusted>, Fault> {
+) -> Result<Option<Trusted>, StatementError> {
     let relations = &Objects::made().relations;
     let rows = client
         .query_typed(LOOK, &[(&schema, Type::NAME), (&owner, Type::NAME), (relations, Type::NAME_ARRAY)])
         .await
-        .map_err(|error| Fault::of_connecting(&error, schema))?;
+        .map_err(|error| StatementError::of_connecting(&error, schema))?;
     let Some(row) = rows.first() else { return Ok(None) };
     let trusted =
         Trusted { made: row.get("made"), own: row.get("own"), works: row.get("works"), user: row.get("me") };
@@ -115,5 +115,5 @@ pub(super) async fn look(
             "; if {who} is meant to own this store, name it in the URL: schema_owner={who}; otherwise choose another schema with schema=NAME"
         )
     };
-    Err(Fault::Refused(format!("{found}, whose code {user} does not run{next}")))
+    Err(StatementError::Refused(format!("{found}, whose code {user} does not run{next}")))
 }

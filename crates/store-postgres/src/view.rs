@@ -5,14 +5,14 @@ use fencehold_core::{Key, Namespace};
 use tokio_postgres::types::Type;
 
 use super::acquire::number;
-use super::answer::{LeaseRow, each};
 use super::budget::StatementBudget;
-use super::{Core, Repeat};
+use super::response::{LeaseRow, each};
+use super::{PostgresInner, ResendPolicy};
 
 /// How many keys one page looks at, so that a filter that few pass does not read a million rows at once.
 const LOOK_AT_MAX: i32 = 10_000;
 
-impl Core {
+impl PostgresInner {
     pub(super) async fn get(
         &self,
         budget: &mut StatementBudget,
@@ -21,7 +21,7 @@ impl Core {
     ) -> Result<Option<LeaseView>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_get($1, $2)::text");
         let found: Option<String> = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                     [(&namespace.as_str(), Type::TEXT), (&key.as_str(), Type::TEXT)];
                 client.query_typed(&sql, &asked).await?[0].try_get(0)
@@ -40,7 +40,7 @@ impl Core {
             self.sql("SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)");
         let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let (leases, next): (String, Option<i64>) = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let rows = client
                     .query_typed(
                         &sql,
@@ -71,7 +71,7 @@ impl Core {
     ) -> Result<u64, StoreError> {
         let sql = self.sql("SELECT fencehold.store_closed_ms($1)");
         let closed_for_ms: i64 = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
             })
             .await?;
@@ -88,7 +88,7 @@ impl Core {
                     date_trunc('second', m.first_failed_at), date_trunc('second', m.last_failed_at), m.message) FROM fencehold.maintenance_errors() AS m) AS maintenance
              FROM fencehold.lease_status() AS s");
         let row = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 Ok(client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?.remove(0))
             })
             .await?;

@@ -8,13 +8,13 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::problem::store_error;
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::Key;
-use fencehold_net::{CallBudget, Failure, Repeat};
+use fencehold_net::{AttemptError, CallBudget, ResendPolicy};
 
-use super::wire::Wire;
+use super::http_client::HttpClient;
 
 /// Why no answer came of one attempt.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum RequestError {
     /// Nothing was sent.
     Unreached(String),
     /// Nothing was sent, because its certificate was not accepted.
@@ -38,8 +38,8 @@ pub(super) struct ServerBudget {
 }
 
 impl ServerBudget {
-    pub(super) fn new(clock: &Arc<dyn Clock>, wire: &Wire, patience_ms: u64, wait_ms: u64) -> Self {
-        let call = CallBudget::new(clock, wire.place(), patience_ms, wait_ms);
+    pub(super) fn new(clock: &Arc<dyn Clock>, wire: &HttpClient, timeout_ms: u64, wait_ms: u64) -> Self {
+        let call = CallBudget::new(clock, wire.place(), timeout_ms, wait_ms);
         ServerBudget { call, others: wire.servers().saturating_sub(1), waits: wait_ms > 0 }
     }
 
@@ -50,33 +50,36 @@ impl ServerBudget {
     }
 
     /// Waits for one attempt, but not beyond the deadline.
-    pub(super) async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    pub(super) async fn limit<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
         // A server that hangs must leave time for the others.
         let share = if self.others > 0 && !self.waits { 2 } else { 1 };
         let left = (self.call.left() / share).max(Duration::from_millis(1));
         tokio::time::timeout(left, attempt)
             .await
-            .unwrap_or_else(|_| Err(Fault::Unclear("no answer came in time".to_owned())))
+            .unwrap_or_else(|_| Err(RequestError::Unclear("no answer came in time".to_owned())))
     }
 
     /// Pauses before the next attempt, unless there is a server that was not asked yet; or fails, if there is to be none. `about`
     /// is the key that was asked about.
     pub(super) async fn retry_or_fail(
         &mut self,
-        fault: Fault,
+        fault: RequestError,
         about: Option<&Key>,
-        repeat: Repeat,
+        repeat: ResendPolicy,
     ) -> Result<(), StoreError> {
         let mut at_least = Duration::ZERO;
         let failure = match fault {
-            Fault::Unreached(why) | Fault::Distrusted(why) => Failure::NotDone(why),
-            Fault::Unclear(why) => Failure::Unknown(why),
-            Fault::Stranger(why) => Failure::Unusable(why),
-            Fault::Unread(why) => {
+            RequestError::Unreached(why) | RequestError::Distrusted(why) => AttemptError::NotDone(why),
+            RequestError::Unclear(why) => AttemptError::Unknown(why),
+            RequestError::Stranger(why) => AttemptError::Unusable(why),
+            RequestError::Unread(why) => {
                 self.call.outcome_unknown = true;
-                Failure::Unusable(why)
+                AttemptError::Unusable(why)
             }
-            Fault::Problem(problem) => {
+            RequestError::Problem(problem) => {
                 let may_pass = match problem.kind {
                     // Nothing was done, and another server may be able to.
                     ErrorKind::Unavailable => self.others > 0,
@@ -86,9 +89,9 @@ impl ServerBudget {
                 };
                 if may_pass {
                     at_least = Duration::from_millis(problem.retry_after_ms.unwrap_or(0));
-                    Failure::NotDone(problem.message.unwrap_or(problem.detail))
+                    AttemptError::NotDone(problem.message.unwrap_or(problem.detail))
                 } else {
-                    Failure::Refused(store_error(*problem, about))
+                    AttemptError::Refused(store_error(*problem, about))
                 }
             }
         };

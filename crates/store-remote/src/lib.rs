@@ -7,23 +7,23 @@
 //!
 //! Deliberately absent: a cache, and a clock of its own. The server's store decides.
 
-mod ask;
 mod budget;
-mod holds;
-mod wire;
+mod hold_changes;
+mod http_client;
+mod operations;
 
 use std::fmt;
 use std::sync::Arc;
 
-use budget::{Fault, ServerBudget};
+use budget::{RequestError, ServerBudget};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::http::{NoQuery, Operation, op};
-use fencehold_contract::operation::{Answer, Ask, Claim, Route};
+use fencehold_contract::http::{HttpOperation, NoQuery, op};
+use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
-use fencehold_net::{Actor, Caller, HoldFeeds, Repeat};
-use wire::Wire;
+use fencehold_net::{Actor, HoldFeeds, PendingCall, ResendPolicy};
+use http_client::HttpClient;
 
 /// How long opening retries while the server cannot be reached.
 const OPENING_MS: u64 = 5_000;
@@ -32,13 +32,13 @@ const GIVING_BACK_MS: u64 = 2_000;
 
 /// A store behind a Fencehold server.
 pub struct RemoteStore {
-    actor: Actor<Arc<Inner>>,
-    inner: Arc<Inner>,
+    actor: Actor<Arc<RemoteInner>>,
+    inner: Arc<RemoteInner>,
     capabilities: Capabilities,
 }
 
-struct Inner {
-    wire: Wire,
+struct RemoteInner {
+    wire: HttpClient,
     feeds: HoldFeeds<Namespace>,
     clock: Arc<dyn Clock>,
 }
@@ -46,10 +46,14 @@ struct Inner {
 impl RemoteStore {
     /// Reaches a server and learns what its store can do. Waits for answers: not to be called from an executor.
     pub fn open(url: &RemoteUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        let inner = Arc::new(Inner { wire: Wire::new(url)?, feeds: HoldFeeds::new(Arc::default()), clock });
+        let inner = Arc::new(RemoteInner {
+            wire: HttpClient::new(url)?,
+            feeds: HoldFeeds::new(Arc::default()),
+            clock,
+        });
         let state = Arc::clone(&inner);
         let actor = Actor::start("fencehold-remote", move |_| Ok(state))?;
-        let can = actor.call_blocking(async |inner: &Arc<Inner>| {
+        let can = actor.call_blocking(async |inner: &Arc<RemoteInner>| {
             let call = CallContext::new(Namespace::default()).with_timeout_ms(OPENING_MS);
             let mut budget = ServerBudget::new(&inner.clock, &inner.wire, OPENING_MS, 0).reads_only(true);
             loop {
@@ -57,13 +61,13 @@ impl RemoteStore {
                 match budget.limit(asked).await {
                     Ok(can) => return Ok(can),
                     // Later it may be a mistake that is being put right; at the beginning it is one to be reported.
-                    Err(Fault::Distrusted(why)) => {
+                    Err(RequestError::Distrusted(why)) => {
                         let place = inner.wire.place().to_string();
                         let why =
                             format!("{why}; for a certificate of your own, add ?ca=FILE with its authority");
                         return Err(StoreError::Unusable { store: place, message: why });
                     }
-                    Err(fault) => budget.retry_or_fail(fault, None, Repeat::Safe).await?,
+                    Err(fault) => budget.retry_or_fail(fault, None, ResendPolicy::Safe).await?,
                 }
             }
         })?;
@@ -81,18 +85,18 @@ impl RemoteStore {
 
     /// Asks the server itself something that is no question to its store: about tokens, or the audit. It must be safe to
     /// send again.
-    pub async fn ask_server<O: Operation>(
+    pub async fn ask_server<O: HttpOperation>(
         &self,
         call: &CallContext,
         request: O::Request,
-    ) -> Result<O::Answer, StoreError> {
+    ) -> Result<O::Response, StoreError> {
         let call = call.clone();
-        let work = async move |inner: &Arc<Inner>| {
+        let work = async move |inner: &Arc<RemoteInner>| {
             let mut budget = ServerBudget::new(&inner.clock, &inner.wire, call.timeout_ms, 0);
             loop {
                 match budget.limit(inner.wire.send::<O>(&call, &request)).await {
                     Ok(answer) => return Ok(answer),
-                    Err(fault) => budget.retry_or_fail(fault, None, Repeat::Safe).await?,
+                    Err(fault) => budget.retry_or_fail(fault, None, ResendPolicy::Safe).await?,
                 }
             }
         };
@@ -100,32 +104,33 @@ impl RemoteStore {
     }
 }
 
-impl Inner {
+impl RemoteInner {
     /// Takes a question to the server, again and again while that is safe and no answer comes.
-    async fn carry(self: &Arc<Self>, call: &CallContext, ask: &Ask) -> Carried {
+    async fn carry(self: &Arc<Self>, call: &CallContext, ask: &StoreRequest) -> CallResult {
         let mut budget = ServerBudget::new(&self.clock, &self.wire, call.timeout_ms, ask.wait_ms())
             .reads_only(ask.only_reads());
         let answer = match ask.check() {
             Ok(()) => self.carry_on(&mut budget, call, ask).await,
             Err(bad) => Err(bad.into()),
         };
-        Carried { answer, sent_before: budget.call.outcome_unknown }
+        CallResult { answer, sent_before: budget.call.outcome_unknown }
     }
 
     async fn carry_on(
         self: &Arc<Self>,
         budget: &mut ServerBudget,
         call: &CallContext,
-        ask: &Ask,
-    ) -> Result<Answer, StoreError> {
-        let repeat = if ask.may_be_repeated() || ask.only_reads() { Repeat::Safe } else { Repeat::Never };
+        ask: &StoreRequest,
+    ) -> Result<StoreResponse, StoreError> {
+        let repeat =
+            if ask.may_be_repeated() || ask.only_reads() { ResendPolicy::Safe } else { ResendPolicy::Never };
         let about = match ask {
-            Ask::Acquire(request) => request.any_of.first(),
+            StoreRequest::Acquire(request) => request.any_of.first(),
             _ => None,
         };
         loop {
             let by_ms = budget.call.elapsed_ms();
-            let asked = ask::ask(&self.wire, call, ask.aged(by_ms, budget.call.outcome_unknown));
+            let asked = operations::ask(&self.wire, call, ask.aged(by_ms, budget.call.outcome_unknown));
             match budget.limit(asked).await {
                 Ok(answer) => {
                     if answer.grants() {
@@ -140,19 +145,19 @@ impl Inner {
     }
 
     /// What this handle did itself is heard at once, whatever becomes of the stream.
-    fn tell_own(&self, call: &CallContext, ask: &Ask, answer: &Answer) {
+    fn tell_own(&self, call: &CallContext, ask: &StoreRequest, answer: &StoreResponse) {
         let namespace = &call.namespace;
         match (ask, answer) {
-            (_, Answer::Revoked { ended, .. }) => {
+            (_, StoreResponse::Revoked { ended, .. }) => {
                 self.feeds.changes.tell(ended.iter().map(|lease| (namespace, &lease.key)));
             }
-            (Ask::Advance { .. }, Answer::Advanced(_)) => self.feeds.changes.tell_missed(),
+            (StoreRequest::Advance { .. }, StoreResponse::Advanced(_)) => self.feeds.changes.tell_missed(),
             _ => {}
         }
     }
 
     /// Gives back what was granted to a caller that had gone.
-    async fn give_back(self: &Arc<Self>, call: &CallContext, claim: Claim, carried: Carried) {
+    async fn give_back(self: &Arc<Self>, call: &CallContext, claim: CallHold, carried: CallResult) {
         let claim = claim.after_sending(carried.sent_before);
         let Some(unclaimed) = claim.unclaimed(carried.answer) else { return };
         let call = call.clone().with_timeout_ms(GIVING_BACK_MS);
@@ -163,27 +168,27 @@ impl Inner {
 
     /// A caller leaves the line: the same request again, for an answer at once, takes its place there. If it was granted
     /// in that moment, the answer tells so.
-    async fn leave(self: &Arc<Self>, call: &CallContext, ask: &Ask, claim: Claim) {
+    async fn leave(self: &Arc<Self>, call: &CallContext, ask: &StoreRequest, claim: CallHold) {
         let mut again = ask.aged(0, true);
         again.wait_no_more();
         let call = call.clone().with_timeout_ms(GIVING_BACK_MS);
-        let carried = Carried { sent_before: true, ..self.carry(&call, &again).await };
+        let carried = CallResult { sent_before: true, ..self.carry(&call, &again).await };
         self.give_back(&call, claim, carried).await;
     }
 }
 
 /// What came of a question.
-struct Carried {
-    answer: Result<Answer, StoreError>,
+struct CallResult {
+    answer: Result<StoreResponse, StoreError>,
     /// Whether an earlier sending than the one that was answered may have arrived.
     sent_before: bool,
 }
 
 impl Route for RemoteStore {
-    async fn route(&self, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
-        let claim = Claim::of(call, &ask);
+    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+        let claim = CallHold::of(call, &ask);
         let (sent, undone) = (call.clone(), call.clone());
-        let work = async move |inner: &Arc<Inner>, caller: &Caller| {
+        let work = async move |inner: &Arc<RemoteInner>, caller: &PendingCall| {
             let mut carrying = std::pin::pin!(inner.carry(&sent, &ask));
             let carried = tokio::select! {
                 biased;
@@ -197,7 +202,7 @@ impl Route for RemoteStore {
             }
             carried
         };
-        let undo = async move |inner: &Arc<Inner>, carried: Option<Carried>| {
+        let undo = async move |inner: &Arc<RemoteInner>, carried: Option<CallResult>| {
             if let (Some(carried), Some(claim)) = (carried, claim) {
                 inner.give_back(&undone, claim, carried).await;
             }

@@ -32,7 +32,7 @@ pub fn open(url: &StoreUrl, clock: Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>
         StoreUrl::Object(place) => Ok(Arc::new(fencehold_store_object::ObjectStore::open(
             place,
             clock,
-            fencehold_store_object::Seed::draw()?,
+            fencehold_store_object::NonceSeed::draw()?,
         )?)),
         #[cfg(not(feature = "object"))]
         StoreUrl::Object(place) => Err(lacks(place.scheme.name(), "object")),

@@ -20,14 +20,14 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 const MINUTE_MS: u64 = 60_000;
 
 /// A store, its clock, and the jobs that were made.
-struct Ground {
+struct Fixture {
     clock: ManualClock,
     made: std::cell::Cell<u64>,
 }
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
-        Ground { clock: ManualClock::new(), made: std::cell::Cell::new(0) }
+        Fixture { clock: ManualClock::new(), made: std::cell::Cell::new(0) }
     }
 
     fn open(&self, url: &str) -> Arc<dyn LeaseStore> {
@@ -119,13 +119,13 @@ fn url(directory: &Path, option: &str) -> String {
 fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
     let directory = tempfile::tempdir().unwrap();
     for url in ["memory:?keep_finished=30d".to_owned(), url(directory.path(), "?keep_finished=30d")] {
-        let ground = Ground::new();
-        let store = ground.open(&url);
-        let id = ground.finish(&store);
-        ground.clock.advance(30 * DAY_MS - 10 * MINUTE_MS);
-        ground.rest(&store);
+        let fixture = Fixture::new();
+        let store = fixture.open(&url);
+        let id = fixture.finish(&store);
+        fixture.clock.advance(30 * DAY_MS - 10 * MINUTE_MS);
+        fixture.rest(&store);
         assert!(is_kept(&store, id), "{url}");
-        ground.rest(&store);
+        fixture.rest(&store);
         assert!(!is_kept(&store, id), "{url}");
     }
 }
@@ -134,13 +134,13 @@ fn finished_jobs_are_kept_for_the_time_that_the_url_names() {
 fn unless_a_time_is_named_it_is_seven_days() {
     let directory = tempfile::tempdir().unwrap();
     for url in ["memory:".to_owned(), url(directory.path(), "")] {
-        let ground = Ground::new();
-        let store = ground.open(&url);
-        let id = ground.finish(&store);
-        ground.clock.advance(FINISHED_KEPT_MS - 10 * MINUTE_MS);
-        ground.rest(&store);
+        let fixture = Fixture::new();
+        let store = fixture.open(&url);
+        let id = fixture.finish(&store);
+        fixture.clock.advance(FINISHED_KEPT_MS - 10 * MINUTE_MS);
+        fixture.rest(&store);
         assert!(is_kept(&store, id), "{url}");
-        ground.rest(&store);
+        fixture.rest(&store);
         assert!(!is_kept(&store, id), "{url}");
     }
 }
@@ -148,60 +148,60 @@ fn unless_a_time_is_named_it_is_seven_days() {
 /// Which process happens to own the directory has no say in what is forgotten.
 #[test]
 fn whoever_names_no_time_leaves_it_at_what_was_named() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let directory = tempfile::tempdir().unwrap();
-    let named = ground.open(&url(directory.path(), "?keep_finished=30d"));
-    let id = ground.finish(&named);
-    let silent = ground.open(&url(directory.path(), ""));
+    let named = fixture.open(&url(directory.path(), "?keep_finished=30d"));
+    let id = fixture.finish(&named);
+    let silent = fixture.open(&url(directory.path(), ""));
     drop(named);
-    ground.clock.advance(FINISHED_KEPT_MS + HOUR_MS);
-    ground.rest(&silent);
+    fixture.clock.advance(FINISHED_KEPT_MS + HOUR_MS);
+    fixture.rest(&silent);
     assert!(is_kept(&silent, id), "the other owns the directory now, and keeps to what it was given");
     drop(silent);
-    let again = ground.open(&url(directory.path(), ""));
-    ground.rest(&again);
+    let again = fixture.open(&url(directory.path(), ""));
+    fixture.rest(&again);
     assert!(is_kept(&again, id), "it is kept with the rest");
-    ground.clock.advance(23 * DAY_MS);
-    ground.rest(&again);
+    fixture.clock.advance(23 * DAY_MS);
+    fixture.rest(&again);
     assert!(!is_kept(&again, id));
 }
 
 #[test]
 fn the_last_to_open_the_directory_and_name_a_time_has_the_word() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let directory = tempfile::tempdir().unwrap();
-    let owner = ground.open(&url(directory.path(), "?keep_finished=30d"));
-    let early = ground.finish(&owner);
-    ground.clock.advance(2 * HOUR_MS);
-    ground.rest(&owner);
+    let owner = fixture.open(&url(directory.path(), "?keep_finished=30d"));
+    let early = fixture.finish(&owner);
+    fixture.clock.advance(2 * HOUR_MS);
+    fixture.rest(&owner);
     assert!(is_kept(&owner, early));
-    let other = ground.open(&url(directory.path(), "?keep_finished=1h"));
-    ground.rest(&other);
+    let other = fixture.open(&url(directory.path(), "?keep_finished=1h"));
+    fixture.rest(&other);
     assert!(!is_kept(&owner, early), "the owner got it through its socket");
     // And it is not told again by one that named another time before.
-    let late = ground.finish(&owner);
+    let late = fixture.finish(&owner);
     drop(other);
     drop(owner);
-    let after = ground.open(&url(directory.path(), ""));
-    ground.clock.advance(HOUR_MS);
-    ground.rest(&after);
+    let after = fixture.open(&url(directory.path(), ""));
+    fixture.clock.advance(HOUR_MS);
+    fixture.rest(&after);
     assert!(!is_kept(&after, late));
 }
 
 /// A handle that has said its time keeps quiet when it takes over later: others may have said another since.
 #[test]
 fn a_time_is_said_once() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let directory = tempfile::tempdir().unwrap();
-    let owner = ground.open(&url(directory.path(), ""));
-    let thirty = ground.open(&url(directory.path(), "?keep_finished=30d"));
-    let hour = ground.open(&url(directory.path(), "?keep_finished=1h"));
-    let id = ground.finish(&hour);
+    let owner = fixture.open(&url(directory.path(), ""));
+    let thirty = fixture.open(&url(directory.path(), "?keep_finished=30d"));
+    let hour = fixture.open(&url(directory.path(), "?keep_finished=1h"));
+    let id = fixture.finish(&hour);
     drop(hour);
     drop(owner);
     // It owns the directory now, or asks again until it does.
-    ground.clock.advance(HOUR_MS);
-    ground.rest(&thirty);
+    fixture.clock.advance(HOUR_MS);
+    fixture.rest(&thirty);
     assert!(!is_kept(&thirty, id));
 }
 
@@ -209,20 +209,20 @@ fn a_time_is_said_once() {
 #[test]
 fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
     const JOBS: usize = 300;
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let directory = tempfile::tempdir().unwrap();
     let url = url(directory.path(), "");
-    let store = ground.open(&url);
-    let ids: Vec<JobId> = (0..JOBS).map(|_| ground.finish(&store)).collect();
+    let store = fixture.open(&url);
+    let ids: Vec<JobId> = (0..JOBS).map(|_| fixture.finish(&store)).collect();
     drop(store);
-    ground.clock.advance(FINISHED_KEPT_MS + 1);
+    fixture.clock.advance(FINISHED_KEPT_MS + 1);
     for _ in 0..JOBS / 100 {
-        let store = ground.open(&url);
+        let store = fixture.open(&url);
         // Asked once more, so that what the first question brought with it is done.
         block_on(store.status(&call())).unwrap();
         drop(store);
     }
-    let store = ground.open(&url);
+    let store = fixture.open(&url);
     let left = ids.iter().filter(|id| is_kept(&store, **id)).count();
     assert_eq!(left, 0, "of {JOBS} finished jobs are kept although their time is over");
 }
@@ -232,9 +232,9 @@ fn owners_that_live_for_a_moment_forget_finished_jobs_and_free_unique_keys() {
 #[test]
 fn unique_keys_are_freed_as_fast_as_they_are_taken() {
     const A_MINUTE: u32 = 600;
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let directory = tempfile::tempdir().unwrap();
-    let store = ground.open(&url(directory.path(), ""));
+    let store = fixture.open(&url(directory.path(), ""));
     let database = rusqlite::Connection::open(directory.path().join("fencehold.db")).unwrap();
     let taken = || -> u32 {
         database
@@ -242,9 +242,9 @@ fn unique_keys_are_freed_as_fast_as_they_are_taken() {
             .unwrap()
     };
     for minute in 0..10 {
-        ground.complete_uniques(&store, A_MINUTE.into());
+        fixture.complete_uniques(&store, A_MINUTE.into());
         assert!(taken() >= A_MINUTE, "minute {minute}: they are taken for their window");
-        ground.clock.advance(MINUTE_MS);
+        fixture.clock.advance(MINUTE_MS);
         // No time passes between these: what a look left over is looked at next.
         for _ in 0..8 {
             block_on(store.status(&call())).unwrap();

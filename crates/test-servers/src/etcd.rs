@@ -16,18 +16,18 @@ use crate::{certificate, until};
 pub const MEMBERS: usize = 3;
 
 /// Three members and where they listen.
-pub struct Cluster {
-    members: Vec<Member>,
+pub struct EtcdCluster {
+    members: Vec<EtcdMember>,
     starter: mpsc::Sender<(usize, mpsc::Sender<()>)>,
     _directory: Arc<tempfile::TempDir>,
 }
 
-struct Member {
+struct EtcdMember {
     client_port: u16,
     process: Arc<Mutex<Option<Child>>>,
 }
 
-impl Cluster {
+impl EtcdCluster {
     /// Starts three members and waits until they answer.
     pub fn start() -> Self {
         let installed = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
@@ -37,7 +37,7 @@ impl Cluster {
         let (client_ports, peer_ports) = ports.split_at(MEMBERS);
         let members: Vec<_> = client_ports
             .iter()
-            .map(|port| Member { client_port: *port, process: Arc::default() })
+            .map(|port| EtcdMember { client_port: *port, process: Arc::default() })
             .collect();
         let processes: Vec<_> = members.iter().map(|member| Arc::clone(&member.process)).collect();
         let (starter, orders) = mpsc::channel::<(usize, mpsc::Sender<()>)>();
@@ -53,7 +53,7 @@ impl Cluster {
                 let _ = started.send(());
             }
         });
-        let cluster = Cluster { members, starter, _directory: directory };
+        let cluster = EtcdCluster { members, starter, _directory: directory };
         for nth in 0..MEMBERS {
             cluster.start_member(nth);
         }
@@ -115,7 +115,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for EtcdCluster {
     fn drop(&mut self) {
         for nth in 0..MEMBERS {
             self.kill_member(nth);
@@ -154,17 +154,17 @@ impl Launch {
 }
 
 /// One member alone, for what a whole cluster is not needed for.
-pub struct Lone {
+pub struct SingleMember {
     /// Where it listens.
     pub port: u16,
     process: Child,
     _directory: tempfile::TempDir,
 }
 
-impl Lone {
+impl SingleMember {
     /// One that lets in only this user, who may do everything.
     pub fn with_users(user: &str, password: &str) -> Self {
-        let member = Lone::start("http", &[]);
+        let member = SingleMember::start("http", &[]);
         let post = |path: &str, body: serde_json::Value| {
             post(&format!("127.0.0.1:{}", member.port), path, &body.to_string()).unwrap();
         };
@@ -181,7 +181,7 @@ impl Lone {
             ["ca.pem", "server.pem", "server.key"].map(|name| certificate(name).display().to_string());
         let own = ["--cert-file", &server, "--key-file", &key];
         let theirs = ["--client-cert-auth", "--trusted-ca-file", &ca];
-        Lone::start("https", &[&own[..], &theirs[..]].concat())
+        SingleMember::start("https", &[&own[..], &theirs[..]].concat())
     }
 
     fn start(scheme: &str, more: &[&str]) -> Self {
@@ -200,11 +200,11 @@ impl Lone {
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             thread::yield_now();
         }
-        Lone { port, process, _directory: directory }
+        SingleMember { port, process, _directory: directory }
     }
 }
 
-impl Drop for Lone {
+impl Drop for SingleMember {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

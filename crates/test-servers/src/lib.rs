@@ -6,18 +6,18 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may stop at anything")]
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
 
-mod alone;
-mod edited;
 pub mod etcd;
+mod exclusive;
+mod mutated_input;
 pub mod object;
-pub mod page;
 pub mod postgres;
+pub mod security_page;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use alone::is_alone;
-pub use edited::{Edit, edited};
+pub use exclusive::is_alone;
+pub use mutated_input::{Edit, edited};
 
 /// A certificate or a key of an authority for tests. They last for a hundred years.
 pub fn certificate(name: &str) -> PathBuf {

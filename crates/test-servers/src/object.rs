@@ -16,7 +16,7 @@ use crate::{installed, until};
 
 /// Storage that tests can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
+pub enum ObjectServer {
     /// S3, by moto. Its requests are carried out one at a time: see the decision on test servers.
     Moto,
     /// Google Cloud Storage, by the server in `gcs.rs`.
@@ -28,10 +28,10 @@ pub enum Server {
 }
 
 /// One that stands for each of the clouds.
-pub const CLOUDS: [Server; 3] = [Server::Moto, Server::Gcs, Server::Azurite];
+pub const CLOUDS: [ObjectServer; 3] = [ObjectServer::Moto, ObjectServer::Gcs, ObjectServer::Azurite];
 
 /// Does something on every cloud, side by side: for what mostly waits.
-pub fn on_every_cloud(act: impl Fn(Server) + Sync) {
+pub fn on_every_cloud(act: impl Fn(ObjectServer) + Sync) {
     std::thread::scope(|scope| {
         for server in CLOUDS {
             let act = &act;
@@ -76,13 +76,13 @@ request = urllib.request.Request(f"{endpoint}/{container}?restype=container", da
 urllib.request.urlopen(request)
 "#;
 
-impl Server {
+impl ObjectServer {
     /// What a URL of it begins with.
     pub fn scheme(self) -> Scheme {
         match self {
-            Server::Moto => Scheme::S3,
-            Server::Gcs | Server::Careless => Scheme::Gs,
-            Server::Azurite => Scheme::Az,
+            ObjectServer::Moto => Scheme::S3,
+            ObjectServer::Gcs | ObjectServer::Careless => Scheme::Gs,
+            ObjectServer::Azurite => Scheme::Az,
         }
     }
 
@@ -102,16 +102,16 @@ impl Server {
         place.options.min_write_interval_ms = 0;
         // Never looked for anywhere else than here: no test asks a cloud for credentials.
         match self {
-            Server::Moto => place.with_keys("test", "test"),
-            Server::Azurite => place.with_keys(ACCOUNT, ACCOUNT_KEY),
-            Server::Gcs | Server::Careless => place,
+            ObjectServer::Moto => place.with_keys("test", "test"),
+            ObjectServer::Azurite => place.with_keys(ACCOUNT, ACCOUNT_KEY),
+            ObjectServer::Gcs | ObjectServer::Careless => place,
         }
     }
 
     fn start(self) -> String {
         match self {
-            Server::Gcs => format!("http://{}", gcs::start()),
-            Server::Moto => {
+            ObjectServer::Gcs => format!("http://{}", gcs::start()),
+            ObjectServer::Moto => {
                 let start = |port: u16| {
                     let mut command = Command::new(installed("python/bin/python3"));
                     command.args(["-c", MOTO, &port.to_string()]);
@@ -120,7 +120,7 @@ impl Server {
                 let made = |address: SocketAddr| ask(address, &format!("PUT /{BUCKET} HTTP/1.1"));
                 format!("http://{}", spawn(start, made))
             }
-            Server::Azurite => {
+            ObjectServer::Azurite => {
                 let start = |port: u16| {
                     let mut command = Command::new(installed("node/node_modules/.bin/azurite-blob"));
                     let switches =
@@ -139,7 +139,7 @@ impl Server {
                 };
                 endpoint(spawn(start, made))
             }
-            Server::Careless => {
+            ObjectServer::Careless => {
                 let start = |port: u16| {
                     let mut command = Command::new(installed("python/bin/gcp-storage-emulator"));
                     let port = format!("--port={port}");

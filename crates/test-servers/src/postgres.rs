@@ -17,7 +17,7 @@ const SERVES: &str = "postgres";
 const DATABASE: &str = "postgres";
 
 /// A server and where it listens.
-pub struct Cluster {
+pub struct PostgresServer {
     port: u16,
     directory: Arc<tempfile::TempDir>,
     process: Arc<Mutex<Option<Child>>>,
@@ -34,7 +34,7 @@ pub enum Durable {
     No,
 }
 
-impl Cluster {
+impl PostgresServer {
     /// Makes a server and waits until it answers.
     pub fn start(durable: Durable) -> Self {
         Self::start_with(durable, |_| Vec::new())
@@ -63,7 +63,7 @@ impl Cluster {
                 let _ = started.send(());
             }
         });
-        let cluster = Cluster { port, directory, process, starter, shared: OnceLock::new() };
+        let cluster = PostgresServer { port, directory, process, starter, shared: OnceLock::new() };
         cluster.start_server();
         cluster
     }
@@ -150,7 +150,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         if let Some(mut process) = locked(&self.process).take() {
             let _ = process.kill();

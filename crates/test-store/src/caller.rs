@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 /// One who has made a call.
 #[derive(Clone, Default)]
-pub struct Caller(Arc<Control>);
+pub struct TestCaller(Arc<Control>);
 
 #[derive(Default)]
 struct Control {
@@ -18,13 +18,13 @@ struct Control {
     waker: Mutex<Option<Waker>>,
 }
 
-impl Caller {
+impl TestCaller {
     /// The call as this caller makes it. It answers `None` once the caller has gone.
     pub fn calls<F: Future + Send>(
         &self,
         call: F,
     ) -> impl Future<Output = Option<F::Output>> + Send + use<F> {
-        Made { call: Some(Box::pin(call)), control: Arc::clone(&self.0) }
+        PendingCall { call: Some(Box::pin(call)), control: Arc::clone(&self.0) }
     }
 
     /// Never looks at the call again: an answer that comes from now on is not picked up.
@@ -42,18 +42,18 @@ impl Caller {
     }
 }
 
-impl fmt::Debug for Caller {
+impl fmt::Debug for TestCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").finish_non_exhaustive()
+        f.debug_struct("TestCaller").finish_non_exhaustive()
     }
 }
 
-struct Made<F> {
+struct PendingCall<F> {
     call: Option<Pin<Box<F>>>,
     control: Arc<Control>,
 }
 
-impl<F: Future> Future for Made<F> {
+impl<F: Future> Future for PendingCall<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

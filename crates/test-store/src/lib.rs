@@ -2,21 +2,21 @@
 //! both played out here.
 
 mod caller;
-mod drive;
+mod executor;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use caller::Caller;
-pub use drive::{block_on, drive};
+pub use caller::TestCaller;
+pub use executor::{block_on, drive};
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Key;
 
 /// One fresh store and power over its time.
-pub trait Arena: Send + Sync {
-    /// The handle under test. After [`Arena::restart`]: a new one.
+pub trait TestStore: Send + Sync {
+    /// The handle under test. After [`TestStore::restart`]: a new one.
     fn store(&self) -> Arc<dyn LeaseStore>;
 
     /// Another handle onto the same store, as another client has. May be the same.
@@ -25,7 +25,7 @@ pub trait Arena: Send + Sync {
     }
 
     /// What this arena can show. Cases that need more are reported as not applicable.
-    fn powers(&self) -> Vec<Power>;
+    fn test_capabilities(&self) -> Vec<TestCapability>;
 
     /// The ttl that the cases use: long enough that nothing runs out by itself while a case runs.
     fn ttl_ms(&self) -> u64 {
@@ -37,7 +37,7 @@ pub trait Arena: Send + Sync {
         20
     }
 
-    /// Lets store time pass. Only with [`Power::MovesTime`].
+    /// Lets store time pass. Only with [`TestCapability::MovesTime`].
     fn pass(&self, ms: u64);
 
     /// Makes the live lease on a key run out, however that store does it, and returns when the store's own rules take
@@ -63,17 +63,17 @@ pub trait Arena: Send + Sync {
     }
 
     /// Lets so much of the time pass for which `advance` has closed the store, however that store counts it. Only with
-    /// [`Power::Reopens`].
+    /// [`TestCapability::Reopens`].
     fn open_again(&self, closed_for_ms: u64) {
         self.pass(closed_for_ms);
     }
 
-    /// Sets the wall clock forward or back and leaves store time alone. Only with [`Power::MovesWall`].
+    /// Sets the wall clock forward or back and leaves store time alone. Only with [`TestCapability::MovesWall`].
     fn shift_wall(&self, by_ms: i64) {
         panic!("this arena cannot set its wall clock by {by_ms} ms");
     }
 
-    /// Closes every handle and opens the same data anew. Only with [`Power::Restarts`].
+    /// Closes every handle and opens the same data anew. Only with [`TestCapability::Restarts`].
     fn restart(&self) {
         panic!("this arena cannot restart its store");
     }
@@ -87,14 +87,14 @@ pub trait Arena: Send + Sync {
 /// Something that an arena can show beyond the contract itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Power {
-    /// [`Arena::pass`] works: store time can be moved forward.
+pub enum TestCapability {
+    /// [`TestStore::pass`] works: store time can be moved forward.
     MovesTime,
     /// Store time stands still unless it is moved, so that times can be compared exactly.
     StandsStill,
-    /// [`Arena::shift_wall`] works.
+    /// [`TestStore::shift_wall`] works.
     MovesWall,
-    /// [`Arena::restart`] works.
+    /// [`TestStore::restart`] works.
     Restarts,
     /// A long-free key's record is removed as store time passes.
     Collects,
@@ -105,7 +105,7 @@ pub enum Power {
     TellsEvents,
     /// `advance` works.
     Advances,
-    /// [`Arena::open_again`] works.
+    /// [`TestStore::open_again`] works.
     Reopens,
     /// The store has a clock of its own: a lease runs out by it, watched or not, that is noted without anybody asking,
     /// and all handles agree on when something happened.
@@ -116,54 +116,54 @@ pub enum Power {
     TellsHolders,
 }
 
-impl Power {
+impl TestCapability {
     /// Everything that an arena can show.
-    pub const ALL: [Power; 12] = [
-        Power::MovesTime,
-        Power::StandsStill,
-        Power::MovesWall,
-        Power::Restarts,
-        Power::Collects,
-        Power::NoticesLeaving,
-        Power::TellsEvents,
-        Power::Advances,
-        Power::Reopens,
-        Power::OwnClock,
-        Power::RemembersClaims,
-        Power::TellsHolders,
+    pub const ALL: [TestCapability; 12] = [
+        TestCapability::MovesTime,
+        TestCapability::StandsStill,
+        TestCapability::MovesWall,
+        TestCapability::Restarts,
+        TestCapability::Collects,
+        TestCapability::NoticesLeaving,
+        TestCapability::TellsEvents,
+        TestCapability::Advances,
+        TestCapability::Reopens,
+        TestCapability::OwnClock,
+        TestCapability::RemembersClaims,
+        TestCapability::TellsHolders,
     ];
 
     /// What a store lacks that cannot show this.
     pub fn lacking(self) -> &'static str {
         match self {
-            Power::MovesTime => "its time cannot be moved",
-            Power::StandsStill => "its time does not stand still",
-            Power::MovesWall => "its wall clock cannot be set",
-            Power::Restarts => "it cannot be restarted",
-            Power::Collects => "it collects no keys",
-            Power::NoticesLeaving => "it does not notice that a caller has gone",
-            Power::TellsEvents => "it tells no events",
-            Power::Advances => "it cannot be advanced",
-            Power::Reopens => "the time for which an advance closes it cannot be moved",
-            Power::OwnClock => "it has no clock of its own",
-            Power::RemembersClaims => "it does not remember claims whose jobs have all ended",
-            Power::TellsHolders => "it does not tell holders of other handles",
+            TestCapability::MovesTime => "its time cannot be moved",
+            TestCapability::StandsStill => "its time does not stand still",
+            TestCapability::MovesWall => "its wall clock cannot be set",
+            TestCapability::Restarts => "it cannot be restarted",
+            TestCapability::Collects => "it collects no keys",
+            TestCapability::NoticesLeaving => "it does not notice that a caller has gone",
+            TestCapability::TellsEvents => "it tells no events",
+            TestCapability::Advances => "it cannot be advanced",
+            TestCapability::Reopens => "the time for which an advance closes it cannot be moved",
+            TestCapability::OwnClock => "it has no clock of its own",
+            TestCapability::RemembersClaims => "it does not remember claims whose jobs have all ended",
+            TestCapability::TellsHolders => "it does not tell holders of other handles",
         }
     }
 }
 
 /// Makes a fresh arena for every case.
-pub trait Factory: Sync {
+pub trait TestStoreFactory: Sync {
     /// A fresh arena: an empty store that shares nothing with any other.
-    fn arena(&self) -> Arc<dyn Arena>;
+    fn test_store(&self) -> Arc<dyn TestStore>;
 }
 
-impl<F, A> Factory for F
+impl<F, A> TestStoreFactory for F
 where
     F: Fn() -> A + Sync,
-    A: Arena + 'static,
+    A: TestStore + 'static,
 {
-    fn arena(&self) -> Arc<dyn Arena> {
+    fn test_store(&self) -> Arc<dyn TestStore> {
         Arc::new(self())
     }
 }
@@ -171,7 +171,7 @@ where
 type Open = Box<dyn Fn(Arc<dyn Clock>) -> Result<Arc<dyn LeaseStore>, StoreError> + Send + Sync>;
 
 /// The arena of stores that take a [`Clock`]: time is moved by hand.
-pub struct ClockArena {
+pub struct ClockedTestStore {
     clock: ManualClock,
     open: Open,
     open_other: Option<Open>,
@@ -185,12 +185,12 @@ struct Handles {
     other: Arc<dyn LeaseStore>,
 }
 
-impl ClockArena {
+impl ClockedTestStore {
     /// An arena whose store is opened by this. What the store lies in (a directory) can live in the closure.
     pub fn new<S: LeaseStore + 'static>(
         open: impl Fn(Arc<dyn Clock>) -> Result<S, StoreError> + Send + Sync + 'static,
     ) -> Self {
-        ClockArena {
+        ClockedTestStore {
             clock: ManualClock::new(),
             open: boxed(open),
             open_other: None,
@@ -235,7 +235,7 @@ fn boxed<S: LeaseStore + 'static>(
     Box::new(move |clock| Ok(Arc::new(open(clock)?)))
 }
 
-impl Arena for ClockArena {
+impl TestStore for ClockedTestStore {
     fn store(&self) -> Arc<dyn LeaseStore> {
         self.handles().store
     }
@@ -244,10 +244,10 @@ impl Arena for ClockArena {
         self.handles().other
     }
 
-    fn powers(&self) -> Vec<Power> {
-        Power::ALL
+    fn test_capabilities(&self) -> Vec<TestCapability> {
+        TestCapability::ALL
             .into_iter()
-            .filter(|power| *power != Power::Restarts || self.restarts)
+            .filter(|capability| *capability != TestCapability::Restarts || self.restarts)
             .collect()
     }
 
@@ -270,8 +270,10 @@ impl Arena for ClockArena {
     }
 }
 
-impl fmt::Debug for ClockArena {
+impl fmt::Debug for ClockedTestStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClockArena").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("ClockedTestStore")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }

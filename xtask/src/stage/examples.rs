@@ -17,7 +17,7 @@ pub(crate) fn run() -> Result<(), String> {
     }
     process::run(&mut process::cargo(&["build", "--workspace", "--all-features", "--examples"]))?;
     let built = workspace::built("debug")?.join("examples");
-    let room = Room::new()?;
+    let room = ExampleFolder::new()?;
     for name in names {
         // Ctrl-C must still reach the example, hence `--foreground`.
         let mut example = Command::new("timeout");
@@ -52,9 +52,9 @@ fn names(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 /// A folder of its own for the examples to run in, gone afterwards.
-struct Room(std::path::PathBuf);
+struct ExampleFolder(std::path::PathBuf);
 
-impl Room {
+impl ExampleFolder {
     fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("fencehold-examples-{}", std::process::id()));
         // Left over from a run that was killed and had the same process id.
@@ -64,7 +64,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for ExampleFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn examples_are_found_as_cargo_finds_them() {
-        let room = Room::new().unwrap();
+        let room = ExampleFolder::new().unwrap();
         fs::write(room.0.join("one.rs"), "").unwrap();
         fs::write(room.0.join("notes.md"), "").unwrap();
         fs::create_dir_all(room.0.join("two")).unwrap();

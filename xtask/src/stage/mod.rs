@@ -39,7 +39,7 @@ mod words;
 
 use std::time::Instant;
 
-use crate::report::{self, Outcome, Row};
+use crate::report::{self, StageOutcome, StageRow};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
@@ -88,27 +88,27 @@ pub(crate) const UPGRADE: Stage = Stage { name: "upgrade", run: upgrade::run };
 pub(crate) const WORDS: Stage = Stage { name: "words", run: words::run };
 
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct StageFailure {
     pub(crate) stage: &'static str,
     pub(crate) why: String,
 }
 
 /// Runs `stages` up to the first failure, and prints how long each took.
-pub(crate) fn run_all(stages: &[Stage]) -> Result<(), Failure> {
+pub(crate) fn run_all(stages: &[Stage]) -> Result<(), StageFailure> {
     let mut rows = Vec::new();
     let mut failure = None;
     for stage in stages {
         if failure.is_some() {
-            rows.push(Row { stage: stage.name, outcome: Outcome::NotRun });
+            rows.push(StageRow { stage: stage.name, outcome: StageOutcome::NotRun });
             continue;
         }
         println!("\n=== {} ===", stage.name);
         let started = Instant::now();
         let result = (stage.run)();
         let took = started.elapsed();
-        let outcome = if result.is_ok() { Outcome::Passed(took) } else { Outcome::Failed(took) };
-        rows.push(Row { stage: stage.name, outcome });
-        failure = result.err().map(|why| Failure { stage: stage.name, why });
+        let outcome = if result.is_ok() { StageOutcome::Passed(took) } else { StageOutcome::Failed(took) };
+        rows.push(StageRow { stage: stage.name, outcome });
+        failure = result.err().map(|why| StageFailure { stage: stage.name, why });
     }
     print!("\n{}", report::table(&rows));
     failure.map_or(Ok(()), Err)

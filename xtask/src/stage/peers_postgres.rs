@@ -24,7 +24,7 @@ pub(crate) fn run() -> Result<(), String> {
         process::cargo(&["build", "--release", "--manifest-path", "bench/peers/Cargo.toml", "--target-dir"]);
     process::run(command.arg(&peers))?;
 
-    let server = Server::start()?;
+    let server = PrivatePostgres::start()?;
     let database = server.url();
     let store = format!("{database}?max_connections=64&completed_jobs=drop&sslmode=disable");
     let mut command = Command::new(bench);
@@ -36,13 +36,13 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 /// A private server. It and its folder are gone at the end.
-struct Server {
+struct PrivatePostgres {
     process: Child,
     port: u16,
     folder: PathBuf,
 }
 
-impl Server {
+impl PrivatePostgres {
     fn start() -> Result<Self, String> {
         // A disk that everybody may use: a folder in memory would be synced in no time.
         let folder = PathBuf::from(format!("/var/tmp/fencehold-peers-{}", std::process::id()));
@@ -85,7 +85,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("PostgreSQL cannot be started: {error}"))?;
-        let server = Server { process, port, folder };
+        let server = PrivatePostgres { process, port, folder };
         let asked = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if asked.elapsed() > STARTS_WITHIN {
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PrivatePostgres {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

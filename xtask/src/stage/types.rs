@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use super::{docs, lines};
-use crate::exceptions::{self, EffectView};
+use crate::exceptions::{self, Finding};
 use crate::source::{Piece, pieces};
 use crate::workspace;
 
@@ -34,7 +34,7 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 /// Every public type that a file declares.
-fn public_types(path: &str, text: &str) -> Vec<EffectView> {
+fn public_types(path: &str, text: &str) -> Vec<Finding> {
     // A module of tests stands last in its file.
     let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code: Vec<(usize, Piece<'_>)> = pieces(text)
@@ -46,7 +46,7 @@ fn public_types(path: &str, text: &str) -> Vec<EffectView> {
             (_, Piece::Name("pub")),
             (_, Piece::Name("struct" | "enum" | "trait" | "type" | "union")),
             (line, Piece::Name(name)),
-        ] => Some(EffectView {
+        ] => Some(Finding {
             word: name.to_owned(),
             path: path.to_owned(),
             line,
@@ -58,7 +58,7 @@ fn public_types(path: &str, text: &str) -> Vec<EffectView> {
 }
 
 /// Those that share their name.
-fn of_several(declared: Vec<EffectView>) -> Vec<EffectView> {
+fn of_several(declared: Vec<Finding>) -> Vec<Finding> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for finding in &declared {
         *counts.entry(finding.word.clone()).or_default() += 1;

@@ -7,7 +7,7 @@
 use std::fs;
 
 use super::docs;
-use crate::exceptions::{self, EffectView, Entry};
+use crate::exceptions::{self, Finding, ListEntry};
 use crate::source::{Piece, pieces};
 use crate::workspace;
 
@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<(), String> {
         }
     }
     // A name is renamed file by file, prose is rewritten crate by crate.
-    let folder = |finding: &EffectView| {
+    let folder = |finding: &Finding| {
         let is_prose = rules.iter().any(|rule| rule.is_prose && rule.words.contains(&finding.word));
         let mut parts = finding.path.split('/');
         match (is_prose, parts.next(), parts.next()) {
@@ -44,14 +44,14 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 struct Rule<'a> {
-    entry: &'a Entry,
+    entry: &'a ListEntry,
     words: &'a [String],
     is_prose: bool,
     instead: &'a str,
 }
 
-fn rules(entries: &[Entry]) -> Result<Vec<Rule<'_>>, String> {
-    let rule = |entry: &'_ Entry| match entry.needs("match")? {
+fn rules(entries: &[ListEntry]) -> Result<Vec<Rule<'_>>, String> {
+    let rule = |entry: &'_ ListEntry| match entry.needs("match")? {
         kind @ ("name" | "prose") => Ok(kind == "prose"),
         kind => Err(format!("a word is matched as `name` or `prose`, not as `{kind}`")),
     };
@@ -69,7 +69,7 @@ fn rules(entries: &[Entry]) -> Result<Vec<Rule<'_>>, String> {
 }
 
 /// Every place of a file that has a word of the list.
-fn look(rules: &[Rule<'_>], path: &str, text: &str) -> Vec<EffectView> {
+fn look(rules: &[Rule<'_>], path: &str, text: &str) -> Vec<Finding> {
     let rules: Vec<&Rule<'_>> = rules.iter().filter(|rule| exceptions::is_under(path, rule.entry)).collect();
     let mut prose = Prose::default();
     let mut names: Vec<(usize, &str)> = Vec::new();
@@ -128,7 +128,7 @@ fn look(rules: &[Rule<'_>], path: &str, text: &str) -> Vec<EffectView> {
             } else {
                 lines.extend(names.iter().filter(|(_, name)| name == word).map(|(line, _)| *line));
             }
-            findings.extend(lines.into_iter().map(|line| EffectView {
+            findings.extend(lines.into_iter().map(|line| Finding {
                 word: word.clone(),
                 path: path.to_owned(),
                 line,

@@ -9,8 +9,8 @@ use fencehold_core::{BadInput, Key, Refusal, Token};
 use serde::Serialize;
 
 use crate::duration::show_ms;
-use crate::exit::Exit;
-use crate::hold::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE};
+use crate::exit_code::ExitStatus;
+use crate::hold_id::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE};
 use crate::process::{ACCESS_TOKEN_VARIABLE, PASS_TOKEN};
 use crate::shell;
 
@@ -19,7 +19,7 @@ use crate::shell;
 pub(crate) enum Failure {
     /// Something to say on stderr.
     Said {
-        exit: Exit,
+        exit: ExitStatus,
         /// What happened.
         what: String,
         /// What to do next, where there is something.
@@ -69,7 +69,7 @@ pub(crate) fn only_answer<T, R>(
     answers: Vec<Result<T, R>>,
     refused: impl FnOnce(R) -> Failure,
 ) -> Result<T, Failure> {
-    let nothing = || Err(Failure::new(Exit::Unavailable, "the store gave no answer"));
+    let nothing = || Err(Failure::new(ExitStatus::Unavailable, "the store gave no answer"));
     answers
         .into_iter()
         .next()
@@ -77,18 +77,18 @@ pub(crate) fn only_answer<T, R>(
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+    pub(crate) fn new(exit: ExitStatus, what: impl Into<String>) -> Self {
         Failure::Said { exit, what: what.into(), next: None, cause: Cause::Unknown }
     }
 
     /// A failure of a kind, whose exit code follows from it.
     pub(crate) fn of_kind(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Failure::Said { exit: Exit::of(kind), what: what.into(), next: None, cause: Cause::Kind(kind) }
+        Failure::Said { exit: ExitStatus::of(kind), what: what.into(), next: None, cause: Cause::Kind(kind) }
     }
 
     /// What a store said, in other words for people.
     fn of_problem(problem: Problem, what: impl Into<String>) -> Self {
-        let exit = Exit::of(problem.kind);
+        let exit = ExitStatus::of(problem.kind);
         Failure::Said { exit, what: what.into(), next: None, cause: Cause::Store(Box::new(problem)) }
     }
 
@@ -187,7 +187,7 @@ impl Failure {
             Error::Lost { target: HoldTarget::Key(key), token, cause, .. } => {
                 Failure::lost(&key, token, &cause.to_string())
             }
-            Error::HoldIdUsed { .. } => Failure::new(Exit::Lost, error.to_string()),
+            Error::HoldIdUsed { .. } => Failure::new(ExitStatus::Lost, error.to_string()),
             Error::StoreRewound { key, token, current_token } => {
                 Failure::refused(&key, Refusal::StoreRewound { token, current_token })
             }
@@ -209,16 +209,16 @@ impl Failure {
                 Failure::of_store(StoreError::LimitReached { message, limit }, place)
             }
             Error::JobNotFound { job_id } => {
-                Failure::refused_job(job_id, fencehold_core::job::Refusal::JobNotFound)
+                Failure::refused_job(job_id, fencehold_core::job::JobRefusal::JobNotFound)
             }
-            other => Failure::new(Exit::Failed, other.to_string()),
+            other => Failure::new(ExitStatus::Failed, other.to_string()),
         }
     }
 
     /// A lease that was lost while it was relied on.
     pub(crate) fn lost(key: &Key, token: Token, why: &str) -> Self {
         let next = format!("`fencehold explain {}` shows what happened.", shell::word(key.as_str()));
-        Failure::new(Exit::Lost, format!("the lease on {key} under token {token} was lost: {why}"))
+        Failure::new(ExitStatus::Lost, format!("the lease on {key} under token {token} was lost: {why}"))
             .with_next(next)
     }
 
@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    fn parts(failure: Failure) -> (Exit, String, String) {
+    fn parts(failure: Failure) -> (ExitStatus, String, String) {
         match failure {
             Failure::Said { exit, what, next, .. } => (exit, what, next.unwrap_or_default()),
             Failure::ReaderGone => panic!("nothing said"),
@@ -297,7 +297,7 @@ mod tests {
             token: Token::new(7),
         };
         let (exit, what, next) = parts(Failure::refused(&Key::new("it's").unwrap(), held));
-        assert_eq!(exit, Exit::Held);
+        assert_eq!(exit, ExitStatus::Held);
         assert_eq!(
             what,
             "it's is held by host/1 for task run-42 under token 7, for another 12.3s unless renewed"
@@ -320,17 +320,17 @@ mod tests {
         let why = || "because".to_owned();
         let refused = |refusal| StoreError::Refused { key: key.clone(), refusal };
         for (error, exit) in [
-            (refused(lost), Exit::Lost),
-            (refused(ended), Exit::Lost),
-            (refused(rewound), Exit::Unusable),
-            (refused(Refusal::WrongHoldId { token: Token::new(1) }), Exit::Usage),
-            (refused(Refusal::NotHeld), Exit::Failed),
-            (StoreError::Unavailable { message: why() }, Exit::Unavailable),
-            (StoreError::OutcomeUnknown { message: why() }, Exit::Unavailable),
-            (StoreError::Forbidden { message: why() }, Exit::Denied),
-            (StoreError::Unusable { store: "x".to_owned(), message: why() }, Exit::Unusable),
-            (StoreError::NoStore { store: "x".to_owned() }, Exit::Unusable),
-            (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), Exit::Usage),
+            (refused(lost), ExitStatus::Lost),
+            (refused(ended), ExitStatus::Lost),
+            (refused(rewound), ExitStatus::Unusable),
+            (refused(Refusal::WrongHoldId { token: Token::new(1) }), ExitStatus::Usage),
+            (refused(Refusal::NotHeld), ExitStatus::Failed),
+            (StoreError::Unavailable { message: why() }, ExitStatus::Unavailable),
+            (StoreError::OutcomeUnknown { message: why() }, ExitStatus::Unavailable),
+            (StoreError::Forbidden { message: why() }, ExitStatus::Denied),
+            (StoreError::Unusable { store: "x".to_owned(), message: why() }, ExitStatus::Unusable),
+            (StoreError::NoStore { store: "x".to_owned() }, ExitStatus::Unusable),
+            (StoreError::BadInput(BadInput::new("ttl", "is 0 ms")), ExitStatus::Usage),
         ] {
             assert_eq!(parts(Failure::of_store(error.clone(), "file:x")).0, exit, "{error}");
         }

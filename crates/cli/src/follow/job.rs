@@ -3,11 +3,11 @@
 use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::{EventData, Owner, Reason, Token};
 
-use super::told::{Told, optional};
+use super::lease::{LeaseSentence, optional};
 use crate::duration::show_ms;
 use crate::show::{Colour, utc};
 
-pub(super) fn told(fact: &EventData) -> Told {
+pub(super) fn told(fact: &EventData) -> LeaseSentence {
     match fact {
         EventData::JobEnqueued { queue, kind, state } => {
             say("enqueued", None, format!("{kind} in queue {queue}, {state}"), Colour::Plain)
@@ -57,8 +57,8 @@ pub(super) fn told(fact: &EventData) -> Told {
     }
 }
 
-fn say(what: &str, token: Option<Token>, detail: String, colour: Colour) -> Told {
-    Told { what: what.to_owned(), token: token.map(Token::get), detail, colour }
+fn say(what: &str, token: Option<Token>, detail: String, colour: Colour) -> LeaseSentence {
+    LeaseSentence { what: what.to_owned(), token: token.map(Token::get), detail, colour }
 }
 
 fn by_whom(by: &Owner, reason: Option<&Reason>) -> String {

@@ -1,28 +1,28 @@
 //! What happened, and what happens next: events as they are read, one after the other.
 
 mod job;
+mod lease;
 mod polled;
-mod told;
 
 use fencehold_contract::{FlatEvent, ListEventsRequest, StoreError};
 use fencehold_core::Event;
 use fencehold_core::limits::PAGE_MAX;
 
-use crate::context::Store;
+use crate::context::OpenStore;
 use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use crate::show::{Cell, Style, Table, utc_ms};
 
 pub(crate) use job::{ended_colour, state_colour};
-use told::Told;
-pub(crate) use told::how_colour;
+use lease::LeaseSentence;
+pub(crate) use lease::how_colour;
 
 /// How long one request waits for the next event. Nothing depends on it.
 const WAIT_MS: u64 = 30_000;
 
 /// Reads all that has happened since a cursor; gives the events and the cursor to go on from.
 pub(crate) async fn past(
-    store: &Store,
+    store: &OpenStore,
     after: Option<u64>,
     prefix: Option<&str>,
 ) -> Result<(Vec<Event>, u64), Failure> {
@@ -30,7 +30,7 @@ pub(crate) async fn past(
 }
 
 /// The same, or nothing where the store tells no events.
-pub(crate) async fn past_if_told(store: &Store, prefix: Option<&str>) -> Result<Vec<Event>, Failure> {
+pub(crate) async fn past_if_told(store: &OpenStore, prefix: Option<&str>) -> Result<Vec<Event>, Failure> {
     match read(store, None, prefix).await {
         Ok((events, _)) => Ok(events),
         Err(StoreError::Unsupported { .. }) => Ok(Vec::new()),
@@ -39,7 +39,7 @@ pub(crate) async fn past_if_told(store: &Store, prefix: Option<&str>) -> Result<
 }
 
 async fn read(
-    store: &Store,
+    store: &OpenStore,
     after: Option<u64>,
     prefix: Option<&str>,
 ) -> Result<(Vec<Event>, u64), StoreError> {
@@ -58,7 +58,7 @@ async fn read(
 
 /// Prints what happens from a cursor on, for ever.
 pub(crate) async fn follow(
-    store: &Store,
+    store: &OpenStore,
     output: Output,
     after: u64,
     prefix: Option<&str>,
@@ -101,7 +101,7 @@ pub(crate) fn print(output: Output, event: &Event) -> Result<(), Failure> {
 pub(crate) fn table(events: &[Event]) -> Table {
     let mut table = Table::new(["SEQ", "WHEN", "KEY", "EVENT", "TOKEN", "DETAIL"]);
     for event in events {
-        let told = Told::of(&event.data);
+        let told = LeaseSentence::of(&event.data);
         table.row([
             event.seq.into(),
             utc_ms(event.at_ms).into(),
@@ -115,7 +115,7 @@ pub(crate) fn table(events: &[Event]) -> Table {
 }
 
 fn sentence(event: &Event, style: Style) -> String {
-    let told = Told::of(&event.data);
+    let told = LeaseSentence::of(&event.data);
     let token = told.token.map(|token| format!(" token {token}")).unwrap_or_default();
     let detail = if told.detail.is_empty() { String::new() } else { format!(": {}", told.detail) };
     let what = style.paint(&told.what, told.colour);

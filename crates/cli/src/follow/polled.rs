@@ -11,7 +11,7 @@ use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Event, EventData, Key, Token};
 
 use super::print;
-use crate::context::Store;
+use crate::context::OpenStore;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What was last seen of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Known {
+struct LastSeen {
     /// The token of the last hold whose beginning was shown.
     begun: Token,
     /// The token of the last hold whose end was shown.
@@ -28,17 +28,17 @@ struct Known {
 }
 
 /// Prints what happens from now on, for ever.
-pub(super) async fn follow(store: &Store, output: Output, prefix: Option<&str>) -> Result<(), Failure> {
-    let mut known: HashMap<Key, Known> = HashMap::new();
+pub(super) async fn follow(store: &OpenStore, output: Output, prefix: Option<&str>) -> Result<(), Failure> {
+    let mut known: HashMap<Key, LastSeen> = HashMap::new();
     for view in look(store, prefix).await? {
-        known.insert(view.key.clone(), Known::of(&view));
+        known.insert(view.key.clone(), LastSeen::of(&view));
     }
     note(&format!("this store tells no events: looking at its leases every {} s", LOOK_EVERY.as_secs()));
     let mut seq = 0;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         for view in look(store, prefix).await? {
-            let before = known.insert(view.key.clone(), Known::of(&view)).unwrap_or_default();
+            let before = known.insert(view.key.clone(), LastSeen::of(&view)).unwrap_or_default();
             for (at_wall_ms, fact) in news(before, &view) {
                 seq += 1;
                 let namespace = store.call.namespace.clone();
@@ -48,7 +48,7 @@ pub(super) async fn follow(store: &Store, output: Output, prefix: Option<&str>) 
     }
 }
 
-async fn look(store: &Store, prefix: Option<&str>) -> Result<Vec<LeaseView>, Failure> {
+async fn look(store: &OpenStore, prefix: Option<&str>) -> Result<Vec<LeaseView>, Failure> {
     let mut request = ListLeasesRequest {
         prefix: prefix.map(ToOwned::to_owned),
         include_free: true,
@@ -67,16 +67,16 @@ async fn look(store: &Store, prefix: Option<&str>) -> Result<Vec<LeaseView>, Fai
     }
 }
 
-impl Known {
+impl LastSeen {
     fn of(view: &LeaseView) -> Self {
         let ended = view.endings.last().map_or(Token::NONE, |ending| ending.token);
         let held = view.holder.as_ref().map_or(Token::NONE, |_| view.token);
-        Known { begun: held.max(ended), ended }
+        LastSeen { begun: held.max(ended), ended }
     }
 }
 
 /// What has happened since, oldest first.
-fn news(before: Known, view: &LeaseView) -> Vec<(u64, EventData)> {
+fn news(before: LastSeen, view: &LeaseView) -> Vec<(u64, EventData)> {
     let mut news = Vec::new();
     for ending in view.endings.iter().filter(|ending| ending.token > before.ended) {
         let (token, owner, task) = (ending.token, ending.owner.clone(), ending.task.clone());

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::place::STORE_VARIABLE;
+use crate::store_choice::STORE_VARIABLE;
 
 /// The variable with the token of access.
 pub(crate) const ACCESS_TOKEN_VARIABLE: &str = "FENCEHOLD_ACCESS_TOKEN";

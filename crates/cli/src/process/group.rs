@@ -8,16 +8,16 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 /// The process group that a command leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Group(Pid);
+pub(super) struct ProcessGroup(Pid);
 
-impl Group {
+impl ProcessGroup {
     pub(super) fn led_by(child: &Child) -> Self {
-        Group(Pid::from_child(child))
+        ProcessGroup(Pid::from_child(child))
     }
 
     pub(super) fn from_number(number: i32) -> Option<Self> {
         // 1 would be init's own, and as a target of kill(2) it means everybody.
-        (number > 1).then(|| Pid::from_raw(number)).flatten().map(Group)
+        (number > 1).then(|| Pid::from_raw(number)).flatten().map(ProcessGroup)
     }
 
     pub(super) fn leader(self) -> Pid {
@@ -59,7 +59,7 @@ impl Group {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
             .filter(|pid| {
                 let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-                Stat::parse(&String::from_utf8_lossy(&stat))
+                ProcessStat::parse(&String::from_utf8_lossy(&stat))
                     .is_some_and(|stat| stat.group == self.number() && stat.runs())
             })
             .collect()
@@ -68,13 +68,13 @@ impl Group {
 
 /// What `/proc/PID/stat` says of a process, as far as we care.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat {
+struct ProcessStat {
     state: char,
     group: i32,
     threads: u64,
 }
 
-impl Stat {
+impl ProcessStat {
     fn parse(line: &str) -> Option<Self> {
         // The name in brackets can hold anything, brackets and spaces too: the last bracket ends it.
         let (_, rest) = line.rsplit_once(')')?;
@@ -82,7 +82,7 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let group = fields.nth(1)?.parse().ok()?;
         let threads = fields.nth(14)?.parse().ok()?;
-        Some(Stat { state, group, threads })
+        Some(ProcessStat { state, group, threads })
     }
 
     /// A process whose first thread has ended looks like a zombie while its other threads go on.
@@ -103,24 +103,24 @@ mod tests {
     #[test]
     fn the_name_of_a_process_cannot_confuse_the_reading() {
         let rest = "S 1 4242 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 55 66";
-        let expected = Stat { state: 'S', group: 4242, threads: 3 };
-        assert_eq!(Stat::parse(&format!("77 (a) Z 1 (1 2) {rest}")), Some(expected));
-        assert_eq!(Stat::parse("77 (cut off"), None);
-        assert_eq!(Stat::parse("77 (a) S 1"), None);
+        let expected = ProcessStat { state: 'S', group: 4242, threads: 3 };
+        assert_eq!(ProcessStat::parse(&format!("77 (a) Z 1 (1 2) {rest}")), Some(expected));
+        assert_eq!(ProcessStat::parse("77 (cut off"), None);
+        assert_eq!(ProcessStat::parse("77 (a) S 1"), None);
     }
 
     #[test]
     fn a_zombie_runs_only_if_it_has_other_threads() {
-        assert!(!Stat { state: 'Z', group: 1, threads: 1 }.runs());
-        assert!(Stat { state: 'Z', group: 1, threads: 2 }.runs());
-        assert!(Stat { state: 'T', group: 1, threads: 1 }.runs(), "what is stopped can go on");
+        assert!(!ProcessStat { state: 'Z', group: 1, threads: 1 }.runs());
+        assert!(ProcessStat { state: 'Z', group: 1, threads: 2 }.runs());
+        assert!(ProcessStat { state: 'T', group: 1, threads: 1 }.runs(), "what is stopped can go on");
     }
 
     #[test]
     fn nobody_is_ever_everybody() {
-        assert_eq!(Group::from_number(0), None);
-        assert_eq!(Group::from_number(1), None);
-        assert_eq!(Group::from_number(-5), None);
+        assert_eq!(ProcessGroup::from_number(0), None);
+        assert_eq!(ProcessGroup::from_number(1), None);
+        assert_eq!(ProcessGroup::from_number(-5), None);
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let group = Group::led_by(&leader);
+        let group = ProcessGroup::led_by(&leader);
         waitid(WaitId::Pid(group.leader()), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
         let running = group.running();
         assert_eq!(running.len(), 1, "the leader is a zombie, its child runs");

@@ -13,22 +13,22 @@
 //! group, and as long as one is, the group's number is not reused and may be signalled.
 
 mod credentials;
-mod gate;
 mod grace;
 mod group;
-mod inherited;
+mod inherited_descriptors;
+mod lease_status;
 mod signals;
+mod start_gate;
 mod supervise;
-mod tenure;
 mod terminal;
 mod watchdog;
 
 pub(crate) use credentials::{ACCESS_TOKEN_VARIABLE, PASS_TOKEN, pass_token};
-pub(crate) use gate::Streams;
 pub(crate) use grace::{grace_ms, most_grace_ms};
+pub(crate) use lease_status::LeaseStatus;
 pub(crate) use signals::Signals;
-pub(crate) use supervise::{Command, Finish, supervise};
-pub(crate) use tenure::Tenure;
+pub(crate) use start_gate::Streams;
+pub(crate) use supervise::{CommandEnd, CommandSpec, supervise};
 pub(crate) use terminal::from_the_background;
 
 use std::ffi::OsString;
@@ -40,9 +40,12 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 const OURSELVES: &str = "/proc/self/exe";
 
 /// The parts of this binary that only `run` and `work` start. They are no verbs: help and completions do not know them.
-pub(crate) fn part(name: &std::ffi::OsStr, rest: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+pub(crate) fn helper_process(
+    name: &std::ffi::OsStr,
+    rest: impl Iterator<Item = OsString>,
+) -> Option<ExitCode> {
     match name.to_str()? {
-        gate::PART => Some(gate::main(rest)),
+        start_gate::PART => Some(start_gate::main(rest)),
         watchdog::PART => Some(watchdog::main()),
         _ => None,
     }

@@ -11,14 +11,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::boot_ms;
-use super::gate::{Gate, Streams};
-use super::group::Group;
+use super::group::ProcessGroup;
+use super::lease_status::LeaseStatus;
 use super::signals::Signals;
-use super::tenure::Tenure;
+use super::start_gate::{StartGate, Streams};
 use super::terminal::Terminal;
-use super::watchdog::{Moments, Report, Watchdog};
+use super::watchdog::{Deadlines, Watchdog, WatchdogReport};
 use crate::duration::show_ms;
-use crate::exit::{Exit, SIGNAL_BASE};
+use crate::exit_code::{ExitStatus, SIGNAL_BASE};
 use crate::failure::Failure;
 use crate::output::note;
 
@@ -35,7 +35,7 @@ const STOPS_WITHIN: Duration = Duration::from_millis(200);
 
 /// What is to be run.
 #[derive(Debug)]
-pub(crate) struct Command<'a> {
+pub(crate) struct CommandSpec<'a> {
     /// The program and its arguments.
     pub(crate) words: &'a [OsString],
     /// What is added to its environment, or taken out of it.
@@ -48,7 +48,7 @@ pub(crate) struct Command<'a> {
 
 /// How it ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finish {
+pub(crate) struct CommandEnd {
     /// The command's exit code; `None` if it could not be ended.
     pub(crate) code: Option<u8>,
     /// The lease was lost under it, or it was ended so that it would not be.
@@ -60,12 +60,12 @@ pub(crate) struct Finish {
 }
 
 /// Runs a command to its end, and ends what it leaves behind. When this returns nothing of it runs any more, except
-/// what [`Finish::left`] names.
+/// what [`CommandEnd::left`] names.
 pub(crate) async fn supervise(
-    command: Command<'_>,
-    mut tenure: watch::Receiver<Tenure>,
+    command: CommandSpec<'_>,
+    mut lease_status: watch::Receiver<LeaseStatus>,
     mut signals: Option<&mut Signals>,
-) -> Result<Finish, Failure> {
+) -> Result<CommandEnd, Failure> {
     // Before there are children, so that none can end unheard.
     let mut child_news = signal(SignalKind::child()).map_err(|error| unwatchable(&error))?;
     let continued =
@@ -73,13 +73,13 @@ pub(crate) async fn supervise(
     let mut watchdog = Watchdog::start().await.map_err(|error| unwatchable(&error))?;
     // A caller that gives the command its own streams keeps the terminal, too.
     let terminal = if matches!(command.streams, Streams::Ours) { Terminal::of_stdin() } else { None };
-    let Command { words, mut variables, grace_ms, streams } = command;
+    let CommandSpec { words, mut variables, grace_ms, streams } = command;
     variables.extend(super::credentials::withheld());
     let (gate, child) =
-        Gate::spawn(words, &variables, streams).map_err(|error| unstartable(words, &error))?;
-    let group = Group::led_by(&child);
-    let moments = moments(*tenure.borrow_and_update(), grace_ms);
-    let mut course = Course {
+        StartGate::spawn(words, &variables, streams).map_err(|error| unstartable(words, &error))?;
+    let group = ProcessGroup::led_by(&child);
+    let moments = moments(*lease_status.borrow_and_update(), grace_ms);
+    let mut course = CommandRun {
         group,
         child,
         watchdog: None,
@@ -114,8 +114,8 @@ pub(crate) async fn supervise(
             arrived = next_signal(&mut signals) => course.pass_on(arrived),
             _ = child_news.recv() => course.look().await,
             // If nothing follows the lease any more, what was last known stands.
-            changed = tenure.changed(), if followed => match changed {
-                Ok(()) => course.hear(*tenure.borrow_and_update()),
+            changed = lease_status.changed(), if followed => match changed {
+                Ok(()) => course.hear(*lease_status.borrow_and_update()),
                 Err(_) => followed = false,
             },
             report = next_report(&mut course.watchdog) => course.heed(report).await,
@@ -126,28 +126,34 @@ pub(crate) async fn supervise(
 }
 
 fn unwatchable(error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("the watchdog cannot be started ({error}), so the command was not"))
+    Failure::new(
+        ExitStatus::Failed,
+        format!("the watchdog cannot be started ({error}), so the command was not"),
+    )
 }
 
 fn unstartable(words: &[OsString], error: &io::Error) -> Failure {
     let program = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    let exit =
-        if error.kind() == io::ErrorKind::ArgumentListTooLong { Exit::CannotRun } else { Exit::Failed };
+    let exit = if error.kind() == io::ErrorKind::ArgumentListTooLong {
+        ExitStatus::CannotRun
+    } else {
+        ExitStatus::Failed
+    };
     Failure::new(exit, format!("{program:?} cannot be started: {error}"))
 }
 
-fn moments(tenure: Tenure, grace_ms: u64) -> Moments {
-    match tenure {
-        Tenure::Until { kill_at_ms } => Moments::ending_at(kill_at_ms, grace_ms),
-        Tenure::RanOut => Moments::ending_at(boot_ms(), 0),
-        Tenure::Taken => {
+fn moments(lease_status: LeaseStatus, grace_ms: u64) -> Deadlines {
+    match lease_status {
+        LeaseStatus::Until { kill_at_ms } => Deadlines::ending_at(kill_at_ms, grace_ms),
+        LeaseStatus::RanOut => Deadlines::ending_at(boot_ms(), 0),
+        LeaseStatus::Taken => {
             let now_ms = boot_ms();
-            Moments { term_at_ms: now_ms, kill_at_ms: now_ms + grace_ms.min(TAKEN_GRACE_MS) }
+            Deadlines { term_at_ms: now_ms, kill_at_ms: now_ms + grace_ms.min(TAKEN_GRACE_MS) }
         }
-        Tenure::Unwanted { kill_at_ms } => {
+        LeaseStatus::Unwanted { kill_at_ms } => {
             let now_ms = boot_ms();
             // We ask, and the watchdog only ends: to some, a second request means something else.
-            Moments::ending_at(kill_at_ms.clamp(now_ms, now_ms + grace_ms), 0)
+            Deadlines::ending_at(kill_at_ms.clamp(now_ms, now_ms + grace_ms), 0)
         }
     }
 }
@@ -159,7 +165,7 @@ async fn next_signal(signals: &mut Option<&mut Signals>) -> Signal {
     }
 }
 
-async fn next_report(watchdog: &mut Option<Watchdog>) -> Option<Report> {
+async fn next_report(watchdog: &mut Option<Watchdog>) -> Option<WatchdogReport> {
     match watchdog {
         Some(watchdog) => watchdog.report().await,
         None => std::future::pending().await,
@@ -174,8 +180,8 @@ async fn until(due: Option<Instant>) {
 }
 
 /// A command on its course.
-struct Course {
-    group: Group,
+struct CommandRun {
+    group: ProcessGroup,
     child: Child,
     watchdog: Option<Watchdog>,
     watchdogs: u32,
@@ -183,7 +189,7 @@ struct Course {
     continued: SignalStream,
     grace_ms: u64,
     /// What the watchdog was last told.
-    moments: Moments,
+    moments: Deadlines,
     /// The leader's exit code, once it has ended and was reaped.
     ended: Option<u8>,
     /// Those of the group who still ran when it was last looked at.
@@ -196,7 +202,7 @@ struct Course {
     unwatched: bool,
 }
 
-impl Course {
+impl CommandRun {
     async fn is_over(&mut self) -> bool {
         let given_up = self.killed_at.is_some_and(|at| Instant::now() >= at + GONE_WITHIN);
         if given_up || self.ended.is_some() {
@@ -250,21 +256,21 @@ impl Course {
     }
 
     /// News of the lease. The watchdog hears them first: it must know even if we stop here.
-    fn hear(&mut self, tenure: Tenure) {
-        self.moments = moments(tenure, self.grace_ms);
+    fn hear(&mut self, lease_status: LeaseStatus) {
+        self.moments = moments(lease_status, self.grace_ms);
         if let Some(watchdog) = &self.watchdog
             && let Err(error) = watchdog.until(self.moments)
         {
             tracing::warn!(%error, "the watchdog cannot be sent the lease's deadline");
         }
-        let Moments { term_at_ms, kill_at_ms } = self.moments;
-        match tenure {
-            Tenure::Until { .. } => {}
-            Tenure::RanOut | Tenure::Taken => {
+        let Deadlines { term_at_ms, kill_at_ms } = self.moments;
+        match lease_status {
+            LeaseStatus::Until { .. } => {}
+            LeaseStatus::RanOut | LeaseStatus::Taken => {
                 self.lost = true;
                 self.end_within(kill_at_ms - term_at_ms);
             }
-            Tenure::Unwanted { .. } => {
+            LeaseStatus::Unwanted { .. } => {
                 self.unwanted = true;
                 self.end_within(kill_at_ms.saturating_sub(boot_ms()));
             }
@@ -277,16 +283,16 @@ impl Course {
     }
 
     /// What the watchdog did, or that it is gone.
-    async fn heed(&mut self, report: Option<Report>) {
+    async fn heed(&mut self, report: Option<WatchdogReport>) {
         match report {
-            Some(Report::Ready | Report::Watching) => {}
-            Some(Report::Terminated) => {
+            Some(WatchdogReport::Ready | WatchdogReport::Watching) => {}
+            Some(WatchdogReport::Terminated) => {
                 self.time_was_up();
                 // It was asked to end; that it does is our business too.
                 let left_ms = self.moments.kill_at_ms.saturating_sub(boot_ms());
                 self.kill_at.get_or_insert(Instant::now() + Duration::from_millis(left_ms));
             }
-            Some(Report::Killed) => {
+            Some(WatchdogReport::Killed) => {
                 self.time_was_up();
                 self.kill();
             }
@@ -369,7 +375,7 @@ impl Course {
     }
 
     /// Nothing runs any more, or what does cannot be ended.
-    async fn finish(mut self) -> Finish {
+    async fn finish(mut self) -> CommandEnd {
         // Also what cannot be seen in /proc. Once no process is left, the number may be reused.
         if !self.group.is_empty() {
             let _ = self.group.kill();
@@ -381,13 +387,13 @@ impl Course {
             terminal.take_back(self.group);
         }
         let left = std::mem::take(&mut self.left);
-        Finish { code: self.ended, lost: self.lost, unwatched: self.unwatched, left }
+        CommandEnd { code: self.ended, lost: self.lost, unwatched: self.unwatched, left }
     }
 }
 
 /// Those of a group who still run. The kernel says whether there is anybody at all; only then is /proc looked through, which
 /// takes the longer the more processes there are, and not on the thread that renews.
-async fn left_of(group: Group) -> Vec<u32> {
+async fn left_of(group: ProcessGroup) -> Vec<u32> {
     if group.is_empty() {
         return Vec::new();
     }
@@ -400,6 +406,6 @@ fn exit_code(status: &WaitIdStatus) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
         (None, Some(signal)) => SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
-        (None, None) => Exit::Failed.code(),
+        (None, None) => ExitStatus::Failed.code(),
     }
 }

@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-use super::group::Group;
+use super::group::ProcessGroup;
 
 /// The terminal that is our stdin.
 #[derive(Debug)]
@@ -36,20 +36,20 @@ impl Terminal {
     }
 
     /// At the start: gives it to the command, unless another program may need it.
-    pub(super) fn offer(&self, group: Group) {
+    pub(super) fn offer(&self, group: ProcessGroup) {
         if !self.shared {
             self.give(group);
         }
     }
 
     /// Gives it to the command, if it is ours to give.
-    pub(super) fn give(&self, group: Group) -> bool {
+    pub(super) fn give(&self, group: ProcessGroup) -> bool {
         tcgetpgrp(stdin()) == Ok(self.ours)
             && from_the_background(|| tcsetpgrp(stdin(), group.leader()).is_ok())
     }
 
     /// Takes it back, if the command has it.
-    pub(super) fn take_back(&self, group: Group) {
+    pub(super) fn take_back(&self, group: ProcessGroup) {
         if tcgetpgrp(stdin()) == Ok(group.leader()) {
             let _ = from_the_background(|| tcsetpgrp(stdin(), self.ours));
         }

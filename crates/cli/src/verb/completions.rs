@@ -4,7 +4,7 @@ use clap_complete::Shell;
 
 use crate::args;
 use crate::context::Context;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "all verbs are alike to the registry")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut args::definition(), "fencehold", &mut script);
         context.output.write(&script)?;

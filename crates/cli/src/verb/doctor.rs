@@ -8,16 +8,16 @@ use fencehold_core::{Key, Namespace};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::checks::{Check, Verdict};
-use crate::context::{Context, Store};
+use crate::checks::{Check, CheckResult};
+use crate::context::{Context, OpenStore};
 use crate::duration::show_ms;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::place::Place;
 use crate::process::boot_ms;
 use crate::show::utc;
-use crate::verb::{DONE, Outcome};
-use crate::{checks, hold, identity};
+use crate::store_choice::StoreChoice;
+use crate::verb::{DONE, VerbResult};
+use crate::{checks, hold_id, identity};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,17 +50,17 @@ pub(crate) struct Args {}
 
 /// What was checked. Beside each check the exit code, should it be the first that failed.
 #[derive(Debug, Default)]
-struct Checks(Vec<(Check, Exit)>);
+struct Checks(Vec<(Check, ExitStatus)>);
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     checks: Vec<Check>,
 }
 
 impl Checks {
-    fn add(&mut self, name: &str, verdict: Verdict, message: impl Into<String>) {
+    fn add(&mut self, name: &str, verdict: CheckResult, message: impl Into<String>) {
         let check = Check { name: name.to_owned(), verdict, message: Some(message.into()) };
-        self.0.push((check, Exit::Failed));
+        self.0.push((check, ExitStatus::Failed));
     }
 
     fn failed(&mut self, name: &str, failure: Failure) {
@@ -68,13 +68,15 @@ impl Checks {
         // "`doctor` looks closer" is no news here, but how a store is created is.
         let next = next.filter(|next| next.contains("store create"));
         let message = next.map_or(what.clone(), |next| format!("{what}. {next}"));
-        self.0
-            .push((Check { name: name.to_owned(), verdict: Verdict::Failed, message: Some(message) }, exit));
+        self.0.push((
+            Check { name: name.to_owned(), verdict: CheckResult::Failed, message: Some(message) },
+            exit,
+        ));
     }
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let place = context.place()?;
         let mut checks = Checks::default();
@@ -92,7 +94,7 @@ impl Args {
             Err(failure) => checks.failed("store", failure),
             Ok(Err(missing)) => {
                 let says = format!("{missing}: the first command that changes something creates it");
-                checks.add("store", Verdict::Passed, says);
+                checks.add("store", CheckResult::Passed, says);
             }
             Ok(Ok(store)) => {
                 let checks = &mut checks;
@@ -104,9 +106,9 @@ impl Args {
                     .await?;
             }
         }
-        let failed = checks.0.iter().find(|(check, _)| check.verdict == Verdict::Failed);
+        let failed = checks.0.iter().find(|(check, _)| check.verdict == CheckResult::Failed);
         let code = failed.map_or(DONE, |(_, exit)| exit.code());
-        let report = Report { checks: checks.0.into_iter().map(|(check, _)| check).collect() };
+        let report = DoctorReport { checks: checks.0.into_iter().map(|(check, _)| check).collect() };
         context
             .output
             .list(&report, &report.checks, "nothing to check", || checks::table(&report.checks))?;
@@ -114,7 +116,7 @@ impl Args {
     }
 }
 
-fn about_us(checks: &mut Checks, place: &Place) {
+fn about_us(checks: &mut Checks, place: &StoreChoice) {
     let all = [
         ("file:", cfg!(feature = "file")),
         ("etcd:", cfg!(feature = "etcd")),
@@ -126,18 +128,22 @@ fn about_us(checks: &mut Checks, place: &Place) {
     let stores = built.join(", ");
     checks.add(
         "version",
-        Verdict::Passed,
+        CheckResult::Passed,
         format!("fencehold {}, stores {stores}", env!("CARGO_PKG_VERSION")),
     );
-    checks.add("url", Verdict::Passed, format!("{}, chosen by {}", place.url, place.chosen));
+    checks.add("url", CheckResult::Passed, format!("{}, chosen by {}", place.url, place.chosen));
     match std::fs::read_link("/proc/self/exe") {
         Ok(binary) => {
-            checks.add("run", Verdict::Passed, format!("can start its watchdog from {}", binary.display()));
+            checks.add(
+                "run",
+                CheckResult::Passed,
+                format!("can start its watchdog from {}", binary.display()),
+            );
         }
         Err(error) => {
             let says =
                 format!("/proc/self/exe cannot be read ({error}): `fencehold run` cannot start its watchdog");
-            checks.add("run", Verdict::Failed, says);
+            checks.add("run", CheckResult::Failed, says);
         }
     }
 }
@@ -148,22 +154,22 @@ fn about_clocks(checks: &mut Checks) {
     if (WALL_MS_MIN..WALL_MS_MAX).contains(&now.wall_ms) {
         checks.add(
             "wall clock",
-            Verdict::Passed,
+            CheckResult::Passed,
             format!("{wall} (for people only: no lease depends on it)"),
         );
     } else {
         let says = format!("{wall} cannot be right; leases are safe, but what is shown to people is not");
-        checks.add("wall clock", Verdict::Warning, says);
+        checks.add("wall clock", CheckResult::Warning, says);
     }
     let monotonic = clock_gettime(ClockId::Monotonic);
     let monotonic_ms = u64::try_from(monotonic.tv_sec).unwrap_or(0) * 1_000;
     let slept_ms = now.store_ms.saturating_sub(monotonic_ms);
     let slept =
         if slept_ms > 2_000 { format!(", {} of it asleep", show_ms(slept_ms)) } else { String::new() };
-    checks.add("boot clock", Verdict::Passed, format!("{} since boot{slept}", show_ms(now.store_ms)));
+    checks.add("boot clock", CheckResult::Passed, format!("{} since boot{slept}", show_ms(now.store_ms)));
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => checks.add("boot id", Verdict::Passed, id.trim()),
-        Err(error) => checks.add("boot id", Verdict::Warning, format!("cannot be read: {error}")),
+        Ok(id) => checks.add("boot id", CheckResult::Passed, id.trim()),
+        Err(error) => checks.add("boot id", CheckResult::Warning, format!("cannot be read: {error}")),
     }
 }
 
@@ -183,28 +189,28 @@ fn about_directory(checks: &mut Checks, url: &FileUrl) {
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return checks.add("directory", Verdict::Passed, format!("{shown} is not there yet"));
+            return checks.add("directory", CheckResult::Passed, format!("{shown} is not there yet"));
         }
-        Err(error) => return checks.add("directory", Verdict::Failed, format!("{shown}: {error}")),
+        Err(error) => return checks.add("directory", CheckResult::Failed, format!("{shown}: {error}")),
     };
     let mode = metadata.mode() & 0o7777;
     let uid = rustix::process::geteuid().as_raw();
     let (verdict, remark) = if !metadata.is_dir() {
-        (Verdict::Failed, ": it is no directory".to_owned())
+        (CheckResult::Failed, ": it is no directory".to_owned())
     } else if let Some(why) = what_is_unsafe(url) {
-        (Verdict::Failed, format!(": it is not safe to use: {why}"))
+        (CheckResult::Failed, format!(": it is not safe to use: {why}"))
     } else if url.group.is_some() {
-        (Verdict::Passed, format!(", shared with group {}", metadata.gid()))
+        (CheckResult::Passed, format!(", shared with group {}", metadata.gid()))
     } else if metadata.uid() != uid {
-        (Verdict::Warning, format!(": it belongs to user {}, and this is user {uid}", metadata.uid()))
+        (CheckResult::Warning, format!(": it belongs to user {}, and this is user {uid}", metadata.uid()))
     } else if mode & 0o077 != 0 {
-        (Verdict::Warning, ": others can look into it; 0700 is meant".to_owned())
+        (CheckResult::Warning, ": others can look into it; 0700 is meant".to_owned())
     } else {
-        (Verdict::Passed, String::new())
+        (CheckResult::Passed, String::new())
     };
     checks.add("directory", verdict, format!("{shown}, mode {mode:04o}{remark}"));
     match rustix::fs::statfs(directory) {
-        Err(error) => checks.add("file system", Verdict::Warning, format!("cannot be asked: {error}")),
+        Err(error) => checks.add("file system", CheckResult::Warning, format!("cannot be asked: {error}")),
         Ok(system) => {
             let kind = system.f_type;
             let block_bytes = u64::try_from(system.f_bsize).unwrap_or(0);
@@ -213,18 +219,18 @@ fn about_directory(checks: &mut Checks, url: &FileUrl) {
             match file_system(u64::try_from(kind).unwrap_or(0)) {
                 (name, true) => checks.add(
                     "file system",
-                    Verdict::Failed,
+                    CheckResult::Failed,
                     format!("{name} is a network file system: locks and shared memory do not hold there"),
                 ),
                 (name, false) if room_bytes < ROOM_BYTES_MIN => {
-                    checks.add("file system", Verdict::Warning, format!("{name}, only {room}"));
+                    checks.add("file system", CheckResult::Warning, format!("{name}, only {room}"));
                 }
                 (name, false) if memory_file_system(directory).is_some() => {
                     let says =
                         format!("{name}, {room}: a reboot takes the whole store, and tokens begin anew");
-                    checks.add("file system", Verdict::Warning, says);
+                    checks.add("file system", CheckResult::Warning, says);
                 }
-                (name, false) => checks.add("file system", Verdict::Passed, format!("{name}, {room}")),
+                (name, false) => checks.add("file system", CheckResult::Passed, format!("{name}, {room}")),
             }
         }
     }
@@ -244,8 +250,8 @@ async fn about_members(checks: &mut Checks, url: &fencehold_contract::EtcdUrl) {
     for member in members {
         let says = format!("{} is etcd {}", member.name, member.version);
         match member.warning {
-            None => checks.add("member", Verdict::Passed, says),
-            Some(warning) => checks.add("member", Verdict::Warning, format!("{says}: {warning}")),
+            None => checks.add("member", CheckResult::Passed, says),
+            Some(warning) => checks.add("member", CheckResult::Warning, format!("{says}: {warning}")),
         }
     }
 }
@@ -275,7 +281,7 @@ fn file_system(magic: u64) -> (String, bool) {
     (name.to_owned(), network)
 }
 
-async fn about_store(checks: &mut Checks, store: &Store, began_ms: u64) {
+async fn about_store(checks: &mut Checks, store: &OpenStore, began_ms: u64) {
     let status = match store.leases.status(&store.call).await {
         Ok(status) => status,
         Err(error) => return checks.failed("store", store.explain(error)),
@@ -289,7 +295,7 @@ async fn about_store(checks: &mut Checks, store: &Store, began_ms: u64) {
             status.key_count, status.held_count, status.waiter_count
         )
     };
-    checks.add("store", Verdict::Passed, says);
+    checks.add("store", CheckResult::Passed, says);
     if let Some(pid) = status.owner_pid {
         let who = if pid == std::process::id() {
             "this process, as no other was there".to_owned()
@@ -298,47 +304,49 @@ async fn about_store(checks: &mut Checks, store: &Store, began_ms: u64) {
             format!("process {pid} ({})", name.trim())
         };
         let epoch = status.epoch.map(|epoch| format!(", epoch {epoch}")).unwrap_or_default();
-        checks.add("served by", Verdict::Passed, format!("{who}{epoch}"));
+        checks.add("served by", CheckResult::Passed, format!("{who}{epoch}"));
     }
     if status.unreadable_row_count > 0 {
         let says = format!("{} could not be read; see `fencehold event ls`", status.unreadable_row_count);
-        checks.add("rows", Verdict::Warning, says);
+        checks.add("rows", CheckResult::Warning, says);
     }
     for failing in &status.maintenance_errors {
-        checks.add("maintenance", Verdict::Failed, failing);
+        checks.add("maintenance", CheckResult::Failed, failing);
     }
     if status.closed_for_ms > 0 {
         let left = show_ms(status.closed_for_ms);
         checks.add(
             "advance",
-            Verdict::Warning,
+            CheckResult::Warning,
             format!("after `store advance` nothing is granted for another {left}"),
         );
     }
     match round_trip(store).await {
-        Ok(says) => checks.add("round trip", Verdict::Passed, says),
-        Err(Failure::Said { exit: Exit::Denied, what, .. }) => {
-            checks.add("round trip", Verdict::Warning, format!("not tried: {what}"));
+        Ok(says) => checks.add("round trip", CheckResult::Passed, says),
+        Err(Failure::Said { exit: ExitStatus::Denied, what, .. }) => {
+            checks.add("round trip", CheckResult::Warning, format!("not tried: {what}"));
         }
         // Two doctors may look at once, and not every store lets the second one wait.
-        Err(Failure::Said { exit: Exit::Held, what, .. }) => checks.add("round trip", Verdict::Warning, what),
+        Err(Failure::Said { exit: ExitStatus::Held, what, .. }) => {
+            checks.add("round trip", CheckResult::Warning, what)
+        }
         Err(failure) => checks.failed("round trip", failure),
     }
 }
 
 /// Takes and gives back one lease: in a namespace of its own, else, where a token is not for that one, in the token's.
-async fn round_trip(store: &Store) -> Result<String, Failure> {
+async fn round_trip(store: &OpenStore) -> Result<String, Failure> {
     let apart = CallContext { namespace: Namespace::new(NAMESPACE)?, ..store.call.clone() };
     match round_trip_in(store, &apart, Key::new(KEY)?).await {
-        Err(Failure::Said { exit: Exit::Denied, .. }) => {
+        Err(Failure::Said { exit: ExitStatus::Denied, .. }) => {
             round_trip_in(store, &store.call, Key::new(format!("{NAMESPACE}/{KEY}"))?).await
         }
         tried => tried,
     }
 }
 
-async fn round_trip_in(store: &Store, call: &CallContext, key: Key) -> Result<String, Failure> {
-    let hold = hold::fresh()?;
+async fn round_trip_in(store: &OpenStore, call: &CallContext, key: Key) -> Result<String, Failure> {
+    let hold = hold_id::fresh()?;
     let ttl_ms = TTL_MS.max(store.leases.capabilities().min_ttl_ms);
     let request = AcquireLeaseRequest {
         wait_ms: WAIT_MS,

@@ -2,9 +2,9 @@
 
 use crate::args;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,12 +23,12 @@ pub(crate) struct Args {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "every command is called alike")]
-    pub(crate) async fn run(self, _: &Context) -> Outcome {
+    pub(crate) async fn run(self, _: &Context) -> VerbResult {
         let mut command = &mut args::definition();
         command.build();
         for name in &self.command {
             let unknown = || {
-                Failure::new(Exit::Usage, format!("there is no command `{}`", self.command.join(" ")))
+                Failure::new(ExitStatus::Usage, format!("there is no command `{}`", self.command.join(" ")))
                     .with_next("`fencehold help` lists the commands.")
             };
             command = command.find_subcommand_mut(name).ok_or_else(unknown)?;

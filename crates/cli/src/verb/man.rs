@@ -8,9 +8,9 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::args;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "all verbs are alike to the registry")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let mut command = args::definition();
         command.build();
         match &self.directory {
@@ -48,7 +48,7 @@ impl Args {
 }
 
 fn unwritten(place: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("{} cannot be written: {error}", place.display()))
+    Failure::new(ExitStatus::Failed, format!("{} cannot be written: {error}", place.display()))
 }
 
 fn write_all(command: &clap::Command, name: &str, directory: &Path) -> io::Result<()> {

@@ -31,7 +31,7 @@ mod work;
 use crate::failure::Failure;
 
 /// An exit code, or why there is none.
-pub(crate) type Outcome = Result<u8, Failure>;
+pub(crate) type VerbResult = Result<u8, Failure>;
 /// All is well.
 pub(crate) const DONE: u8 = 0;
 
@@ -44,7 +44,7 @@ macro_rules! verbs {
         }
 
         impl $registry {
-            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::Outcome {
+            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::VerbResult {
                 match self {
                     // Boxed, so that one verb's needs do not make every other's state larger.
                     $($(#[$when])? $registry::$name(args) => Box::pin(args.run(context)).await,)+
@@ -67,7 +67,7 @@ macro_rules! group {
         }
 
         impl Args {
-            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::Outcome {
+            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::VerbResult {
                 self.verb.run(context).await
             }
         }

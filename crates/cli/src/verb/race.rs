@@ -4,15 +4,17 @@ use std::fmt::Write as _;
 
 use clap::ArgGroup;
 use fencehold_contract::StoreUrl;
-use fencehold_races::{Event, RACES, Race, Report, Side, Verdict, World, WorldError, find, play};
+use fencehold_races::{
+    Environment, EnvironmentError, RACES, Race, RaceReport, RaceVerdict, Side, TraceEvent, find, play,
+};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::{Format, Output};
 use crate::show::{Cell, Colour, Style, Table, or_dash};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,11 +42,11 @@ applicable.";
 #[command(before_help = EXAMPLES, subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: RaceCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum RaceCommand {
     /// List the races, and the promise that each puts at stake
     #[command(before_help = EXAMPLES)]
     Ls,
@@ -59,12 +61,12 @@ enum What {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        how: How,
+        how: RaceArgs,
     },
 }
 
 #[derive(Clone, Copy, Debug, clap::Args)]
-struct How {
+struct RaceArgs {
     /// Run a naive lock under the same schedule, and see the damage
     #[arg(long)]
     naive: bool,
@@ -73,7 +75,7 @@ struct How {
     repeat: u32,
 }
 
-impl How {
+impl RaceArgs {
     fn side(self) -> Side {
         if self.naive { Side::Naive } else { Side::Ours }
     }
@@ -99,7 +101,7 @@ struct Races<T> {
 
 /// What became of one race.
 #[derive(Debug, Serialize)]
-struct Ran {
+struct RaceResult {
     id: &'static str,
     name: &'static str,
     promise: &'static str,
@@ -107,22 +109,22 @@ struct Ran {
     verdict: &'static str,
     message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    trace: Vec<Event>,
+    trace: Vec<TraceEvent>,
 }
 
 impl Args {
     #[expect(clippy::unused_async, reason = "every verb is one; a race brings the threads that it needs")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         match self.what {
-            What::Ls => list(context.output),
-            What::Run { race: Some(race), how, .. } => one(context, &race, how),
-            What::Run { race: None, how, .. } => all(context, how),
+            RaceCommand::Ls => list(context.output),
+            RaceCommand::Run { race: Some(race), how, .. } => one(context, &race, how),
+            RaceCommand::Run { race: None, how, .. } => all(context, how),
         }
     }
 }
 
-fn list(output: Output) -> Outcome {
+fn list(output: Output) -> VerbResult {
     let list = Races { races: RACES.iter().map(listed).collect::<Vec<Listed>>() };
     output.list(&list, &list.races, "no races", || {
         let mut table = Table::new(["RACE", "NAME", "PROMISE", "MUST HOLD", "NAIVE LOCK"]);
@@ -145,16 +147,16 @@ fn listed(race: &Race) -> Listed {
     Listed { id, name, promise, schedule, must_hold, naive }
 }
 
-fn one(context: &Context, id: &str, how: How) -> Outcome {
+fn one(context: &Context, id: &str, how: RaceArgs) -> VerbResult {
     let race = find(id).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("there is no race {id:?}"))
+        Failure::new(ExitStatus::Usage, format!("there is no race {id:?}"))
             .with_next("`fencehold race ls` lists them.")
     })?;
     if how.naive && race.naive.is_none() {
-        return Err(Failure::new(Exit::Usage, format!("{id} has no naive twin"))
+        return Err(Failure::new(ExitStatus::Usage, format!("{id} has no naive twin"))
             .with_next("`fencehold race ls` shows which races have one."));
     }
-    let report = Ground::open(url(context)?)?.repeated(race, how)?;
+    let report = RaceTarget::open(url(context)?)?.repeated(race, how)?;
     let output = context.output;
     match output.format {
         Format::Table | Format::Env => output.text(&told(race, &report, output.style))?,
@@ -162,21 +164,21 @@ fn one(context: &Context, id: &str, how: How) -> Outcome {
         Format::Jsonl => output.text(&report.trace())?,
     }
     Ok(match report.verdict {
-        Verdict::Held => DONE,
-        Verdict::Broken(_) => Exit::Failed.code(),
+        RaceVerdict::Held => DONE,
+        RaceVerdict::Broken(_) => ExitStatus::Failed.code(),
         // Not 0: it must not pass for a promise that held.
-        _ => Exit::NotApplicable.code(),
+        _ => ExitStatus::NotApplicable.code(),
     })
 }
 
-fn all(context: &Context, how: How) -> Outcome {
+fn all(context: &Context, how: RaceArgs) -> VerbResult {
     let races: Vec<&Race> = RACES.iter().filter(|race| !how.naive || race.naive.is_some()).collect();
-    let reports = Ground::open(url(context)?)?.all(&races, how)?;
-    let broken = reports.iter().any(|report| matches!(report.verdict, Verdict::Broken(_)));
-    let lines: Vec<Ran> = races
+    let reports = RaceTarget::open(url(context)?)?.all(&races, how)?;
+    let broken = reports.iter().any(|report| matches!(report.verdict, RaceVerdict::Broken(_)));
+    let lines: Vec<RaceResult> = races
         .iter()
         .zip(&reports)
-        .map(|(race, report)| Ran { trace: Vec::new(), ..ran(race, report, how.repeat) })
+        .map(|(race, report)| RaceResult { trace: Vec::new(), ..ran(race, report, how.repeat) })
         .collect();
     let list = Races { races: lines };
     context.output.list(&list, &list.races, "no races", || {
@@ -197,7 +199,7 @@ fn all(context: &Context, how: How) -> Outcome {
         }
         table
     })?;
-    Ok(if broken { Exit::Failed.code() } else { DONE })
+    Ok(if broken { ExitStatus::Failed.code() } else { DONE })
 }
 
 /// The store that was named, or else memory: a race never runs by accident in a store that is in use.
@@ -207,21 +209,21 @@ fn url(context: &Context) -> Result<StoreUrl, Failure> {
 }
 
 /// Where races are run.
-struct Ground {
+struct RaceTarget {
     url: StoreUrl,
     /// The one world of all races, where it has room for many.
-    shared: Option<World>,
+    shared: Option<Environment>,
 }
 
-impl Ground {
-    fn open(url: StoreUrl) -> Result<Ground, Failure> {
+impl RaceTarget {
+    fn open(url: StoreUrl) -> Result<RaceTarget, Failure> {
         let world = world(&url)?;
         let shared = world.has_room_for_many().then_some(world);
-        Ok(Ground { url, shared })
+        Ok(RaceTarget { url, shared })
     }
 
     /// Runs races in turn; where each has to wait for the store's own time, all at once.
-    fn all(&self, races: &[&Race], how: How) -> Result<Vec<Report>, Failure> {
+    fn all(&self, races: &[&Race], how: RaceArgs) -> Result<Vec<RaceReport>, Failure> {
         if self.shared.is_none() {
             return races.iter().map(|race| self.repeated(race, how)).collect();
         }
@@ -236,21 +238,21 @@ impl Ground {
     }
 
     /// The first run that broke the promise, or the last one.
-    fn repeated(&self, race: &Race, how: How) -> Result<Report, Failure> {
+    fn repeated(&self, race: &Race, how: RaceArgs) -> Result<RaceReport, Failure> {
         let mut nth = 1;
         loop {
             let report = self.once(race, how)?;
-            if nth == how.repeat || matches!(report.verdict, Verdict::Broken(_)) {
+            if nth == how.repeat || matches!(report.verdict, RaceVerdict::Broken(_)) {
                 return Ok(report);
             }
             nth += 1;
         }
     }
 
-    fn once(&self, race: &Race, how: How) -> Result<Report, Failure> {
+    fn once(&self, race: &Race, how: RaceArgs) -> Result<RaceReport, Failure> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed)
-            .map_err(|error| Failure::new(Exit::Failed, format!("there is no randomness: {error}")))?;
+            .map_err(|error| Failure::new(ExitStatus::Failed, format!("there is no randomness: {error}")))?;
         match &self.shared {
             Some(world) => Ok(play(race, world, how.side(), seed)),
             None => Ok(play(race, &world(&self.url)?, how.side(), seed)),
@@ -258,21 +260,21 @@ impl Ground {
     }
 }
 
-fn world(url: &StoreUrl) -> Result<World, Failure> {
-    World::open(url).map_err(|error| match error {
-        WorldError::BadInput(bad) => bad.into(),
-        WorldError::Store(error) => Failure::of_store(error, &url.to_string()),
-        error => Failure::new(Exit::Usage, error.to_string()),
+fn world(url: &StoreUrl) -> Result<Environment, Failure> {
+    Environment::open(url).map_err(|error| match error {
+        EnvironmentError::BadInput(bad) => bad.into(),
+        EnvironmentError::Store(error) => Failure::of_store(error, &url.to_string()),
+        error => Failure::new(ExitStatus::Usage, error.to_string()),
     })
 }
 
-fn ran(race: &Race, report: &Report, runs: u32) -> Ran {
+fn ran(race: &Race, report: &RaceReport, runs: u32) -> RaceResult {
     let verdict = match report.verdict {
-        Verdict::Held => "held",
-        Verdict::Broken(_) => "broken",
+        RaceVerdict::Held => "held",
+        RaceVerdict::Broken(_) => "broken",
         _ => "not_applicable",
     };
-    Ran {
+    RaceResult {
         id: race.id,
         name: race.name,
         promise: race.promise,
@@ -283,7 +285,7 @@ fn ran(race: &Race, report: &Report, runs: u32) -> Ran {
     }
 }
 
-fn told(race: &Race, report: &Report, style: Style) -> String {
+fn told(race: &Race, report: &RaceReport, style: Style) -> String {
     let mut text = report.trace();
     let title = format!("{} {}", race.id, race.name);
     let _ = writeln!(
@@ -297,8 +299,8 @@ fn told(race: &Race, report: &Report, style: Style) -> String {
         let _ = writeln!(text, "{name}{}", style.wrap(sentence, name.len()));
     }
     let colour = match report.verdict {
-        Verdict::Held => Colour::Good,
-        Verdict::Broken(_) => Colour::Bad,
+        RaceVerdict::Held => Colour::Good,
+        RaceVerdict::Broken(_) => Colour::Bad,
         _ => Colour::Faint,
     };
     let verdict = style.wrap(&report.verdict.to_string(), "Verdict:    ".len());

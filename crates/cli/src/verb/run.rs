@@ -8,14 +8,16 @@ use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Refusal, Task, ttl};
 use tokio::sync::watch;
 
-use crate::context::{Context, Create, Store};
+use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
-use crate::exit::{self, Exit, SIGNAL_BASE};
+use crate::exit_code::{self, ExitStatus, SIGNAL_BASE};
 use crate::failure::{ErrorKind, Failure};
-use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
+use crate::hold_id::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
 use crate::output::note;
-use crate::process::{Command, Finish, Signals, Streams, Tenure, boot_ms, grace_ms, pass_token, supervise};
-use crate::verb::{DONE, Outcome};
+use crate::process::{
+    CommandEnd, CommandSpec, LeaseStatus, Signals, Streams, boot_ms, grace_ms, pass_token, supervise,
+};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pass_access_token: bool,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -80,11 +82,11 @@ then KILL before another can get the lease. It cannot be ahead of a revocation, 
 follow processes that leave the group, nor end a command that becomes another user (sudo): the token is for those.";
 
 fn more() -> String {
-    format!("{MORE}\n\n{}", exit::table())
+    format!("{MORE}\n\n{}", exit_code::table())
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         if self.pass_access_token {
@@ -92,15 +94,16 @@ impl Args {
         }
         let grace_ms = grace_ms(self.grace, self.ttl)?;
         // First of all: the store starts threads, and a signal must not meet a half-taken lease.
-        let mut signals = Signals::listen()
-            .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be passed on: {error}")))?;
+        let mut signals = Signals::listen().map_err(|error| {
+            Failure::new(ExitStatus::Failed, format!("signals cannot be passed on: {error}"))
+        })?;
         let store = context.open(self.create)?;
         store
             .closing(async |store| self.hold(store, grace_ms, &mut signals).await)
             .await
     }
 
-    async fn hold(self, store: &Store, grace_ms: u64, signals: &mut Signals) -> Outcome {
+    async fn hold(self, store: &OpenStore, grace_ms: u64, signals: &mut Signals) -> VerbResult {
         let fencehold = store.library().await?;
         let lease = tokio::select! {
             acquired = self.acquire(&fencehold) => match acquired {
@@ -118,11 +121,11 @@ impl Args {
                 return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0)));
             }
         };
-        let (tell, tenure) = watch::channel(Tenure::of(&lease.watch().snapshot()));
+        let (tell, lease_status) = watch::channel(LeaseStatus::of(&lease.watch().snapshot()));
         let follower = tokio::spawn(follow(lease.watch(), tell));
         let variables = self.variables(&lease);
-        let command = Command { words: &self.command, variables, grace_ms, streams: Streams::Ours };
-        let finish = supervise(command, tenure, Some(signals)).await;
+        let command = CommandSpec { words: &self.command, variables, grace_ms, streams: Streams::Ours };
+        let finish = supervise(command, lease_status, Some(signals)).await;
         follower.abort();
         let outcome = match finish {
             Ok(finish) if !finish.left.is_empty() => {
@@ -165,7 +168,7 @@ impl Args {
     }
 
     /// After a wait in vain, the error names the holder.
-    async fn refused(&self, error: Error, store: &Store) -> Failure {
+    async fn refused(&self, error: Error, store: &OpenStore) -> Failure {
         let waited = match &error {
             Error::WaitTimedOut { waited, .. } => u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
             _ => return Failure::of_library(error, &store.name),
@@ -198,7 +201,7 @@ impl Args {
 }
 
 /// Nothing of the command runs any more: gives the lease back, and finds the exit code.
-async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
+async fn settle(lease: Lease, finish: CommandEnd, place: &str) -> VerbResult {
     let key = lease.key().clone();
     let token = lease.token();
     let how = finish
@@ -227,22 +230,22 @@ async fn settle(lease: Lease, finish: Finish, place: &str) -> Outcome {
     }
     if finish.unwatched {
         return Err(Failure::new(
-            Exit::Failed,
+            ExitStatus::Failed,
             format!("{key}: the command was ended for want of a watchdog, {how}"),
         ));
     }
     Ok(finish.code.unwrap_or(DONE))
 }
 
-fn unended(key: &Key, finish: &Finish) -> Failure {
-    let exit = if finish.lost { Exit::Lost } else { Exit::Failed };
+fn unended(key: &Key, finish: &CommandEnd) -> Failure {
+    let exit = if finish.lost { ExitStatus::Lost } else { ExitStatus::Failed };
     let pids: Vec<String> = finish.left.iter().map(ToString::to_string).collect();
     Failure::new(exit, format!("{key}: processes of the command cannot be ended: {}", pids.join(", ")))
         .with_next("The lease is not given back: it runs out by itself.")
 }
 
 /// Follows the lease for the command: every new deadline, its end, and who asks for it.
-async fn follow(mut lease: LeaseWatch, tell: watch::Sender<Tenure>) {
+async fn follow(mut lease: LeaseWatch, tell: watch::Sender<LeaseStatus>) {
     let mut asked = None;
     loop {
         let snapshot = lease.changed().await;
@@ -254,7 +257,7 @@ async fn follow(mut lease: LeaseWatch, tell: watch::Sender<Tenure>) {
             note(&format!("{} asks for {} within {within}", notice.contender, lease.key()));
         }
         asked = wish;
-        if tell.send(Tenure::of(&snapshot)).is_err() || snapshot.state == LeaseState::Lost {
+        if tell.send(LeaseStatus::of(&snapshot)).is_err() || snapshot.state == LeaseState::Lost {
             return;
         }
     }

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fencehold_contract::clock::SystemClock;
-use fencehold_server::access::{Access, Keeper, has_had_tokens};
+use fencehold_server::access::{Access, AccessCache, has_had_tokens};
 use fencehold_server::config::{ListenAddress, ListenAddresses, LogFormat, Settings};
-use fencehold_server::limit::Limits;
-use fencehold_server::{Listeners, Options, Server, systemd};
+use fencehold_server::limit::ServerLimits;
+use fencehold_server::{Listeners, Server, ServerOptions, systemd};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::context::{Context, Create, Store};
-use crate::exit::Exit;
+use crate::context::{Context, CreateStore, OpenStore};
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::note;
-use crate::verb::{DONE, Outcome};
-use crate::whereabouts::{Whereabouts, access_file, settings, unusable};
+use crate::server_files::{ServerFileArgs, access_file, settings, unusable};
+use crate::verb::{DONE, VerbResult};
 
 /// Descriptors that are needed for other things than connections: the store, the book, logs, farewells.
 const DESCRIPTORS_APART: u64 = 512;
@@ -67,31 +67,31 @@ pub(crate) struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
     #[command(flatten)]
-    whereabouts: Whereabouts,
+    server_files: ServerFileArgs,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
-        let settings = settings(&self.whereabouts.told(self.flags()?)?)?;
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        let settings = settings(&self.server_files.told(self.flags()?)?)?;
         crate::logging::start_server(context.verbose, &settings.log)?;
         let place = context.place_or(settings.store.as_deref())?.for_acting(self.create.create)?;
         // First of all: no access file is made where there is no store.
         let store = context.open_at(&place)?;
         let addresses = settings.listen.resolve();
-        let addresses = addresses.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let keeper = Keeper::start(access_file(&settings, &place)?, Arc::new(SystemClock));
-        let keeper = Arc::new(keeper.map_err(|error| unusable(&error))?);
+        let addresses = addresses.map_err(|error| Failure::new(ExitStatus::Usage, error.to_string()))?;
+        let access_cache = AccessCache::start(access_file(&settings, &place)?, Arc::new(SystemClock));
+        let access_cache = Arc::new(access_cache.map_err(|error| unusable(&error))?);
         let options = options(&settings)?;
         self.warn(&settings, &addresses);
         store
             .closing(async |store| {
-                let access = access(&settings, &addresses, &keeper, store).await?;
+                let access = access(&settings, &addresses, &access_cache, store).await?;
                 serve(&settings, &addresses, store, access, options).await
             })
             .await?;
-        keeper.close();
+        access_cache.close();
         Ok(DONE)
     }
 
@@ -106,7 +106,8 @@ impl Args {
             );
         }
         let others = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o006 != 0);
-        let files = [("the key", settings.tls.key.clone()), ("the settings", self.whereabouts.config_file())];
+        let files =
+            [("the key", settings.tls.key.clone()), ("the settings", self.server_files.config_file())];
         for (what, path) in files {
             if let Some(path) = path.filter(|path| others(path)) {
                 let path = path.display();
@@ -131,7 +132,7 @@ impl Args {
         flags.extend(self.log_format.clone().map(|format| ("log.format", format)));
         for pair in &self.set {
             let (key, value) = pair.split_once('=').ok_or_else(|| {
-                Failure::new(Exit::Usage, "--set takes KEY=VALUE, as in --set limits.connections=20000")
+                Failure::new(ExitStatus::Usage, "--set takes KEY=VALUE, as in --set limits.connections=20000")
             })?;
             flags.push((key, value.to_owned()));
         }
@@ -143,22 +144,22 @@ impl Args {
 async fn access(
     settings: &Settings,
     addresses: &ListenAddresses,
-    keeper: &Arc<Keeper>,
-    store: &Store,
+    access_cache: &Arc<AccessCache>,
+    store: &OpenStore,
 ) -> Result<Access, Failure> {
     if settings.insecure {
         say(settings, "INSECURE: everybody who can reach the server may do everything");
-        return Ok(Access::open(Some(Arc::clone(keeper))));
+        return Ok(Access::open(Some(Arc::clone(access_cache))));
     }
-    if keeper.has_tokens() {
-        return Ok(Access::by_token(Arc::clone(keeper)));
+    if access_cache.has_tokens() {
+        return Ok(Access::by_token(Arc::clone(access_cache)));
     }
     if settings.require_access_tokens == Some(true) {
         say(
             settings,
             "no access token exists yet, so every request is refused; `fencehold access-token create` makes one",
         );
-        return Ok(Access::by_token(Arc::clone(keeper)));
+        return Ok(Access::by_token(Arc::clone(access_cache)));
     }
     let had = has_had_tokens(&*store.leases).await.map_err(|error| store.explain(error))?;
     if had && settings.require_access_tokens.is_none() {
@@ -166,34 +167,34 @@ async fn access(
             "{} was served with tokens before, and the access file has none: it was lost, or another one is used",
             store.name
         );
-        return Err(Failure::new(Exit::Usage, what).with_next(
+        return Err(Failure::new(ExitStatus::Usage, what).with_next(
             "Put the access file back (--access-file FILE), or make a token with `fencehold access-token create`. To let every program of \
              this machine in without one, say --set require_access_tokens=false.",
         ));
     }
     if addresses.are_loopback() {
         say(settings, "open to every program on this machine: no token was made yet, so none is asked for");
-        return Ok(Access::until_tokens(Arc::clone(keeper)));
+        return Ok(Access::until_tokens(Arc::clone(access_cache)));
     }
     let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
-    Err(Failure::new(Exit::Usage, what).with_next(
+    Err(Failure::new(ExitStatus::Usage, what).with_next(
         "Make one with `fencehold access-token create NAME --scope …`, or listen at localhost, or let everybody in with \
          --insecure.",
     ))
 }
 
-fn options(settings: &Settings) -> Result<Options, Failure> {
+fn options(settings: &Settings) -> Result<ServerOptions, Failure> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed)
-        .map_err(|error| Failure::new(Exit::Failed, format!("no randomness can be had: {error}")))?;
+        .map_err(|error| Failure::new(ExitStatus::Failed, format!("no randomness can be had: {error}")))?;
     let options = settings.options(seed);
-    let mut options = options.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let mut options = options.map_err(|error| Failure::new(ExitStatus::Usage, error.to_string()))?;
     make_room(settings, &mut options.limits);
     Ok(options)
 }
 
 /// Every connection needs a descriptor: takes as many as the system lets us, and promises no more than that.
-fn make_room(settings: &Settings, limits: &mut Limits) {
+fn make_room(settings: &Settings, limits: &mut ServerLimits) {
     let wanted = limits.connections as u64 + DESCRIPTORS_APART;
     let mut now = getrlimit(Resource::Nofile);
     if now.current.is_some_and(|current| current < wanted) {
@@ -213,11 +214,12 @@ fn make_room(settings: &Settings, limits: &mut Limits) {
 async fn serve(
     settings: &Settings,
     addresses: &ListenAddresses,
-    store: &Store,
+    store: &OpenStore,
     access: Access,
-    options: Options,
+    options: ServerOptions,
 ) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot listen at {error}"));
+    let failed =
+        |error: std::io::Error| Failure::new(ExitStatus::Failed, format!("cannot listen at {error}"));
     let listeners = Listeners::bind(addresses).await.map_err(failed)?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let urls = listeners.addresses().map_err(failed)?;
@@ -230,11 +232,11 @@ async fn serve(
     });
     let what = format!("serving {} at {}", store.name, urls.join(" and "));
     say(settings, &what);
-    systemd::tell(systemd::State::Ready, &what);
+    systemd::tell(systemd::SystemdState::Ready, &what);
     let stop = async {
         stop.await;
         say(settings, "stopping: nothing new is given, what is under way is finished");
-        systemd::tell(systemd::State::Stopping, "finishing what is under way");
+        systemd::tell(systemd::SystemdState::Stopping, "finishing what is under way");
     };
     let outcome = server.serve(listeners, stop).await.map_err(failed);
     marking.abort();
@@ -252,7 +254,8 @@ fn say(settings: &Settings, text: &str) {
 /// Ends with SIGTERM or SIGINT.
 fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
     let heed = |kind| {
-        signal(kind).map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heeded: {error}")))
+        signal(kind)
+            .map_err(|error| Failure::new(ExitStatus::Failed, format!("signals cannot be heeded: {error}")))
     };
     let (mut terminate, mut interrupt) = (heed(SignalKind::terminate())?, heed(SignalKind::interrupt())?);
     Ok(async move {

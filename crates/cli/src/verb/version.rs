@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ struct Version {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "every command is called alike")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let version = Version {
             version: env!("CARGO_PKG_VERSION"),

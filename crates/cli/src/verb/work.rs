@@ -11,14 +11,14 @@ use fencehold_core::{Owner, ttl};
 use rustix::fs::{Access, access};
 
 use super::job::{Source, parse_source};
-use crate::context::{Context, Create};
+use crate::context::{Context, CreateStore};
 use crate::duration::parse_ms;
-use crate::exit::{self, Exit};
+use crate::exit_code::{self, ExitStatus};
 use crate::failure::Failure;
 use crate::identity;
 use crate::process::{Signals, grace_ms};
-use crate::verb::{DONE, Outcome};
-use crate::work::{OutputThread, Plan, SNOOZE_CODE, work};
+use crate::verb::{DONE, VerbResult};
+use crate::work::{OutputThread, SNOOZE_CODE, WorkPlan, work};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pass_access_token: bool,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -88,11 +88,11 @@ pub(crate) struct Args {
 
 fn more() -> String {
     debug_assert!(MORE.contains(&format!("{SNOOZE_CODE} ")));
-    format!("{MORE}\n\n{}", exit::table())
+    format!("{MORE}\n\n{}", exit_code::table())
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         if self.pass_access_token {
@@ -102,10 +102,11 @@ impl Args {
         let plan = self.plan()?;
         find(&plan.words[0])?;
         let mut signals = Signals::listen()
-            .map_err(|error| Failure::new(Exit::Failed, format!("signals cannot be heard: {error}")))?;
+            .map_err(|error| Failure::new(ExitStatus::Failed, format!("signals cannot be heard: {error}")))?;
         let store = context.open(create)?;
-        let thread = OutputThread::start()
-            .map_err(|error| Failure::new(Exit::Failed, format!("a thread cannot be started: {error}")))?;
+        let thread = OutputThread::start().map_err(|error| {
+            Failure::new(ExitStatus::Failed, format!("a thread cannot be started: {error}"))
+        })?;
         let outcome = store
             .closing(async |store| {
                 store.jobs()?;
@@ -116,15 +117,15 @@ impl Args {
         outcome.map(|()| DONE)
     }
 
-    fn plan(self) -> Result<Plan, Failure> {
-        let bad = |what: String| Failure::new(Exit::Usage, what);
+    fn plan(self) -> Result<WorkPlan, Failure> {
+        let bad = |what: String| Failure::new(ExitStatus::Usage, what);
         if self.concurrency == 0 || self.concurrency > Worker::CONCURRENCY_MAX {
             return Err(bad(format!("--concurrency <N>: it takes 1 to {}", Worker::CONCURRENCY_MAX)));
         }
         if self.snooze > DELAY_MS_MAX {
             return Err(bad("--snooze <DURATION>: the limit is 365 days".to_owned()));
         }
-        Ok(Plan {
+        Ok(WorkPlan {
             grace_ms: grace_ms(self.grace, self.ttl)?,
             queues: self.queue,
             concurrency: self.concurrency,
@@ -146,15 +147,17 @@ fn find(program: &OsStr) -> Result<(), Failure> {
         return match (path.exists(), runs(path)) {
             (_, true) => Ok(()),
             (true, false) => {
-                Err(Failure::new(Exit::CannotRun, format!("{} cannot be executed", path.display())))
+                Err(Failure::new(ExitStatus::CannotRun, format!("{} cannot be executed", path.display())))
             }
-            (false, _) => Err(Failure::new(Exit::NotFound, format!("{} was not found", path.display()))),
+            (false, _) => {
+                Err(Failure::new(ExitStatus::NotFound, format!("{} was not found", path.display())))
+            }
         };
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|directory| runs(&directory.join(program))) {
         return Ok(());
     }
-    Err(Failure::new(Exit::NotFound, format!("{} was not found in PATH", program.display()))
+    Err(Failure::new(ExitStatus::NotFound, format!("{} was not found in PATH", program.display()))
         .with_next("No job was claimed."))
 }

@@ -12,22 +12,22 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
-use super::output_thread::Writer;
-use super::verdict::End;
-use crate::exit::Exit;
+use super::outcome::OutputEnd;
+use super::output_thread::OutputWriter;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::hold::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
-use crate::process::{Command, Finish, Streams, Tenure, supervise};
+use crate::hold_id::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
+use crate::process::{CommandEnd, CommandSpec, LeaseStatus, Streams, supervise};
 
 /// How much of stdout is kept: one byte more than a result can have tells that it is too long.
 const STDOUT_KEPT: usize = PAYLOAD_BYTES_MAX + 1;
 
 /// How a run ended, and what it said.
 #[derive(Debug)]
-pub(super) struct Ran {
-    pub(super) finish: Finish,
+pub(super) struct CommandResult {
+    pub(super) finish: CommandEnd,
     pub(super) stdout: Vec<u8>,
-    pub(super) stderr_end: End,
+    pub(super) stderr_end: OutputEnd,
 }
 
 /// Runs the command for a job, from its start until nothing of it is left.
@@ -36,20 +36,20 @@ pub(super) async fn run(
     payload: &str,
     words: &[OsString],
     grace_ms: u64,
-    tenure: watch::Receiver<Tenure>,
-    writer: &Writer,
-) -> Result<Ran, Failure> {
+    lease_status: watch::Receiver<LeaseStatus>,
+    writer: &OutputWriter,
+) -> Result<CommandResult, Failure> {
     let unready = |error: io::Error| {
-        Failure::new(Exit::Failed, format!("the command's streams cannot be made: {error}"))
+        Failure::new(ExitStatus::Failed, format!("the command's streams cannot be made: {error}"))
     };
     let stdin = file_of(payload).map_err(unready)?;
     let (mut out, stdout) = pipe_from().map_err(unready)?;
     let (mut err, stderr) = pipe_from().map_err(unready)?;
     let streams = Streams::Given { stdin, stdout, stderr };
-    let command = Command { words, variables: variables(job), grace_ms, streams };
-    let (mut stdout, mut stderr_end) = (Vec::new(), End::default());
+    let command = CommandSpec { words, variables: variables(job), grace_ms, streams };
+    let (mut stdout, mut stderr_end) = (Vec::new(), OutputEnd::default());
     let finish = {
-        let supervising = supervise(command, tenure, None);
+        let supervising = supervise(command, lease_status, None);
         tokio::pin!(supervising);
         let (mut out_open, mut err_open) = (true, true);
         loop {
@@ -63,7 +63,7 @@ pub(super) async fn run(
     // The rest. A process that left the group may hold the streams open for ever; it is not waited for.
     hear_rest(&out, |bytes| keep(&mut stdout, bytes));
     hear_rest(&err, |bytes| note(&mut stderr_end, writer, bytes));
-    Ok(Ran { finish, stdout, stderr_end })
+    Ok(CommandResult { finish, stdout, stderr_end })
 }
 
 /// A file without a name that holds the payload: it is whole before the command starts, and nothing has to feed it.
@@ -101,7 +101,7 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-fn note(end: &mut End, writer: &Writer, bytes: &[u8]) {
+fn note(end: &mut OutputEnd, writer: &OutputWriter, bytes: &[u8]) {
     end.add(bytes);
     writer.pass_on(bytes);
 }

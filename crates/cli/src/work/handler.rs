@@ -10,28 +10,28 @@ use fencehold::{Job, JobError, LeaseState, Outcome};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::command::{Ran, run};
-use super::line::Lines;
-use super::{Plan, verdict};
+use super::command::{CommandResult, run};
+use super::job_line::JobLines;
+use super::{WorkPlan, outcome};
 use crate::failure::Failure;
-use crate::process::{Tenure, boot_ms, most_grace_ms};
+use crate::process::{LeaseStatus, boot_ms, most_grace_ms};
 
 /// How long a job is kept whose command could not be started here, so that it does not come back at once: the first time,
 /// and at most.
 const UNSTARTED_FIRST: Duration = Duration::from_millis(100);
 const UNSTARTED_MAX: Duration = Duration::from_secs(5);
 
-pub(super) struct Handler {
-    pub(super) plan: Plan,
-    pub(super) lines: Arc<Lines>,
-    pub(super) unstarted: Unstarted,
+pub(super) struct CommandHandler {
+    pub(super) plan: WorkPlan,
+    pub(super) lines: Arc<JobLines>,
+    pub(super) unstarted: StartFailures,
 }
 
 /// How many commands in a row could not be started, of whichever job: what is missing, all of them need.
 #[derive(Debug, Default)]
-pub(super) struct Unstarted(AtomicU32);
+pub(super) struct StartFailures(AtomicU32);
 
-impl Unstarted {
+impl StartFailures {
     /// One more was not started. How long to wait: twice as long each time.
     fn pause(&self) -> Duration {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl Unstarted {
     }
 }
 
-impl Handler {
+impl CommandHandler {
     /// Runs the command for a job. It blocks: a command is not dropped, but ended.
     pub(super) fn handle(&self, job: &Job, payload: &str) -> Result<Outcome, JobError> {
         Handle::current().block_on(self.attempt(job, payload))
@@ -59,10 +59,10 @@ impl Handler {
             // Too late to begin: another worker has more time for it.
             return Ok(Outcome::release());
         }
-        let (tell, tenure) = watch::channel(Tenure::of(&claim));
+        let (tell, lease_status) = watch::channel(LeaseStatus::of(&claim));
         let told_to_end = Cell::new(false);
         let ran = tokio::select! {
-            ran = run(job, payload, &self.plan.words, grace_ms, tenure, &self.lines.writer) => ran,
+            ran = run(job, payload, &self.plan.words, grace_ms, lease_status, &self.lines.writer) => ran,
             never = follow(job, tell, &told_to_end) => match never {},
         };
         match ran {
@@ -84,7 +84,7 @@ impl Handler {
         }
     }
 
-    fn outcome(&self, job: &Job, ran: &Ran, told_to_end: bool) -> Result<Outcome, JobError> {
+    fn outcome(&self, job: &Job, ran: &CommandResult, told_to_end: bool) -> Result<Outcome, JobError> {
         let (id, token, finish) = (job.id(), job.token(), &ran.finish);
         self.lines.ended(job, finish.code);
         if !finish.left.is_empty() {
@@ -105,7 +105,7 @@ impl Handler {
         match finish.code {
             // A command that was asked to end is not believed when it says that it is done.
             Some(code) if !told_to_end && !finish.unwatched => {
-                verdict::outcome(code, &ran.stdout, ran.stderr_end.bytes(), self.plan.snooze)
+                outcome::outcome(code, &ran.stdout, ran.stderr_end.bytes(), self.plan.snooze)
             }
             _ => Ok(Outcome::release()),
         }
@@ -114,7 +114,7 @@ impl Handler {
 
 /// Follows the claim for the command: every new deadline, its end, and whether the command is still wanted. One that was asked
 /// to end hears only that its claim was taken away, which leaves it less time.
-async fn follow(job: &Job, tell: watch::Sender<Tenure>, told_to_end: &Cell<bool>) -> Infallible {
+async fn follow(job: &Job, tell: watch::Sender<LeaseStatus>, told_to_end: &Cell<bool>) -> Infallible {
     let mut claim = job.watch();
     let unwanted = async {
         tokio::select! {
@@ -128,12 +128,12 @@ async fn follow(job: &Job, tell: watch::Sender<Tenure>, told_to_end: &Cell<bool>
         tokio::select! {
             () = &mut unwanted, if !told_to_end.get() => {
                 told_to_end.set(true);
-                tell.send_replace(Tenure::Unwanted { kill_at_ms: claim.snapshot().lost_at_ms });
+                tell.send_replace(LeaseStatus::Unwanted { kill_at_ms: claim.snapshot().lost_at_ms });
             }
             snapshot = claim.changed() => {
-                let tenure = Tenure::of(&snapshot);
-                if tenure == Tenure::Taken || !told_to_end.get() {
-                    tell.send_replace(tenure);
+                let lease_status = LeaseStatus::of(&snapshot);
+                if lease_status == LeaseStatus::Taken || !told_to_end.get() {
+                    tell.send_replace(lease_status);
                 }
                 if snapshot.state == LeaseState::Lost {
                     return std::future::pending().await;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn each_command_that_cannot_be_started_slows_the_next_one_down_until_one_is() {
-        let unstarted = Unstarted::default();
+        let unstarted = StartFailures::default();
         let ms = |pause: Duration| pause.as_millis();
         let pauses: Vec<u128> = (0..7).map(|_| ms(unstarted.pause())).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1_600, 3_200, 5_000]);

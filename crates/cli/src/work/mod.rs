@@ -8,9 +8,9 @@
 
 mod command;
 mod handler;
-mod line;
+mod job_line;
+mod outcome;
 mod output_thread;
-mod verdict;
 
 use std::ffi::OsString;
 use std::future::{pending, ready};
@@ -23,19 +23,19 @@ use fencehold_core::Owner;
 use rustix::process::Signal;
 use serde_json::value::RawValue;
 
-use crate::context::Store;
+use crate::context::OpenStore;
 use crate::duration::show_ms;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::process::Signals;
-use handler::{Handler, Unstarted};
-use line::Lines;
+use handler::{CommandHandler, StartFailures};
+use job_line::JobLines;
+pub(crate) use outcome::SNOOZE_CODE;
 pub(crate) use output_thread::OutputThread;
-pub(crate) use verdict::SNOOZE_CODE;
 
 /// What to work on, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct WorkPlan {
     pub(crate) queues: Vec<QueueWeight>,
     /// How many commands at once.
     pub(crate) concurrency: usize,
@@ -55,13 +55,13 @@ pub(crate) struct Plan {
 
 /// Works until a signal stops it, or it cannot go on. When this returns no command runs any more.
 pub(crate) async fn work(
-    plan: Plan,
-    store: &Store,
+    plan: WorkPlan,
+    store: &OpenStore,
     output: Output,
     thread: &OutputThread,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    let lines = Arc::new(Lines::new(output, thread.writer()));
+    let lines = Arc::new(JobLines::new(output, thread.writer()));
     let drain_ms = plan.drain_ms;
     let library = store.library().await?;
     let mut worker = library
@@ -80,7 +80,7 @@ pub(crate) async fn work(
     if plan.until_empty {
         worker = worker.until_empty();
     }
-    let handler = Handler { plan, lines: Arc::clone(&lines), unstarted: Unstarted::default() };
+    let handler = CommandHandler { plan, lines: Arc::clone(&lines), unstarted: StartFailures::default() };
     let told = Arc::clone(&lines);
     let worker = worker
         .on_event(move |event| match event {
@@ -108,7 +108,7 @@ pub(crate) async fn work(
 async fn until_stopped(
     running: RunningWorker,
     drain_ms: u64,
-    lines: &Lines,
+    lines: &JobLines,
     signals: &mut Signals,
 ) -> Result<Drained, Error> {
     tokio::select! {

@@ -10,7 +10,7 @@ use crate::process::from_the_background;
 /// How many pieces may wait to be written. More are dropped: a reader who does not read must not cost a claim.
 const WAITING_MAX: usize = 4_096;
 
-enum Piece {
+enum OutputPiece {
     Out(String),
     Err(Vec<u8>),
     Note(String),
@@ -20,7 +20,7 @@ enum Piece {
 /// The thread that writes.
 #[derive(Debug)]
 pub(crate) struct OutputThread {
-    pieces: SyncSender<Piece>,
+    pieces: SyncSender<OutputPiece>,
     thread: JoinHandle<()>,
 }
 
@@ -33,13 +33,13 @@ impl OutputThread {
         Ok(OutputThread { pieces, thread })
     }
 
-    pub(super) fn writer(&self) -> Writer {
-        Writer { pieces: self.pieces.clone() }
+    pub(super) fn writer(&self) -> OutputWriter {
+        OutputWriter { pieces: self.pieces.clone() }
     }
 
     /// Waits until all is written that was given until now.
     pub(crate) fn finish(self) {
-        if self.pieces.send(Piece::End).is_ok() {
+        if self.pieces.send(OutputPiece::End).is_ok() {
             let _ = self.thread.join();
         }
     }
@@ -47,41 +47,41 @@ impl OutputThread {
 
 /// Has the thread write something.
 #[derive(Clone, Debug)]
-pub(super) struct Writer {
-    pieces: SyncSender<Piece>,
+pub(super) struct OutputWriter {
+    pieces: SyncSender<OutputPiece>,
 }
 
-impl Writer {
+impl OutputWriter {
     /// A line for programs or people, on stdout.
     pub(super) fn line(&self, line: &str) {
-        let _ = self.pieces.try_send(Piece::Out(format!("{line}\n")));
+        let _ = self.pieces.try_send(OutputPiece::Out(format!("{line}\n")));
     }
 
     /// What a command said on its stderr.
     pub(super) fn pass_on(&self, bytes: &[u8]) {
-        let _ = self.pieces.try_send(Piece::Err(bytes.to_vec()));
+        let _ = self.pieces.try_send(OutputPiece::Err(bytes.to_vec()));
     }
 
     /// Something beside the data, on stderr.
     pub(super) fn note(&self, text: &str) {
-        let _ = self.pieces.try_send(Piece::Note(text.to_owned()));
+        let _ = self.pieces.try_send(OutputPiece::Note(text.to_owned()));
     }
 }
 
-fn write(waiting: &Receiver<Piece>) {
+fn write(waiting: &Receiver<OutputPiece>) {
     // If nothing reads any more, the work goes on.
     while let Ok(piece) = waiting.recv() {
         let _ = match piece {
-            Piece::Out(line) => from_the_background(|| {
+            OutputPiece::Out(line) => from_the_background(|| {
                 let mut stdout = io::stdout().lock();
                 stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
             }),
-            Piece::Err(bytes) => from_the_background(|| io::stderr().lock().write_all(&bytes)),
-            Piece::Note(text) => {
+            OutputPiece::Err(bytes) => from_the_background(|| io::stderr().lock().write_all(&bytes)),
+            OutputPiece::Note(text) => {
                 note(&text);
                 Ok(())
             }
-            Piece::End => return,
+            OutputPiece::End => return,
         };
     }
 }

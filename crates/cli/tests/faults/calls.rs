@@ -10,7 +10,7 @@ use fencehold_contract::{
 };
 use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName};
 use fencehold_core::{HoldId, Key, Owner, Reason, Refusal, Token};
-use fencehold_proof::history::{Ask, Tell, What};
+use fencehold_proof::history::{AskedCall, CallHalf, CallResult};
 use fencehold_test_store::block_on;
 
 use super::participant::Participant;
@@ -22,36 +22,37 @@ impl Participant {
     /// One call, with its request and response on record.
     fn asks(
         &mut self,
-        ask: Ask,
-        call: impl FnOnce(&dyn LeaseStore, &CallContext) -> Result<Tell, StoreError>,
-    ) -> Tell {
+        ask: AskedCall,
+        call: impl FnOnce(&dyn LeaseStore, &CallContext) -> Result<CallResult, StoreError>,
+    ) -> CallResult {
         self.nth += 1;
         let sent = SystemClock.now();
         self.tells(sent);
-        self.write(sent.store_ms, What::Asked(ask));
+        self.write(sent.store_ms, CallHalf::Asked(ask));
         let answer = self.store().and_then(|store| call(&*store, &self.call));
         let told = self.notes(answer).unwrap_or_else(told_of);
         // Rounded up: the response came no later than this.
         let answered_ms = SystemClock.now().store_ms + 1;
-        self.write(answered_ms, What::Told(told.clone()));
+        self.write(answered_ms, CallHalf::Told(told.clone()));
         told
     }
 
     pub fn acquires(&mut self, key: &str) -> Option<(HoldId, u64)> {
         let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let mut request = AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
+        let owner = Owner::new(self.participant_plan.who.as_str()).unwrap();
+        let mut request =
+            AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.participant_plan.ttl_ms);
         for _ in 0..RESENDS {
-            let (asked, ask) = (request.clone(), Ask::Acquire { key: key.to_owned() });
+            let (asked, ask) = (request.clone(), AskedCall::Acquire { key: key.to_owned() });
             let told = self.asks(ask, |store, call| {
-                block_on(store.acquire(call, asked)).map(|acquired| Tell::Granted {
+                block_on(store.acquire(call, asked)).map(|acquired| CallResult::Granted {
                     token: acquired.grant.token.get(),
                     remaining_ms: acquired.grant.remaining_ms,
                 })
             });
             match told {
-                Tell::Granted { token, .. } => return Some((hold, token)),
-                Tell::Unclear { .. } => request.hold_id_age_ms = request.hold_id_age_ms.max(1),
+                CallResult::Granted { token, .. } => return Some((hold, token)),
+                CallResult::Unclear { .. } => request.hold_id_age_ms = request.hold_id_age_ms.max(1),
                 _ => return None,
             }
         }
@@ -61,33 +62,34 @@ impl Participant {
     /// Asks for a key, and is gone before the response: the request alone is on record.
     pub fn asks_and_is_not_told(&mut self, key: &str) {
         self.nth += 1;
-        self.write(SystemClock.now().store_ms, What::Asked(Ask::Acquire { key: key.to_owned() }));
+        self.write(SystemClock.now().store_ms, CallHalf::Asked(AskedCall::Acquire { key: key.to_owned() }));
         let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.part.who.as_str()).unwrap();
-        let request = AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.part.ttl_ms);
+        let owner = Owner::new(self.participant_plan.who.as_str()).unwrap();
+        let request =
+            AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.participant_plan.ttl_ms);
         block_on(self.store().unwrap().acquire(&self.call, request)).unwrap();
     }
 
     pub fn renews(&mut self, key: &str, hold: HoldId, token: u64) {
         let proof = hold_ref(key, hold, token);
-        self.asks(Ask::Renew { key: key.to_owned(), token }, |store, call| {
+        self.asks(AskedCall::Renew { key: key.to_owned(), token }, |store, call| {
             let answers = block_on(store.renew(call, vec![proof]))?.results;
-            Ok(of_a_hold(answers, |renewal| Tell::Renewed { remaining_ms: renewal.remaining_ms }))
+            Ok(of_a_hold(answers, |renewal| CallResult::Renewed { remaining_ms: renewal.remaining_ms }))
         });
     }
 
     pub fn releases(&mut self, key: &str, hold: HoldId, token: u64) {
         for _ in 0..RESENDS {
             let proof = hold_ref(key, hold, token);
-            let told = self.asks(Ask::Release { key: key.to_owned(), token }, |store, call| {
+            let told = self.asks(AskedCall::Release { key: key.to_owned(), token }, |store, call| {
                 let answers = block_on(store.release(call, vec![proof]))?;
                 if let [Err(refusal @ Refusal::Lost { outcome: None, .. })] = answers.as_slice() {
                     // So long ago that the record forgot: by an earlier sending of this very call, perhaps.
-                    return Ok(Tell::Unclear { why: refusal.to_string() });
+                    return Ok(CallResult::Unclear { why: refusal.to_string() });
                 }
-                Ok(of_a_hold(answers, |_| Tell::Released))
+                Ok(of_a_hold(answers, |_| CallResult::Released))
             });
-            if !matches!(told, Tell::Unclear { .. }) {
+            if !matches!(told, CallResult::Unclear { .. }) {
                 return;
             }
         }
@@ -95,20 +97,20 @@ impl Participant {
 
     pub fn looks(&mut self, key: &str) {
         let name = Key::new(key).unwrap();
-        self.asks(Ask::Get { key: key.to_owned() }, |store, call| {
+        self.asks(AskedCall::Get { key: key.to_owned() }, |store, call| {
             let view = block_on(store.get(call, name))?;
             let held = view.filter(|view| view.holder.is_some());
-            Ok(held.map_or(Tell::Free, |view| Tell::Held { token: view.token.get() }))
+            Ok(held.map_or(CallResult::Free, |view| CallResult::Held { token: view.token.get() }))
         });
     }
 
     /// Ends whatever hold there is, by force.
     pub fn revokes(&mut self, key: &str) {
         let which = RevokeTarget::Key { key: Key::new(key).unwrap(), only_token: None };
-        let by = Owner::new(self.part.who.as_str()).unwrap();
+        let by = Owner::new(self.participant_plan.who.as_str()).unwrap();
         let request = RevokeLeasesRequest { target: which, by, reason: Reason::new("a fault").unwrap() };
-        self.asks(Ask::Revoke { key: key.to_owned() }, |store, call| {
-            block_on(store.revoke(call, request)).map(|_| Tell::Revoked)
+        self.asks(AskedCall::Revoke { key: key.to_owned() }, |store, call| {
+            block_on(store.revoke(call, request)).map(|_| CallResult::Revoked)
         });
     }
 
@@ -121,11 +123,11 @@ impl Participant {
         };
         for _ in 0..RESENDS {
             let job = job.clone();
-            let told = self.asks(Ask::Enqueue { job: id.to_string() }, |store, call| {
+            let told = self.asks(AskedCall::Enqueue { job: id.to_string() }, |store, call| {
                 let answers = block_on(store.jobs().unwrap().enqueue(call, vec![job]))?;
-                Ok(only(answers, |_| Tell::Enqueued))
+                Ok(only(answers, |_| CallResult::Enqueued))
             });
-            if !matches!(told, Tell::Unclear { .. }) {
+            if !matches!(told, CallResult::Unclear { .. }) {
                 return;
             }
         }
@@ -134,9 +136,9 @@ impl Participant {
     /// Claims a job, has its effect and completes it. False: there was none.
     pub fn works(&mut self, forgets: bool) -> bool {
         let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.part.who.as_str()).unwrap();
+        let owner = Owner::new(self.participant_plan.who.as_str()).unwrap();
         let queues = vec![(queue(), 1)];
-        let ttl_ms = self.part.ttl_ms;
+        let ttl_ms = self.participant_plan.ttl_ms;
         let request = ClaimJobsRequest {
             queues,
             limit: 1,
@@ -148,12 +150,12 @@ impl Participant {
         };
         let mut claimed = None;
         let slot = &mut claimed;
-        self.asks(Ask::Claim, |store, call| {
+        self.asks(AskedCall::Claim, |store, call| {
             let jobs = block_on(store.jobs().unwrap().claim(call, request))?.jobs;
-            Ok(jobs.first().map_or(Tell::Nothing, |job| {
+            Ok(jobs.first().map_or(CallResult::Nothing, |job| {
                 let (token, remaining_ms) = (job.token.get(), job.remaining_ms);
                 *slot = Some((job.id, token));
-                Tell::Claimed { job: job.id.to_string(), token, remaining_ms }
+                CallResult::Claimed { job: job.id.to_string(), token, remaining_ms }
             }))
         });
         let Some((id, token)) = claimed else { return false };
@@ -170,14 +172,14 @@ impl Participant {
         let value = attempt.token.get().to_string();
         let act = LedgerEntry::Record { effect: effect(), value: value.into(), compensation: None };
         let entry = AttemptLedgerEntry { attempt: attempt.clone(), entry: act };
-        let ask = Ask::Record { job: attempt.job_id.to_string(), token: attempt.token.get() };
+        let ask = AskedCall::Record { job: attempt.job_id.to_string(), token: attempt.token.get() };
         self.asks(ask, |store, call| {
             let answers = block_on(store.jobs().unwrap().write_effects(call, vec![entry]))?;
             Ok(of_a_hold(answers, |answer| match answer {
                 LedgerResponse::Recorded { recorded_effect: effect } => {
-                    Tell::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
+                    CallResult::Recorded { value: effect.value.as_deref().unwrap_or_default().to_owned() }
                 }
-                other => Tell::Refused { why: format!("{other:?}") },
+                other => CallResult::Refused { why: format!("{other:?}") },
             }))
         });
     }
@@ -186,12 +188,12 @@ impl Participant {
         for _ in 0..RESENDS {
             let report =
                 AttemptReport { attempt: attempt.clone(), report: Report::Complete { result: None } };
-            let ask = Ask::Complete { job: attempt.job_id.to_string(), token: attempt.token.get() };
+            let ask = AskedCall::Complete { job: attempt.job_id.to_string(), token: attempt.token.get() };
             let told = self.asks(ask, |store, call| {
                 let answers = block_on(store.jobs().unwrap().report(call, vec![report]))?;
-                Ok(of_a_hold(answers, |_| Tell::Completed))
+                Ok(of_a_hold(answers, |_| CallResult::Completed))
             });
-            if !matches!(told, Tell::Unclear { .. }) {
+            if !matches!(told, CallResult::Unclear { .. }) {
                 return;
             }
         }
@@ -211,28 +213,36 @@ fn hold_ref(key: &str, hold: HoldId, token: u64) -> HoldRef {
 }
 
 /// The answer to a holder's call about one hold or claim: who is refused has it no more.
-fn of_a_hold<T, R: std::fmt::Display>(answers: Vec<Result<T, R>>, told: impl FnOnce(T) -> Tell) -> Tell {
+fn of_a_hold<T, R: std::fmt::Display>(
+    answers: Vec<Result<T, R>>,
+    told: impl FnOnce(T) -> CallResult,
+) -> CallResult {
     match answers.into_iter().next() {
-        Some(Err(refusal)) => Tell::Lost { why: refusal.to_string() },
+        Some(Err(refusal)) => CallResult::Lost { why: refusal.to_string() },
         answer => only(answer.into_iter().collect(), told),
     }
 }
 
 /// The answer to a call of one item. A refusal is an answer, too.
-fn only<T, R: std::fmt::Display>(answers: Vec<Result<T, R>>, told: impl FnOnce(T) -> Tell) -> Tell {
+fn only<T, R: std::fmt::Display>(
+    answers: Vec<Result<T, R>>,
+    told: impl FnOnce(T) -> CallResult,
+) -> CallResult {
     match answers.into_iter().next() {
         Some(Ok(answer)) => told(answer),
-        Some(Err(refusal)) => Tell::Refused { why: refusal.to_string() },
-        None => Tell::Refused { why: "no answer for one item".to_owned() },
+        Some(Err(refusal)) => CallResult::Refused { why: refusal.to_string() },
+        None => CallResult::Refused { why: "no answer for one item".to_owned() },
     }
 }
 
-fn told_of(error: StoreError) -> Tell {
+fn told_of(error: StoreError) -> CallResult {
     match error {
-        StoreError::Refused { refusal: Refusal::Held { token, .. }, .. } => Tell::Held { token: token.get() },
-        error @ (StoreError::OutcomeUnknown { .. } | StoreError::Unavailable { .. }) => {
-            Tell::Unclear { why: error.to_string() }
+        StoreError::Refused { refusal: Refusal::Held { token, .. }, .. } => {
+            CallResult::Held { token: token.get() }
         }
-        error => Tell::Refused { why: error.to_string() },
+        error @ (StoreError::OutcomeUnknown { .. } | StoreError::Unavailable { .. }) => {
+            CallResult::Unclear { why: error.to_string() }
+        }
+        error => CallResult::Refused { why: error.to_string() },
     }
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 
-use super::trouble::{Crew, Dose};
-use crate::support::{Room, eventually};
+use super::crew::{FaultRates, Participants};
+use crate::support::{TestDirectory, eventually};
 
 /// Where Debian keeps it.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
@@ -45,15 +45,15 @@ fn wall_clocks_that_jump_change_nothing() {
     assert!(Path::new(LIBRARY).exists(), "`cargo xtask servers` installs {LIBRARY}");
     let clock = std::env::temp_dir().join(clock_file());
     std::fs::write(&clock, "+0").unwrap();
-    let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
-    let crew = Crew::new(&room.store(), histories.path());
-    let mut crew = crew.prepared(by_another_clock).that_tells_the_time();
-    let dose = Dose { participants: 4, kills: 9, stops: 0, calls: 600 };
+    let (dir, histories) = (TestDirectory::new(), tempfile::tempdir().unwrap());
+    let participants = Participants::new(&dir.store(), histories.path());
+    let mut participants = participants.prepared(by_another_clock).that_tells_the_time();
+    let dose = FaultRates { participants: 4, kills: 9, stops: 0, calls: 600 };
     let now = SystemClock.now();
     let ahead_ms = i64::try_from(now.wall_ms - now.store_ms).unwrap();
     let is_at = |time: &i64, by_ms: i64| (time - ahead_ms - by_ms).abs() < NEARLY_MS;
     let mut jumps = 0;
-    crew.suffers(dose, |nth| {
+    participants.suffers(dose, |nth| {
         let (by, by_ms) = JUMPS[nth % JUMPS.len()];
         std::fs::write(&clock, by).unwrap();
         eventually("a participant whose clock was set", || {
@@ -63,7 +63,7 @@ fn wall_clocks_that_jump_change_nothing() {
         jumps += 1;
     });
     std::fs::write(&clock, "+0").unwrap();
-    println!("faults: {jumps} jumps of the wall clock: {}", crew.ends());
+    println!("faults: {jumps} jumps of the wall clock: {}", participants.ends());
     std::fs::remove_file(&clock).unwrap();
     assert!(jumps >= 9);
     let saw = |times: &Vec<i64>| {

@@ -7,24 +7,29 @@ use std::process::{Command, Stdio};
 
 use fencehold_proof::history::Judgement;
 
+use super::crew::Participants;
 use super::is_long;
-use super::participant::Part;
-use super::trouble::Crew;
-use crate::support::Room;
+use super::participant::ParticipantPlan;
+use crate::support::TestDirectory;
 
 /// How many calls a short run has.
 const CALLS: u64 = 14;
 /// How long a call of it may take: who cannot reach a store soon says so.
-const PATIENCE_MS: u64 = 1_500;
+const TIMEOUT_MS: u64 = 1_500;
 
 /// Runs a participant whose Nth system call of this name meets a fault. `None`: there is no Nth.
 fn short_run(fault: &str, call: &str, nth: usize) -> Option<Judgement> {
-    let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
-    let mut crew = Crew::new(&room.store(), histories.path());
-    let part =
-        Part { who: "struck".to_owned(), seed: 7, calls: CALLS, patience_ms: PATIENCE_MS, ..crew.part() };
+    let (dir, histories) = (TestDirectory::new(), tempfile::tempdir().unwrap());
+    let mut participants = Participants::new(&dir.store(), histories.path());
+    let participant_plan = ParticipantPlan {
+        who: "struck".to_owned(),
+        seed: 7,
+        calls: CALLS,
+        timeout_ms: TIMEOUT_MS,
+        ..participants.participant_plan()
+    };
     let notes = histories.path().join("strace");
-    let plain = part.command();
+    let plain = participant_plan.command();
     let mut command = Command::new("strace");
     command
         .args(["-f", "-qq", "-o"])
@@ -32,9 +37,9 @@ fn short_run(fault: &str, call: &str, nth: usize) -> Option<Judgement> {
         .args(["-e", &format!("trace={call}"), "-e", &format!("inject={call}:{fault}:when={nth}")])
         // Its own history is not the store's disk.
         .arg("-P")
-        .arg(room.path("leases/fencehold.db"))
+        .arg(dir.path("leases/fencehold.db"))
         .arg("-P")
-        .arg(room.path("leases/fencehold.db-wal"));
+        .arg(dir.path("leases/fencehold.db-wal"));
     command.arg(plain.get_program()).args(plain.get_args());
     for (name, value) in plain.get_envs() {
         command.env(name, value.unwrap());
@@ -44,7 +49,7 @@ fn short_run(fault: &str, call: &str, nth: usize) -> Option<Judgement> {
     let struck = seen.contains("(INJECTED)") || seen.contains("(DELAYED)");
     std::fs::remove_file(&notes).unwrap();
     assert!(ended.success(), "{call} {nth} {fault}: it ended badly: {ended}");
-    let judgement = crew.ends();
+    let judgement = participants.ends();
     struck.then_some(judgement)
 }
 
@@ -119,8 +124,8 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
     let histories = tempfile::tempdir().unwrap();
     let disk = histories.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mut crew =
-        Crew::new(&format!("file:{}?create=true", disk.join("leases").display()), histories.path());
+    let mut participants =
+        Participants::new(&format!("file:{}?create=true", disk.join("leases").display()), histories.path());
     let script = r#"
         mount -t tmpfs -o size=3m none "$DISK" || exit 99
         start() { "$@" > /dev/null; }
@@ -131,11 +136,16 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
         FENCEHOLD_TEST_PART="$AFTER" start "$@" || exit 3
         cp -r "$DISK/leases" "$KEPT"
     "#;
-    let part = |crew: &mut Crew<'_>, who: &str, calls| {
-        serde_json::to_string(&Part { who: who.to_owned(), calls, patience_ms: PATIENCE_MS, ..crew.part() })
-            .unwrap()
+    let participant_plan = |participants: &mut Participants<'_>, who: &str, calls| {
+        serde_json::to_string(&ParticipantPlan {
+            who: who.to_owned(),
+            calls,
+            timeout_ms: TIMEOUT_MS,
+            ..participants.participant_plan()
+        })
+        .unwrap()
     };
-    let plain = crew.part().command();
+    let plain = participants.participant_plan().command();
     let kept = histories.path().join("kept");
     let ended = unshare()
         .args(["sh", "-c", script, "sh"])
@@ -143,9 +153,9 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
         .args(plain.get_args())
         .env("DISK", &disk)
         .env("KEPT", &kept)
-        .env("BEFORE", part(&mut crew, "before", 40))
-        .env("FULL", part(&mut crew, "full", 12))
-        .env("AFTER", part(&mut crew, "after", 40))
+        .env("BEFORE", participant_plan(&mut participants, "before", 40))
+        .env("FULL", participant_plan(&mut participants, "full", 12))
+        .env("AFTER", participant_plan(&mut participants, "after", 40))
         .status()
         .unwrap();
     assert!(ended.success(), "it ended badly: {ended}");
@@ -153,7 +163,7 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
     assert!(full.contains("unclear") || full.contains("refused"), "the disk was never full: {full}");
     std::fs::remove_file(kept.join("socket")).ok();
     std::fs::rename(&kept, disk.join("leases")).unwrap();
-    println!("faults: disk full: {}", crew.ends());
+    println!("faults: disk full: {}", participants.ends());
 }
 
 /// A mount namespace of one's own, as root or as anybody.

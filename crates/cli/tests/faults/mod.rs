@@ -12,11 +12,11 @@
 
 mod calls;
 mod clocks;
+mod crew;
 mod disk;
 mod kills;
 mod participant;
 mod torn;
-mod trouble;
 
 /// Not a test of its own: the process that the others start.
 #[test]

@@ -15,7 +15,7 @@ use fencehold_contract::{CallContext, LeaseStore, StoreError, StoreUrl};
 use fencehold_core::job::JobState;
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Namespace, Timestamp};
-use fencehold_proof::history::{End, Line, What};
+use fencehold_proof::history::{CallHalf, FinalState, HistoryLine};
 use fencehold_stores::open;
 use fencehold_test_store::block_on;
 use serde::{Deserialize, Serialize};
@@ -33,19 +33,19 @@ const REVOKED_ONE_IN: u64 = 20;
 
 /// What a participant is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct ParticipantPlan {
     pub who: String,
     pub url: String,
     pub seed: u64,
     /// Where its history goes, and where a file `stop` says that it is over.
-    pub room: PathBuf,
+    pub dir: PathBuf,
     /// At most so many calls.
     pub calls: u64,
     pub jobs: bool,
     /// How long its leases and claims last.
     pub ttl_ms: u64,
     /// How long one call may take to reach the store.
-    pub patience_ms: u64,
+    pub timeout_ms: u64,
     /// Whether it writes down at every call what its wall clock says.
     pub tells_the_time: bool,
     pub role: Role,
@@ -63,13 +63,13 @@ pub enum Role {
 
 /// How it all ended, as the last participant says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Finale {
-    End(End),
+pub enum RunEnd {
+    End(FinalState),
     /// The store cannot be used, and says why.
     Unusable(String),
 }
 
-impl Part {
+impl ParticipantPlan {
     /// The process that plays it.
     pub fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -80,24 +80,25 @@ impl Part {
     }
 
     pub fn history(&self) -> PathBuf {
-        self.room.join(format!("{}.jsonl", self.who))
+        self.dir.join(format!("{}.jsonl", self.who))
     }
 
     /// Where the last one says how it ended.
-    pub fn finale(&self) -> PathBuf {
-        self.room.join("finale.json")
+    pub fn final_state(&self) -> PathBuf {
+        self.dir.join("finale.json")
     }
 }
 
 /// The process's part: plays it if it was given one, and never comes back then.
 pub fn take_part_if_asked() {
-    let Ok(part) = std::env::var(PART) else { return };
-    let part: Part = serde_json::from_str(&part).unwrap();
-    let (stop, finale, role) = (part.room.join("stop"), part.finale(), part.role);
-    let mut participant = Participant::new(part);
+    let Ok(participant_plan) = std::env::var(PART) else { return };
+    let participant_plan: ParticipantPlan = serde_json::from_str(&participant_plan).unwrap();
+    let (stop, final_state, role) =
+        (participant_plan.dir.join("stop"), participant_plan.final_state(), participant_plan.role);
+    let mut participant = Participant::new(participant_plan);
     if role != Role::Works {
         let how = serde_json::to_string(&participant.finishes()).unwrap();
-        std::fs::write(finale, how).unwrap();
+        std::fs::write(final_state, how).unwrap();
         std::process::exit(0);
     }
     while !participant.is_through() && !stop.exists() {
@@ -125,7 +126,7 @@ impl Random {
 }
 
 pub struct Participant {
-    pub part: Part,
+    pub participant_plan: ParticipantPlan,
     pub random: Random,
     history: File,
     /// Where it writes down what its wall clock says, if it does.
@@ -139,26 +140,37 @@ pub struct Participant {
 }
 
 impl Participant {
-    pub fn new(part: Part) -> Self {
+    pub fn new(participant_plan: ParticipantPlan) -> Self {
         let opened = |path: PathBuf| OpenOptions::new().create(true).append(true).open(path).unwrap();
-        let history = opened(part.history());
-        let times = part.tells_the_time.then(|| opened(part.history().with_extension("times")));
-        let call = CallContext::new(Namespace::default()).with_timeout_ms(part.patience_ms);
+        let history = opened(participant_plan.history());
+        let times = participant_plan
+            .tells_the_time
+            .then(|| opened(participant_plan.history().with_extension("times")));
+        let call = CallContext::new(Namespace::default()).with_timeout_ms(participant_plan.timeout_ms);
         // Names are part of the seed: no two processes draw the same hold ids.
-        let seed = part
+        let seed = participant_plan
             .who
             .bytes()
-            .fold(part.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-        Participant { random: Random(seed), history, times, unusable: None, nth: 0, store: None, call, part }
+            .fold(participant_plan.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+        Participant {
+            random: Random(seed),
+            history,
+            times,
+            unusable: None,
+            nth: 0,
+            store: None,
+            call,
+            participant_plan,
+        }
     }
 
     fn is_through(&self) -> bool {
-        self.nth >= self.part.calls
+        self.nth >= self.participant_plan.calls
     }
 
     /// Whether the store has said that it cannot be used, where that is an end.
     fn gives_up(&self) -> bool {
-        self.part.role == Role::EndsOrGivesUp && self.unusable.is_some()
+        self.participant_plan.role == Role::EndsOrGivesUp && self.unusable.is_some()
     }
 
     /// Remembers why a store cannot be used.
@@ -180,13 +192,13 @@ impl Participant {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let url: StoreUrl = self.part.url.parse().unwrap();
+        let url: StoreUrl = self.participant_plan.url.parse().unwrap();
         let store = open(&url, Arc::new(SystemClock))?;
         Ok(Arc::clone(self.store.insert(store)))
     }
 
-    pub fn write(&mut self, at_ms: u64, what: What) {
-        let line = Line::new(self.part.who.clone(), self.nth, at_ms, what);
+    pub fn write(&mut self, at_ms: u64, what: CallHalf) {
+        let line = HistoryLine::new(self.participant_plan.who.clone(), self.nth, at_ms, what);
         let text = serde_json::to_string(&line).unwrap() + "\n";
         // In one piece, so that a kill tears at most the last line.
         self.history.write_all(text.as_bytes()).unwrap();
@@ -201,7 +213,7 @@ impl Participant {
     }
 
     pub fn takes_a_turn(&mut self) {
-        if self.part.jobs && self.random.below(3) == 0 {
+        if self.participant_plan.jobs && self.random.below(3) == 0 {
             self.turns_to_a_job();
         } else {
             let nth = self.random.below(KEYS);
@@ -236,8 +248,8 @@ impl Participant {
     }
 
     /// Comes to every key and every job in turn until each was had: no one is stuck. Then says how all stands.
-    fn finishes(mut self) -> Finale {
-        let mut end = End::default();
+    fn finishes(mut self) -> RunEnd {
+        let mut end = FinalState::default();
         for nth in 0..KEYS {
             let had = until("a key that can be had again", || {
                 let had = self.acquires(&key(nth));
@@ -247,7 +259,7 @@ impl Participant {
             self.releases(&key(nth), hold, token);
             end.keys.insert(key(nth), token);
         }
-        if self.part.jobs && !self.gives_up() {
+        if self.participant_plan.jobs && !self.gives_up() {
             until("queues that are empty", || {
                 while self.works(false) {}
                 (self.is_all_done() || self.gives_up()).then_some(())
@@ -258,12 +270,12 @@ impl Participant {
             });
             end.jobs = jobs.unwrap_or_default();
         }
-        let finale = match self.unusable.clone() {
-            Some(why) if self.gives_up() => Finale::Unusable(why),
-            _ => Finale::End(end),
+        let final_state = match self.unusable.clone() {
+            Some(why) if self.gives_up() => RunEnd::Unusable(why),
+            _ => RunEnd::End(end),
         };
         self.closes();
-        finale
+        final_state
     }
 
     fn is_all_done(&mut self) -> bool {
@@ -306,8 +318,8 @@ pub fn key(nth: u64) -> String {
 }
 
 /// The histories that were written in a room.
-pub fn histories(room: &Path) -> Vec<String> {
-    let files = std::fs::read_dir(room).unwrap().map(|entry| entry.unwrap().path());
+pub fn histories(dir: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     files
         .filter(|path| path.extension().is_some_and(|ending| ending == "jsonl"))
         .map(|path| std::fs::read_to_string(path).unwrap())

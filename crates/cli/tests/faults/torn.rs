@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use fencehold_proof::history::Judgement;
 
+use super::crew::Participants;
 use super::is_long;
-use super::participant::{Part, Participant, Random, key};
-use super::trouble::Crew;
-use crate::support::{Room, eventually, until};
+use super::participant::{Participant, ParticipantPlan, Random, key};
+use crate::support::{TestDirectory, eventually, until};
 
 /// How many calls there are before the power goes: by one that ends in good order, by those that are killed, by the last.
 const CALLS: [usize; 3] = [40, 60, 12];
@@ -23,7 +23,7 @@ const PAGE: usize = 4_096;
 const FRAME_HEADER: usize = 24;
 
 /// What lies on the disk when the power goes.
-struct Left {
+struct DiskImage {
     database: Vec<u8>,
     log: Vec<u8>,
     /// How much of the log was there when the last answer was given.
@@ -31,21 +31,21 @@ struct Left {
     histories: tempfile::TempDir,
 }
 
-fn files(room: &Room) -> [PathBuf; 2] {
-    ["fencehold.db", "fencehold.db-wal"].map(|name| room.path("leases").join(name))
+fn files(dir: &TestDirectory) -> [PathBuf; 2] {
+    ["fencehold.db", "fencehold.db-wal"].map(|name| dir.path("leases").join(name))
 }
 
-fn the_power_goes() -> Left {
-    let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
-    let mut crew = Crew::new(&room.store(), histories.path());
-    let part = Part { calls: CALLS[0] as u64, ..crew.part() };
-    assert!(crew.play(&part).child.wait().unwrap().success());
-    let running = [crew.start(), crew.start()];
-    eventually("calls of those that are killed", || crew.calls() >= CALLS[0] + CALLS[1]);
+fn the_power_goes() -> DiskImage {
+    let (dir, histories) = (TestDirectory::new(), tempfile::tempdir().unwrap());
+    let mut participants = Participants::new(&dir.store(), histories.path());
+    let participant_plan = ParticipantPlan { calls: CALLS[0] as u64, ..participants.participant_plan() };
+    assert!(participants.play(&participant_plan).child.wait().unwrap().success());
+    let running = [participants.start(), participants.start()];
+    eventually("calls of those that are killed", || participants.calls() >= CALLS[0] + CALLS[1]);
     // They are killed with -9 when they go.
     drop(running);
 
-    let mut alone = Participant::new(crew.part());
+    let mut alone = Participant::new(participants.participant_plan());
     while alone.nth < CALLS[2] as u64 {
         alone.takes_a_turn();
     }
@@ -54,7 +54,7 @@ fn the_power_goes() -> Left {
     alone.releases(&key(1), hold, token);
     // The last response: a store that loses it gives the same token once more.
     has(&mut alone, 0);
-    let [database, log] = files(&room);
+    let [database, log] = files(&dir);
     let before = std::fs::read(&log).unwrap();
     alone.asks_and_is_not_told(&key(1));
     let (database, log) = (std::fs::read(database).unwrap(), std::fs::read(log).unwrap());
@@ -64,19 +64,19 @@ fn the_power_goes() -> Left {
     );
     assert!(database.len() >= 8 * PAGE, "the database itself has something to lose: {}", database.len());
     alone.closes();
-    Left { database, log, acknowledged: before.len(), histories }
+    DiskImage { database, log, acknowledged: before.len(), histories }
 }
 
-impl Left {
+impl DiskImage {
     /// Copies it with these files instead, and lets everything come to its end there.
     fn ends_with(&self, database: &[u8], log: &[u8]) -> Result<Judgement, String> {
-        let (room, histories) = (Room::new(), tempfile::tempdir().unwrap());
-        let [to_database, to_log] = files(&room);
-        std::fs::create_dir(room.path("leases")).unwrap();
+        let (dir, histories) = (TestDirectory::new(), tempfile::tempdir().unwrap());
+        let [to_database, to_log] = files(&dir);
+        std::fs::create_dir(dir.path("leases")).unwrap();
         std::fs::write(to_database, database).unwrap();
         std::fs::write(to_log, log).unwrap();
         copy(self.histories.path(), histories.path());
-        Crew::new(&room.store(), histories.path()).ends_or_is_unusable()
+        Participants::new(&dir.store(), histories.path()).ends_or_is_unusable()
     }
 }
 
@@ -99,7 +99,7 @@ fn for_each<T: Sync, R: Send>(all: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R>
 
 /// What may lie behind the point at which writing ended.
 #[derive(Clone, Copy, Debug)]
-enum Behind {
+enum TornTail {
     Nothing,
     /// What the disk had there before.
     Noise,
@@ -108,14 +108,14 @@ enum Behind {
     Zeros,
 }
 
-impl Behind {
+impl TornTail {
     fn bytes(self, log: &[u8]) -> Vec<u8> {
         match self {
-            Behind::Nothing => Vec::new(),
-            Behind::Noise => Random(3).bits::<{ 2 * PAGE }>().to_vec(),
+            TornTail::Nothing => Vec::new(),
+            TornTail::Noise => Random(3).bits::<{ 2 * PAGE }>().to_vec(),
             // Behind the header of the log, which has 32 bytes.
-            Behind::OldFrame => log[32..32 + FRAME_HEADER + PAGE].to_vec(),
-            Behind::Zeros => vec![0; 3 * PAGE],
+            TornTail::OldFrame => log[32..32 + FRAME_HEADER + PAGE].to_vec(),
+            TornTail::Zeros => vec![0; 3 * PAGE],
         }
     }
 }
@@ -129,9 +129,9 @@ fn a_log_that_is_torn_behind_what_was_acknowledged_loses_nothing() {
     } else {
         vec![from, from + FRAME_HEADER / 2, usize::midpoint(from, to), to - 1]
     };
-    let every = [Behind::Nothing, Behind::Noise, Behind::OldFrame, Behind::Zeros];
+    let every = [TornTail::Nothing, TornTail::Noise, TornTail::OldFrame, TornTail::Zeros];
     let some = |nth: usize| if is_long() { every.to_vec() } else { vec![every[nth % every.len()]] };
-    let torn: Vec<(usize, Behind)> = cuts
+    let torn: Vec<(usize, TornTail)> = cuts
         .iter()
         .enumerate()
         .flat_map(|(nth, cut)| some(nth).into_iter().map(|behind| (*cut, behind)))

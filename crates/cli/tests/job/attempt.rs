@@ -5,85 +5,85 @@ use std::process::Command;
 use serde_json::json;
 
 use super::{claim, speak};
-use crate::support::{Room, said};
+use crate::support::{TestDirectory, said};
 
 #[test]
 fn a_script_claims_renews_and_completes_by_what_it_evaluates() {
-    let room = Room::new();
-    let id = room.enqueue(r#"{"to":"it's $(exit 3)"}"#, &["--label", "a=b"]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue(r#"{"to":"it's $(exit 3)"}"#, &["--label", "a=b"]);
     let binary = env!("CARGO_BIN_EXE_fencehold");
     let script = format!(
         "vars=$({binary} job claim --queue q -o env) || exit; eval \"$vars\"
          {binary} job renew >/dev/null && {binary} job complete --result '[1]' >/dev/null
          echo $? $FENCEHOLD_JOB_ID $FENCEHOLD_TOKEN $FENCEHOLD_ATTEMPT $FENCEHOLD_QUEUE $FENCEHOLD_KIND \"$FENCEHOLD_PAYLOAD\""
     );
-    let said = said(Command::new("sh").args(["-c", &script]).env("FENCEHOLD_STORE", room.store()));
+    let said = said(Command::new("sh").args(["-c", &script]).env("FENCEHOLD_STORE", dir.store()));
     assert_eq!(said.out, format!("0 {id} 1 1 q k {{\"to\":\"it's $(exit 3)\"}}\n"), "{said:?}");
-    let job = room.job(&id);
+    let job = dir.job(&id);
     assert_eq!((&job["state"], &job["result"]), (&json!("completed"), &json!([1])));
     assert_eq!(job["payload"]["to"], "it's $(exit 3)");
 }
 
 #[test]
 fn a_job_fails_is_snoozed_and_is_handed_back() {
-    let room = Room::new();
-    let id = room.enqueue("1", &["--retry", "fixed:1h", "--max-failures", "2"]);
-    let back = claim(&room, &[]).say(&room, &["job", "release", "-o", "json"]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &["--retry", "fixed:1h", "--max-failures", "2"]);
+    let back = claim(&dir, &[]).say(&dir, &["job", "release", "-o", "json"]);
     assert_eq!((back.code, &back.json()["state"]), (0, &json!("queued")), "{back:?}");
 
-    let snoozed = claim(&room, &[]).say(&room, &["job", "snooze", "--delay", "1h", "-o", "json"]);
+    let snoozed = claim(&dir, &[]).say(&dir, &["job", "snooze", "--delay", "1h", "-o", "json"]);
     assert_eq!(snoozed.json()["retry_in_ms"], 3_600_000, "{snoozed:?}");
-    assert_eq!(room.job(&id)["failure_count"], 0, "neither counts");
+    assert_eq!(dir.job(&id)["failure_count"], 0, "neither counts");
 
-    assert_eq!(room.fencehold(&["job", "retry", &id]).code, 0);
-    let failed = claim(&room, &[]).say(&room, &["job", "fail", "--error", "no luck", "-o", "json"]);
+    assert_eq!(dir.fencehold(&["job", "retry", &id]).code, 0);
+    let failed = claim(&dir, &[]).say(&dir, &["job", "fail", "--error", "no luck", "-o", "json"]);
     assert_eq!(
         (&failed.json()["state"], &failed.json()["retry_in_ms"]),
         (&json!("scheduled"), &json!(3_600_000))
     );
-    assert_eq!(room.job(&id)["failure_count"], 1);
+    assert_eq!(dir.job(&id)["failure_count"], 1);
 
-    assert_eq!(room.fencehold(&["job", "retry", &id]).code, 0);
-    let given_up = claim(&room, &[]).say(&room, &["job", "fail", "--error", "never", "--permanent"]);
+    assert_eq!(dir.fencehold(&["job", "retry", &id]).code, 0);
+    let given_up = claim(&dir, &[]).say(&dir, &["job", "fail", "--error", "never", "--permanent"]);
     assert!(given_up.out.contains("failed"), "{given_up:?}");
-    let waited = room.fencehold(&["job", "wait", &id]);
+    let waited = dir.fencehold(&["job", "wait", &id]);
     assert_eq!(waited.code, 1, "{waited:?}");
     assert!(waited.err.contains(&format!("job {id} is failed: never")), "{waited:?}");
 }
 
 #[test]
 fn each_bad_word_about_an_attempt_has_its_own_error() {
-    let room = Room::new();
-    room.enqueue("1", &[]);
-    room.enqueue("2", &[]);
-    let (one, other) = (claim(&room, &["--ttl", "1h"]), claim(&room, &["--ttl", "1h"]));
+    let dir = TestDirectory::new();
+    dir.enqueue("1", &[]);
+    dir.enqueue("2", &[]);
+    let (one, other) = (claim(&dir, &["--ttl", "1h"]), claim(&dir, &["--ttl", "1h"]));
     let nobody = "01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55";
     let complete = &["job", "complete"];
     for (said, code, says) in [
-        (speak(&room, complete, nobody, 1, &one.hold), 1, "there is no such job"),
-        (speak(&room, complete, &one.id, other.token, &one.hold), 2, "was never given for this job"),
-        (speak(&room, complete, &one.id, one.token, &other.hold), 2, "the hold id is not the one"),
-        (speak(&room, complete, &one.id, 1 << 40, &one.hold), 74, "rewound"),
-        (speak(&room, complete, "nonsense", 1, &one.hold), 2, "FENCEHOLD_JOB_ID: job id \"nonsense\""),
-        (speak(&room, complete, &one.id, 1, "nonsense"), 2, "FENCEHOLD_HOLD_ID"),
-        (room.fencehold(&["job", "complete"]), 2, "the job is missing"),
-        (room.fencehold(&["job", "complete", &one.id]), 2, "the hold id is missing"),
+        (speak(&dir, complete, nobody, 1, &one.hold), 1, "there is no such job"),
+        (speak(&dir, complete, &one.id, other.token, &one.hold), 2, "was never given for this job"),
+        (speak(&dir, complete, &one.id, one.token, &other.hold), 2, "the hold id is not the one"),
+        (speak(&dir, complete, &one.id, 1 << 40, &one.hold), 74, "rewound"),
+        (speak(&dir, complete, "nonsense", 1, &one.hold), 2, "FENCEHOLD_JOB_ID: job id \"nonsense\""),
+        (speak(&dir, complete, &one.id, 1, "nonsense"), 2, "FENCEHOLD_HOLD_ID"),
+        (dir.fencehold(&["job", "complete"]), 2, "the job is missing"),
+        (dir.fencehold(&["job", "complete", &one.id]), 2, "the hold id is missing"),
     ] {
         assert_eq!(said.code, code, "{says}: {said:?}");
         assert!(said.err.contains(says), "{says}: {said:?}");
     }
-    assert_eq!(one.say(&room, complete).code, 0);
-    assert_eq!(one.say(&room, complete).code, 0, "the same word again gets the same answer");
-    let late = one.say(&room, &["job", "renew"]);
+    assert_eq!(one.say(&dir, complete).code, 0);
+    assert_eq!(one.say(&dir, complete).code, 0, "the same word again gets the same answer");
+    let late = one.say(&dir, &["job", "renew"]);
     assert_eq!(late.code, 76, "{late:?}");
-    assert_eq!(one.say(&room, &["job", "fail", "--error", "x"]).code, 76, "the first word stands");
+    assert_eq!(one.say(&dir, &["job", "fail", "--error", "x"]).code, 76, "the first word stands");
 }
 
 #[test]
 fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
-    let room = Room::new();
-    let id = room.enqueue("1", &[]);
-    let claim = claim(&room, &["--ttl", "1h"]);
+    let dir = TestDirectory::new();
+    let id = dir.enqueue("1", &[]);
+    let claim = claim(&dir, &["--ttl", "1h"]);
     let mut shown = String::new();
     for words in [
         &["job", "get", &id, "-o", "json"] as &[&str],
@@ -94,7 +94,7 @@ fn a_hold_id_of_a_job_is_printed_once_and_shown_nowhere_else() {
         &["-vvv", "job", "complete"],
         &["-vvv", "job", "renew"],
     ] {
-        let said = claim.say(&room, words);
+        let said = claim.say(&dir, words);
         shown.extend([said.out, said.err]);
     }
     assert!(shown.contains(&id) && !shown.contains(&claim.hold));

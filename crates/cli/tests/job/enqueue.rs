@@ -4,24 +4,24 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::support::{Room, Running, Said};
+use crate::support::{CommandOutput, RunningProcess, TestDirectory};
 
-fn with_stdin(room: &Room, words: &[&str], text: &[u8]) -> Said {
+fn with_stdin(dir: &TestDirectory, words: &[&str], text: &[u8]) -> CommandOutput {
     use std::io::Write;
-    let mut command = room.command(words);
-    let mut running = Running::start(command.stdin(Stdio::piped()));
+    let mut command = dir.command(words);
+    let mut running = RunningProcess::start(command.stdin(Stdio::piped()));
     running.child.stdin.take().unwrap().write_all(text).unwrap();
     running.finish()
 }
 
 #[test]
 fn a_bad_line_costs_the_good_ones_nothing_and_is_named_by_its_number() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let mut text = b"{\"n\":1}\nnot json\n\n2\n\"".to_vec();
     text.extend(vec![b'x'; 1 << 20]);
     text.extend(b"\"\n\xff\n[3]");
     let words = ["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "-"];
-    let said = with_stdin(&room, &words, &text);
+    let said = with_stdin(&dir, &words, &text);
     assert_eq!(said.code, 1, "{said:?}");
     assert_eq!(said.out.lines().count(), 3, "{said:?}");
     for says in [
@@ -32,14 +32,14 @@ fn a_bad_line_costs_the_good_ones_nothing_and_is_named_by_its_number() {
     ] {
         assert!(said.err.contains(says), "{says}: {}", said.err);
     }
-    let payloads: Vec<Value> = said.out.lines().map(|id| room.job(id)["payload"].clone()).collect();
+    let payloads: Vec<Value> = said.out.lines().map(|id| dir.job(id)["payload"].clone()).collect();
     assert_eq!(payloads, [json!({"n": 1}), json!(2), json!([3])], "in the order of their lines");
 
-    let lines = with_stdin(&room, &[&words[..], &["-o", "jsonl"]].concat(), b"1\n\n2\n");
+    let lines = with_stdin(&dir, &[&words[..], &["-o", "jsonl"]].concat(), b"1\n\n2\n");
     let results = lines.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert!(results.clone().all(|result| result["ok"]["job_id"].is_string()), "{lines:?}");
     assert_eq!(results.count(), 2, "{lines:?}");
-    let mixed = with_stdin(&room, &[&words[..], &["-o", "json"]].concat(), b"1\nx\n2\n");
+    let mixed = with_stdin(&dir, &[&words[..], &["-o", "json"]].concat(), b"1\nx\n2\n");
     let results = mixed.json()["results"].as_array().unwrap().clone();
     let refused: Vec<bool> = results.iter().map(|result| result["error"].is_object()).collect();
     assert_eq!((mixed.code, refused), (1, vec![false, true, false]), "in the order of the lines: {mixed:?}");
@@ -47,20 +47,20 @@ fn a_bad_line_costs_the_good_ones_nothing_and_is_named_by_its_number() {
 
 #[test]
 fn many_lines_go_through_in_batches() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let lines: Vec<String> = (0..2_500).map(|nth| nth.to_string()).collect();
-    std::fs::write(room.path("jobs.jsonl"), lines.join("\n")).unwrap();
-    let said = room.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "jobs.jsonl"]);
+    std::fs::write(dir.path("jobs.jsonl"), lines.join("\n")).unwrap();
+    let said = dir.fencehold(&["job", "enqueue", "--queue", "q", "--kind", "k", "--jsonl", "jobs.jsonl"]);
     assert_eq!((said.code, said.out.lines().count()), (0, 2_500), "{}", said.err);
     assert!(said.err.is_empty(), "no bar without a terminal: {said:?}");
-    assert_eq!(room.fencehold(&["job", "count", "-o", "json"]).json()["queued"], 2_500);
+    assert_eq!(dir.fencehold(&["job", "count", "-o", "json"]).json()["queued"], 2_500);
 }
 
 #[test]
 fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
-    let room = Room::new();
-    let first = room.enqueue("1", &["--unique-key", "invoice-42"]);
-    let again = room.fencehold(&[
+    let dir = TestDirectory::new();
+    let first = dir.enqueue("1", &["--unique-key", "invoice-42"]);
+    let again = dir.fencehold(&[
         "job",
         "enqueue",
         "--queue",
@@ -75,7 +75,7 @@ fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
         "json",
     ]);
     assert_eq!(again.json(), json!({"job_id": first, "existed": true}));
-    let other = room.fencehold(&[
+    let other = dir.fencehold(&[
         "job",
         "enqueue",
         "--queue",
@@ -94,7 +94,7 @@ fn the_same_unique_key_is_the_same_job_and_another_payload_names_the_first() {
 
 #[test]
 fn bad_input_is_refused_with_what_is_wrong_and_makes_no_store() {
-    let room = Room::new();
+    let dir = TestDirectory::new();
     let enqueue = ["job", "enqueue", "--queue", "q", "--kind", "k"];
     let long = "x".repeat(300);
     let bad: &[(&[&str], &str)] = &[
@@ -112,7 +112,7 @@ fn bad_input_is_refused_with_what_is_wrong_and_makes_no_store() {
         (&[], "--payload"),
     ];
     for (options, says) in bad {
-        let said = room.fencehold(&[&enqueue[..], options].concat());
+        let said = dir.fencehold(&[&enqueue[..], options].concat());
         assert_eq!(said.code, 2, "{options:?}: {said:?}");
         assert!(said.err.contains(says), "{options:?}: {said:?}");
     }
@@ -140,9 +140,9 @@ fn bad_input_is_refused_with_what_is_wrong_and_makes_no_store() {
         (&["work", "--queue", "q", "--grace", "1h", "--", "true"], 2, "too long for a ttl"),
     ];
     for (words, code, says) in others {
-        let said = room.fencehold(words);
+        let said = dir.fencehold(words);
         assert_eq!(said.code, *code, "{words:?}: {said:?}");
         assert!(said.err.contains(says), "{words:?}: {said:?}");
     }
-    assert!(!room.path("leases").exists(), "nothing was made for any of them");
+    assert!(!dir.path("leases").exists(), "nothing was made for any of them");
 }

@@ -1,12 +1,12 @@
 //! `fencehold job …`: enqueuing, working from scripts, looking, acting; and every bad input with its own message.
 #![cfg(feature = "file")]
 
+mod admin;
 mod attempt;
-mod desk;
 mod enqueue;
-mod story;
+mod history;
 
-use crate::support::{Room, Said, said};
+use crate::support::{CommandOutput, TestDirectory, said};
 
 /// A claim, as a script keeps it.
 struct Claim {
@@ -15,10 +15,10 @@ struct Claim {
     hold: String,
 }
 
-fn claim(room: &Room, options: &[&str]) -> Claim {
+fn claim(dir: &TestDirectory, options: &[&str]) -> Claim {
     let mut words = vec!["job", "claim", "--queue", "q", "-o", "json"];
     words.extend(options);
-    let said = room.fencehold(&words);
+    let said = dir.fencehold(&words);
     assert_eq!(said.code, 0, "{said:?}");
     let taken = said.json();
     Claim {
@@ -29,9 +29,9 @@ fn claim(room: &Room, options: &[&str]) -> Claim {
 }
 
 /// Speaks for an attempt.
-fn speak(room: &Room, words: &[&str], id: &str, token: u64, hold: &str) -> Said {
+fn speak(dir: &TestDirectory, words: &[&str], id: &str, token: u64, hold: &str) -> CommandOutput {
     said(
-        room.command(words)
+        dir.command(words)
             .env("FENCEHOLD_JOB_ID", id)
             .env("FENCEHOLD_TOKEN", token.to_string())
             .env("FENCEHOLD_HOLD_ID", hold),
@@ -39,7 +39,7 @@ fn speak(room: &Room, words: &[&str], id: &str, token: u64, hold: &str) -> Said 
 }
 
 impl Claim {
-    fn say(&self, room: &Room, words: &[&str]) -> Said {
-        speak(room, words, &self.id, self.token, &self.hold)
+    fn say(&self, dir: &TestDirectory, words: &[&str]) -> CommandOutput {
+        speak(dir, words, &self.id, self.token, &self.hold)
     }
 }

@@ -16,13 +16,13 @@ use rustix::process::{Pid, Signal, WaitOptions};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A directory with a store in it, gone at the end.
-pub struct Room {
+pub struct TestDirectory {
     directory: tempfile::TempDir,
 }
 
-impl Room {
+impl TestDirectory {
     pub fn new() -> Self {
-        Room { directory: tempfile::tempdir().unwrap() }
+        TestDirectory { directory: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -51,13 +51,13 @@ impl Room {
     }
 
     /// Runs a command line to its end.
-    pub fn fencehold(&self, words: &[&str]) -> Said {
+    pub fn fencehold(&self, words: &[&str]) -> CommandOutput {
         said(&mut self.command(words))
     }
 
     /// Starts a command line and leaves it running.
-    pub fn start(&self, words: &[&str]) -> Running {
-        Running::start(&mut self.command(words))
+    pub fn start(&self, words: &[&str]) -> RunningProcess {
+        RunningProcess::start(&mut self.command(words))
     }
 
     /// The lines of a file in the room; none if it is not there.
@@ -99,21 +99,21 @@ impl Room {
 
 /// What a command line said, and how it ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-impl From<Output> for Said {
+impl From<Output> for CommandOutput {
     fn from(output: Output) -> Self {
-        Said {
+        CommandOutput {
             code: code(output.status),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -122,8 +122,8 @@ impl From<Output> for Said {
 }
 
 /// Runs a command to its end, and says what it said.
-pub fn said(command: &mut Command) -> Said {
-    let mut running = Running::start(command);
+pub fn said(command: &mut Command) -> CommandOutput {
+    let mut running = RunningProcess::start(command);
     running.finish()
 }
 
@@ -134,21 +134,21 @@ pub fn code(status: ExitStatus) -> i32 {
 }
 
 /// A process that is killed at the latest when the test is over.
-pub struct Running {
+pub struct RunningProcess {
     pub child: Child,
     out: Option<BufReader<std::process::ChildStdout>>,
 }
 
-impl Running {
+impl RunningProcess {
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = child.stdout.take().map(BufReader::new);
-        Running { child, out }
+        RunningProcess { child, out }
     }
 
     /// One that was started elsewhere, whose streams are its own affair.
     pub fn adopt(child: Child) -> Self {
-        Running { child, out: None }
+        RunningProcess { child, out: None }
     }
 
     pub fn pid(&self) -> Pid {
@@ -182,7 +182,7 @@ impl Running {
     }
 
     /// Waits for the end. What is left of its stdout and its stderr is read meanwhile.
-    pub fn finish(&mut self) -> Said {
+    pub fn finish(&mut self) -> CommandOutput {
         drop(self.child.stdin.take());
         let mut streams = (self.out.take().unwrap(), self.child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
@@ -200,7 +200,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -208,9 +208,9 @@ impl Drop for Running {
 }
 
 /// A server on the store of a room, and where it listens.
-pub fn serve(room: &Room, listen: &str) -> (Running, String) {
-    let store = room.store();
-    let mut command = room.command(["serve", "--listen", listen, "--store", &store]);
+pub fn serve(dir: &TestDirectory, listen: &str) -> (RunningProcess, String) {
+    let store = dir.store();
+    let mut command = dir.command(["serve", "--listen", listen, "--store", &store]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let address = loop {
@@ -224,7 +224,7 @@ pub fn serve(room: &Room, listen: &str) -> (Running, String) {
     };
     // To the end: a full pipe would stop it.
     std::thread::spawn(move || said.read_to_end(&mut Vec::new()));
-    (Running::adopt(child), address)
+    (RunningProcess::adopt(child), address)
 }
 
 /// Waits until something can be seen. The order of events is never left to this: only their arrival.
@@ -271,21 +271,21 @@ pub fn process(pid: i32) -> Pid {
 }
 
 /// A process that serves the directory and plays no other part in a test.
-pub struct Bystander(pub Running);
+pub struct DirectoryOwner(pub RunningProcess);
 
-impl Bystander {
-    pub fn start(room: &Room) -> Self {
-        let mut words = room.command(["run", "--key", "bystander", "--", "sh", "-c", "echo up; read line"]);
-        let mut running = Running::start(words.stdin(Stdio::piped()));
+impl DirectoryOwner {
+    pub fn start(dir: &TestDirectory) -> Self {
+        let mut words = dir.command(["run", "--key", "bystander", "--", "sh", "-c", "echo up; read line"]);
+        let mut running = RunningProcess::start(words.stdin(Stdio::piped()));
         assert_eq!(running.line(), "up");
-        let bystander = Bystander(running);
-        assert_eq!(owner(room), bystander.0.child.id(), "the first process serves");
+        let bystander = DirectoryOwner(running);
+        assert_eq!(owner(dir), bystander.0.child.id(), "the first process serves");
         bystander
     }
 }
 
 /// Who serves the directory.
-pub fn owner(room: &Room) -> u32 {
-    let status = room.fencehold(&["store", "status", "-o", "json"]).json();
+pub fn owner(dir: &TestDirectory) -> u32 {
+    let status = dir.fencehold(&["store", "status", "-o", "json"]).json();
     u32::try_from(status["owner_pid"].as_u64().unwrap()).unwrap()
 }

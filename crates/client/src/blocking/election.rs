@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::bell::block_on;
 use crate::blocking::Lease;
 use crate::election::LeaderView;
 use crate::error::Error;
+use crate::wake::block_on;
 
 /// An election. See [`crate::Election`].
 ///

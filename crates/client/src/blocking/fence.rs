@@ -4,9 +4,9 @@ use std::path::Path;
 
 use fencehold_core::{Key, Namespace};
 
-use crate::bell::block_on;
 use crate::fence::file::{Appended, FencedFileOptions};
 use crate::fence::{FenceError, KeyToken, Mark};
+use crate::wake::block_on;
 
 /// A file that lets no stale holder write. See [`crate::fence::FencedFile`].
 ///

@@ -6,9 +6,9 @@ use fencehold_core::ledger::InDoubtPolicy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bell::block_on;
 use crate::error::Error;
 use crate::job::JobError;
+use crate::wake::block_on;
 
 /// One attempt at a job: what a blocking handler works with. See [`crate::Job`], whose other methods it has too.
 ///

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fencehold_contract::HoldRef;
 use fencehold_core::{Key, Owner, Task, Token};
 
-use crate::bell::block_on;
 use crate::error::{Error, LostCause};
+use crate::wake::block_on;
 use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 
 /// The terms on which a lease is requested. See [`crate::LeaseBuilder`].

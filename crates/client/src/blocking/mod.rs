@@ -31,11 +31,11 @@ pub use lease::{Lease, LeaseBuilder, LeaseWatch};
 pub use queue::{JobBuilder, JobQueue, Jobs, Operations};
 pub use worker::{RunningWorker, Worker};
 
-use crate::advice::TtlAdvice;
-use crate::bell::block_on;
 use crate::connect::FenceholdBuilder;
 use crate::error::Error;
 use crate::store::{CallContext, LeaseStore};
+use crate::ttl_advice::TtlAdvice;
+use crate::wake::block_on;
 
 /// A handle on a store of leases, for code without an executor. See [`crate::Fencehold`].
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use fencehold_core::retry::RetryPolicy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bell::block_on;
 use crate::error::Error;
+use crate::wake::block_on;
 
 /// A queue of jobs. See [`crate::JobQueue`].
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::Job;
-use crate::bell::block_on;
 use crate::error::Error;
 use crate::job::{IntoOutcome, JobError};
+use crate::wake::block_on;
 use crate::worker::{Drained, WorkerEvent};
 
 /// Takes jobs out of queues and has blocking handlers run them, each on a thread of its own. See [`crate::Worker`].

@@ -78,7 +78,7 @@ impl LostCause {
     }
 
     /// Why the store refuses what a worker asks under its claim.
-    pub(crate) fn from_job_refusal(refusal: &job::Refusal) -> Self {
+    pub(crate) fn from_job_refusal(refusal: &job::JobRefusal) -> Self {
         let ended = |outcome: Option<job::AttemptOutcome>, current_token| LostCause::Ended {
             outcome: outcome.map(job::AttemptOutcome::how),
             current_token,
@@ -86,16 +86,16 @@ impl LostCause {
             reason: None,
         };
         match refusal {
-            job::Refusal::Stale { outcome, current_token, .. } => ended(*outcome, Some(*current_token)),
-            job::Refusal::Over { outcome, .. } => match ended(Some(*outcome), None) {
+            job::JobRefusal::Stale { outcome, current_token, .. } => ended(*outcome, Some(*current_token)),
+            job::JobRefusal::Over { outcome, .. } => match ended(Some(*outcome), None) {
                 // Only its own worker can have done that.
                 LostCause::Ended { outcome: Some(LeaseOutcome::Released), .. } => LostCause::Released,
                 over => over,
             },
-            job::Refusal::StoreRewound { current_token, .. } => {
+            job::JobRefusal::StoreRewound { current_token, .. } => {
                 LostCause::StoreRewound { current_token: *current_token }
             }
-            job::Refusal::WrongHoldId { .. } => LostCause::WrongHoldId,
+            job::JobRefusal::WrongHoldId { .. } => LostCause::WrongHoldId,
             _ => ended(None, None),
         }
     }

@@ -16,7 +16,7 @@ use crate::holding::HoldTarget;
 
 pub use fencehold_contract::problem::ErrorKind;
 pub use lost::LostCause;
-pub(crate) use text::Shown;
+pub(crate) use text::ShownTime;
 
 /// Why something was not done, and what to do next. Its text names the key, the holder and the way on; it never
 /// contains a hold id.
@@ -316,28 +316,30 @@ impl Error {
     }
 
     /// What an attempt asks for is refused: where the attempt has ended, in whatever way, it must stop.
-    pub(crate) fn attempt_refused(job_id: JobId, token: Token, refusal: job::Refusal) -> Self {
+    pub(crate) fn attempt_refused(job_id: JobId, token: Token, refusal: job::JobRefusal) -> Self {
         match refusal {
-            job::Refusal::JobNotFound | job::Refusal::Finished { .. } => {
+            job::JobRefusal::JobNotFound | job::JobRefusal::Finished { .. } => {
                 Error::lost(HoldTarget::Job(job_id), token, LostCause::from_job_refusal(&refusal))
             }
             refusal => Error::job_refused(job_id, refusal),
         }
     }
 
-    pub(crate) fn job_refused(job_id: JobId, refusal: job::Refusal) -> Self {
+    pub(crate) fn job_refused(job_id: JobId, refusal: job::JobRefusal) -> Self {
         match refusal {
-            job::Refusal::BadInput(bad) => Error::BadInput(bad),
-            job::Refusal::JobNotFound => Error::JobNotFound { job_id },
-            job::Refusal::Stale { token, .. }
-            | job::Refusal::Over { token, .. }
-            | job::Refusal::WrongHoldId { token }
-            | job::Refusal::StoreRewound { token, .. } => {
+            job::JobRefusal::BadInput(bad) => Error::BadInput(bad),
+            job::JobRefusal::JobNotFound => Error::JobNotFound { job_id },
+            job::JobRefusal::Stale { token, .. }
+            | job::JobRefusal::Over { token, .. }
+            | job::JobRefusal::WrongHoldId { token }
+            | job::JobRefusal::StoreRewound { token, .. } => {
                 Error::lost(HoldTarget::Job(job_id), token, LostCause::from_job_refusal(&refusal))
             }
-            job::Refusal::Conflict { field, job_id, differs } => Error::Conflict { field, job_id, differs },
-            job::Refusal::QueueDraining { queue } => Error::QueueDraining { queue },
-            job::Refusal::LimitReached { message, limit } => Error::LimitReached { message, limit },
+            job::JobRefusal::Conflict { field, job_id, differs } => {
+                Error::Conflict { field, job_id, differs }
+            }
+            job::JobRefusal::QueueDraining { queue } => Error::QueueDraining { queue },
+            job::JobRefusal::LimitReached { message, limit } => Error::LimitReached { message, limit },
             refusal => {
                 let message = refusal.to_string();
                 let problem = Problem::from(refusal);
@@ -423,7 +425,7 @@ mod tests {
         assert_eq!(low.kind(), ErrorKind::PriorityTooLow);
         assert!(matches!(low, Error::Refused { priority: Some(7), .. }), "{low}");
         let owner = Owner::new("w-1").expect("an owner");
-        let running = job::Refusal::JobRunning { owner, token: Token::new(4), remaining_ms: 5_000 };
+        let running = job::JobRefusal::JobRunning { owner, token: Token::new(4), remaining_ms: 5_000 };
         let (text, job_id) = (running.to_string(), JobId::from_random(0, [7; 10]));
         let running = Error::job_refused(job_id, running);
         assert_eq!(running.kind(), ErrorKind::JobRunning);

@@ -17,7 +17,7 @@ impl fmt::Display for Error {
                 if let Some(task) = task {
                     write!(f, " for {task}")?;
                 }
-                let remaining = Shown(*remaining);
+                let remaining = ShownTime(*remaining);
                 write!(f, " under token {token}, for another {remaining} unless it is renewed; ")?;
                 write!(f, "wait for it, or try again later")
             }
@@ -32,7 +32,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::WaitTimedOut { keys, waited } => {
-                let waited = Shown(*waited);
+                let waited = ShownTime(*waited);
                 match keys.as_slice() {
                     [key] => write!(f, "{key} did not come free within {waited}; ")?,
                     keys => write!(f, "none of {} keys came free within {waited}; ", keys.len())?,
@@ -89,7 +89,7 @@ impl fmt::Display for Error {
                 Ok(())
             }
             Error::JobNotFinished { job_id, state, waited } => {
-                write!(f, "job {job_id} is still {state} after {}; wait for longer", Shown(*waited))
+                write!(f, "job {job_id} is still {state} after {}; wait for longer", ShownTime(*waited))
             }
             Error::Conflict { field, job_id, differs } if field == "result" => {
                 write!(f, "job {job_id} was completed with another {differs}; the first completion stands")
@@ -170,9 +170,9 @@ impl fmt::Display for LostCause {
 }
 
 /// A time as people say it.
-pub(crate) struct Shown(pub(crate) Duration);
+pub(crate) struct ShownTime(pub(crate) Duration);
 
-impl fmt::Display for Shown {
+impl fmt::Display for ShownTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0.as_millis();
         match ms {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_time_is_shown_as_people_say_it() {
-        let shown = |ms| Shown(Duration::from_millis(ms)).to_string();
+        let shown = |ms| ShownTime(Duration::from_millis(ms)).to_string();
         assert_eq!(
             [shown(0), shown(999), shown(1_000), shown(119_999), shown(120_000)],
             ["0 ms", "999 ms", "1.0 s", "119.9 s", "2 min"]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fencehold_core::{BadInput, Key, Owner, Token};
 
+use super::key_token::KeyToken;
 use super::mark::Mark;
-use super::pass::KeyToken;
-use crate::error::Shown;
+use crate::error::ShownTime;
 
 /// Why a fence did not let something through, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl fmt::Display for FenceError {
             }
             FenceError::BadInput(bad) => bad.fmt(f),
             FenceError::Busy { resource, pid, waited } => {
-                let waited = Shown(*waited);
+                let waited = ShownTime(*waited);
                 write!(f, "{resource} is in the middle of a write by ")?;
                 match pid {
                     Some(pid) => write!(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fencehold_core::{Key, Namespace, Owner, Token};
 
-use super::pass::KeyToken;
+use super::key_token::KeyToken;
 
 /// How high the fence stands for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Mark {
 
 /// What a pass does to the mark of its key, if it is let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admitted {
+pub(super) enum MarkChange {
     /// Its token was the highest already.
     AsBefore,
     /// Its token is higher than all before it.
@@ -31,11 +31,11 @@ pub(super) struct Marks(HashMap<(Namespace, Key), Mark>);
 
 impl Marks {
     /// The rule: a token below the mark is refused, and the mark says why.
-    pub(super) fn admit(&self, pass: &KeyToken) -> Result<Admitted, &Mark> {
+    pub(super) fn admit(&self, pass: &KeyToken) -> Result<MarkChange, &Mark> {
         match self.0.get(&(pass.namespace.clone(), pass.key.clone())) {
             Some(mark) if pass.token < mark.token => Err(mark),
-            Some(mark) if pass.token == mark.token => Ok(Admitted::AsBefore),
-            _ => Ok(Admitted::Higher),
+            Some(mark) if pass.token == mark.token => Ok(MarkChange::AsBefore),
+            _ => Ok(MarkChange::Higher),
         }
     }
 
@@ -79,12 +79,12 @@ mod tests {
     #[test]
     fn a_mark_is_raised_and_never_sinks() {
         let mut marks = Marks::default();
-        assert_eq!(marks.admit(&pass(3)), Ok(Admitted::Higher));
+        assert_eq!(marks.admit(&pass(3)), Ok(MarkChange::Higher));
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(3));
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(2));
         assert_eq!(marks.admit(&pass(2)), Err(&mark(3)));
-        assert_eq!(marks.admit(&pass(3)), Ok(Admitted::AsBefore));
-        assert_eq!(marks.admit(&pass(4)), Ok(Admitted::Higher));
+        assert_eq!(marks.admit(&pass(3)), Ok(MarkChange::AsBefore));
+        assert_eq!(marks.admit(&pass(4)), Ok(MarkChange::Higher));
     }
 
     #[test]
@@ -92,10 +92,10 @@ mod tests {
         let mut marks = Marks::default();
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(9));
         let elsewhere = pass(1).in_namespace(Namespace::new("team-a").unwrap());
-        assert_eq!(marks.admit(&elsewhere), Ok(Admitted::Higher));
+        assert_eq!(marks.admit(&elsewhere), Ok(MarkChange::Higher));
         assert_eq!(
             marks.admit(&KeyToken::new(Key::new("other").unwrap(), Token::new(1))),
-            Ok(Admitted::Higher)
+            Ok(MarkChange::Higher)
         );
     }
 }

@@ -20,18 +20,18 @@ mod error;
 pub mod file;
 #[cfg(feature = "tower")]
 pub mod http;
+mod key_token;
 mod mark;
 #[cfg(feature = "object")]
 mod object;
-mod pass;
 #[cfg(feature = "postgres")]
 mod postgres;
 
 pub use error::FenceError;
 pub use file::FencedFile;
+pub use key_token::KeyToken;
 pub use mark::Mark;
 #[cfg(feature = "object")]
 pub use object::FencedObject;
-pub use pass::KeyToken;
 #[cfg(feature = "postgres")]
 pub use postgres::{postgres, postgres_in_schema};

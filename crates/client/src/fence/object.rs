@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use fencehold_contract::{ObjectUrl, StoreUrl};
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
-use fencehold_store_object::{Cas, CasError, Object, Storage, Written};
+use fencehold_store_object::{Cas, CasError, ReadObject, Storage, WriteResult};
 use futures_channel::oneshot;
 use serde::{Deserialize, Serialize};
 
 use super::error::FenceError;
+use super::key_token::KeyToken;
 use super::mark::Mark;
-use super::pass::KeyToken;
 use crate::random;
 
 /// How long one request may take.
@@ -59,7 +59,7 @@ pub struct FencedObject {
 
 /// The first line of a fenced object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Seal {
+struct ObjectHeader {
     /// The version of this format.
     fencehold_fence: u8,
     namespace: Namespace,
@@ -176,7 +176,7 @@ impl FencedObject {
                 Some((seal, _)) if seal.token == pass.token => seal.raised_by.clone(),
                 _ => pass.owner.clone(),
             };
-            let seal = Seal {
+            let seal = ObjectHeader {
                 fencehold_fence: VERSION,
                 namespace: pass.namespace.clone(),
                 key: pass.key.clone(),
@@ -191,10 +191,10 @@ impl FencedObject {
                 None => self.storage.create(&self.name, bytes, LIMIT).await,
             };
             match outcome {
-                Ok(Written::Won(_)) => return Ok(()),
+                Ok(WriteResult::Won(_)) => return Ok(()),
                 // Another came first: what it has shown is looked at anew.
-                Ok(Written::Lost) => {}
-                Ok(Written::Unknown { why: lost }) => {
+                Ok(WriteResult::Lost) => {}
+                Ok(WriteResult::Unknown { why: lost }) => {
                     nonces.push(nonce);
                     why = lost;
                 }
@@ -214,7 +214,7 @@ impl FencedObject {
         FenceError::Unknown { resource: self.place.clone(), message }
     }
 
-    async fn look(&self) -> Result<Option<Object>, FenceError> {
+    async fn look(&self) -> Result<Option<ReadObject>, FenceError> {
         self.storage.read(&self.name, LIMIT).await.map_err(|error| self.refused(error))
     }
 
@@ -227,14 +227,14 @@ impl FencedObject {
         }
     }
 
-    fn unseal<'a>(&self, object: &'a Object) -> Result<(Seal, &'a [u8]), FenceError> {
+    fn unseal<'a>(&self, object: &'a ReadObject) -> Result<(ObjectHeader, &'a [u8]), FenceError> {
         let unusable = |message: &str| FenceError::Unusable {
             resource: self.place.clone(),
             message: message.to_owned(),
         };
         let end = object.body.iter().position(|byte| *byte == b'\n');
         let (line, content) = object.body.split_at(end.unwrap_or(object.body.len()));
-        let seal: Seal =
+        let seal: ObjectHeader =
             serde_json::from_slice(line).map_err(|_| unusable("it was not written through a fence"))?;
         if seal.fencehold_fence != VERSION {
             return Err(unusable("its seal has a version that is not known here"));
@@ -243,7 +243,7 @@ impl FencedObject {
     }
 }
 
-impl Seal {
+impl ObjectHeader {
     fn mark(&self) -> Mark {
         Mark { token: self.token, raised_by: self.raised_by.clone() }
     }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn the_bytes_of_version_1_never_change_and_are_read_back() {
         let line = br#"{"fencehold_fence":1,"namespace":"default","key":"gpu/3","token":9,"raised_by":"ada","written":true,"nonce":"n-1"}"#;
-        let seal = Seal {
+        let seal = ObjectHeader {
             fencehold_fence: VERSION,
             namespace: Namespace::default(),
             key: Key::new("gpu/3").unwrap(),
@@ -285,7 +285,7 @@ mod tests {
         };
         let bytes = seal.onto(b"content");
         assert_eq!(bytes, [&line[..], b"\ncontent"].concat());
-        let read: Seal = serde_json::from_slice(line).unwrap();
+        let read: ObjectHeader = serde_json::from_slice(line).unwrap();
         assert_eq!(read.onto(b"content"), bytes);
     }
 }

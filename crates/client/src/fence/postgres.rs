@@ -12,8 +12,8 @@ use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 
 use super::error::FenceError;
+use super::key_token::KeyToken;
 use super::mark::Mark;
-use super::pass::KeyToken;
 
 /// Where the functions are, unless they were put elsewhere.
 const SCHEMA: &str = "fencehold";

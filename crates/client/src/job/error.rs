@@ -34,11 +34,11 @@ use crate::time::ms;
 /// ```
 #[derive(Debug)]
 pub struct JobError {
-    kind: Kind,
+    kind: JobErrorKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum JobErrorKind {
     /// The work went wrong.
     Failed { text: String, retry_in_ms: Option<u64>, permanent: bool, definite: bool },
     /// There is nothing (more) to say about this attempt: it is over already.
@@ -50,7 +50,7 @@ impl JobError {
     /// effect did not happen.
     pub fn new(text: impl fmt::Display) -> Self {
         JobError {
-            kind: Kind::Failed {
+            kind: JobErrorKind::Failed {
                 text: text.to_string(),
                 retry_in_ms: None,
                 permanent: false,
@@ -71,19 +71,19 @@ impl JobError {
     }
 
     fn with_definite(mut self, is: bool) -> Self {
-        if let Kind::Failed { definite, .. } = &mut self.kind {
+        if let JobErrorKind::Failed { definite, .. } = &mut self.kind {
             *definite = is;
         }
         self
     }
 
     pub(crate) fn is_definite(&self) -> bool {
-        matches!(self.kind, Kind::Failed { definite: true, .. })
+        matches!(self.kind, JobErrorKind::Failed { definite: true, .. })
     }
 
     /// Permanent: the job fails now, and is not tried again, whatever its retry policy says.
     pub fn permanent(mut self) -> Self {
-        if let Kind::Failed { permanent, .. } = &mut self.kind {
+        if let JobErrorKind::Failed { permanent, .. } = &mut self.kind {
             *permanent = true;
         }
         self
@@ -91,7 +91,7 @@ impl JobError {
 
     /// To be tried again after this time instead of what the job's policy says.
     pub fn retry_in(mut self, wait: Duration) -> Self {
-        if let Kind::Failed { retry_in_ms, .. } = &mut self.kind {
+        if let JobErrorKind::Failed { retry_in_ms, .. } = &mut self.kind {
             *retry_in_ms = Some(ms(wait));
         }
         self
@@ -99,16 +99,16 @@ impl JobError {
 
     /// Whether the attempt has ended already, by a lost claim or an effect in doubt: stop, there is nothing to report.
     pub fn is_lost(&self) -> bool {
-        matches!(self.kind, Kind::Over(_))
+        matches!(self.kind, JobErrorKind::Over(_))
     }
 
     /// What to say about the attempt; `None`: nothing, it is over already.
-    pub(crate) fn into_word(self) -> Option<Report> {
+    pub(crate) fn into_report(self) -> Option<Report> {
         match self.kind {
-            Kind::Failed { text, retry_in_ms, permanent, .. } => {
+            JobErrorKind::Failed { text, retry_in_ms, permanent, .. } => {
                 Some(Report::Fail { error: text, retry_in_ms, permanent })
             }
-            Kind::Over(_) => None,
+            JobErrorKind::Over(_) => None,
         }
     }
 }
@@ -116,8 +116,8 @@ impl JobError {
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Failed { text, .. } => f.write_str(text),
-            Kind::Over(error) => error.fmt(f),
+            JobErrorKind::Failed { text, .. } => f.write_str(text),
+            JobErrorKind::Over(error) => error.fmt(f),
         }
     }
 }
@@ -128,7 +128,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for JobError {
         if let Some(over @ (Error::Lost { target: HoldTarget::Job(_), .. } | Error::InDoubt { .. })) =
             (&error as &dyn Any).downcast_ref::<Error>()
         {
-            return JobError { kind: Kind::Over(over.clone()) };
+            return JobError { kind: JobErrorKind::Over(over.clone()) };
         }
         JobError::new(with_causes(&error)).in_doubt()
     }
@@ -181,7 +181,7 @@ mod tests {
     fn an_error_is_told_with_its_causes() {
         let error = failing().expect_err("not a number");
         assert_eq!(error.to_string(), "the port is wrong: invalid digit found in string");
-        let word = error.retry_in(Duration::from_secs(2)).permanent().into_word();
+        let word = error.retry_in(Duration::from_secs(2)).permanent().into_report();
         assert!(
             matches!(word, Some(Report::Fail { retry_in_ms: Some(2_000), permanent: true, .. })),
             "{word:?}"
@@ -196,10 +196,10 @@ mod tests {
             |target| Error::Lost { target, token: Token::new(3), cause: cause.clone(), current_token: None };
         let error = JobError::from(lost(target)).permanent();
         assert!(error.is_lost());
-        assert!(error.into_word().is_none());
+        assert!(error.into_report().is_none());
         let key = HoldTarget::Key(Key::new("k").expect("a key"));
         assert!(!JobError::from(lost(key)).is_lost(), "a lease that the handler held is not its claim");
         let error = JobError::from(Error::JobNotFound { job_id: job });
-        assert!(error.into_word().is_some(), "what is said of another job is a failure like any other");
+        assert!(error.into_report().is_some(), "what is said of another job is a failure like any other");
     }
 }

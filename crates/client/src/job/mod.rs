@@ -10,7 +10,7 @@ mod error;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod voice;
+mod reporter;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,7 +36,7 @@ pub use fencehold_core::retry::{Backoff, RetryPolicy};
 
 pub use error::JobError;
 pub use outcome::{IntoOutcome, Outcome};
-pub(crate) use voice::{Voice, last_try_ms};
+pub(crate) use reporter::{AttemptReporter, last_try_ms};
 
 use crate::error::{Error, LostCause};
 use crate::fence::KeyToken;
@@ -44,7 +44,7 @@ use crate::holding::Holding;
 use crate::json;
 use crate::time::{First, first};
 use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
-use crate::worker::Floor;
+use crate::worker::WorkerShared;
 
 /// Why a handler should come to a stop at the next good place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,23 +90,23 @@ pub enum StopReason {
 /// ```
 #[derive(Clone)]
 pub struct Job {
-    attempt: Arc<Attempt>,
+    attempt: Arc<JobAttempt>,
 }
 
 /// What the clones of a job share.
-pub(crate) struct Attempt {
+pub(crate) struct JobAttempt {
     /// What was claimed, without its payload: that is the handler's.
     claimed: ClaimedJob,
     pub(crate) holding: Arc<Holding>,
-    pub(crate) voice: Voice,
+    pub(crate) reporter: AttemptReporter,
     /// What is known of the job's effects.
-    pub(crate) ledger: Mutex<HashMap<EffectName, Known>>,
+    pub(crate) ledger: Mutex<HashMap<EffectName, KnownEffect>>,
     /// The worker that runs it, if one does.
-    floor: Option<Arc<Floor>>,
+    shared: Option<Arc<WorkerShared>>,
 }
 
 /// What an attempt knows of an effect.
-pub(crate) enum Known {
+pub(crate) enum KnownEffect {
     /// This attempt is about it at the moment.
     UnderWay,
     /// An attempt announced or recorded it.
@@ -117,15 +117,17 @@ impl Job {
     pub(crate) fn new(
         mut claimed: ClaimedJob,
         holding: Arc<Holding>,
-        voice: Voice,
-        floor: Option<Arc<Floor>>,
+        reporter: AttemptReporter,
+        shared: Option<Arc<WorkerShared>>,
     ) -> Self {
         let effects = std::mem::take(&mut claimed.effects);
         let ledger = effects
             .into_iter()
-            .map(|effect| (effect.name.clone(), Known::Kept(effect)))
+            .map(|effect| (effect.name.clone(), KnownEffect::Kept(effect)))
             .collect();
-        Job { attempt: Arc::new(Attempt { claimed, holding, voice, ledger: Mutex::new(ledger), floor }) }
+        Job {
+            attempt: Arc::new(JobAttempt { claimed, holding, reporter, ledger: Mutex::new(ledger), shared }),
+        }
     }
 
     pub(crate) fn attempt_ref(&self) -> AttemptRef {
@@ -133,7 +135,7 @@ impl Job {
         AttemptRef { job_id: self.id(), hold_id: granted.hold, token: granted.token }
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Attempt> {
+    pub(crate) fn inner(&self) -> &Arc<JobAttempt> {
         &self.attempt
     }
 
@@ -162,7 +164,7 @@ impl Job {
     pub fn key_token(&self) -> KeyToken {
         let owner = self.attempt.holding.granted.owner.clone();
         KeyToken::for_job(self.id(), self.token())
-            .in_namespace(self.attempt.voice.namespace())
+            .in_namespace(self.attempt.reporter.namespace())
             .with_owner(owner)
     }
 
@@ -256,7 +258,7 @@ impl Job {
     /// Waits until there is a reason to stop: the job was cancelled, another job requests that it yield, its worker is
     /// stopping, or the claim is lost.
     pub fn stop_requested(&self) -> impl Future<Output = StopReason> + Send + use<> {
-        let (holding, floor) = (Arc::clone(&self.attempt.holding), self.attempt.floor.clone());
+        let (holding, shared) = (Arc::clone(&self.attempt.holding), self.attempt.shared.clone());
         async move {
             let asked = async {
                 let called_off = holding.called_off();
@@ -266,9 +268,9 @@ impl Job {
                     First::Left(None) | First::Right(None) => StopReason::Lost(holding.lost().await),
                 }
             };
-            match floor {
+            match shared {
                 None => asked.await,
-                Some(floor) => match first(asked, floor.draining()).await {
+                Some(shared) => match first(asked, shared.draining()).await {
                     First::Left(reason) => reason,
                     First::Right(()) => StopReason::Draining,
                 },
@@ -280,10 +282,10 @@ impl Job {
     /// for this handler no longer. An async handler is dropped then. A blocking one has the
     /// [stop timeout](crate::Worker::stop_timeout) to end.
     pub fn drain_timed_out(&self) -> impl Future<Output = ()> + Send + use<> {
-        let floor = self.attempt.floor.clone();
+        let shared = self.attempt.shared.clone();
         async move {
-            match floor {
-                Some(floor) => floor.stopping().await,
+            match shared {
+                Some(shared) => shared.stopping().await,
                 None => std::future::pending().await,
             }
         }
@@ -299,7 +301,7 @@ impl Job {
     pub async fn checkpoint(&self, bytes: impl Into<Vec<u8>>) -> Result<(), Error> {
         let word = Report::Checkpoint { checkpoint: bytes.into() };
         let report = AttemptReport { attempt: self.attempt_ref(), report: word };
-        self.attempt.voice.say(report, &self.attempt.holding).await
+        self.attempt.reporter.say(report, &self.attempt.holding).await
     }
 
     /// Says how far it has come, for people. It goes out with the next call and is not waited for; of several in a row
@@ -307,7 +309,7 @@ impl Job {
     pub fn progress(&self, note: &(impl Serialize + ?Sized)) -> Result<(), Error> {
         let word = Report::Progress { progress: json::written("progress", note)? };
         let report = AttemptReport { attempt: self.attempt_ref(), report: word };
-        self.attempt.voice.note(report, &self.attempt.holding);
+        self.attempt.reporter.note(report, &self.attempt.holding);
         Ok(())
     }
 

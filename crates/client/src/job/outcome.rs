@@ -62,7 +62,7 @@ impl Outcome {
         Outcome { word: None }
     }
 
-    pub(crate) fn into_word(self) -> Option<Report> {
+    pub(crate) fn into_report(self) -> Option<Report> {
         self.word
     }
 }

@@ -7,10 +7,10 @@ use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, Repor
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, StoreError};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 
-use crate::bell::lock;
-use crate::board::Board;
-use crate::hub::Hub;
-use crate::tries::may_pass;
+use crate::connection::ConnectionInner;
+use crate::retry_loop::may_pass;
+use crate::wake::lock;
+use crate::watch_value::WatchValue;
 
 type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -18,16 +18,20 @@ type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Default)]
 pub(crate) struct Background {
     waiting: Mutex<Vec<BackgroundTask>>,
-    open: Board<usize>,
+    open: WatchValue<usize>,
 }
 
 impl Background {
-    pub(crate) fn add(&self, hub: Arc<Hub>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn add(
+        &self,
+        connection: Arc<ConnectionInner>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         self.open.update(|open| {
             *open += 1;
             Some(())
         });
-        let open = Open(hub);
+        let open = OpenTask(connection);
         lock(&self.waiting).push(Box::pin(async move {
             let _open = open;
             task.await;
@@ -49,9 +53,9 @@ impl Background {
 }
 
 /// One task that is not done yet.
-struct Open(Arc<Hub>);
+struct OpenTask(Arc<ConnectionInner>);
 
-impl Drop for Open {
+impl Drop for OpenTask {
     fn drop(&mut self) {
         self.0.background.open.update(|open| {
             *open -= 1;
@@ -61,27 +65,29 @@ impl Drop for Open {
 }
 
 /// Gives a lease back, trying until it would have ended anyway.
-pub(crate) async fn give_back(hub: Arc<Hub>, hold: HoldRef, until_ms: u64) {
+pub(crate) async fn give_back(connection: Arc<ConnectionInner>, hold: HoldRef, until_ms: u64) {
     let send = || async {
-        let call = hub.call(hub.patience_ms);
-        hub.answer(hub.patience_ms, hub.store.release(&call, vec![hold.clone()])).await
+        let call = connection.call(connection.timeout_ms);
+        connection
+            .answer(connection.timeout_ms, connection.store.release(&call, vec![hold.clone()]))
+            .await
     };
     // Released, or over in another way: either is fine.
-    if retry_until(&hub, until_ms, send).await.is_none() {
+    if retry_until(&connection, until_ms, send).await.is_none() {
         tracing::debug!(key = %hold.key, "the lease was left to run out: the store could not be reached");
     }
 }
 
 /// Hands a job back, trying until its claim would have run out anyway.
-pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64) {
-    let Some(jobs) = hub.store.jobs() else { return };
+pub(crate) async fn hand_back(connection: Arc<ConnectionInner>, attempt: AttemptRef, until_ms: u64) {
+    let Some(jobs) = connection.store.jobs() else { return };
     let send = || async {
-        let call = hub.call(hub.patience_ms);
+        let call = connection.call(connection.timeout_ms);
         let report = AttemptReport { attempt: attempt.clone(), report: Report::Release {} };
-        hub.answer(hub.patience_ms, jobs.report(&call, vec![report])).await
+        connection.answer(connection.timeout_ms, jobs.report(&call, vec![report])).await
     };
     // Released, or over in another way: either is fine.
-    if retry_until(&hub, until_ms, send).await.is_none() {
+    if retry_until(&connection, until_ms, send).await.is_none() {
         tracing::debug!(job = %attempt.job_id, "the claim was left to run out: the store could not be reached");
     }
 }
@@ -90,14 +96,14 @@ pub(crate) async fn hand_back(hub: Arc<Hub>, attempt: AttemptRef, until_ms: u64)
 /// again by the same hold id tells it. Where nothing was granted, this takes the request out of the line, and uses up
 /// its hold id if the key is free, so that a sending that is still on its way comes too late.
 pub(crate) async fn free_unseen_grant(
-    hub: Arc<Hub>,
+    connection: Arc<ConnectionInner>,
     request: AcquireLeaseRequest,
     sent_ms: u64,
     until_ms: u64,
 ) {
     let send = || async {
         // Never none: the store takes a hold id of no age for one that it has never seen.
-        let hold_age_ms = hub.now_ms().saturating_sub(sent_ms).max(1);
+        let hold_age_ms = connection.now_ms().saturating_sub(sent_ms).max(1);
         let again = AcquireLeaseRequest {
             hold_id_age_ms: hold_age_ms,
             wait_ms: 0,
@@ -105,37 +111,45 @@ pub(crate) async fn free_unseen_grant(
             preempt_within_ms: None,
             ..request.clone()
         };
-        let call = hub.call(hub.patience_ms);
-        hub.answer(hub.patience_ms, hub.store.acquire(&call, again)).await
+        let call = connection.call(connection.timeout_ms);
+        connection
+            .answer(connection.timeout_ms, connection.store.acquire(&call, again))
+            .await
     };
     // No store accepts an older hold id.
     let asks_until_ms = until_ms.min(sent_ms.saturating_add(HOLD_AGE_MS_MAX));
     // Held by another caller, ended, or refused: nothing is kept for us.
-    if let Some(Ok(acquired)) = retry_until(&hub, asks_until_ms, send).await {
+    if let Some(Ok(acquired)) = retry_until(&connection, asks_until_ms, send).await {
         tracing::debug!(key = %acquired.key, token = acquired.grant.token.get(), "freeing an unseen grant");
         let hold = HoldRef { key: acquired.key, hold_id: request.hold_id, token: acquired.grant.token };
-        give_back(hub, hold, until_ms).await;
+        give_back(connection, hold, until_ms).await;
     }
 }
 
 /// Releases what a claim may have been given without its caller ever knowing. Asking again by the same hold id tells.
-pub(crate) async fn free_unseen_claim(hub: Arc<Hub>, request: ClaimJobsRequest) {
-    let Some(jobs) = hub.store.jobs() else { return };
+pub(crate) async fn free_unseen_claim(connection: Arc<ConnectionInner>, request: ClaimJobsRequest) {
+    let Some(jobs) = connection.store.jobs() else { return };
     let request = ClaimJobsRequest { wait_ms: 0, ..request };
-    let until_ms = hub.now_ms().saturating_add(request.ttl_ms);
+    let until_ms = connection.now_ms().saturating_add(request.ttl_ms);
     let send = || async {
-        let call = hub.call(hub.patience_ms);
-        hub.answer(hub.patience_ms, jobs.claim(&call, request.clone())).await
+        let call = connection.call(connection.timeout_ms);
+        connection
+            .answer(connection.timeout_ms, jobs.claim(&call, request.clone()))
+            .await
     };
-    let Some(Ok(claimed)) = retry_until(&hub, until_ms, send).await else { return };
+    let Some(Ok(claimed)) = retry_until(&connection, until_ms, send).await else { return };
     for job in claimed.jobs {
         let attempt = AttemptRef { job_id: job.id, hold_id: request.hold_id, token: job.token };
-        hand_back(Arc::clone(&hub), attempt, until_ms).await;
+        hand_back(Arc::clone(&connection), attempt, until_ms).await;
     }
 }
 
 /// Sends a request until the store decides. `None`: it could not be reached in time.
-async fn retry_until<T, F>(hub: &Hub, until_ms: u64, send: impl Fn() -> F) -> Option<Result<T, StoreError>>
+async fn retry_until<T, F>(
+    connection: &ConnectionInner,
+    until_ms: u64,
+    send: impl Fn() -> F,
+) -> Option<Result<T, StoreError>>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
@@ -145,10 +159,10 @@ where
             Err(error) if may_pass(&error) => failures += 1,
             decided => return Some(decided),
         }
-        let at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+        let at_ms = connection.now_ms().saturating_add(connection.retries.backoff_ms(failures));
         if at_ms >= until_ms {
             return None;
         }
-        hub.timers.sleep_until(at_ms).await;
+        connection.timers.sleep_until(at_ms).await;
     }
 }

@@ -5,7 +5,7 @@
 //! leases. It is a small loop that polls the store's futures itself, so that one call that hangs holds up nothing else.
 
 mod background;
-mod book;
+mod queue;
 mod renew;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +16,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 pub(crate) use background::{Background, free_unseen_claim, free_unseen_grant, give_back, hand_back};
-pub(crate) use book::Book;
+pub(crate) use queue::RenewalQueue;
 
-use crate::bell::{Bell, lock};
-use crate::hub::{Changed, Hub};
+use crate::connection::{ChangedHolds, ConnectionInner};
+use crate::wake::{WakeFlag, lock};
 
 /// The longest sleep in one go while there is something to watch: after a machine was suspended, deadlines are looked at
 /// no later than this.
@@ -27,65 +27,66 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the thread going. When the last one of a hub is gone, the thread finishes its background tasks and ends.
 #[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) hub: Arc<Hub>,
+pub(crate) struct RenewalHandle {
+    pub(crate) connection: Arc<ConnectionInner>,
 }
 
-impl Handle {
-    pub(crate) fn start(hub: Arc<Hub>) -> std::io::Result<Arc<Self>> {
-        let keeper = Keeper { hub: Arc::clone(&hub), tasks: Vec::new(), left_at_ms: None };
+impl RenewalHandle {
+    pub(crate) fn start(connection: Arc<ConnectionInner>) -> std::io::Result<Arc<Self>> {
+        let thread =
+            RenewalThread { connection: Arc::clone(&connection), tasks: Vec::new(), left_at_ms: None };
         std::thread::Builder::new()
             .name("fencehold-keeper".to_owned())
-            .spawn(move || keeper.run())?;
-        crate::exit::wait_at_exit_for(&hub);
-        Ok(Arc::new(Handle { hub }))
+            .spawn(move || thread.run())?;
+        crate::process_exit::wait_at_exit_for(&connection);
+        Ok(Arc::new(RenewalHandle { connection }))
     }
 }
 
-impl Drop for Handle {
+impl Drop for RenewalHandle {
     fn drop(&mut self) {
-        self.hub.left.store(true, Ordering::SeqCst);
-        self.hub.bell.ring();
+        self.connection.left.store(true, Ordering::SeqCst);
+        self.connection.wake.ring();
     }
 }
 
-struct Keeper {
-    hub: Arc<Hub>,
-    tasks: Vec<Task>,
+struct RenewalThread {
+    connection: Arc<ConnectionInner>,
+    tasks: Vec<RenewalTask>,
     /// When the last handle went.
     left_at_ms: Option<u64>,
 }
 
-impl Keeper {
+impl RenewalThread {
     fn run(mut self) {
         loop {
-            self.hub.timers.attend();
-            let now_ms = self.hub.now_ms();
+            self.connection.timers.attend();
+            let now_ms = self.connection.now_ms();
             self.take_lost(now_ms);
             self.hurry(now_ms);
             self.start_renewals(now_ms);
-            self.hub.timers.fire(now_ms);
-            let left = self.hub.left.load(Ordering::SeqCst);
+            self.connection.timers.fire(now_ms);
+            let left = self.connection.left.load(Ordering::SeqCst);
             self.tasks.extend(
-                self.hub
+                self.connection
                     .background
                     .take()
                     .into_iter()
-                    .map(|task| Task::new(task, &self.hub.bell)),
+                    .map(|task| RenewalTask::new(task, &self.connection.wake)),
             );
             self.tasks.retain_mut(|task| !task.is_done());
             if left && self.may_end(now_ms) {
                 // Whatever is left undone must not keep the store open.
-                drop(self.hub.background.take());
+                drop(self.connection.background.take());
                 return;
             }
-            self.hub.bell.wait(self.nap());
+            self.connection.wake.wait(self.nap());
         }
     }
 
     /// First of all: holds that are over are reported, whatever else hangs.
     fn take_lost(&self, now_ms: u64) {
-        let lost = lock(&self.hub.book).take_lost(now_ms);
+        let lost = lock(&self.connection.renewals).take_lost(now_ms);
         for holding in lost {
             holding.settle();
         }
@@ -93,22 +94,22 @@ impl Keeper {
 
     /// What the store says that someone acted on is renewed at once.
     fn hurry(&self, now_ms: u64) {
-        let changed = std::mem::take(&mut *lock(&self.hub.changed));
-        if changed != Changed::default() {
-            lock(&self.hub.book).hurry(&changed, now_ms);
+        let changed = std::mem::take(&mut *lock(&self.connection.changed));
+        if changed != ChangedHolds::default() {
+            lock(&self.connection.renewals).hurry(&changed, now_ms);
         }
     }
 
     fn start_renewals(&mut self, now_ms: u64) {
         loop {
-            let due = lock(&self.hub.book).take_due(now_ms);
+            let due = lock(&self.connection.renewals).take_due(now_ms);
             if due.is_empty() {
                 return;
             }
             let (keys, jobs): (Vec<_>, Vec<_>) = due.into_iter().partition(|holding| holding.key().is_some());
             for due in [keys, jobs].into_iter().filter(|due| !due.is_empty()) {
-                let renewal = Box::pin(renew::renew(Arc::clone(&self.hub), due));
-                self.tasks.push(Task::new(renewal, &self.hub.bell));
+                let renewal = Box::pin(renew::renew(Arc::clone(&self.connection), due));
+                self.tasks.push(RenewalTask::new(renewal, &self.connection.wake));
             }
         }
     }
@@ -116,20 +117,21 @@ impl Keeper {
     /// No caller is left; background tasks get as long as a caller would have waited for them.
     fn may_end(&mut self, now_ms: u64) -> bool {
         let left_at_ms = *self.left_at_ms.get_or_insert(now_ms);
-        self.hub.background.are_done() || now_ms >= left_at_ms.saturating_add(self.hub.patience_ms)
+        self.connection.background.are_done()
+            || now_ms >= left_at_ms.saturating_add(self.connection.timeout_ms)
     }
 
     fn nap(&self) -> Option<Duration> {
-        let book = lock(&self.hub.book).next_ms();
+        let renewals = lock(&self.connection.renewals).next_ms();
         let end_ms = self
             .left_at_ms
-            .map(|left_at_ms| left_at_ms.saturating_add(self.hub.patience_ms));
-        self.hub.timers.nap(book.into_iter().chain(end_ms).min(), NAP_MAX)
+            .map(|left_at_ms| left_at_ms.saturating_add(self.connection.timeout_ms));
+        self.connection.timers.nap(renewals.into_iter().chain(end_ms).min(), NAP_MAX)
     }
 }
 
 /// Something under way on the keeper's thread.
-struct Task {
+struct RenewalTask {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
     woken: Arc<Woken>,
     waker: Waker,
@@ -137,7 +139,7 @@ struct Task {
 
 struct Woken {
     woken: AtomicBool,
-    bell: Arc<Bell>,
+    wake: Arc<WakeFlag>,
 }
 
 impl Wake for Woken {
@@ -147,14 +149,14 @@ impl Wake for Woken {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
-        self.bell.ring();
+        self.wake.ring();
     }
 }
 
-impl Task {
-    fn new(future: Pin<Box<dyn Future<Output = ()> + Send>>, bell: &Arc<Bell>) -> Self {
-        let woken = Arc::new(Woken { woken: AtomicBool::new(true), bell: Arc::clone(bell) });
-        Task { future, waker: Arc::clone(&woken).into(), woken }
+impl RenewalTask {
+    fn new(future: Pin<Box<dyn Future<Output = ()> + Send>>, wake: &Arc<WakeFlag>) -> Self {
+        let woken = Arc::new(Woken { woken: AtomicBool::new(true), wake: Arc::clone(wake) });
+        RenewalTask { future, waker: Arc::clone(&woken).into(), woken }
     }
 
     /// Goes on with it, if it was woken. A store's code that panics ends its own task and no other.

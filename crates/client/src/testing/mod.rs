@@ -26,8 +26,8 @@
 //! # }
 //! ```
 
-mod kit;
-mod trialled;
+mod fake_store;
+mod result;
 
 use std::sync::Arc;
 
@@ -36,19 +36,19 @@ use fencehold_contract::job::ClaimedJob;
 use fencehold_core::job::{EffectName, JobId, JobKind, JobOptions, QueueName};
 use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::ledger::{Effect, EffectState, InDoubtPolicy};
-use fencehold_core::ttl::Term;
+use fencehold_core::ttl::GrantedTerm;
 use fencehold_core::{BadInput, HoldId, Owner, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::LostCause;
-use crate::holding::{Granted, HoldTarget, Holding};
-use crate::job::{IntoOutcome, Job, JobError, Voice};
+use crate::holding::{HoldGrant, HoldTarget, Holding};
+use crate::job::{AttemptReporter, IntoOutcome, Job, JobError};
 use crate::json;
 use crate::watch::YieldRequest;
 
-pub(crate) use kit::Kit;
-pub use trialled::TestResult;
+pub(crate) use fake_store::FakeStore;
+pub use result::TestResult;
 
 /// How long the claim of a test job lasts. Its clock stands still, so it lasts for the whole run.
 const TTL_MS: u64 = 30_000;
@@ -168,7 +168,7 @@ impl TestJob {
         F: FnOnce(Job, P) -> Fut,
         Fut: Future<Output = Result<R, JobError>>,
     {
-        let (job, kit, claimed) = match self.begin() {
+        let (job, fake_store, claimed) = match self.begin() {
             Ok(begun) => begun,
             Err(bad) => return TestResult::not_begun(bad),
         };
@@ -176,7 +176,7 @@ impl TestJob {
             Ok(payload) => handler(job, payload).await.and_then(IntoOutcome::into_outcome),
             Err(bad) => Err(bad.into()),
         };
-        TestResult::new(claimed, &kit, ended)
+        TestResult::new(claimed, &fake_store, ended)
     }
 
     /// Runs a blocking handler on it.
@@ -187,14 +187,14 @@ impl TestJob {
         F: FnOnce(crate::blocking::Job, P) -> Result<R, JobError>,
     {
         let run = self.run(|job, payload| std::future::ready(handler(job.into(), payload)));
-        crate::bell::block_on(run)
+        crate::wake::block_on(run)
     }
 
-    fn begin(self) -> Result<(Job, Arc<Kit>, ClaimedJob), BadInput> {
+    fn begin(self) -> Result<(Job, Arc<FakeStore>, ClaimedJob), BadInput> {
         let claimed = self.claimed?;
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new());
         let now_ms = clock.now().store_ms;
-        let granted = Granted {
+        let granted = HoldGrant {
             held: HoldTarget::Job(claimed.id),
             token: claimed.token,
             owner: Owner::new("trial")?,
@@ -202,7 +202,7 @@ impl TestJob {
             ttl_ms: TTL_MS,
             max_age_ms: None,
             hold: HoldId::from_random([7; 16]),
-            term: Term::new(now_ms, 0, now_ms, TTL_MS),
+            term: GrantedTerm::new(now_ms, 0, now_ms, TTL_MS),
         };
         let holding = Arc::new(Holding::new(0, granted, clock));
         if self.cancelled {
@@ -218,9 +218,9 @@ impl TestJob {
         if self.lost {
             holding.lose(LostCause::NotRenewed { failure: None });
         }
-        let kit = Arc::new(Kit::new(claimed.effects.clone()));
-        let job = Job::new(claimed.clone(), holding, Voice::Kit(Arc::clone(&kit)), None);
-        Ok((job, kit, claimed))
+        let fake_store = Arc::new(FakeStore::new(claimed.effects.clone()));
+        let job = Job::new(claimed.clone(), holding, AttemptReporter::Kit(Arc::clone(&fake_store)), None);
+        Ok((job, fake_store, claimed))
     }
 
     fn effect(self, name: &str, state: EffectState, value: Result<Option<Box<str>>, BadInput>) -> Self {

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
-use fencehold_core::ttl::Term;
+use fencehold_core::ttl::GrantedTerm;
 
-use super::Terms;
+use super::WorkerTerms;
 use super::event::WorkerEvent;
-use super::floor::{Floor, Ready};
-use crate::bell::lock;
+use super::shared::{ReadyJob, WorkerShared};
+use crate::connection::ConnectionInner;
 use crate::error::Error;
-use crate::holding::{Granted, HoldTarget};
-use crate::hub::Hub;
+use crate::holding::{HoldGrant, HoldTarget};
 use crate::random::hold_id;
-use crate::renewal::{Handle, free_unseen_claim};
+use crate::renewal::{RenewalHandle, free_unseen_claim};
+use crate::retry_loop::may_pass;
 use crate::time::{First, first};
-use crate::tries::may_pass;
+use crate::wake::lock;
 
 /// A prefetched job that no slot has begun after this long is released: another worker may have a slot free.
 const SHELF_MS_MAX: u64 = 2_000;
@@ -30,24 +30,24 @@ const SHELF_MS_MAX: u64 = 2_000;
 const CLAIM_WAIT_MS: u64 = 60_000;
 
 pub(super) struct Claimer {
-    pub(super) handle: Arc<Handle>,
-    pub(super) floor: Arc<Floor>,
-    pub(super) terms: Arc<Terms>,
+    pub(super) handle: Arc<RenewalHandle>,
+    pub(super) shared: Arc<WorkerShared>,
+    pub(super) terms: Arc<WorkerTerms>,
 }
 
 impl Claimer {
     /// Claims until the worker is asked to stop, or cannot go on.
     pub(super) async fn run(self) {
-        let hub = Arc::clone(&self.handle.hub);
+        let connection = Arc::clone(&self.handle.connection);
         let outcome = {
-            let work = first(hub.until_closed(), self.claim_on());
-            match first(self.floor.draining(), work).await {
+            let work = first(connection.until_closed(), self.claim_on());
+            match first(self.shared.draining(), work).await {
                 First::Left(()) => Ok(()),
                 First::Right(First::Left(closed)) => Err(closed),
                 First::Right(First::Right(outcome)) => outcome,
             }
         };
-        self.floor.count(|tally| {
+        self.shared.count(|tally| {
             tally.claimer_gone = true;
             tally.failure = outcome.err();
         });
@@ -59,7 +59,8 @@ impl Claimer {
         loop {
             let room = self.until_room().await;
             let request = self.request(hold_id()?, room);
-            let mut claim = Claim { claimer: self, request, began_ms: self.hub().now_ms(), unsure: false };
+            let mut claim =
+                ClaimAttempt { claimer: self, request, began_ms: self.connection().now_ms(), unsure: false };
             let count = loop {
                 self.admitted().await;
                 match claim.ask().await {
@@ -87,29 +88,29 @@ impl Claimer {
             owner: self.terms.owner.clone(),
             ttl_ms: self.terms.ttl_ms,
             // What runs, or was not reported yet, may make a job ready, and may itself wait for one.
-            wait_ms: if self.terms.until_empty && self.floor.is_idle() { 0 } else { CLAIM_WAIT_MS },
+            wait_ms: if self.terms.until_empty && self.shared.is_idle() { 0 } else { CLAIM_WAIT_MS },
             waited_before_ms: 0,
         }
     }
 
-    fn hub(&self) -> &Arc<Hub> {
-        &self.handle.hub
+    fn connection(&self) -> &Arc<ConnectionInner> {
+        &self.handle.connection
     }
 
     /// Waits until there is room for more jobs. Meanwhile sees to it that none is kept from others for too long.
     async fn until_room(&self) -> usize {
         loop {
-            let seen = self.floor.tally.read(|_, version| version);
-            let room = self.floor.room(self.terms.concurrency);
+            let seen = self.shared.tally.read(|_, version| version);
+            let room = self.shared.room(self.terms.concurrency);
             if room > 0 {
                 return room;
             }
-            let changed = self.floor.tally.when(move |_, version| (version > seen).then_some(()));
-            match self.floor.oldest_ms() {
+            let changed = self.shared.tally.when(move |_, version| (version > seen).then_some(()));
+            match self.shared.oldest_ms() {
                 None => changed.await,
                 Some(since_ms) => {
                     let stale_at_ms = since_ms.saturating_add(SHELF_MS_MAX);
-                    first(changed, self.hub().timers.sleep_until(stale_at_ms)).await;
+                    first(changed, self.connection().timers.sleep_until(stale_at_ms)).await;
                     self.hand_back_stale();
                 }
             }
@@ -117,49 +118,49 @@ impl Claimer {
     }
 
     fn hand_back_stale(&self) {
-        let before_ms = self.hub().now_ms().saturating_sub(SHELF_MS_MAX);
-        let stale = self.floor.take_stale(before_ms);
+        let before_ms = self.connection().now_ms().saturating_sub(SHELF_MS_MAX);
+        let stale = self.shared.take_stale(before_ms);
         if !stale.is_empty() {
             tracing::debug!(jobs = stale.len(), "handing back jobs that no slot came free for");
-            lock(&self.floor.pace).stalled();
-            self.floor.hand_back(&self.handle, stale);
+            lock(&self.shared.prefetch_pace).stalled();
+            self.shared.hand_back(&self.handle, stale);
         }
     }
 
     /// Waits for the breaker. A worker has all the time in the world.
     async fn admitted(&self) {
-        while let Err(at_ms) = self.hub().breaker.admit(self.hub().now_ms()) {
-            self.hub().timers.sleep_until(at_ms).await;
+        while let Err(at_ms) = self.connection().breaker.admit(self.connection().now_ms()) {
+            self.connection().timers.sleep_until(at_ms).await;
         }
     }
 
     async fn pause(&self, failures: u32, error: StoreError) {
         if failures == 1 {
             tracing::warn!(%error, "no jobs can be claimed for the moment; trying on");
-            self.floor.tell(&WorkerEvent::ClaimFailed { error: &error.into() });
+            self.shared.report_to(&WorkerEvent::ClaimFailed { error: &error.into() });
         }
-        let hub = self.hub();
-        let mut at_ms = hub.now_ms().saturating_add(hub.retries.backoff_ms(failures));
+        let connection = self.connection();
+        let mut at_ms = connection.now_ms().saturating_add(connection.retries.backoff_ms(failures));
         loop {
-            hub.timers.sleep_until(at_ms).await;
-            match hub.retries.take(hub.now_ms()) {
+            connection.timers.sleep_until(at_ms).await;
+            match connection.retries.take(connection.now_ms()) {
                 // A budget that never comes back still lets a worker try now and then.
                 Ok(()) | Err(u64::MAX) => return,
-                Err(ready_ms) => at_ms = ready_ms.saturating_add(hub.retries.backoff_ms(1)),
+                Err(ready_ms) => at_ms = ready_ms.saturating_add(connection.retries.backoff_ms(1)),
             }
         }
     }
 }
 
 /// One hold id, and whether jobs granted to it may not have been seen.
-struct Claim<'a> {
+struct ClaimAttempt<'a> {
     claimer: &'a Claimer,
     request: ClaimJobsRequest,
     began_ms: u64,
     unsure: bool,
 }
 
-impl Claim<'_> {
+impl ClaimAttempt<'_> {
     /// Asks once. Gives how many jobs came of it.
     async fn ask(&mut self) -> Result<usize, StoreError> {
         let wait_ms = self.request.wait_ms;
@@ -183,7 +184,7 @@ impl Claim<'_> {
     async fn ask_until_idle(&mut self) -> Result<(u64, ClaimedJobs), StoreError> {
         let answer = {
             let mut in_line = pin!(self.send(self.request.wait_ms));
-            if let First::Right(answer) = first(self.claimer.floor.idle(), in_line.as_mut()).await {
+            if let First::Right(answer) = first(self.claimer.shared.idle(), in_line.as_mut()).await {
                 return answer;
             }
             // The same claim again takes the place of the one in line, and gets what that was given in this moment. Neither is
@@ -212,31 +213,33 @@ impl Claim<'_> {
 
     /// One sending. Gives when it was sent, too.
     async fn send(&self, wait_ms: u64) -> Result<(u64, ClaimedJobs), StoreError> {
-        let hub = self.claimer.hub();
-        let Some(jobs) = hub.store.jobs() else {
-            let store = hub.store.capabilities().store.to_owned();
+        let connection = self.claimer.connection();
+        let Some(jobs) = connection.store.jobs() else {
+            let store = connection.store.capabilities().store.to_owned();
             return Err(StoreError::Unsupported { store, message: "keep jobs".to_owned() });
         };
-        let sent_ms = hub.now_ms();
+        let sent_ms = connection.now_ms();
         let waited_before_ms = sent_ms.saturating_sub(self.began_ms);
         let wait_ms = wait_ms.saturating_sub(waited_before_ms);
         let request = ClaimJobsRequest { wait_ms, waited_before_ms, ..self.request.clone() };
-        let limit_ms = wait_ms.saturating_add(hub.patience_ms);
-        let claimed = hub.answer(limit_ms, jobs.claim(&hub.call(hub.patience_ms), request)).await?;
+        let limit_ms = wait_ms.saturating_add(connection.timeout_ms);
+        let claimed = connection
+            .answer(limit_ms, jobs.claim(&connection.call(connection.timeout_ms), request))
+            .await?;
         Ok((sent_ms, claimed))
     }
 
     fn take_in(&self, sent_ms: u64, claimed: ClaimedJobs) {
-        let Claimer { floor, terms, .. } = self.claimer;
-        let hub = self.claimer.hub();
-        let now_ms = hub.now_ms();
+        let Claimer { shared, terms, .. } = self.claimer;
+        let connection = self.claimer.connection();
+        let now_ms = connection.now_ms();
         let ClaimedJobs { jobs, waited_ms, .. } = claimed;
         if waited_ms == 0 && !jobs.is_empty() {
-            lock(&floor.pace).saw_trip(now_ms.saturating_sub(sent_ms));
+            lock(&shared.prefetch_pace).saw_trip(now_ms.saturating_sub(sent_ms));
         }
         let mut ready = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let granted = Granted {
+            let granted = HoldGrant {
                 held: HoldTarget::Job(job.id),
                 token: job.token,
                 owner: terms.owner.clone(),
@@ -244,25 +247,25 @@ impl Claim<'_> {
                 ttl_ms: terms.ttl_ms,
                 max_age_ms: job.options.attempt_timeout_ms.map(|limit_ms| u64::from(limit_ms.get())),
                 hold: self.request.hold_id,
-                term: Term::new(sent_ms, waited_ms, now_ms, job.remaining_ms),
+                term: GrantedTerm::new(sent_ms, waited_ms, now_ms, job.remaining_ms),
             };
             // A handle that was closed meanwhile has it released.
-            if let Ok(holding) = hub.take_in(granted) {
-                ready.push(Ready { claimed: job, holding, since_ms: now_ms });
+            if let Ok(holding) = connection.take_in(granted) {
+                ready.push(ReadyJob { claimed: job, holding, since_ms: now_ms });
             }
         }
-        let too_late = floor.put(ready);
-        floor.hand_back(&self.claimer.handle, too_late);
+        let too_late = shared.put(ready);
+        shared.hand_back(&self.claimer.handle, too_late);
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for ClaimAttempt<'_> {
     /// The worker stops while it is not known what became of this claim. (A sending that is under way is the store's to
     /// take back: dropping its future leaves the line.)
     fn drop(&mut self) {
         if self.unsure {
-            let hub = self.claimer.hub();
-            hub.spawn(free_unseen_claim(Arc::clone(hub), self.request.clone()));
+            let connection = self.claimer.connection();
+            connection.spawn(free_unseen_claim(Arc::clone(connection), self.request.clone()));
         }
     }
 }

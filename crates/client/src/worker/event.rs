@@ -7,7 +7,7 @@ use std::time::Duration;
 use fencehold_contract::job::Report;
 use fencehold_core::job::{AttemptOutcome, ReportedAttempt};
 
-use super::floor::Floor;
+use super::shared::WorkerShared;
 use crate::error::Error;
 use crate::job::Job;
 
@@ -66,9 +66,9 @@ pub(super) fn ended_by(word: &Report) -> AttemptOutcome {
     }
 }
 
-impl Floor {
+impl WorkerShared {
     /// Passes an event on. What is called is other people's code, and this may be the thread that renews.
-    pub(super) fn tell(&self, event: &WorkerEvent<'_>) {
+    pub(super) fn report_to(&self, event: &WorkerEvent<'_>) {
         if let Some(on_event) = &self.on_event
             && catch_unwind(AssertUnwindSafe(|| on_event(event))).is_err()
         {

@@ -14,18 +14,18 @@ use crate::job::{IntoOutcome, Job, JobError, Outcome};
 use crate::json;
 
 /// What a handler ends with.
-pub(super) type Ended = Result<Outcome, JobError>;
+pub(super) type HandlerResult = Result<Outcome, JobError>;
 
 /// A handler at work.
-pub(super) enum Work {
+pub(super) enum RunningHandler {
     /// To be driven.
-    Future(Pin<Box<dyn Future<Output = Ended> + Send>>),
+    Future(Pin<Box<dyn Future<Output = HandlerResult> + Send>>),
     /// To be called, on a thread that it may block.
-    Call(Box<dyn FnOnce() -> Ended + Send>),
+    Call(Box<dyn FnOnce() -> HandlerResult + Send>),
 }
 
 /// A handler.
-pub(super) type Handler = Arc<dyn Fn(Job, Box<str>) -> Work + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(Job, Box<str>) -> RunningHandler + Send + Sync>;
 
 /// The handlers of a worker.
 #[derive(Default)]
@@ -84,7 +84,7 @@ where
     let handler = Arc::new(handler);
     Arc::new(move |job, payload| {
         let handler = Arc::clone(&handler);
-        Work::Future(Box::pin(async move {
+        RunningHandler::Future(Box::pin(async move {
             let payload = fitting(&job, &payload)?;
             handler(job, payload).await?.into_outcome()
         }))
@@ -100,7 +100,7 @@ where
     let handler = Arc::new(handler);
     Arc::new(move |job, payload| {
         let handler = Arc::clone(&handler);
-        Work::Call(Box::new(move || {
+        RunningHandler::Call(Box::new(move || {
             let payload = fitting(&job, &payload)?;
             handler(job.into(), payload)?.into_outcome()
         }))

@@ -10,13 +10,13 @@
 
 mod claim;
 mod event;
-mod floor;
 mod handler;
-mod pace;
+mod prefetch;
+mod report;
 mod run;
+mod shared;
 mod signals;
 mod slot;
-mod speak;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use fencehold_core::{BadInput, Owner};
 use serde::de::DeserializeOwned;
 
 pub use event::{EndedAttempt, WorkerEvent};
-pub(crate) use floor::Floor;
 pub use run::{Drained, RunningWorker};
+pub(crate) use shared::WorkerShared;
 
 use crate::blocking;
 use crate::connect::Fencehold;
@@ -122,7 +122,7 @@ pub struct Worker {
 }
 
 /// The terms of a worker, checked.
-struct Terms {
+struct WorkerTerms {
     owner: Owner,
     queues: Vec<QueueWeight>,
     handlers: Handlers,
@@ -321,7 +321,7 @@ impl Worker {
     /// not begun is released, and what runs has the [drain timeout](Worker::drain_timeout) to end. A second signal cuts
     /// that short. Afterwards the signals do what they did before.
     pub async fn run(self) -> Result<Drained, Error> {
-        let mut signals = signals::Signals::listen()?;
+        let mut signals = signals::StopSignals::listen()?;
         let running = self.start()?;
         running.until(signals.next()).await;
         running.drain_until(signals.next()).await
@@ -337,13 +337,13 @@ impl Worker {
     /// Begins to work, on threads of its own.
     pub fn start(self) -> Result<RunningWorker, Error> {
         let fencehold = self.fencehold.clone();
-        fencehold.hub().jobs()?;
+        fencehold.connection().jobs()?;
         let ttl_ms_min = fencehold.store().capabilities().min_ttl_ms;
         let on_event = self.on_event.clone();
         RunningWorker::start(&fencehold, self.terms(ttl_ms_min)?, on_event)
     }
 
-    fn terms(self, ttl_ms_min: u64) -> Result<Terms, BadInput> {
+    fn terms(self, ttl_ms_min: u64) -> Result<WorkerTerms, BadInput> {
         let (queues, ttl_ms) = (self.queues?, ms(self.ttl));
         fencehold_core::ttl::check(ttl_ms, ttl_ms_min)?;
         if queues.is_empty() || queues.len() > QUEUES_PER_CLAIM_MAX {
@@ -368,7 +368,7 @@ impl Worker {
         if handlers.is_empty() {
             return Err(BadInput::new("worker", "has no handler, so every job would fail"));
         }
-        Ok(Terms {
+        Ok(WorkerTerms {
             owner: self.owner?,
             queues,
             handlers,

@@ -5,17 +5,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::Terms;
+use super::WorkerTerms;
 use super::claim::Claimer;
 use super::event::OnEvent;
-use super::floor::{Floor, Stage, Tally};
-use super::pace::Pace;
+use super::prefetch::PrefetchPace;
+use super::shared::{JobTally, WorkerPhase, WorkerShared};
 use super::slot::Slot;
-use crate::bell::block_on;
 use crate::connect::{Fencehold, no_thread};
 use crate::error::Error;
-use crate::renewal::Handle;
+use crate::renewal::RenewalHandle;
 use crate::time::{First, first};
+use crate::wake::block_on;
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,36 +33,36 @@ pub struct Drained {
 /// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and released.
 #[must_use = "a worker stops as soon as this is dropped"]
 pub struct RunningWorker {
-    handle: Arc<Handle>,
-    floor: Arc<Floor>,
-    terms: Arc<Terms>,
+    handle: Arc<RenewalHandle>,
+    shared: Arc<WorkerShared>,
+    terms: Arc<WorkerTerms>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl RunningWorker {
     pub(super) fn start(
         fencehold: &Fencehold,
-        terms: Terms,
+        terms: WorkerTerms,
         on_event: Option<OnEvent>,
     ) -> Result<Self, Error> {
         let handle = fencehold.handle();
-        let pace = Pace::new(terms.concurrency, terms.prefetch);
-        let (floor, terms) = (Arc::new(Floor::new(pace, on_event)), Arc::new(terms));
+        let prefetch_pace = PrefetchPace::new(terms.concurrency, terms.prefetch);
+        let (shared, terms) = (Arc::new(WorkerShared::new(prefetch_pace, on_event)), Arc::new(terms));
         // Made first: if a thread cannot be started, its drop ends those that were.
-        let mut running = RunningWorker { handle, floor, terms, threads: Vec::new() };
+        let mut running = RunningWorker { handle, shared, terms, threads: Vec::new() };
         for nth in 0..running.terms.concurrency {
-            let RunningWorker { handle, floor, terms, .. } = &running;
+            let RunningWorker { handle, shared, terms, .. } = &running;
             let within = terms.within.clone();
             let slot =
-                Slot { handle: Arc::clone(handle), floor: Arc::clone(floor), terms: Arc::clone(terms) };
+                Slot { handle: Arc::clone(handle), shared: Arc::clone(shared), terms: Arc::clone(terms) };
             running.spawn(format!("fencehold-job-{nth}"), move || match within {
                 Some(within) => within(&mut || slot.run()),
                 None => slot.run(),
             })?;
         }
-        let RunningWorker { handle, floor, terms, .. } = &running;
+        let RunningWorker { handle, shared, terms, .. } = &running;
         let claimer =
-            Claimer { handle: Arc::clone(handle), floor: Arc::clone(floor), terms: Arc::clone(terms) };
+            Claimer { handle: Arc::clone(handle), shared: Arc::clone(shared), terms: Arc::clone(terms) };
         running.spawn("fencehold-claim".to_owned(), move || block_on(claimer.run()))?;
         Ok(running)
     }
@@ -75,13 +75,13 @@ impl RunningWorker {
 
     /// How many jobs run at this moment.
     pub fn running(&self) -> usize {
-        self.floor.tally.read(|tally, _| tally.running)
+        self.shared.tally.read(|tally, _| tally.running)
     }
 
     /// Waits until `stop` is done, or the worker cannot go on, or has nothing left to do
     /// ([`until_empty`](crate::Worker::until_empty)).
     pub async fn until(&self, stop: impl Future) {
-        first(stop, self.floor.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
+        first(stop, self.shared.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
     }
 
     /// Ends in good order: nothing new is claimed, what was not begun is released, what runs has
@@ -95,28 +95,28 @@ impl RunningWorker {
     /// Likewise, with less time if `cut_short` is done earlier: what runs is then stopped at once, and the store has the
     /// handle's [timeout](crate::FenceholdBuilder::timeout) to take the last reports.
     pub async fn drain_until(mut self, cut_short: impl Future) -> Result<Drained, Error> {
-        let hub = &self.handle.hub;
-        let drained_by_ms = hub.now_ms().saturating_add(self.terms.drain_ms);
+        let connection = &self.handle.connection;
+        let drained_by_ms = connection.now_ms().saturating_add(self.terms.drain_ms);
         self.stop_claiming();
         let mut cut_short = pin!(cut_short);
-        let time_is_up = first(hub.timers.sleep_until(drained_by_ms), cut_short.as_mut());
+        let time_is_up = first(connection.timers.sleep_until(drained_by_ms), cut_short.as_mut());
         let mut is_cut_short = false;
         if let First::Right(why) = first(self.all_ended(), time_is_up).await {
             is_cut_short = matches!(why, First::Right(_));
-            self.floor.advance(Stage::Stopping);
+            self.shared.advance(WorkerPhase::Stopping);
             // One that blocks its thread for longer cannot be stopped: its claim is renewed for as long as it runs, so that
             // no other worker runs the job beside it.
-            let give_up_ms = hub.now_ms().saturating_add(self.terms.stop_ms);
-            first(self.all_ended(), hub.timers.sleep_until(give_up_ms)).await;
+            let give_up_ms = connection.now_ms().saturating_add(self.terms.stop_ms);
+            first(self.all_ended(), connection.timers.sleep_until(give_up_ms)).await;
         }
         let still_running = self.still_running();
-        let heard = || self.floor.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
-        let patient_until_ms = || hub.now_ms().saturating_add(hub.patience_ms);
-        let time_is_up = hub.timers.sleep_until(drained_by_ms.max(patient_until_ms()));
+        let heard = || self.shared.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
+        let patient_until_ms = || connection.now_ms().saturating_add(connection.timeout_ms);
+        let time_is_up = connection.timers.sleep_until(drained_by_ms.max(patient_until_ms()));
         if is_cut_short
             || matches!(first(heard(), first(cut_short, time_is_up)).await, First::Right(First::Left(_)))
         {
-            first(heard(), hub.timers.sleep_until(patient_until_ms())).await;
+            first(heard(), connection.timers.sleep_until(patient_until_ms())).await;
         }
         if still_running == 0 {
             for thread in self.threads.drain(..) {
@@ -124,8 +124,8 @@ impl RunningWorker {
                 let _ = thread.join();
             }
         }
-        let (failure, finished, handed_back) = self.floor.tally.read(|tally, _| {
-            let Tally { failure, finished, handed_back, .. } = tally;
+        let (failure, finished, handed_back) = self.shared.tally.read(|tally, _| {
+            let JobTally { failure, finished, handed_back, .. } = tally;
             (failure.clone(), *finished, *handed_back)
         });
         match failure {
@@ -136,20 +136,20 @@ impl RunningWorker {
 
     /// Nothing more is claimed, and what was not begun is released.
     fn stop_claiming(&self) {
-        self.floor.advance(Stage::Draining);
-        let left = self.floor.close();
-        self.floor.hand_back(&self.handle, left);
+        self.shared.advance(WorkerPhase::Draining);
+        let left = self.shared.close();
+        self.shared.hand_back(&self.handle, left);
     }
 
     async fn all_ended(&self) {
-        let ended = |tally: &Tally, _| (tally.running == 0 && tally.claimer_gone).then_some(());
-        self.floor.tally.when(ended).await;
+        let ended = |tally: &JobTally, _| (tally.running == 0 && tally.claimer_gone).then_some(());
+        self.shared.tally.when(ended).await;
     }
 
     /// How many handlers cannot be stopped. Their jobs stay theirs: to hand one back would have it run twice at once. Counted
     /// are the slots that have a job, for one of them may be about to begin.
     fn still_running(&self) -> usize {
-        for job in self.floor.all_running() {
+        for job in self.shared.all_running() {
             tracing::warn!(
                 job = %job.id(), queue = %job.queue(), kind = %job.kind(), token = job.token().get(),
                 "a handler cannot be stopped: its claim is renewed until it ends"
@@ -162,14 +162,14 @@ impl RunningWorker {
 impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.stop_claiming();
-        self.floor.advance(Stage::Stopping);
+        self.shared.advance(WorkerPhase::Stopping);
     }
 }
 
 impl fmt::Debug for RunningWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningWorker")
-            .field("tally", &self.floor.tally)
+            .field("tally", &self.shared.tally)
             .finish_non_exhaustive()
     }
 }
@@ -194,15 +194,15 @@ mod tests {
             let worker = worker.handle("do", async |_: Job, (): ()| Ok(()));
             // The slot's own thread takes nothing: this one does.
             let running = worker.wrap(|_| {}).start()?;
-            let RunningWorker { handle, floor, terms, .. } = &running;
-            let (floor, terms) = (Arc::clone(floor), Arc::clone(terms));
-            let slot = Slot { handle: Arc::clone(handle), floor: Arc::clone(&floor), terms };
-            let taken = floor.take().expect("the claimer has put it there");
+            let RunningWorker { handle, shared, terms, .. } = &running;
+            let (shared, terms) = (Arc::clone(shared), Arc::clone(terms));
+            let slot = Slot { handle: Arc::clone(handle), shared: Arc::clone(&shared), terms };
+            let taken = shared.take().expect("the claimer has put it there");
             let drained = running.drain_until(ready(())).await?;
             assert_eq!((drained.released, drained.still_running), (0, 1));
             slot.work(taken);
-            assert_eq!(floor.tally.read(|tally, _| (tally.running, tally.handed_back)), (0, 1));
-            floor.tally.when(|tally, _| (tally.unheard == 0).then_some(())).await;
+            assert_eq!(shared.tally.read(|tally, _| (tally.running, tally.handed_back)), (0, 1));
+            shared.tally.when(|tally, _| (tally.unheard == 0).then_some(())).await;
             assert_eq!(fencehold.jobs().get(id).await?.job.state, JobState::Queued);
             Ok(())
         })

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, Weak};
 
 use libc::{SIGINT, SIGTERM, c_int, c_void, siginfo_t};
 
-use crate::bell::lock;
-use crate::board::Board;
 use crate::error::Error;
+use crate::wake::lock;
+use crate::watch_value::WatchValue;
 
-type Arrived = Board<u64>;
+type Arrived = WatchValue<u64>;
 
 /// Who listens in this process.
 static LISTENERS: Mutex<Vec<Weak<Arrived>>> = Mutex::new(Vec::new());
@@ -34,15 +34,15 @@ const SIGNALS: [c_int; 2] = [SIGTERM, SIGINT];
 /// the last of these is gone.
 ///
 /// What this process was set to ignore, by `nohup` or as a background job, it goes on ignoring.
-pub(super) struct Signals {
+pub(super) struct StopSignals {
     arrived: Arc<Arrived>,
     seen: u64,
 }
 
-impl Signals {
+impl StopSignals {
     /// Listens from now on.
     pub(super) fn listen() -> Result<Self, Error> {
-        Signals::try_listen().map_err(|error| Error::Unavailable {
+        StopSignals::try_listen().map_err(|error| Error::Unavailable {
             message: format!("signals cannot be listened for: {error}"),
         })
     }
@@ -64,7 +64,7 @@ impl Signals {
         COUNT.fetch_add(1, Ordering::SeqCst);
         let arrived = Arc::<Arrived>::default();
         listeners.push(Arc::downgrade(&arrived));
-        Ok(Signals { arrived, seen: 0 })
+        Ok(StopSignals { arrived, seen: 0 })
     }
 
     /// Waits for the next signal.
@@ -74,7 +74,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for StopSignals {
     fn drop(&mut self) {
         let _listeners = lock(&LISTENERS);
         if COUNT.fetch_sub(1, Ordering::SeqCst) == 1 {

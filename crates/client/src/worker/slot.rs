@@ -11,14 +11,14 @@ use fencehold_contract::job::Report;
 use fencehold_core::lease::LeaseOutcome;
 use tracing::Instrument;
 
-use super::Terms;
-use super::floor::{Floor, Ready};
-use super::handler::{Ended, Work};
-use crate::bell::{block_on, lock};
-use crate::error::{LostCause, Shown};
+use super::WorkerTerms;
+use super::handler::{HandlerResult, RunningHandler};
+use super::shared::{ReadyJob, WorkerShared};
+use crate::error::{LostCause, ShownTime};
 use crate::holding::Holding;
-use crate::job::{Job, JobError, Voice};
-use crate::renewal::Handle;
+use crate::job::{AttemptReporter, Job, JobError};
+use crate::renewal::RenewalHandle;
+use crate::wake::{block_on, lock};
 use crate::watch::LeaseState;
 
 /// What the threads of slots run within.
@@ -34,15 +34,15 @@ pub(super) fn runtime() -> Option<Within> {
 }
 
 pub(super) struct Slot {
-    pub(super) handle: Arc<Handle>,
-    pub(super) floor: Arc<Floor>,
-    pub(super) terms: Arc<Terms>,
+    pub(super) handle: Arc<RenewalHandle>,
+    pub(super) shared: Arc<WorkerShared>,
+    pub(super) terms: Arc<WorkerTerms>,
 }
 
 /// How a handler's run ended.
-enum Run {
+enum RunEnd {
     /// By itself.
-    Ended(Ended),
+    Ended(HandlerResult),
     /// It panicked with these words.
     Panicked(String),
     /// The claim was lost, and the handler was dropped.
@@ -54,79 +54,86 @@ enum Run {
 impl Slot {
     /// Runs jobs until there are none.
     pub(super) fn run(&self) {
-        while let Some(ready) = self.floor.take() {
+        while let Some(ready) = self.shared.take() {
             self.work(ready);
         }
     }
 
-    pub(super) fn work(&self, ready: Ready) {
-        let Ready { mut claimed, holding, since_ms } = ready;
+    pub(super) fn work(&self, ready: ReadyJob) {
+        let ReadyJob { mut claimed, holding, since_ms } = ready;
         // A claim that is over, or that may soon be, is no ground to begin on, nor is a worker that waits for nothing more.
-        if holding.look().state != LeaseState::Held || self.floor.is_stopping() {
-            self.floor.hand_back(&self.handle, vec![Ready { claimed, holding, since_ms }]);
-            self.floor.count(|tally| tally.running -= 1);
+        if holding.look().state != LeaseState::Held || self.shared.is_stopping() {
+            self.shared
+                .hand_back(&self.handle, vec![ReadyJob { claimed, holding, since_ms }]);
+            self.shared.count(|tally| tally.running -= 1);
             return;
         }
         let payload = std::mem::take(&mut claimed.payload);
-        let voice = Voice::Store(Arc::clone(&self.handle));
-        let job = Job::new(claimed, Arc::clone(&holding), voice, Some(Arc::clone(&self.floor)));
-        self.floor.begun(holding.serial, job.clone());
+        let reporter = AttemptReporter::Store(Arc::clone(&self.handle));
+        let job = Job::new(claimed, Arc::clone(&holding), reporter, Some(Arc::clone(&self.shared)));
+        self.shared.begun(holding.serial, job.clone());
         let span = tracing::info_span!(
             parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.traceparent(),
             outcome = tracing::field::Empty
         );
         let ended = span.clone();
-        let began_ms = self.handle.hub.now_ms();
+        let began_ms = self.handle.connection.now_ms();
         let run = match self.terms.handlers.get(job.kind()) {
-            Err(unknown) => Run::Ended(Err(unknown)),
+            Err(unknown) => RunEnd::Ended(Err(unknown)),
             Ok(handler) => match catch_unwind(AssertUnwindSafe(|| handler(job.clone(), payload))) {
-                Ok(Work::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
-                Ok(Work::Call(call)) => match catch_unwind(AssertUnwindSafe(|| span.in_scope(call))) {
-                    Ok(ended) => Run::Ended(ended),
-                    Err(panic) => Run::Panicked(said(&*panic)),
-                },
-                Err(panic) => Run::Panicked(said(&*panic)),
+                Ok(RunningHandler::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
+                Ok(RunningHandler::Call(call)) => {
+                    match catch_unwind(AssertUnwindSafe(|| span.in_scope(call))) {
+                        Ok(ended) => RunEnd::Ended(ended),
+                        Err(panic) => RunEnd::Panicked(said(&*panic)),
+                    }
+                }
+                Err(panic) => RunEnd::Panicked(said(&*panic)),
             },
         };
-        let work_ms = self.handle.hub.now_ms().saturating_sub(began_ms);
-        lock(&self.floor.pace).saw_work(work_ms);
+        let work_ms = self.handle.connection.now_ms().saturating_sub(began_ms);
+        lock(&self.shared.prefetch_pace).saw_work(work_ms);
         // Where it was ended already, there is nothing to add.
-        if self.floor.ended(holding.serial).is_some() {
+        if self.shared.ended(holding.serial).is_some() {
             let word = word(run, &holding);
             log(&ended, &job, word.as_ref(), work_ms);
             match word {
-                Some(word) => self.floor.say(&self.handle, job, word, work_ms),
-                None => self.floor.say_nothing(&self.handle, job, work_ms),
+                Some(word) => self.shared.say(&self.handle, job, word, work_ms),
+                None => self.shared.say_nothing(&self.handle, job, work_ms),
             }
         }
-        self.floor.count(|tally| tally.running -= 1);
+        self.shared.count(|tally| tally.running -= 1);
     }
 
     /// Drives a handler to its end, unless its claim is lost or it is not waited for any longer. Then it is dropped.
-    fn drive(&self, holding: &Holding, future: Pin<Box<dyn Future<Output = Ended> + Send + '_>>) -> Run {
+    fn drive(
+        &self,
+        holding: &Holding,
+        future: Pin<Box<dyn Future<Output = HandlerResult> + Send + '_>>,
+    ) -> RunEnd {
         let mut future = Some(future);
         let mut lost = pin!(holding.lost());
-        let mut stopped = pin!(self.floor.stopping());
+        let mut stopped = pin!(self.shared.stopping());
         let mut overdue = pin!(self.cancelled_for_too_long(holding));
         let run = block_on(std::future::poll_fn(|context| {
             // Looked at before the work goes on: time may have passed.
             holding.settle();
             if let Poll::Ready(why) = lost.as_mut().poll(context) {
-                return Poll::Ready(Run::Lost(why));
+                return Poll::Ready(RunEnd::Lost(why));
             }
             if stopped.as_mut().poll(context).is_ready() || overdue.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Run::Dropped);
+                return Poll::Ready(RunEnd::Dropped);
             }
-            let Some(work) = future.as_mut() else { return Poll::Ready(Run::Dropped) };
+            let Some(work) = future.as_mut() else { return Poll::Ready(RunEnd::Dropped) };
             match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-                Ok(polled) => polled.map(Run::Ended),
-                Err(panic) => Poll::Ready(Run::Panicked(said(&*panic))),
+                Ok(polled) => polled.map(RunEnd::Ended),
+                Err(panic) => Poll::Ready(RunEnd::Panicked(said(&*panic))),
             }
         }));
         // Other people's code runs in this drop too.
         match catch_unwind(AssertUnwindSafe(|| drop(future.take()))) {
             Ok(()) => run,
-            Err(panic) => Run::Panicked(said(&*panic)),
+            Err(panic) => RunEnd::Panicked(said(&*panic)),
         }
     }
 
@@ -135,7 +142,11 @@ impl Slot {
         let Some(limit_ms) = self.terms.cancel_ms else { return std::future::pending().await };
         // From when it was known, and not from when this was looked at: the handler may have heard of it before.
         let Some(since_ms) = holding.called_off().await else { return std::future::pending().await };
-        self.handle.hub.timers.sleep_until(since_ms.saturating_add(limit_ms)).await;
+        self.handle
+            .connection
+            .timers
+            .sleep_until(since_ms.saturating_add(limit_ms))
+            .await;
     }
 }
 
@@ -161,28 +172,30 @@ fn log(span: &tracing::Span, job: &Job, word: Option<&Report>, took_ms: u64) {
 }
 
 /// What to say about an attempt; `None`: nothing, for it is over already and others decide.
-fn word(run: Run, holding: &Holding) -> Option<Report> {
+fn word(run: RunEnd, holding: &Holding) -> Option<Report> {
     match run {
-        Run::Ended(Ok(outcome)) => outcome.into_word(),
-        Run::Ended(Err(error)) => error.into_word(),
-        Run::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_word(),
-        Run::Lost(LostCause::Ended { outcome: Some(LeaseOutcome::AgedOut), current_token: None, .. }) => {
-            let limit = Shown(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
-            let after = Shown(Duration::from_millis(holding.age_ms()));
+        RunEnd::Ended(Ok(outcome)) => outcome.into_report(),
+        RunEnd::Ended(Err(error)) => error.into_report(),
+        RunEnd::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_report(),
+        RunEnd::Lost(LostCause::Ended {
+            outcome: Some(LeaseOutcome::AgedOut), current_token: None, ..
+        }) => {
+            let limit = ShownTime(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
+            let after = ShownTime(Duration::from_millis(holding.age_ms()));
             JobError::new(format!(
                 "the attempt was ended after {after}: its time limit is {limit}, and it must have stopped before another \
                  worker may begin"
             ))
-            .into_word()
+            .into_report()
         }
         // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
         // work has stopped, so another worker may begin at once.
-        Run::Dropped
-        | Run::Lost(
+        RunEnd::Dropped
+        | RunEnd::Lost(
             LostCause::NotRenewed { .. }
             | LostCause::Ended { outcome: Some(LeaseOutcome::Yielded), current_token: None, .. },
         ) => Some(Report::Release {}),
-        Run::Lost(_) => None,
+        RunEnd::Lost(_) => None,
     }
 }
 

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use fencehold::job::AttemptOutcome;
 use fencehold::{BlockedAction, Event, EventData, JobId};
 
-use super::ground::{Ground, Strike, Struck};
-use super::{News, Random};
-use crate::crew::{Attempt, PATIENCE, Process, Room, Said, TTL, What};
+use super::environment::{Environment, FaultedServer, ServerFault};
+use super::{LeaderEvent, Random};
+use crate::worker_processes::{
+    AttemptEvent, AttemptKey, ProcessEvent, TIMEOUT, TTL, WorkDirectory, WorkerProcess,
+};
 
 const WORKERS: usize = 8;
 /// How many attempts are kept where they hold still, so that there is always one to hit.
@@ -21,7 +23,7 @@ const STOP_MAX: Duration = Duration::from_secs(9);
 
 /// What is done to a worker, or to the process that serves all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Fault {
     Kill,
     Stop,
     KillOwner,
@@ -30,19 +32,19 @@ pub(crate) enum Deed {
     CutOff,
 }
 
-impl Deed {
+impl Fault {
     fn is_to_owner(self) -> bool {
-        matches!(self, Deed::KillOwner | Deed::StopOwner | Deed::CutOff)
+        matches!(self, Fault::KillOwner | Fault::StopOwner | Fault::CutOff)
     }
 
     fn is_stop(self) -> bool {
-        matches!(self, Deed::Stop | Deed::StopOwner)
+        matches!(self, Fault::Stop | Fault::StopOwner)
     }
 }
 
 /// What the test must have done to running jobs, to be worth anything.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct FaultCounts {
     pub(crate) kills: usize,
     pub(crate) stops: usize,
     pub(crate) stale_writes: usize,
@@ -51,15 +53,21 @@ pub(crate) struct Tally {
     pub(crate) cut_off: usize,
 }
 
-impl Tally {
+impl FaultCounts {
     /// For a minute; shorter runs owe a third. The ground says what is owed of its own.
-    pub(crate) fn owed(span: Duration, ground: &dyn Ground) -> Self {
+    pub(crate) fn owed(span: Duration, environment: &dyn Environment) -> Self {
         let share = |whole: usize| if span >= Duration::from_secs(60) { whole } else { whole.div_ceil(3) };
-        let Struck { deaths, cut_off } = ground.owed(&share);
-        Tally { kills: share(30), stops: share(10), stale_writes: share(10), owner_deaths: deaths, cut_off }
+        let FaultedServer { deaths, cut_off } = environment.owed(&share);
+        FaultCounts {
+            kills: share(30),
+            stops: share(10),
+            stale_writes: share(10),
+            owner_deaths: deaths,
+            cut_off,
+        }
     }
 
-    pub(crate) fn covers(&self, owed: &Tally) -> bool {
+    pub(crate) fn covers(&self, owed: &FaultCounts) -> bool {
         self.kills >= owed.kills
             && self.stops >= owed.stops
             && self.stale_writes >= owed.stale_writes
@@ -68,51 +76,56 @@ impl Tally {
     }
 }
 
-struct Worker {
+struct ChaosWorker {
     number: usize,
-    process: Process,
-    stopped: Option<Stopped>,
+    process: WorkerProcess,
+    stopped: Option<StoppedWorker>,
 }
 
-struct Stopped {
+struct StoppedWorker {
     since: Instant,
-    deed: Deed,
+    fault: Fault,
     /// What it was about when it was stopped.
-    running: Vec<Attempt>,
+    running: Vec<AttemptKey>,
     /// Those of which one must have another holder before it goes on.
-    awaited: Vec<Attempt>,
+    awaited: Vec<AttemptKey>,
 }
 
 /// Leads the workers, and does to them what is drawn.
-pub(crate) struct Leader {
-    room: Room,
+pub(crate) struct ChaosLeader {
+    work_dir: WorkDirectory,
     random: Random,
-    news: mpsc::Sender<News>,
-    workers: Vec<Worker>,
-    pub(crate) ground: Box<dyn Ground>,
+    news: mpsc::Sender<LeaderEvent>,
+    workers: Vec<ChaosWorker>,
+    pub(crate) environment: Box<dyn Environment>,
     started: usize,
     owner_pid: Option<u32>,
     /// What is to be done to the next worker that holds still.
-    due: Option<Deed>,
-    running: HashMap<Attempt, usize>,
+    due: Option<Fault>,
+    running: HashMap<AttemptKey, usize>,
     /// Those that hold still, longest first, with their workers.
-    held: VecDeque<(usize, Attempt)>,
+    held: VecDeque<(usize, AttemptKey)>,
     held_max: usize,
     /// The newest attempt at each job that has raised the fence.
     newest: HashMap<String, u64>,
-    crashed: HashSet<Attempt>,
-    stale: HashSet<Attempt>,
-    done: Vec<(Deed, Vec<Attempt>)>,
+    crashed: HashSet<AttemptKey>,
+    stale: HashSet<AttemptKey>,
+    done: Vec<(Fault, Vec<AttemptKey>)>,
 }
 
-impl Leader {
-    pub(crate) fn new(room: Room, seed: u64, news: mpsc::Sender<News>, ground: Box<dyn Ground>) -> Self {
-        let mut leader = Leader {
-            room,
+impl ChaosLeader {
+    pub(crate) fn new(
+        work_dir: WorkDirectory,
+        seed: u64,
+        news: mpsc::Sender<LeaderEvent>,
+        environment: Box<dyn Environment>,
+    ) -> Self {
+        let mut leader = ChaosLeader {
+            work_dir,
             random: Random(seed),
             news,
             workers: Vec::new(),
-            ground,
+            environment,
             started: 0,
             owner_pid: None,
             due: None,
@@ -131,29 +144,35 @@ impl Leader {
         leader
     }
 
-    fn start(&mut self) -> Worker {
+    fn start(&mut self) -> ChaosWorker {
         self.started += 1;
         let (number, news) = (self.started, self.news.clone());
-        let told = move |said| drop(news.send(News::Said(number, said)));
-        let process =
-            Process::start("chaos::worker::the_worker", &format!("worker-{number}"), &self.room, told);
-        Worker { number, process, stopped: None }
+        let told = move |said| drop(news.send(LeaderEvent::Said(number, said)));
+        let process = WorkerProcess::start(
+            "chaos::worker::the_worker",
+            &format!("worker-{number}"),
+            &self.work_dir,
+            told,
+        );
+        ChaosWorker { number, process, stopped: None }
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: LeaderEvent) {
         match news {
-            News::Said(number, Said { what, attempt }) => self.hear_worker(number, what, attempt),
-            News::Owner(pid) => {
+            LeaderEvent::Said(number, ProcessEvent { what, attempt }) => {
+                self.hear_worker(number, what, attempt)
+            }
+            LeaderEvent::Owner(pid) => {
                 self.owner_pid = pid;
                 // Owners come and go: what is meant for one comes to it at once.
-                if let Some(deed) = self.due
-                    && deed.is_to_owner()
-                    && self.befall(deed)
+                if let Some(fault) = self.due
+                    && fault.is_to_owner()
+                    && self.befall(fault)
                 {
                     self.due = None;
                 }
             }
-            News::Happened(Event { key, data: fact, .. }) => match fact {
+            LeaderEvent::Happened(Event { key, data: fact, .. }) => match fact {
                 EventData::JobAttemptEnded { token, outcome: AttemptOutcome::Crashed, .. } => {
                     self.crashed.insert((key.to_string(), token.get()));
                 }
@@ -164,31 +183,31 @@ impl Leader {
                 }
                 _ => {}
             },
-            News::Done(_) => unreachable!("it comes only when there is no more trouble"),
+            LeaderEvent::Done(_) => unreachable!("it comes only when there is no more trouble"),
         }
     }
 
-    fn hear_worker(&mut self, number: usize, what: What, attempt: Attempt) {
+    fn hear_worker(&mut self, number: usize, what: AttemptEvent, attempt: AttemptKey) {
         match what {
-            What::Refused => {
+            AttemptEvent::Refused => {
                 self.stale.insert(attempt);
             }
-            What::Ended => {
+            AttemptEvent::Ended => {
                 self.running.remove(&attempt);
             }
-            What::Begun => {
+            AttemptEvent::Begun => {
                 let newest = self.newest.entry(attempt.0.clone()).or_default();
                 *newest = attempt.1.max(*newest);
                 if self.place(number).is_some() {
                     self.running.insert(attempt, number);
                 }
             }
-            What::Holds => {
+            AttemptEvent::Holds => {
                 let Some(at) = self.place(number) else { return };
                 match self.due {
-                    Some(deed) if self.fits(at, deed) => {
+                    Some(fault) if self.fits(at, fault) => {
                         self.due = None;
-                        self.carry_out(deed, at, Some(&attempt));
+                        self.carry_out(fault, at, Some(&attempt));
                     }
                     _ => {}
                 }
@@ -214,7 +233,7 @@ impl Leader {
         self.workers.iter().position(|worker| worker.number == number)
     }
 
-    fn attempts_of(&self, number: usize) -> Vec<Attempt> {
+    fn attempts_of(&self, number: usize) -> Vec<AttemptKey> {
         self.running
             .iter()
             .filter(|(_, by)| **by == number)
@@ -222,14 +241,14 @@ impl Leader {
             .collect()
     }
 
-    fn fits(&self, at: usize, deed: Deed) -> bool {
+    fn fits(&self, at: usize, fault: Fault) -> bool {
         let worker = &self.workers[at];
         let stopped = self.workers.iter().filter(|worker| worker.stopped.is_some()).count();
         let is_owner = self.owner_pid == Some(worker.process.pid());
         worker.stopped.is_none()
             && self.running.values().any(|number| *number == worker.number)
-            && is_owner == deed.is_to_owner()
-            && (!deed.is_stop() || stopped < STOPPED_MAX)
+            && is_owner == fault.is_to_owner()
+            && (!fault.is_stop() || stopped < STOPPED_MAX)
     }
 
     /// Draws the next trouble: for any process, or for the next that holds still. If none does in time, it comes to any; trouble
@@ -240,7 +259,7 @@ impl Leader {
         {
             self.due = Some(overdue);
         }
-        let drawn = self.random.one_of(self.ground.deeds());
+        let drawn = self.random.one_of(self.environment.deeds());
         if self.due.is_none() && self.random.below(2) == 0 {
             self.due = Some(drawn);
         } else {
@@ -249,52 +268,52 @@ impl Leader {
     }
 
     /// Does it to anybody whom it fits. False: there is none.
-    fn befall(&mut self, deed: Deed) -> bool {
-        if deed.is_to_owner() {
-            match self.ground.strike(deed, !self.running.is_empty(), &mut self.random) {
-                Strike::Done => return true,
-                Strike::NotNow => return false,
-                Strike::AtAWorker => {}
+    fn befall(&mut self, fault: Fault) -> bool {
+        if fault.is_to_owner() {
+            match self.environment.strike(fault, !self.running.is_empty(), &mut self.random) {
+                ServerFault::Done => return true,
+                ServerFault::NotNow => return false,
+                ServerFault::AtAWorker => {}
             }
         }
-        let fitting: Vec<usize> = (0..self.workers.len()).filter(|at| self.fits(*at, deed)).collect();
+        let fitting: Vec<usize> = (0..self.workers.len()).filter(|at| self.fits(*at, fault)).collect();
         if fitting.is_empty() {
             return false;
         }
         let at = self.random.one_of(&fitting);
-        self.carry_out(deed, at, None);
+        self.carry_out(fault, at, None);
         true
     }
 
-    fn carry_out(&mut self, deed: Deed, at: usize, holds: Option<&Attempt>) {
+    fn carry_out(&mut self, fault: Fault, at: usize, holds: Option<&AttemptKey>) {
         let running = self.attempts_of(self.workers[at].number);
-        if deed.is_stop() {
+        if fault.is_stop() {
             self.workers[at].process.stop();
             let awaited = holds.map_or_else(|| running.clone(), |attempt| vec![attempt.clone()]);
-            self.workers[at].stopped = Some(Stopped { since: Instant::now(), deed, running, awaited });
+            self.workers[at].stopped = Some(StoppedWorker { since: Instant::now(), fault, running, awaited });
         } else {
             self.workers[at].process.kill();
             let victim = self.workers[at].number;
             self.running.retain(|_, number| *number != victim);
             self.held.retain(|(number, _)| *number != victim);
             self.workers[at] = self.start();
-            self.done.push((deed, running));
+            self.done.push((fault, running));
         }
     }
 
     /// Has those go on whose jobs others have begun, so that they meet them.
     fn wake(&mut self, everybody: bool) {
-        self.ground.wake(everybody);
+        self.environment.wake(everybody);
         for worker in &mut self.workers {
             let Some(stopped) = &worker.stopped else { continue };
             let slept = stopped.since.elapsed();
             let superseded =
-                |(key, token): &Attempt| self.newest.get(key).is_some_and(|newest| newest > token);
+                |(key, token): &AttemptKey| self.newest.get(key).is_some_and(|newest| newest > token);
             let met = slept > TTL && stopped.awaited.iter().any(superseded);
             if everybody || met || slept > STOP_MAX {
                 worker.process.resume();
                 if slept > TTL {
-                    self.done.push((stopped.deed, stopped.running.clone()));
+                    self.done.push((stopped.fault, stopped.running.clone()));
                 }
                 worker.stopped = None;
             }
@@ -309,28 +328,28 @@ impl Leader {
     }
 
     /// Counts what hit a running job: one of its attempts is on record as crashed.
-    pub(crate) fn tally(&self) -> Tally {
-        let hits = |deeds: &[Deed]| {
-            let hit = |(deed, running): &&(Deed, Vec<Attempt>)| {
-                deeds.contains(deed) && running.iter().any(|attempt| self.crashed.contains(attempt))
+    pub(crate) fn counts(&self) -> FaultCounts {
+        let hits = |deeds: &[Fault]| {
+            let hit = |(fault, running): &&(Fault, Vec<AttemptKey>)| {
+                deeds.contains(fault) && running.iter().any(|attempt| self.crashed.contains(attempt))
             };
             self.done.iter().filter(hit).count()
         };
-        let Struck { deaths, cut_off } = self.ground.struck();
-        Tally {
-            kills: hits(&[Deed::Kill]),
-            stops: hits(&[Deed::Stop, Deed::StopOwner]),
+        let FaultedServer { deaths, cut_off } = self.environment.struck();
+        FaultCounts {
+            kills: hits(&[Fault::Kill]),
+            stops: hits(&[Fault::Stop, Fault::StopOwner]),
             stale_writes: self.stale.len(),
-            owner_deaths: hits(&[Deed::KillOwner]) + deaths,
+            owner_deaths: hits(&[Fault::KillOwner]) + deaths,
             cut_off,
         }
     }
 
     /// Trouble for as long as it takes: on a slow machine longer than it should.
-    pub(crate) fn lead(&mut self, inbox: &mpsc::Receiver<News>, span: Duration) {
-        let (begun, owed) = (Instant::now(), Tally::owed(span, &*self.ground));
+    pub(crate) fn lead(&mut self, inbox: &mpsc::Receiver<LeaderEvent>, span: Duration) {
+        let (begun, owed) = (Instant::now(), FaultCounts::owed(span, &*self.environment));
         let mut next = begun;
-        while begun.elapsed() < span || (!self.tally().covers(&owed) && begun.elapsed() < 4 * span) {
+        while begun.elapsed() < span || (!self.counts().covers(&owed) && begun.elapsed() < 4 * span) {
             if let Ok(news) = inbox.recv_timeout(Duration::from_millis(20)) {
                 self.hear(news);
             }
@@ -344,7 +363,7 @@ impl Leader {
     }
 
     /// No more trouble: what is stopped goes on, and all jobs come to their end.
-    pub(crate) fn settle(&mut self, inbox: &mpsc::Receiver<News>) -> Vec<JobId> {
+    pub(crate) fn settle(&mut self, inbox: &mpsc::Receiver<LeaderEvent>) -> Vec<JobId> {
         self.due = None;
         self.held_max = 0;
         self.let_go();
@@ -352,23 +371,20 @@ impl Leader {
         let since = Instant::now();
         loop {
             match inbox.recv_timeout(Duration::from_secs(1)) {
-                Ok(News::Done(fed)) => return fed,
+                Ok(LeaderEvent::Done(fed)) => return fed,
                 Ok(news) => self.hear(news),
                 Err(_) => self.look_after(),
             }
             let running = &self.running;
-            assert!(
-                since.elapsed() < PATIENCE,
-                "jobs do not come to their end; these run still: {running:?}"
-            );
+            assert!(since.elapsed() < TIMEOUT, "jobs do not come to their end; these run still: {running:?}");
         }
     }
 
     /// Has the workers end in good order: none is left running.
-    pub(crate) fn finish(self) -> Box<dyn Ground> {
+    pub(crate) fn finish(self) -> Box<dyn Environment> {
         for worker in self.workers {
             worker.process.finish();
         }
-        self.ground
+        self.environment
     }
 }

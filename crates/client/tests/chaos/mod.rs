@@ -12,11 +12,11 @@
 #![allow(clippy::disallowed_methods, reason = "trouble has its pace in real time; nothing is ordered by it")]
 #![allow(clippy::print_stdout, reason = "what was done, and from which seed, is printed")]
 
-mod desk;
-mod ground;
+mod environment;
 mod leader;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod producer;
 #[cfg(feature = "remote")]
 mod server;
 mod worker;
@@ -25,20 +25,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
-use desk::Desk;
+use environment::{Directory, Environment};
 use fencehold::job::{EffectState, JobCounts, JobState};
 use fencehold::{Event, JobId};
-use ground::{Directory, Ground};
-use leader::{Leader, Tally};
+use leader::{ChaosLeader, FaultCounts};
+use producer::Producer;
 
-use crate::crew::{Room, Said};
+use crate::worker_processes::{ProcessEvent, WorkDirectory};
 
 pub(crate) const QUEUE: &str = "chaos";
 
 /// What the leader hears.
-pub(crate) enum News {
+pub(crate) enum LeaderEvent {
     /// From the worker of this number.
-    Said(usize, Said),
+    Said(usize, ProcessEvent),
     Happened(Event),
     Owner(Option<u32>),
     /// All of these jobs were fed, and all have come to their end.
@@ -83,39 +83,40 @@ async fn whatever_dies_or_stalls_every_job_is_done_and_every_effect_and_line_is_
 #[tokio::test]
 async fn through_a_server_that_dies_and_stalls_too_every_job_is_done_and_every_effect_and_line_is_there_once()
 {
-    chaos(|room| Box::new(ground::Served::new(room, server::start(room)))).await;
+    chaos(|work_dir| Box::new(environment::ServedDirectory::new(work_dir, server::start(work_dir)))).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn on_postgres_that_cuts_off_and_restarts_every_job_is_done_and_every_effect_and_line_is_there_once() {
-    chaos(|room| Box::new(postgres::Postgres::start(room))).await;
+    chaos(|work_dir| Box::new(postgres::Postgres::start(work_dir))).await;
 }
 
-async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
+async fn chaos(environment: impl FnOnce(&WorkDirectory) -> Box<dyn Environment> + Send + 'static) {
     let _alone = ALONE.lock().await;
     let (seed, span) = (seed(), Duration::from_secs(number_in("FENCEHOLD_CHAOS_SECONDS").unwrap_or(20)));
     println!("chaos: seed {seed}, {} s", span.as_secs());
     let directory = tempfile::tempdir().unwrap();
-    let room = Room::new(directory.path());
+    let work_dir = WorkDirectory::new(directory.path());
     let steps_clocks = number_in("FENCEHOLD_CHAOS_CLOCKS").is_some();
     if steps_clocks {
-        room.set_clocks(0);
+        work_dir.set_clocks(0);
     }
     let (news, inbox) = mpsc::channel();
     let calm = Arc::new(AtomicBool::new(false));
-    let (of_leader, of_desk) = (room.clone(), news.clone());
+    let (of_leader, of_desk) = (work_dir.clone(), news.clone());
     // The leader waits for processes: in no one's way.
-    let leader =
-        tokio::task::spawn_blocking(move || Leader::new(of_leader.clone(), seed, news, ground(&of_leader)));
-    let mut leader = leader.await.unwrap();
-    let mut desk = Desk::open(room.clone(), Random(!seed), of_desk).await;
-    desk.has_them_wait = steps_clocks;
-    let clocks = steps_clocks.then(|| {
-        let (room, calm) = (room.clone(), Arc::clone(&calm));
-        std::thread::spawn(move || step_clocks(&room, seed, &calm))
+    let leader = tokio::task::spawn_blocking(move || {
+        ChaosLeader::new(of_leader.clone(), seed, news, environment(&of_leader))
     });
-    let desk = tokio::spawn(desk.run(Arc::clone(&calm)));
+    let mut leader = leader.await.unwrap();
+    let mut producer = Producer::open(work_dir.clone(), Random(!seed), of_desk).await;
+    producer.has_them_wait = steps_clocks;
+    let clocks = steps_clocks.then(|| {
+        let (work_dir, calm) = (work_dir.clone(), Arc::clone(&calm));
+        std::thread::spawn(move || step_clocks(&work_dir, seed, &calm))
+    });
+    let producer = tokio::spawn(producer.run(Arc::clone(&calm)));
 
     let led = tokio::task::spawn_blocking(move || {
         leader.lead(&inbox, span);
@@ -124,50 +125,50 @@ async fn chaos(ground: impl FnOnce(&Room) -> Box<dyn Ground> + Send + 'static) {
         (leader, fed)
     });
     let (leader, fed) = led.await.unwrap();
-    desk.await.unwrap();
+    producer.await.unwrap();
     if let Some(steps) = clocks.map(|clocks| clocks.join().unwrap()) {
         println!("chaos: the wall clocks were set {steps} times");
         assert!(steps > 0);
     }
-    let (tally, owed) = (leader.tally(), Tally::owed(span, &*leader.ground));
-    let (of_ground, jobs) = (room.clone(), fed.len());
+    let (counts, owed) = (leader.counts(), FaultCounts::owed(span, &*leader.environment));
+    let (of_ground, jobs) = (work_dir.clone(), fed.len());
     let checked = tokio::task::spawn_blocking(move || {
-        let mut ground = leader.finish();
-        ground.check(&of_ground, jobs);
-        ground
+        let mut environment = leader.finish();
+        environment.check(&of_ground, jobs);
+        environment
     });
-    let ground = checked.await.unwrap();
-    let lines = audit(&room, &fed).await;
-    tokio::task::spawn_blocking(move || drop(ground)).await.unwrap();
-    let Tally { kills, stops, stale_writes, owner_deaths, cut_off } = tally;
+    let environment = checked.await.unwrap();
+    let lines = audit(&work_dir, &fed).await;
+    tokio::task::spawn_blocking(move || drop(environment)).await.unwrap();
+    let FaultCounts { kills, stops, stale_writes, owner_deaths, cut_off } = counts;
     println!(
         "chaos: seed {seed}: {kills} kills and {stops} stops longer than the ttl hit running jobs; the process that served them died \
          {owner_deaths} times, and {cut_off} connections were ended; {stale_writes} stale writes blocked; {} jobs completed, \
          {lines} lines, each once",
         fed.len()
     );
-    assert!(tally.covers(&owed), "too little happened: {tally:?}, and it owes {owed:?}");
+    assert!(counts.covers(&owed), "too little happened: {counts:?}, and it owes {owed:?}");
 }
 
 /// Sets the wall clocks, every time somewhere else, until it is calm. Then they are right.
-fn step_clocks(room: &Room, seed: u64, calm: &AtomicBool) -> u64 {
+fn step_clocks(work_dir: &WorkDirectory, seed: u64, calm: &AtomicBool) -> u64 {
     const DAY_S: u64 = 86_400;
     let mut random = Random(seed.rotate_left(32));
     let mut steps = 0;
     while !calm.load(Ordering::SeqCst) {
         let most_s = random.one_of(&[10, 3_600, DAY_S]);
         let by_s = i64::try_from(random.below(2 * most_s + 1)).unwrap() - i64::try_from(most_s).unwrap();
-        room.set_clocks(by_s);
+        work_dir.set_clocks(by_s);
         steps += 1;
         std::thread::sleep(Duration::from_millis(200 + random.below(1_800)));
     }
-    room.set_clocks(0);
+    work_dir.set_clocks(0);
     steps
 }
 
 /// The books: every job completed, each effect and each line once.
-async fn audit(room: &Room, fed: &[JobId]) -> usize {
-    let fh = room.connect("auditor").await;
+async fn audit(work_dir: &WorkDirectory, fed: &[JobId]) -> usize {
+    let fh = work_dir.connect("auditor").await;
     let counts = fh.jobs().counts().await.unwrap();
     let mut all_completed = JobCounts::default();
     *all_completed.of(JobState::Completed) = u64::try_from(fed.len()).unwrap();
@@ -182,7 +183,7 @@ async fn audit(room: &Room, fed: &[JobId]) -> usize {
     }
     fh.close().await;
     let mut numbers: Vec<usize> = Vec::new();
-    for line in room.lines() {
+    for line in work_dir.lines() {
         numbers.push(line.split(' ').next().unwrap().parse().unwrap());
     }
     numbers.sort_unstable();

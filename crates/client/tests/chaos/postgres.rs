@@ -1,45 +1,45 @@
 //! PostgreSQL with its commits on disk: connections are ended at random, and the server is stopped at once and started again,
 //! so that it must recover from its log.
 
-use fencehold_test_servers::postgres::{Cluster, Durable};
+use fencehold_test_servers::postgres::{Durable, PostgresServer};
 use std::time::{Duration, Instant};
 
 use super::Random;
-use super::ground::{Ground, Strike, Struck};
-use super::leader::Deed;
-use crate::crew::Room;
+use super::environment::{Environment, FaultedServer, ServerFault};
+use super::leader::Fault;
+use crate::worker_processes::WorkDirectory;
 
 /// Between two restarts: the jobs that run are to be hit, not kept from running.
 const CALM: Duration = Duration::from_secs(6);
 /// How many connections are ended at once, at most.
 const CUT_OFF_MAX: u64 = 6;
 
-const DEEDS: [Deed; 10] = [
-    Deed::Kill,
-    Deed::Kill,
-    Deed::Kill,
-    Deed::Kill,
-    Deed::Stop,
-    Deed::Stop,
-    Deed::CutOff,
-    Deed::CutOff,
-    Deed::CutOff,
-    Deed::KillOwner,
+const DEEDS: [Fault; 10] = [
+    Fault::Kill,
+    Fault::Kill,
+    Fault::Kill,
+    Fault::Kill,
+    Fault::Stop,
+    Fault::Stop,
+    Fault::CutOff,
+    Fault::CutOff,
+    Fault::CutOff,
+    Fault::KillOwner,
 ];
 
 pub(crate) struct Postgres {
-    cluster: Cluster,
+    cluster: PostgresServer,
     restarted: Instant,
-    struck: Struck,
+    struck: FaultedServer,
 }
 
 impl Postgres {
-    pub(crate) fn start(room: &Room) -> Self {
-        let cluster = Cluster::start(Durable::Yes);
+    pub(crate) fn start(work_dir: &WorkDirectory) -> Self {
+        let cluster = PostgresServer::start(Durable::Yes);
         assert_eq!(cluster.admin().value("SHOW fsync"), "on");
         assert_eq!(cluster.admin().value("SHOW synchronous_commit"), "on");
-        room.put_up_sign(&cluster.url_text("chaos"));
-        Postgres { cluster, restarted: Instant::now(), struck: Struck::default() }
+        work_dir.put_up_sign(&cluster.url_text("chaos"));
+        Postgres { cluster, restarted: Instant::now(), struck: FaultedServer::default() }
     }
 
     fn restart(&mut self) {
@@ -60,36 +60,36 @@ impl Postgres {
     }
 }
 
-impl Ground for Postgres {
-    fn deeds(&self) -> &'static [Deed] {
+impl Environment for Postgres {
+    fn deeds(&self) -> &'static [Fault] {
         &DEEDS
     }
 
     /// Two restarts, however short the run.
-    fn owed(&self, share: &dyn Fn(usize) -> usize) -> Struck {
-        Struck { deaths: 2, cut_off: share(60) }
+    fn owed(&self, share: &dyn Fn(usize) -> usize) -> FaultedServer {
+        FaultedServer { deaths: 2, cut_off: share(60) }
     }
 
-    fn struck(&self) -> Struck {
+    fn struck(&self) -> FaultedServer {
         self.struck
     }
 
-    fn strike(&mut self, deed: Deed, jobs_run: bool, random: &mut Random) -> Strike {
-        if deed == Deed::CutOff {
+    fn strike(&mut self, fault: Fault, jobs_run: bool, random: &mut Random) -> ServerFault {
+        if fault == Fault::CutOff {
             let (most, drawn) = (1 + random.below(CUT_OFF_MAX), random.below(u64::MAX));
             let cut_off = self.cut_off(most, drawn);
             self.struck.cut_off += if jobs_run { cut_off } else { 0 };
         } else if self.restarted.elapsed() < CALM {
-            return Strike::NotNow;
+            return ServerFault::NotNow;
         } else {
             self.restart();
             self.struck.deaths += usize::from(jobs_run);
         }
-        Strike::Done
+        ServerFault::Done
     }
 
     /// Every job has its row in one table, the one of those that have come to their end; nothing else is left of anybody.
-    fn check(&mut self, _: &Room, jobs: usize) {
+    fn check(&mut self, _: &WorkDirectory, jobs: usize) {
         let admin = self.cluster.admin();
         let count = |rows: &str| admin.value(&format!("SELECT count(*) FROM chaos.{rows}"));
         let all = jobs.to_string();

@@ -7,25 +7,28 @@ use fencehold_server::Server;
 use fencehold_server::access::Access;
 use tokio::net::TcpListener;
 
-use crate::crew::{PATIENCE, Process, Room, this_process};
+use crate::worker_processes::{TIMEOUT, WorkDirectory, WorkerProcess, this_process};
 
 pub(crate) const NAME: &str = "server";
 
 /// Serves, in a process of its own. Does nothing when it is run as one of the tests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server() {
-    let Some((NAME, room)) = this_process().as_ref().map(|(name, room)| (name.as_str(), room.clone())) else {
+    let Some((NAME, work_dir)) = this_process()
+        .as_ref()
+        .map(|(name, work_dir)| (name.as_str(), work_dir.clone()))
+    else {
         return;
     };
-    let store = format!("file:{}?create=true", room.store().display()).parse().unwrap();
+    let store = format!("file:{}?create=true", work_dir.store().display()).parse().unwrap();
     let store = fencehold_stores::open(&store, Arc::new(SystemClock)).unwrap();
-    let before = std::fs::read_to_string(room.sign()).ok();
+    let before = std::fs::read_to_string(work_dir.sign()).ok();
     let address = before
         .as_deref()
         .and_then(|url| url.strip_prefix("http://"))
         .unwrap_or("127.0.0.1:0");
     let listener = TcpListener::bind(address).await.unwrap();
-    room.put_up_sign(&format!("http://{}", listener.local_addr().unwrap()));
+    work_dir.put_up_sign(&format!("http://{}", listener.local_addr().unwrap()));
     let server = Server::new(Arc::clone(&store), Arc::new(SystemClock), Access::default());
     let (gone, dismissed) = tokio::sync::oneshot::channel::<()>();
     std::thread::spawn(move || {
@@ -37,11 +40,11 @@ async fn the_server() {
 }
 
 /// Starts the room's server, and returns when it listens.
-pub(crate) fn start(room: &Room) -> Process {
-    let server = Process::start("chaos::server::the_server", NAME, room, drop);
+pub(crate) fn start(work_dir: &WorkDirectory) -> WorkerProcess {
+    let server = WorkerProcess::start("chaos::server::the_server", NAME, work_dir, drop);
     let begun = std::time::Instant::now();
-    while !room.sign().exists() {
-        assert!(begun.elapsed() < PATIENCE, "the server does not start");
+    while !work_dir.sign().exists() {
+        assert!(begun.elapsed() < TIMEOUT, "the server does not start");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     server

@@ -6,27 +6,27 @@ use fencehold::{Job, JobError, blocking};
 use serde::{Deserialize, Serialize};
 
 use super::QUEUE;
-use crate::crew::{Post, TTL};
+use crate::worker_processes::{TTL, WorkerSide};
 
 /// Where in its work an attempt holds still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Moment {
+pub(crate) enum PausePoint {
     Append,
     Record,
     Completion,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Task {
+pub(crate) struct ChaosJob {
     pub(crate) number: u64,
-    pub(crate) holds_before: Moment,
+    pub(crate) holds_before: PausePoint,
 }
 
 /// A worker, in a process of its own. Does nothing when it is run as one of the tests.
 #[tokio::test]
 async fn the_worker() {
-    let Some(post) = Post::of_this_process().await else { return };
-    let fh = post.room.connect(&post.name).await;
+    let Some(post) = WorkerSide::of_this_process().await else { return };
+    let fh = post.work_dir.connect(&post.name).await;
     let (of_async, of_blocking) = (Arc::clone(&post), Arc::clone(&post));
     let worker = fh.worker().queue(QUEUE, 1).concurrency(3).prefetch(0).ttl(TTL);
     let worker = worker.handle("async", move |job, task| work(job, task, Arc::clone(&of_async)));
@@ -39,7 +39,7 @@ async fn the_worker() {
     fh.close().await;
 }
 
-async fn work(job: Job, task: Task, post: Arc<Post>) -> Result<u64, JobError> {
+async fn work(job: Job, task: ChaosJob, post: Arc<WorkerSide>) -> Result<u64, JobError> {
     let _work = post.begin(&job).await?;
     let moment = async |moment| {
         // Later attempts come through sooner or later.
@@ -49,13 +49,13 @@ async fn work(job: Job, task: Task, post: Arc<Post>) -> Result<u64, JobError> {
     };
     let number = job
         .once("line", async |key| {
-            moment(Moment::Append).await;
+            moment(PausePoint::Append).await;
             post.append(&job, &key, &format!("{} under token {}", task.number, job.token()))
                 .await?;
-            moment(Moment::Record).await;
+            moment(PausePoint::Record).await;
             Ok(task.number)
         })
         .await?;
-    moment(Moment::Completion).await;
+    moment(PausePoint::Completion).await;
     Ok(number)
 }

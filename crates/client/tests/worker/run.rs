@@ -7,26 +7,26 @@ use fencehold::job::{AttemptOutcome, Backoff, JobState, RetryPolicy};
 use fencehold::{Error, Job, JobError, Outcome, WorkerEvent};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
 
 #[tokio::test]
 async fn a_typed_handler_gets_its_payload_and_gives_a_typed_result() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .handle("sum", async |_job: Job, numbers: Vec<u32>| Ok(numbers.iter().sum::<u32>()))
         .start()
         .unwrap();
-    let sum = within(world.fh.queue("q").job("sum", &[1, 2, 3]).enqueue()).await.unwrap();
-    assert_eq!(within(world.fh.jobs().result::<u32>(sum.job_id, secs(60))).await, Ok(6));
+    let sum = within(fixture.fh.queue("q").job("sum", &[1, 2, 3]).enqueue()).await.unwrap();
+    assert_eq!(within(fixture.fh.jobs().result::<u32>(sum.job_id, secs(60))).await, Ok(6));
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!((drained.finished, drained.released, drained.still_running), (1, 0, 0));
 }
 
 #[tokio::test]
 async fn errors_panics_misfits_and_unknown_kinds_are_failures_with_clear_words() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .concurrency(4)
         .handle("errs", async |_job: Job, (): ()| {
@@ -48,8 +48,8 @@ async fn errors_panics_misfits_and_unknown_kinds_are_failures_with_clear_words()
             "this worker has no handler of kind unheard of (it has blocks and panics, errs, misfits",
         ),
     ] {
-        let id = world.enqueue(kind).await;
-        let failed = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+        let id = fixture.enqueue(kind).await;
+        let failed = fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
         assert_eq!(failed.job.state, JobState::Scheduled, "{kind} is tried again");
         let error = failed.attempts[0].error.as_deref().unwrap();
         assert!(error.starts_with(words), "{kind}: {error}");
@@ -59,8 +59,8 @@ async fn errors_panics_misfits_and_unknown_kinds_are_failures_with_clear_words()
 
 #[tokio::test]
 async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .handle("for good", async |_job: Job, (): ()| -> Result<(), _> {
             Err(JobError::new("no such customer").permanent())
@@ -71,25 +71,25 @@ async fn a_failure_for_good_ends_a_job_and_a_delay_of_its_own_is_kept() {
         .handle("snooze", async |job: Job, (): ()| Ok(job.snooze(secs(88))))
         .start()
         .unwrap();
-    let id = world.enqueue("for good").await;
-    let ended = within(world.fh.jobs().result::<()>(id, secs(60))).await.unwrap_err();
+    let id = fixture.enqueue("for good").await;
+    let ended = within(fixture.fh.jobs().result::<()>(id, secs(60))).await.unwrap_err();
     assert!(
         matches!(&ended, Error::JobFailed { state: JobState::Failed, error: Some(error), .. } if error == "no such customer"),
         "{ended}"
     );
-    let id = world.enqueue("later").await;
-    let later = world.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
+    let id = fixture.enqueue("later").await;
+    let later = fixture.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
     assert_eq!(later.job.due_in_ms, Some(77_000));
-    let id = world.enqueue("snooze").await;
-    let snoozed = world.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
+    let id = fixture.enqueue("snooze").await;
+    let snoozed = fixture.until_job(id, |detail| detail.job.state == JobState::Scheduled).await;
     assert_eq!((snoozed.job.due_in_ms, snoozed.job.failure_count), (Some(88_000), 0));
     within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_failed_job_is_tried_again_when_its_time_has_come() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .handle("flaky", async |job: Job, (): ()| match job.attempt() {
             1 => Err(JobError::new("not yet")),
@@ -98,12 +98,12 @@ async fn a_failed_job_is_tried_again_when_its_time_has_come() {
         .start()
         .unwrap();
     let retry = RetryPolicy::new(Backoff::Fixed, 5_000, 5_000).jitter_percent(0);
-    let flaky = world.fh.queue("q").job("flaky", &()).retry(retry).enqueue();
+    let flaky = fixture.fh.queue("q").job("flaky", &()).retry(retry).enqueue();
     let id = within(flaky).await.unwrap().job_id;
-    world.until_job(id, |detail| detail.job.failure_count == 1).await;
-    world.pass(5_000);
+    fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
+    fixture.pass(5_000);
     let (attempt, failures, token) =
-        within(world.fh.jobs().result::<(u32, u16, u64)>(id, secs(60))).await.unwrap();
+        within(fixture.fh.jobs().result::<(u32, u16, u64)>(id, secs(60))).await.unwrap();
     assert_eq!((attempt, failures), (2, 1));
     assert!(token >= 2);
     within(worker.drain()).await.unwrap();
@@ -111,12 +111,12 @@ async fn a_failed_job_is_tried_again_when_its_time_has_come() {
 
 #[tokio::test]
 async fn as_many_run_at_once_as_there_are_slots_and_no_more() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
     let go = Arc::new(tokio::sync::Semaphore::new(0));
     let at_once = Arc::new(AtomicUsize::new(0));
     let (of_handlers, counted) = (Arc::clone(&go), Arc::clone(&at_once));
-    let worker = world
+    let worker = fixture
         .worker()
         .concurrency(3)
         .handle("wait", move |_job: Job, (): ()| {
@@ -131,12 +131,12 @@ async fn as_many_run_at_once_as_there_are_slots_and_no_more() {
         .start()
         .unwrap();
     for _ in 0..6 {
-        world.enqueue("wait").await;
+        fixture.enqueue("wait").await;
     }
     for nth in 1..=3 {
         assert_eq!(within(beginnings.recv()).await, Some(nth));
     }
-    let counts = within(world.fh.queue("q").counts()).await.unwrap();
+    let counts = within(fixture.fh.queue("q").counts()).await.unwrap();
     assert_eq!((counts.running, counts.queued), (3, 3), "nothing is claimed ahead of its slot");
     go.add_permits(6);
     for _ in 0..3 {
@@ -147,9 +147,9 @@ async fn as_many_run_at_once_as_there_are_slots_and_no_more() {
 
 #[tokio::test]
 async fn what_a_job_was_enqueued_with_reaches_its_handler() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .queue("other", 3)
         .handle("look", move |job: Job, (): ()| {
@@ -164,12 +164,12 @@ async fn what_a_job_was_enqueued_with_reaches_its_handler() {
         .start()
         .unwrap();
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let job = world.fh.queue("other").job("look", &()).label("team", "a").traceparent(trace);
+    let job = fixture.fh.queue("other").job("look", &()).label("team", "a").traceparent(trace);
     within(job.enqueue()).await.unwrap();
     let seen = within(telling.recv()).await.unwrap();
     let labels = vec!["team=a".to_owned()];
     assert_eq!(seen, ("other".to_owned(), "look".to_owned(), labels, Some(trace.to_owned())));
-    let queues = world.gate.claims()[0].queues.clone();
+    let queues = fixture.gate.claims()[0].queues.clone();
     assert_eq!(
         queues
             .iter()
@@ -182,10 +182,10 @@ async fn what_a_job_was_enqueued_with_reaches_its_handler() {
 
 #[tokio::test]
 async fn progress_is_seen_while_the_job_runs_and_only_the_newest_travels() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (finish, finished) = oneshot::channel::<()>();
     let finished = Arc::new(std::sync::Mutex::new(Some(finished)));
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("long", move |job: Job, (): ()| {
             let finished = finished.lock().unwrap().take();
@@ -199,14 +199,14 @@ async fn progress_is_seen_while_the_job_runs_and_only_the_newest_travels() {
         })
         .start()
         .unwrap();
-    let answer = world.gate.delay_answer(Verb::Report);
-    let id = world.enqueue("long").await;
-    world.gate.arrived(Verb::Report, 1).await;
+    let answer = fixture.gate.delay_answer(GatedCall::Report);
+    let id = fixture.enqueue("long").await;
+    fixture.gate.arrived(GatedCall::Report, 1).await;
     drop(answer);
-    world.until_job(id, |detail| detail.progress.as_deref() == Some("99")).await;
+    fixture.until_job(id, |detail| detail.progress.as_deref() == Some("99")).await;
     finish.send(()).unwrap();
     within(worker.drain()).await.unwrap();
-    let words: usize = world.gate.reports().iter().map(Vec::len).sum();
+    let words: usize = fixture.gate.reports().iter().map(Vec::len).sum();
     assert!(words < 50, "{words} words for a hundred steps");
 }
 
@@ -219,10 +219,10 @@ async fn a_handler_has_the_runtime_in_which_its_worker_was_started() {
         assert!(slept.is_err());
         Ok(tokio::spawn(async { "slept" }).await?)
     }
-    let world = World::new().await;
-    let worker = world.worker().handle("sleep", sleep).start().unwrap();
-    let id = world.enqueue("sleep").await;
-    let detail = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture.worker().handle("sleep", sleep).start().unwrap();
+    let id = fixture.enqueue("sleep").await;
+    let detail = fixture
         .until_job(id, |detail| detail.job.state.is_final() || detail.job.failure_count > 0)
         .await;
     assert_eq!((detail.job.state, detail.result.as_deref()), (JobState::Completed, Some("\"slept\"")));
@@ -233,8 +233,8 @@ async fn a_handler_has_the_runtime_in_which_its_worker_was_started() {
 
 #[tokio::test]
 async fn a_queue_of_no_weight_is_refused() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .queue("none", 0)
         .handle("do", async |_job: fencehold::Job, (): ()| Ok(()));
@@ -244,19 +244,19 @@ async fn a_queue_of_no_weight_is_refused() {
 
 #[tokio::test]
 async fn one_handler_runs_every_kind_that_has_none_of_its_own() {
-    let world = World::new().await;
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let worker = fixture
         .worker()
         .handle("own", async |_job: Job, (): ()| Ok("its own".to_owned()))
         .handle_any(async |job: Job, (): ()| Ok(format!("any, for {}", job.kind())))
         .start()
         .unwrap();
     for (kind, result) in [("own", "its own"), ("unheard of", "any, for unheard of")] {
-        let id = world.enqueue(kind).await;
-        assert_eq!(within(world.fh.jobs().result::<String>(id, secs(60))).await.as_deref(), Ok(result));
+        let id = fixture.enqueue(kind).await;
+        assert_eq!(within(fixture.fh.jobs().result::<String>(id, secs(60))).await.as_deref(), Ok(result));
     }
     within(worker.drain()).await.unwrap();
-    let any = || world.worker().handle_any(async |_job: Job, (): ()| Ok(()));
+    let any = || fixture.worker().handle_any(async |_job: Job, (): ()| Ok(()));
     let refused = any().handle_any_blocking(|_job, (): ()| Ok(())).start().unwrap_err();
     assert_eq!(refused.to_string(), "worker has two handlers of any kind");
 }
@@ -264,11 +264,11 @@ async fn one_handler_runs_every_kind_that_has_none_of_its_own() {
 /// The second attempt is ready as soon as the first one is reported, which is after a claim has found nothing.
 #[tokio::test]
 async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_nothing_runs() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
     let go = Arc::new(tokio::sync::Semaphore::new(0));
     let waits = Arc::clone(&go);
-    let worker = world
+    let worker = fixture
         .worker()
         .concurrency(2)
         .until_empty()
@@ -280,20 +280,20 @@ async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_not
                 if job.attempt() == 1 { Err(JobError::new("not yet").retry_in(secs(0))) } else { Ok(()) }
             }
         });
-    let id = world.enqueue("flaky").await;
-    let later = world.fh.queue("q").job("flaky", &()).delay(secs(3_600)).enqueue();
+    let id = fixture.enqueue("flaky").await;
+    let later = fixture.fh.queue("q").job("flaky", &()).delay(secs(3_600)).enqueue();
     let later = within(later).await.unwrap().job_id;
     let run = tokio::spawn(worker.run_until(std::future::pending::<()>()));
     assert_eq!(within(beginnings.recv()).await, Some(1));
-    world.gate.arrived(Verb::Claim, 2).await;
+    fixture.gate.arrived(GatedCall::Claim, 2).await;
     go.add_permits(1);
     assert_eq!(within(beginnings.recv()).await, Some(2), "it has not ended");
     go.add_permits(1);
     let drained = within(run).await.unwrap().unwrap();
     assert_eq!((drained.finished, drained.still_running), (2, 0));
-    assert_eq!(world.job(id).await.job.state, JobState::Completed);
-    assert_eq!(world.job(later).await.job.state, JobState::Scheduled, "its time has not come");
-    let claims = world.gate.claims();
+    assert_eq!(fixture.job(id).await.job.state, JobState::Completed);
+    assert_eq!(fixture.job(later).await.job.state, JobState::Scheduled, "its time has not come");
+    let claims = fixture.gate.claims();
     let waits: Vec<bool> = claims.iter().map(|claim| claim.wait_ms > 0).collect();
     assert_eq!(waits[..2], [false, true], "it stands in line while something runs");
     assert_eq!(waits.last(), Some(&false), "and not at the end");
@@ -302,9 +302,9 @@ async fn a_worker_that_is_to_empty_its_queues_ends_when_nothing_is_ready_and_not
 /// With a slot free for it, a job is run for which another one waits.
 #[tokio::test]
 async fn a_worker_that_is_to_empty_its_queues_runs_what_its_jobs_wait_for() {
-    let world = World::new().await;
-    let (fh, gate) = (world.fh.clone(), Arc::clone(&world.gate));
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let (fh, gate) = (fixture.fh.clone(), Arc::clone(&fixture.gate));
+    let worker = fixture
         .worker()
         .concurrency(2)
         .until_empty()
@@ -312,25 +312,25 @@ async fn a_worker_that_is_to_empty_its_queues_runs_what_its_jobs_wait_for() {
             let (fh, gate) = (fh.clone(), Arc::clone(&gate));
             async move {
                 // By the time that this is kept, the next claim has found nothing.
-                gate.arrived(Verb::Claim, 2).await;
+                gate.arrived(GatedCall::Claim, 2).await;
                 job.checkpoint(*b"begun").await?;
                 let child = fh.queue("q").job("child", &()).enqueue().await?;
                 Ok(fh.jobs().result::<String>(child.job_id, secs(60)).await?)
             }
         })
         .handle("child", async |_job: Job, (): ()| Ok("from the child"));
-    let parent = world.enqueue("parent").await;
+    let parent = fixture.enqueue("parent").await;
     let drained = within(worker.run_until(std::future::pending::<()>())).await.unwrap();
     assert_eq!((drained.finished, drained.released), (2, 0));
-    assert_eq!(world.job(parent).await.result.as_deref(), Some("\"from the child\""));
+    assert_eq!(fixture.job(parent).await.result.as_deref(), Some("\"from the child\""));
 }
 
 /// A job is given to a claim in line, and its answer is still on the way when nothing runs any more.
 #[tokio::test]
 async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_at_the_end() {
-    let world = World::new().await;
-    let fh = world.fh.clone();
-    let worker = world
+    let fixture = GatedFixture::new().await;
+    let fh = fixture.fh.clone();
+    let worker = fixture
         .worker()
         .concurrency(2)
         .until_empty()
@@ -339,13 +339,13 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_
             async move { Ok(fh.queue("q").job("child", &()).enqueue().await?.job_id.to_string()) }
         })
         .handle("child", async |_job: Job, (): ()| Ok(()));
-    world.gate.next(Verb::Claim, Fate::Pass);
-    let answer = world.gate.delay_answer(Verb::Claim);
-    world.enqueue("parent").await;
+    fixture.gate.next(GatedCall::Claim, CallFate::Pass);
+    let answer = fixture.gate.delay_answer(GatedCall::Claim);
+    fixture.enqueue("parent").await;
     let run = tokio::spawn(worker.run_until(std::future::pending::<()>()));
     // The first claim found the parent, the second one has the child, and the third one asks for it.
-    world.gate.arrived(Verb::Claim, 3).await;
-    let claims = world.gate.claims();
+    fixture.gate.arrived(GatedCall::Claim, 3).await;
+    let claims = fixture.gate.claims();
     assert_eq!((claims[2].hold_id, claims[2].wait_ms), (claims[1].hold_id, 0));
     drop(answer);
     let drained = within(run).await.unwrap().unwrap();
@@ -354,9 +354,9 @@ async fn a_worker_that_is_to_empty_its_queues_misses_no_job_that_is_given_to_it_
 
 #[tokio::test]
 async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (ended, mut ends) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle_any(async |job: Job, (): ()| match job.kind().as_str() {
             "fails" => Err(JobError::new("busy").retry_in(secs(7))),
@@ -377,19 +377,19 @@ async fn every_attempt_that_ends_is_an_event_with_the_answer_of_the_store() {
     for (kind, (reported, answer)) in
         [("completes", completes), ("fails", fails), ("expires", (None, Ok(None)))]
     {
-        let id = world.enqueue(kind).await;
+        let id = fixture.enqueue(kind).await;
         assert_eq!(within(ends.recv()).await, Some((id, reported, answer)), "{kind}");
     }
     let drained = within(worker.drain()).await.unwrap();
-    assert_eq!((drained.finished, drained.released, world.gate.reports().len()), (2, 0, 2));
+    assert_eq!((drained.finished, drained.released, fixture.gate.reports().len()), (2, 0, 2));
 }
 
 #[tokio::test]
 async fn a_report_that_cannot_be_sent_yet_is_an_event_once() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (said, mut events) = mpsc::unbounded_channel();
-    world.gate.close(Verb::Report);
-    let worker = world
+    fixture.gate.close(GatedCall::Report);
+    let worker = fixture
         .worker()
         .handle_any(async |_job: Job, (): ()| Ok(()))
         .on_event(move |event| {
@@ -402,22 +402,22 @@ async fn a_report_that_cannot_be_sent_yet_is_an_event_once() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("do").await;
+    let id = fixture.enqueue("do").await;
     assert_eq!(within(events.recv()).await, Some(("delayed", id)));
-    world.pass_to_next(FIRST_BACKOFF_MS).await;
-    world.gate.arrived(Verb::Report, 2).await;
-    world.gate.open(Verb::Report);
-    world.pass_to_next(2 * FIRST_BACKOFF_MS).await;
+    fixture.pass_to_next(FIRST_BACKOFF_MS).await;
+    fixture.gate.arrived(GatedCall::Report, 2).await;
+    fixture.gate.open(GatedCall::Report);
+    fixture.pass_to_next(2 * FIRST_BACKOFF_MS).await;
     assert_eq!(within(events.recv()).await, Some(("ended", id)), "once for an attempt");
     within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_store_that_gives_no_jobs_is_an_event_once() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (failed, mut failures) = mpsc::unbounded_channel();
-    world.gate.close(Verb::Claim);
-    let worker = world
+    fixture.gate.close(GatedCall::Claim);
+    let worker = fixture
         .worker()
         .handle_any(async |_job: Job, (): ()| Ok(()))
         .on_event(move |event| {
@@ -428,8 +428,8 @@ async fn a_store_that_gives_no_jobs_is_an_event_once() {
         .start()
         .unwrap();
     assert!(within(failures.recv()).await.is_some());
-    while world.gate.calls(Verb::Claim) < 5 {
-        world.pass_to_next(10_000).await;
+    while fixture.gate.calls(GatedCall::Claim) < 5 {
+        fixture.pass_to_next(10_000).await;
     }
     assert!(failures.is_empty(), "once, until a claim gets through");
     within(worker.drain()).await.unwrap();

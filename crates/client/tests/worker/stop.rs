@@ -4,7 +4,7 @@ use fencehold::job::{AttemptOutcome, JobState};
 use fencehold::{Job, JobError, LeaseState, Outcome, WorkerEvent};
 use tokio::sync::mpsc;
 
-use crate::gate::{RENEWED_BY_MS, Verb, World, secs, within};
+use crate::gated_store::{GatedCall, GatedFixture, RENEWED_BY_MS, secs, within};
 
 /// Tells when it is dropped.
 struct Dropped(mpsc::UnboundedSender<&'static str>);
@@ -17,9 +17,9 @@ impl Drop for Dropped {
 
 #[tokio::test]
 async fn a_lost_claim_drops_the_handler_and_the_job_is_handed_back() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("wait", move |job: Job, (): ()| {
             let told = told.clone();
@@ -34,12 +34,12 @@ async fn a_lost_claim_drops_the_handler_and_the_job_is_handed_back() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("wait").await;
+    let id = fixture.enqueue("wait").await;
     assert_eq!(within(telling.recv()).await, Some("begun"));
-    world.gate.close(Verb::RenewClaims);
-    world.pass(9_000);
+    fixture.gate.close(GatedCall::RenewClaims);
+    fixture.pass(9_000);
     assert_eq!(within(telling.recv()).await, Some("dropped"), "at nine tenths of the ttl");
-    let detail = world.until_job(id, |detail| detail.job.state == JobState::Completed).await;
+    let detail = fixture.until_job(id, |detail| detail.job.state == JobState::Completed).await;
     assert_eq!((detail.job.attempt_count, detail.job.crash_count), (2, 0));
     assert_eq!(detail.attempts[0].outcome, AttemptOutcome::Released);
     within(worker.drain()).await.unwrap();
@@ -47,9 +47,9 @@ async fn a_lost_claim_drops_the_handler_and_the_job_is_handed_back() {
 
 #[tokio::test]
 async fn a_claim_that_was_ended_by_force_stops_the_handler_and_nothing_is_said() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("wait", move |_job: Job, (): ()| {
             let told = told.clone();
@@ -61,21 +61,21 @@ async fn a_claim_that_was_ended_by_force_stops_the_handler_and_nothing_is_said()
         })
         .start()
         .unwrap();
-    let id = world.enqueue("wait").await;
+    let id = fixture.enqueue("wait").await;
     assert_eq!(within(telling.recv()).await, Some("begun"));
-    assert_eq!(within(world.fh.jobs().force_cancel(id, None)).await, Ok(JobState::Cancelled));
-    world.pass(RENEWED_BY_MS);
+    assert_eq!(within(fixture.fh.jobs().force_cancel(id, None)).await, Ok(JobState::Cancelled));
+    fixture.pass(RENEWED_BY_MS);
     assert_eq!(within(telling.recv()).await, Some("dropped"));
     within(worker.drain()).await.unwrap();
-    assert!(world.gate.reports().is_empty());
-    assert_eq!(world.job(id).await.job.state, JobState::Cancelled);
+    assert!(fixture.gate.reports().is_empty());
+    assert_eq!(fixture.job(id).await.job.state, JobState::Cancelled);
 }
 
 #[tokio::test]
 async fn a_handler_learns_that_its_job_was_called_off_and_stops_at_a_good_place() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("wait", move |job: Job, (): ()| {
             let begun = begun.clone();
@@ -88,20 +88,20 @@ async fn a_handler_learns_that_its_job_was_called_off_and_stops_at_a_good_place(
         })
         .start()
         .unwrap();
-    let id = world.enqueue("wait").await;
+    let id = fixture.enqueue("wait").await;
     assert_eq!(within(beginnings.recv()).await, Some(false));
-    let state = within(world.fh.jobs().cancel(id, None)).await;
+    let state = within(fixture.fh.jobs().cancel(id, None)).await;
     assert_eq!(state, Ok(JobState::Running), "its holder learns first");
-    world.pass(RENEWED_BY_MS);
-    world.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
+    fixture.pass(RENEWED_BY_MS);
+    fixture.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
     within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_handler_that_does_not_heed_a_cancel_is_dropped_after_its_time() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .cancel_timeout(secs(2))
         .handle("deaf", move |job: Job, (): ()| {
@@ -116,22 +116,22 @@ async fn a_handler_that_does_not_heed_a_cancel_is_dropped_after_its_time() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("deaf").await;
+    let id = fixture.enqueue("deaf").await;
     assert_eq!(within(telling.recv()).await, Some("begun"));
-    within(world.fh.jobs().cancel(id, None)).await.unwrap();
-    world.pass(RENEWED_BY_MS);
+    within(fixture.fh.jobs().cancel(id, None)).await.unwrap();
+    fixture.pass(RENEWED_BY_MS);
     assert_eq!(within(telling.recv()).await, Some("called off"));
-    world.pass(2_000);
+    fixture.pass(2_000);
     assert_eq!(within(telling.recv()).await, Some("dropped"));
-    world.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
+    fixture.until_job(id, |detail| detail.job.state == JobState::Cancelled).await;
     within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("work", move |job: Job, name: String| {
             let told = told.clone();
@@ -149,24 +149,24 @@ async fn a_job_yields_to_an_urgent_one_and_goes_on_from_its_checkpoint() {
         })
         .start()
         .unwrap();
-    let queue = world.fh.queue("q");
+    let queue = fixture.fh.queue("q");
     let patient = within(queue.job("work", "patient").enqueue()).await.unwrap().job_id;
     assert_eq!(within(telling.recv()).await.unwrap(), "patient from None");
     let urgent = queue.job("work", "urgent").priority(5).preempt_within(secs(60)).enqueue();
     within(urgent).await.unwrap();
-    world.pass(RENEWED_BY_MS);
+    fixture.pass(RENEWED_BY_MS);
     assert_eq!(within(telling.recv()).await.unwrap(), "urgent from None");
     assert_eq!(within(telling.recv()).await.unwrap(), "patient from Some([7])");
-    assert_eq!(within(world.fh.jobs().result::<String>(patient, secs(60))).await.unwrap(), "patient");
+    assert_eq!(within(fixture.fh.jobs().result::<String>(patient, secs(60))).await.unwrap(), "patient");
     within(worker.drain()).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("slow", move |job: Job, (): ()| {
             let (told, begun) = (told.clone(), begun.clone());
@@ -178,16 +178,16 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
         })
         .start()
         .unwrap();
-    let slow = world.fh.queue("q").job("slow", &()).attempt_timeout(secs(15)).enqueue();
+    let slow = fixture.fh.queue("q").job("slow", &()).attempt_timeout(secs(15)).enqueue();
     let id = within(slow).await.unwrap().job_id;
     let job = within(beginnings.recv()).await.unwrap();
-    let began_ms = world.now_ms();
-    world.pass_renewal(&job, 10_000).await;
-    world.pass_renewal(&job, 15_000 - 2 * RENEWED_BY_MS).await;
+    let began_ms = fixture.now_ms();
+    fixture.pass_renewal(&job, 10_000).await;
+    fixture.pass_renewal(&job, 15_000 - 2 * RENEWED_BY_MS).await;
     assert!(job.is_live() && telling.is_empty());
-    world.pass_to(began_ms + 14_000);
+    fixture.pass_to(began_ms + 14_000);
     assert_eq!(within(telling.recv()).await, Some("dropped"), "a tenth of the ttl before");
-    let detail = world.until_job(id, |detail| detail.job.failure_count == 1).await;
+    let detail = fixture.until_job(id, |detail| detail.job.failure_count == 1).await;
     assert_eq!(detail.job.state, JobState::Scheduled);
     assert_eq!(
         detail.attempts[0].error.as_deref(),
@@ -200,10 +200,10 @@ async fn an_attempt_over_its_time_limit_is_stopped_and_is_a_failure() {
 
 #[tokio::test]
 async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (ended, mut ends) = mpsc::unbounded_channel();
     let (left, mut leaves) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle_any(move |job: Job, (): ()| {
             let left = left.clone();
@@ -222,18 +222,18 @@ async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash
         })
         .start()
         .unwrap();
-    let id = world.enqueue("leave").await;
+    let id = fixture.enqueue("leave").await;
     let token = within(ends.recv()).await.unwrap();
     // What could not be stopped, and waits beside the handler, hears that it has to.
     within(within(leaves.recv()).await.unwrap().lost()).await;
     for _ in 0..3 {
-        world.pass(RENEWED_BY_MS);
-        world.job(id).await;
+        fixture.pass(RENEWED_BY_MS);
+        fixture.job(id).await;
     }
-    let detail = world.until_job(id, |detail| detail.job.crash_count > 0).await;
+    let detail = fixture.until_job(id, |detail| detail.job.crash_count > 0).await;
     assert_eq!((detail.attempts[0].token, detail.attempts[0].outcome), (token, AttemptOutcome::Crashed));
     assert!(
-        world
+        fixture
             .gate
             .claim_renewals()
             .iter()
@@ -246,11 +246,11 @@ async fn a_claim_that_is_left_to_expire_is_renewed_no_more_and_counts_as_a_crash
 /// A child process, say, must be ended, and cannot be dropped.
 #[tokio::test]
 async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (told, mut telling) = mpsc::unbounded_channel();
     let (gone, go) = std::sync::mpsc::channel::<()>();
     let go = std::sync::Mutex::new(go);
-    let worker = world
+    let worker = fixture
         .worker()
         .drain_timeout(secs(2))
         .stop_timeout(secs(3_600))
@@ -263,25 +263,25 @@ async fn a_blocking_handler_learns_that_it_must_stop_and_has_its_time_for_it() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("block").await;
+    let id = fixture.enqueue("block").await;
     assert_eq!(within(telling.recv()).await, Some("begun"));
     let (drained, ()) = tokio::join!(within(worker.drain()), async {
-        world.pass(2_000);
+        fixture.pass(2_000);
         assert_eq!(within(telling.recv()).await, Some("stopping"));
         // Longer than a handler has that is only dropped.
-        world.pass(2_000);
+        fixture.pass(2_000);
         gone.send(()).unwrap();
     });
     let drained = drained.unwrap();
     assert_eq!((drained.released, drained.still_running), (1, 0));
-    assert_eq!(world.job(id).await.job.state, JobState::Queued);
+    assert_eq!(fixture.job(id).await.job.state, JobState::Queued);
 }
 
 #[tokio::test]
 async fn a_claim_is_followed_from_beside_it() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("wait", move |job: Job, (): ()| {
             let begun = begun.clone();
@@ -292,18 +292,18 @@ async fn a_claim_is_followed_from_beside_it() {
         })
         .start()
         .unwrap();
-    let id = world.enqueue("wait").await;
+    let id = fixture.enqueue("wait").await;
     let job = within(beginnings.recv()).await.unwrap();
     let mut watch = job.watch();
     assert_eq!((watch.key().as_str(), watch.token()), (format!("job/{id}").as_str(), job.token()));
-    let began_ms = world.now_ms();
+    let began_ms = fixture.now_ms();
     assert_eq!(within(watch.changed()).await.lost_at_ms, began_ms + 9_000);
-    world.pass(RENEWED_BY_MS);
-    let renewed = crate::gate::until(&mut watch, |now| now.lost_at_ms > began_ms + 9_000).await;
+    fixture.pass(RENEWED_BY_MS);
+    let renewed = crate::gated_store::until(&mut watch, |now| now.lost_at_ms > began_ms + 9_000).await;
     assert_eq!(renewed.deadline_ms, began_ms + RENEWED_BY_MS + 10_000);
-    within(world.fh.jobs().force_cancel(id, None)).await.unwrap();
-    world.pass(RENEWED_BY_MS);
-    crate::gate::until(&mut watch, |now| now.state == LeaseState::Lost).await;
+    within(fixture.fh.jobs().force_cancel(id, None)).await.unwrap();
+    fixture.pass(RENEWED_BY_MS);
+    crate::gated_store::until(&mut watch, |now| now.state == LeaseState::Lost).await;
     within(worker.drain()).await.unwrap();
 }
 
@@ -311,13 +311,13 @@ async fn a_claim_is_followed_from_beside_it() {
 #[tokio::test]
 async fn who_is_told_to_stop_waits_for_the_store_no_longer_than_to_drain_or_its_patience() {
     for cut_short in [true, false] {
-        let world = World::new().await;
-        let worker = world.worker().ttl(secs(86_400)).drain_timeout(secs(600));
+        let fixture = GatedFixture::new().await;
+        let worker = fixture.worker().ttl(secs(86_400)).drain_timeout(secs(600));
         let worker = worker.handle_any(async |_job: Job, (): ()| Ok(())).start().unwrap();
-        world.gate.close(Verb::Report);
-        world.enqueue("do").await;
-        world.gate.arrived(Verb::Report, 1).await;
-        let began_ms = world.now_ms();
+        fixture.gate.close(GatedCall::Report);
+        fixture.enqueue("do").await;
+        fixture.gate.arrived(GatedCall::Report, 1).await;
+        let began_ms = fixture.now_ms();
         let told_again = async move {
             if !cut_short {
                 std::future::pending::<()>().await;
@@ -327,11 +327,11 @@ async fn who_is_told_to_stop_waits_for_the_store_no_longer_than_to_drain_or_its_
         let drained = loop {
             tokio::select! {
                 drained = &mut draining => break drained,
-                () = world.pass_to_next(20_000) => {}
+                () = fixture.pass_to_next(20_000) => {}
             }
         };
         assert_eq!(drained.unwrap().finished, 1);
-        let took_ms = world.now_ms() - began_ms;
+        let took_ms = fixture.now_ms() - began_ms;
         assert!(took_ms < 3_600_000, "the report itself is worth trying for two days");
         assert_eq!(took_ms >= 600_000, !cut_short, "{took_ms} ms: reports have the time to drain");
     }

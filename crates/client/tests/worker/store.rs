@@ -7,13 +7,13 @@ use fencehold::job::JobState;
 use fencehold::{Error, Job, StopReason, WorkerEvent};
 use tokio::sync::mpsc;
 
-use crate::gate::{FIRST_BACKOFF_MS, Fate, Verb, World, secs, within};
+use crate::gated_store::{CallFate, FIRST_BACKOFF_MS, GatedCall, GatedFixture, secs, within};
 
 #[tokio::test]
 async fn nobody_waits_for_anothers_completion_and_many_go_in_one_call() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("quick", move |job: Job, (): ()| {
             let begun = begun.clone();
@@ -21,27 +21,27 @@ async fn nobody_waits_for_anothers_completion_and_many_go_in_one_call() {
         })
         .start()
         .unwrap();
-    let answer = world.gate.delay_answer(Verb::Report);
-    world.enqueue("quick").await;
+    let answer = fixture.gate.delay_answer(GatedCall::Report);
+    fixture.enqueue("quick").await;
     within(beginnings.recv()).await.unwrap();
-    world.gate.arrived(Verb::Report, 1).await;
+    fixture.gate.arrived(GatedCall::Report, 1).await;
     // The first completion is on its way and stays there. The others are worked on all the same.
     for _ in 0..5 {
-        world.enqueue("quick").await;
+        fixture.enqueue("quick").await;
         within(beginnings.recv()).await.unwrap();
     }
     drop(answer);
     assert_eq!(within(worker.drain()).await.unwrap().finished, 6);
-    let sizes: Vec<usize> = world.gate.reports().iter().map(Vec::len).collect();
+    let sizes: Vec<usize> = fixture.gate.reports().iter().map(Vec::len).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 6);
     assert!(sizes.len() <= 3, "one by itself, and the rest together: {sizes:?}");
 }
 
 #[tokio::test]
 async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is_sent() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (ended, mut ends) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .handle("do", async |_job: Job, (): ()| Ok(()))
         .on_event(move |event| {
@@ -51,9 +51,9 @@ async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is
         })
         .start()
         .unwrap();
-    world.gate.next(Verb::Report, Fate::Panic);
+    fixture.gate.next(GatedCall::Report, CallFate::Panic);
     for panics in [true, false] {
-        world.enqueue("do").await;
+        fixture.enqueue("do").await;
         let (job, answer) = within(ends.recv()).await.unwrap();
         assert_eq!(matches!(answer, Err(Error::OutcomeUnknown { .. })), panics, "{answer:?}");
         assert!(!job.is_live(), "its claim is not renewed for as long as this process lives");
@@ -63,9 +63,9 @@ async fn a_report_in_which_the_store_panics_ends_its_attempt_and_the_next_one_is
 
 #[tokio::test]
 async fn all_running_jobs_are_renewed_in_one_call() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let (begun, mut beginnings) = mpsc::unbounded_channel();
-    let worker = world
+    let worker = fixture
         .worker()
         .concurrency(3)
         .handle("wait", move |job: Job, (): ()| {
@@ -79,17 +79,17 @@ async fn all_running_jobs_are_renewed_in_one_call() {
         .unwrap();
     let mut jobs = Vec::new();
     for _ in 0..3 {
-        world.enqueue("wait").await;
+        fixture.enqueue("wait").await;
         jobs.push(within(beginnings.recv()).await.unwrap());
     }
     for _ in 0..10 {
-        world.pass_renewal(&jobs[2], 10_000).await;
+        fixture.pass_renewal(&jobs[2], 10_000).await;
     }
-    assert!(world.gate.claim_renewals().iter().all(|call| call.len() == 3));
+    assert!(fixture.gate.claim_renewals().iter().all(|call| call.len() == 3));
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!(drained.finished, 3);
     for job in jobs {
-        let detail = world.job(job.id()).await;
+        let detail = fixture.job(job.id()).await;
         assert_eq!((detail.job.state, detail.job.attempt_count), (JobState::Completed, 1));
         assert_eq!(detail.result.as_deref(), Some("true"));
     }
@@ -97,13 +97,13 @@ async fn all_running_jobs_are_renewed_in_one_call() {
 
 #[tokio::test]
 async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
-    world.gate.next(Verb::Claim, Fate::LoseAnswer);
-    world.gate.next(Verb::Report, Fate::LoseAnswer);
-    let id = world.enqueue("count").await;
-    let worker = world
+    fixture.gate.next(GatedCall::Claim, CallFate::LoseAnswer);
+    fixture.gate.next(GatedCall::Report, CallFate::LoseAnswer);
+    let id = fixture.enqueue("count").await;
+    let worker = fixture
         .worker()
         .handle("count", move |_job: Job, (): ()| {
             let runs = Arc::clone(&counted);
@@ -111,32 +111,32 @@ async fn a_lost_answer_of_a_claim_or_a_completion_costs_nothing() {
         })
         .start()
         .unwrap();
-    world.gate.arrived(Verb::Claim, 1).await;
-    world.pass_to_next(FIRST_BACKOFF_MS).await;
-    world.gate.arrived(Verb::Report, 1).await;
-    world.pass_to_next(FIRST_BACKOFF_MS).await;
+    fixture.gate.arrived(GatedCall::Claim, 1).await;
+    fixture.pass_to_next(FIRST_BACKOFF_MS).await;
+    fixture.gate.arrived(GatedCall::Report, 1).await;
+    fixture.pass_to_next(FIRST_BACKOFF_MS).await;
     let drained = within(worker.drain()).await.unwrap();
     assert_eq!((drained.finished, runs.load(Ordering::SeqCst)), (1, 1));
-    let holds: Vec<_> = world.gate.claims().iter().map(|claim| claim.hold_id).collect();
+    let holds: Vec<_> = fixture.gate.claims().iter().map(|claim| claim.hold_id).collect();
     assert_eq!(holds[0], holds[1], "the same claim, asked for again");
-    let again = &world.gate.claims()[1];
+    let again = &fixture.gate.claims()[1];
     assert!(again.waited_before_ms > 0, "it keeps its place in line");
-    let detail = world.job(id).await;
+    let detail = fixture.job(id).await;
     assert_eq!((detail.job.state, detail.job.attempt_count), (JobState::Completed, 1));
 }
 
 #[tokio::test]
 async fn a_worker_outlives_a_store_that_is_away_for_long() {
-    let world = World::new().await;
-    world.gate.close(Verb::Claim);
-    let worker = world.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
-    let id = world.enqueue("do").await;
-    while world.gate.calls(Verb::Claim) < 12 {
-        assert_eq!(world.job(id).await.job.state, JobState::Queued);
-        world.pass(100);
+    let fixture = GatedFixture::new().await;
+    fixture.gate.close(GatedCall::Claim);
+    let worker = fixture.worker().handle("do", async |_job: Job, (): ()| Ok(())).start().unwrap();
+    let id = fixture.enqueue("do").await;
+    while fixture.gate.calls(GatedCall::Claim) < 12 {
+        assert_eq!(fixture.job(id).await.job.state, JobState::Queued);
+        fixture.pass(100);
     }
-    world.gate.open(Verb::Claim);
-    world
+    fixture.gate.open(GatedCall::Claim);
+    fixture
         .pass_until_job(id, &[], |detail| detail.job.state == JobState::Completed)
         .await;
     within(worker.drain()).await.unwrap();
@@ -144,18 +144,18 @@ async fn a_worker_outlives_a_store_that_is_away_for_long() {
 
 #[tokio::test]
 async fn a_worker_that_can_never_work_says_why() {
-    let world = World::new().await;
+    let fixture = GatedFixture::new().await;
     let handler = async |_job: Job, (): ()| Ok(());
     let bad = |worker: fencehold::Worker| worker.start().unwrap_err().to_string();
-    let worker = || world.fh.worker();
+    let worker = || fixture.fh.worker();
     assert_eq!(bad(worker().handle("k", handler)), "worker takes from 0 queues; it takes 1 to 64");
-    assert_eq!(bad(world.worker()), "worker has no handler, so every job would fail");
+    assert_eq!(bad(fixture.worker()), "worker has no handler, so every job would fail");
     assert_eq!(
-        bad(world.worker().handle("k", handler).concurrency(0)),
+        bad(fixture.worker().handle("k", handler).concurrency(0)),
         "concurrency is 0; it takes 1 to 5000"
     );
-    assert_eq!(bad(world.worker().handle("k", handler).handle("k", handler)), "kind k has two handlers");
-    assert!(bad(world.worker().handle("", handler)).starts_with("kind must not be empty"));
+    assert_eq!(bad(fixture.worker().handle("k", handler).handle("k", handler)), "kind k has two handlers");
+    assert!(bad(fixture.worker().handle("", handler)).starts_with("kind must not be empty"));
     assert!(bad(worker().queue("fencehold/operations", 1).handle("k", handler)).contains("is reserved"));
-    assert!(bad(world.worker().handle("k", handler).ttl(secs(0))).starts_with("ttl is 0 ms"));
+    assert!(bad(fixture.worker().handle("k", handler).ttl(secs(0))).starts_with("ttl is 0 ms"));
 }

@@ -5,8 +5,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use fencehold_contract::Quota;
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_core::job::{
-    Attempt, AttemptOutcome, Cancel, Claim, CompensationState, Due, EffectName, JobId, JobKind, JobOptions,
-    JobState, Notes, QueueName, Record, ScheduleName, Trail,
+    AttemptHistory, AttemptOutcome, CancelRequest, Claim, CompensationState, Due, EffectName, JobId, JobKind,
+    JobNotes, JobOptions, JobRecord, JobState, PastAttempt, QueueName, ScheduleName,
 };
 use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
 use fencehold_core::retry::{Backoff, RetryPolicy};
@@ -35,7 +35,7 @@ pub fn job(nth: u8) -> JobId {
 }
 
 /// Records of keys: one that was never held, one that is, with all that can be on record.
-pub fn leases() -> [lease::Record; 3] {
+pub fn leases() -> [lease::LeaseRecord; 3] {
     let owner = owner("host/7");
     let at = Timestamp { store_ms: 1_000_005, wall_ms: 6 };
     let endings = lease::LeaseOutcome::ALL.iter().zip(1..).map(|(how, nth)| lease::Ending {
@@ -48,7 +48,7 @@ pub fn leases() -> [lease::Record; 3] {
         by: Some(owner.clone()),
         reason: Reason::new("stuck").ok(),
     });
-    let history = lease::History { endings: endings.collect(), forgotten_at_ms: Some(1_000_002) };
+    let history = lease::HoldHistory { endings: endings.collect(), forgotten_at_ms: Some(1_000_002) };
     let hold = lease::Hold {
         hash: HoldHash::from_bytes([0xa3; 16]),
         owner: owner.clone(),
@@ -66,14 +66,14 @@ pub fn leases() -> [lease::Record; 3] {
     };
     let plain = lease::Hold { max_age_ms: None, priority: 0, yield_request: None, ..hold.clone() };
     [
-        lease::Record::default(),
-        lease::Record { counter: Token::new(9), hold: Some(plain), history: None },
-        lease::Record { counter: Token::new(9), hold: Some(hold), history: Some(Box::new(history)) },
+        lease::LeaseRecord::default(),
+        lease::LeaseRecord { counter: Token::new(9), hold: Some(plain), history: None },
+        lease::LeaseRecord { counter: Token::new(9), hold: Some(hold), history: Some(Box::new(history)) },
     ]
 }
 
 /// The same as stores have them that ask no holder to yield.
-pub fn leases_without_notice() -> [lease::Record; 3] {
+pub fn leases_without_notice() -> [lease::LeaseRecord; 3] {
     leases().map(|mut record| {
         if let Some(hold) = &mut record.hold {
             hold.yield_request = None;
@@ -100,7 +100,7 @@ pub fn claim() -> Claim {
         owner: owner("ada"),
         ttl_ms: 30_000,
         since: AT,
-        cancel: Some(Box::new(Cancel { by: owner("op"), reason: Reason::new("no more").ok() })),
+        cancel: Some(Box::new(CancelRequest { by: owner("op"), reason: Reason::new("no more").ok() })),
         yield_request: Some(Box::new(lease::PendingYield {
             contender: owner("eve"),
             task: Task::new("run-1").ok(),
@@ -111,8 +111,8 @@ pub fn claim() -> Claim {
 }
 
 /// An attempt that ended in each way.
-pub fn trail() -> Trail {
-    let attempt = |how: AttemptOutcome| Attempt {
+pub fn trail() -> AttemptHistory {
+    let attempt = |how: AttemptOutcome| PastAttempt {
         token: Token::new(8),
         hash: HoldHash::from_bytes([7; 16]),
         owner: owner("ada"),
@@ -121,13 +121,13 @@ pub fn trail() -> Trail {
         outcome: how,
         error: (how != AttemptOutcome::Completed).then(|| "gone".into()),
     };
-    Trail { attempts: AttemptOutcome::ALL.map(attempt).to_vec(), forgotten: 3 }
+    AttemptHistory { attempts: AttemptOutcome::ALL.map(attempt).to_vec(), forgotten: 3 }
 }
 
 /// A job in every state, with every way to wait, to be undone and to end.
-pub fn jobs() -> Vec<Record> {
+pub fn jobs() -> Vec<JobRecord> {
     let dues = [Due::Now, Due::Store(9_000), Due::Wall(AT.wall_ms + 60_000)];
-    let states = JobState::ALL.iter().enumerate().map(|(nth, state)| Record {
+    let states = JobState::ALL.iter().enumerate().map(|(nth, state)| JobRecord {
         state: *state,
         due: dues[nth % dues.len()],
         token: Token::new(9),
@@ -135,7 +135,7 @@ pub fn jobs() -> Vec<Record> {
         crash_count: 1,
         options: terms(Backoff::ALL[nth % Backoff::ALL.len()]),
         compensation_state: CompensationState::ALL[nth % CompensationState::ALL.len()],
-        notes: Notes { checkpoint: true, progress: false, result: nth % 2 == 0, effects: 2 },
+        notes: JobNotes { checkpoint: true, progress: false, result: nth % 2 == 0, effects: 2 },
         since_wall_ms: AT.wall_ms,
         claim: (*state == JobState::Running).then(|| Box::new(claim())),
         trail: (nth > 0).then(|| Box::new(trail())),

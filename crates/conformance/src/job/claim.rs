@@ -9,19 +9,19 @@ use fencehold_core::Token;
 use fencehold_core::job::{JobId, JobOptions, JobState};
 use fencehold_core::ledger::Compensation;
 use fencehold_core::limits::{CHECKPOINT_BYTES_MAX, EFFECTS_BYTES_MAX, JOBS_PER_CALL_MAX, PAYLOAD_BYTES_MAX};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{Work, completed, effect, jobs_of, kind, label, queue, terms, works};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::Ground;
+use super::fixture::{ClaimedWork, completed, effect, jobs_of, kind, label, queue, terms, works};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::Fixture;
 
-fn ids(works: &[Work]) -> Vec<JobId> {
+fn ids(works: &[ClaimedWork]) -> Vec<JobId> {
     works.iter().map(|work| work.job.id).collect()
 }
 
 /// A claim hands over all that a handler needs, and the job shows who works on it.
-pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Ground) -> Verdict {
+pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Fixture) -> CaseResult {
     let job = NewJob {
         options: terms(),
         labels: vec![label("tenant", "acme")],
@@ -47,7 +47,7 @@ pub(super) fn a_claim_hands_over_all_that_a_handler_needs(g: &Ground) -> Verdict
 }
 
 /// P2: every attempt has a token of its own, larger than every one before it, of whichever job.
-pub(super) fn every_attempt_has_a_token_of_its_own(g: &Ground) -> Verdict {
+pub(super) fn every_attempt_has_a_token_of_its_own(g: &Fixture) -> CaseResult {
     g.put_many("q", 3);
     g.put_many("r", 3);
     let mut newest = Token::NONE;
@@ -63,7 +63,7 @@ pub(super) fn every_attempt_has_a_token_of_its_own(g: &Ground) -> Verdict {
 }
 
 /// Jobs are claimed by priority, and then in the order of their arrival.
-pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Ground) -> Verdict {
+pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Fixture) -> CaseResult {
     let ranks = [0, 5, -3, 0, 5];
     let put: Vec<JobId> = ranks
         .iter()
@@ -77,7 +77,7 @@ pub(super) fn jobs_are_claimed_by_priority_and_then_in_order(g: &Ground) -> Verd
 }
 
 /// A claim takes no more than its limit, and no more than there are.
-pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Ground) -> Verdict {
+pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Fixture) -> CaseResult {
     let put = g.put_many("q", 5);
     let first = g.claim(ClaimJobsRequest { limit: 3, ..g.claim_for("q", "A") });
     assert_eq!(ids(&first), put[..3]);
@@ -89,7 +89,7 @@ pub(super) fn a_claim_takes_no_more_than_its_limit(g: &Ground) -> Verdict {
 }
 
 /// A claim takes from the queues that it names and from no other.
-pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Ground) -> Verdict {
+pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Fixture) -> CaseResult {
     g.put("other");
     let (q, r) = (g.put("q"), g.put("r"));
     let request = ClaimJobsRequest {
@@ -105,7 +105,7 @@ pub(super) fn a_claim_takes_only_from_its_own_queues(g: &Ground) -> Verdict {
 }
 
 /// Queues take turns by their weights, in one claim as in many, and none starves.
-pub(super) fn queues_take_turns_by_their_weights(g: &Ground) -> Verdict {
+pub(super) fn queues_take_turns_by_their_weights(g: &Fixture) -> CaseResult {
     for limit in [1, 40] {
         let names = [format!("heavy-{limit}"), format!("light-{limit}")];
         for name in &names {
@@ -125,16 +125,16 @@ pub(super) fn queues_take_turns_by_their_weights(g: &Ground) -> Verdict {
 }
 
 /// R13: the answer is lost; the same claim again gets the same jobs and tokens, with the time that remains.
-pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Ground) -> Verdict {
+pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains(g: &Fixture) -> CaseResult {
     g.put_many("q", 3);
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     let first = g.claim(request.clone());
     assert_eq!(first.len(), 2);
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         g.pass(g.ttl_ms() / 3);
     }
     let again = g.claim(request);
-    let told = |works: &[Work]| -> Vec<_> {
+    let told = |works: &[ClaimedWork]| -> Vec<_> {
         works
             .iter()
             .map(|work| (work.job.id, work.job.token, work.job.attempt))
@@ -142,7 +142,7 @@ pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
     };
     assert_eq!(told(&again), told(&first));
     for work in &again {
-        if g.has(Power::MovesTime) {
+        if g.has(TestCapability::MovesTime) {
             g.assert_ms("what remains", work.job.remaining_ms, g.ttl_ms() - g.ttl_ms() / 3);
         }
         g.complete(work).expect("a live claim");
@@ -152,7 +152,7 @@ pub(super) fn the_same_claim_again_gets_the_same_jobs_with_the_time_that_remains
 }
 
 /// R13: what has come to its end in the meantime is not handed over again, nor anything instead of it.
-pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Ground) -> Verdict {
+pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Fixture) -> CaseResult {
     g.put_many("q", 3);
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     let first = g.claim(request.clone());
@@ -164,8 +164,8 @@ pub(super) fn the_same_claim_again_gets_only_what_it_still_has(g: &Ground) -> Ve
 }
 
 /// R13: after all of them have come to their end, it gets nothing, whether they ended by its word or without it.
-pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Ground) -> Verdict {
-    g.needs(Power::RemembersClaims)?;
+pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::RemembersClaims)?;
     g.put_many("q", 5);
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
     for work in g.claim(request.clone()) {
@@ -174,7 +174,7 @@ pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Gro
     let waits = ClaimJobsRequest { wait_ms: g.ttl_ms(), ..request.clone() };
     assert!(g.claim(request).is_empty());
     assert!(g.claim(waits).is_empty(), "nor does it stand in line");
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         let request = g.claim_for("q", "B");
         g.crash(&g.claim(request.clone())[0]);
         assert!(g.claim(request).is_empty());
@@ -184,7 +184,7 @@ pub(super) fn the_same_claim_again_after_all_its_jobs_ended_gets_nothing(g: &Gro
 }
 
 /// P7: the same claim is sent again, and its answer is not read: the jobs stay with their holder.
-pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> Verdict {
+pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Fixture) -> CaseResult {
     let mut all = Vec::new();
     for _ in 0..20 {
         g.put_many("q", 2);
@@ -206,7 +206,7 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_claim_away(g: &Ground) -> V
 }
 
 /// R13: many times at once, it takes its jobs once.
-pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Ground) -> Verdict {
+pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Fixture) -> CaseResult {
     for _ in 0..10 {
         let put = g.put_many("q", 4);
         let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "B") };
@@ -226,7 +226,7 @@ pub(super) fn the_same_claim_many_times_at_once_takes_its_jobs_once(g: &Ground) 
 }
 
 /// What is too much to hand over at once is handed over in part: the rest stays where it is.
-pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Ground) -> Verdict {
+pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Fixture) -> CaseResult {
     const JOBS: usize = 20;
     let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
     let put: Vec<JobId> = (0..JOBS)
@@ -245,7 +245,7 @@ pub(super) fn a_claim_of_large_jobs_is_cut_short_and_never_refused(g: &Ground) -
 
 /// R45: what a claim carries is more than payloads. Jobs with much more than fits into one answer are handed out a few at a
 /// time; none is lost on the way, and none counts as crashed.
-pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Ground) -> Verdict {
+pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Fixture) -> CaseResult {
     const JOBS: usize = 40;
     let put = g.put_many("q", JOBS);
     let works = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") });
@@ -274,11 +274,11 @@ pub(super) fn jobs_that_carry_much_are_claimed_a_few_at_a_time(g: &Ground) -> Ve
 }
 
 fn record_with_undo(
-    g: &Ground,
-    work: &Work,
+    g: &Fixture,
+    work: &ClaimedWork,
     name: &str,
     bytes: usize,
-) -> Result<LedgerResponse, fencehold_core::job::Refusal> {
+) -> Result<LedgerResponse, fencehold_core::job::JobRefusal> {
     let payload = format!("\"{}\"", "x".repeat(bytes - 2)).into();
     let undo = Compensation { kind: kind("undo"), queue: None, payload };
     let act = LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
@@ -286,7 +286,7 @@ fn record_with_undo(
 }
 
 /// A job with as much of everything as can be stored: more is refused when it is to be stored, not when it is read.
-pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Ground) -> Verdict {
+pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Fixture) -> CaseResult {
     let payload: Box<str> = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();
     let id = g.put_with(NewJob { payload: payload.clone(), options: terms(), ..g.job_for("q") });
     let work = g.work("q", "A");
@@ -316,11 +316,11 @@ pub(super) fn the_largest_job_that_can_be_stored_can_be_claimed_and_read(g: &Gro
 }
 
 /// The largest batches go through: every job of them is claimed, renewed and done.
-pub(super) fn the_largest_batches_go_through(g: &Ground) -> Verdict {
+pub(super) fn the_largest_batches_go_through(g: &Fixture) -> CaseResult {
     let put = g.put_many("q", JOBS_PER_CALL_MAX);
     let works = g.claim(ClaimJobsRequest { limit: JOBS_PER_CALL_MAX, ..g.claim_for("q", "B") });
     assert_eq!(ids(&works), put);
-    let renewed = g.renew_attempts(works.iter().map(Work::attempt).collect());
+    let renewed = g.renew_attempts(works.iter().map(ClaimedWork::attempt).collect());
     assert!(renewed.iter().all(Result::is_ok));
     let reports = works
         .iter()
@@ -331,10 +331,10 @@ pub(super) fn the_largest_batches_go_through(g: &Ground) -> Verdict {
 }
 
 /// R28: many claim one job at once: one row, one token.
-pub(super) fn one_job_goes_to_one_of_many(g: &Ground) -> Verdict {
+pub(super) fn one_job_goes_to_one_of_many(g: &Fixture) -> CaseResult {
     for _ in 0..20 {
         let id = g.put("q");
-        let claimed: Vec<Work> = at_once(8, |nth| g.try_work("q", ["A", "B"][nth % 2]))
+        let claimed: Vec<ClaimedWork> = at_once(8, |nth| g.try_work("q", ["A", "B"][nth % 2]))
             .into_iter()
             .flatten()
             .collect();
@@ -346,7 +346,7 @@ pub(super) fn one_job_goes_to_one_of_many(g: &Ground) -> Verdict {
 }
 
 /// P1: many jobs pass through many hands, each through one.
-pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Ground) -> Verdict {
+pub(super) fn many_jobs_pass_through_many_hands_each_once(g: &Fixture) -> CaseResult {
     const JOBS: usize = 200;
     let put = g.put_many("q", JOBS);
     let done: Mutex<BTreeMap<JobId, Token>> = Mutex::new(BTreeMap::new());

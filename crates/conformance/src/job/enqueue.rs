@@ -1,19 +1,19 @@
 //! Putting jobs into their queues: once each, whatever is sent twice.
 
 use fencehold_contract::job::{EnqueuedJob, NewJob, When};
-use fencehold_core::job::{JobState, Refusal};
-use fencehold_test_store::Power;
+use fencehold_core::job::{JobRefusal, JobState};
+use fencehold_test_store::TestCapability;
 
-use super::ground::{fresh_id, kind, label, queue, terms, unique};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::{Ground, until};
+use super::fixture::{fresh_id, kind, label, queue, terms, unique};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::{Fixture, until};
 
 /// How long a window of these cases is: not shorter than the step in which a store may forget them.
 const WINDOW_MS: u64 = 120_000;
 
 /// A job is in its queue with all that was said about it.
-pub(super) fn a_job_stands_in_its_queue_with_all_that_was_said(g: &Ground) -> Verdict {
+pub(super) fn a_job_stands_in_its_queue_with_all_that_was_said(g: &Fixture) -> CaseResult {
     let job = NewJob {
         options: terms(),
         labels: vec![label("tenant", "acme"), label("tier", "gold")],
@@ -35,7 +35,7 @@ pub(super) fn a_job_stands_in_its_queue_with_all_that_was_said(g: &Ground) -> Ve
 }
 
 /// P7: the same enqueue again makes no second job, however the first one stands.
-pub(super) fn the_same_id_makes_one_job(g: &Ground) -> Verdict {
+pub(super) fn the_same_id_makes_one_job(g: &Fixture) -> CaseResult {
     let job = g.job_for("q");
     let id = g.put_with(job.clone());
     let existed = Ok(EnqueuedJob { job_id: id, existed: true });
@@ -49,12 +49,12 @@ pub(super) fn the_same_id_makes_one_job(g: &Ground) -> Verdict {
 }
 
 /// An id names one job: the same one with another payload is a conflict that names it.
-pub(super) fn an_id_that_is_taken_by_another_payload_is_a_conflict(g: &Ground) -> Verdict {
+pub(super) fn an_id_that_is_taken_by_another_payload_is_a_conflict(g: &Fixture) -> CaseResult {
     let job = g.job_for("q");
     let id = g.put_with(job.clone());
     let other = NewJob { payload: "{\"other\":true}".into(), ..job };
     match g.enqueue(other) {
-        Err(Refusal::Conflict { job_id: first, .. }) => assert_eq!(first, id),
+        Err(JobRefusal::Conflict { job_id: first, .. }) => assert_eq!(first, id),
         other => panic!("{other:?}"),
     }
     assert_eq!(g.count("q", JobState::Queued), 1);
@@ -62,7 +62,7 @@ pub(super) fn an_id_that_is_taken_by_another_payload_is_a_conflict(g: &Ground) -
 }
 
 /// The same unique key and payload is the same job: the first one's id is given.
-pub(super) fn the_same_unique_key_makes_one_job(g: &Ground) -> Verdict {
+pub(super) fn the_same_unique_key_makes_one_job(g: &Fixture) -> CaseResult {
     let first = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(first.clone());
     let again = NewJob { id: fresh_id().0, ..first.clone() };
@@ -75,11 +75,11 @@ pub(super) fn the_same_unique_key_makes_one_job(g: &Ground) -> Verdict {
 
 /// The same unique key with another payload is a conflict that names the first job.
 pub(super) fn a_unique_key_with_another_payload_is_a_conflict_that_names_the_first_job(
-    g: &Ground,
-) -> Verdict {
+    g: &Fixture,
+) -> CaseResult {
     let id = g.put_with(NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") });
     match g.enqueue(NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") }) {
-        Err(refusal @ Refusal::Conflict { .. }) => {
+        Err(refusal @ JobRefusal::Conflict { .. }) => {
             assert!(refusal.to_string().contains(&id.to_string()), "{refusal}");
         }
         other => panic!("{other:?}"),
@@ -89,7 +89,7 @@ pub(super) fn a_unique_key_with_another_payload_is_a_conflict_that_names_the_fir
 }
 
 /// The same request is the same queue, kind and payload; a conflict says which of them is not the same.
-pub(super) fn a_conflict_says_what_differs(g: &Ground) -> Verdict {
+pub(super) fn a_conflict_says_what_differs(g: &Fixture) -> CaseResult {
     let by_key = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let by_id = g.job_for("q");
     for first in [by_key, by_id] {
@@ -105,7 +105,7 @@ pub(super) fn a_conflict_says_what_differs(g: &Ground) -> Verdict {
         ];
         for (differs, other) in others {
             match g.enqueue(other) {
-                Err(refusal @ Refusal::Conflict { .. }) => {
+                Err(refusal @ JobRefusal::Conflict { .. }) => {
                     let text = refusal.to_string();
                     let says = text.contains(&format!("another {differs}")) && text.contains(&id.to_string());
                     assert!(says, "{differs}: {text}");
@@ -122,7 +122,7 @@ pub(super) fn a_conflict_says_what_differs(g: &Ground) -> Verdict {
 }
 
 /// The order of members and white space say nothing: the same payload, written otherwise, is the same request.
-pub(super) fn how_a_payload_was_written_does_not_matter(g: &Ground) -> Verdict {
+pub(super) fn how_a_payload_was_written_does_not_matter(g: &Fixture) -> CaseResult {
     let payload = "{\"to\":\"bob\",\"lines\":[{\"a\":1,\"b\":2}]}";
     let otherwise = "{ \"lines\": [ {\"b\": 2, \"a\": 1} ], \"to\": \"b\\u006fb\" }";
     let by_key = NewJob { payload: payload.into(), unique: unique("k", WINDOW_MS), ..g.job_for("q") };
@@ -138,8 +138,8 @@ pub(super) fn how_a_payload_was_written_does_not_matter(g: &Ground) -> Verdict {
 }
 
 /// A unique key is taken for its window, also when its job has long been done; and then it is free.
-pub(super) fn a_unique_key_is_free_again_after_its_window(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_unique_key_is_free_again_after_its_window(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     g.complete(&g.work("q", "A")).expect("a live claim");
@@ -152,8 +152,8 @@ pub(super) fn a_unique_key_is_free_again_after_its_window(g: &Ground) -> Verdict
 }
 
 /// A unique key is taken for as long as its job has not come to its end, window or not.
-pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let job = NewJob { unique: unique("invoice-42", 1), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     g.pass(10 * WINDOW_MS);
@@ -167,8 +167,8 @@ pub(super) fn a_unique_key_is_taken_while_its_job_lives(g: &Ground) -> Verdict {
 }
 
 /// A job that failed and is retried has its unique key again, however long the key was free; unless it was taken.
-pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     g.fail_for_good(&g.work("q", "A")).expect("a live claim");
@@ -192,7 +192,7 @@ pub(super) fn a_job_that_goes_on_has_its_unique_key_again(g: &Ground) -> Verdict
 }
 
 /// A job that was deleted leaves its unique key behind for others.
-pub(super) fn a_deleted_job_frees_its_unique_key(g: &Ground) -> Verdict {
+pub(super) fn a_deleted_job_frees_its_unique_key(g: &Fixture) -> CaseResult {
     let job = NewJob { unique: unique("invoice-42", WINDOW_MS), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     g.delete(id, false).expect("no attempt is running");
@@ -201,9 +201,9 @@ pub(super) fn a_deleted_job_frees_its_unique_key(g: &Ground) -> Verdict {
 }
 
 /// A job for later is scheduled until its time, and then ready without being asked for.
-pub(super) fn a_job_for_later_is_ready_when_its_time_has_come(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_job_for_later_is_ready_when_its_time_has_come(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let id = g.put_with(NewJob { when: When::After { delay_ms: 5_000 }, ..g.job_for("q") });
     let view = g.detail(id).job;
     assert_eq!((view.state, view.due_in_ms), (JobState::Scheduled, Some(5_000)));
@@ -212,7 +212,7 @@ pub(super) fn a_job_for_later_is_ready_when_its_time_has_come(g: &Ground) -> Ver
     assert_eq!(g.count("q", JobState::Scheduled), 2);
     g.pass(4_999);
     assert!(g.try_work("q", "A").is_none(), "too early");
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     g.pass(1);
     let claimed = waiting.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
@@ -222,7 +222,7 @@ pub(super) fn a_job_for_later_is_ready_when_its_time_has_come(g: &Ground) -> Ver
 }
 
 /// A job for a time that is past is ready at once.
-pub(super) fn a_job_for_the_past_is_ready_at_once(g: &Ground) -> Verdict {
+pub(super) fn a_job_for_the_past_is_ready_at_once(g: &Fixture) -> CaseResult {
     for when in [When::At { wall_ms: 0 }, When::At { wall_ms: 1 }, When::After { delay_ms: 0 }] {
         let id = g.put_with(NewJob { when, ..g.job_for("q") });
         assert_eq!(g.state(id), JobState::Queued, "{when:?}");
@@ -231,12 +231,12 @@ pub(super) fn a_job_for_the_past_is_ready_at_once(g: &Ground) -> Verdict {
 }
 
 /// The moment of a job is on the wall clock: set forward, it comes sooner.
-pub(super) fn a_job_for_a_moment_goes_by_the_wall_clock(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::MovesWall)?;
+pub(super) fn a_job_for_a_moment_goes_by_the_wall_clock(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::MovesWall)?;
     let now_ms = g.detail(g.put("probe")).job.enqueued_at_ms;
     let id = g.put_with(NewJob { when: When::At { wall_ms: now_ms + 3_600_000 }, ..g.job_for("q") });
-    g.arena.shift_wall(3_600_000);
+    g.test_store.shift_wall(3_600_000);
     g.pass(1);
     until("a job that is ready", || g.state(id) == JobState::Queued);
     assert_eq!(g.work("q", "A").job.id, id);
@@ -244,7 +244,7 @@ pub(super) fn a_job_for_a_moment_goes_by_the_wall_clock(g: &Ground) -> Verdict {
 }
 
 /// A batch in which some items are bad: the good ones go through, each bad one has its own error.
-pub(super) fn a_bad_item_costs_the_good_ones_nothing(g: &Ground) -> Verdict {
+pub(super) fn a_bad_item_costs_the_good_ones_nothing(g: &Fixture) -> CaseResult {
     let taken = g.put_with(NewJob { unique: unique("taken", WINDOW_MS), ..g.job_for("q") });
     let twice = g.job_for("q");
     let answers = g.enqueue_all(vec![
@@ -256,15 +256,15 @@ pub(super) fn a_bad_item_costs_the_good_ones_nothing(g: &Ground) -> Verdict {
         NewJob { kind: kind("other"), ..twice.clone() },
     ]);
     assert!(matches!(answers[0], Ok(EnqueuedJob { existed: false, .. })), "{answers:?}");
-    assert!(matches!(answers[1], Err(Refusal::BadInput(_))), "{answers:?}");
+    assert!(matches!(answers[1], Err(JobRefusal::BadInput(_))), "{answers:?}");
     assert_eq!(answers[2], Ok(EnqueuedJob { job_id: twice.id, existed: false }));
     assert!(
-        matches!(answers[3], Err(Refusal::Conflict { job_id: first, .. }) if first == taken),
+        matches!(answers[3], Err(JobRefusal::Conflict { job_id: first, .. }) if first == taken),
         "{answers:?}"
     );
     assert_eq!(answers[4], Ok(EnqueuedJob { job_id: twice.id, existed: true }), "twice in one batch");
     assert!(
-        matches!(answers[5], Err(Refusal::Conflict { job_id: first, .. }) if first == twice.id),
+        matches!(answers[5], Err(JobRefusal::Conflict { job_id: first, .. }) if first == twice.id),
         "{answers:?}"
     );
     assert_eq!(g.count("q", JobState::Queued), 3);
@@ -272,7 +272,7 @@ pub(super) fn a_bad_item_costs_the_good_ones_nothing(g: &Ground) -> Verdict {
 }
 
 /// However many enqueue the same thing at the same moment, there is one job, and all learn its id.
-pub(super) fn the_same_unique_key_many_times_at_once_makes_one_job(g: &Ground) -> Verdict {
+pub(super) fn the_same_unique_key_many_times_at_once_makes_one_job(g: &Fixture) -> CaseResult {
     let payload: Box<str> = "{\"invoice\":42}".into();
     let answers = at_once(8, |_| {
         let job =

@@ -3,17 +3,17 @@
 use fencehold_contract::job::{NewJob, QueueMode, Report};
 use fencehold_core::EventData;
 use fencehold_core::job::{AttemptOutcome, JobState};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{RETRY_MS, kind, queue};
-use crate::Verdict;
-use crate::ground::{Ground, owner};
+use super::fixture::{RETRY_MS, kind, queue};
+use crate::CaseResult;
+use crate::fixture::{Fixture, owner};
 
 /// A job's events tell its story in order: under the key `job/<id>`, with tokens and names.
-pub(super) fn events_tell_a_jobs_story_in_order(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn events_tell_a_jobs_story_in_order(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let a = g.new_work("q", "A");
     let id = a.job.id;
     g.fail(&a).expect("a live claim");
@@ -22,15 +22,16 @@ pub(super) fn events_tell_a_jobs_story_in_order(g: &Ground) -> Verdict {
     g.say(&b, Report::Release {}).expect("a live claim");
     let c = g.work("q", "C");
     g.complete(&c).expect("a live claim");
-    let ended =
-        |work: &super::ground::Work, name: &str, how, state, again_in_ms| EventData::JobAttemptEnded {
+    let ended = |work: &super::fixture::ClaimedWork, name: &str, how, state, again_in_ms| {
+        EventData::JobAttemptEnded {
             token: work.job.token,
             owner: owner(name),
             outcome: how,
             state,
             retry_in_ms: again_in_ms,
-        };
-    let claimed = |work: &super::ground::Work, name: &str, attempt| EventData::JobClaimed {
+        }
+    };
+    let claimed = |work: &super::fixture::ClaimedWork, name: &str, attempt| EventData::JobClaimed {
         token: work.job.token,
         owner: owner(name),
         attempt,
@@ -49,8 +50,8 @@ pub(super) fn events_tell_a_jobs_story_in_order(g: &Ground) -> Verdict {
 }
 
 /// P9: what operators do is on record with their names.
-pub(super) fn what_operators_do_is_on_record(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn what_operators_do_is_on_record(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let work = g.new_work("q", "A");
     let id = work.job.id;
     g.cancel(id, false).expect("a running job");
@@ -89,13 +90,13 @@ pub(super) fn what_operators_do_is_on_record(g: &Ground) -> Verdict {
 }
 
 /// A crash is on record, and so is the alarm of a token that was never given.
-pub(super) fn crashes_and_alarms_are_on_record(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn crashes_and_alarms_are_on_record(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     let mut ahead = work.attempt();
     ahead.token = fencehold_core::Token::new(work.job.token.get() + 1_000_000_000);
-    g.say_as(ahead, super::ground::completed())
+    g.say_as(ahead, super::fixture::completed())
         .expect_err("a token that was never given");
     g.crash(&work);
     let facts = g.job_facts(work.job.id);
@@ -108,8 +109,8 @@ pub(super) fn crashes_and_alarms_are_on_record(g: &Ground) -> Verdict {
 }
 
 /// A job that was there already is not told of as if it were new.
-pub(super) fn an_enqueue_that_is_repeated_is_told_once(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn an_enqueue_that_is_repeated_is_told_once(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let job: NewJob = g.job_for("q");
     let id = g.put_with(job.clone());
     g.enqueue(job).expect("the same job");

@@ -1,20 +1,20 @@
 //! Holders that die, and what they may still say: late is not stale. Crashes are not failures.
 
 use fencehold_contract::job::{ClaimJobsRequest, JobFilter, NewJob, Report};
-use fencehold_core::job::{AttemptOutcome, JobId, JobOptions, JobState, Refusal};
+use fencehold_core::job::{AttemptOutcome, JobId, JobOptions, JobRefusal, JobState};
 use fencehold_core::limits::CRASH_SPREAD_MS;
 use fencehold_core::{BlockedAction, EventData};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{RETRY_MS, Work, assert_over, assert_stale, queue, terms};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::{Ground, until};
+use super::fixture::{ClaimedWork, RETRY_MS, assert_over, assert_stale, queue, terms};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::{Fixture, until};
 
 /// A crashed job comes back after at most five seconds, and then stands at its original place.
-pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let work = g.new_work("q", "A");
     let put = g.put_many("q", 2);
     g.die(&work);
@@ -29,9 +29,9 @@ pub(super) fn a_crashed_job_comes_back_to_its_original_place(g: &Ground) -> Verd
 }
 
 /// The time in which a crashed job stays away counts from the end of its claim: a sweep that is a little late puts nothing off.
-pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Ground) -> Verdict {
+pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Fixture) -> CaseResult {
     const LATE_MS: u64 = 200;
-    g.needs(Power::MovesTime)?;
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     g.pass(work.job.remaining_ms + LATE_MS);
     until("a dead holder that is noticed", || g.state(work.job.id) != JobState::Running);
@@ -41,11 +41,11 @@ pub(super) fn a_crashed_job_stays_away_from_the_end_of_its_claim(g: &Ground) -> 
 }
 
 /// P4: a dead holder is noticed without a request: a waiter gets its job.
-pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     g.crash(&work);
     let claimed = waiting.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [work.job.id]);
@@ -54,8 +54,8 @@ pub(super) fn a_dead_holders_job_goes_to_one_who_waits(g: &Ground) -> Verdict {
 }
 
 /// R31: a job that kills every holder is quarantined, and no time lets it loose.
-pub(super) fn a_poison_job_is_quarantined(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_poison_job_is_quarantined(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let id = g.put_with(NewJob { options: JobOptions { max_crashes: 3, ..terms() }, ..g.job_for("q") });
     for crashes in 1..=3 {
         g.crash(&g.work("q", "A"));
@@ -72,8 +72,8 @@ pub(super) fn a_poison_job_is_quarantined(g: &Ground) -> Verdict {
 }
 
 /// Crashes are not failures, and failures are not crashes: each has its own limit.
-pub(super) fn crashes_are_not_failures(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn crashes_are_not_failures(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     g.crash(&work);
     for _ in 0..2 {
@@ -89,10 +89,11 @@ pub(super) fn crashes_are_not_failures(g: &Ground) -> Verdict {
 }
 
 /// R07: a completion after expiry is accepted as late while no other attempt has had the job; its crash is not counted.
-pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     // Unnoticed, waiting to come back, and ready again.
-    let ways: [&dyn Fn(&Work); 3] = [&|_| g.pass(g.ttl_ms()), &|work| g.die(work), &|work| g.crash(work)];
+    let ways: [&dyn Fn(&ClaimedWork); 3] =
+        [&|_| g.pass(g.ttl_ms()), &|work| g.die(work), &|work| g.crash(work)];
     for way in ways {
         let work = g.new_work("q", "A");
         way(&work);
@@ -112,8 +113,8 @@ pub(super) fn a_completion_after_expiry_that_nobody_took_is_accepted_as_late(g: 
 }
 
 /// R07: also from quarantine.
-pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let id = g.put_with(NewJob { options: JobOptions { max_crashes: 1, ..terms() }, ..g.job_for("q") });
     let work = g.work("q", "A");
     g.die(&work);
@@ -125,8 +126,8 @@ pub(super) fn a_late_completion_brings_a_job_out_of_quarantine(g: &Ground) -> Ve
 }
 
 /// A failure that is reported late counts as a failure instead of a crash.
-pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     g.crash(&work);
     let answer = g.fail(&work).expect("no other attempt had it");
@@ -139,8 +140,8 @@ pub(super) fn a_late_failure_counts_as_a_failure_and_not_as_a_crash(g: &Ground) 
 }
 
 /// R06: A stalls, B claims, A completes: A is stale, B unaffected, and it is on record.
-pub(super) fn a_completion_after_takeover_is_stale(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_completion_after_takeover_is_stale(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let a = g.new_work("q", "A");
     g.crash(&a);
     let b = g.work("q", "B");
@@ -156,7 +157,7 @@ pub(super) fn a_completion_after_takeover_is_stale(g: &Ground) -> Verdict {
     g.say(&b, by_b).expect("a live claim");
     assert_stale(g.complete(&a), a.job.token, b.job.token);
     assert_eq!(g.detail(a.job.id).result.as_deref(), Some("\"by B\""));
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let blocked = |fact: &EventData| {
             matches!(fact, EventData::StaleWriteBlocked { token: stale_token, current_token, action: BlockedAction::Complete, .. }
                 if *stale_token == a.job.token && *current_token == b.job.token)
@@ -167,8 +168,8 @@ pub(super) fn a_completion_after_takeover_is_stale(g: &Ground) -> Verdict {
 }
 
 /// R09: one worker, two attempts at one job: the first thread is stale, whatever its name.
-pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let first = g.new_work("q", "W");
     g.crash(&first);
     let second = g.work("q", "W");
@@ -182,8 +183,8 @@ pub(super) fn the_first_of_two_attempts_of_one_worker_is_stale(g: &Ground) -> Ve
 
 /// R06, R07: a late completion and a claim at the same moment: either the completion came first and there is nothing to
 /// claim, or the claim did and the completion is stale.
-pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     for _ in 0..20 {
         let a = g.new_work("q", "A");
         g.crash(&a);
@@ -208,29 +209,29 @@ pub(super) fn a_late_completion_against_a_claim_has_one_winner(g: &Ground) -> Ve
 }
 
 /// No late report counts after an operator has decided: not after a cancellation, a retry or a deletion.
-pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn nobody_is_late_after_an_operator_has_decided(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let cancelled = g.new_work("q", "A");
     g.crash(&cancelled);
     g.cancel(cancelled.job.id, false).expect("a job that can be called off");
-    assert_eq!(g.complete(&cancelled), Err(Refusal::Finished { state: JobState::Cancelled }));
+    assert_eq!(g.complete(&cancelled), Err(JobRefusal::Finished { state: JobState::Cancelled }));
 
     let deleted = g.new_work("q", "A");
     g.crash(&deleted);
     g.delete(deleted.job.id, false).expect("no attempt is running");
-    assert_eq!(g.complete(&deleted), Err(Refusal::JobNotFound));
+    assert_eq!(g.complete(&deleted), Err(JobRefusal::JobNotFound));
 
     let retried = g.new_work("q", "A");
     g.crash(&retried);
     g.retry(retried.job.id).expect("a job that can start over");
-    assert!(matches!(g.complete(&retried), Err(Refusal::Stale { .. })));
+    assert!(matches!(g.complete(&retried), Err(JobRefusal::Stale { .. })));
     assert_eq!(g.state(retried.job.id), JobState::Queued);
     Ok(())
 }
 
 /// One who is late may leave a checkpoint, but neither renews, nor puts the job off, nor gives it back.
-pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     g.crash(&work);
     g.say(&work, Report::Checkpoint { checkpoint: b"page 7".to_vec() })
@@ -246,13 +247,13 @@ pub(super) fn one_who_is_late_may_leave_a_checkpoint_and_little_else(g: &Ground)
 }
 
 /// R28: two claimers and a sweep on one job: it is given to one, under one token, and its crash is counted once.
-pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     for _ in 0..10 {
         let a = g.new_work("q", "A");
         g.pass(g.ttl_ms());
         // The sweep comes with the time that passes, the claimers with it.
-        let claimed: Vec<Work> = at_once(4, |nth| {
+        let claimed: Vec<ClaimedWork> = at_once(4, |nth| {
             if nth == 0 {
                 g.pass(CRASH_SPREAD_MS + 1_000);
                 None
@@ -278,10 +279,10 @@ pub(super) fn two_claimers_and_a_sweep_find_one_job_and_one_token(g: &Ground) ->
 }
 
 /// R29: a great many claims end in one moment: all are noted, none comes back as a herd, and renewals go on.
-pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Ground) -> Verdict {
+pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Fixture) -> CaseResult {
     const JOBS: usize = 5_000;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let kept = g.new_work("kept", "B");
     g.put_many("q", JOBS);
     let claimed = g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") });
@@ -300,10 +301,10 @@ pub(super) fn a_mass_expiry_is_spread_and_starves_nobody(g: &Ground) -> Verdict 
 }
 
 /// R29: claims that ended long before anybody could notice, in an outage, do not come back all at once when it is over.
-pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Ground) -> Verdict {
+pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Fixture) -> CaseResult {
     const JOBS: usize = 1_000;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     g.put_many("q", JOBS);
     assert_eq!(g.claim(ClaimJobsRequest { limit: JOBS, ..g.claim_for("q", "A") }).len(), JOBS);
     g.pass(g.ttl_ms() + 20 * CRASH_SPREAD_MS);
@@ -315,7 +316,7 @@ pub(super) fn what_ran_out_in_an_outage_is_spread_from_its_end(g: &Ground) -> Ve
 }
 
 /// About a fifth of the jobs of a queue comes back in each of the next five seconds.
-fn assert_spread(g: &Ground, many: usize) {
+fn assert_spread(g: &Fixture, many: usize) {
     let jobs = g.jobs_where(&JobFilter { queue: Some(queue("q")), ..JobFilter::default() }, 1_000);
     assert_eq!(jobs.len(), many);
     let mut by_second = [0; 5];

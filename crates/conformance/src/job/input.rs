@@ -7,7 +7,7 @@ use fencehold_contract::job::{
     BeginOperationRequest, ChangeJobsRequest, ClaimJobsRequest, EffectResolution, JobAction, JobFilter,
     JobSelector, LedgerEntry, ListJobsRequest, NewJob, Report, ResolveEffectRequest, ScheduleSpec, When,
 };
-use fencehold_core::job::{JobId, JobOptions, JobState, QueueName, Refusal};
+use fencehold_core::job::{JobId, JobOptions, JobRefusal, JobState, QueueName};
 use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::limits::{
     CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX, JSON_DEPTH_MAX,
@@ -15,16 +15,16 @@ use fencehold_core::limits::{
     TTL_MS_MAX, UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX,
 };
 
-use super::ground::{effect, fresh_id, jobs_of, kind, label, queue, unique};
-use crate::Verdict;
-use crate::ground::{Ground, owner};
+use super::fixture::{effect, fresh_id, jobs_of, kind, label, queue, unique};
+use crate::CaseResult;
+use crate::fixture::{Fixture, owner};
 
 fn json_of(bytes: usize) -> Box<str> {
     format!("\"{}\"", "x".repeat(bytes - 2)).into()
 }
 
 /// A job that can never be right is refused by its field, however large the rest of the batch.
-pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
+pub(super) fn a_bad_job_is_refused_by_its_field(g: &Fixture) -> CaseResult {
     let with_terms = |terms| NewJob { options: terms, ..g.job_for("q") };
     let day_ms = 24 * 60 * 60 * 1000;
     let month = NonZeroU32::new(31 * day_ms);
@@ -56,7 +56,7 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
     ];
     for (field, job) in bad {
         match g.enqueue(job.clone()) {
-            Err(Refusal::BadInput(bad)) => {
+            Err(JobRefusal::BadInput(bad)) => {
                 let text = bad.to_string();
                 assert!(text.contains(field), "{field}: {text}");
                 assert!(text.len() < 1_000, "an error is for people, not a copy of what was sent");
@@ -70,7 +70,7 @@ pub(super) fn a_bad_job_is_refused_by_its_field(g: &Ground) -> Verdict {
 }
 
 /// What is just within its bounds is taken.
-pub(super) fn what_is_within_its_bounds_is_taken(g: &Ground) -> Verdict {
+pub(super) fn what_is_within_its_bounds_is_taken(g: &Fixture) -> CaseResult {
     let payload = json_of(PAYLOAD_BYTES_MAX);
     let id = g.put_with(NewJob {
         payload: payload.clone(),
@@ -101,7 +101,7 @@ fn is_bad<T: std::fmt::Debug>(what: &str, answer: Result<T, StoreError>) {
 }
 
 /// A claim that can never be served is refused.
-pub(super) fn a_bad_claim_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_bad_claim_is_refused(g: &Fixture) -> CaseResult {
     g.put("q");
     let ask = || g.claim_for("q", "A");
     let many = (0..=QUEUES_PER_CLAIM_MAX).map(|nth| (queue(&format!("q{nth}")), 1)).collect();
@@ -127,7 +127,7 @@ pub(super) fn a_bad_claim_is_refused(g: &Ground) -> Verdict {
 }
 
 /// Too many items in one call are refused as a whole, before any is looked at.
-pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdict {
+pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let too_many = JOBS_PER_CALL_MAX + 1;
     is_bad("jobs", g.enqueue_raw((0..too_many).map(|_| g.job_for("q")).collect()));
@@ -137,7 +137,7 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
             too_many
         ];
     is_bad("reports", g.report_raw(reports));
-    let store = g.arena.store();
+    let store = g.test_store.store();
     is_bad("renewals", g.drive(jobs_of(&*store).renew_attempts(&g.call, vec![work.attempt(); too_many])));
     let action = JobAction::Delete { force: true };
     let on = JobSelector::Ids { job_ids: vec![work.job.id; too_many] };
@@ -154,7 +154,7 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
 }
 
 /// More bytes than one call carries are refused as a whole.
-pub(super) fn a_call_of_too_many_bytes_is_refused_as_a_whole(g: &Ground) -> Verdict {
+pub(super) fn a_call_of_too_many_bytes_is_refused_as_a_whole(g: &Fixture) -> CaseResult {
     let jobs = (0..20).map(|_| NewJob { payload: json_of(PAYLOAD_BYTES_MAX), ..g.job_for("q") });
     is_bad("20 MiB", g.enqueue_raw(jobs.collect()));
     assert_eq!(g.count("q", JobState::Queued), 0);
@@ -162,7 +162,7 @@ pub(super) fn a_call_of_too_many_bytes_is_refused_as_a_whole(g: &Ground) -> Verd
 }
 
 /// A bad word is refused, and its attempt goes on.
-pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Ground) -> Verdict {
+pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let fail = |retry_in_ms| Report::Fail { error: String::new(), retry_in_ms, permanent: false };
     let bad = [
@@ -179,11 +179,11 @@ pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Ground) -> Verdi
     for word in bad {
         let said = format!("{word:?}").chars().take(60).collect::<String>();
         let answer = g.say(&work, word);
-        assert!(matches!(answer, Err(Refusal::BadInput(_))), "{said}: {answer:?}");
+        assert!(matches!(answer, Err(JobRefusal::BadInput(_))), "{said}: {answer:?}");
     }
     for value in ["{", "", &json_of(EFFECT_VALUE_BYTES_MAX + 1)] {
         let answer = g.record(&work, "charge", value);
-        assert!(matches!(answer, Err(Refusal::BadInput(_))), "{answer:?}");
+        assert!(matches!(answer, Err(JobRefusal::BadInput(_))), "{answer:?}");
     }
     let detail = g.detail(work.job.id);
     assert_eq!((detail.job.state, detail.effects.len(), detail.progress), (JobState::Running, 0, None));
@@ -194,7 +194,7 @@ pub(super) fn a_bad_word_is_refused_and_the_attempt_goes_on(g: &Ground) -> Verdi
 }
 
 /// JSON that many parsers cannot read is refused wherever it would be stored; what they just read is taken.
-pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
+pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Fixture) -> CaseResult {
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let (deepest, too_deep) = (nested(JSON_DEPTH_MAX), nested(JSON_DEPTH_MAX + 1));
     let bottomless = nested(50_000);
@@ -209,7 +209,7 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
     };
     let work = g.new_work("q", "A");
     g.announce(&work, "open", InDoubtPolicy::Retry).expect("a live claim");
-    let store = g.arena.store();
+    let store = g.test_store.store();
     let jobs = jobs_of(&*store);
     for deep in [too_deep.as_str(), &bottomless] {
         let undo = Compensation { kind: kind("undo"), queue: None, payload: deep.into() };
@@ -228,7 +228,7 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
         }
         for answer in refused {
             match answer {
-                Err(Refusal::BadInput(bad)) => says_so(&bad),
+                Err(JobRefusal::BadInput(bad)) => says_so(&bad),
                 other => panic!("{other:?}"),
             }
         }
@@ -254,7 +254,7 @@ pub(super) fn json_that_is_nested_too_deeply_is_refused(g: &Ground) -> Verdict {
 }
 
 /// An action on an unknown job says so, and the others go through.
-pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Ground) -> Verdict {
+pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Fixture) -> CaseResult {
     let (one, two) = (g.put("q"), g.put("q"));
     let nobody = fresh_id().0;
     let on = JobSelector::Ids { job_ids: vec![one, nobody, two] };
@@ -262,6 +262,6 @@ pub(super) fn an_action_on_an_unknown_job_costs_the_others_nothing(g: &Ground) -
     let acted = g.act_raw(ChangeJobsRequest::new(on, action, owner("P"))).expect("an answer");
     let told: Vec<_> = acted.results.into_iter().map(|item| (item.job_id, item.result)).collect();
     let cancelled = Ok(JobState::Cancelled);
-    assert_eq!(told, [(one, cancelled.clone()), (nobody, Err(Refusal::JobNotFound)), (two, cancelled)]);
+    assert_eq!(told, [(one, cancelled.clone()), (nobody, Err(JobRefusal::JobNotFound)), (two, cancelled)]);
     Ok(())
 }

@@ -4,17 +4,17 @@ use fencehold_contract::job::{
     AttemptLedgerEntry, EffectResolution, FindingKind, LedgerEntry, LedgerResponse, Report,
     ResolveEffectRequest,
 };
-use fencehold_core::job::{AttemptOutcome, JobState, Refusal};
+use fencehold_core::job::{AttemptOutcome, JobRefusal, JobState};
 use fencehold_core::ledger::{EffectState, InDoubtPolicy};
 use fencehold_core::limits::EFFECTS_PER_JOB_MAX;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{Work, assert_over, assert_stale, effect, jobs_of, only};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::{Ground, owner};
+use super::fixture::{ClaimedWork, assert_over, assert_stale, effect, jobs_of, only};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::{Fixture, owner};
 
-fn value(answer: Result<LedgerResponse, Refusal>) -> Option<String> {
+fn value(answer: Result<LedgerResponse, JobRefusal>) -> Option<String> {
     match answer {
         Ok(LedgerResponse::Recorded { recorded_effect: effect }) => effect.value.map(String::from),
         other => panic!("{other:?}"),
@@ -22,12 +22,12 @@ fn value(answer: Result<LedgerResponse, Refusal>) -> Option<String> {
 }
 
 /// The next attempt at the only job of the queue.
-fn next_attempt(g: &Ground, work: &Work) -> Work {
+fn next_attempt(g: &Fixture, work: &ClaimedWork) -> ClaimedWork {
     g.say(work, Report::Release {}).expect("a live claim");
     g.work("q", "B")
 }
 
-fn resolve(g: &Ground, work: &Work, name: &str, happened: Option<&str>) -> Result<(), Refusal> {
+fn resolve(g: &Fixture, work: &ClaimedWork, name: &str, happened: Option<&str>) -> Result<(), JobRefusal> {
     let happened = match happened {
         Some(value) => EffectResolution::Happened { value: value.into() },
         None => EffectResolution::DidNotHappen {},
@@ -38,12 +38,12 @@ fn resolve(g: &Ground, work: &Work, name: &str, happened: Option<&str>) -> Resul
         resolution: happened,
         by: owner("P"),
     };
-    let store = g.arena.other();
+    let store = g.test_store.other();
     g.drive(jobs_of(&*store).resolve_effect(&g.call, request)).expect("an answer")
 }
 
 /// P8: an effect that was recorded gives its stored value to every later attempt, and does not happen again.
-pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Ground) -> Verdict {
+pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Fixture) -> CaseResult {
     let first = g.new_work("q", "A");
     assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed {}));
     assert_eq!(value(g.record(&first, "charge", "\"receipt 7\"")).as_deref(), Some("\"receipt 7\""));
@@ -64,7 +64,7 @@ pub(super) fn a_recorded_effect_is_there_for_every_later_attempt(g: &Ground) -> 
 }
 
 /// P8: the first record stands, no matter who records it again.
-pub(super) fn the_first_record_of_an_effect_stands(g: &Ground) -> Verdict {
+pub(super) fn the_first_record_of_an_effect_stands(g: &Fixture) -> CaseResult {
     let first = g.new_work("q", "A");
     g.record(&first, "charge", "1").expect("a live claim");
     assert_eq!(value(g.record(&first, "charge", "2")).as_deref(), Some("1"));
@@ -76,7 +76,7 @@ pub(super) fn the_first_record_of_an_effect_stands(g: &Ground) -> Verdict {
 }
 
 /// P8: many record one effect at once: one value, and all learn it.
-pub(super) fn an_effect_that_is_recorded_many_times_at_once_has_one_value(g: &Ground) -> Verdict {
+pub(super) fn an_effect_that_is_recorded_many_times_at_once_has_one_value(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let values = at_once(6, |nth| value(g.record(&work, "charge", &nth.to_string())));
     assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
@@ -85,7 +85,7 @@ pub(super) fn an_effect_that_is_recorded_many_times_at_once_has_one_value(g: &Gr
 }
 
 /// P8, R06: a stale attempt records nothing and announces nothing.
-pub(super) fn a_stale_attempt_writes_nothing_into_the_ledger(g: &Ground) -> Verdict {
+pub(super) fn a_stale_attempt_writes_nothing_into_the_ledger(g: &Fixture) -> CaseResult {
     let first = g.new_work("q", "A");
     let second = next_attempt(g, &first);
     let (stale, newest) = (first.job.token, second.job.token);
@@ -100,8 +100,8 @@ pub(super) fn a_stale_attempt_writes_nothing_into_the_ledger(g: &Ground) -> Verd
 
 /// R17: killed between an effect and its record, with the policy to run again: the next attempt goes ahead, under the
 /// same name and so under the same idempotency key.
-pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let first = g.new_work("q", "A");
     assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Retry), Ok(LedgerResponse::Proceed {}));
     g.crash(&first);
@@ -116,8 +116,8 @@ pub(super) fn an_open_intent_is_run_again_where_its_policy_says_so(g: &Ground) -
 }
 
 /// R17: with the policy to ask, the next attempt stops in doubt, and people are shown why.
-pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let first = g.new_work("q", "A");
     assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
     assert_eq!(
@@ -146,9 +146,10 @@ pub(super) fn an_open_intent_stops_the_job_where_its_policy_says_so(g: &Ground) 
 
 /// P8: an attempt that knows that its effect did not happen leaves nothing in doubt; what an earlier attempt announced
 /// stays.
-pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Ground) -> Verdict {
+pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Fixture) -> CaseResult {
     let first = g.new_work("q", "A");
-    let withdraw = |work: &Work| g.write_ledger(work, LedgerEntry::Withdraw { effect: effect("charge") });
+    let withdraw =
+        |work: &ClaimedWork| g.write_ledger(work, LedgerEntry::Withdraw { effect: effect("charge") });
     assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
     assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn {}));
     assert_eq!(withdraw(&first), Ok(LedgerResponse::Withdrawn {}), "the same entry gets the same answer");
@@ -162,7 +163,7 @@ pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Ground) -> Verdict 
     );
     let third = next_attempt(g, &second);
     assert!(
-        matches!(withdraw(&third), Err(Refusal::WrongState { .. })),
+        matches!(withdraw(&third), Err(JobRefusal::WrongState { .. })),
         "an earlier attempt may have had it"
     );
     assert_eq!(only(g.findings()).effect, effect("charge"));
@@ -172,13 +173,13 @@ pub(super) fn a_withdrawn_intent_leaves_nothing_in_doubt(g: &Ground) -> Verdict 
 }
 
 /// A person says that it happened, and the job goes on with that; or that it did not, and it is done anew.
-pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     for happened in [Some("\"receipt 7\""), None] {
         let first = g.new_work("q", "A");
         assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
         assert!(
-            matches!(resolve(g, &first, "charge", happened), Err(Refusal::WrongState { .. })),
+            matches!(resolve(g, &first, "charge", happened), Err(JobRefusal::WrongState { .. })),
             "its holder is at work"
         );
         g.crash(&first);
@@ -186,7 +187,7 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
         assert_eq!(g.announce(&second, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::InDoubt {}));
         assert_eq!(resolve(g, &first, "charge", happened), Ok(()));
         assert!(
-            matches!(resolve(g, &first, "charge", happened), Err(Refusal::WrongState { .. })),
+            matches!(resolve(g, &first, "charge", happened), Err(JobRefusal::WrongState { .. })),
             "it is settled"
         );
         assert_eq!(
@@ -215,8 +216,8 @@ pub(super) fn a_person_settles_a_doubt_and_the_job_goes_on(g: &Ground) -> Verdic
 }
 
 /// A late attempt may report the outcome of its effect, which ends the doubt; but it may begin nothing new.
-pub(super) fn a_late_outcome_settles_a_doubt(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_late_outcome_settles_a_doubt(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let first = g.new_work("q", "A");
     assert_eq!(g.announce(&first, "charge", InDoubtPolicy::Manual), Ok(LedgerResponse::Proceed {}));
     g.crash(&first);
@@ -229,7 +230,7 @@ pub(super) fn a_late_outcome_settles_a_doubt(g: &Ground) -> Verdict {
 }
 
 /// Many entries in one call are answered each, in order.
-pub(super) fn many_entries_are_answered_each_and_in_order(g: &Ground) -> Verdict {
+pub(super) fn many_entries_are_answered_each_and_in_order(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let record = |name: &str, value: &str| AttemptLedgerEntry {
         attempt: work.attempt(),
@@ -237,11 +238,11 @@ pub(super) fn many_entries_are_answered_each_and_in_order(g: &Ground) -> Verdict
     };
     let entries =
         vec![record("one", "1"), record("two", "not json"), record("three", "3"), record("one", "4")];
-    let store = g.arena.store();
+    let store = g.test_store.store();
     let answers = g
         .drive(jobs_of(&*store).write_effects(&g.call, entries))
         .expect("entries that are answered");
-    assert!(matches!(answers[1], Err(Refusal::BadInput(_))), "{answers:?}");
+    assert!(matches!(answers[1], Err(JobRefusal::BadInput(_))), "{answers:?}");
     assert_eq!(value(answers[3].clone()).as_deref(), Some("1"));
     let names: Vec<String> = g
         .detail(work.job.id)
@@ -254,7 +255,7 @@ pub(super) fn many_entries_are_answered_each_and_in_order(g: &Ground) -> Verdict
 }
 
 /// A job has so many effects and no more.
-pub(super) fn a_job_has_a_bounded_number_of_effects(g: &Ground) -> Verdict {
+pub(super) fn a_job_has_a_bounded_number_of_effects(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let entries = (0..=EFFECTS_PER_JOB_MAX).map(|nth| AttemptLedgerEntry {
         attempt: work.attempt(),
@@ -264,13 +265,13 @@ pub(super) fn a_job_has_a_bounded_number_of_effects(g: &Ground) -> Verdict {
             compensation: None,
         },
     });
-    let store = g.arena.store();
+    let store = g.test_store.store();
     let answers = g
         .drive(jobs_of(&*store).write_effects(&g.call, entries.collect()))
         .expect("entries that are answered");
     let (last, rest) = answers.split_last().expect("answers");
     assert!(rest.iter().all(Result::is_ok));
-    assert!(matches!(last, Err(Refusal::LimitReached { .. })), "{last:?}");
+    assert!(matches!(last, Err(JobRefusal::LimitReached { .. })), "{last:?}");
     assert!(
         matches!(g.record(&work, "effect-0", "2"), Ok(LedgerResponse::Recorded { .. })),
         "an old one is still there"

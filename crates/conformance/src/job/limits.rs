@@ -2,16 +2,16 @@
 
 use fencehold_contract::job::{ClaimJobsRequest, NewJob, QueueMode, ScheduleSpec};
 use fencehold_contract::{Quota, StoreError};
-use fencehold_core::job::Refusal;
+use fencehold_core::job::JobRefusal;
 
-use super::ground::queue;
+use super::fixture::queue;
 use super::schedule;
-use crate::Verdict;
-use crate::ground::{Ground, until};
+use crate::CaseResult;
+use crate::fixture::{Fixture, until};
 
-fn refused(g: &Ground, job: NewJob, what: &str, most: u64) {
+fn refused(g: &Fixture, job: NewJob, what: &str, most: u64) {
     match g.enqueue(job) {
-        Err(Refusal::LimitReached { message: told, limit }) => {
+        Err(JobRefusal::LimitReached { message: told, limit }) => {
             let named = format!("{what} of namespace {}", g.call.namespace);
             assert!(told.starts_with(&named) && limit == most, "{told}: {limit}");
         }
@@ -20,7 +20,7 @@ fn refused(g: &Ground, job: NewJob, what: &str, most: u64) {
 }
 
 /// Jobs are counted until they are done; what was enqueued before is found again.
-pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict {
+pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Fixture) -> CaseResult {
     g.set_limits(Quota { max_jobs: Some(2), ..Quota::default() })?;
     let known = g.job_for("q");
     g.put_with(known.clone());
@@ -42,7 +42,7 @@ pub(super) fn a_namespace_has_no_more_jobs_than_its_limit(g: &Ground) -> Verdict
 }
 
 /// The same for payloads, queues and schedules.
-pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits(g: &Ground) -> Verdict {
+pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits(g: &Fixture) -> CaseResult {
     let of_bytes =
         |bytes: usize| NewJob { payload: format!("\"{}\"", "x".repeat(bytes - 2)).into(), ..g.job_for("q") };
     let limits =
@@ -55,10 +55,10 @@ pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
     let order = fencehold_contract::job::SetQueueModeRequest {
         queue: queue("s"),
         mode: QueueMode::Paused,
-        by: crate::ground::owner("P"),
+        by: crate::fixture::owner("P"),
     };
-    let store = g.arena.store();
-    let paused = g.drive(super::ground::jobs_of(&*store).set_queue_mode(&g.call, order));
+    let store = g.test_store.store();
+    let paused = g.drive(super::fixture::jobs_of(&*store).set_queue_mode(&g.call, order));
     assert!(matches!(paused, Err(StoreError::LimitReached { limit: 2, .. })), "{paused:?}");
     g.delete(first, false).expect("a job that waits");
     until("its queue has vanished", || g.queue_view("q").is_none());
@@ -81,12 +81,12 @@ pub(super) fn a_namespace_has_no_more_bytes_queues_and_schedules_than_its_limits
 }
 
 /// A claim is held to the longest ttl as a lease is.
-pub(super) fn a_claim_above_the_longest_ttl_of_its_namespace_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_claim_above_the_longest_ttl_of_its_namespace_is_refused(g: &Fixture) -> CaseResult {
     g.set_limits(Quota { max_ttl_ms: Some(g.ttl_ms()), ..Quota::default() })?;
     g.put("q");
-    let store = g.arena.store();
+    let store = g.test_store.store();
     let long = ClaimJobsRequest { ttl_ms: g.ttl_ms() + 1, ..g.claim_for("q", "A") };
-    match g.drive(super::ground::jobs_of(&*store).claim(&g.call, long)) {
+    match g.drive(super::fixture::jobs_of(&*store).claim(&g.call, long)) {
         Err(StoreError::BadInput(bad)) => assert_eq!(bad.field, "ttl"),
         other => panic!("a ttl above the longest: {other:?}"),
     }

@@ -8,14 +8,15 @@
 mod cancel;
 mod claim;
 mod clocks;
+mod compensation;
 mod enqueue;
 mod events;
 mod expiry;
-mod ground;
+mod fixture;
 mod input;
 mod ledger;
 mod limits;
-mod look;
+mod list;
 mod namespaces;
 mod operation;
 mod preemption;
@@ -26,15 +27,14 @@ mod restart;
 mod rewound;
 mod schedule;
 mod secrets;
-mod undo;
 mod waiting;
 
-use super::ground::Ground;
-use super::{Case, NotApplicable, Verdict};
+use super::fixture::Fixture;
+use super::{Case, CaseResult, NotApplicable};
 
 /// Goes on only where jobs live.
-fn needs_jobs(g: &Ground) -> Verdict {
-    if g.arena.store().jobs().is_some() { Ok(()) } else { Err(NotApplicable("no jobs live there")) }
+fn needs_jobs(g: &Fixture) -> CaseResult {
+    if g.test_store.store().jobs().is_some() { Ok(()) } else { Err(NotApplicable("no jobs live there")) }
 }
 
 /// Every case by theme, handed to a macro. The one list: the tests and the registry are both made from it, and a case
@@ -174,7 +174,7 @@ macro_rules! job_cases {
                 many_entries_are_answered_each_and_in_order
                 a_job_has_a_bounded_number_of_effects
             }
-            undo {
+            compensation {
                 effects_are_undone_last_one_first_and_each_once
                 a_failed_undo_stops_the_chain_until_it_is_retried
                 an_undo_job_whose_holder_dies_is_tried_again
@@ -223,7 +223,7 @@ macro_rules! job_cases {
                 a_schedule_of_bad_jobs_is_refused
                 a_schedule_fires_whatever_another_namespace_has_taken
             }
-            look {
+            list {
                 a_list_shows_what_its_filters_ask_for
                 a_list_says_what_a_look_says
                 pages_show_every_job_once_and_in_order
@@ -327,14 +327,14 @@ macro_rules! job_tests {
 }
 
 /// Makes one `#[test]` of every case of the job contract, in one module a theme within the module `jobs`, run against
-/// the arenas of a [`Factory`](crate::Factory).
+/// the arenas of a [`TestStoreFactory`](crate::TestStoreFactory).
 #[macro_export]
 macro_rules! job_conformance {
     ($factory:expr) => {
         mod jobs {
             use super::*;
 
-            fn job_factory() -> impl $crate::Factory {
+            fn job_factory() -> impl $crate::TestStoreFactory {
                 $factory
             }
             $crate::job_cases!([$crate::job_tests]);

@@ -2,16 +2,16 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{AttemptRef, BeginOperationRequest, JobFilter, NewJob, QueueMode};
-use fencehold_core::job::{JobState, Refusal};
-use fencehold_test_store::Power;
+use fencehold_core::job::{JobRefusal, JobState};
+use fencehold_test_store::TestCapability;
 
-use super::ground::{completed, fresh_id, jobs_of, unique};
+use super::fixture::{completed, fresh_id, jobs_of, unique};
 use super::operation;
-use crate::Verdict;
-use crate::ground::Ground;
+use crate::CaseResult;
+use crate::fixture::Fixture;
 
 /// Queues of the same name in two namespaces are two queues.
-pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verdict {
+pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Fixture) -> CaseResult {
     let other = g.in_namespace("other");
     let id = g.put("q");
     assert!(other.try_work("q", "A").is_none());
@@ -30,37 +30,37 @@ pub(super) fn the_same_queue_in_two_namespaces_is_two_queues(g: &Ground) -> Verd
 }
 
 /// R34: the right id, hold id and token under the wrong namespace are worth nothing, and change nothing.
-pub(super) fn a_job_of_another_namespace_is_unknown(g: &Ground) -> Verdict {
+pub(super) fn a_job_of_another_namespace_is_unknown(g: &Fixture) -> CaseResult {
     let other = g.in_namespace("other");
     let work = g.new_work("q", "A");
     let id = work.job.id;
     assert!(other.find(id).is_none());
-    assert_eq!(other.renew_work(&work), Err(Refusal::JobNotFound));
-    assert_eq!(other.complete(&work), Err(Refusal::JobNotFound));
-    assert_eq!(other.record(&work, "charge", "1").map(drop), Err(Refusal::JobNotFound));
-    assert_eq!(other.cancel(id, true), Err(Refusal::JobNotFound));
-    assert_eq!(other.retry(id), Err(Refusal::JobNotFound));
-    assert_eq!(other.delete(id, true), Err(Refusal::JobNotFound));
+    assert_eq!(other.renew_work(&work), Err(JobRefusal::JobNotFound));
+    assert_eq!(other.complete(&work), Err(JobRefusal::JobNotFound));
+    assert_eq!(other.record(&work, "charge", "1").map(drop), Err(JobRefusal::JobNotFound));
+    assert_eq!(other.cancel(id, true), Err(JobRefusal::JobNotFound));
+    assert_eq!(other.retry(id), Err(JobRefusal::JobNotFound));
+    assert_eq!(other.delete(id, true), Err(JobRefusal::JobNotFound));
     assert!(other.start_wait(id, 1_000).answer().expect("an answer").is_none());
     assert!(other.findings().is_empty());
     g.complete(&work).expect("a live claim");
     assert!(other.find(id).is_none(), "also when it has come to its end");
-    assert_eq!(other.delete(id, true), Err(Refusal::JobNotFound));
+    assert_eq!(other.delete(id, true), Err(JobRefusal::JobNotFound));
     Ok(())
 }
 
 /// R34: nor can a job or an operation be begun under the id of another namespace's job, and the caller does not learn whose it is.
-pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict {
+pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Fixture) -> CaseResult {
     let other = g.in_namespace("other");
     let work = g.new_work("q", "A");
     let id = work.job.id;
     let begin = |key: &str| {
         let request = BeginOperationRequest { job_id: id, ..operation::request(&other, key, "B") };
-        other.drive(jobs_of(&*other.arena.store()).begin_operation(&other.call, request))
+        other.drive(jobs_of(&*other.test_store.store()).begin_operation(&other.call, request))
     };
     for state in [JobState::Running, JobState::Completed] {
         assert_eq!(g.state(id), state);
-        assert_eq!(other.enqueue(NewJob { id, ..other.job_for("q") }), Err(Refusal::JobNotFound));
+        assert_eq!(other.enqueue(NewJob { id, ..other.job_for("q") }), Err(JobRefusal::JobNotFound));
         let answer = begin(state.name());
         assert!(matches!(answer, Err(StoreError::BadInput(_))), "{answer:?}");
         assert!(other.jobs_where(&JobFilter::default(), 10).is_empty());
@@ -72,11 +72,11 @@ pub(super) fn an_id_of_another_namespace_is_not_to_be_had(g: &Ground) -> Verdict
 }
 
 /// A token that another namespace's job has is known as one, and not whose it is.
-pub(super) fn a_token_of_another_namespace_names_no_job(g: &Ground) -> Verdict {
+pub(super) fn a_token_of_another_namespace_names_no_job(g: &Fixture) -> CaseResult {
     let other = g.in_namespace("other");
     let (mine, theirs) = (g.new_work("q", "A"), other.new_work("q", "B"));
     match g.say_as(AttemptRef { token: theirs.job.token, ..mine.attempt() }, completed()) {
-        Err(Refusal::WrongJob { job_id: None, .. }) => {}
+        Err(JobRefusal::WrongJob { job_id: None, .. }) => {}
         wrong => panic!("{wrong:?}"),
     }
     g.complete(&mine).expect("a live claim");
@@ -84,7 +84,7 @@ pub(super) fn a_token_of_another_namespace_names_no_job(g: &Ground) -> Verdict {
 }
 
 /// A hold id of one namespace gets nothing in another.
-pub(super) fn a_claim_means_nothing_in_another_namespace(g: &Ground) -> Verdict {
+pub(super) fn a_claim_means_nothing_in_another_namespace(g: &Fixture) -> CaseResult {
     let other = g.in_namespace("other");
     g.put("q");
     let request = g.claim_for("q", "A");
@@ -96,7 +96,7 @@ pub(super) fn a_claim_means_nothing_in_another_namespace(g: &Ground) -> Verdict 
 }
 
 /// A unique key of one namespace is free in another.
-pub(super) fn a_unique_key_is_its_namespaces_own(g: &Ground) -> Verdict {
+pub(super) fn a_unique_key_is_its_namespaces_own(g: &Fixture) -> CaseResult {
     let other = g.in_namespace("other");
     let job = NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") };
     g.put_with(job.clone());
@@ -105,8 +105,8 @@ pub(super) fn a_unique_key_is_its_namespaces_own(g: &Ground) -> Verdict {
 }
 
 /// What happens to the jobs of one namespace is not told in another.
-pub(super) fn events_of_another_namespaces_jobs_are_not_told(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn events_of_another_namespaces_jobs_are_not_told(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let other = g.in_namespace("other");
     let id = g.put("q");
     assert_eq!(g.job_facts(id).len(), 1);

@@ -2,18 +2,18 @@
 
 use fencehold_contract::job::{BeginOperationRequest, ClaimJobsRequest, OperationStatus, Report};
 use fencehold_contract::{Quota, StoreError};
-use fencehold_core::job::{JobId, JobState, QueueName, Refusal, UniqueKey};
+use fencehold_core::job::{JobId, JobRefusal, JobState, QueueName, UniqueKey};
 use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{Work, completed, fresh_id, jobs_of};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::{Ground, fresh_hold, owner};
+use super::fixture::{ClaimedWork, completed, fresh_id, jobs_of};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::{Fixture, fresh_hold, owner};
 
 const WINDOW_MS: u64 = 3_600_000;
 
-pub(super) fn request(g: &Ground, key: &str, worker: &str) -> BeginOperationRequest {
+pub(super) fn request(g: &Fixture, key: &str, worker: &str) -> BeginOperationRequest {
     BeginOperationRequest {
         job_id: fresh_id().0,
         idempotency_key: UniqueKey::new(key).expect("a key"),
@@ -26,30 +26,30 @@ pub(super) fn request(g: &Ground, key: &str, worker: &str) -> BeginOperationRequ
     }
 }
 
-fn begin(g: &Ground, request: &BeginOperationRequest) -> OperationStatus {
+fn begin(g: &Fixture, request: &BeginOperationRequest) -> OperationStatus {
     try_begin(g, request).expect("no conflict")
 }
 
-fn try_begin(g: &Ground, request: &BeginOperationRequest) -> Result<OperationStatus, Refusal> {
+fn try_begin(g: &Fixture, request: &BeginOperationRequest) -> Result<OperationStatus, JobRefusal> {
     let store = g.handle(&request.owner);
     let began = g.drive(jobs_of(&*store).begin_operation(&g.call, request.clone()));
     began.expect("a beginning that is answered").map(|begun| begun.operation)
 }
 
-fn conflict(with: JobId) -> Result<OperationStatus, Refusal> {
+fn conflict(with: JobId) -> Result<OperationStatus, JobRefusal> {
     let (field, differs) = ("idempotency_key".to_owned(), "payload".to_owned());
-    Err(Refusal::Conflict { field, job_id: with, differs })
+    Err(JobRefusal::Conflict { field, job_id: with, differs })
 }
 
-fn begin_new(g: &Ground, request: &BeginOperationRequest) -> Work {
+fn begin_new(g: &Fixture, request: &BeginOperationRequest) -> ClaimedWork {
     match begin(g, request) {
-        OperationStatus::Started { job } => Work { hold: request.hold_id, job: *job },
+        OperationStatus::Started { job } => ClaimedWork { hold: request.hold_id, job: *job },
         other => panic!("{other:?}"),
     }
 }
 
 /// P7: one that was begun needs no room to be answered again.
-pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Ground) -> Verdict {
+pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &Fixture) -> CaseResult {
     g.set_limits(Quota { max_jobs: Some(1), ..Quota::default() })?;
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
@@ -58,14 +58,14 @@ pub(super) fn in_a_full_namespace_the_same_beginning_has_the_same_operation(g: &
         OperationStatus::InProgress { job_id: job, .. } => assert_eq!(job, work.job.id),
         other => panic!("{other:?}"),
     }
-    let store = g.arena.store();
+    let store = g.test_store.store();
     let more = g.drive(jobs_of(&*store).begin_operation(&g.call, request(g, "pay-8", "A")));
     assert!(matches!(more, Err(StoreError::LimitReached { limit: 1, .. })), "{more:?}");
     Ok(())
 }
 
 /// New, then in progress (who, until when), then done with the stored answer.
-pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Ground) -> Verdict {
+pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Fixture) -> CaseResult {
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
     assert_eq!((work.job.id, &*work.job.payload), (first.job_id, "{\"amount\":7}"));
@@ -86,22 +86,22 @@ pub(super) fn an_operation_is_new_then_in_progress_then_done(g: &Ground) -> Verd
 }
 
 /// P7: the answer is lost; the same request again has the same operation, with the time that remains.
-pub(super) fn the_same_beginning_again_has_the_same_operation(g: &Ground) -> Verdict {
+pub(super) fn the_same_beginning_again_has_the_same_operation(g: &Fixture) -> CaseResult {
     let first = request(g, "pay-7", "A");
     let work = begin_new(g, &first);
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         g.pass(g.ttl_ms() / 3);
     }
     let again = begin_new(g, &first);
     assert_eq!((again.job.id, again.job.token), (work.job.id, work.job.token));
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         g.assert_ms("what remains", again.job.remaining_ms, g.ttl_ms() - g.ttl_ms() / 3);
     }
     Ok(())
 }
 
 /// P7: the same request is sent again, and its answer is not read: the operation stays with its holder.
-pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) -> Verdict {
+pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Fixture) -> CaseResult {
     let mut all = Vec::new();
     for round in 0..20 {
         let first = request(g, &format!("pay-{round}"), "A");
@@ -119,7 +119,7 @@ pub(super) fn a_repetition_that_is_not_read_takes_no_operation_away(g: &Ground) 
 }
 
 /// The order of members and white space say nothing.
-pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Ground) -> Verdict {
+pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Fixture) -> CaseResult {
     let of = |payload: &str| BeginOperationRequest { payload: payload.into(), ..request(g, "pay-7", "A") };
     let work = begin_new(g, &of("{\"amount\":7,\"to\":\"bob\"}"));
     match begin(g, &of(" {\"to\": \"bob\", \"amount\": 7}")) {
@@ -131,7 +131,7 @@ pub(super) fn an_operation_is_the_same_however_its_payload_was_written(g: &Groun
 }
 
 /// The same key for something else is a conflict.
-pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Ground) -> Verdict {
+pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Fixture) -> CaseResult {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     let other = BeginOperationRequest { payload: "{\"amount\":8}".into(), ..request(g, "pay-7", "B") };
     assert_eq!(try_begin(g, &other), conflict(work.job.id));
@@ -141,7 +141,7 @@ pub(super) fn a_key_with_another_payload_is_a_conflict(g: &Ground) -> Verdict {
 }
 
 /// An operation that failed for good, or was called off, says so.
-pub(super) fn an_operation_that_failed_for_good_says_so(g: &Ground) -> Verdict {
+pub(super) fn an_operation_that_failed_for_good_says_so(g: &Fixture) -> CaseResult {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     g.fail_for_good(&work).expect("a live claim");
     match begin(g, &request(g, "pay-7", "B")) {
@@ -155,23 +155,23 @@ pub(super) fn an_operation_that_failed_for_good_says_so(g: &Ground) -> Verdict {
 }
 
 /// The earlier holder died: by the policy it is new again, under a larger token; the earlier one is stale.
-pub(super) fn an_operation_whose_holder_died_is_new_again(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn an_operation_whose_holder_died_is_new_again(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let a = begin_new(g, &request(g, "pay-7", "A"));
     g.pass(g.ttl_ms());
     let b = begin_new(g, &request(g, "pay-7", "B"));
     assert_eq!((b.job.id, b.job.attempt), (a.job.id, 2));
     assert!(b.job.token > a.job.token);
-    super::ground::assert_stale(g.complete(&a), a.job.token, b.job.token);
+    super::fixture::assert_stale(g.complete(&a), a.job.token, b.job.token);
     g.complete(&b).expect("a live claim");
     Ok(())
 }
 
 /// The earlier holder died: by the other policy a person must look.
 pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_says_so(
-    g: &Ground,
-) -> Verdict {
-    g.needs(Power::MovesTime)?;
+    g: &Fixture,
+) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let ask = |worker: &str| BeginOperationRequest {
         in_doubt_policy: InDoubtPolicy::Manual,
         ..request(g, "pay-7", worker)
@@ -189,7 +189,7 @@ pub(super) fn an_operation_whose_holder_died_is_indeterminate_where_its_policy_s
 }
 
 /// An operation that was given back is new for the next, whatever its policy: no holder died.
-pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Ground) -> Verdict {
+pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Fixture) -> CaseResult {
     let ask = |worker: &str| BeginOperationRequest {
         in_doubt_policy: InDoubtPolicy::Manual,
         ..request(g, "pay-7", worker)
@@ -201,7 +201,7 @@ pub(super) fn an_operation_that_was_given_back_is_new_again(g: &Ground) -> Verdi
 }
 
 /// Many begin one operation at once: one has it, the others learn who.
-pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Ground) -> Verdict {
+pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Fixture) -> CaseResult {
     for round in 0..10 {
         let key = format!("pay-{round}");
         let begun = at_once(6, |nth| begin(g, &request(g, &key, ["A", "B"][nth % 2])));
@@ -219,8 +219,8 @@ pub(super) fn an_operation_that_many_begin_at_once_is_ones(g: &Ground) -> Verdic
 }
 
 /// A key is remembered for its window, and then it is new.
-pub(super) fn a_key_is_remembered_for_its_window(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_key_is_remembered_for_its_window(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let first = request(g, "pay-7", "A");
     g.complete(&begin_new(g, &first)).expect("a live claim");
     g.pass(WINDOW_MS - 1);
@@ -231,7 +231,7 @@ pub(super) fn a_key_is_remembered_for_its_window(g: &Ground) -> Verdict {
 }
 
 /// No worker takes an operation away from its request by claiming from its queue.
-pub(super) fn operations_cannot_be_claimed(g: &Ground) -> Verdict {
+pub(super) fn operations_cannot_be_claimed(g: &Fixture) -> CaseResult {
     let work = begin_new(g, &request(g, "pay-7", "A"));
     g.say(&work, Report::Release {}).expect("a live claim");
     let claim = ClaimJobsRequest { queues: vec![(QueueName::operations(), 1)], ..g.claim_for("q", "B") };

@@ -2,20 +2,20 @@
 
 use fencehold_contract::job::{NewJob, Report};
 use fencehold_core::job::{AttemptOutcome, JobOptions, JobState};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{assert_over, terms};
-use crate::Verdict;
-use crate::ground::{Ground, until};
+use super::fixture::{assert_over, terms};
+use crate::CaseResult;
+use crate::fixture::{Fixture, until};
 
 /// A job that asks for room within this time.
-fn urgent(g: &Ground, priority: i16, yield_within_ms: u64) -> NewJob {
+fn urgent(g: &Fixture, priority: i16, yield_within_ms: u64) -> NewJob {
     let terms = JobOptions { priority, ..terms() };
     NewJob { options: terms, preempt_within_ms: Some(yield_within_ms), ..g.job_for("q") }
 }
 
 /// The holder learns at its renewal for whom and by when; it leaves a checkpoint and hands back, and goes on later.
-pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Ground) -> Verdict {
+pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let work = g.new_work("q", "A");
     let id = g.put_with(urgent(g, 5, 10_000));
@@ -35,10 +35,10 @@ pub(super) fn a_holder_learns_at_its_renewal_that_it_should_yield(g: &Ground) ->
 }
 
 /// Renewals get only the remainder until the yield time; then the claim ends, and it counts as nothing.
-pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &Ground) -> Verdict {
+pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let work = g.new_work("q", "A");
     let id = g.put_with(urgent(g, 5, g.ttl_ms() + g.ttl_ms() / 2));
     g.pass(g.ttl_ms() - 1);
@@ -52,22 +52,22 @@ pub(super) fn a_holder_that_does_not_yield_is_ended_and_nothing_is_counted(g: &G
 }
 
 /// No holder yields to an equal, to a job that does not ask, or to one in another queue.
-pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -> Verdict {
+pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let work = g.new_work("q", "A");
     g.put_with(urgent(g, 0, 1_000));
     g.put_with(NewJob { preempt_within_ms: None, ..urgent(g, 9, 1_000) });
-    g.put_with(NewJob { queue: super::ground::queue("r"), ..urgent(g, 9, 1_000) });
+    g.put_with(NewJob { queue: super::fixture::queue("r"), ..urgent(g, 9, 1_000) });
     let renewal = g.renew_work(&work).expect("a live claim");
     assert_eq!(renewal.yield_request, None);
     Ok(())
 }
 
 /// The notice is withdrawn when the job that asked is served elsewhere, or is called off.
-pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Ground) -> Verdict {
+pub(super) fn a_notice_is_withdrawn_when_its_contender_needs_no_room(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let work = g.new_work("q", "A");
-    let asked = |g: &Ground| g.renew_work(&work).expect("a live claim").yield_request.is_some();
+    let asked = |g: &Fixture| g.renew_work(&work).expect("a live claim").yield_request.is_some();
     g.put_with(urgent(g, 5, 10_000));
     assert!(asked(g));
     let served = g.work("q", "B");

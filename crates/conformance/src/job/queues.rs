@@ -2,16 +2,16 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{ClaimJobsRequest, JobCounts, NewJob, QueueMode, Report, ScheduleSpec, When};
-use fencehold_core::job::{JobState, Refusal};
-use fencehold_test_store::Power;
+use fencehold_core::job::{JobRefusal, JobState};
+use fencehold_test_store::TestCapability;
 
-use super::ground::{queue, terms};
+use super::fixture::{queue, terms};
 use super::schedule;
-use crate::Verdict;
-use crate::ground::{Ground, until};
+use crate::CaseResult;
+use crate::fixture::{Fixture, until};
 
 /// A paused queue takes jobs and hands none out, until it is resumed.
-pub(super) fn a_paused_queue_hands_nothing_out(g: &Ground) -> Verdict {
+pub(super) fn a_paused_queue_hands_nothing_out(g: &Fixture) -> CaseResult {
     let running = g.new_work("q", "A");
     assert_eq!(g.set_queue("q", QueueMode::Paused).mode, QueueMode::Paused);
     let id = g.put("q");
@@ -25,7 +25,7 @@ pub(super) fn a_paused_queue_hands_nothing_out(g: &Ground) -> Verdict {
 }
 
 /// Pausing one queue leaves the others of a claim alone.
-pub(super) fn a_claim_passes_over_a_paused_queue(g: &Ground) -> Verdict {
+pub(super) fn a_claim_passes_over_a_paused_queue(g: &Fixture) -> CaseResult {
     g.put("paused");
     let id = g.put("open");
     g.set_queue("paused", QueueMode::Paused);
@@ -36,10 +36,10 @@ pub(super) fn a_claim_passes_over_a_paused_queue(g: &Ground) -> Verdict {
 }
 
 /// Who waits for jobs of a paused queue is served when it is resumed.
-pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     g.set_queue("q", QueueMode::Paused);
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     let id = g.put("q");
     assert_eq!(g.state(id), JobState::Queued);
     assert!(waiting.answered().is_none());
@@ -50,12 +50,12 @@ pub(super) fn a_resumed_queue_serves_those_who_wait(g: &Ground) -> Verdict {
 }
 
 /// A queue that is drained hands its jobs out and takes no new ones; what is tried again comes back to it.
-pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Ground) -> Verdict {
+pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Fixture) -> CaseResult {
     let known = g.job_for("q");
     g.put_with(known.clone());
     g.set_queue("q", QueueMode::Draining);
     match g.enqueue(g.job_for("q")) {
-        Err(Refusal::QueueDraining { queue: told }) => assert_eq!(told, queue("q")),
+        Err(JobRefusal::QueueDraining { queue: told }) => assert_eq!(told, queue("q")),
         other => panic!("{other:?}"),
     }
     assert_eq!(g.enqueue(known).map(|enqueued| enqueued.existed), Ok(true), "what is there is there");
@@ -68,8 +68,8 @@ pub(super) fn a_draining_queue_takes_no_new_jobs(g: &Ground) -> Verdict {
 }
 
 /// The counts of a queue add up in every state.
-pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn the_counts_of_a_queue_add_up(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let fragile = fencehold_core::job::JobOptions { max_crashes: 1, ..terms() };
     let poison = g.put_with(NewJob { options: fragile, ..g.job_for("q") });
     g.die(&g.work("q", "A"));
@@ -107,13 +107,13 @@ pub(super) fn the_counts_of_a_queue_add_up(g: &Ground) -> Verdict {
 }
 
 /// A queue shows how many wait for its jobs.
-pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
+pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
     let both =
         ClaimJobsRequest { queues: vec![(queue("q"), 1), (queue("r"), 1)], ..g.claim_and_wait("q", "B") };
-    let one = g.line_up(both);
-    let two = g.line_up(g.claim_and_wait("q", "C"));
+    let one = g.enqueue_waiters(both);
+    let two = g.enqueue_waiters(g.claim_and_wait("q", "C"));
     let claimers = |name: &str| g.queue_view(name).map_or(0, |view| view.waiting_claim_count);
     assert_eq!((claimers("q"), claimers("r")), (2, 1));
     g.put("r");
@@ -125,7 +125,7 @@ pub(super) fn a_queue_shows_how_many_wait_for_its_jobs(g: &Ground) -> Verdict {
 }
 
 /// P10: a queue that only claims have named leaves nothing behind.
-pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Ground) -> Verdict {
+pub(super) fn a_queue_that_only_claims_have_named_is_kept_nowhere(g: &Fixture) -> CaseResult {
     for nth in 0..10 {
         assert!(g.try_work(&format!("typo-{nth}"), "A").is_none());
         assert_eq!(g.queue_view(&format!("typo-{nth}")), None);
@@ -138,7 +138,7 @@ fn yearly(name: &str) -> ScheduleSpec {
 }
 
 /// A queue that has no job, no schedule, no claim that waits and no order of an operator is not kept.
-pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Ground) -> Verdict {
+pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Fixture) -> CaseResult {
     let id = g.put("q");
     assert!(g.queue_view("q").is_some());
     g.delete(id, false).expect("a job that waits");
@@ -154,7 +154,7 @@ pub(super) fn a_queue_with_nothing_left_in_it_vanishes(g: &Ground) -> Verdict {
 }
 
 /// What an operator has set, what a schedule enqueues into, and what a claim waits for stays.
-pub(super) fn a_queue_that_is_still_used_stays(g: &Ground) -> Verdict {
+pub(super) fn a_queue_that_is_still_used_stays(g: &Fixture) -> CaseResult {
     for name in ["paused", "scheduled", "plain"] {
         let id = g.put(name);
         match name {
@@ -174,7 +174,7 @@ pub(super) fn a_queue_that_is_still_used_stays(g: &Ground) -> Verdict {
 }
 
 /// A queue is removed when it has no jobs and no schedules; until then the refusal says what is in it.
-pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Ground) -> Verdict {
+pub(super) fn a_queue_is_removed_when_it_is_empty_and_not_before(g: &Fixture) -> CaseResult {
     assert_eq!(g.remove_queue("q"), Ok(false), "there is none");
     let (first, _) = (g.put("q"), g.put("q"));
     g.set_queue("q", QueueMode::Paused);

@@ -1,17 +1,17 @@
 //! What a holder says of its job: the first word stands, and the same word again gets the same answer.
 
 use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, NewJob, Report};
-use fencehold_core::job::{AttemptOutcome, JobState, Refusal, ReportedAttempt};
+use fencehold_core::job::{AttemptOutcome, JobRefusal, JobState, ReportedAttempt};
 use fencehold_core::limits::ERROR_BYTES_KEPT;
 use fencehold_core::{EventData, Token};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{RETRY_MS, Work, assert_over, assert_stale, completed, failed, fresh_id, terms};
-use crate::Verdict;
-use crate::ground::{Ground, fresh_hold};
+use super::fixture::{ClaimedWork, RETRY_MS, assert_over, assert_stale, completed, failed, fresh_id, terms};
+use crate::CaseResult;
+use crate::fixture::{Fixture, fresh_hold};
 
 /// A completed job is done, and keeps what it gave.
-pub(super) fn a_completed_job_keeps_its_result(g: &Ground) -> Verdict {
+pub(super) fn a_completed_job_keeps_its_result(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let answer = g.complete(&work);
     assert_eq!(answer, Ok(ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late: false }));
@@ -30,7 +30,7 @@ pub(super) fn a_completed_job_keeps_its_result(g: &Ground) -> Verdict {
 }
 
 /// R15: the same completion arrives twice: the same answer, and the first result stands.
-pub(super) fn the_same_completion_twice_gets_the_same_answer(g: &Ground) -> Verdict {
+pub(super) fn the_same_completion_twice_gets_the_same_answer(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let first = g.complete(&work);
     assert!(first.is_ok());
@@ -38,7 +38,7 @@ pub(super) fn the_same_completion_twice_gets_the_same_answer(g: &Ground) -> Verd
     let detail = g.detail(work.job.id);
     assert_eq!((detail.result.as_deref(), detail.attempts.len()), (Some("{\"sent\":true}"), 1));
     assert_eq!(g.count("q", JobState::Completed), 1);
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let ended = |fact: &EventData| matches!(fact, EventData::JobAttemptEnded { .. });
         assert_eq!(g.job_facts(work.job.id).iter().filter(|fact| ended(fact)).count(), 1);
     }
@@ -46,7 +46,7 @@ pub(super) fn the_same_completion_twice_gets_the_same_answer(g: &Ground) -> Verd
 }
 
 /// R15: also in one and the same call.
-pub(super) fn the_same_completion_twice_in_one_call_happens_once(g: &Ground) -> Verdict {
+pub(super) fn the_same_completion_twice_in_one_call_happens_once(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let report = AttemptReport { attempt: work.attempt(), report: completed() };
     let answers = g.report_all(vec![report.clone(), report]);
@@ -57,11 +57,12 @@ pub(super) fn the_same_completion_twice_in_one_call_happens_once(g: &Ground) -> 
 }
 
 /// R15: a completion with another result is refused, and the first one stands. How the JSON was written does not matter.
-pub(super) fn another_completion_is_a_conflict_that_says_so(g: &Ground) -> Verdict {
-    let say =
-        |work: &Work, result: Option<&str>| g.say(work, Report::Complete { result: result.map(Into::into) });
-    let is_told = |answer: Result<ReportedAttempt, Refusal>, work: &Work| match answer {
-        Err(refusal @ Refusal::Conflict { .. }) => {
+pub(super) fn another_completion_is_a_conflict_that_says_so(g: &Fixture) -> CaseResult {
+    let say = |work: &ClaimedWork, result: Option<&str>| {
+        g.say(work, Report::Complete { result: result.map(Into::into) })
+    };
+    let is_told = |answer: Result<ReportedAttempt, JobRefusal>, work: &ClaimedWork| match answer {
+        Err(refusal @ JobRefusal::Conflict { .. }) => {
             let text = refusal.to_string();
             assert!(text.contains("another result") && text.contains(&work.job.id.to_string()), "{text}");
         }
@@ -95,10 +96,10 @@ pub(super) fn another_completion_is_a_conflict_that_says_so(g: &Ground) -> Verdi
 }
 
 /// R16: the completion's answer is lost, and the client reports a failure: what came first stands.
-pub(super) fn a_failure_after_a_completion_changes_nothing(g: &Ground) -> Verdict {
+pub(super) fn a_failure_after_a_completion_changes_nothing(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     g.complete(&work).expect("a live claim");
-    let finished = Err(Refusal::Finished { state: JobState::Completed });
+    let finished = Err(JobRefusal::Finished { state: JobState::Completed });
     assert_eq!(g.fail(&work), finished);
     assert_eq!(g.fail_for_good(&work), finished);
     assert_eq!(g.say(&work, Report::Release {}), finished);
@@ -109,7 +110,7 @@ pub(super) fn a_failure_after_a_completion_changes_nothing(g: &Ground) -> Verdic
 }
 
 /// The other way round: a job that was reported as failed is not completed by the same attempt.
-pub(super) fn a_completion_after_a_failure_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_completion_after_a_failure_is_refused(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     g.fail(&work).expect("a live claim");
     assert_over(g.complete(&work), &work, AttemptOutcome::Failed);
@@ -119,9 +120,9 @@ pub(super) fn a_completion_after_a_failure_is_refused(g: &Ground) -> Verdict {
 }
 
 /// A failed job is tried again after its delay, as often as its terms say, and then it has failed for good.
-pub(super) fn a_failed_job_is_tried_again_until_its_attempts_are_used_up(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_failed_job_is_tried_again_until_its_attempts_are_used_up(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let id = g.put_with(NewJob { options: terms(), ..g.job_for("q") });
     for failures in 1..=3 {
         let work = g.work("q", "A");
@@ -152,7 +153,7 @@ pub(super) fn a_failed_job_is_tried_again_until_its_attempts_are_used_up(g: &Gro
 }
 
 /// A holder may say that trying again is useless, or when to.
-pub(super) fn a_holder_may_say_when_to_try_again_and_whether(g: &Ground) -> Verdict {
+pub(super) fn a_holder_may_say_when_to_try_again_and_whether(g: &Fixture) -> CaseResult {
     let hopeless = g.new_work("q", "A");
     assert_eq!(g.fail_for_good(&hopeless).map(|answer| answer.state), Ok(JobState::Failed));
     let later = g.new_work("q", "A");
@@ -167,7 +168,7 @@ pub(super) fn a_holder_may_say_when_to_try_again_and_whether(g: &Ground) -> Verd
 }
 
 /// An error always gets through: what is too long of it is cut off.
-pub(super) fn an_error_that_is_too_long_is_cut_off(g: &Ground) -> Verdict {
+pub(super) fn an_error_that_is_too_long_is_cut_off(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     let error = "é".repeat(ERROR_BYTES_KEPT);
     g.say(&work, Report::Fail { error: error.clone(), retry_in_ms: None, permanent: true })
@@ -178,9 +179,9 @@ pub(super) fn an_error_that_is_too_long_is_cut_off(g: &Ground) -> Verdict {
 }
 
 /// A snoozed job comes back when its time has come; it counts as nothing.
-pub(super) fn a_snoozed_job_comes_back_and_nothing_is_counted(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_snoozed_job_comes_back_and_nothing_is_counted(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let work = g.new_work("q", "A");
     let answer = g.say(&work, Report::Snooze { delay_ms: 5_000 }).expect("a live claim");
     assert_eq!((answer.state, answer.retry_in_ms), (JobState::Scheduled, Some(5_000)));
@@ -194,7 +195,7 @@ pub(super) fn a_snoozed_job_comes_back_and_nothing_is_counted(g: &Ground) -> Ver
 }
 
 /// A job that is handed back stands where it stood before: ahead of those that came later.
-pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Ground) -> Verdict {
+pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Fixture) -> CaseResult {
     let first = g.new_work("q", "A");
     let put = g.put_many("q", 3);
     let answer = g.say(&first, Report::Release {}).expect("a live claim");
@@ -208,7 +209,7 @@ pub(super) fn a_job_that_is_handed_back_stands_at_its_old_place(g: &Ground) -> V
 }
 
 /// P7: the same word again was heard the first time, whatever has become of the job since.
-pub(super) fn the_same_word_again_is_heard_after_the_job_has_moved_on(g: &Ground) -> Verdict {
+pub(super) fn the_same_word_again_is_heard_after_the_job_has_moved_on(g: &Fixture) -> CaseResult {
     let failure =
         Report::Fail { error: "no route to host".to_owned(), retry_in_ms: Some(0), permanent: false };
     for (nth, word) in [failure, Report::Snooze { delay_ms: 0 }, Report::Release {}]
@@ -229,8 +230,8 @@ pub(super) fn the_same_word_again_is_heard_after_the_job_has_moved_on(g: &Ground
 }
 
 /// A job that is tried again, or was put off, stands where it stood before when its time has come.
-pub(super) fn a_job_that_comes_back_stands_at_its_old_place(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_job_that_comes_back_stands_at_its_old_place(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let failed = g.new_work("q", "A");
     let snoozed = g.new_work("q", "A");
     let put = g.put_many("q", 2);
@@ -244,7 +245,7 @@ pub(super) fn a_job_that_comes_back_stands_at_its_old_place(g: &Ground) -> Verdi
 }
 
 /// Where one attempt left off, the next one goes on.
-pub(super) fn a_checkpoint_reaches_the_next_attempt(g: &Ground) -> Verdict {
+pub(super) fn a_checkpoint_reaches_the_next_attempt(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     for bytes in [b"page 1".to_vec(), b"page 2".to_vec()] {
         g.say(&work, Report::Checkpoint { checkpoint: bytes }).expect("a live claim");
@@ -258,12 +259,12 @@ pub(super) fn a_checkpoint_reaches_the_next_attempt(g: &Ground) -> Verdict {
     Ok(())
 }
 
-fn assert_over_or_stale(answer: &Result<ReportedAttempt, Refusal>) {
-    assert!(matches!(answer, Err(Refusal::Over { .. } | Refusal::Stale { .. })), "{answer:?}");
+fn assert_over_or_stale(answer: &Result<ReportedAttempt, JobRefusal>) {
+    assert!(matches!(answer, Err(JobRefusal::Over { .. } | JobRefusal::Stale { .. })), "{answer:?}");
 }
 
 /// People see how far a job has come.
-pub(super) fn progress_is_shown(g: &Ground) -> Verdict {
+pub(super) fn progress_is_shown(g: &Fixture) -> CaseResult {
     let work = g.new_work("q", "A");
     for note in ["{\"done\":1}", "{\"done\":2}"] {
         g.say(&work, Report::Progress { progress: note.into() }).expect("a live claim");
@@ -273,7 +274,7 @@ pub(super) fn progress_is_shown(g: &Ground) -> Verdict {
 }
 
 /// Many reports in one call are answered each, in order; a bad one costs the others nothing.
-pub(super) fn many_reports_are_answered_each_and_in_order(g: &Ground) -> Verdict {
+pub(super) fn many_reports_are_answered_each_and_in_order(g: &Fixture) -> CaseResult {
     g.put_many("q", 4);
     let works = g.claim(ClaimJobsRequest { limit: 4, ..g.claim_for("q", "A") });
     let says = |nth: usize, word| AttemptReport { attempt: works[nth].attempt(), report: word };
@@ -299,23 +300,23 @@ pub(super) fn many_reports_are_answered_each_and_in_order(g: &Ground) -> Verdict
         Some(JobState::Scheduled),
     ];
     assert_eq!(states, expected);
-    assert_eq!(answers[1], Err(Refusal::JobNotFound));
-    assert!(matches!(answers[2], Err(Refusal::BadInput(_))), "{answers:?}");
+    assert_eq!(answers[1], Err(JobRefusal::JobNotFound));
+    assert!(matches!(answers[2], Err(JobRefusal::BadInput(_))), "{answers:?}");
     Ok(())
 }
 
 /// An unknown job, a wrong token, a wrong hold id, a token of another job, a token that was never given: each has its
 /// own error, and none changes anything.
-pub(super) fn every_wrong_speaker_has_its_own_error(g: &Ground) -> Verdict {
+pub(super) fn every_wrong_speaker_has_its_own_error(g: &Fixture) -> CaseResult {
     let (mine, other) = (g.new_work("q", "A"), g.new_work("q", "B"));
     let as_mine = mine.attempt();
     let say = |attempt: AttemptRef| g.say_as(attempt, completed());
 
-    assert_eq!(say(AttemptRef { job_id: fresh_id().0, ..as_mine.clone() }), Err(Refusal::JobNotFound));
-    let wrong_hold = Refusal::WrongHoldId { token: mine.job.token };
+    assert_eq!(say(AttemptRef { job_id: fresh_id().0, ..as_mine.clone() }), Err(JobRefusal::JobNotFound));
+    let wrong_hold = JobRefusal::WrongHoldId { token: mine.job.token };
     assert_eq!(say(AttemptRef { hold_id: fresh_hold(), ..as_mine.clone() }), Err(wrong_hold));
     match say(AttemptRef { token: other.job.token, ..as_mine.clone() }) {
-        Err(Refusal::WrongJob { token, job_id: job }) => {
+        Err(JobRefusal::WrongJob { token, job_id: job }) => {
             assert_eq!(token, other.job.token);
             assert!(job.is_none_or(|job| job == other.job.id), "{job:?}");
         }
@@ -323,7 +324,7 @@ pub(super) fn every_wrong_speaker_has_its_own_error(g: &Ground) -> Verdict {
     }
     let shown = Token::new(other.job.token.get() + 1_000_000_000);
     match say(AttemptRef { token: shown, ..as_mine }) {
-        Err(Refusal::StoreRewound { token: told, .. }) => assert_eq!(told, shown),
+        Err(JobRefusal::StoreRewound { token: told, .. }) => assert_eq!(told, shown),
         wrong => panic!("{wrong:?}"),
     }
     for work in [&mine, &other] {

@@ -3,23 +3,23 @@
 use fencehold_contract::job::{
     ClaimJobsRequest, EnqueuedJob, JobFilter, LedgerResponse, NewJob, QueueMode, Report, ScheduleSpec, When,
 };
-use fencehold_core::job::{AttemptOutcome, CompensationState, JobState, Refusal, ScheduleName};
+use fencehold_core::job::{AttemptOutcome, CompensationState, JobRefusal, JobState, ScheduleName};
 use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{
+use super::fixture::{
     RETRY_MS, assert_over, assert_stale, fresh_id, jobs_of, kind, label, queue, terms, unique,
 };
-use crate::Verdict;
-use crate::ground::{Ground, owner, until};
+use crate::CaseResult;
+use crate::fixture::{Fixture, owner, until};
 
 /// R23: claims in flight survive: none is given early, and their holders go on.
-pub(super) fn a_live_claim_survives_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn a_live_claim_survives_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     let request = ClaimJobsRequest { limit: 2, ..g.claim_for("q", "A") };
     g.put_many("q", 2);
     let works = g.claim(request.clone());
-    g.arena.restart();
+    g.test_store.restart();
     assert!(g.try_work("q", "B").is_none());
     assert_eq!((g.state(works[0].job.id), g.count("q", JobState::Running)), (JobState::Running, 2));
     let again = g.claim(request);
@@ -33,14 +33,14 @@ pub(super) fn a_live_claim_survives_a_restart(g: &Ground) -> Verdict {
 }
 
 /// R23: all end within a ttl and a second, also those that no caller asks about, and their crashes are counted.
-pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
     g.pass(g.ttl_ms() / 2);
-    g.arena.restart();
+    g.test_store.restart();
     assert!(g.try_work("q", "B").is_none());
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     g.crash(&work);
     let claimed = waiting.answer().expect("a claim that is answered").jobs;
     assert_eq!((claimed[0].id, claimed[0].crash_count), (work.job.id, 1));
@@ -50,11 +50,11 @@ pub(super) fn a_claim_in_flight_ends_on_time_after_a_restart(g: &Ground) -> Verd
 }
 
 /// R23: time passes while the store is down; a holder that comes back late is late, not lost.
-pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
+    g.needs(TestCapability::MovesTime)?;
     let work = g.new_work("q", "A");
-    g.arena.restart();
+    g.test_store.restart();
     g.pass(g.ttl_ms());
     assert_over(g.renew_work(&work), &work, AttemptOutcome::Crashed);
     assert_eq!(g.complete(&work).map(|answer| answer.late), Ok(true));
@@ -62,13 +62,13 @@ pub(super) fn a_claim_that_ran_out_while_nobody_served_is_over(g: &Ground) -> Ve
 }
 
 /// P2: tokens go on above every one that was given, and above those that force consumed.
-pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     let work = g.new_work("q", "A");
     g.cancel(work.job.id, true).expect("a running job");
     let consumed = g.detail(work.job.id).job.token;
     for _ in 0..3 {
-        g.arena.restart();
+        g.test_store.restart();
         let next = g.new_work("q", "A");
         assert!(next.job.token > consumed, "{} after {consumed}", next.job.token);
         g.complete(&next).expect("a live claim");
@@ -78,9 +78,9 @@ pub(super) fn tokens_of_jobs_grow_over_a_restart(g: &Ground) -> Verdict {
 }
 
 /// P6: jobs in every state, with all that belongs to them, are there again.
-pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn jobs_in_every_state_survive_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
+    g.needs(TestCapability::StandsStill)?;
     let done = g.new_work("q", "A");
     g.complete(&done).expect("a live claim");
     let failed = g.new_work("q", "A");
@@ -103,7 +103,7 @@ pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
     let ids = [done.job.id, failed.job.id, waits.job.id, called_off.job.id, later, ready];
     let before: Vec<_> = ids.iter().map(|id| g.detail(*id)).collect();
     let counts = g.queue_view("q").expect("a queue").job_counts;
-    g.arena.restart();
+    g.test_store.restart();
     let after: Vec<_> = ids.iter().map(|id| g.detail(*id)).collect();
     assert_eq!(after, before);
     assert_eq!(g.queue_view("q").expect("a queue").job_counts, counts);
@@ -119,15 +119,15 @@ pub(super) fn jobs_in_every_state_survive_a_restart(g: &Ground) -> Verdict {
 }
 
 /// The order in which jobs came, and their rank, hold over a restart.
-pub(super) fn the_order_of_jobs_survives_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn the_order_of_jobs_survives_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     let mut expected = g.put_many("q", 4);
     let mut high = terms();
     high.priority = 5;
     expected.insert(0, g.put_with(NewJob { options: high, ..g.job_for("q") }));
     let first = g.work("q", "A");
     g.say(&first, Report::Release {}).expect("a live claim");
-    g.arena.restart();
+    g.test_store.restart();
     expected.push(g.put("q"));
     let works = g.claim(ClaimJobsRequest { limit: 10, ..g.claim_for("q", "A") });
     assert_eq!(works.iter().map(|work| work.job.id).collect::<Vec<_>>(), expected);
@@ -135,49 +135,52 @@ pub(super) fn the_order_of_jobs_survives_a_restart(g: &Ground) -> Verdict {
 }
 
 /// P7: what was enqueued before is not enqueued again afterwards, by id or by unique key.
-pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn nothing_is_enqueued_twice_over_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     let job = NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") };
     let id = g.put_with(job.clone());
     let other = g.job_for("q");
     g.put_with(other.clone());
-    g.arena.restart();
+    g.test_store.restart();
     assert_eq!(g.enqueue(job.clone()), Ok(EnqueuedJob { job_id: id, existed: true }));
     assert_eq!(g.enqueue(NewJob { id: fresh_id().0, ..job }), Ok(EnqueuedJob { job_id: id, existed: true }));
     assert_eq!(g.enqueue(other.clone()), Ok(EnqueuedJob { job_id: other.id, existed: true }));
     let conflict = g.enqueue(NewJob { unique: unique("invoice-42", 3_600_000), ..g.job_for("q") });
-    assert!(matches!(conflict, Err(Refusal::Conflict { job_id: first, .. }) if first == id), "{conflict:?}");
+    assert!(
+        matches!(conflict, Err(JobRefusal::Conflict { job_id: first, .. }) if first == id),
+        "{conflict:?}"
+    );
     Ok(())
 }
 
 /// R15: a completion that was acknowledged gets the same answer afterwards.
-pub(super) fn a_completion_gets_the_same_answer_after_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn a_completion_gets_the_same_answer_after_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     let work = g.new_work("q", "A");
     let first = g.complete(&work);
     assert!(first.is_ok());
-    g.arena.restart();
+    g.test_store.restart();
     assert_eq!(g.complete(&work), first);
-    assert_eq!(g.fail(&work), Err(Refusal::Finished { state: JobState::Completed }));
+    assert_eq!(g.fail(&work), Err(JobRefusal::Finished { state: JobState::Completed }));
     Ok(())
 }
 
 /// A chain of undo jobs goes on where it was, once each.
-pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     let work = g.new_work("q", "A");
     for name in ["reserve", "charge", "ship"] {
         g.record_undoable(&work, name);
     }
     g.fail_for_good(&work).expect("a live claim");
     for name in ["ship", "charge", "reserve"] {
-        g.arena.restart();
+        g.test_store.restart();
         let undo = g.work("undo", "B");
         assert_eq!(undo.job.compensates.as_ref().map(|of| of.effect.as_str()), Some(name));
-        g.arena.restart();
+        g.test_store.restart();
         g.complete(&undo).expect("a live claim");
     }
-    g.arena.restart();
+    g.test_store.restart();
     assert!(g.try_work("undo", "B").is_none());
     assert_eq!(
         (g.detail(work.job.id).job.compensation_state, g.count("undo", JobState::Completed)),
@@ -187,23 +190,23 @@ pub(super) fn a_chain_of_undo_jobs_goes_on_after_a_restart(g: &Ground) -> Verdic
 }
 
 /// A paused queue stays paused.
-pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
+pub(super) fn a_paused_queue_stays_paused_over_a_restart(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
     g.put("q");
     g.set_queue("q", QueueMode::Paused);
     g.set_queue("r", QueueMode::Draining);
-    g.arena.restart();
+    g.test_store.restart();
     assert!(g.try_work("q", "A").is_none());
-    assert!(matches!(g.enqueue(g.job_for("r")), Err(Refusal::QueueDraining { .. })));
+    assert!(matches!(g.enqueue(g.job_for("r")), Err(JobRefusal::QueueDraining { .. })));
     g.set_queue("q", QueueMode::Open);
     g.work("q", "A");
     Ok(())
 }
 
 /// A schedule goes on; what fell due while no process served is fired once.
-pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Ground) -> Verdict {
-    g.needs(Power::Restarts)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Restarts)?;
+    g.needs(TestCapability::MovesTime)?;
     let spec = ScheduleSpec {
         name: ScheduleName::new("nightly").expect("a name"),
         cron: "*/5 * * * *".to_owned(),
@@ -215,12 +218,12 @@ pub(super) fn a_schedule_makes_up_for_downtime_once(g: &Ground) -> Verdict {
         labels: Vec::new(),
         by: owner("P"),
     };
-    g.drive(jobs_of(&*g.arena.store()).set_schedule(&g.call, spec))
+    g.drive(jobs_of(&*g.test_store.store()).set_schedule(&g.call, spec))
         .expect("a good schedule");
-    g.arena.restart();
+    g.test_store.restart();
     g.pass(60 * 60_000);
     until("a firing", || g.count("q", JobState::Queued) > 0);
-    g.arena.restart();
+    g.test_store.restart();
     assert_eq!(g.count("q", JobState::Queued), 1, "one, not twelve");
     g.pass(5 * 60_000);
     until("the next firing", || g.count("q", JobState::Queued) == 2);

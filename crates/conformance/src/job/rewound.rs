@@ -2,16 +2,16 @@
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::ClaimJobsRequest;
-use fencehold_core::job::{AttemptOutcome, JobState, Refusal};
-use fencehold_test_store::Power;
+use fencehold_core::job::{AttemptOutcome, JobRefusal, JobState};
+use fencehold_test_store::TestCapability;
 
-use crate::Verdict;
-use crate::ground::Ground;
+use crate::CaseResult;
+use crate::fixture::Fixture;
 
 /// After an advance nothing from before speaks for a job: neither who held it nor who was late.
-pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::MovesTime)?;
     let late = g.new_work("q", "A");
     g.crash(&late);
     let live = {
@@ -22,7 +22,7 @@ pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) 
     g.advance(1_000).expect("an advance");
     g.pass(g.ttl_ms());
     for work in [&late, &live] {
-        assert!(matches!(g.complete(work), Err(Refusal::Stale { .. })), "{:?}", g.complete(work));
+        assert!(matches!(g.complete(work), Err(JobRefusal::Stale { .. })), "{:?}", g.complete(work));
         assert_eq!(g.state(work.job.id), JobState::Queued);
     }
     assert_eq!(g.ended(live.job.id), Some(AttemptOutcome::Advanced));
@@ -33,9 +33,9 @@ pub(super) fn after_an_advance_nothing_from_before_speaks_for_a_job(g: &Ground) 
 }
 
 /// Until the longest ttl is over nothing is given out: a holder from the time that was lost may still be at work.
-pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::MovesTime)?;
     g.new_work("q", "A");
     g.advance(1_000).expect("an advance");
     match g.claim_raw(g.claim_for("q", "B")) {
@@ -49,13 +49,13 @@ pub(super) fn an_advance_closes_the_queues_for_the_longest_ttl(g: &Ground) -> Ve
 }
 
 /// A claim with a long ttl in one namespace closes no other for as long.
-pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_ttl(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn an_advance_closes_the_queues_of_a_namespace_for_its_own_longest_ttl(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let long_ms = g.ttl_ms() * 3;
     let elsewhere = g.in_namespace("elsewhere");
-    let closed = |world: &Ground| match world.claim_raw(world.claim_for("q", "B")) {
+    let closed = |world: &Fixture| match world.claim_raw(world.claim_for("q", "B")) {
         Err(StoreError::Unavailable { .. }) => true,
         Err(other) => panic!("closed for another reason: {other}"),
         Ok(_) => false,

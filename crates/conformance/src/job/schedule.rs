@@ -3,13 +3,13 @@
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{JobFilter, NewJob, ScheduleSpec, ScheduleView};
 use fencehold_core::EventData;
-use fencehold_core::job::{JobId, JobState, Refusal, ScheduleName};
-use fencehold_test_store::Power;
+use fencehold_core::job::{JobId, JobRefusal, JobState, ScheduleName};
+use fencehold_test_store::TestCapability;
 
-use super::ground::{jobs_of, kind, label, queue, terms};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::{Ground, owner, until};
+use super::fixture::{jobs_of, kind, label, queue, terms};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::{Fixture, owner, until};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -31,41 +31,42 @@ pub(super) fn spec(cron: &str) -> ScheduleSpec {
     }
 }
 
-pub(super) fn try_set(g: &Ground, spec: &ScheduleSpec) -> Result<ScheduleView, StoreError> {
-    g.drive(jobs_of(&*g.arena.store()).set_schedule(&g.call, spec.clone()))
+pub(super) fn try_set(g: &Fixture, spec: &ScheduleSpec) -> Result<ScheduleView, StoreError> {
+    g.drive(jobs_of(&*g.test_store.store()).set_schedule(&g.call, spec.clone()))
 }
 
-pub(super) fn set(g: &Ground, spec: &ScheduleSpec) -> ScheduleView {
+pub(super) fn set(g: &Fixture, spec: &ScheduleSpec) -> ScheduleView {
     try_set(g, spec).expect("a good schedule")
 }
 
-fn all(g: &Ground) -> Vec<ScheduleView> {
-    g.drive(jobs_of(&*g.arena.store()).list_schedules(&g.call)).expect("schedules")
+fn all(g: &Fixture) -> Vec<ScheduleView> {
+    g.drive(jobs_of(&*g.test_store.store()).list_schedules(&g.call))
+        .expect("schedules")
 }
 
-pub(super) fn remove(g: &Ground) -> bool {
-    let store = g.arena.other();
+pub(super) fn remove(g: &Fixture) -> bool {
+    let store = g.test_store.other();
     g.drive(jobs_of(&*store).delete_schedule(&g.call, name("nightly"), owner("P")))
         .expect("an answer")
 }
 
 /// What was fired so far.
-fn fired(g: &Ground) -> Vec<JobId> {
+fn fired(g: &Fixture) -> Vec<JobId> {
     let filter = JobFilter { kind: Some(kind("report")), ..JobFilter::default() };
     g.jobs_where(&filter, 100).into_iter().map(|job| job.id).collect()
 }
 
 /// To the moment at which a schedule fires next.
-fn pass_to_next(g: &Ground, view: &ScheduleView) {
+fn pass_to_next(g: &Fixture, view: &ScheduleView) {
     let probe = g.put("probe");
     let now_ms = g.detail(probe).job.enqueued_at_ms;
     g.pass(view.next_run_at_ms.expect("a schedule that fires") - now_ms);
 }
 
 /// A schedule fires at its moment, once, and its job is what the schedule says.
-pub(super) fn a_schedule_fires_once_at_its_moment(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_schedule_fires_once_at_its_moment(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let view = set(g, &spec("*/5 * * * *"));
     assert_eq!((view.last_run_at_ms, all(g)), (None, vec![view.clone()]));
     let next_ms = view.next_run_at_ms.expect("a schedule that fires");
@@ -81,7 +82,7 @@ pub(super) fn a_schedule_fires_once_at_its_moment(g: &Ground) -> Verdict {
     assert_eq!((after.last_run_at_ms, after.next_run_at_ms), (Some(next_ms), Some(next_ms + 5 * MINUTE_MS)));
     g.pass(5 * MINUTE_MS);
     until("the next firing", || fired(g).len() == 2);
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let told = g
             .events()
             .into_iter()
@@ -92,8 +93,8 @@ pub(super) fn a_schedule_fires_once_at_its_moment(g: &Ground) -> Verdict {
 }
 
 /// Moments that were missed are made up for by one firing, not by a herd.
-pub(super) fn what_was_missed_is_fired_once(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn what_was_missed_is_fired_once(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let view = set(g, &spec("* * * * *"));
     g.pass(100 * MINUTE_MS);
     until("a firing", || !fired(g).is_empty());
@@ -105,13 +106,13 @@ pub(super) fn what_was_missed_is_fired_once(g: &Ground) -> Verdict {
 }
 
 /// A wall clock that is set back fires nothing a second time.
-pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::MovesWall)?;
+pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::MovesWall)?;
     let view = set(g, &spec("*/5 * * * *"));
     pass_to_next(g, &view);
     until("a firing", || fired(g).len() == 1);
-    g.arena.shift_wall(-20 * 60_000);
+    g.test_store.shift_wall(-20 * 60_000);
     // Set anew in the meantime, so that its moments are computed anew.
     remove(g);
     let again = set(g, &spec("*/5 * * * *"));
@@ -128,8 +129,8 @@ pub(super) fn a_wall_clock_set_back_fires_nothing_twice(g: &Ground) -> Verdict {
 }
 
 /// Two set the same schedule at once, again and again: there is one, and it fires once.
-pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let views = at_once(4, |_| set(g, &spec("*/5 * * * *")));
     assert!(views.iter().all(|view| view.next_run_at_ms == views[0].next_run_at_ms));
     assert_eq!(all(g).len(), 1);
@@ -142,8 +143,8 @@ pub(super) fn the_same_schedule_set_by_many_fires_once(g: &Ground) -> Verdict {
 }
 
 /// A schedule that was changed fires by its new line, and one that was removed no more.
-pub(super) fn a_schedule_can_be_changed_and_removed(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_schedule_can_be_changed_and_removed(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let hourly = set(g, &spec("0 * * * *"));
     let often = set(g, &ScheduleSpec { queue: queue("r"), ..spec("* * * * *") });
     assert!(often.next_run_at_ms <= hourly.next_run_at_ms);
@@ -158,7 +159,7 @@ pub(super) fn a_schedule_can_be_changed_and_removed(g: &Ground) -> Verdict {
 }
 
 /// A bad cron line is refused with the field that is wrong; a bad zone is, too.
-pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Ground) -> Verdict {
+pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Fixture) -> CaseResult {
     let lines = [
         ("61 * * * *", "minute"),
         ("* 24 * * *", "hour"),
@@ -194,7 +195,7 @@ pub(super) fn a_bad_cron_line_says_which_field_is_wrong(g: &Ground) -> Verdict {
 }
 
 /// A schedule whose jobs could not be enqueued is refused when it is made, not when it fires.
-pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Fixture) -> CaseResult {
     let mut hopeless = terms();
     hopeless.max_failures = 0;
     for bad in [
@@ -211,15 +212,15 @@ pub(super) fn a_schedule_of_bad_jobs_is_refused(g: &Ground) -> Verdict {
 
 /// The id of the next firing can be computed; a tenant that takes it for a job of its own stops no one else's schedule,
 /// and certainly not the store. (A server does not even accept such an id.)
-pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_schedule_fires_whatever_another_namespace_has_taken(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let view = set(g, &spec("*/5 * * * *"));
     let due_ms = view.next_run_at_ms.expect("a schedule that fires");
     let id = JobId::due(due_ms, &format!("{}/nightly", g.call.namespace));
     let other = g.in_namespace("other");
     match other.enqueue(NewJob { id, ..other.job_for("q") }) {
-        Ok(_) | Err(Refusal::BadInput(_)) => {}
+        Ok(_) | Err(JobRefusal::BadInput(_)) => {}
         Err(refusal) => panic!("{refusal:?}"),
     }
     pass_to_next(g, &view);

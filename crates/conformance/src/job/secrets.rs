@@ -3,13 +3,13 @@
 use fencehold_contract::job::{ClaimJobsRequest, JobFilter, Report};
 use fencehold_core::HoldId;
 use fencehold_core::ledger::InDoubtPolicy;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use crate::Verdict;
-use crate::ground::Ground;
+use crate::CaseResult;
+use crate::fixture::Fixture;
 
 /// P5: neither a hold id nor its hash is in anything that can be printed.
-pub(super) fn no_hold_id_is_in_anything_that_is_told_of_a_job(g: &Ground) -> Verdict {
+pub(super) fn no_hold_id_is_in_anything_that_is_told_of_a_job(g: &Fixture) -> CaseResult {
     let holds = [HoldId::from_random([0xa7; 16]), HoldId::from_random([0xb9; 16])];
     let id = g.put("q");
     let claims = holds.map(|hold| ClaimJobsRequest { hold_id: hold, ..g.claim_for("q", "A") });
@@ -31,10 +31,10 @@ pub(super) fn no_hold_id_is_in_anything_that_is_told_of_a_job(g: &Ground) -> Ver
         format!("{:?}", g.jobs_where(&JobFilter::default(), 10)),
         format!("{:?}", g.findings()),
         format!("{:?}", g.delete(id, true)),
-        format!("{:?}", g.arena.store()),
-        format!("{:?}", g.arena.other()),
+        format!("{:?}", g.test_store.store()),
+        format!("{:?}", g.test_store.other()),
     ]);
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         shown.push(format!("{:?}", g.events()));
     }
     for hold in holds {

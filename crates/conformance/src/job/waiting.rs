@@ -5,17 +5,17 @@ use std::sync::Mutex;
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{ClaimJobsRequest, NewJob};
 use fencehold_core::job::{AttemptOutcome, JobState};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::ground::{terms, works};
-use crate::Verdict;
-use crate::drive::at_once;
-use crate::ground::{Ground, until};
+use super::fixture::{terms, works};
+use crate::CaseResult;
+use crate::concurrent::at_once;
+use crate::fixture::{Fixture, until};
 
 /// One who waits is given the first job that comes, at once and without asking again.
-pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     let id = g.put("q");
     let claimed = waiting.answer().expect("a claim that is answered");
     assert_eq!(claimed.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
@@ -24,10 +24,10 @@ pub(super) fn one_who_waits_is_given_the_first_job_that_comes(g: &Ground) -> Ver
 }
 
 /// The answer says how long the request stood in line, so that its holder can count from before it asked.
-pub(super) fn a_claim_says_how_long_it_stood_in_line(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+pub(super) fn a_claim_says_how_long_it_stood_in_line(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     g.pass(g.ttl_ms() / 2);
     g.put("q");
     let claimed = waiting.answer().expect("a claim that is answered");
@@ -38,10 +38,10 @@ pub(super) fn a_claim_says_how_long_it_stood_in_line(g: &Ground) -> Verdict {
 }
 
 /// Those who wait are served in the order in which they came.
-pub(super) fn those_who_wait_are_served_in_order(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
+pub(super) fn those_who_wait_are_served_in_order(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
     let names = ["first", "second", "third"];
-    let waiting = names.map(|name| g.line_up(g.claim_and_wait("q", name)));
+    let waiting = names.map(|name| g.enqueue_waiters(g.claim_and_wait("q", name)));
     for (name, waiting) in names.into_iter().zip(waiting) {
         let id = g.put("q");
         let claimed = waiting.answer().expect("a claim that is answered");
@@ -52,12 +52,12 @@ pub(super) fn those_who_wait_are_served_in_order(g: &Ground) -> Verdict {
 }
 
 /// R19: one whose own time is up is given nothing afterwards, and the job goes to the next.
-pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let wait_ms = g.ttl_ms() / 3;
-    let short = g.line_up(ClaimJobsRequest { wait_ms, ..g.claim_for("q", "B") });
-    let patient = g.line_up(g.claim_and_wait("q", "C"));
+    let short = g.enqueue_waiters(ClaimJobsRequest { wait_ms, ..g.claim_for("q", "B") });
+    let patient = g.enqueue_waiters(g.claim_and_wait("q", "C"));
     g.pass(wait_ms);
     let id = g.put("q");
     let claimed = patient.answer().expect("a claim that is answered");
@@ -68,14 +68,14 @@ pub(super) fn one_whose_time_is_up_is_given_nothing(g: &Ground) -> Verdict {
 }
 
 /// R19: to the millisecond.
-pub(super) fn one_who_waits_is_served_until_its_time_is_up_and_not_at_it(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn one_who_waits_is_served_until_its_time_is_up_and_not_at_it(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let wait_ms = g.ttl_ms() / 2;
     for (early_ms, given) in [(1, 1), (0, 0)] {
         let name = format!("q{early_ms}");
-        let waiting = g.line_up(ClaimJobsRequest { wait_ms, ..g.claim_for(&name, "B") });
+        let waiting = g.enqueue_waiters(ClaimJobsRequest { wait_ms, ..g.claim_for(&name, "B") });
         g.pass(wait_ms - early_ms);
         let id = g.put(&name);
         let claimed = waiting.answer().expect("a claim that is answered");
@@ -87,10 +87,10 @@ pub(super) fn one_who_waits_is_served_until_its_time_is_up_and_not_at_it(g: &Gro
 
 /// R14: jobs are handed over, and the one who waited for them is not there any more: they go back at once, and it
 /// counts as nothing.
-pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
-    let waiting = g.line_up(g.claim_and_wait("q", "B"));
+pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
+    let waiting = g.enqueue_waiters(g.claim_and_wait("q", "B"));
     waiting.freeze();
     let id = g.put_with(NewJob { options: terms(), ..g.job_for("q") });
     until("the late claim", || g.state(id) == JobState::Running);
@@ -106,13 +106,13 @@ pub(super) fn jobs_that_nobody_picks_up_go_back_at_once(g: &Ground) -> Verdict {
 }
 
 /// R14: a claim leaves at the very moment at which a job comes: it gets the job, or the job is queued again, and is never lost.
-pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
+pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
     for _ in 0..40 {
         let request = g.claim_and_wait("q", "B");
         let hold = request.hold_id;
-        let waiting = Mutex::new(Some(g.line_up(request)));
+        let waiting = Mutex::new(Some(g.enqueue_waiters(request)));
         let job = g.job_for("q");
         let id = job.id;
         let picked_up = at_once(2, |nth| {
@@ -142,11 +142,11 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
 }
 
 /// One that leaves the line is passed over.
-pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
-    let gone = g.line_up(g.claim_and_wait("q", "B"));
-    let stays = g.line_up(g.claim_and_wait("q", "C"));
+pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
+    let gone = g.enqueue_waiters(g.claim_and_wait("q", "B"));
+    let stays = g.enqueue_waiters(g.claim_and_wait("q", "C"));
     assert!(gone.leave().is_none());
     until("a shorter line", || g.queue_view("q").is_some_and(|view| view.waiting_claim_count == 1));
     let id = g.put("q");
@@ -156,13 +156,13 @@ pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
 }
 
 /// P7: the same request again, while the first still stands in line, takes its place.
-pub(super) fn the_same_claim_again_keeps_its_place_in_line(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn the_same_claim_again_keeps_its_place_in_line(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let request = g.claim_and_wait("q", "B");
-    let first = g.line_up(request.clone());
+    let first = g.enqueue_waiters(request.clone());
     g.pass(10);
-    let behind = g.line_up(g.claim_and_wait("q", "C"));
+    let behind = g.enqueue_waiters(g.claim_and_wait("q", "C"));
     g.pass(10);
     let again = g.start_claim(request);
     match first.answer() {

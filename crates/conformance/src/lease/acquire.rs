@@ -3,13 +3,13 @@
 use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, assert_held_by, assert_lost, key, task};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, assert_held_by, assert_lost, key, task};
 
 /// P1.
-pub(super) fn a_key_has_one_holder(g: &Ground) -> Verdict {
+pub(super) fn a_key_has_one_holder(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     assert_held_by(g.try_take("k", "B"), &a);
     assert_held_by(g.try_take("k", "A"), &a);
@@ -19,7 +19,7 @@ pub(super) fn a_key_has_one_holder(g: &Ground) -> Verdict {
 }
 
 /// P4: the answer carries all that the holder's own deadline is made of.
-pub(super) fn a_grant_says_how_long_it_lasts(g: &Ground) -> Verdict {
+pub(super) fn a_grant_says_how_long_it_lasts(g: &Fixture) -> CaseResult {
     let request = g.ask("k", "A");
     let acquired = g.acquire(request).expect("a free key");
     assert_eq!(acquired.key, key("k"));
@@ -35,7 +35,7 @@ pub(super) fn a_grant_says_how_long_it_lasts(g: &Ground) -> Verdict {
 }
 
 /// Who asks in vain learns whom to ask, and for how long.
-pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Ground) -> Verdict {
+pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Fixture) -> CaseResult {
     let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     match g.try_take("k", "B") {
         Err(Refusal::Held { owner, task: Some(serves), remaining_ms: expires_in_ms, token }) => {
@@ -48,7 +48,7 @@ pub(super) fn a_refusal_names_holder_task_time_and_token(g: &Ground) -> Verdict 
 }
 
 /// What people see of a hold: everything but its proof.
-pub(super) fn a_held_key_shows_its_holder(g: &Ground) -> Verdict {
+pub(super) fn a_held_key_shows_its_holder(g: &Fixture) -> CaseResult {
     assert_eq!(g.view("k"), None, "nothing is kept of a key that was never held");
     let request = AcquireLeaseRequest {
         task: Some(task("run-42")),
@@ -66,7 +66,7 @@ pub(super) fn a_held_key_shows_its_holder(g: &Ground) -> Verdict {
     assert_eq!((holder.ttl_ms, holder.max_age_ms, holder.priority), (g.ttl_ms(), Some(g.ttl_ms() * 5), 7));
     assert_eq!(holder.yield_request, None);
     g.assert_ms("what it has left", holder.remaining_ms, g.ttl_ms());
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         g.pass(1_000);
         let holder = g.holder("k").expect("its holder");
         assert!(holder.age_ms >= 1_000, "it has been held for {} ms", holder.age_ms);
@@ -76,7 +76,7 @@ pub(super) fn a_held_key_shows_its_holder(g: &Ground) -> Verdict {
 }
 
 /// P2.
-pub(super) fn tokens_grow_after_a_release(g: &Ground) -> Verdict {
+pub(super) fn tokens_grow_after_a_release(g: &Fixture) -> CaseResult {
     let mut last = g.take("k", "A");
     for _ in 0..12 {
         g.release(&last).expect("a live lease");
@@ -88,7 +88,7 @@ pub(super) fn tokens_grow_after_a_release(g: &Ground) -> Verdict {
 }
 
 /// P2.
-pub(super) fn tokens_grow_after_an_expiry(g: &Ground) -> Verdict {
+pub(super) fn tokens_grow_after_an_expiry(g: &Fixture) -> CaseResult {
     let mut last = g.take_and_run_out("k", "A");
     for _ in 0..3 {
         let next = g.take_and_run_out("k", "B");
@@ -99,7 +99,7 @@ pub(super) fn tokens_grow_after_an_expiry(g: &Ground) -> Verdict {
 }
 
 /// P2, P9: no holder ever gets the token that a revocation consumed.
-pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Ground) -> Verdict {
+pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     let revoked = g.revoke_key("k").revoked;
     assert_eq!(revoked.token, a.token);
@@ -110,9 +110,9 @@ pub(super) fn tokens_grow_after_a_revocation_and_skip_what_it_consumed(g: &Groun
 }
 
 /// P4: live until one millisecond before the deadline, over at the deadline.
-pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() - 1);
     assert_held_by(g.try_take("k", "B"), &a);
@@ -126,9 +126,9 @@ pub(super) fn a_lease_is_live_until_its_deadline_and_over_at_it(g: &Ground) -> V
 }
 
 /// P4: a renewal moves the deadline to one ttl after the renewal, to the millisecond.
-pub(super) fn a_renewed_lease_is_live_until_its_new_deadline(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_renewed_lease_is_live_until_its_new_deadline(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() - 1);
     g.renew(&a).expect("a live lease");
@@ -140,7 +140,7 @@ pub(super) fn a_renewed_lease_is_live_until_its_new_deadline(g: &Ground) -> Verd
 }
 
 /// P10: a holder that dies leaves nothing to clean but a line of history.
-pub(super) fn a_dead_holder_leaves_only_history(g: &Ground) -> Verdict {
+pub(super) fn a_dead_holder_leaves_only_history(g: &Fixture) -> CaseResult {
     let a = g.take_and_run_out("k", "A");
     assert_eq!(g.holder("k"), None);
     let b = g.take("k", "B");
@@ -153,9 +153,9 @@ pub(super) fn a_dead_holder_leaves_only_history(g: &Ground) -> Verdict {
 }
 
 /// A hold is over at its `max_age`, however often it is renewed, and says so.
-pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let (ttl_ms, half_ms) = (g.ttl_ms(), g.ttl_ms() / 2);
     let a = g.take_with(AcquireLeaseRequest { max_age_ms: Some(2 * ttl_ms), ..g.ask("k", "A") });
     for (passed, left) in [(1, ttl_ms), (2, ttl_ms), (3, half_ms)] {
@@ -175,11 +175,11 @@ pub(super) fn a_hold_is_over_at_its_max_age_however_often_it_is_renewed(g: &Grou
 }
 
 /// A `max_age` below the ttl shortens the first grant already.
-pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Ground) -> Verdict {
+pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Fixture) -> CaseResult {
     let age_ms = g.ttl_ms() / 3;
     let a = g.take_with(AcquireLeaseRequest { max_age_ms: Some(age_ms), ..g.ask("k", "A") });
     assert_eq!(a.remaining_ms, age_ms);
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         g.pass(age_ms);
         assert_lost(g.renew(&a), &a, LeaseOutcome::AgedOut);
     }
@@ -187,8 +187,8 @@ pub(super) fn a_max_age_below_the_ttl_counts_from_the_grant(g: &Ground) -> Verdi
 }
 
 /// R32: the ttl that was recorded counts, whatever a contender has configured.
-pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let long_ms = g.ttl_ms();
     let short_ms = long_ms / 10;
     let a = g.take("k", "A");
@@ -211,7 +211,7 @@ pub(super) fn the_recorded_ttl_counts_not_a_contenders(g: &Ground) -> Verdict {
 }
 
 /// R10: a worker that restarts under its old name adopts nothing.
-pub(super) fn a_reused_owner_name_adopts_nothing(g: &Ground) -> Verdict {
+pub(super) fn a_reused_owner_name_adopts_nothing(g: &Fixture) -> CaseResult {
     let dead = g.take("k", "worker-1");
     assert_held_by(g.try_take("k", "worker-1"), &dead);
     // It knows the key, its own name and even the token; it does not know the hold id.

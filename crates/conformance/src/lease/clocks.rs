@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use fencehold_contract::{AcquireLeaseRequest, EndingView, ListLeasesRequest};
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::drive::at_once;
-use super::super::ground::{Ground, Held, assert_held_by, assert_lost, until};
+use super::super::CaseResult;
+use super::super::concurrent::at_once;
+use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost, until};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 /// More than one sweep takes.
@@ -17,11 +17,11 @@ const MANY: usize = 3_000;
 const HANDS: usize = 4;
 
 /// R20: the wall clock jumps forward by an hour: all leases live on.
-pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Ground) -> Verdict {
-    g.needs(Power::MovesWall)?;
-    let held: Vec<Held> = (0..5).map(|nth| g.take(&format!("k/{nth}"), "A")).collect();
+pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesWall)?;
+    let held: Vec<HeldLease> = (0..5).map(|nth| g.take(&format!("k/{nth}"), "A")).collect();
     let before_ms = g.holder("k/0").expect("a held key").remaining_ms;
-    g.arena.shift_wall(HOUR_MS);
+    g.test_store.shift_wall(HOUR_MS);
     g.status();
     for (nth, held) in held.iter().enumerate() {
         assert_held_by(g.try_take(&format!("k/{nth}"), "B"), held);
@@ -34,18 +34,18 @@ pub(super) fn a_wall_clock_set_forward_ends_no_lease(g: &Ground) -> Verdict {
 }
 
 /// R21: the wall clock jumps back by an hour: leases still end on time.
-pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Ground) -> Verdict {
-    g.needs(Power::MovesWall)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesWall)?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
-    g.arena.shift_wall(-HOUR_MS);
+    g.test_store.shift_wall(-HOUR_MS);
     assert_held_by(g.try_take("k", "B"), &a);
-    if g.has(Power::StandsStill) {
+    if g.has(TestCapability::StandsStill) {
         g.pass(g.ttl_ms() - 1);
         assert_held_by(g.try_take("k", "B"), &a);
         g.pass(1);
     } else {
-        g.pass(g.arena.over_after_ms(g.ttl_ms()));
+        g.pass(g.test_store.over_after_ms(g.ttl_ms()));
     }
     g.take("k", "B");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
@@ -53,13 +53,13 @@ pub(super) fn a_wall_clock_set_back_makes_no_lease_immortal(g: &Ground) -> Verdi
 }
 
 /// R20, R21: nor does it touch those in line.
-pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verdict {
-    g.needs(Power::MovesWall)?;
-    g.needs_a_line()?;
+pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesWall)?;
+    g.needs_wait_queue()?;
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms() / 2, ..g.ask("k", "B") });
     for by_ms in [HOUR_MS, -2 * HOUR_MS] {
-        g.arena.shift_wall(by_ms);
+        g.test_store.shift_wall(by_ms);
         g.status();
         assert_eq!(g.waiters("k"), 1);
     }
@@ -70,12 +70,12 @@ pub(super) fn a_wall_clock_that_jumps_touches_nobody_in_line(g: &Ground) -> Verd
 
 /// R29: a great many leases end in one moment. Every one of them ends, each is reported once, and in between a renewal
 /// is answered and a key can be had.
-pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::OwnClock)?;
+pub(super) fn a_mass_expiry_ends_all_and_starves_nobody(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::OwnClock)?;
     let survivor = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 4, ..g.ask("survivor", "A") });
     let share = |nth: usize| (nth..MANY).step_by(HANDS).map(|nth| g.take(&format!("dying/{nth:04}"), "A"));
-    let dying: Vec<Held> = at_once(HANDS, |nth| share(nth).collect::<Vec<_>>()).concat();
+    let dying: Vec<HeldLease> = at_once(HANDS, |nth| share(nth).collect::<Vec<_>>()).concat();
     g.pass(g.ttl_ms());
     for nth in [0, MANY / 2, MANY - 1] {
         g.renew(&survivor).expect("answered while others end");

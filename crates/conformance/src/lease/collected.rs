@@ -3,25 +3,25 @@
 use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HOLD_AGE_MS_MAX};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, assert_ended, until};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, assert_ended, until};
 
 /// Lets a free key grow old enough, and a little older: sweeps may be lazy.
-pub(super) fn until_collected(g: &Ground, name: &str) {
+pub(super) fn until_collected(g: &Fixture, name: &str) {
     g.pass(COLLECT_AFTER_FREE_MS);
     g.pass(1_000);
     until("a collected key", || g.view(name).is_none());
 }
 
-fn needs_collection(g: &Ground) -> Verdict {
-    g.needs(Power::Collects)?;
-    g.needs(Power::MovesTime)
+fn needs_collection(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Collects)?;
+    g.needs(TestCapability::MovesTime)
 }
 
 /// R36: the next token of a collected key is larger than its last.
-pub(super) fn a_collected_key_goes_on_above_its_last_token(g: &Ground) -> Verdict {
+pub(super) fn a_collected_key_goes_on_above_its_last_token(g: &Fixture) -> CaseResult {
     needs_collection(g)?;
     g.churn("k", 20);
     let a = g.take("k", "A");
@@ -33,7 +33,7 @@ pub(super) fn a_collected_key_goes_on_above_its_last_token(g: &Ground) -> Verdic
 }
 
 /// R36: the floor is the namespace's; another namespace has its own.
-pub(super) fn a_floor_holds_for_every_key_of_its_namespace(g: &Ground) -> Verdict {
+pub(super) fn a_floor_holds_for_every_key_of_its_namespace(g: &Fixture) -> CaseResult {
     needs_collection(g)?;
     g.churn("k", 20);
     let last = g.view("k").expect("a key that was held").token;
@@ -43,7 +43,7 @@ pub(super) fn a_floor_holds_for_every_key_of_its_namespace(g: &Ground) -> Verdic
 }
 
 /// R36: the smaller of two collected keys does not lower the floor.
-pub(super) fn a_floor_never_sinks(g: &Ground) -> Verdict {
+pub(super) fn a_floor_never_sinks(g: &Fixture) -> CaseResult {
     needs_collection(g)?;
     g.churn("busy", 20);
     let last = g.view("busy").expect("a key that was held").token;
@@ -57,7 +57,7 @@ pub(super) fn a_floor_never_sinks(g: &Ground) -> Verdict {
 }
 
 /// R36, P2: what was shown of a collected key is no alarm.
-pub(super) fn a_token_of_a_collected_key_is_no_alarm(g: &Ground) -> Verdict {
+pub(super) fn a_token_of_a_collected_key_is_no_alarm(g: &Fixture) -> CaseResult {
     needs_collection(g)?;
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
@@ -69,8 +69,8 @@ pub(super) fn a_token_of_a_collected_key_is_no_alarm(g: &Ground) -> Verdict {
 }
 
 /// R13: no hold id that ended on a key can come back after the key was collected: it would be too old by then.
-pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     g.pass(HOLD_AGE_MS_MAX);
@@ -83,7 +83,7 @@ pub(super) fn a_key_is_kept_while_a_hold_id_could_come_back(g: &Ground) -> Verdi
 }
 
 /// A key that is held is never collected, however long it is held.
-pub(super) fn a_held_key_is_never_collected(g: &Ground) -> Verdict {
+pub(super) fn a_held_key_is_never_collected(g: &Fixture) -> CaseResult {
     needs_collection(g)?;
     let ttl_ms = COLLECT_AFTER_FREE_MS / 2;
     let earlier = g.take("k", "A");

@@ -4,17 +4,17 @@ use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, StoreError};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{BATCH_MAX, EVENTS_KEPT};
 use fencehold_core::{BadInput, Event, EventData, Token};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, Held, owner, task, until};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, HeldLease, owner, task, until};
 
 fn after(cursor: Option<u64>) -> ListEventsRequest {
     ListEventsRequest { cursor, limit: 100, ..ListEventsRequest::default() }
 }
 
 /// Waits until a namespace that has too many events has lost its oldest: some stores leave that to their maintenance.
-fn until_bounded(g: &Ground) {
+fn until_bounded(g: &Fixture) {
     until("what is too much is forgotten", || match g.events_page(after(Some(0))) {
         Err(StoreError::CursorTooOld { oldest_cursor: oldest, .. }) => {
             g.status().newest_event_seq - oldest < EVENTS_KEPT as u64
@@ -24,20 +24,20 @@ fn until_bounded(g: &Ground) {
 }
 
 /// A key's story, told in order.
-pub(super) fn events_tell_a_keys_story_in_order(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn events_tell_a_keys_story_in_order(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     g.release(&a).expect("a live lease");
     let b = g.take_and_run_out("k", "B");
     let c = g.take("k", "C");
     g.renew(&c).expect("a live lease");
-    let acquired = |held: &Held| EventData::LeaseAcquired {
+    let acquired = |held: &HeldLease| EventData::LeaseAcquired {
         token: held.token,
         owner: held.request.owner.clone(),
         task: held.request.task.clone(),
         ttl_ms: g.ttl_ms(),
     };
-    let ended = |held: &Held, how| EventData::LeaseEnded {
+    let ended = |held: &HeldLease, how| EventData::LeaseEnded {
         token: held.token,
         owner: held.request.owner.clone(),
         task: held.request.task.clone(),
@@ -59,8 +59,8 @@ pub(super) fn events_tell_a_keys_story_in_order(g: &Ground) -> Verdict {
 }
 
 /// A cursor goes on where it was, with pages of any size and with a prefix.
-pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn a_cursor_goes_on_where_it_was(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     for name in ["gpu/1", "cpu/1", "gpu/2", "gpu/3", "cpu/2"] {
         let held = g.take(name, "A");
         g.release(&held).expect("a live lease");
@@ -91,8 +91,8 @@ pub(super) fn a_cursor_goes_on_where_it_was(g: &Ground) -> Verdict {
 }
 
 /// A watcher is notified when something happens.
-pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn one_who_waits_is_told_when_something_happens(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     g.take("before", "A");
     let cursor = g.events_page(after(None)).expect("a page").next_cursor;
     let wait =
@@ -116,9 +116,9 @@ pub(super) fn one_who_waits_is_told_when_something_happens(g: &Ground) -> Verdic
 }
 
 /// Who has waited for long enough gets an empty page and a cursor to go on from.
-pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
+    g.needs(TestCapability::MovesTime)?;
     g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 100, ..g.ask("k", "A") });
     let cursor = g.events_page(after(None)).expect("a page").next_cursor;
     let waiting = g.start_events(ListEventsRequest { wait_ms: 100, ..after(Some(cursor)) });
@@ -136,8 +136,8 @@ pub(super) fn one_who_has_waited_long_enough_gets_an_empty_page(g: &Ground) -> V
 }
 
 /// A cursor that is too old gets its own error, and says from where one can go on.
-pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     let first = g.events()[0].seq;
@@ -161,8 +161,8 @@ pub(super) fn a_cursor_that_is_too_old_is_told_so(g: &Ground) -> Verdict {
 }
 
 /// A cursor that this store cannot have given is refused: it belongs to another, or this one was rewound.
-pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     g.take("k", "A");
     let last = g.status().newest_event_seq;
     match g.events_page(after(Some(last + 1))) {
@@ -174,10 +174,10 @@ pub(super) fn a_cursor_ahead_of_the_store_is_refused(g: &Ground) -> Verdict {
 }
 
 /// R36: the collection of a key is reported, with its last token.
-pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
-    g.needs(Power::Collects)?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_collected_key_is_told_of(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
+    g.needs(TestCapability::Collects)?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     super::collected::until_collected(g, "k");
@@ -190,8 +190,8 @@ pub(super) fn a_collected_key_is_told_of(g: &Ground) -> Verdict {
 }
 
 /// One that does much keeps to its share of the history, and a cursor in another is no older for it; also after a restart.
-pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let (quiet, loud) = (g.in_namespace("quiet"), g.in_namespace("loud"));
     let first = quiet.take("q/1", "A");
     quiet.release(&first).expect("a live lease");
@@ -229,8 +229,8 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdi
         }
     };
     check(&told);
-    if g.has(Power::Restarts) {
-        g.arena.restart();
+    if g.has(TestCapability::Restarts) {
+        g.test_store.restart();
         check(&told);
         push();
         let second = quiet.take("q/2", "A");
@@ -238,7 +238,7 @@ pub(super) fn no_namespace_pushes_out_the_events_of_another(g: &Ground) -> Verdi
         let told: Vec<Event> = quiet.events();
         assert_eq!(told.len(), 4);
         check(&told);
-        g.arena.restart();
+        g.test_store.restart();
         check(&told);
     }
     Ok(())

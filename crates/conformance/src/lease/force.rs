@@ -3,13 +3,13 @@
 use fencehold_contract::{AcquireLeaseRequest, RevokeLeasesRequest, RevokeTarget, RevokedLease};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{EventData, Reason, Refusal, Token};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, assert_held_by, assert_lost, key, owner, refusal, task};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, assert_held_by, assert_lost, key, owner, refusal, task};
 
 /// P9.
-pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Ground) -> Verdict {
+pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Fixture) -> CaseResult {
     let a = g.take_with(AcquireLeaseRequest { task: Some(task("run-42")), ..g.ask("k", "A") });
     let RevokedLease { key: revoked_key, revoked } = g.revoke_key("k");
     assert_eq!(revoked_key, key("k"));
@@ -24,7 +24,7 @@ pub(super) fn a_revocation_ends_the_lease_and_consumes_a_token(g: &Ground) -> Ve
 }
 
 /// P9: who and why, for later callers.
-pub(super) fn a_revocation_leaves_name_and_reason(g: &Ground) -> Verdict {
+pub(super) fn a_revocation_leaves_name_and_reason(g: &Fixture) -> CaseResult {
     assert!(Reason::new("").is_err(), "no force without a reason");
     let a = g.take("k", "A");
     g.revoke_key("k");
@@ -32,7 +32,7 @@ pub(super) fn a_revocation_leaves_name_and_reason(g: &Ground) -> Verdict {
     assert_eq!(ending.outcome, LeaseOutcome::Revoked);
     assert_eq!(ending.by, Some(owner("P")));
     assert_eq!(ending.reason.as_ref().map(Reason::as_str), Some("it was stuck"));
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let told = g.facts("k").into_iter().any(|fact| match fact {
             EventData::LeaseEnded { token, outcome: how, by, reason, .. } => {
                 (token, how, by, reason)
@@ -46,7 +46,7 @@ pub(super) fn a_revocation_leaves_name_and_reason(g: &Ground) -> Verdict {
 }
 
 /// A revocation meant for one holder does not hit the next.
-pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Ground) -> Verdict {
+pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Fixture) -> CaseResult {
     let only = |held_token: Token| RevokeTarget::Key { key: key("k"), only_token: Some(held_token) };
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
@@ -65,7 +65,7 @@ pub(super) fn a_revocation_of_one_token_spares_every_other(g: &Ground) -> Verdic
 }
 
 /// There is nothing to end on a free key.
-pub(super) fn a_free_key_has_nothing_to_revoke(g: &Ground) -> Verdict {
+pub(super) fn a_free_key_has_nothing_to_revoke(g: &Fixture) -> CaseResult {
     let one = || g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     assert_eq!(one(), Err(Refusal::NotHeld), "never held");
     let a = g.take("k", "A");
@@ -77,7 +77,7 @@ pub(super) fn a_free_key_has_nothing_to_revoke(g: &Ground) -> Verdict {
 }
 
 /// P9: a hold that has run out is fenced by a revocation too, or was found free: never left as it was.
-pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Ground) -> Verdict {
+pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Fixture) -> CaseResult {
     let a = g.take_and_run_out("k", "A");
     let answer = g.revoke(RevokeTarget::Key { key: key("k"), only_token: None }).map_err(refusal);
     match answer {
@@ -90,7 +90,7 @@ pub(super) fn a_revocation_after_the_end_never_finds_a_live_lease(g: &Ground) ->
 }
 
 /// All of a task, of an owner, or under a prefix; no others.
-pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
+pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Fixture) -> CaseResult {
     let take = |name: &str, who: &str, serves: &str| {
         g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) })
     };
@@ -101,9 +101,9 @@ pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
         take("cpu/1", "A", "run-3"),
         take("cpu/2", "D", "run-10"),
     ];
-    let other_world = g.in_namespace("elsewhere");
+    let other_namespace = g.in_namespace("elsewhere");
     let untouched =
-        other_world.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("gpu/1", "A") });
+        other_namespace.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("gpu/1", "A") });
     let ended = |which| {
         let mut names: Vec<String> = g
             .revoke(which)
@@ -120,7 +120,7 @@ pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
     for (hold, lives) in held.iter().zip([false, false, false, false, true]) {
         assert_eq!(g.renew(hold).is_ok(), lives, "{}", hold.key);
     }
-    other_world.renew(&untouched).expect("another namespace is another world");
+    other_namespace.renew(&untouched).expect("another namespace is another world");
     for name in ["gpu/1", "gpu/2", "gpu/3", "cpu/1"] {
         let ending = g.view(name).expect("a key that was held").endings.pop().expect("how it ended");
         assert_eq!((ending.outcome, ending.by), (LeaseOutcome::Revoked, Some(owner("P"))), "{name}");
@@ -129,8 +129,8 @@ pub(super) fn a_revocation_of_many_ends_exactly_those(g: &Ground) -> Verdict {
 }
 
 /// A key that is revoked goes to the first in line, under a token above the consumed one.
-pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     let revoked = g.revoke_key("k").revoked;
@@ -140,13 +140,13 @@ pub(super) fn a_revoked_key_goes_to_the_first_in_line(g: &Ground) -> Verdict {
 }
 
 /// P9: it need not wait for its next renewal. A hint that changes may have been missed is as good: it renews then, too.
-pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Ground) -> Verdict {
-    g.needs(Power::TellsHolders)?;
+pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsHolders)?;
     let heard = g.hear_of_holds();
-    let (keys, other_world) = (["k/0", "k/1", "k/2"], g.in_namespace("elsewhere"));
+    let (keys, other_namespace) = (["k/0", "k/1", "k/2"], g.in_namespace("elsewhere"));
     for name in keys {
         g.take(name, "A");
-        other_world.take(name, "A");
+        other_namespace.take(name, "A");
     }
     // A store that begins to listen with the first grant says once that it may have missed something, and no more.
     for name in keys {
@@ -158,7 +158,7 @@ pub(super) fn a_holder_hears_of_its_revocation_at_once(g: &Ground) -> Verdict {
 }
 
 /// Of what is done in the same process, every store can tell at once.
-pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Ground) -> Verdict {
+pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Fixture) -> CaseResult {
     let heard = g.hear_of_holds();
     for name in ["k/0", "k/1"] {
         g.take(name, "A");
@@ -166,7 +166,7 @@ pub(super) fn a_holder_hears_of_a_revocation_through_its_own_handle(g: &Ground) 
         let which = RevokeTarget::Key { key: key(name), only_token: None };
         let reason = Reason::new("it was stuck").expect("a reason");
         let request = RevokeLeasesRequest { target: which, by: owner("P"), reason };
-        g.drive(g.arena.store().revoke(&g.call, request))
+        g.drive(g.test_store.store().revoke(&g.call, request))
             .expect("a hold that can be revoked");
         heard.of(&g.call.namespace, name);
     }

@@ -4,18 +4,18 @@ use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{HISTORY_MAX, HOLD_AGE_MS_MAX};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lost, keys};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, HeldLease, assert_ended, assert_held_by, assert_lost, keys};
 
 /// R13: the answer was lost; asking again gives the same lease, token and the time that remains.
-pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g: &Ground) -> Verdict {
+pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g: &Fixture) -> CaseResult {
     let request = g.ask("k", "A");
     let first = g.take_with(request.clone());
     assert!(!first.resumed);
     let mut gone_ms = 0;
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         gone_ms = g.ttl_ms() / 3;
         g.pass(gone_ms);
     }
@@ -28,12 +28,12 @@ pub(super) fn the_same_hold_id_gets_the_same_lease_with_the_time_that_remains(g:
 }
 
 /// P7: the same request is sent again, word for word or with its age, and its answer is not read: the lease stays.
-pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Ground) -> Verdict {
+pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Fixture) -> CaseResult {
     let mut all = Vec::new();
     for round in 0..20 {
         let held = g.take_with(g.ask(&format!("k/{round}"), "A"));
         for hold_age_ms in [0, 1] {
-            let store = g.arena.store();
+            let store = g.test_store.store();
             let again = AcquireLeaseRequest { hold_id_age_ms: hold_age_ms, ..held.request.clone() };
             g.send_and_go(store.acquire(&g.call, again), store.get(&g.call, held.key.clone()));
         }
@@ -47,8 +47,8 @@ pub(super) fn a_repetition_that_is_not_read_takes_nothing_away(g: &Ground) -> Ve
 }
 
 /// R13, P4: asking again is no renewal.
-pub(super) fn asking_again_does_not_move_the_deadline(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn asking_again_does_not_move_the_deadline(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let request = g.ask("k", "A");
     let first = g.take_with(request.clone());
     g.pass(g.ttl_ms() / 2);
@@ -59,8 +59,9 @@ pub(super) fn asking_again_does_not_move_the_deadline(g: &Ground) -> Verdict {
 }
 
 /// R13: one that ended is never granted again, on a free key as on a held one, however it ended.
-pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Ground) -> Verdict {
-    let again = |held: &Held| g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() });
+pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Fixture) -> CaseResult {
+    let again =
+        |held: &HeldLease| g.try_with(AcquireLeaseRequest { hold_id_age_ms: 1, ..held.request.clone() });
 
     let released = g.take("k", "A");
     g.release(&released).expect("a live lease");
@@ -84,7 +85,7 @@ pub(super) fn an_ended_hold_id_is_never_granted_again(g: &Ground) -> Verdict {
 }
 
 /// R13: nor does an ended hold id stand in line.
-pub(super) fn an_ended_hold_id_does_not_stand_in_line(g: &Ground) -> Verdict {
+pub(super) fn an_ended_hold_id_does_not_stand_in_line(g: &Fixture) -> CaseResult {
     let ended = g.take("k", "A");
     g.release(&ended).expect("a live lease");
     g.take("k", "B");
@@ -94,8 +95,8 @@ pub(super) fn an_ended_hold_id_does_not_stand_in_line(g: &Ground) -> Verdict {
 }
 
 /// R13: where the history no longer reaches back as far as the hold id is old, it may have ended there.
-pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let ended = g.take("k", "A");
     g.release(&ended).expect("a live lease");
     g.pass(1_000);
@@ -105,7 +106,7 @@ pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Ground) -> Verdict
     let old = AcquireLeaseRequest { hold_id_age_ms: 3_000 + HISTORY_MAX as u64, ..ended.request.clone() };
     assert_eq!(g.try_with(old.clone()).map(|held| held.token), Err(unknown.clone()));
     assert_eq!(g.holder("k"), None);
-    if g.has(Power::OwnClock) {
+    if g.has(TestCapability::OwnClock) {
         // One that was made after what was forgotten cannot have been among it.
         g.take_with(AcquireLeaseRequest { hold_id_age_ms: 500, ..g.ask("k", "B") });
     } else {
@@ -118,8 +119,8 @@ pub(super) fn a_hold_id_older_than_the_history_is_refused(g: &Ground) -> Verdict
 }
 
 /// R13: also where it would be content with another key.
-pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let any =
         |names: &[&str], request: AcquireLeaseRequest| AcquireLeaseRequest { any_of: keys(names), ..request };
     let ended = g.take_with(any(&["k", "spare"], g.ask("k", "A")));
@@ -142,7 +143,7 @@ pub(super) fn a_hold_id_older_than_the_history_of_one_key_is_granted_no_other(g:
 }
 
 /// A fresh hold id is not mistaken for an old one, however busy the key is.
-pub(super) fn a_busy_key_goes_to_every_fresh_hold_id(g: &Ground) -> Verdict {
+pub(super) fn a_busy_key_goes_to_every_fresh_hold_id(g: &Fixture) -> CaseResult {
     for nth in 0..5 * HISTORY_MAX {
         let held = g
             .try_take("k", "A")
@@ -153,7 +154,7 @@ pub(super) fn a_busy_key_goes_to_every_fresh_hold_id(g: &Ground) -> Verdict {
 }
 
 /// A record keeps its last endings, oldest first, and no more.
-pub(super) fn a_key_remembers_its_last_endings(g: &Ground) -> Verdict {
+pub(super) fn a_key_remembers_its_last_endings(g: &Fixture) -> CaseResult {
     let mut tokens = Vec::new();
     for _ in 0..HISTORY_MAX + 3 {
         let held = g.take("k", "A");

@@ -6,10 +6,10 @@ use fencehold_core::limits::{
     YIELD_MS_MAX,
 };
 use fencehold_core::{BadInput, Key};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, key, keys};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, key, keys};
 
 /// The answer must name the field, and the limit where there is one.
 #[track_caller]
@@ -27,7 +27,7 @@ fn assert_bad<T>(answer: Result<T, StoreError>, field: &str, limit: Option<u64>)
 }
 
 /// A ttl of 0, below the store's least, or huge.
-pub(super) fn a_ttl_out_of_bounds_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_ttl_out_of_bounds_is_refused(g: &Fixture) -> CaseResult {
     let least_ms = g.capabilities().min_ttl_ms;
     let ask = |ttl_ms| g.acquire(AcquireLeaseRequest { ttl_ms, ..g.ask("k", "A") });
     assert_bad(ask(0), "ttl", Some(least_ms));
@@ -41,7 +41,7 @@ pub(super) fn a_ttl_out_of_bounds_is_refused(g: &Ground) -> Verdict {
 }
 
 /// A `max_age` of 0, or huge.
-pub(super) fn a_max_age_out_of_bounds_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_max_age_out_of_bounds_is_refused(g: &Fixture) -> CaseResult {
     let ask = |max_age_ms| g.acquire(AcquireLeaseRequest { max_age_ms: Some(max_age_ms), ..g.ask("k", "A") });
     assert_bad(ask(0), "max_age", None);
     assert_bad(ask(MAX_AGE_MS_MAX + 1), "max_age", Some(MAX_AGE_MS_MAX));
@@ -51,7 +51,7 @@ pub(super) fn a_max_age_out_of_bounds_is_refused(g: &Ground) -> Verdict {
 }
 
 /// A wait, an age of the hold id, or a time to yield over its limit.
-pub(super) fn a_time_over_its_limit_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_time_over_its_limit_is_refused(g: &Fixture) -> CaseResult {
     let ask = || g.ask("k", "A");
     let waits = |wait_ms| g.acquire(AcquireLeaseRequest { wait_ms, ..ask() });
     assert_bad(waits(WAIT_MS_MAX + 1), "wait", Some(WAIT_MS_MAX));
@@ -72,7 +72,7 @@ pub(super) fn a_time_over_its_limit_is_refused(g: &Ground) -> Verdict {
 }
 
 /// No key, too many keys, or the same key twice.
-pub(super) fn keys_that_are_none_too_many_or_doubled_are_refused(g: &Ground) -> Verdict {
+pub(super) fn keys_that_are_none_too_many_or_doubled_are_refused(g: &Fixture) -> CaseResult {
     let ask = |keys: Vec<Key>| g.acquire(AcquireLeaseRequest { any_of: keys, ..g.ask("k/0", "A") });
     let many = |count: usize| (0..count).map(|nth| key(&format!("k/{nth}"))).collect::<Vec<_>>();
     let limit = Some(KEYS_PER_ACQUIRE_MAX as u64);
@@ -85,7 +85,7 @@ pub(super) fn keys_that_are_none_too_many_or_doubled_are_refused(g: &Ground) -> 
 }
 
 /// A page of nothing, or of too much.
-pub(super) fn a_page_out_of_bounds_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_page_out_of_bounds_is_refused(g: &Fixture) -> CaseResult {
     for limit in [0, PAGE_MAX + 1] {
         let page = g.list(ListLeasesRequest { limit, ..ListLeasesRequest::default() });
         assert_bad(page, "limit", Some(PAGE_MAX as u64));
@@ -94,7 +94,7 @@ pub(super) fn a_page_out_of_bounds_is_refused(g: &Ground) -> Verdict {
         g.list(ListLeasesRequest { limit: PAGE_MAX, ..ListLeasesRequest::default() })
             .is_ok()
     );
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         for limit in [0, PAGE_MAX + 1] {
             let page = g.events_page(ListEventsRequest { limit, ..ListEventsRequest::default() });
             assert_bad(page, "limit", Some(PAGE_MAX as u64));
@@ -108,7 +108,7 @@ pub(super) fn a_page_out_of_bounds_is_refused(g: &Ground) -> Verdict {
 }
 
 /// A batch over its limit is refused as a whole.
-pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdict {
+pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     let refs = vec![a.as_ref(); BATCH_MAX + 1];
     let limit = Some(BATCH_MAX as u64);
@@ -122,8 +122,8 @@ pub(super) fn a_batch_over_its_limit_is_refused_as_a_whole(g: &Ground) -> Verdic
 }
 
 /// An advance by nothing cures nothing.
-pub(super) fn an_advance_by_nothing_is_refused(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
+pub(super) fn an_advance_by_nothing_is_refused(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
     let a = g.take("k", "A");
     assert_bad(g.advance(0), "increment", None);
     g.renew(&a).expect("untouched");

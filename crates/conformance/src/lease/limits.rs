@@ -1,19 +1,19 @@
 //! What one namespace may have: more is refused, with the limit and the namespace named, and no other namespace notices.
 
 use fencehold_contract::{AcquireLeaseRequest, Quota, StoreError};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::Ground;
+use super::super::CaseResult;
+use super::super::fixture::Fixture;
 
 /// A namespace has as many keys as it may; what it has goes on.
-pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Ground) -> Verdict {
+pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Fixture) -> CaseResult {
     let first = g.take("one", "A");
     let view = g.set_limits(Quota { max_keys: Some(2), ..Quota::default() })?;
     assert_eq!((view.quota.max_keys, view.usage.key_count), (Some(2), 1));
     g.take("two", "A");
-    if g.needs(Power::Restarts).is_ok() {
-        g.arena.restart();
+    if g.needs(TestCapability::Restarts).is_ok() {
+        g.test_store.restart();
     }
     match g.acquire(g.ask("three", "A")) {
         Err(StoreError::LimitReached { message: what, limit: 2 }) => {
@@ -33,7 +33,7 @@ pub(super) fn a_namespace_has_no_more_keys_than_its_limit(g: &Ground) -> Verdict
 }
 
 /// The longest ttl of a namespace is named to one who asks for more.
-pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Fixture) -> CaseResult {
     let ttl_ms = g.ttl_ms();
     let long = g.take_with(AcquireLeaseRequest { ttl_ms: ttl_ms * 3, ..g.ask("before", "A") });
     g.set_limits(Quota { max_ttl_ms: Some(ttl_ms), ..Quota::default() })?;
@@ -52,12 +52,12 @@ pub(super) fn a_ttl_above_the_longest_of_its_namespace_is_refused(g: &Ground) ->
 }
 
 /// Limits are set for every namespace, and for one.
-pub(super) fn a_namespaces_own_limit_goes_before_that_of_every_namespace(g: &Ground) -> Verdict {
+pub(super) fn a_namespaces_own_limit_goes_before_that_of_every_namespace(g: &Fixture) -> CaseResult {
     let elsewhere = g.in_namespace("elsewhere");
     let keys = |keys| Some(Quota { max_keys: Some(keys), ..Quota::default() });
     g.look_at_limits(keys(1), true)?;
     elsewhere.look_at_limits(keys(2), false)?;
-    let in_force = |world: &Ground| world.look_at_limits(None, false).map(|view| view.quota);
+    let in_force = |world: &Fixture| world.look_at_limits(None, false).map(|view| view.quota);
     assert_eq!(in_force(g)?, Quota { max_keys: Some(1), ..Quota::USUAL });
     assert_eq!(in_force(&elsewhere)?, Quota { max_keys: Some(2), ..Quota::USUAL });
     g.take("one", "A");

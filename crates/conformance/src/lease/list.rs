@@ -3,22 +3,22 @@
 use std::collections::BTreeSet;
 
 use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, Held, owner, task};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, HeldLease, owner, task};
 
 /// More pages than any list here has.
 const PAGES_MAX: usize = 1_000;
 
-fn listed(g: &Ground, request: ListLeasesRequest) -> Vec<String> {
+fn listed(g: &Fixture, request: ListLeasesRequest) -> Vec<String> {
     let mut names = all_pages(g, ListLeasesRequest { limit: 100, ..request });
     names.sort();
     names
 }
 
 /// The keys of every page, in the order in which they came.
-fn all_pages(g: &Ground, mut request: ListLeasesRequest) -> Vec<String> {
+fn all_pages(g: &Fixture, mut request: ListLeasesRequest) -> Vec<String> {
     let mut names = Vec::new();
     for _ in 0..PAGES_MAX {
         let page = g.list(request.clone()).expect("a page");
@@ -37,7 +37,7 @@ fn everything() -> ListLeasesRequest {
 }
 
 /// By prefix, owner and task, and all of them together.
-pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Ground) -> Verdict {
+pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Fixture) -> CaseResult {
     let take = |name: &str, who: &str, serves: &str| {
         g.take_with(AcquireLeaseRequest { task: Some(task(serves)), ..g.ask(name, who) });
     };
@@ -64,7 +64,7 @@ pub(super) fn a_list_shows_what_its_filters_ask_for(g: &Ground) -> Verdict {
 }
 
 /// Free keys are shown only to who asks for them; a lease that has run out is free.
-pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Ground) -> Verdict {
+pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Fixture) -> CaseResult {
     g.take_and_run_out("expired", "A");
     let released = g.take("released", "A");
     g.release(&released).expect("a live lease");
@@ -81,13 +81,13 @@ pub(super) fn free_keys_are_shown_to_who_asks_for_them(g: &Ground) -> Verdict {
 }
 
 /// A row of a list says what `get` says.
-pub(super) fn a_list_says_what_get_says(g: &Ground) -> Verdict {
+pub(super) fn a_list_says_what_get_says(g: &Fixture) -> CaseResult {
     g.churn("k", 2);
     g.take_with(AcquireLeaseRequest { task: Some(task("run-1")), ..g.ask("k", "A") });
     let page = g.list(ListLeasesRequest { limit: 10, ..everything() }).expect("a page");
     let listed = page.leases.into_iter().next().expect("a row");
     let got = g.view("k").expect("a held key");
-    if g.has(Power::StandsStill) {
+    if g.has(TestCapability::StandsStill) {
         assert_eq!(listed, got);
     } else {
         assert_eq!((listed.token, listed.endings), (got.token, got.endings));
@@ -96,8 +96,8 @@ pub(super) fn a_list_says_what_get_says(g: &Ground) -> Verdict {
 }
 
 /// Pages of any size show every key once, also when keys come and go between them.
-pub(super) fn pages_show_every_key_exactly_once(g: &Ground) -> Verdict {
-    let held: Vec<Held> = (0..23).map(|nth| g.take(&format!("k/{nth:02}"), "A")).collect();
+pub(super) fn pages_show_every_key_exactly_once(g: &Fixture) -> CaseResult {
+    let held: Vec<HeldLease> = (0..23).map(|nth| g.take(&format!("k/{nth:02}"), "A")).collect();
     for limit in [1, 7, 23, 24] {
         let seen = all_pages(g, ListLeasesRequest { limit, ..everything() });
         let once: BTreeSet<_> = seen.iter().cloned().collect();
@@ -114,7 +114,7 @@ pub(super) fn pages_show_every_key_exactly_once(g: &Ground) -> Verdict {
 }
 
 /// How much there is, and where.
-pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Ground) -> Verdict {
+pub(super) fn the_status_counts_keys_holds_and_waiters(g: &Fixture) -> CaseResult {
     let status = g.status();
     assert_eq!(status.store, g.capabilities().store);
     assert_eq!((status.key_count, status.held_count, status.waiter_count), (0, 0, 0));

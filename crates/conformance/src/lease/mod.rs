@@ -6,7 +6,7 @@
 )]
 
 mod acquire;
-mod any;
+mod any_of;
 mod clocks;
 mod collected;
 mod events;
@@ -147,7 +147,7 @@ macro_rules! lease_cases {
                 a_contender_for_several_keys_asks_on_all_until_it_has_one
                 a_holder_hears_at_once_that_it_is_to_yield
             }
-            any {
+            any_of {
                 the_first_free_key_is_granted_and_n_slots_take_n_holders
                 a_refusal_names_the_key_that_comes_free_first
                 its_own_hold_is_found_on_any_key
@@ -259,11 +259,11 @@ macro_rules! lease_tests {
 }
 
 /// Makes one `#[test]` of every case of the lease contract, in one module a theme, run against the arenas of a
-/// [`Factory`](crate::Factory).
+/// [`TestStoreFactory`](crate::TestStoreFactory).
 #[macro_export]
 macro_rules! lease_conformance {
     ($factory:expr) => {
-        fn conformance_factory() -> impl $crate::Factory {
+        fn conformance_factory() -> impl $crate::TestStoreFactory {
             $factory
         }
         $crate::lease_cases!([$crate::lease_tests]);

@@ -1,13 +1,13 @@
 //! Namespaces are separate worlds.
 
 use fencehold_contract::{AcquireLeaseRequest, ListLeasesRequest, RevokeTarget};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, assert_held_by};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, assert_held_by};
 
 /// The same key in two namespaces is two keys.
-pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Ground) -> Verdict {
+pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Fixture) -> CaseResult {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
     assert_eq!(two.view("k"), None);
@@ -16,7 +16,7 @@ pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Ground) -> Verdict 
     assert_held_by(two.try_take("k", "C"), &b);
     one.release(&a).expect("a live lease");
     assert_eq!(two.holder_name("k").as_deref(), Some("B"));
-    let list = |world: &Ground| {
+    let list = |world: &Fixture| {
         world
             .list(ListLeasesRequest { limit: 10, ..ListLeasesRequest::default() })
             .expect("a page")
@@ -26,7 +26,7 @@ pub(super) fn the_same_key_in_two_namespaces_is_two_keys(g: &Ground) -> Verdict 
 }
 
 /// R34: a right hold id and token under the wrong namespace are refused, and touch nothing.
-pub(super) fn a_hold_of_another_namespace_is_refused(g: &Ground) -> Verdict {
+pub(super) fn a_hold_of_another_namespace_is_refused(g: &Fixture) -> CaseResult {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
     assert!(two.renew(&a).is_err() && two.release(&a).is_err(), "where the key was never held");
@@ -43,7 +43,7 @@ pub(super) fn a_hold_of_another_namespace_is_refused(g: &Ground) -> Verdict {
 }
 
 /// A hold id that is used in two namespaces is two hold ids: neither a lease nor a place in line is shared.
-pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Ground) -> Verdict {
+pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Fixture) -> CaseResult {
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     let a = one.take("k", "A");
     let same = AcquireLeaseRequest { hold_id_age_ms: 1, ..a.request.clone() };
@@ -64,13 +64,13 @@ pub(super) fn a_hold_id_means_nothing_in_another_namespace(g: &Ground) -> Verdic
 }
 
 /// No namespace shows another's events.
-pub(super) fn events_of_another_namespace_are_not_told(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn events_of_another_namespace_are_not_told(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let (one, two) = (g.in_namespace("one"), g.in_namespace("two"));
     one.take("mine", "A");
     two.take("theirs", "B");
     one.take("mine-too", "A");
-    let keys = |world: &Ground| {
+    let keys = |world: &Fixture| {
         world
             .events()
             .into_iter()

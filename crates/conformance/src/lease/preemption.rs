@@ -3,31 +3,31 @@
 use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::EventData;
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::drive::Pending;
-use super::super::ground::{Ground, Held, assert_lost, keys, owner, task, until};
+use super::super::CaseResult;
+use super::super::concurrent::PendingCall;
+use super::super::fixture::{Fixture, HeldLease, assert_lost, keys, owner, task, until};
 
-type Line = Pending<Result<Held, fencehold_core::Refusal>>;
+type PreemptCase = PendingCall<Result<HeldLease, fencehold_core::Refusal>>;
 
-fn contend(g: &Ground, name: &str, priority: i16, yield_within_ms: u64) -> AcquireLeaseRequest {
+fn contend(g: &Fixture, name: &str, priority: i16, yield_within_ms: u64) -> AcquireLeaseRequest {
     AcquireLeaseRequest { priority, preempt_within_ms: Some(yield_within_ms), ..g.ask_to_wait("k", name) }
 }
 
-fn in_line(g: &Ground, name: &str, priority: i16, yield_within_ms: u64) -> Line {
+fn in_line(g: &Fixture, name: &str, priority: i16, yield_within_ms: u64) -> PreemptCase {
     g.stand_in_line(contend(g, name, priority, yield_within_ms))
 }
 
 /// Whom the holder is asked to yield to.
-fn asked_by(g: &Ground) -> Option<String> {
+fn asked_by(g: &Fixture) -> Option<String> {
     g.holder("k")
         .and_then(|holder| holder.yield_request)
         .map(|notice| notice.contender.to_string())
 }
 
 /// The holder learns at its next renewal that it should yield, for whom and by when.
-pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Ground) -> Verdict {
+pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let within_ms = g.ttl_ms() * 2;
     let a = g.take("k", "A");
@@ -47,10 +47,10 @@ pub(super) fn a_holder_learns_at_its_renewal_for_whom_and_by_when(g: &Ground) ->
 }
 
 /// Renewals get only the remainder, and the lease ends at the yield time.
-pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Ground) -> Verdict {
+pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let (ttl_ms, within_ms) = (g.ttl_ms(), g.ttl_ms() * 3 / 2);
     let a = g.take("k", "A");
     let waiting = in_line(g, "B", 1, within_ms);
@@ -72,10 +72,10 @@ pub(super) fn renewals_get_only_the_remainder_until_the_yield_time(g: &Ground) -
 }
 
 /// P4: what was acknowledged stands: a short notice does not end a lease before its deadline.
-pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Ground) -> Verdict {
+pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() / 2);
     let waiting = in_line(g, "B", 1, 1);
@@ -93,7 +93,7 @@ pub(super) fn a_notice_never_shortens_what_was_acknowledged(g: &Ground) -> Verdi
 }
 
 /// A holder that yields makes room at once.
-pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Ground) -> Verdict {
+pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let a = g.take("k", "A");
     let earlier = g.stand_in_line(g.ask_to_wait("k", "C"));
@@ -114,7 +114,7 @@ pub(super) fn a_holder_that_yields_makes_room_at_once(g: &Ground) -> Verdict {
 }
 
 /// Only a contender of higher priority may ask.
-pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -> Verdict {
+pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let a = g.take_with(AcquireLeaseRequest { priority: 3, ..g.ask("k", "A") });
     let _equal = in_line(g, "B", 3, 1_000);
@@ -127,9 +127,9 @@ pub(super) fn nobody_yields_to_an_equal_or_to_one_who_does_not_ask(g: &Ground) -
 }
 
 /// If the contender goes away, the notice is withdrawn and the holder may stay.
-pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Ground) -> Verdict {
+pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::NoticesLeaving)?;
+    g.needs(TestCapability::NoticesLeaving)?;
     let a = g.take("k", "A");
     let waiting = in_line(g, "B", 1, 1_000);
     assert_eq!(asked_by(g).as_deref(), Some("B"));
@@ -137,7 +137,7 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Ground) -> Ver
     until("a notice withdrawn", || asked_by(g).is_none());
     let renewal = g.renew(&a).expect("a live lease");
     assert_eq!((renewal.yield_request, renewal.remaining_ms), (None, g.ttl_ms()), "a full ttl again");
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let told = g.facts("k");
         let asked = told
             .iter()
@@ -149,9 +149,9 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_leaves(g: &Ground) -> Ver
 }
 
 /// So too when the contender's time in line is up.
-pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Ground) -> Verdict {
+pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::MovesTime)?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     let wait_ms = g.ttl_ms() / 3;
     let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..contend(g, "B", 1, 1_000) });
@@ -164,7 +164,7 @@ pub(super) fn a_notice_is_withdrawn_when_its_contenders_time_is_up(g: &Ground) -
 }
 
 /// And when it asks again without waiting, which gives up its place in line.
-pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Ground) -> Verdict {
+pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let a = g.take("k", "A");
     let request = contend(g, "B", 1, 1_000);
@@ -182,9 +182,9 @@ pub(super) fn a_notice_is_withdrawn_when_its_contender_no_longer_waits(g: &Groun
 }
 
 /// The highest of several contenders asks; when it goes, the next one does.
-pub(super) fn the_highest_contender_asks_and_then_the_next(g: &Ground) -> Verdict {
+pub(super) fn the_highest_contender_asks_and_then_the_next(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::NoticesLeaving)?;
+    g.needs(TestCapability::NoticesLeaving)?;
     g.take("k", "A");
     let _lower = in_line(g, "B", 2, g.ttl_ms());
     assert_eq!(asked_by(g).as_deref(), Some("B"));
@@ -198,10 +198,10 @@ pub(super) fn the_highest_contender_asks_and_then_the_next(g: &Ground) -> Verdic
 }
 
 /// The time to yield counts from when the contender came, also when its turn to ask comes later.
-pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Ground) -> Verdict {
+pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::NoticesLeaving)?;
-    g.needs(Power::MovesTime)?;
+    g.needs(TestCapability::NoticesLeaving)?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
     let higher = in_line(g, "C", 7, g.ttl_ms() * 5);
     let _lower = in_line(g, "B", 2, g.ttl_ms() * 4);
@@ -220,7 +220,7 @@ pub(super) fn the_time_to_yield_counts_from_when_the_contender_came(g: &Ground) 
 }
 
 /// A higher contender that comes later may ask for it sooner, but does not put off what was promised.
-pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Ground) -> Verdict {
+pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let a = g.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 10, ..g.ask("k", "A") });
     let yield_in_ms = || {
@@ -241,7 +241,7 @@ pub(super) fn a_higher_contender_does_not_put_off_the_time_to_yield(g: &Ground) 
 }
 
 /// A contender for several keys asks on all of them, and its notices go when it has one.
-pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Ground) -> Verdict {
+pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
     let (k, l) = (g.take("k", "A"), g.take("l", "A"));
     let request = AcquireLeaseRequest { any_of: keys(&["k", "l"]), ..contend(g, "B", 1, g.ttl_ms()) };
@@ -255,9 +255,9 @@ pub(super) fn a_contender_for_several_keys_asks_on_all_until_it_has_one(g: &Grou
 }
 
 /// The time to yield is short: a holder that learned of it by its next renewal could have none left.
-pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Ground) -> Verdict {
+pub(super) fn a_holder_hears_at_once_that_it_is_to_yield(g: &Fixture) -> CaseResult {
     g.needs_preemption()?;
-    g.needs(Power::TellsHolders)?;
+    g.needs(TestCapability::TellsHolders)?;
     let heard = g.hear_of_holds();
     for name in ["k/0", "k/1", "k/2"] {
         g.take(name, "A");

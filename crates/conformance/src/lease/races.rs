@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fencehold_contract::{AcquireLeaseRequest, RevokeTarget};
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::drive::at_once;
-use super::super::ground::{Ground, Held, assert_held_by, assert_lost, key, keys, until};
+use super::super::CaseResult;
+use super::super::concurrent::at_once;
+use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost, key, keys, until};
 
 const CONTENDERS: usize = 12;
 
 /// R02: many reclaim the same dead lease: exactly one wins, and every loser sees the winner.
-pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let dead = g.take_and_run_out(&name, "A");
         let answers = at_once(CONTENDERS, |nth| g.try_take(&name, &format!("contender-{nth}")));
         let (won, lost): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-        let winners: Vec<Held> = won.into_iter().filter_map(Result::ok).collect();
+        let winners: Vec<HeldLease> = won.into_iter().filter_map(Result::ok).collect();
         assert_eq!(winners.len(), 1, "exactly one wins");
         assert!(winners[0].token > dead.token);
         for loser in lost {
@@ -33,8 +33,8 @@ pub(super) fn a_dead_lease_is_reclaimed_exactly_once(g: &Ground) -> Verdict {
 }
 
 /// R02: a key that was never held is taken exactly once.
-pub(super) fn a_new_key_is_taken_exactly_once(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn a_new_key_is_taken_exactly_once(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let answers = at_once(CONTENDERS, |nth| g.try_take(&name, &format!("contender-{nth}")));
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
@@ -43,8 +43,8 @@ pub(super) fn a_new_key_is_taken_exactly_once(g: &Ground) -> Verdict {
 }
 
 /// R13: the same request sent many times at once gets one lease.
-pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let request = AcquireLeaseRequest { hold_id_age_ms: 1, ..g.ask(&format!("k/{round}"), "A") };
         let held = at_once(CONTENDERS, |_| g.take_with(request.clone()));
         assert!(held.iter().all(|again| again.token == held[0].token));
@@ -54,8 +54,8 @@ pub(super) fn the_same_request_many_times_at_once_gets_one_lease(g: &Ground) -> 
 }
 
 /// R04, R11: renewals and a revocation at once: whatever the order, the lease is over afterwards.
-pub(super) fn a_revocation_beats_renewals_under_way(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn a_revocation_beats_renewals_under_way(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         at_once(4, |nth| {
@@ -75,8 +75,8 @@ pub(super) fn a_revocation_beats_renewals_under_way(g: &Ground) -> Verdict {
 }
 
 /// R12: a release and the holder's own heartbeats at once: it stays released.
-pub(super) fn a_release_beats_heartbeats_under_way(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn a_release_beats_heartbeats_under_way(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         at_once(4, |nth| {
@@ -96,8 +96,8 @@ pub(super) fn a_release_beats_heartbeats_under_way(g: &Ground) -> Verdict {
 }
 
 /// R01: a stale release and a newcomer at once: the newcomer keeps what it got.
-pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take_and_run_out(&name, "A");
         let taken = at_once(2, |nth| {
@@ -115,8 +115,8 @@ pub(super) fn a_stale_release_never_hits_a_newcomer(g: &Ground) -> Verdict {
 }
 
 /// P9: two operators revoke at once: the hold ends once, and each token is consumed once.
-pub(super) fn two_revocations_at_once_end_one_hold(g: &Ground) -> Verdict {
-    for round in 0..g.arena.rounds() {
+pub(super) fn two_revocations_at_once_end_one_hold(g: &Fixture) -> CaseResult {
+    for round in 0..g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         let which = || RevokeTarget::Key { key: key(&name), only_token: Some(a.token) };
@@ -128,10 +128,10 @@ pub(super) fn two_revocations_at_once_end_one_hold(g: &Ground) -> Verdict {
 }
 
 /// R14: a waiter gives up just when the key comes free: it has the lease, or no one has.
-pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
-    for round in 0..2 * g.arena.rounds() {
+pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
+    for round in 0..2 * g.test_store.rounds() {
         let name = format!("k/{round}");
         let a = g.take(&name, "A");
         let waiting = Mutex::new(Some(g.stand_in_line(g.ask_to_wait(&name, "B"))));
@@ -156,13 +156,13 @@ pub(super) fn one_that_gives_up_leaves_no_orphan(g: &Ground) -> Verdict {
 }
 
 /// P1, P2: many take and give back few keys, waiting for them: never two holders of one, and tokens only grow.
-pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn few_keys_pass_through_many_hands_one_at_a_time(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     // Per key: whether someone holds it, and the newest token that a holder has seen.
     let inside = [const { AtomicU64::new(0) }; 2];
     let newest = [const { AtomicU64::new(0) }; 2];
     at_once(CONTENDERS, |nth| {
-        for _ in 0..g.arena.rounds() {
+        for _ in 0..g.test_store.rounds() {
             let any = AcquireLeaseRequest {
                 any_of: keys(&["k/0", "k/1"]),
                 ..g.ask_to_wait("k/0", &format!("hand-{nth}"))

@@ -3,13 +3,13 @@
 use fencehold_contract::ReleasedLease;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{EventData, Refusal};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, Held, assert_held_by, assert_lost};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost};
 
 /// A released key is free at once.
-pub(super) fn a_released_key_is_free_at_once(g: &Ground) -> Verdict {
+pub(super) fn a_released_key_is_free_at_once(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     assert_eq!(g.release(&a), Ok(a.token));
     assert_eq!(g.holder("k"), None);
@@ -19,14 +19,14 @@ pub(super) fn a_released_key_is_free_at_once(g: &Ground) -> Verdict {
 }
 
 /// P7: the same release again gets the same answer, also when another holder has the key by then.
-pub(super) fn the_same_release_gets_the_same_answer(g: &Ground) -> Verdict {
+pub(super) fn the_same_release_gets_the_same_answer(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     assert_eq!(g.release(&a), Ok(a.token));
     assert_eq!(g.release(&a), Ok(a.token));
     let b = g.take("k", "B");
     assert_eq!(g.release(&a), Ok(a.token));
     assert_held_by(g.try_take("k", "C"), &b);
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let ended = g
             .facts("k")
             .into_iter()
@@ -38,7 +38,7 @@ pub(super) fn the_same_release_gets_the_same_answer(g: &Ground) -> Verdict {
 }
 
 /// R01: A's lease runs out, B takes the key, A releases.
-pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> Verdict {
+pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Fixture) -> CaseResult {
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.release(&a) {
@@ -55,7 +55,7 @@ pub(super) fn a_stale_release_leaves_the_newer_holder_untouched(g: &Ground) -> V
 }
 
 /// R01: nor does a release pass for one after the end, when no one has taken the key.
-pub(super) fn a_release_after_the_end_says_how_it_ended(g: &Ground) -> Verdict {
+pub(super) fn a_release_after_the_end_says_how_it_ended(g: &Fixture) -> CaseResult {
     let expired = g.take_and_run_out("expired", "A");
     assert_lost(g.release(&expired), &expired, LeaseOutcome::Expired);
     assert_eq!(g.ending_of(&expired).map(|ending| ending.outcome), Some(LeaseOutcome::Expired));
@@ -66,25 +66,25 @@ pub(super) fn a_release_after_the_end_says_how_it_ended(g: &Ground) -> Verdict {
 }
 
 /// P5: who does not know the hold id cannot release.
-pub(super) fn a_release_needs_the_holders_own_id(g: &Ground) -> Verdict {
+pub(super) fn a_release_needs_the_holders_own_id(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     let other = g.take("other", "B");
-    let forged = Held { request: other.request.clone(), ..a.clone() };
+    let forged = HeldLease { request: other.request.clone(), ..a.clone() };
     assert_eq!(g.release(&forged), Err(Refusal::WrongHoldId { token: a.token }));
     assert_held_by(g.try_take("k", "C"), &a);
     Ok(())
 }
 
 /// Many holds in one call, one answer for each, in the order in which they were named.
-pub(super) fn many_releases_are_answered_each_and_in_order(g: &Ground) -> Verdict {
+pub(super) fn many_releases_are_answered_each_and_in_order(g: &Fixture) -> CaseResult {
     let stale = g.take_and_run_out("stale", "A");
     let newer = g.take("stale", "B");
     let first = g.take("first", "A");
     let second = g.take("second", "A");
-    let refs = [&second, &stale, &first, &second].map(Held::as_ref).to_vec();
+    let refs = [&second, &stale, &first, &second].map(HeldLease::as_ref).to_vec();
     let mut answers = g.release_refs(refs).expect("releases that are answered").into_iter();
     let mut next = || answers.next().expect("an answer for each");
-    let released = |held: &Held| Ok(ReleasedLease { key: held.key.clone(), token: held.token });
+    let released = |held: &HeldLease| Ok(ReleasedLease { key: held.key.clone(), token: held.token });
     assert_eq!(next(), released(&second));
     assert_lost(next(), &stale, LeaseOutcome::Expired);
     assert_eq!(next(), released(&first));

@@ -3,16 +3,16 @@
 use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{EventData, Refusal};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, Held, assert_held_by, assert_lost};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, HeldLease, assert_held_by, assert_lost};
 
 /// P3.
-pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {
+pub(super) fn a_renewal_keeps_token_and_ttl(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     for _ in 0..4 {
-        if g.has(Power::MovesTime) {
+        if g.has(TestCapability::MovesTime) {
             g.pass(g.ttl_ms() * 2 / 3);
         }
         let renewal = g.renew(&a).expect("a live lease");
@@ -27,7 +27,7 @@ pub(super) fn a_renewal_keeps_token_and_ttl(g: &Ground) -> Verdict {
 }
 
 /// Many holds in one call, one answer for each, in the order in which they were named.
-pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdict {
+pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Fixture) -> CaseResult {
     let superseded = g.take_and_run_out("superseded", "A");
     let newer = g.take("superseded", "B");
     let live = g.take("live", "A");
@@ -35,7 +35,7 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdic
     let revoked = g.take("revoked", "A");
     g.release(&released).expect("a live lease");
     g.revoke_key("revoked");
-    let foreign = Held { token: newer.token, ..superseded.clone() };
+    let foreign = HeldLease { token: newer.token, ..superseded.clone() };
 
     let mut answers = g
         .renew_many(&[&released, &live, &revoked, &foreign, &superseded, &live])
@@ -53,7 +53,7 @@ pub(super) fn many_renewals_are_answered_each_and_in_order(g: &Ground) -> Verdic
 }
 
 /// R12: a heartbeat that arrives after its holder's own release.
-pub(super) fn a_renewal_never_revives_a_released_lease(g: &Ground) -> Verdict {
+pub(super) fn a_renewal_never_revives_a_released_lease(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Released);
@@ -65,7 +65,7 @@ pub(super) fn a_renewal_never_revives_a_released_lease(g: &Ground) -> Verdict {
 }
 
 /// P3: too late is too late, although no one has taken the key yet.
-pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Ground) -> Verdict {
+pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Fixture) -> CaseResult {
     let a = g.take_and_run_out("k", "A");
     assert_lost(g.renew(&a), &a, LeaseOutcome::Expired);
     assert_eq!(g.holder("k"), None);
@@ -75,7 +75,7 @@ pub(super) fn a_renewal_never_revives_an_expired_lease(g: &Ground) -> Verdict {
 }
 
 /// R04, R11: a renewal that was under way when an operator revoked lands after it.
-pub(super) fn a_renewal_never_revives_a_revoked_lease(g: &Ground) -> Verdict {
+pub(super) fn a_renewal_never_revives_a_revoked_lease(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     g.renew(&a).expect("a live lease");
     let revoked = g.revoke_key("k").revoked;
@@ -91,7 +91,7 @@ pub(super) fn a_renewal_never_revives_a_revoked_lease(g: &Ground) -> Verdict {
 }
 
 /// R08: the delayed renewal of a former holder takes nothing back.
-pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
+pub(super) fn a_late_renewal_steals_nothing_back(g: &Fixture) -> CaseResult {
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     match g.renew(&a) {
@@ -108,14 +108,14 @@ pub(super) fn a_late_renewal_steals_nothing_back(g: &Ground) -> Verdict {
 }
 
 /// P5: token and hold id must both be the holder's.
-pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Ground) -> Verdict {
+pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Fixture) -> CaseResult {
     let earlier = g.take("k", "A");
     g.release(&earlier).expect("a live lease");
     let a = g.take("k", "A");
     let other = g.take("other", "B");
-    let right_token_wrong_id = Held { request: other.request.clone(), ..a.clone() };
+    let right_token_wrong_id = HeldLease { request: other.request.clone(), ..a.clone() };
     assert_eq!(g.renew(&right_token_wrong_id), Err(Refusal::WrongHoldId { token: a.token }));
-    let right_id_older_token = Held { token: earlier.token, ..a.clone() };
+    let right_id_older_token = HeldLease { token: earlier.token, ..a.clone() };
     match g.renew(&right_id_older_token) {
         Err(Refusal::Lost { token, current_token: current, .. }) => {
             assert_eq!((token, current), (earlier.token, a.token));
@@ -127,10 +127,10 @@ pub(super) fn a_renewal_needs_the_holders_own_id_and_token(g: &Ground) -> Verdic
 }
 
 /// R03: the sweep picked a lease; its holder renewed in time; the sweep acts.
-pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
-    let slack_ms = if g.has(Power::StandsStill) { 1 } else { g.ttl_ms() / 3 };
+    let slack_ms = if g.has(TestCapability::StandsStill) { 1 } else { g.ttl_ms() / 3 };
     for _ in 0..3 {
         g.pass(g.ttl_ms() - slack_ms);
         g.renew(&a).expect("in time");
@@ -144,8 +144,8 @@ pub(super) fn a_sweep_never_ends_a_lease_that_was_renewed_in_time(g: &Ground) ->
 }
 
 /// R05: an old note that a key is due does nothing to the lease that came after.
-pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict {
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::MovesTime)?;
     let long = |owner: &str| AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 3, ..g.ask("k", owner) };
     let a = g.take("k", "A");
     g.pass(g.ttl_ms() / 2);
@@ -163,8 +163,8 @@ pub(super) fn a_stale_sweep_leaves_the_next_holder_alone(g: &Ground) -> Verdict 
 }
 
 /// A holder that acts too late is refused, and that is on record.
-pub(super) fn a_stale_renewal_is_recorded(g: &Ground) -> Verdict {
-    g.needs(Power::TellsEvents)?;
+pub(super) fn a_stale_renewal_is_recorded(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::TellsEvents)?;
     let a = g.take_and_run_out("k", "A");
     let b = g.take("k", "B");
     assert!(g.renew(&a).is_err());

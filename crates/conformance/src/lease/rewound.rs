@@ -4,10 +4,12 @@ use fencehold_contract::{AcquireLeaseRequest, RevokeTarget, StoreError};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::{ADVANCE_BY, TOKEN_MAX};
 use fencehold_core::{EventData, Refusal, Token};
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, Held, assert_ended, assert_held_by, assert_lost, key, refusal, until};
+use super::super::CaseResult;
+use super::super::fixture::{
+    Fixture, HeldLease, assert_ended, assert_held_by, assert_lost, key, refusal, until,
+};
 
 fn assert_rewound<T: std::fmt::Debug>(answer: Result<T, Refusal>, shown_token: Token) {
     match answer {
@@ -20,10 +22,10 @@ fn assert_rewound<T: std::fmt::Debug>(answer: Result<T, Refusal>, shown_token: T
 }
 
 /// P2: a token above the counter is refused everywhere, an alarm is recorded, and nothing changes.
-pub(super) fn a_token_that_was_never_given_is_refused_with_an_alarm(g: &Ground) -> Verdict {
+pub(super) fn a_token_that_was_never_given_is_refused_with_an_alarm(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     let above = Token::new(a.token.get() + 5);
-    let later = Held { token: above, ..a.clone() };
+    let later = HeldLease { token: above, ..a.clone() };
     assert_rewound(g.renew(&later), above);
     assert_rewound(g.release(&later), above);
     assert_rewound(
@@ -34,7 +36,7 @@ pub(super) fn a_token_that_was_never_given_is_refused_with_an_alarm(g: &Ground) 
     let saw = AcquireLeaseRequest { seen_token: Some(above), ..g.ask("k", "B") };
     assert_rewound(g.try_with(saw).map(|held| held.token), above);
     assert_held_by(g.try_take("k", "C"), &a);
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let alarms: Vec<_> = g
             .facts("k")
             .into_iter()
@@ -47,12 +49,12 @@ pub(super) fn a_token_that_was_never_given_is_refused_with_an_alarm(g: &Ground) 
 }
 
 /// P2: also on a key that this store has never seen, which then stays unseen.
-pub(super) fn a_token_of_an_unknown_key_is_refused_with_an_alarm(g: &Ground) -> Verdict {
+pub(super) fn a_token_of_an_unknown_key_is_refused_with_an_alarm(g: &Fixture) -> CaseResult {
     let shown = Token::new(41);
     let saw = AcquireLeaseRequest { seen_token: Some(shown), ..g.ask("k", "A") };
     assert_rewound(g.try_with(saw).map(|held| held.token), shown);
     assert_eq!(g.view("k"), None);
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         let alarm = EventData::StoreRewound { token: shown, current_token: Token::NONE };
         assert_eq!(g.facts("k"), [alarm]);
     }
@@ -60,7 +62,7 @@ pub(super) fn a_token_of_an_unknown_key_is_refused_with_an_alarm(g: &Ground) -> 
 }
 
 /// A token that was seen and is not above the counter is no alarm.
-pub(super) fn a_token_that_was_given_is_no_alarm(g: &Ground) -> Verdict {
+pub(super) fn a_token_that_was_given_is_no_alarm(g: &Fixture) -> CaseResult {
     let a = g.take("k", "A");
     g.release(&a).expect("a live lease");
     g.take_with(AcquireLeaseRequest { seen_token: Some(a.token), ..g.ask("k", "B") });
@@ -68,18 +70,18 @@ pub(super) fn a_token_that_was_given_is_no_alarm(g: &Ground) -> Verdict {
 }
 
 /// R24: `advance` ends every lease of every namespace and lifts every counter.
-pub(super) fn advance_ends_all_leases_and_lifts_all_counters(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    let other_world = g.in_namespace("elsewhere");
+pub(super) fn advance_ends_all_leases_and_lifts_all_counters(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    let other_namespace = g.in_namespace("elsewhere");
     let a = g.take("k", "A");
-    let b = other_world.take("k", "B");
+    let b = other_namespace.take("k", "B");
     let free = g.take("free", "A");
     g.release(&free).expect("a live lease");
     let advanced = g.advance(ADVANCE_BY).expect("an advance");
     assert_eq!((advanced.key_count, advanced.ended_count), (3, 2));
     assert_lost(g.renew(&a), &a, LeaseOutcome::Advanced);
-    assert_lost(other_world.renew(&b), &b, LeaseOutcome::Advanced);
-    for (world, name, last) in [(g, "k", &a), (g, "free", &free), (&other_world, "k", &b)] {
+    assert_lost(other_namespace.renew(&b), &b, LeaseOutcome::Advanced);
+    for (world, name, last) in [(g, "k", &a), (g, "free", &free), (&other_namespace, "k", &b)] {
         let view = world.view(name).expect("a key that was held");
         assert_eq!(view.holder, None, "{name}");
         assert!(view.token.get() >= last.token.get() + ADVANCE_BY, "{name}");
@@ -88,10 +90,10 @@ pub(super) fn advance_ends_all_leases_and_lifts_all_counters(g: &Ground) -> Verd
 }
 
 /// R24: it closes the store for the longest ttl that was held: a holder that the store has forgotten is gone by then.
-pub(super) fn advance_closes_the_store_for_the_longest_ttl(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn advance_closes_the_store_for_the_longest_ttl(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let long_ms = g.ttl_ms() * 3;
     let a = g.take("k", "A");
     g.take_with(AcquireLeaseRequest { ttl_ms: long_ms, ..g.ask("long", "A") });
@@ -99,7 +101,7 @@ pub(super) fn advance_closes_the_store_for_the_longest_ttl(g: &Ground) -> Verdic
     let advanced = g.advance(10).expect("an advance");
     assert_eq!(advanced.closed_for_ms, long_ms);
     let elsewhere = g.in_namespace("elsewhere");
-    let closed = |world: &Ground, name: &str| match world.acquire(world.ask(name, "B")) {
+    let closed = |world: &Fixture, name: &str| match world.acquire(world.ask(name, "B")) {
         Err(StoreError::Unavailable { .. }) => true,
         Err(other) => panic!("closed for another reason: {other}"),
         Ok(_) => false,
@@ -118,9 +120,9 @@ pub(super) fn advance_closes_the_store_for_the_longest_ttl(g: &Ground) -> Verdic
 }
 
 /// A long ttl in one namespace closes no other for as long, nor keeps one for longer over a restart.
-pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::Reopens)?;
+pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::Reopens)?;
     let elsewhere = g.in_namespace("elsewhere");
     let (a, b) = (g.take("k", "A"), elsewhere.ask("long", "B"));
     elsewhere.take_with(AcquireLeaseRequest { ttl_ms: g.ttl_ms() * 3, ..b });
@@ -128,7 +130,7 @@ pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Ground) -> 
     elsewhere.revoke_key("long");
     elsewhere.take("long", "B");
     let advanced = g.advance(10).expect("an advance");
-    let [own_ms, long_ms] = [1, 3].map(|times| g.arena.over_after_ms(g.ttl_ms() * times));
+    let [own_ms, long_ms] = [1, 3].map(|times| g.test_store.over_after_ms(g.ttl_ms() * times));
     let told = advanced
         .namespaces
         .iter()
@@ -136,10 +138,10 @@ pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Ground) -> 
     let own = g.call.namespace.as_str();
     assert_eq!(told.collect::<Vec<_>>(), [("elsewhere", long_ms), (own, own_ms)]);
     assert_eq!(advanced.closed_for_ms, long_ms, "in a namespace that it has never heard of");
-    if g.needs(Power::Restarts).is_ok() {
-        g.arena.restart();
+    if g.needs(TestCapability::Restarts).is_ok() {
+        g.test_store.restart();
     }
-    let closed = |world: &Ground, name: &str| match world.acquire(world.ask(name, "B")) {
+    let closed = |world: &Fixture, name: &str| match world.acquire(world.ask(name, "B")) {
         Err(StoreError::Unavailable { .. }) => true,
         Err(other) => panic!("closed for another reason: {other}"),
         Ok(_) => false,
@@ -150,23 +152,23 @@ pub(super) fn advance_closes_a_namespace_for_its_own_longest_ttl(g: &Ground) -> 
     let others = [(&elsewhere, "long"), (&elsewhere, "new"), (&unknown, "k")];
     assert!(others.iter().all(|(world, name)| closed(world, name)));
     assert!(g.closed_for_ms() > 0 && g.closed_for_ms() <= own_ms);
-    let early_ms = if g.has(Power::StandsStill) { own_ms - 1 } else { 0 };
-    g.arena.open_again(early_ms);
+    let early_ms = if g.has(TestCapability::StandsStill) { own_ms - 1 } else { 0 };
+    g.test_store.open_again(early_ms);
     assert!(closed(g, "k"), "one millisecond too early");
-    g.arena.open_again(own_ms - early_ms);
+    g.test_store.open_again(own_ms - early_ms);
     assert_eq!(g.closed_for_ms(), 0);
     assert!(g.take("k", "C").token.get() > a.token.get() + 10);
     assert!(!closed(g, "new"));
     assert!(others.iter().all(|(world, name)| closed(world, name)));
     assert!(elsewhere.closed_for_ms() > 0 && unknown.closed_for_ms() > 0);
-    g.arena.open_again(long_ms - own_ms);
+    g.test_store.open_again(long_ms - own_ms);
     assert!(!others.iter().any(|(world, name)| closed(world, name)));
     Ok(())
 }
 
 /// An operator who knows that no holder is left does not have to wait.
-pub(super) fn what_advance_closed_can_be_opened_at_once(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
+pub(super) fn what_advance_closed_can_be_opened_at_once(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
     let a = g.take("k", "A");
     g.advance(10).expect("an advance");
     match g.open_now() {
@@ -183,28 +185,28 @@ pub(super) fn what_advance_closed_can_be_opened_at_once(g: &Ground) -> Verdict {
 }
 
 /// A load balancer asks for that, and a person who reads the status.
-pub(super) fn a_closed_store_says_for_how_long(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::Reopens)?;
+pub(super) fn a_closed_store_says_for_how_long(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::Reopens)?;
     g.take("k", "A");
     assert_eq!((g.closed_for_ms(), g.status().closed_for_ms), (0, 0), "it grants");
     let advanced = g.advance(10).expect("an advance");
     assert!(g.closed_for_ms() > 0, "it grants nothing");
     assert!(g.status().closed_for_ms > 0, "and its status says so");
-    g.arena.open_again(advanced.closed_for_ms);
+    g.test_store.open_again(advanced.closed_for_ms);
     assert_eq!((g.closed_for_ms(), g.status().closed_for_ms), (0, 0), "it grants again");
     Ok(())
 }
 
 /// R24: after the advance no token comes twice: not on a key that the restored store knows, nor on one that it has
 /// never heard of, nor in a namespace that it has never heard of.
-pub(super) fn after_an_advance_no_token_comes_twice(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::Reopens)?;
+pub(super) fn after_an_advance_no_token_comes_twice(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::Reopens)?;
     let a = g.take("known", "A");
     g.release(&a).expect("a live lease");
     let advanced = g.advance(1_000).expect("an advance");
-    g.arena.open_again(advanced.closed_for_ms);
+    g.test_store.open_again(advanced.closed_for_ms);
     let elsewhere = g.in_namespace("never-heard-of");
     for (world, name) in [(g, "known"), (g, "unknown"), (&elsewhere, "unknown")] {
         let token = world.take(name, "B").token;
@@ -214,21 +216,21 @@ pub(super) fn after_an_advance_no_token_comes_twice(g: &Ground) -> Verdict {
 }
 
 /// R24, R13: the hold ids that it ended stay ended.
-pub(super) fn a_hold_id_that_advance_ended_stays_ended(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::Reopens)?;
+pub(super) fn a_hold_id_that_advance_ended_stays_ended(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::Reopens)?;
     let a = g.take("k", "A");
     let advanced = g.advance(10).expect("an advance");
-    g.arena.open_again(advanced.closed_for_ms);
+    g.test_store.open_again(advanced.closed_for_ms);
     let again = AcquireLeaseRequest { hold_id_age_ms: g.ttl_ms(), ..a.request.clone() };
     assert_ended(g.try_with(again), &a, LeaseOutcome::Advanced);
     Ok(())
 }
 
 /// Who stands in line is sent home, and told so at once.
-pub(super) fn advance_sends_those_in_line_home(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs_a_line()?;
+pub(super) fn advance_sends_those_in_line_home(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs_wait_queue()?;
     g.take("k", "A");
     let waiting = g.start_raw(g.ask_to_wait("k", "B"));
     until("standing in line", || g.waiters("k") == 1);
@@ -241,8 +243,8 @@ pub(super) fn advance_sends_those_in_line_home(g: &Ground) -> Verdict {
 }
 
 /// P2: at the cap it is refused, nothing wraps, and nothing was changed on the way.
-pub(super) fn an_advance_past_the_cap_changes_nothing(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
+pub(super) fn an_advance_past_the_cap_changes_nothing(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
     let a = g.take("k", "A");
     g.churn("l", 3);
     let b = g.take("l", "B");
@@ -260,13 +262,13 @@ pub(super) fn an_advance_past_the_cap_changes_nothing(g: &Ground) -> Verdict {
 }
 
 /// P2: tokens stay below 2^53; at the cap acquisition is refused, and the last holder can still be fenced out.
-pub(super) fn at_the_cap_nothing_is_granted_and_nothing_wraps(g: &Ground) -> Verdict {
-    g.needs(Power::Advances)?;
-    g.needs(Power::Reopens)?;
+pub(super) fn at_the_cap_nothing_is_granted_and_nothing_wraps(g: &Fixture) -> CaseResult {
+    g.needs(TestCapability::Advances)?;
+    g.needs(TestCapability::Reopens)?;
     let first = g.take("k", "A");
     g.release(&first).expect("a live lease");
     let advanced = g.advance(TOKEN_MAX - 3 - first.token.get()).expect("an advance");
-    g.arena.open_again(advanced.closed_for_ms);
+    g.test_store.open_again(advanced.closed_for_ms);
     let last = loop {
         let held = g.take("k", "A");
         assert!(held.token.get() < TOKEN_MAX);

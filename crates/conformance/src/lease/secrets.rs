@@ -2,13 +2,13 @@
 
 use fencehold_contract::{AcquireLeaseRequest, ListEventsRequest, ListLeasesRequest, RevokeTarget};
 use fencehold_core::HoldId;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, key};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, key};
 
 /// P5: neither the hold id nor its hash is in anything that can be printed.
-pub(super) fn no_hold_id_is_in_anything_that_is_given_back(g: &Ground) -> Verdict {
+pub(super) fn no_hold_id_is_in_anything_that_is_given_back(g: &Fixture) -> CaseResult {
     let request = AcquireLeaseRequest { hold_id: HoldId::from_random([0xa7; 16]), ..g.ask("k", "A") };
     let held = g.take_with(request.clone());
     let stale =
@@ -29,10 +29,10 @@ pub(super) fn no_hold_id_is_in_anything_that_is_given_back(g: &Ground) -> Verdic
         format!("{:?}", g.revoke(RevokeTarget::Key { key: key("k"), only_token: None })),
         format!("{:?}", g.acquire(AcquireLeaseRequest { hold_id_age_ms: 1, ..request })),
         format!("{:?}", g.view("k")),
-        format!("{:?}", g.arena.store()),
-        format!("{:?}", g.arena.other()),
+        format!("{:?}", g.test_store.store()),
+        format!("{:?}", g.test_store.other()),
     ];
-    if g.has(Power::TellsEvents) {
+    if g.has(TestCapability::TellsEvents) {
         shown.push(format!(
             "{:?}",
             g.events_page(ListEventsRequest { limit: 100, ..ListEventsRequest::default() })

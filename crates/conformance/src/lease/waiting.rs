@@ -4,14 +4,14 @@ use fencehold_contract::{AcquireLeaseRequest, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::HISTORY_MAX;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
-use super::super::Verdict;
-use super::super::ground::{Ground, assert_ended, assert_held_by, keys, until};
+use super::super::CaseResult;
+use super::super::fixture::{Fixture, assert_ended, assert_held_by, keys, until};
 
 /// A key that is given back goes to one who waits, at once and without being asked again.
-pub(super) fn a_released_key_goes_to_one_who_waits(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn a_released_key_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     assert_held_by(g.try_take("k", "C"), &a);
@@ -25,9 +25,9 @@ pub(super) fn a_released_key_goes_to_one_who_waits(g: &Ground) -> Verdict {
 }
 
 /// P4: so does one whose holder has died, within a second of its deadline, without a request.
-pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     g.pass(g.ttl_ms());
@@ -39,15 +39,15 @@ pub(super) fn a_key_that_runs_out_goes_to_one_who_waits(g: &Ground) -> Verdict {
 }
 
 /// First come, first served.
-pub(super) fn those_in_line_are_served_in_order(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
+pub(super) fn those_in_line_are_served_in_order(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
     let mut holder = g.take("k", "A");
     let names: Vec<String> = (0..3 * HISTORY_MAX).map(|nth| format!("waiter-{nth}")).collect();
     // Behind so many that the key's history has long forgotten what ended before them.
     let waiting: Vec<_> = names.iter().map(|name| g.stand_in_line(g.ask_to_wait("k", name))).collect();
     assert_eq!(g.waiters("k"), names.len() as u64);
     for (name, waiting) in names.iter().zip(waiting) {
-        if g.has(Power::MovesTime) {
+        if g.has(TestCapability::MovesTime) {
             g.pass(10);
         }
         g.release(&holder).expect("a live lease");
@@ -60,9 +60,9 @@ pub(super) fn those_in_line_are_served_in_order(g: &Ground) -> Verdict {
 }
 
 /// The answer says how long the request stood in line, so that its holder can count from before it asked.
-pub(super) fn a_grant_says_how_long_the_request_stood_in_line(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_grant_says_how_long_the_request_stood_in_line(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     let waiting = g.start_raw(g.ask_to_wait("k", "B"));
     until("standing in line", || g.waiters("k") == 1);
@@ -78,8 +78,8 @@ pub(super) fn a_grant_says_how_long_the_request_stood_in_line(g: &Ground) -> Ver
 }
 
 /// `try` never passes those in line: the key of a dead holder is theirs.
-pub(super) fn a_try_never_passes_those_in_line(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
+pub(super) fn a_try_never_passes_those_in_line(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     g.run_out("k");
@@ -92,9 +92,9 @@ pub(super) fn a_try_never_passes_those_in_line(g: &Ground) -> Verdict {
 }
 
 /// R19: one whose own time is up is not granted what comes free afterwards.
-pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     let wait_ms = g.ttl_ms() / 3;
     let short = g.stand_in_line(AcquireLeaseRequest { wait_ms, ..g.ask("k", "B") });
@@ -112,10 +112,10 @@ pub(super) fn a_waiter_whose_time_is_up_is_never_granted(g: &Ground) -> Verdict 
 }
 
 /// R19: to the millisecond: granted one before its time is up, refused when it is.
-pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     let wait_ms = g.ttl_ms() / 2;
     for (early_ms, granted) in [(1, true), (0, false)] {
         let name = format!("k{early_ms}");
@@ -130,10 +130,10 @@ pub(super) fn a_waiter_is_granted_until_its_time_is_up_and_not_at_it(g: &Ground)
 }
 
 /// R19: at the moment at which both the lease and the waiter's time are over, the waiter goes home.
-pub(super) fn a_waiter_whose_time_ends_with_the_lease_is_refused(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::MovesTime)?;
-    g.needs(Power::StandsStill)?;
+pub(super) fn a_waiter_whose_time_ends_with_the_lease_is_refused(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::MovesTime)?;
+    g.needs(TestCapability::StandsStill)?;
     g.take("k", "A");
     let waiting = g.stand_in_line(AcquireLeaseRequest { wait_ms: g.ttl_ms(), ..g.ask("k", "B") });
     g.pass(g.ttl_ms() + 1_000);
@@ -143,9 +143,9 @@ pub(super) fn a_waiter_whose_time_ends_with_the_lease_is_refused(g: &Ground) -> 
 }
 
 /// A waiter must stay to keep its place: one that goes leaves the line.
-pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
+pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
     let a = g.take("k", "A");
     let gone = g.stand_in_line(g.ask_to_wait("k", "B"));
     let stays = g.stand_in_line(g.ask_to_wait("k", "C"));
@@ -159,9 +159,9 @@ pub(super) fn one_that_leaves_the_line_is_passed_over(g: &Ground) -> Verdict {
 }
 
 /// R14: the grant commits, and the one who waited for it is not there any more.
-pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
+pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
     let a = g.take("k", "A");
     let waiting = g.stand_in_line(g.ask_to_wait("k", "B"));
     waiting.freeze();
@@ -179,9 +179,9 @@ pub(super) fn a_grant_that_nobody_picks_up_is_freed_at_once(g: &Ground) -> Verdi
 }
 
 /// R14, R13: the hold id of a grant whose caller had gone has had its lease.
-pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
-    g.needs(Power::NoticesLeaving)?;
+pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
+    g.needs(TestCapability::NoticesLeaving)?;
     let a = g.take("k", "A");
     let request = g.ask_to_wait("k", "B");
     let waiting = g.stand_in_line(request.clone());
@@ -197,9 +197,9 @@ pub(super) fn the_hold_id_of_a_grant_that_nobody_picked_up_has_ended(g: &Ground)
 }
 
 /// P7: the same request again, while the first still stands in line, takes its place.
-pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let a = g.take("k", "A");
     let request = g.ask_to_wait("k", "B");
     let first = g.start_raw(request.clone());
@@ -222,9 +222,9 @@ pub(super) fn the_same_request_again_keeps_its_place_in_line(g: &Ground) -> Verd
 }
 
 /// P7, R13: nor is one that asks again taken for one that has ended, however many were served meanwhile.
-pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
-    g.needs(Power::MovesTime)?;
+pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
+    g.needs(TestCapability::MovesTime)?;
     let mut holder = g.take("k", "A");
     let ahead: Vec<_> = (0..2 * HISTORY_MAX).map(|_| g.stand_in_line(g.ask_to_wait("k", "B"))).collect();
     let request = g.ask_to_wait("k", "C");
@@ -251,8 +251,8 @@ pub(super) fn one_that_asks_again_in_a_long_line_is_served(g: &Ground) -> Verdic
 }
 
 /// One that stood in line at a server that has gone takes that time along.
-pub(super) fn time_stood_in_line_elsewhere_counts(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
+pub(super) fn time_stood_in_line_elsewhere_counts(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
     let a = g.take("k", "A");
     let newcomer = g.stand_in_line(g.ask_to_wait("k", "B"));
     let veteran = g.stand_in_line(AcquireLeaseRequest { waited_before_ms: 5_000, ..g.ask_to_wait("k", "C") });
@@ -265,13 +265,13 @@ pub(super) fn time_stood_in_line_elsewhere_counts(g: &Ground) -> Verdict {
 }
 
 /// A claim to have stood in line for ever is no harm to the store.
-pub(super) fn an_absurd_time_in_line_is_harmless(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn an_absurd_time_in_line_is_harmless(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     let a = g.take("k", "A");
     let request = AcquireLeaseRequest { waited_before_ms: u64::MAX, ..g.ask_to_wait("k", "B") };
     let first = g.start_raw(request.clone());
     until("standing in line", || g.waiters("k") == 1);
-    if g.has(Power::MovesTime) {
+    if g.has(TestCapability::MovesTime) {
         g.pass(10);
     }
     let again = g.start(AcquireLeaseRequest { hold_id_age_ms: 10, ..request });
@@ -282,8 +282,8 @@ pub(super) fn an_absurd_time_in_line_is_harmless(g: &Ground) -> Verdict {
 }
 
 /// Higher rank stands further ahead; within one rank the order of arrival counts.
-pub(super) fn higher_priority_stands_further_ahead(g: &Ground) -> Verdict {
-    g.needs_a_fair_line()?;
+pub(super) fn higher_priority_stands_further_ahead(g: &Fixture) -> CaseResult {
+    g.needs_fair_queue()?;
     let mut holder = g.take("k", "A");
     let ranks = [("low", -5), ("first", 0), ("high", 9), ("second", 0)];
     let waiting = ranks.map(|(name, priority)| {
@@ -300,8 +300,8 @@ pub(super) fn higher_priority_stands_further_ahead(g: &Ground) -> Verdict {
 }
 
 /// R13: a waiter that asks again after it was granted learns of the lease that it has.
-pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     let a = g.take("k", "A");
     let request = g.ask_to_wait("k", "B");
     let waiting = g.stand_in_line(request.clone());
@@ -319,8 +319,8 @@ pub(super) fn a_waiter_that_asks_again_after_its_grant_has_its_lease(g: &Ground)
 }
 
 /// A waiter for several keys leaves all the lines with its first grant.
-pub(super) fn a_waiter_for_several_keys_leaves_every_line_with_its_grant(g: &Ground) -> Verdict {
-    g.needs_a_line()?;
+pub(super) fn a_waiter_for_several_keys_leaves_every_line_with_its_grant(g: &Fixture) -> CaseResult {
+    g.needs_wait_queue()?;
     let (one, two) = (g.take("one", "A"), g.take("two", "A"));
     let any = AcquireLeaseRequest { any_of: keys(&["one", "two"]), ..g.ask_to_wait("one", "B") };
     let waiting = g.stand_in_line(any);

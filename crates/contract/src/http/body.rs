@@ -1,9 +1,7 @@
 //! Bodies that only HTTP has: what a method of the contract takes as a list or returns as one is an object in JSON, and
 //! what it takes as a choice has a path of its own.
 
-use fencehold_core::job::{
-    AttemptRenewal, JobId, QueueName, Refusal as JobRefusal, ReportedAttempt, ScheduleName,
-};
+use fencehold_core::job::{AttemptRenewal, JobId, JobRefusal, QueueName, ReportedAttempt, ScheduleName};
 use fencehold_core::lease::{LeaseRenewal, YieldRequest};
 use fencehold_core::{Key, Owner, Reason, Refusal, Task, Token};
 
@@ -50,7 +48,7 @@ http_types! {
     pub struct ReleaseLeaseBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<ReleasedLease>>"))]
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<ReleasedLease>>"))]
         pub results: Vec<Result<ReleasedLease, Refusal>>,
     }
 
@@ -83,7 +81,7 @@ http_types! {
     pub struct RevokeLeaseBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<RevokedLease>>"))]
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<RevokedLease>>"))]
         pub results: Vec<Result<RevokedLease, Refusal>>,
     }
 
@@ -145,7 +143,7 @@ http_types! {
     pub struct EnqueueJobBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<EnqueuedJob>>"))]
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<EnqueuedJob>>"))]
         pub results: Vec<Result<EnqueuedJob, JobRefusal>>,
     }
 
@@ -184,7 +182,7 @@ http_types! {
     pub struct ReportAttemptBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<ReportedAttempt>>"))]
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<ReportedAttempt>>"))]
         pub results: Vec<Result<ReportedAttempt, JobRefusal>>,
     }
 
@@ -200,7 +198,7 @@ http_types! {
     pub struct WriteEffectBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::Outcome<LedgerResponse>>"))]
+        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<LedgerResponse>>"))]
         pub results: Vec<Result<LedgerResponse, JobRefusal>>,
     }
 

@@ -5,8 +5,8 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, Operation, PROBLEM_TYPE, Scope, Spec, TIMEOUT_HEADER,
-    Visitor, every, example, op, schema,
+    HttpOperation, IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, OperationSpec, PROBLEM_TYPE, Scope,
+    TIMEOUT_HEADER, Visitor, every, example, op, schema,
 };
 use crate::problem::{ErrorKind, Problem};
 
@@ -71,8 +71,8 @@ struct Pages {
 }
 
 impl Visitor for Pages {
-    fn visit<O: Operation>(&mut self) {
-        let Spec { name, method, path, scopes, summary, statuses, .. } = O::SPEC;
+    fn visit<O: HttpOperation>(&mut self) {
+        let OperationSpec { name, method, path, scopes, summary, statuses, .. } = O::SPEC;
         let mut parameters = self.headers();
         let mut statuses = [&STATUSES, statuses].concat();
         let mut page = json!({
@@ -93,7 +93,7 @@ impl Visitor for Pages {
                 page["requestBody"] = json!({ "required": true, "content": { "application/json": content } });
             }
         }
-        if [<op::EnqueueJob as Operation>::SPEC.name, <op::EnqueueJobBatch as Operation>::SPEC.name]
+        if [<op::EnqueueJob as HttpOperation>::SPEC.name, <op::EnqueueJobBatch as HttpOperation>::SPEC.name]
             .contains(&name)
         {
             parameters.push(header(
@@ -104,7 +104,7 @@ impl Visitor for Pages {
             ));
         }
         page["parameters"] = parameters.into();
-        let answer = self.generator.subschema_for::<O::Answer>();
+        let answer = self.generator.subschema_for::<O::Response>();
         let content = json!({ "schema": answer, "example": example::of(name).response });
         page["responses"] = self.responses(
             json!({ "description": "It was carried out.", "content": { "application/json": content } }),
@@ -138,7 +138,7 @@ impl Pages {
     }
 
     /// The fields of a request that is asked by its path and its query.
-    fn query<O: Operation>(&mut self, path: &str) -> Vec<Value> {
+    fn query<O: HttpOperation>(&mut self, path: &str) -> Vec<Value> {
         let schema = O::Request::json_schema(&mut self.generator).to_value();
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let fields = schema["properties"].as_object().cloned().unwrap_or_default();
@@ -211,7 +211,7 @@ impl Pages {
             "operationId": "watch_events",
             "tags": ["events"],
             "summary": "Events as they happen, as server-sent events",
-            "description": needs(<op::ListEvents as Operation>::SPEC.scopes),
+            "description": needs(<op::ListEvents as HttpOperation>::SPEC.scopes),
             "parameters": parameters,
             "responses": self.responses(success, &[&STATUSES[..], &[410]].concat()),
         });

@@ -229,14 +229,14 @@ pub fn of(operation: &str) -> Example {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Method, Operation, Spec, Visitor, every};
+    use super::super::{HttpOperation, Method, OperationSpec, Visitor, every};
     use super::*;
 
-    struct Check;
+    struct ExampleCheck;
 
-    impl Visitor for Check {
-        fn visit<O: Operation>(&mut self) {
-            let Spec { name, method, .. } = O::SPEC;
+    impl Visitor for ExampleCheck {
+        fn visit<O: HttpOperation>(&mut self) {
+            let OperationSpec { name, method, .. } = O::SPEC;
             let Example { request, response } = of(name);
             assert_eq!(request.is_some(), method == Method::Post, "{name}");
             if let Some(request) = request {
@@ -251,18 +251,18 @@ mod tests {
                 let read: Result<O::Request, _> = serde_json::from_value(strange);
                 assert!(read.is_err(), "{name} takes a field that is not known");
             }
-            let read: O::Answer = serde_json::from_value(response.clone())
+            let read: O::Response = serde_json::from_value(response.clone())
                 .unwrap_or_else(|error| panic!("response of {name}: {error}"));
             assert_eq!(serde_json::to_value(read).unwrap(), response, "response of {name}");
             let mut newer = response;
             newer["newer"] = 1.into();
-            let read: Result<O::Answer, _> = serde_json::from_value(newer);
+            let read: Result<O::Response, _> = serde_json::from_value(newer);
             assert!(read.is_ok(), "{name} refuses a newer response");
         }
     }
 
     #[test]
     fn every_operation_has_an_example_that_reads_as_what_it_is() {
-        every(&mut Check);
+        every(&mut ExampleCheck);
     }
 }

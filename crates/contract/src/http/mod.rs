@@ -26,7 +26,7 @@ use crate::job::{
     ListJobsRequest, NewJob, QueueMode, QueueView, RenewAttemptBatchResponse, ResolveEffectRequest,
     ScheduleSpec, ScheduleView, SetQueueModeRequest,
 };
-use crate::operation::{Answer, Ask, JobAnswer, JobAsk};
+use crate::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use crate::problem::{ErrorKind, Problem};
 use crate::{
     AcquireLeaseRequest, AcquiredLease, AdvancedStore, CallContext, EventPage, HoldRef, LeasePage, LeaseView,
@@ -85,7 +85,7 @@ pub enum Method {
 /// What there is to know of an operation but its types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Spec {
+pub struct OperationSpec {
     /// Its name.
     pub name: &'static str,
     /// How it is asked.
@@ -102,24 +102,24 @@ pub struct Spec {
 
 /// What a type on the wire can do; and, where the document is made, describe itself.
 #[cfg(not(feature = "schema"))]
-pub trait Shape: Serialize + DeserializeOwned + Send + Sync + 'static {}
+pub trait WireType: Serialize + DeserializeOwned + Send + Sync + 'static {}
 #[cfg(not(feature = "schema"))]
-impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Shape for T {}
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> WireType for T {}
 
 /// What a type on the wire can do: travel, and describe itself.
 #[cfg(feature = "schema")]
-pub trait Shape: Serialize + DeserializeOwned + Send + Sync + schemars::JsonSchema + 'static {}
+pub trait WireType: Serialize + DeserializeOwned + Send + Sync + schemars::JsonSchema + 'static {}
 #[cfg(feature = "schema")]
-impl<T: Serialize + DeserializeOwned + Send + Sync + schemars::JsonSchema + 'static> Shape for T {}
+impl<T: Serialize + DeserializeOwned + Send + Sync + schemars::JsonSchema + 'static> WireType for T {}
 
 /// Something that can be asked of the server.
-pub trait Operation: 'static {
+pub trait HttpOperation: 'static {
     /// All but its types.
-    const SPEC: Spec;
+    const SPEC: OperationSpec;
     /// What is asked.
-    type Request: Shape;
+    type Request: WireType;
     /// What comes back.
-    type Answer: Shape;
+    type Response: WireType;
 }
 
 macro_rules! operations {
@@ -134,8 +134,8 @@ macro_rules! operations {
                 #[derive(Clone, Copy, Debug)]
                 pub struct $op;
 
-                impl Operation for $op {
-                    const SPEC: Spec = Spec {
+                impl HttpOperation for $op {
+                    const SPEC: OperationSpec = OperationSpec {
                         name: $name,
                         method: Method::$method,
                         path: $path,
@@ -144,7 +144,7 @@ macro_rules! operations {
                         statuses: &[$($status),*],
                     };
                     type Request = $request;
-                    type Answer = $answer;
+                    type Response = $answer;
                 }
             )*
         }
@@ -152,7 +152,7 @@ macro_rules! operations {
         /// Does something with every operation.
         pub trait Visitor {
             /// With this one.
-            fn visit<O: Operation>(&mut self);
+            fn visit<O: HttpOperation>(&mut self);
         }
 
         /// Shows every operation to a visitor, in the order of the list.
@@ -161,7 +161,7 @@ macro_rules! operations {
         }
 
         /// What there is to know of every operation but its types.
-        pub const ALL: &[Spec] = &[$(<op::$op as Operation>::SPEC),*];
+        pub const ALL: &[OperationSpec] = &[$(<op::$op as HttpOperation>::SPEC),*];
     };
 }
 
@@ -317,19 +317,19 @@ pub trait Transport {
     /// Why there is no answer.
     type Error;
     /// Sends one request.
-    fn send<O: Operation>(
+    fn send<O: HttpOperation>(
         &self,
         call: &CallContext,
         request: O::Request,
-    ) -> impl Future<Output = Result<O::Answer, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<O::Response, Self::Error>> + Send;
 }
 
 /// An operation that is a call of the contract.
-pub trait StoreOperation: Operation {
+pub trait StoreOperation: HttpOperation {
     /// The call.
-    fn ask(request: Self::Request) -> Ask;
+    fn ask(request: Self::Request) -> StoreRequest;
     /// What it is answered with; `None`: with something else.
-    fn answer(answer: Answer) -> Option<Self::Answer>;
+    fn answer(answer: StoreResponse) -> Option<Self::Response>;
 }
 
 /// Does something with every operation that is a call, or a batch of one.
@@ -344,11 +344,11 @@ pub trait CallVisitor {
 macro_rules! store_operations {
     ($($op:ident: ($($ask:tt)*) = ($($request:tt)*), ($($answer:tt)*) = ($($response:tt)*);)*) => {
         $(impl StoreOperation for op::$op {
-            fn ask($($request)*: Self::Request) -> Ask {
+            fn ask($($request)*: Self::Request) -> StoreRequest {
                 $($ask)*
             }
 
-            fn answer(answer: Answer) -> Option<Self::Answer> {
+            fn answer(answer: StoreResponse) -> Option<Self::Response> {
                 match answer {
                     $($answer)* => Some($($response)*),
                     _ => None,
@@ -362,7 +362,7 @@ macro_rules! store_operations {
         }
 
         /// Sends a call as the operation that it is. `Err` of the call itself: it is no operation as it stands.
-        pub async fn send<T: Transport>(transport: &T, call: &CallContext, ask: Ask) -> Result<Result<Answer, Ask>, T::Error> {
+        pub async fn send<T: Transport>(transport: &T, call: &CallContext, ask: StoreRequest) -> Result<Result<StoreResponse, StoreRequest>, T::Error> {
             Ok(Ok(match ask {
                 $($($ask)* => {
                     let $($response)* = transport.send::<op::$op>(call, $($request)*).await?;
@@ -375,64 +375,64 @@ macro_rules! store_operations {
 }
 
 store_operations! {
-    AcquireLease: (Ask::Acquire(request)) = (request), (Answer::Acquired(acquired)) = (acquired);
-    RenewLeaseBatch: (Ask::Renew(holds)) = (HoldBatchRequest { holds }), (Answer::Renewed(renewed)) = (renewed);
-    ReleaseLeaseBatch: (Ask::Release(holds)) = (HoldBatchRequest { holds }),
-        (Answer::Released(results)) = (ReleaseLeaseBatchResponse { results });
-    ListLeases: (Ask::List(request)) = (request), (Answer::Leases(page)) = (page);
-    ListEvents: (Ask::Events(request)) = (request), (Answer::Events(page)) = (page);
-    GetStoreStatus: (Ask::Status) = (NoQuery {}), (Answer::Status(status)) = (status);
-    AdvanceStore: (Ask::Advance { by, increment }) = (AdvanceStoreRequest { by, increment }),
-        (Answer::Advanced(advanced)) = (advanced);
-    ReopenStore: (Ask::Reopen { by }) = (ReopenStoreRequest { by }), (Answer::Reopened(())) = (Empty {});
-    GetQuota: (Ask::Quota(QuotaRequest { quota: None, all_namespaces, by: None })) = (GetQuotaRequest { all_namespaces }),
-        (Answer::Quota(view)) = (view);
-    SetQuota: (Ask::Quota(QuotaRequest { quota: Some(quota), all_namespaces, by: Some(by) }))
-        = (SetQuotaRequest { quota, all_namespaces, by }), (Answer::Quota(view)) = (view);
-    EnqueueJobBatch: (Ask::Job(JobAsk::Enqueue(jobs))) = (EnqueueJobBatchRequest { jobs }),
-        (Answer::Job(JobAnswer::Enqueued(results))) = (EnqueueJobBatchResponse { results });
-    ClaimJobs: (Ask::Job(JobAsk::Claim(request))) = (request), (Answer::Job(JobAnswer::Claimed(claimed))) = (claimed);
-    RenewAttemptBatch: (Ask::Job(JobAsk::Renew(attempts))) = (RenewAttemptBatchRequest { attempts }),
-        (Answer::Job(JobAnswer::Renewed(renewed))) = (renewed);
-    ReportAttemptBatch: (Ask::Job(JobAsk::Report(reports))) = (ReportAttemptBatchRequest { reports }),
-        (Answer::Job(JobAnswer::Reported(results))) = (ReportAttemptBatchResponse { results });
-    WriteEffectBatch: (Ask::Job(JobAsk::WriteEffects(entries))) = (WriteEffectBatchRequest { entries }),
-        (Answer::Job(JobAnswer::WrittenEffects(results))) = (WriteEffectBatchResponse { results });
-    CancelJobBatch: (Ask::Job(JobAsk::Change(
+    AcquireLease: (StoreRequest::Acquire(request)) = (request), (StoreResponse::Acquired(acquired)) = (acquired);
+    RenewLeaseBatch: (StoreRequest::Renew(holds)) = (HoldBatchRequest { holds }), (StoreResponse::Renewed(renewed)) = (renewed);
+    ReleaseLeaseBatch: (StoreRequest::Release(holds)) = (HoldBatchRequest { holds }),
+        (StoreResponse::Released(results)) = (ReleaseLeaseBatchResponse { results });
+    ListLeases: (StoreRequest::List(request)) = (request), (StoreResponse::Leases(page)) = (page);
+    ListEvents: (StoreRequest::Events(request)) = (request), (StoreResponse::Events(page)) = (page);
+    GetStoreStatus: (StoreRequest::Status) = (NoQuery {}), (StoreResponse::Status(status)) = (status);
+    AdvanceStore: (StoreRequest::Advance { by, increment }) = (AdvanceStoreRequest { by, increment }),
+        (StoreResponse::Advanced(advanced)) = (advanced);
+    ReopenStore: (StoreRequest::Reopen { by }) = (ReopenStoreRequest { by }), (StoreResponse::Reopened(())) = (Empty {});
+    GetQuota: (StoreRequest::Quota(QuotaRequest { quota: None, all_namespaces, by: None })) = (GetQuotaRequest { all_namespaces }),
+        (StoreResponse::Quota(view)) = (view);
+    SetQuota: (StoreRequest::Quota(QuotaRequest { quota: Some(quota), all_namespaces, by: Some(by) }))
+        = (SetQuotaRequest { quota, all_namespaces, by }), (StoreResponse::Quota(view)) = (view);
+    EnqueueJobBatch: (StoreRequest::Job(JobRequest::Enqueue(jobs))) = (EnqueueJobBatchRequest { jobs }),
+        (StoreResponse::Job(JobResponse::Enqueued(results))) = (EnqueueJobBatchResponse { results });
+    ClaimJobs: (StoreRequest::Job(JobRequest::Claim(request))) = (request), (StoreResponse::Job(JobResponse::Claimed(claimed))) = (claimed);
+    RenewAttemptBatch: (StoreRequest::Job(JobRequest::Renew(attempts))) = (RenewAttemptBatchRequest { attempts }),
+        (StoreResponse::Job(JobResponse::Renewed(renewed))) = (renewed);
+    ReportAttemptBatch: (StoreRequest::Job(JobRequest::Report(reports))) = (ReportAttemptBatchRequest { reports }),
+        (StoreResponse::Job(JobResponse::Reported(results))) = (ReportAttemptBatchResponse { results });
+    WriteEffectBatch: (StoreRequest::Job(JobRequest::WriteEffects(entries))) = (WriteEffectBatchRequest { entries }),
+        (StoreResponse::Job(JobResponse::WrittenEffects(results))) = (WriteEffectBatchResponse { results });
+    CancelJobBatch: (StoreRequest::Job(JobRequest::Change(
             ChangeJobsRequest { selector, action: JobAction::Cancel { reason, force }, by, dry_run, cursor, limit })))
         = (CancelJobBatchRequest { selector, by, reason, force, dry_run, cursor, limit }),
-        (Answer::Job(JobAnswer::Changed(changed))) = (changed);
-    RetryJobBatch: (Ask::Job(JobAsk::Change(
+        (StoreResponse::Job(JobResponse::Changed(changed))) = (changed);
+    RetryJobBatch: (StoreRequest::Job(JobRequest::Change(
             ChangeJobsRequest { selector, action: JobAction::Retry, by, dry_run, cursor, limit })))
         = (RetryJobBatchRequest { selector, by, dry_run, cursor, limit }),
-        (Answer::Job(JobAnswer::Changed(changed))) = (changed);
-    DeleteJobBatch: (Ask::Job(JobAsk::Change(
+        (StoreResponse::Job(JobResponse::Changed(changed))) = (changed);
+    DeleteJobBatch: (StoreRequest::Job(JobRequest::Change(
             ChangeJobsRequest { selector, action: JobAction::Delete { force }, by, dry_run, cursor, limit })))
         = (DeleteJobBatchRequest { selector, by, force, dry_run, cursor, limit }),
-        (Answer::Job(JobAnswer::Changed(changed))) = (changed);
-    ListJobs: (Ask::Job(JobAsk::List(request))) = (request), (Answer::Job(JobAnswer::Jobs(page))) = (page);
-    ListQueues: (Ask::Job(JobAsk::Queues)) = (NoQuery {}), (Answer::Job(JobAnswer::Queues(queues))) = (QueueList { queues });
-    PauseQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by })))
-        = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
-    ResumeQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by })))
-        = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
-    DrainQueue: (Ask::Job(JobAsk::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Draining, by })))
-        = (QueueRequest { queue, by }), (Answer::Job(JobAnswer::Queue(view))) = (view);
-    ListSchedules: (Ask::Job(JobAsk::Schedules)) = (NoQuery {}),
-        (Answer::Job(JobAnswer::Schedules(schedules))) = (ScheduleList { schedules });
-    SetSchedule: (Ask::Job(JobAsk::SetSchedule(spec))) = (spec), (Answer::Job(JobAnswer::Schedule(view))) = (view);
-    ListEffects: (Ask::Job(JobAsk::Effects(request))) = (request), (Answer::Job(JobAnswer::Effects(page))) = (page);
+        (StoreResponse::Job(JobResponse::Changed(changed))) = (changed);
+    ListJobs: (StoreRequest::Job(JobRequest::List(request))) = (request), (StoreResponse::Job(JobResponse::Jobs(page))) = (page);
+    ListQueues: (StoreRequest::Job(JobRequest::Queues)) = (NoQuery {}), (StoreResponse::Job(JobResponse::Queues(queues))) = (QueueList { queues });
+    PauseQueue: (StoreRequest::Job(JobRequest::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by })))
+        = (QueueRequest { queue, by }), (StoreResponse::Job(JobResponse::Queue(view))) = (view);
+    ResumeQueue: (StoreRequest::Job(JobRequest::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by })))
+        = (QueueRequest { queue, by }), (StoreResponse::Job(JobResponse::Queue(view))) = (view);
+    DrainQueue: (StoreRequest::Job(JobRequest::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Draining, by })))
+        = (QueueRequest { queue, by }), (StoreResponse::Job(JobResponse::Queue(view))) = (view);
+    ListSchedules: (StoreRequest::Job(JobRequest::Schedules)) = (NoQuery {}),
+        (StoreResponse::Job(JobResponse::Schedules(schedules))) = (ScheduleList { schedules });
+    SetSchedule: (StoreRequest::Job(JobRequest::SetSchedule(spec))) = (spec), (StoreResponse::Job(JobResponse::Schedule(view))) = (view);
+    ListEffects: (StoreRequest::Job(JobRequest::Effects(request))) = (request), (StoreResponse::Job(JobResponse::Effects(page))) = (page);
 }
 
 /// An operation that is about one thing, and is carried out as a batch of one.
-pub trait SingleOperation: Operation {
+pub trait SingleOperation: HttpOperation {
     /// The batch.
     type Batch: StoreOperation;
     /// The batch with this one in it.
-    fn batch(request: Self::Request) -> <Self::Batch as Operation>::Request;
+    fn batch(request: Self::Request) -> <Self::Batch as HttpOperation>::Request;
     /// What came of the one.
     #[expect(clippy::result_large_err, reason = "a problem is sent as it is")]
-    fn only(answer: <Self::Batch as Operation>::Answer) -> Result<Self::Answer, Problem>;
+    fn only(answer: <Self::Batch as HttpOperation>::Response) -> Result<Self::Response, Problem>;
     /// A problem says which thing it is about.
     fn about(request: &Self::Request) -> impl Fn(&mut Problem) + Send + 'static;
 }
@@ -444,11 +444,11 @@ macro_rules! single_operations {
         $(impl SingleOperation for op::$op {
             type Batch = op::$batch;
 
-            fn batch($request: Self::Request) -> <Self::Batch as Operation>::Request {
+            fn batch($request: Self::Request) -> <Self::Batch as HttpOperation>::Request {
                 $($into),+
             }
 
-            fn only($answer: <Self::Batch as Operation>::Answer) -> Result<Self::Answer, Problem> {
+            fn only($answer: <Self::Batch as HttpOperation>::Response) -> Result<Self::Response, Problem> {
                 $only
             }
 

@@ -8,19 +8,19 @@
 //! the same word about an attempt gets the same answer while that attempt is the job's last one. Once another has begun, a
 //! repeated failure, snooze or release is `Stale`, which says how the attempt ended. Another word is refused.
 
-mod desk;
+mod admin;
 mod view;
 mod work;
 
 use fencehold_core::Owner;
-use fencehold_core::job::{JobId, QueueName, Refusal, ReportedAttempt, ScheduleName};
+use fencehold_core::job::{JobId, JobRefusal, QueueName, ReportedAttempt, ScheduleName};
 
 use serde::{Deserialize, Serialize};
 
 use crate::operation::{calls, plain};
 use crate::{CallContext, StoreError};
 
-pub use desk::{
+pub use admin::{
     BeginOperationRequest, BegunOperation, ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest,
     ChangedJob, Contents, EffectPage, EffectResolution, EffectView, FindingKind, JobAction, JobSelector,
     ListEffectsRequest, OperationStatus, QueueMode, QueueView, ResolveEffectRequest, ScheduleSpec,
@@ -42,12 +42,12 @@ calls! {
     trait JobStore {}
     impl {}
     /// A call of the contract about jobs: what is asked for.
-    enum JobAsk {}
+    enum JobRequest {}
     /// What a call about jobs is answered with, if it is not an error.
-    enum JobAnswer {}
+    enum JobResponse {}
     calls {
         /// Puts jobs into their queues. One answer for each, in order.
-        enqueue: Enqueue(jobs: Vec<NewJob>) -> Enqueued(Vec<Result<EnqueuedJob, Refusal>>);
+        enqueue: Enqueue(jobs: Vec<NewJob>) -> Enqueued(Vec<Result<EnqueuedJob, JobRefusal>>);
         /// Takes up to so many jobs out of any of these queues, waiting for the first one for up to `wait_ms`. None: there
         /// was nothing.
         claim: Claim(request: ClaimJobsRequest) -> Claimed(ClaimedJobs);
@@ -55,9 +55,9 @@ calls! {
         renew_attempts: Renew(attempts: Vec<AttemptRef>) -> Renewed(RenewAttemptBatchResponse);
         /// What attempts have to say: completed, failed, snoozed, handed back; a checkpoint, progress. One answer for each,
         /// in order.
-        report: Report(reports: Vec<AttemptReport>) -> Reported(Vec<Result<ReportedAttempt, Refusal>>);
+        report: Report(reports: Vec<AttemptReport>) -> Reported(Vec<Result<ReportedAttempt, JobRefusal>>);
         /// Announces and records effects. One answer for each, in order.
-        write_effects: WriteEffects(entries: Vec<AttemptLedgerEntry>) -> WrittenEffects(Vec<Result<LedgerResponse, Refusal>>);
+        write_effects: WriteEffects(entries: Vec<AttemptLedgerEntry>) -> WrittenEffects(Vec<Result<LedgerResponse, JobRefusal>>);
         /// Everything about one job. `None`: there is no such job.
         get_job: Get(id: JobId) -> Job(Option<Box<JobDetail>>) as Option<JobDetail>;
         /// Everything about one job once it has come to its end or only a person can help it (it is quarantined or
@@ -81,11 +81,11 @@ calls! {
         /// Removes a schedule. False: there was none.
         delete_schedule: DeleteSchedule { name: ScheduleName, by: Owner } -> Deleted as bool;
         /// Begins an operation under its idempotency key, or says what has become of it.
-        begin_operation: BeginOperation(request: BeginOperationRequest) -> BegunOperation(Result<BegunOperation, Refusal>);
+        begin_operation: BeginOperation(request: BeginOperationRequest) -> BegunOperation(Result<BegunOperation, JobRefusal>);
         /// Effects that people should know of: open intents, effects not (yet) undone, effects of superseded tokens.
         list_effects: Effects(request: ListEffectsRequest) -> Effects(EffectPage);
         /// Resolves an effect in doubt as a person decided, and the job goes on.
-        resolve_effect: ResolveEffect(request: ResolveEffectRequest) -> ResolvedEffect(Result<(), Refusal>);
+        resolve_effect: ResolveEffect(request: ResolveEffectRequest) -> ResolvedEffect(Result<(), JobRefusal>);
     }
 }
 

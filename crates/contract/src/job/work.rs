@@ -1,7 +1,7 @@
 //! Enqueuing, claiming and reporting: what workers and those who give them work say.
 
 use fencehold_core::job::{
-    AttemptRenewal, EffectName, JobId, JobKind, JobOptions, QueueName, Refusal, UniqueKey,
+    AttemptRenewal, EffectName, JobId, JobKind, JobOptions, JobRefusal, QueueName, UniqueKey,
 };
 use fencehold_core::ledger::{Compensation, Effect, InDoubtPolicy};
 use fencehold_core::wire::{AsJson, AsOptionalJson, Moment, null};
@@ -284,8 +284,8 @@ wire! {
     pub struct RenewAttemptBatchResponse {
         /// One for each.
         #[serde(with = "AsResults")]
-        #[schemars(with = "Vec<crate::json::Outcome<AttemptRenewal>>")]
-        pub results: Vec<Result<AttemptRenewal, Refusal>>,
+        #[schemars(with = "Vec<crate::json::ItemResult<AttemptRenewal>>")]
+        pub results: Vec<Result<AttemptRenewal, JobRefusal>>,
         /// How long the request stood in line before the moment that decided.
         pub waited_ms: u64,
     }

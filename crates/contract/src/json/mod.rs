@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[cfg(feature = "schema")]
 pub use result::ItemOf;
-pub use result::{AsResults, Outcome};
+pub use result::{AsResults, ItemResult};
 
 /// Names and values.
 pub(crate) type Labels = Vec<(Box<str>, Box<str>)>;

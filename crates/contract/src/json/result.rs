@@ -7,27 +7,27 @@ use crate::problem::Problem;
 /// What came of one item of many: it was carried out, or why not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome<T> {
+pub enum ItemResult<T> {
     /// It was carried out.
     Ok(T),
     /// Why it was not.
     Error(Box<Problem>),
 }
 
-impl<T, R: Into<Problem>> From<Result<T, R>> for Outcome<T> {
+impl<T, R: Into<Problem>> From<Result<T, R>> for ItemResult<T> {
     fn from(result: Result<T, R>) -> Self {
         match result {
-            Ok(done) => Outcome::Ok(done),
-            Err(refusal) => Outcome::Error(Box::new(refusal.into())),
+            Ok(done) => ItemResult::Ok(done),
+            Err(refusal) => ItemResult::Error(Box::new(refusal.into())),
         }
     }
 }
 
-impl<T, R: From<Problem>> From<Outcome<T>> for Result<T, R> {
-    fn from(outcome: Outcome<T>) -> Self {
+impl<T, R: From<Problem>> From<ItemResult<T>> for Result<T, R> {
+    fn from(outcome: ItemResult<T>) -> Self {
         match outcome {
-            Outcome::Ok(done) => Ok(done),
-            Outcome::Error(problem) => Err((*problem).into()),
+            ItemResult::Ok(done) => Ok(done),
+            ItemResult::Error(problem) => Err((*problem).into()),
         }
     }
 }
@@ -46,7 +46,7 @@ impl AsResults {
         serializer.collect_seq(
             results
                 .iter()
-                .map(|result| Outcome::from(result.as_ref().map_err(Clone::clone))),
+                .map(|result| ItemResult::from(result.as_ref().map_err(Clone::clone))),
         )
     }
 
@@ -57,7 +57,7 @@ impl AsResults {
         T: Deserialize<'de>,
         R: From<Problem>,
     {
-        let outcomes = Vec::<Outcome<T>>::deserialize(deserializer)?;
+        let outcomes = Vec::<ItemResult<T>>::deserialize(deserializer)?;
         Ok(outcomes.into_iter().map(Into::into).collect())
     }
 }
@@ -71,7 +71,7 @@ pub trait ItemOf: schemars::JsonSchema {
 
 /// One object with two fields of which one is there: generators make one class of it.
 #[cfg(feature = "schema")]
-impl<T: ItemOf> schemars::JsonSchema for Outcome<T> {
+impl<T: ItemOf> schemars::JsonSchema for ItemResult<T> {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         T::RESULT.into()
     }

@@ -53,8 +53,8 @@ macro_rules! calls {
     (
         $(#[$store_meta:meta])* trait $Store:ident { $($methods:tt)* }
         impl { $($implemented:tt)* }
-        $(#[$ask_meta:meta])* enum $Ask:ident { $($ask_others:tt)* }
-        $(#[$answer_meta:meta])* enum $Answer:ident { $($answer_others:tt)* }
+        $(#[$ask_meta:meta])* enum $StoreRequest:ident { $($ask_others:tt)* }
+        $(#[$answer_meta:meta])* enum $StoreResponse:ident { $($answer_others:tt)* }
         calls {$(
             $(#[$meta:meta])*
             $method:ident: $call:ident $(($arg:ident: $arg_type:ty $(as $arg_plain:ty)?))? $({ $($field:ident: $field_type:ty),+ })?
@@ -78,7 +78,7 @@ macro_rules! calls {
 
         $(#[$ask_meta])*
         #[derive(Clone, Debug, Serialize, Deserialize)]
-        pub enum $Ask {
+        pub enum $StoreRequest {
             $($(#[$meta])* $call $(($arg_type))? $({
                 $(#[allow(missing_docs, reason = "as the method has it")] $field: $field_type),+
             })?,)*
@@ -88,7 +88,7 @@ macro_rules! calls {
         $(#[$answer_meta])*
         #[derive(Clone, Debug, Serialize, Deserialize)]
         #[allow(missing_docs, reason = "each is what a method of the trait returns")]
-        pub enum $Answer {
+        pub enum $StoreResponse {
             $($($answer($answer_type),)?)*
             $($answer_others)*
         }
@@ -102,25 +102,25 @@ macro_rules! calls {
                     $($arg: plain!($arg_type $(, $arg_plain)?),)?
                     $($($field: $field_type),+)?
                 ) -> Result<plain!($($answer_type)? $(, $plain)?), StoreError> {
-                    use $crate::operation::{Packed, checked, misfit};
-                    let ask = $Ask::$call $((Packed::pack($arg)))? $({ $($field),+ })?;
-                    match $Answer::try_from(checked(self, call, ask.into()).await?) {
-                        Ok($Answer::$answer(answer)) => Ok(Packed::unpack(answer)),
-                        _ => Err(misfit()),
+                    use $crate::operation::{Packed, checked, unexpected_response};
+                    let ask = $StoreRequest::$call $((Packed::pack($arg)))? $({ $($field),+ })?;
+                    match $StoreResponse::try_from(checked(self, call, ask.into()).await?) {
+                        Ok($StoreResponse::$answer(answer)) => Ok(Packed::unpack(answer)),
+                        _ => Err(unexpected_response()),
                     }
                 }
             )*
             $($implemented)*
         }
 
-        impl $Ask {
+        impl $StoreRequest {
             /// Has a store carry it out. `Err` of the call: it is none that has a method.
-            pub(crate) async fn perform(self, store: &dyn $Store, call: &CallContext) -> Result<Result<$Answer, Self>, StoreError> {
+            pub(crate) async fn perform(self, store: &dyn $Store, call: &CallContext) -> Result<Result<$StoreResponse, Self>, StoreError> {
                 use $crate::operation::Packed;
                 Ok(Ok(match self {
-                    $($Ask::$call $(($arg))? $({ $($field),+ })? => {
+                    $($StoreRequest::$call $(($arg))? $({ $($field),+ })? => {
                         let plain = store.$method(call, $(Packed::unpack($arg),)? $($($field),+)?).await?;
-                        $Answer::$answer(Packed::pack(plain))
+                        $StoreResponse::$answer(Packed::pack(plain))
                     })*
                     #[allow(unreachable_patterns, reason = "where every call has a method")]
                     other => return Ok(Err(other)),

@@ -7,33 +7,38 @@ use fencehold_core::limits::{
 };
 use fencehold_core::{BadInput, ttl};
 
-use super::Ask;
+use super::StoreRequest;
 use crate::{AcquireLeaseRequest, HoldRef, KeepFinished, RevokeTarget};
 
-impl Ask {
+impl StoreRequest {
     /// Whether it can be answered at all.
     pub fn check(&self) -> Result<(), BadInput> {
         match self {
-            Ask::Acquire(request) => check_acquire(request),
-            Ask::Renew(holds) => check_batch("renewals", holds),
-            Ask::Release(holds) => check_batch("releases", holds),
-            Ask::Revoke { request, .. } => match &request.target {
+            StoreRequest::Acquire(request) => check_acquire(request),
+            StoreRequest::Renew(holds) => check_batch("renewals", holds),
+            StoreRequest::Release(holds) => check_batch("releases", holds),
+            StoreRequest::Revoke { request, .. } => match &request.target {
                 RevokeTarget::Prefix(prefix) => check_prefix(Some(prefix)),
                 RevokeTarget::Key { .. } | RevokeTarget::Task(_) | RevokeTarget::Owner(_) => Ok(()),
             },
-            Ask::List(request) => {
+            StoreRequest::List(request) => {
                 check_limit(request.limit)?;
                 check_prefix(request.prefix.as_ref())
             }
-            Ask::Events(request) => {
+            StoreRequest::Events(request) => {
                 check_limit(request.limit)?;
                 check_prefix(request.prefix.as_ref())
             }
-            Ask::Advance { increment: 0, .. } => Err(BadInput::new("increment", "must be more than 0")),
-            Ask::Job(ask) => ask.check(),
-            Ask::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
-            Ask::Quota(request) => request.quota.map_or(Ok(()), |set| set.check()),
-            Ask::Get(_) | Ask::Advance { .. } | Ask::Reopen { .. } | Ask::Status => Ok(()),
+            StoreRequest::Advance { increment: 0, .. } => {
+                Err(BadInput::new("increment", "must be more than 0"))
+            }
+            StoreRequest::Job(ask) => ask.check(),
+            StoreRequest::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
+            StoreRequest::Quota(request) => request.quota.map_or(Ok(()), |set| set.check()),
+            StoreRequest::Get(_)
+            | StoreRequest::Advance { .. }
+            | StoreRequest::Reopen { .. }
+            | StoreRequest::Status => Ok(()),
         }
     }
 }

@@ -11,25 +11,25 @@ use fencehold_core::limits::{
 use fencehold_core::{BadInput, Timestamp, ttl};
 use serde::de::IgnoredAny;
 
-use super::JobAsk;
+use super::JobRequest;
 use crate::job::{
     AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, EffectResolution, JobFilter,
     JobSelector, LedgerEntry, NewJob, Report, ScheduleSpec, When,
 };
 
-impl JobAsk {
+impl JobRequest {
     /// Whether it can be answered at all.
     pub fn check(&self) -> Result<(), BadInput> {
         match self {
-            JobAsk::Enqueue(jobs) => check_call("jobs", jobs, |job| job.payload.len()),
-            JobAsk::Claim(request) => check_claim(request),
-            JobAsk::Renew(attempts) => check_count("renewals", attempts.len()),
-            JobAsk::Report(reports) => check_call("reports", reports, report_bytes),
-            JobAsk::WriteEffects(entries) => check_call("entries", entries, entry_bytes),
-            JobAsk::WaitFor(request) => check_wait(request.wait_ms),
-            JobAsk::List(request) => check_limit(request.limit),
-            JobAsk::Effects(request) => check_limit(request.limit),
-            JobAsk::Change(request) => match &request.selector {
+            JobRequest::Enqueue(jobs) => check_call("jobs", jobs, |job| job.payload.len()),
+            JobRequest::Claim(request) => check_claim(request),
+            JobRequest::Renew(attempts) => check_count("renewals", attempts.len()),
+            JobRequest::Report(reports) => check_call("reports", reports, report_bytes),
+            JobRequest::WriteEffects(entries) => check_call("entries", entries, entry_bytes),
+            JobRequest::WaitFor(request) => check_wait(request.wait_ms),
+            JobRequest::List(request) => check_limit(request.limit),
+            JobRequest::Effects(request) => check_limit(request.limit),
+            JobRequest::Change(request) => match &request.selector {
                 JobSelector::Ids { job_ids } => check_count("job_ids", job_ids.len()),
                 JobSelector::Filter { filter } if *filter == JobFilter::default() => Err(BadInput::new(
                     "selector",
@@ -37,11 +37,11 @@ impl JobAsk {
                 )),
                 JobSelector::Filter { .. } | JobSelector::All {} => check_limit(request.limit),
             },
-            JobAsk::SetQueueMode(order) => order.queue.check_open(),
-            JobAsk::DeleteQueue { queue, .. } => queue.check_open(),
-            JobAsk::SetSchedule(spec) => check_schedule(spec),
-            JobAsk::BeginOperation(request) => check_begin(request),
-            JobAsk::ResolveEffect(request) => match &request.resolution {
+            JobRequest::SetQueueMode(order) => order.queue.check_open(),
+            JobRequest::DeleteQueue { queue, .. } => queue.check_open(),
+            JobRequest::SetSchedule(spec) => check_schedule(spec),
+            JobRequest::BeginOperation(request) => check_begin(request),
+            JobRequest::ResolveEffect(request) => match &request.resolution {
                 EffectResolution::Happened { value } => check_json("value", value, EFFECT_VALUE_BYTES_MAX),
                 EffectResolution::DidNotHappen {} => Ok(()),
             },

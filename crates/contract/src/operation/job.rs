@@ -1,36 +1,36 @@
 //! What is known of each call about jobs, and of its answer.
 
-use super::{Answer, Ask};
-use crate::job::{JobAnswer, JobAsk};
+use super::{StoreRequest, StoreResponse};
+use crate::job::{JobRequest, JobResponse};
 
-impl From<JobAsk> for Ask {
-    fn from(ask: JobAsk) -> Self {
-        Ask::Job(ask)
+impl From<JobRequest> for StoreRequest {
+    fn from(ask: JobRequest) -> Self {
+        StoreRequest::Job(ask)
     }
 }
 
-impl TryFrom<Answer> for JobAnswer {
-    type Error = Answer;
+impl TryFrom<StoreResponse> for JobResponse {
+    type Error = StoreResponse;
 
-    fn try_from(answer: Answer) -> Result<Self, Answer> {
+    fn try_from(answer: StoreResponse) -> Result<Self, StoreResponse> {
         match answer {
-            Answer::Job(answer) => Ok(answer),
+            StoreResponse::Job(answer) => Ok(answer),
             other => Err(other),
         }
     }
 }
 
-impl JobAsk {
+impl JobRequest {
     /// Whether carrying it out twice, or not knowing whether it was carried out, makes no difference.
     pub fn only_reads(&self) -> bool {
         matches!(
             self,
-            JobAsk::Get(_)
-                | JobAsk::WaitFor(_)
-                | JobAsk::List(_)
-                | JobAsk::Queues
-                | JobAsk::Schedules
-                | JobAsk::Effects(_)
+            JobRequest::Get(_)
+                | JobRequest::WaitFor(_)
+                | JobRequest::List(_)
+                | JobRequest::Queues
+                | JobRequest::Schedules
+                | JobRequest::Effects(_)
         )
     }
 
@@ -39,11 +39,11 @@ impl JobAsk {
     pub fn may_leave_something(&self) -> bool {
         matches!(
             self,
-            JobAsk::Enqueue(_)
-                | JobAsk::Claim(_)
-                | JobAsk::BeginOperation(_)
-                | JobAsk::SetQueueMode(_)
-                | JobAsk::SetSchedule(_)
+            JobRequest::Enqueue(_)
+                | JobRequest::Claim(_)
+                | JobRequest::BeginOperation(_)
+                | JobRequest::SetQueueMode(_)
+                | JobRequest::SetSchedule(_)
         )
     }
 
@@ -51,8 +51,8 @@ impl JobAsk {
     /// gone on since.
     pub fn may_be_repeated(&self) -> bool {
         match self {
-            JobAsk::Change(request) => request.dry_run,
-            JobAsk::ResolveEffect(_) => false,
+            JobRequest::Change(request) => request.dry_run,
+            JobRequest::ResolveEffect(_) => false,
             _ => true,
         }
     }
@@ -60,8 +60,8 @@ impl JobAsk {
     /// How long it may stand in line.
     pub fn wait_ms(&self) -> u64 {
         match self {
-            JobAsk::Claim(request) => request.wait_ms,
-            JobAsk::WaitFor(request) => request.wait_ms,
+            JobRequest::Claim(request) => request.wait_ms,
+            JobRequest::WaitFor(request) => request.wait_ms,
             _ => 0,
         }
     }
@@ -69,7 +69,7 @@ impl JobAsk {
     /// The same question, some time later.
     pub fn age(&mut self, by_ms: u64, again: bool, on_the_way_ms: u64) {
         match self {
-            JobAsk::Claim(request) => {
+            JobRequest::Claim(request) => {
                 if again {
                     request.waited_before_ms = request.waited_before_ms.saturating_add(by_ms);
                 }
@@ -77,19 +77,19 @@ impl JobAsk {
                     request.wait_ms = request.wait_ms.saturating_sub(by_ms);
                 }
             }
-            JobAsk::WaitFor(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
+            JobRequest::WaitFor(request) => request.wait_ms = request.wait_ms.saturating_sub(by_ms),
             _ => {}
         }
     }
 }
 
-impl JobAnswer {
+impl JobResponse {
     /// The time on the way counts as time in line.
     pub fn waited_longer(&mut self, by_ms: u64) {
         match self {
-            JobAnswer::Claimed(claimed) => claimed.waited_ms = claimed.waited_ms.saturating_add(by_ms),
-            JobAnswer::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
-            JobAnswer::BegunOperation(Ok(began)) => began.waited_ms = began.waited_ms.saturating_add(by_ms),
+            JobResponse::Claimed(claimed) => claimed.waited_ms = claimed.waited_ms.saturating_add(by_ms),
+            JobResponse::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
+            JobResponse::BegunOperation(Ok(began)) => began.waited_ms = began.waited_ms.saturating_add(by_ms),
             _ => {}
         }
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fencehold_core::ttl;
 
-use super::{Answer, Ask};
+use super::{StoreRequest, StoreResponse};
 use crate::hold_changes::HoldChanges;
-use crate::measure::Measures;
+use crate::metrics::StoreMetrics;
 use crate::{
     CallContext, Capabilities, JobStore, LeaseStore, RevokeLeasesRequest, RevokedLease, StoreError,
     StoreStatus,
@@ -15,11 +15,15 @@ use crate::{
 /// A store, as it is implemented. Whatever implements this is a [`LeaseStore`], and a [`JobStore`] if it says that it has jobs.
 pub trait Route: Send + Sync {
     /// Carries out a call. Its input was checked.
-    fn route(&self, call: &CallContext, ask: Ask) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+    fn route(
+        &self,
+        call: &CallContext,
+        ask: StoreRequest,
+    ) -> impl Future<Output = Result<StoreResponse, StoreError>> + Send;
     /// What the store can do.
     fn can(&self) -> Capabilities;
     /// What the engine has measured, where it runs in this process.
-    fn measured(&self) -> Option<&Measures> {
+    fn measured(&self) -> Option<&StoreMetrics> {
         None
     }
     /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
@@ -29,9 +33,9 @@ pub trait Route: Send + Sync {
     /// For how long nothing is granted after an advance. A store that can tell without counting anything does so.
     fn closed_for_ms(&self, call: &CallContext) -> impl Future<Output = Result<u64, StoreError>> + Send {
         async {
-            match self.route(call, Ask::Status).await? {
-                Answer::Status(StoreStatus { closed_for_ms, .. }) => Ok(closed_for_ms),
-                _ => Err(misfit()),
+            match self.route(call, StoreRequest::Status).await? {
+                StoreResponse::Status(StoreStatus { closed_for_ms, .. }) => Ok(closed_for_ms),
+                _ => Err(unexpected_response()),
             }
         }
     }
@@ -51,23 +55,23 @@ pub trait Route: Send + Sync {
 pub(crate) async fn checked<R: Route + ?Sized>(
     route: &R,
     call: &CallContext,
-    ask: Ask,
-) -> Result<Answer, StoreError> {
-    if let Ask::Acquire(request) = &ask {
+    ask: StoreRequest,
+) -> Result<StoreResponse, StoreError> {
+    if let StoreRequest::Acquire(request) = &ask {
         ttl::check(request.ttl_ms, route.can().min_ttl_ms)?;
     }
     ask.check()?;
     let answer = route.route(call, ask).await?;
     Ok(match answer {
-        Answer::Status(status) => {
-            Answer::Status(StoreStatus { store: route.can().store.to_owned(), ..status })
+        StoreResponse::Status(status) => {
+            StoreResponse::Status(StoreStatus { store: route.can().store.to_owned(), ..status })
         }
         answer => answer,
     })
 }
 
 /// An answer that does not fit its question: only a peer of another make could send it.
-pub fn misfit() -> StoreError {
+pub fn unexpected_response() -> StoreError {
     StoreError::OutcomeUnknown { message: "the answer does not fit the question".to_owned() }
 }
 
@@ -80,15 +84,15 @@ pub(crate) async fn revoke_all(
     let mut all = Vec::new();
     let mut from = 0;
     loop {
-        match checked(route, call, Ask::Revoke { request: request.clone(), from }).await {
-            Ok(Answer::Revoked { ended, next }) => {
+        match checked(route, call, StoreRequest::Revoke { request: request.clone(), from }).await {
+            Ok(StoreResponse::Revoked { ended, next }) => {
                 all.extend(ended);
                 match next {
                     Some(next) => from = next,
                     None => return Ok(all),
                 }
             }
-            Ok(_) => return Err(misfit()),
+            Ok(_) => return Err(unexpected_response()),
             // 'Nothing was done' is true of this page alone.
             Err(error) if !all.is_empty() => {
                 let why = format!("{} leases were ended, then: {error}", all.len());
@@ -100,28 +104,32 @@ pub(crate) async fn revoke_all(
 }
 
 /// Has a store carry out a call: the other way round.
-pub async fn perform(store: &dyn LeaseStore, call: &CallContext, ask: Ask) -> Result<Answer, StoreError> {
+pub async fn perform(
+    store: &dyn LeaseStore,
+    call: &CallContext,
+    ask: StoreRequest,
+) -> Result<StoreResponse, StoreError> {
     match ask.perform(store, call).await? {
         Ok(answer) => Ok(answer),
-        Err(Ask::Revoke { request, .. }) => {
-            Ok(Answer::Revoked { ended: store.revoke(call, request).await?, next: None })
+        Err(StoreRequest::Revoke { request, .. }) => {
+            Ok(StoreResponse::Revoked { ended: store.revoke(call, request).await?, next: None })
         }
-        Err(Ask::Job(ask)) => match ask.perform(jobs_of(store)?, call).await? {
-            Ok(answer) => Ok(Answer::Job(answer)),
-            Err(_) => Err(misfit()),
+        Err(StoreRequest::Job(ask)) => match ask.perform(jobs_of(store)?, call).await? {
+            Ok(answer) => Ok(StoreResponse::Job(answer)),
+            Err(_) => Err(unexpected_response()),
         },
         Err(_) => Err(keeps_finished_elsewhere()),
     }
 }
 
 /// A call that a store does not carry out.
-pub fn unsupported(store: &str, ask: &Ask) -> StoreError {
+pub fn unsupported(store: &str, ask: &StoreRequest) -> StoreError {
     let message = match ask {
-        Ask::Job(_) => "keep jobs",
-        Ask::Events(_) => "list events",
-        Ask::Quota(_) => "limit what a namespace has",
-        Ask::Reopen { .. } => "be opened before its time: each client counts that by itself",
-        Ask::KeepFinished { .. } => "keep finished jobs",
+        StoreRequest::Job(_) => "keep jobs",
+        StoreRequest::Events(_) => "list events",
+        StoreRequest::Quota(_) => "limit what a namespace has",
+        StoreRequest::Reopen { .. } => "be opened before its time: each client counts that by itself",
+        StoreRequest::KeepFinished { .. } => "keep finished jobs",
         _ => "do this",
     };
     StoreError::Unsupported { store: store.to_owned(), message: message.to_owned() }

@@ -113,9 +113,9 @@ impl From<Problem> for Refusal {
     }
 }
 
-impl From<job::Refusal> for Problem {
-    fn from(refusal: job::Refusal) -> Self {
-        use job::Refusal as R;
+impl From<job::JobRefusal> for Problem {
+    fn from(refusal: job::JobRefusal) -> Self {
+        use job::JobRefusal as R;
         let kind = match &refusal {
             R::BadInput(_) => ErrorKind::BadInput,
             R::JobNotFound => ErrorKind::JobNotFound,
@@ -175,8 +175,8 @@ fn limit_reached(problem: &mut Problem, message: String, limit: u64) {
 }
 
 /// A refusal of the job rules, if the problem is one.
-fn job_refusal(problem: &Problem) -> Option<job::Refusal> {
-    use job::Refusal as R;
+fn job_refusal(problem: &Problem) -> Option<job::JobRefusal> {
+    use job::JobRefusal as R;
     let Problem { token, outcome, current_token, remaining_ms, state, field, message, .. } = problem.clone();
     Some(match problem.kind {
         ErrorKind::BadInput => R::BadInput(as_bad_input(problem.clone())),
@@ -211,10 +211,11 @@ fn job_refusal(problem: &Problem) -> Option<job::Refusal> {
     })
 }
 
-impl From<Problem> for job::Refusal {
+impl From<Problem> for job::JobRefusal {
     fn from(problem: Problem) -> Self {
         // Only a peer of another make sends what is no refusal here; its words are all there is.
-        job_refusal(&problem).unwrap_or_else(|| job::Refusal::BadInput(BadInput::new("item", problem.detail)))
+        job_refusal(&problem)
+            .unwrap_or_else(|| job::JobRefusal::BadInput(BadInput::new("item", problem.detail)))
     }
 }
 
@@ -279,9 +280,9 @@ fn with_message(problem: Problem, message: String) -> Problem {
 
 impl Problem {
     /// Why a job was not cancelled, retried or deleted. That it has finished is the wrong state for that, and no loss.
-    pub(crate) fn of_change(job_id: JobId, refusal: job::Refusal) -> Self {
+    pub(crate) fn of_change(job_id: JobId, refusal: job::JobRefusal) -> Self {
         let finished = match &refusal {
-            job::Refusal::Finished { state } => Some(*state),
+            job::JobRefusal::Finished { state } => Some(*state),
             _ => None,
         };
         let mut problem: Problem = match finished {
@@ -294,9 +295,9 @@ impl Problem {
     }
 
     /// The refusal that it was made from.
-    pub(crate) fn into_change_refusal(self) -> job::Refusal {
+    pub(crate) fn into_change_refusal(self) -> job::JobRefusal {
         match (self.kind, self.state, &self.message) {
-            (ErrorKind::WrongState, Some(state), None) => job::Refusal::Finished { state },
+            (ErrorKind::WrongState, Some(state), None) => job::JobRefusal::Finished { state },
             _ => self.into(),
         }
     }
@@ -398,7 +399,7 @@ mod tests {
 
     #[test]
     fn every_refusal_of_a_job_reads_back_as_what_it_was() {
-        use job::Refusal as R;
+        use job::JobRefusal as R;
         let id = JobId::from_random(7, [3; 10]);
         let owner = Owner::new("host/7").unwrap();
         for refusal in [

@@ -12,16 +12,16 @@ use crate::token::Token;
 
 /// The attempts of a job that ended, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Trail {
+pub struct AttemptHistory {
     /// At most [`TRAIL_MAX`](crate::limits::TRAIL_MAX).
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<PastAttempt>,
     /// How many earlier ones had to be forgotten.
     pub forgotten: u32,
 }
 
 /// One attempt that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct PastAttempt {
     /// Its token.
     pub token: Token,
     /// Recognises its hold id.

@@ -10,12 +10,12 @@ use super::state::JobState;
 use crate::error::BadInput;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason};
-use crate::lease::{Preempt, YieldRequest};
+use crate::lease::{PreemptRequest, YieldRequest};
 use crate::token::Token;
 
 /// Which attempt speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct By {
+pub struct AttemptProof {
     /// Recognises its hold id.
     pub hash: HoldHash,
     /// The token that it was given.
@@ -25,7 +25,7 @@ pub struct By {
 /// One thing that is asked of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Command {
+pub enum JobCommand {
     /// Begin an attempt.
     Claim {
         /// Recognises the hold id of this claim.
@@ -36,13 +36,13 @@ pub enum Command {
         ttl_ms: u64,
     },
     /// Keep it for another ttl.
-    Renew(By),
+    Renew(AttemptProof),
     /// The work is done.
-    Complete(By),
+    Complete(AttemptProof),
     /// The work went wrong.
     Fail {
         /// Which attempt.
-        by: By,
+        by: AttemptProof,
         /// What went wrong.
         error: Box<str>,
         /// Try again after this time instead of what the policy says.
@@ -55,25 +55,25 @@ pub enum Command {
     /// Put the job off. Counts as nothing.
     Snooze {
         /// Which attempt.
-        by: By,
+        by: AttemptProof,
         /// For how long.
         for_ms: u64,
     },
     /// Give the job back. Counts as nothing.
-    HandBack(By),
+    HandBack(AttemptProof),
     /// Give a job back that was handed to a caller that had gone.
-    Abandon(By),
+    Abandon(AttemptProof),
     /// Whether this attempt may still write what only a holder may: checkpoints and outcomes of effects.
     Write {
         /// Which attempt.
-        by: By,
+        by: AttemptProof,
         /// What it writes.
-        what: Written,
+        what: AttemptWrite,
     },
     /// Stop at an effect in doubt.
     StopAtIntent {
         /// Which attempt.
-        by: By,
+        by: AttemptProof,
         /// Which effect.
         effect: Box<str>,
     },
@@ -102,7 +102,7 @@ pub enum Command {
         force: bool,
     },
     /// A job of higher priority asks the holder to yield.
-    Preempt(Preempt),
+    Preempt(PreemptRequest),
     /// Take back the request to yield.
     Withdraw,
     /// End the claim after the store was rewound.
@@ -111,7 +111,7 @@ pub enum Command {
 
 /// What a holder writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum AttemptWrite {
     /// Where to go on from. Also late.
     Checkpoint,
     /// How far it has come.
@@ -125,7 +125,7 @@ pub enum Written {
 /// What a command that was carried out gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum JobCommandResult {
     /// The attempt may begin.
     Claimed {
         /// Its token.
@@ -189,7 +189,7 @@ wire! {
 /// Why a well-formed command on a job was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum JobRefusal {
     /// The item itself is wrong.
     #[error(transparent)]
     BadInput(#[from] BadInput),

@@ -3,38 +3,38 @@
 //! Here: claiming, renewing, and who may still speak for an attempt. How attempts end is in `report`; what operators
 //! and sweeps do is in `force`.
 
-use super::attempt::{Attempt, AttemptOutcome};
-use super::command::{AttemptRenewal, By, Command, Outcome, Refusal, Written};
-use super::record::{Claim, Record};
+use super::attempt::{AttemptOutcome, PastAttempt};
+use super::command::{AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal};
+use super::record::{Claim, JobRecord};
 use super::state::{Due, JobState};
 use crate::event::{BlockedAction, EventData};
 use crate::hold::HoldHash;
 use crate::key::Owner;
-use crate::lease::{Change, Term};
+use crate::lease::{DeadlineChange, HoldState};
 use crate::time::Timestamp;
 use crate::token::Token;
 
 /// How a job stands in its store at the step that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct JobStanding {
     /// The moment, by the store's clocks.
     pub now: Timestamp,
     /// The newest token that the store has given to any job. Tokens are the store's, not the job's: so each names one
     /// attempt of one job, and none comes back when a job has been pruned.
     pub newest: Token,
     /// Whether the recorded claim is live.
-    pub term: Term,
+    pub term: HoldState,
 }
 
 /// What follows from a command, as data. The code that keeps the record carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct JobDecision {
     /// The record to keep from now on; `None`: as it was.
-    pub record: Option<Record>,
+    pub record: Option<JobRecord>,
     /// What becomes of the claim's deadline.
-    pub deadline: Change,
+    pub deadline: DeadlineChange,
     /// The answer.
-    pub reply: Result<Outcome, Refusal>,
+    pub reply: Result<JobCommandResult, JobRefusal>,
     /// What happened.
     pub facts: Vec<EventData>,
 }
@@ -43,28 +43,28 @@ pub struct Decision {
 ///
 /// # Panics
 ///
-/// In debug builds, if the decision breaks an [invariant](super::Violation): that is a bug in the rules.
-pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decision {
-    let case = Case { standing, record };
+/// In debug builds, if the decision breaks an [invariant](super::JobViolation): that is a bug in the rules.
+pub fn decide(standing: &JobStanding, record: &JobRecord, command: &JobCommand) -> JobDecision {
+    let case = JobCase { standing, record };
     let decision = match command {
-        Command::Claim { hash, owner, ttl_ms } => case.claim(*hash, owner, *ttl_ms),
-        Command::Renew(by) => case.renew(*by),
-        Command::Complete(by) => case.complete(*by),
-        Command::Fail { by, error, retry_in_ms, for_good, random } => {
+        JobCommand::Claim { hash, owner, ttl_ms } => case.claim(*hash, owner, *ttl_ms),
+        JobCommand::Renew(by) => case.renew(*by),
+        JobCommand::Complete(by) => case.complete(*by),
+        JobCommand::Fail { by, error, retry_in_ms, for_good, random } => {
             case.fail(*by, error, *retry_in_ms, *for_good, *random)
         }
-        Command::Snooze { by, for_ms } => case.snooze(*by, *for_ms),
-        Command::HandBack(by) => case.hand_back(*by),
-        Command::Abandon(by) => case.abandon(*by),
-        Command::Write { by, what } => case.write(*by, *what),
-        Command::StopAtIntent { by, effect } => case.stop_at_intent(*by, effect),
-        Command::Expire { random } => case.expire(*random),
-        Command::Cancel { by, reason, now } => case.cancel(by, reason.as_ref(), *now),
-        Command::Retry { by } => case.retry(by),
-        Command::Delete { force } => case.delete(*force),
-        Command::Preempt(preempt) => case.preempt(preempt),
-        Command::Withdraw => case.withdraw(),
-        Command::Advance => case.advance(),
+        JobCommand::Snooze { by, for_ms } => case.snooze(*by, *for_ms),
+        JobCommand::HandBack(by) => case.hand_back(*by),
+        JobCommand::Abandon(by) => case.abandon(*by),
+        JobCommand::Write { by, what } => case.write(*by, *what),
+        JobCommand::StopAtIntent { by, effect } => case.stop_at_intent(*by, effect),
+        JobCommand::Expire { random } => case.expire(*random),
+        JobCommand::Cancel { by, reason, now } => case.cancel(by, reason.as_ref(), *now),
+        JobCommand::Retry { by } => case.retry(by),
+        JobCommand::Delete { force } => case.delete(*force),
+        JobCommand::Preempt(preempt) => case.preempt(preempt),
+        JobCommand::Withdraw => case.withdraw(),
+        JobCommand::Advance => case.advance(),
     };
     #[cfg(debug_assertions)]
     if let Err(violation) = super::invariant::check(standing, record, command, &decision) {
@@ -73,27 +73,27 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
     decision
 }
 
-pub(super) struct Case<'a> {
-    pub(super) standing: &'a Standing,
-    pub(super) record: &'a Record,
+pub(super) struct JobCase<'a> {
+    pub(super) standing: &'a JobStanding,
+    pub(super) record: &'a JobRecord,
 }
 
 /// Where an attempt stands that speaks with its own hold id and the job's newest token.
-pub(super) enum Speaker<'a> {
+pub(super) enum AttemptStatus<'a> {
     /// Its claim is live.
     Live(&'a Claim, u64),
     /// Its claim has run out, and no sweep has noted it yet.
     Unnoted(&'a Claim),
     /// It is over, and no attempt has claimed the job since.
-    Over(&'a Attempt),
+    Over(&'a PastAttempt),
 }
 
-impl Case<'_> {
-    fn claim(&self, hash: HoldHash, owner: &Owner, ttl_ms: u64) -> Decision {
+impl JobCase<'_> {
+    fn claim(&self, hash: HoldHash, owner: &Owner, ttl_ms: u64) -> JobDecision {
         let now = self.standing.now;
         let state = self.record.state_at(now);
-        if let (Some(claim), Term::Live { remaining_ms }) = (&self.record.claim, self.standing.term) {
-            return answer(Err(Refusal::JobRunning {
+        if let (Some(claim), HoldState::Live { remaining_ms }) = (&self.record.claim, self.standing.term) {
+            return answer(Err(JobRefusal::JobRunning {
                 owner: claim.owner.clone(),
                 token: self.record.token,
                 remaining_ms,
@@ -103,7 +103,7 @@ impl Case<'_> {
             return answer(Err(not_now(state, "only queued jobs can be claimed")));
         }
         let Some(token) = self.standing.newest.max(self.record.token).next_to_grant() else {
-            return answer(Err(Refusal::TokensExhausted));
+            return answer(Err(JobRefusal::TokensExhausted));
         };
         let mut record = self.record.clone();
         record.state = JobState::Running;
@@ -115,15 +115,15 @@ impl Case<'_> {
         let lasts_ms = limit_left_ms(&record, &claim, now).map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms));
         record.claim = Some(Box::new(claim));
         let attempt = record.attempt_count();
-        Decision {
+        JobDecision {
             record: Some(record),
-            deadline: Change::LastsMs(lasts_ms),
-            reply: Ok(Outcome::Claimed { token, remaining_ms: lasts_ms, attempt }),
+            deadline: DeadlineChange::LastsMs(lasts_ms),
+            reply: Ok(JobCommandResult::Claimed { token, remaining_ms: lasts_ms, attempt }),
             facts: vec![EventData::JobClaimed { token, owner: owner.clone(), attempt }],
         }
     }
 
-    fn renew(&self, by: By) -> Decision {
+    fn renew(&self, by: AttemptProof) -> JobDecision {
         let (claim, remaining_ms) = match self.live(by, BlockedAction::Renew) {
             Ok(found) => found,
             Err(refused) => return *refused,
@@ -144,74 +144,87 @@ impl Case<'_> {
             cancel_requested: claim.cancel.is_some(),
             yield_request: claim.yield_request.as_ref().map(|asked| asked.seen_at(now.store_ms)),
         };
-        Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+        JobDecision {
+            deadline: DeadlineChange::LastsMs(lasts_ms),
+            ..answer(Ok(JobCommandResult::Renewed(renewal)))
+        }
     }
 
-    fn write(&self, by: By, what: Written) -> Decision {
+    fn write(&self, by: AttemptProof, what: AttemptWrite) -> JobDecision {
         let attempted = match what {
-            Written::Checkpoint => BlockedAction::Checkpoint,
-            Written::Progress => BlockedAction::Progress,
-            Written::Intent => BlockedAction::BeginEffect,
-            Written::Outcome => BlockedAction::RecordEffect,
+            AttemptWrite::Checkpoint => BlockedAction::Checkpoint,
+            AttemptWrite::Progress => BlockedAction::Progress,
+            AttemptWrite::Intent => BlockedAction::BeginEffect,
+            AttemptWrite::Outcome => BlockedAction::RecordEffect,
         };
-        let may_be_late = matches!(what, Written::Checkpoint | Written::Outcome);
+        let may_be_late = matches!(what, AttemptWrite::Checkpoint | AttemptWrite::Outcome);
         match self.speaker(by, attempted) {
-            Ok(Speaker::Live(..)) => answer(Ok(Outcome::MayWrite)),
-            Ok(Speaker::Unnoted(_)) if may_be_late => answer(Ok(Outcome::MayWrite)),
-            Ok(Speaker::Unnoted(claim)) => self.refuse(by, self.how_it_ran_out(claim), attempted),
-            Ok(Speaker::Over(attempt)) if may_be_late && self.is_open_to(attempt) => {
-                answer(Ok(Outcome::MayWrite))
+            Ok(AttemptStatus::Live(..)) => answer(Ok(JobCommandResult::MayWrite)),
+            Ok(AttemptStatus::Unnoted(_)) if may_be_late => answer(Ok(JobCommandResult::MayWrite)),
+            Ok(AttemptStatus::Unnoted(claim)) => self.refuse(by, self.how_it_ran_out(claim), attempted),
+            Ok(AttemptStatus::Over(attempt)) if may_be_late && self.is_open_to(attempt) => {
+                answer(Ok(JobCommandResult::MayWrite))
             }
-            Ok(Speaker::Over(attempt)) => self.refuse(by, attempt.outcome, attempted),
+            Ok(AttemptStatus::Over(attempt)) => self.refuse(by, attempt.outcome, attempted),
             Err(refused) => *refused,
         }
     }
 
     /// Whether an attempt whose claim simply ran out may still report its outcome: no other attempt has had the job since, and no
     /// one has decided about it.
-    pub(super) fn is_open_to(&self, attempt: &Attempt) -> bool {
+    pub(super) fn is_open_to(&self, attempt: &PastAttempt) -> bool {
         attempt.outcome.ran_out()
             && matches!(self.record.state, JobState::Queued | JobState::Scheduled | JobState::Quarantined)
     }
 
     /// The live claim that this hold id and token speak for, or why they speak for none.
-    pub(super) fn live(&self, by: By, attempted: BlockedAction) -> Result<(&Claim, u64), Box<Decision>> {
+    pub(super) fn live(
+        &self,
+        by: AttemptProof,
+        attempted: BlockedAction,
+    ) -> Result<(&Claim, u64), Box<JobDecision>> {
         match self.speaker(by, attempted)? {
-            Speaker::Live(claim, remaining_ms) => Ok((claim, remaining_ms)),
-            Speaker::Unnoted(claim) => Err(Box::new(self.refuse(by, self.how_it_ran_out(claim), attempted))),
-            Speaker::Over(attempt) => Err(Box::new(self.refuse(by, attempt.outcome, attempted))),
+            AttemptStatus::Live(claim, remaining_ms) => Ok((claim, remaining_ms)),
+            AttemptStatus::Unnoted(claim) => {
+                Err(Box::new(self.refuse(by, self.how_it_ran_out(claim), attempted)))
+            }
+            AttemptStatus::Over(attempt) => Err(Box::new(self.refuse(by, attempt.outcome, attempted))),
         }
     }
 
     /// Who speaks, if it may speak at all: everybody else is refused, each for its own reason.
-    pub(super) fn speaker(&self, by: By, attempted: BlockedAction) -> Result<Speaker<'_>, Box<Decision>> {
+    pub(super) fn speaker(
+        &self,
+        by: AttemptProof,
+        attempted: BlockedAction,
+    ) -> Result<AttemptStatus<'_>, Box<JobDecision>> {
         let refused = |refusal| Err(Box::new(answer(Err(refusal))));
         let current = self.record.token;
         if by.token > self.standing.newest {
             let (shown, current) = (by.token, self.standing.newest);
-            return Err(Box::new(Decision {
+            return Err(Box::new(JobDecision {
                 facts: vec![EventData::StoreRewound { token: shown, current_token: current }],
-                ..answer(Err(Refusal::StoreRewound { token: shown, current_token: current }))
+                ..answer(Err(JobRefusal::StoreRewound { token: shown, current_token: current }))
             }));
         }
         if let Some(claim) = self.record.claim.as_ref().filter(|_| by.token == current) {
             if claim.hash != by.hash {
-                return refused(Refusal::WrongHoldId { token: by.token });
+                return refused(JobRefusal::WrongHoldId { token: by.token });
             }
             return Ok(match self.standing.term {
-                Term::Live { remaining_ms } => Speaker::Live(claim, remaining_ms),
-                Term::Over { .. } | Term::Free => Speaker::Unnoted(claim),
+                HoldState::Live { remaining_ms } => AttemptStatus::Live(claim, remaining_ms),
+                HoldState::Over { .. } | HoldState::Free => AttemptStatus::Unnoted(claim),
             });
         }
         let attempt = self.record.attempt(by.token);
         if attempt.is_some_and(|attempt| attempt.hash != by.hash) {
-            return refused(Refusal::WrongHoldId { token: by.token });
+            return refused(JobRefusal::WrongHoldId { token: by.token });
         }
         match attempt {
-            Some(attempt) if by.token == current => Ok(Speaker::Over(attempt)),
+            Some(attempt) if by.token == current => Ok(AttemptStatus::Over(attempt)),
             Some(attempt) => Err(Box::new(self.stale(by, Some(attempt.outcome), attempted))),
             None if self.may_have_forgotten(by.token) => Err(Box::new(self.stale(by, None, attempted))),
-            None => refused(Refusal::WrongJob { token: by.token, job_id: None }),
+            None => refused(JobRefusal::WrongJob { token: by.token, job_id: None }),
         }
     }
 
@@ -222,27 +235,32 @@ impl Case<'_> {
             .is_some_and(|oldest| token < oldest.token)
     }
 
-    fn stale(&self, by: By, how: Option<AttemptOutcome>, attempted: BlockedAction) -> Decision {
+    fn stale(&self, by: AttemptProof, how: Option<AttemptOutcome>, attempted: BlockedAction) -> JobDecision {
         let current = self.record.token;
-        Decision {
+        JobDecision {
             facts: vec![self.blocked(by, how, attempted)],
-            ..answer(Err(Refusal::Stale { token: by.token, outcome: how, current_token: current }))
+            ..answer(Err(JobRefusal::Stale { token: by.token, outcome: how, current_token: current }))
         }
     }
 
     /// Refuses an attempt that is over, although no other attempt has had the job since.
-    pub(super) fn refuse(&self, by: By, how: AttemptOutcome, attempted: BlockedAction) -> Decision {
+    pub(super) fn refuse(
+        &self,
+        by: AttemptProof,
+        how: AttemptOutcome,
+        attempted: BlockedAction,
+    ) -> JobDecision {
         // Who renews learns how its claim ended; who reports, that the job has come to its end without it.
         let asks_why = attempted == BlockedAction::Renew && how.ran_out();
         let refusal = if self.record.state.is_final() && !asks_why {
-            Refusal::Finished { state: self.record.state }
+            JobRefusal::Finished { state: self.record.state }
         } else {
-            Refusal::Over { token: by.token, outcome: how }
+            JobRefusal::Over { token: by.token, outcome: how }
         };
-        Decision { facts: vec![self.blocked(by, Some(how), attempted)], ..answer(Err(refusal)) }
+        JobDecision { facts: vec![self.blocked(by, Some(how), attempted)], ..answer(Err(refusal)) }
     }
 
-    fn blocked(&self, by: By, how: Option<AttemptOutcome>, attempted: BlockedAction) -> EventData {
+    fn blocked(&self, by: AttemptProof, how: Option<AttemptOutcome>, attempted: BlockedAction) -> EventData {
         EventData::StaleWriteBlocked {
             token: by.token,
             current_token: self.record.token,
@@ -271,23 +289,23 @@ impl Case<'_> {
     /// When the claim that is over ran out.
     pub(super) fn ran_out_at(&self) -> Timestamp {
         match self.standing.term {
-            Term::Over { since_ms } => self.standing.now.earlier(since_ms),
-            Term::Free | Term::Live { .. } => self.standing.now,
+            HoldState::Over { since_ms } => self.standing.now.earlier(since_ms),
+            HoldState::Free | HoldState::Live { .. } => self.standing.now,
         }
     }
 }
 
 /// How much of its time limit an attempt has left.
-fn limit_left_ms(record: &Record, claim: &Claim, now: Timestamp) -> Option<u64> {
+fn limit_left_ms(record: &JobRecord, claim: &Claim, now: Timestamp) -> Option<u64> {
     let limit_ms = u64::from(record.options.attempt_timeout_ms?.get());
     Some(claim.since.store_ms.saturating_add(limit_ms).saturating_sub(now.store_ms))
 }
 
 /// An answer that changes nothing.
-pub(super) fn answer(reply: Result<Outcome, Refusal>) -> Decision {
-    Decision { record: None, deadline: Change::Keep, reply, facts: Vec::new() }
+pub(super) fn answer(reply: Result<JobCommandResult, JobRefusal>) -> JobDecision {
+    JobDecision { record: None, deadline: DeadlineChange::Keep, reply, facts: Vec::new() }
 }
 
-pub(super) fn not_now(state: JobState, why: &str) -> Refusal {
-    Refusal::WrongState { state, message: why.to_owned() }
+pub(super) fn not_now(state: JobState, why: &str) -> JobRefusal {
+    JobRefusal::WrongState { state, message: why.to_owned() }
 }

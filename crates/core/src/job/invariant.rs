@@ -4,17 +4,17 @@
 use std::fmt;
 
 use super::attempt::AttemptOutcome;
-use super::command::{By, Command, Outcome};
-use super::decide::{Decision, Standing};
-use super::record::{Claim, Record};
+use super::command::{AttemptProof, JobCommand, JobCommandResult};
+use super::decide::{JobDecision, JobStanding};
+use super::record::{Claim, JobRecord};
 use super::state::{Due, JobState};
-use crate::lease::{Change, Term};
+use crate::lease::{DeadlineChange, HoldState};
 use crate::limits::{TOKEN_MAX, TRAIL_MAX};
 
 /// A rule that a decision about a job broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Violation {
+pub enum JobViolation {
     /// P1: a job was given out although another attempt is live.
     TwoHolders,
     /// P2: the job's token went down, or a new attempt's token is not larger than every token before.
@@ -60,25 +60,25 @@ pub enum Violation {
     TermsChanged,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for JobViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invariant broken: {self:?}")
     }
 }
 
-fn must(holds: bool, violation: Violation) -> Result<(), Violation> {
+fn must(holds: bool, violation: JobViolation) -> Result<(), JobViolation> {
     if holds { Ok(()) } else { Err(violation) }
 }
 
 /// Checks one decision against all invariants.
 pub fn check(
-    standing: &Standing,
-    before: &Record,
-    command: &Command,
-    decision: &Decision,
-) -> Result<(), Violation> {
+    standing: &JobStanding,
+    before: &JobRecord,
+    command: &JobCommand,
+    decision: &JobDecision,
+) -> Result<(), JobViolation> {
     let after = decision.record.as_ref().unwrap_or(before);
-    let step = Step { standing, before, after, command, decision };
+    let step = CheckedDecision { standing, before, after, command, decision };
     step.record_is_well_formed()?;
     step.only_the_newest_attempt_is_believed()?;
     step.the_end_stands()?;
@@ -89,18 +89,18 @@ pub fn check(
 }
 
 /// One decision, with what was before and what is after it.
-struct Step<'a> {
-    standing: &'a Standing,
-    before: &'a Record,
-    after: &'a Record,
-    command: &'a Command,
-    decision: &'a Decision,
+struct CheckedDecision<'a> {
+    standing: &'a JobStanding,
+    before: &'a JobRecord,
+    after: &'a JobRecord,
+    command: &'a JobCommand,
+    decision: &'a JobDecision,
 }
 
-impl Step<'_> {
+impl CheckedDecision<'_> {
     fn live_ms(&self) -> Option<u64> {
         match self.standing.term {
-            Term::Live { remaining_ms } if self.before.claim.is_some() => Some(remaining_ms),
+            HoldState::Live { remaining_ms } if self.before.claim.is_some() => Some(remaining_ms),
             _ => None,
         }
     }
@@ -114,99 +114,99 @@ impl Step<'_> {
 
     /// How the attempt stood that this decision ended or heard again, and how it stands now.
     fn ending(&self) -> (Option<AttemptOutcome>, Option<AttemptOutcome>) {
-        let how = |record: &Record| record.attempt(self.before.token).map(|attempt| attempt.outcome);
+        let how = |record: &JobRecord| record.attempt(self.before.token).map(|attempt| attempt.outcome);
         (how(self.before), how(self.after))
     }
 
-    fn record_is_well_formed(&self) -> Result<(), Violation> {
+    fn record_is_well_formed(&self) -> Result<(), JobViolation> {
         let after = self.after;
-        must(after.token >= self.before.token, Violation::TokenDidNotGrow)?;
-        must(after.token.get() <= TOKEN_MAX, Violation::TokenOverCap)?;
-        must(after.options == self.before.options, Violation::TermsChanged)?;
+        must(after.token >= self.before.token, JobViolation::TokenDidNotGrow)?;
+        must(after.token.get() <= TOKEN_MAX, JobViolation::TokenOverCap)?;
+        must(after.options == self.before.options, JobViolation::TermsChanged)?;
         let running = after.state == JobState::Running;
-        must(running == after.claim.is_some(), Violation::RunningWithoutClaim)?;
+        must(running == after.claim.is_some(), JobViolation::RunningWithoutClaim)?;
         let waits = after.state == JobState::Scheduled;
-        must(waits == (after.due != Due::Now), Violation::DueDoesNotFitState)?;
+        must(waits == (after.due != Due::Now), JobViolation::DueDoesNotFitState)?;
         let attempts = after.attempts();
         let newest = attempts
             .last()
             .is_none_or(|last| if running { last.token < after.token } else { last.token <= after.token });
         let in_order = attempts.windows(2).all(|pair| pair[0].token < pair[1].token);
-        must(attempts.len() <= TRAIL_MAX && in_order && newest, Violation::TrailMalformed)
+        must(attempts.len() <= TRAIL_MAX && in_order && newest, JobViolation::TrailMalformed)
     }
 
-    fn only_the_newest_attempt_is_believed(&self) -> Result<(), Violation> {
-        let unchanged = self.decision.record.is_none() && self.decision.deadline == Change::Keep;
-        must(self.decision.reply.is_ok() || unchanged, Violation::RefusalChangedTheJob)?;
+    fn only_the_newest_attempt_is_believed(&self) -> Result<(), JobViolation> {
+        let unchanged = self.decision.record.is_none() && self.decision.deadline == DeadlineChange::Keep;
+        must(self.decision.reply.is_ok() || unchanged, JobViolation::RefusalChangedTheJob)?;
         let Some(by) = speaker(self.command) else { return Ok(()) };
         let own = |hash| by.token == self.before.token && by.hash == hash;
         let claim = self.before.claim.as_deref().map(|claim| claim.hash);
         let ended = self.before.attempt(by.token).map(|attempt| attempt.hash);
         let is_newest = claim.or(ended).is_some_and(own);
-        let heard = !matches!(self.decision.reply, Err(_) | Ok(Outcome::Nothing));
-        must(is_newest || (unchanged && (!heard || self.is_said_again(by))), Violation::StrangerBelieved)
+        let heard = !matches!(self.decision.reply, Err(_) | Ok(JobCommandResult::Nothing));
+        must(is_newest || (unchanged && (!heard || self.is_said_again(by))), JobViolation::StrangerBelieved)
     }
 
     /// Whether the attempt that speaks ended by this very word.
-    fn is_said_again(&self, by: By) -> bool {
+    fn is_said_again(&self, by: AttemptProof) -> bool {
         let attempt = self.before.attempt(by.token).filter(|attempt| attempt.hash == by.hash);
         matches!(
             (self.command, attempt.map(|attempt| attempt.outcome)),
-            (Command::Fail { .. }, Some(AttemptOutcome::Failed | AttemptOutcome::FailedLate))
-                | (Command::Snooze { .. }, Some(AttemptOutcome::Snoozed))
-                | (Command::HandBack(_), Some(AttemptOutcome::Released))
-                | (Command::StopAtIntent { .. }, Some(AttemptOutcome::InDoubt))
+            (JobCommand::Fail { .. }, Some(AttemptOutcome::Failed | AttemptOutcome::FailedLate))
+                | (JobCommand::Snooze { .. }, Some(AttemptOutcome::Snoozed))
+                | (JobCommand::HandBack(_), Some(AttemptOutcome::Released))
+                | (JobCommand::StopAtIntent { .. }, Some(AttemptOutcome::InDoubt))
         )
     }
 
-    fn the_end_stands(&self) -> Result<(), Violation> {
+    fn the_end_stands(&self) -> Result<(), JobViolation> {
         let (before, after) = (self.before.state, self.after.state);
-        let retried = matches!(self.command, Command::Retry { .. }) && before != JobState::Completed;
-        must(!before.is_final() || before == after || retried, Violation::EndDidNotStand)?;
+        let retried = matches!(self.command, JobCommand::Retry { .. }) && before != JobState::Completed;
+        must(!before.is_final() || before == after || retried, JobViolation::EndDidNotStand)?;
         // No earlier attempt reports on a job that an operator started over.
         let restarted = retried && self.decision.record.is_some();
-        must(!restarted || self.after.token > self.standing.newest, Violation::ForceWithoutToken)
+        must(!restarted || self.after.token > self.standing.newest, JobViolation::ForceWithoutToken)
     }
 
-    fn claims_follow_each_other(&self) -> Result<(), Violation> {
+    fn claims_follow_each_other(&self) -> Result<(), JobViolation> {
         let begun = self.after.claim.is_some() && !self.same_claim();
-        must(!begun || self.live_ms().is_none(), Violation::TwoHolders)?;
+        must(!begun || self.live_ms().is_none(), JobViolation::TwoHolders)?;
         let ended = self.before.claim.as_deref().filter(|_| !self.same_claim());
         if let Some(claim) = ended {
             let noted = self.after.attempt(self.before.token);
-            must(noted.is_some_and(|attempt| attempt.hash == claim.hash), Violation::EndingNotRecorded)?;
+            must(noted.is_some_and(|attempt| attempt.hash == claim.hash), JobViolation::EndingNotRecorded)?;
             let completed = matches!(
                 noted.map(|attempt| attempt.outcome),
                 Some(AttemptOutcome::Completed | AttemptOutcome::CompletedLate)
             );
             let called_off = completed || self.after.state == JobState::Cancelled;
-            must(claim.cancel.is_none() || called_off, Violation::CancelForgotten)?;
+            must(claim.cancel.is_none() || called_off, JobViolation::CancelForgotten)?;
         }
         let counted = self.before.attempt_count() + u32::from(begun);
-        must(self.after.attempt_count() == counted, Violation::EndingNotRecorded)?;
+        must(self.after.attempt_count() == counted, JobViolation::EndingNotRecorded)?;
         let ran_out = ended.is_some() && self.ending().1.is_some_and(AttemptOutcome::ran_out);
-        must(!ran_out || self.live_ms().is_none(), Violation::LiveClaimExpired)
+        must(!ran_out || self.live_ms().is_none(), JobViolation::LiveClaimExpired)
     }
 
-    fn deadlines_hold(&self) -> Result<(), Violation> {
+    fn deadlines_hold(&self) -> Result<(), JobViolation> {
         match self.decision.deadline {
-            Change::LastsMs(lasts_ms) => {
-                must(self.after.claim.is_some(), Violation::DeadlineWithoutClaim)?;
+            DeadlineChange::LastsMs(lasts_ms) => {
+                must(self.after.claim.is_some(), JobViolation::DeadlineWithoutClaim)?;
                 let shortened = self.same_claim() && self.live_ms().is_some_and(|live_ms| lasts_ms < live_ms);
-                must(!shortened, Violation::DeadlineMovedEarlier)
+                must(!shortened, JobViolation::DeadlineMovedEarlier)
             }
-            Change::Clear => must(self.after.claim.is_none(), Violation::DeadlineWithoutClaim),
-            Change::Keep => must(self.same_claim(), Violation::DeadlineWithoutClaim),
+            DeadlineChange::Clear => must(self.after.claim.is_none(), JobViolation::DeadlineWithoutClaim),
+            DeadlineChange::Keep => must(self.same_claim(), JobViolation::DeadlineWithoutClaim),
         }
     }
 
     /// Crashes are not failures, a failure counts once, and a late word takes back what was counted when nothing was
     /// heard.
-    fn counts_add_up(&self) -> Result<(), Violation> {
+    fn counts_add_up(&self) -> Result<(), JobViolation> {
         let (before, after) = (self.before, self.after);
-        let restarted = matches!(self.command, Command::Retry { .. }) && self.decision.record.is_some();
+        let restarted = matches!(self.command, JobCommand::Retry { .. }) && self.decision.record.is_some();
         if restarted {
-            return must(after.failure_count == 0 && after.crash_count == 0, Violation::Miscounted);
+            return must(after.failure_count == 0 && after.crash_count == 0, JobViolation::Miscounted);
         }
         let (was, is) = self.ending();
         let failed = |how| {
@@ -221,42 +221,44 @@ impl Step<'_> {
         };
         must(
             after.failure_count == expected(before.failure_count, failed(was), failed(is)),
-            Violation::Miscounted,
+            JobViolation::Miscounted,
         )?;
         must(
             after.crash_count == expected(before.crash_count, crashed(was), crashed(is)),
-            Violation::Miscounted,
+            JobViolation::Miscounted,
         )?;
         if was != is && matches!(after.state, JobState::Queued | JobState::Scheduled) {
             let too_often = failed(is) && after.failure_count >= after.options.max_failures
                 || crashed(is) && after.crash_count >= after.options.max_crashes;
-            must(!too_often, Violation::TriedTooOften)?;
+            must(!too_often, JobViolation::TriedTooOften)?;
         }
         Ok(())
     }
 
-    fn answers_tell_the_truth(&self) -> Result<(), Violation> {
+    fn answers_tell_the_truth(&self) -> Result<(), JobViolation> {
         let (before, after, decision) = (self.before, self.after, self.decision);
         match &decision.reply {
-            Ok(Outcome::Claimed { token, remaining_ms, .. }) => {
+            Ok(JobCommandResult::Claimed { token, remaining_ms, .. }) => {
                 let grew = *token > before.token && *token > self.standing.newest && *token == after.token;
-                must(grew, Violation::TokenDidNotGrow)?;
-                must(after.claim.is_some() && !self.same_claim(), Violation::RunningWithoutClaim)?;
-                let told = decision.deadline == Change::LastsMs(*remaining_ms);
-                must(told, Violation::ToldAnotherDeadline)
+                must(grew, JobViolation::TokenDidNotGrow)?;
+                must(after.claim.is_some() && !self.same_claim(), JobViolation::RunningWithoutClaim)?;
+                let told = decision.deadline == DeadlineChange::LastsMs(*remaining_ms);
+                must(told, JobViolation::ToldAnotherDeadline)
             }
-            Ok(Outcome::Renewed(renewal)) => {
-                must(self.live_ms().is_some(), Violation::RenewalRevived)?;
-                let told = decision.deadline == Change::LastsMs(renewal.remaining_ms);
-                must(told, Violation::ToldAnotherDeadline)?;
+            Ok(JobCommandResult::Renewed(renewal)) => {
+                must(self.live_ms().is_some(), JobViolation::RenewalRevived)?;
+                let told = decision.deadline == DeadlineChange::LastsMs(renewal.remaining_ms);
+                must(told, JobViolation::ToldAnotherDeadline)?;
                 let unchanged = decision.record.is_none() && renewal.token == before.token;
-                must(unchanged, Violation::RenewalChangedTheRecord)
+                must(unchanged, JobViolation::RenewalChangedTheRecord)
             }
-            Ok(Outcome::Expired { .. }) => must(self.live_ms().is_none(), Violation::LiveClaimExpired),
-            Ok(Outcome::Cancelled { state }) => {
-                must(*state == after.state, Violation::EndDidNotStand)?;
+            Ok(JobCommandResult::Expired { .. }) => {
+                must(self.live_ms().is_none(), JobViolation::LiveClaimExpired)
+            }
+            Ok(JobCommandResult::Cancelled { state }) => {
+                must(*state == after.state, JobViolation::EndDidNotStand)?;
                 let by_force = self.ending() == (None, Some(AttemptOutcome::Revoked));
-                must(!by_force || after.token > self.standing.newest, Violation::ForceWithoutToken)
+                must(!by_force || after.token > self.standing.newest, JobViolation::ForceWithoutToken)
             }
             Ok(_) | Err(_) => Ok(()),
         }
@@ -264,23 +266,23 @@ impl Step<'_> {
 }
 
 /// The attempt that a command speaks for, where it speaks for one.
-fn speaker(command: &Command) -> Option<By> {
+fn speaker(command: &JobCommand) -> Option<AttemptProof> {
     match command {
-        Command::Renew(by)
-        | Command::Complete(by)
-        | Command::HandBack(by)
-        | Command::Abandon(by)
-        | Command::Fail { by, .. }
-        | Command::Snooze { by, .. }
-        | Command::Write { by, .. }
-        | Command::StopAtIntent { by, .. } => Some(*by),
-        Command::Claim { .. }
-        | Command::Expire { .. }
-        | Command::Cancel { .. }
-        | Command::Retry { .. }
-        | Command::Delete { .. }
-        | Command::Preempt(_)
-        | Command::Withdraw
-        | Command::Advance => None,
+        JobCommand::Renew(by)
+        | JobCommand::Complete(by)
+        | JobCommand::HandBack(by)
+        | JobCommand::Abandon(by)
+        | JobCommand::Fail { by, .. }
+        | JobCommand::Snooze { by, .. }
+        | JobCommand::Write { by, .. }
+        | JobCommand::StopAtIntent { by, .. } => Some(*by),
+        JobCommand::Claim { .. }
+        | JobCommand::Expire { .. }
+        | JobCommand::Cancel { .. }
+        | JobCommand::Retry { .. }
+        | JobCommand::Delete { .. }
+        | JobCommand::Preempt(_)
+        | JobCommand::Withdraw
+        | JobCommand::Advance => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The rules of one job: what a store keeps of it, what can be asked, what follows.
 //!
-//! Nouns: a job's claim is a lease on the job, and every claim is an [`Attempt`] with a token of its own. An attempt ends
+//! Nouns: a job's claim is a lease on the job, and every claim is an [`PastAttempt`] with a token of its own. An attempt ends
 //! by its holder's word, or by running out. A claim that runs out is a *crash*; an error that the holder reports, or an
 //! attempt over its time limit, is a *failure*; each has its own limit.
 //!
@@ -20,12 +20,14 @@ mod report;
 pub mod schedule;
 mod state;
 
-pub use attempt::{Attempt, AttemptOutcome, Trail};
-pub use command::{AttemptRenewal, By, Command, Outcome, Refusal, ReportedAttempt, Written};
-pub use decide::{Decision, Standing, decide};
+pub use attempt::{AttemptHistory, AttemptOutcome, PastAttempt};
+pub use command::{
+    AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal, ReportedAttempt,
+};
+pub use decide::{JobDecision, JobStanding, decide};
 pub use id::JobId;
-pub use invariant::{Violation, check};
+pub use invariant::{JobViolation, check};
 pub use name::{EffectName, JobKind, QueueName, ScheduleName, UniqueKey};
-pub use queue::{Ready, Turns};
-pub use record::{Cancel, Claim, CompensationState, JobOptions, Notes, Record};
+pub use queue::{ReadyQueue, WeightedTurns};
+pub use record::{CancelRequest, Claim, CompensationState, JobNotes, JobOptions, JobRecord};
 pub use state::{Due, JobState};

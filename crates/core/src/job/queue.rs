@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// The jobs of one queue that are ready to be claimed. A job keeps the place of its arrival for life: put back, it stands
 /// where it stood.
 #[derive(Clone, Debug)]
-pub struct Ready<T> {
-    lines: BTreeMap<Reverse<i16>, Line<T>>,
+pub struct ReadyQueue<T> {
+    lines: BTreeMap<Reverse<i16>, PriorityQueue<T>>,
     len: usize,
 }
 
-impl<T> Default for Ready<T> {
+impl<T> Default for ReadyQueue<T> {
     fn default() -> Self {
-        Ready { lines: BTreeMap::new(), len: 0 }
+        ReadyQueue { lines: BTreeMap::new(), len: 0 }
     }
 }
 
-impl<T> Ready<T> {
+impl<T> ReadyQueue<T> {
     /// Puts a job in its place.
     pub fn insert(&mut self, priority: i16, arrival: u64, job: T) {
         let line = self.lines.entry(Reverse(priority)).or_default();
@@ -55,7 +55,7 @@ impl<T> Ready<T> {
 /// The jobs of one rank. Nearly all come in the order of their arrival and leave from the front, so they stand in a ring,
 /// which takes less than half the memory of a tree.
 #[derive(Clone, Debug)]
-struct Line<T> {
+struct PriorityQueue<T> {
     /// In the order of arrival. `None`: it left from the middle. Neither end is ever a gap.
     ring: VecDeque<(u64, Option<T>)>,
     gaps: usize,
@@ -63,13 +63,13 @@ struct Line<T> {
     put_back: BTreeMap<u64, T>,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for PriorityQueue<T> {
     fn default() -> Self {
-        Line { ring: VecDeque::new(), gaps: 0, put_back: BTreeMap::new() }
+        PriorityQueue { ring: VecDeque::new(), gaps: 0, put_back: BTreeMap::new() }
     }
 }
 
-impl<T> Line<T> {
+impl<T> PriorityQueue<T> {
     /// What stood there before.
     fn insert(&mut self, arrival: u64, job: T) -> Option<T> {
         if let Some(before) = self.put_back.get_mut(&arrival) {
@@ -132,7 +132,7 @@ impl<T> Line<T> {
 /// weight 1, and none waits for ever: each turn moves a queue's own clock on by so much the more the less it weighs, and
 /// the queue whose clock is furthest behind is next. A queue that had nothing to offer saves up nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct WeightedTurns {
     clocks: HashMap<u32, u64>,
     now: u64,
 }
@@ -140,7 +140,7 @@ pub struct Turns {
 /// How far a turn moves the clock of a queue of weight 1.
 const STRIDE: u64 = 1 << 20;
 
-impl Turns {
+impl WeightedTurns {
     /// The queue whose turn it is, and takes that turn. Candidates are queues that have something to offer, each with
     /// its weight; a weight of 0 counts as 1.
     pub fn next(&mut self, candidates: impl Iterator<Item = (u32, u32)>) -> Option<u32> {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn higher_priority_comes_first_and_then_who_came_first() {
-        let mut ready = Ready::default();
+        let mut ready = ReadyQueue::default();
         for (priority, arrival) in [(0, 1), (5, 3), (0, 2), (-1, 0), (5, 4)] {
             ready.insert(priority, arrival, arrival);
         }
@@ -176,7 +176,7 @@ mod tests {
         fn the_order_is_that_of_a_sorted_map(
             steps in proptest::collection::vec((proptest::bool::weighted(0.6), -1_i16..2, 0_u64..40), 0..400),
         ) {
-            let mut ready = Ready::default();
+            let mut ready = ReadyQueue::default();
             let mut sorted = BTreeMap::new();
             for (comes, priority, arrival) in steps {
                 if comes {
@@ -201,12 +201,12 @@ mod tests {
     #[test]
     fn a_line_that_was_long_gives_its_memory_back_and_one_that_is_long_keeps_it() {
         const LONG: u64 = 10_000;
-        let mut ready = Ready::default();
+        let mut ready = ReadyQueue::default();
         for arrival in 0..LONG {
             ready.insert(0, arrival, arrival);
         }
         let capacity =
-            |ready: &Ready<u64>| ready.lines.values().map(|line| line.ring.capacity()).sum::<usize>();
+            |ready: &ReadyQueue<u64>| ready.lines.values().map(|line| line.ring.capacity()).sum::<usize>();
         let full = capacity(&ready);
         for arrival in 0..LONG / 4 {
             ready.remove(0, arrival);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_job_that_is_put_back_stands_where_it_stood() {
-        let mut ready = Ready::default();
+        let mut ready = ReadyQueue::default();
         for arrival in 0..3 {
             ready.insert(0, arrival, arrival);
         }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn turns_go_by_weight_and_nobody_starves() {
-        let mut turns = Turns::default();
+        let mut turns = WeightedTurns::default();
         let mut taken = HashMap::new();
         for _ in 0..1_000 {
             let queue = turns.next([(1, 1), (2, 3), (3, 96)].into_iter()).unwrap();
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_was_idle_does_not_take_all_the_next_turns() {
-        let mut turns = Turns::default();
+        let mut turns = WeightedTurns::default();
         for _ in 0..1_000 {
             turns.next([(1, 1)].into_iter());
         }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_weight_of_nothing_and_a_weight_of_everything_still_take_turns() {
-        let mut turns = Turns::default();
+        let mut turns = WeightedTurns::default();
         let taken: Vec<u32> = (0..1_100_000)
             .filter_map(|_| turns.next([(1, 0), (2, u32::MAX)].into_iter()))
             .collect();

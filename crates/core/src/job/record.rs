@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, AttemptOutcome, Trail};
+use super::attempt::{AttemptHistory, AttemptOutcome, PastAttempt};
 use super::state::{Due, JobState};
 use crate::error::BadInput;
 use crate::hold::HoldHash;
@@ -67,7 +67,7 @@ impl JobOptions {
 
 /// All that changes about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Record {
+pub struct JobRecord {
     /// How it stands. A scheduled job whose time has come counts as queued, whether or not anybody has noticed.
     pub state: JobState,
     /// While scheduled: what it waits for.
@@ -83,18 +83,18 @@ pub struct Record {
     /// How far its effects have been undone.
     pub compensation_state: CompensationState,
     /// What else is kept of it.
-    pub notes: Notes,
+    pub notes: JobNotes,
     /// Since when it stands as it does, in wall time.
     pub since_wall_ms: u64,
     /// While running: the claim.
     pub claim: Option<Box<Claim>>,
     /// The attempts that ended. Boxed: a million jobs that were never claimed have none.
-    pub trail: Option<Box<Trail>>,
+    pub trail: Option<Box<AttemptHistory>>,
 }
 
 /// What is kept of a job elsewhere, so that nothing is looked for in vain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Notes {
+pub struct JobNotes {
     /// A checkpoint.
     pub checkpoint: bool,
     /// A progress note.
@@ -144,30 +144,30 @@ pub struct Claim {
     /// When it was claimed.
     pub since: Timestamp,
     /// Someone called the job off; the holder learns at its next renewal.
-    pub cancel: Option<Box<Cancel>>,
+    pub cancel: Option<Box<CancelRequest>>,
     /// A job of higher priority asks the holder to yield.
     pub yield_request: Option<Box<PendingYield>>,
 }
 
 /// A request to call a running job off.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Cancel {
+pub struct CancelRequest {
     /// Who.
     pub by: Owner,
     /// Why.
     pub reason: Option<Reason>,
 }
 
-impl Record {
+impl JobRecord {
     /// A job that was just enqueued, for this moment of the wall clock.
     pub fn new(terms: JobOptions, run_at_wall_ms: Option<u64>, now: Timestamp) -> Self {
-        Record::due(terms, run_at_wall_ms.map_or(Due::Now, Due::Wall), now)
+        JobRecord::due(terms, run_at_wall_ms.map_or(Due::Now, Due::Wall), now)
     }
 
     /// A job that was just enqueued, and what it waits for.
     pub fn due(terms: JobOptions, due: Due, now: Timestamp) -> Self {
         let waits = due.in_ms(now) > 0;
-        Record {
+        JobRecord {
             state: if waits { JobState::Scheduled } else { JobState::Queued },
             due: if waits { due } else { Due::Now },
             token: Token::NONE,
@@ -175,7 +175,7 @@ impl Record {
             crash_count: 0,
             options: terms,
             compensation_state: CompensationState::None,
-            notes: Notes::default(),
+            notes: JobNotes::default(),
             since_wall_ms: now.wall_ms,
             claim: None,
             trail: None,
@@ -192,7 +192,7 @@ impl Record {
     }
 
     /// The attempts that are remembered, oldest first.
-    pub fn attempts(&self) -> &[Attempt] {
+    pub fn attempts(&self) -> &[PastAttempt] {
         self.trail.as_ref().map_or(&[], |trail| &trail.attempts)
     }
 
@@ -203,7 +203,7 @@ impl Record {
         forgotten.saturating_add(ended).saturating_add(u32::from(self.claim.is_some()))
     }
 
-    pub(crate) fn attempt(&self, token: Token) -> Option<&Attempt> {
+    pub(crate) fn attempt(&self, token: Token) -> Option<&PastAttempt> {
         self.attempts().iter().rev().find(|attempt| attempt.token == token)
     }
 
@@ -216,7 +216,7 @@ impl Record {
             trail.forgotten = trail.forgotten.saturating_add(1);
         }
         let Claim { hash, owner, since, .. } = *claim;
-        trail.attempts.push(Attempt {
+        trail.attempts.push(PastAttempt {
             token: self.token,
             hash,
             owner,

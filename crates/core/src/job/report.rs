@@ -4,33 +4,33 @@
 //! refused.
 
 use super::attempt::AttemptOutcome;
-use super::command::{By, Outcome, Refusal, ReportedAttempt};
-use super::decide::{Case, Decision, Speaker, answer};
-use super::record::Record;
+use super::command::{AttemptProof, JobCommandResult, JobRefusal, ReportedAttempt};
+use super::decide::{AttemptStatus, JobCase, JobDecision, answer};
+use super::record::JobRecord;
 use super::state::{Due, JobState};
 use crate::event::{BlockedAction, EventData};
-use crate::lease::{Change, Term};
+use crate::lease::{DeadlineChange, HoldState};
 use crate::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS, ERROR_BYTES_KEPT};
 use crate::time::Timestamp;
 
-impl Case<'_> {
-    pub(super) fn complete(&self, by: By) -> Decision {
+impl JobCase<'_> {
+    pub(super) fn complete(&self, by: AttemptProof) -> JobDecision {
         let speaker = match self.speaker(by, BlockedAction::Complete) {
             Ok(speaker) => speaker,
             Err(refused) => return *refused,
         };
         match speaker {
-            Speaker::Live(..) => {
+            AttemptStatus::Live(..) => {
                 self.over(AttemptOutcome::Completed, self.standing.now, None, JobState::Completed, Due::Now)
             }
-            Speaker::Unnoted(_) => self.over(
+            AttemptStatus::Unnoted(_) => self.over(
                 AttemptOutcome::CompletedLate,
                 self.standing.now,
                 None,
                 JobState::Completed,
                 Due::Now,
             ),
-            Speaker::Over(attempt) => match attempt.outcome {
+            AttemptStatus::Over(attempt) => match attempt.outcome {
                 // The same word again.
                 AttemptOutcome::Completed | AttemptOutcome::CompletedLate
                     if self.record.state == JobState::Completed =>
@@ -51,12 +51,12 @@ impl Case<'_> {
 
     pub(super) fn fail(
         &self,
-        by: By,
+        by: AttemptProof,
         error: &str,
         retry_in_ms: Option<u64>,
         for_good: bool,
         random: u64,
-    ) -> Decision {
+    ) -> JobDecision {
         if let Some(again) = self.said_before(by, &[AttemptOutcome::Failed, AttemptOutcome::FailedLate]) {
             return again;
         }
@@ -65,9 +65,9 @@ impl Case<'_> {
             Err(refused) => return *refused,
         };
         let how = match speaker {
-            Speaker::Live(..) => AttemptOutcome::Failed,
-            Speaker::Unnoted(_) => AttemptOutcome::FailedLate,
-            Speaker::Over(attempt) => match attempt.outcome {
+            AttemptStatus::Live(..) => AttemptOutcome::Failed,
+            AttemptStatus::Unnoted(_) => AttemptOutcome::FailedLate,
+            AttemptStatus::Over(attempt) => match attempt.outcome {
                 how if self.is_open_to(attempt) => {
                     let mut decision = self.late(how, AttemptOutcome::FailedLate, Some(kept(error)));
                     if let Some(record) = &mut decision.record {
@@ -84,22 +84,26 @@ impl Case<'_> {
         let instead = cancelled.then_some(JobState::Cancelled);
         count_failure(&mut record, instead, retry_in_ms, for_good, random, self.standing.now);
         self.tell(
-            Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
+            JobDecision {
+                record: Some(record),
+                deadline: DeadlineChange::Clear,
+                ..answer(Ok(JobCommandResult::Nothing))
+            },
             how,
         )
     }
 
-    pub(super) fn snooze(&self, by: By, for_ms: u64) -> Decision {
+    pub(super) fn snooze(&self, by: AttemptProof, for_ms: u64) -> JobDecision {
         let due = Due::Store(self.standing.now.store_ms.saturating_add(for_ms));
         self.put_back(by, AttemptOutcome::Snoozed, BlockedAction::Snooze, JobState::Scheduled, due)
     }
 
-    pub(super) fn hand_back(&self, by: By) -> Decision {
+    pub(super) fn hand_back(&self, by: AttemptProof) -> JobDecision {
         self.put_back(by, AttemptOutcome::Released, BlockedAction::ReleaseJob, JobState::Queued, Due::Now)
     }
 
     /// The same word again was heard the first time, also where another attempt has begun since.
-    fn said_before(&self, by: By, words: &[AttemptOutcome]) -> Option<Decision> {
+    fn said_before(&self, by: AttemptProof, words: &[AttemptOutcome]) -> Option<JobDecision> {
         let attempt = self.record.attempt(by.token)?;
         let same = attempt.hash == by.hash && words.contains(&attempt.outcome);
         same.then(|| self.reported(self.record, attempt.outcome == AttemptOutcome::FailedLate))
@@ -107,12 +111,12 @@ impl Case<'_> {
 
     fn put_back(
         &self,
-        by: By,
+        by: AttemptProof,
         how: AttemptOutcome,
         attempted: BlockedAction,
         state: JobState,
         due: Due,
-    ) -> Decision {
+    ) -> JobDecision {
         if let Some(again) = self.said_before(by, &[how]) {
             return again;
         }
@@ -125,17 +129,17 @@ impl Case<'_> {
         }
     }
 
-    pub(super) fn abandon(&self, by: By) -> Decision {
+    pub(super) fn abandon(&self, by: AttemptProof) -> JobDecision {
         match self.live(by, BlockedAction::ReleaseJob) {
             Ok((claim, _)) => {
                 let state = if claim.cancel.is_some() { JobState::Cancelled } else { JobState::Queued };
                 self.over(AttemptOutcome::Abandoned, self.standing.now, None, state, Due::Now)
             }
-            Err(_) => answer(Ok(Outcome::Nothing)),
+            Err(_) => answer(Ok(JobCommandResult::Nothing)),
         }
     }
 
-    pub(super) fn stop_at_intent(&self, by: By, effect: &str) -> Decision {
+    pub(super) fn stop_at_intent(&self, by: AttemptProof, effect: &str) -> JobDecision {
         if let Some(again) = self.said_before(by, &[AttemptOutcome::InDoubt]) {
             return again;
         }
@@ -150,10 +154,10 @@ impl Case<'_> {
         }
     }
 
-    pub(super) fn expire(&self, random: u64) -> Decision {
-        let Some(claim) = &self.record.claim else { return answer(Ok(Outcome::Nothing)) };
-        if let Term::Live { remaining_ms } = self.standing.term {
-            return answer(Err(Refusal::NotExpired { remaining_ms }));
+    pub(super) fn expire(&self, random: u64) -> JobDecision {
+        let Some(claim) = &self.record.claim else { return answer(Ok(JobCommandResult::Nothing)) };
+        if let HoldState::Live { remaining_ms } = self.standing.term {
+            return answer(Err(JobRefusal::NotExpired { remaining_ms }));
         }
         let how = self.how_it_ran_out(claim);
         let now = self.standing.now;
@@ -197,10 +201,14 @@ impl Case<'_> {
             }
         }
         let mut decision = self.tell(
-            Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
+            JobDecision {
+                record: Some(record),
+                deadline: DeadlineChange::Clear,
+                ..answer(Ok(JobCommandResult::Nothing))
+            },
             how,
         );
-        decision.reply = Ok(Outcome::Expired { how });
+        decision.reply = Ok(JobCommandResult::Expired { how });
         decision
     }
 
@@ -219,18 +227,22 @@ impl Case<'_> {
         error: Option<Box<str>>,
         state: JobState,
         due: Due,
-    ) -> Decision {
+    ) -> JobDecision {
         let mut record = self.record.clone();
         record.end(how, at, error);
         settle(&mut record, state, due, self.standing.now);
         self.tell(
-            Decision { record: Some(record), deadline: Change::Clear, ..answer(Ok(Outcome::Nothing)) },
+            JobDecision {
+                record: Some(record),
+                deadline: DeadlineChange::Clear,
+                ..answer(Ok(JobCommandResult::Nothing))
+            },
             how,
         )
     }
 
     /// An attempt that had run out says after all what came of it. What was counted against the job is taken back.
-    fn late(&self, ran_out: AttemptOutcome, how: AttemptOutcome, error: Option<Box<str>>) -> Decision {
+    fn late(&self, ran_out: AttemptOutcome, how: AttemptOutcome, error: Option<Box<str>>) -> JobDecision {
         let mut record = self.record.clone();
         match ran_out {
             AttemptOutcome::Crashed => record.crash_count = record.crash_count.saturating_sub(1),
@@ -242,11 +254,11 @@ impl Case<'_> {
             attempt.ended = self.standing.now;
             attempt.error = error;
         }
-        Decision { record: Some(record), ..answer(Ok(Outcome::Nothing)) }
+        JobDecision { record: Some(record), ..answer(Ok(JobCommandResult::Nothing)) }
     }
 
     /// Adds the answer and the fact to a decision that ended an attempt.
-    fn tell(&self, mut decision: Decision, how: AttemptOutcome) -> Decision {
+    fn tell(&self, mut decision: JobDecision, how: AttemptOutcome) -> JobDecision {
         let record = decision.record.as_ref().unwrap_or(self.record);
         let late = matches!(how, AttemptOutcome::CompletedLate | AttemptOutcome::FailedLate);
         decision.reply = self.reported(record, late).reply;
@@ -262,14 +274,14 @@ impl Case<'_> {
         decision
     }
 
-    fn reported(&self, record: &Record, late: bool) -> Decision {
+    fn reported(&self, record: &JobRecord, late: bool) -> JobDecision {
         let now = self.standing.now;
         let (state, again_in_ms) = (record.state_at(now), again_in_ms(record, now));
-        answer(Ok(Outcome::Reported(ReportedAttempt { state, retry_in_ms: again_in_ms, late })))
+        answer(Ok(JobCommandResult::Reported(ReportedAttempt { state, retry_in_ms: again_in_ms, late })))
     }
 }
 
-fn again_in_ms(record: &Record, now: Timestamp) -> Option<u64> {
+fn again_in_ms(record: &JobRecord, now: Timestamp) -> Option<u64> {
     matches!(record.state, JobState::Queued | JobState::Scheduled).then(|| record.due.in_ms(now))
 }
 
@@ -280,7 +292,7 @@ fn crash_delay_ms(random: u64) -> u64 {
 
 /// Counts a failure and says what follows from it.
 fn count_failure(
-    record: &mut Record,
+    record: &mut JobRecord,
     instead: Option<JobState>,
     retry_in_ms: Option<u64>,
     for_good: bool,
@@ -301,7 +313,7 @@ fn count_failure(
 }
 
 /// Says how a job stands from now on.
-pub(super) fn settle(record: &mut Record, state: JobState, due: Due, now: Timestamp) {
+pub(super) fn settle(record: &mut JobRecord, state: JobState, due: Due, now: Timestamp) {
     record.state = state;
     record.due = due;
     record.since_wall_ms = now.wall_ms;

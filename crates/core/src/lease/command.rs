@@ -10,7 +10,7 @@ use crate::token::Token;
 /// One thing that is asked of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Command {
+pub enum LeaseCommand {
     /// Take the key, or learn again of the lease that this hold id already got.
     Acquire(Acquire),
     /// Keep it for another ttl.
@@ -44,7 +44,7 @@ pub enum Command {
     /// Note that the lease has run out. Does nothing to one that is live: a sweep trusts no snapshot.
     Expire,
     /// Ask the holder to yield.
-    Preempt(Preempt),
+    Preempt(PreemptRequest),
     /// Take back the request to yield.
     Withdraw,
     /// End the hold and lift the counter, after the store was rewound.
@@ -79,7 +79,7 @@ pub struct Acquire {
 
 /// A contender that asks the holder to yield.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preempt {
+pub struct PreemptRequest {
     /// Who asks.
     pub contender: Owner,
     /// What for.
@@ -93,7 +93,7 @@ pub struct Preempt {
 /// What a command that was carried out gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum LeaseCommandResult {
     /// The key is the asker's.
     Granted(Grant),
     /// The lease goes on.

@@ -3,25 +3,25 @@
 use crate::error::Refusal;
 use crate::event::EventData;
 use crate::key::{Owner, Reason};
-use crate::lease::command::{Acquire, Command, Grant, Outcome};
-use crate::lease::record::{Ending, Hold, LeaseOutcome, Record};
+use crate::lease::command::{Acquire, Grant, LeaseCommand, LeaseCommandResult};
+use crate::lease::record::{Ending, Hold, LeaseOutcome, LeaseRecord};
 use crate::time::Timestamp;
 use crate::token::Token;
 
 /// How a key stands in its store at the step that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LeaseStanding {
     /// The moment, by the store's clock.
     pub now: Timestamp,
     /// The namespace's floor: every token given from now on is larger.
     pub floor: Token,
     /// Whether the recorded hold is live.
-    pub term: Term,
+    pub term: HoldState,
 }
 
 /// Whether the recorded hold is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Term {
+pub enum HoldState {
     /// No hold is recorded.
     Free,
     /// The hold is live.
@@ -38,20 +38,20 @@ pub enum Term {
 
 /// What follows from a command, as data. The code that keeps the record carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct LeaseDecision {
     /// The record to keep from now on; `None`: as it was.
-    pub record: Option<Record>,
+    pub record: Option<LeaseRecord>,
     /// What becomes of the deadline.
-    pub deadline: Change,
+    pub deadline: DeadlineChange,
     /// The answer.
-    pub reply: Result<Outcome, Refusal>,
+    pub reply: Result<LeaseCommandResult, Refusal>,
     /// What happened.
     pub facts: Vec<EventData>,
 }
 
 /// What becomes of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum DeadlineChange {
     /// It stays.
     Keep,
     /// The lease lasts this long from now.
@@ -64,19 +64,19 @@ pub enum Change {
 ///
 /// # Panics
 ///
-/// In debug builds, if the decision breaks an [invariant](crate::Violation): that is a bug in the rules.
-pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decision {
-    let case = Case { standing, record };
+/// In debug builds, if the decision breaks an [invariant](crate::LeaseViolation): that is a bug in the rules.
+pub fn decide(standing: &LeaseStanding, record: &LeaseRecord, command: &LeaseCommand) -> LeaseDecision {
+    let case = LeaseCase { standing, record };
     let decision = match command {
-        Command::Acquire(acquire) => case.acquire(acquire),
-        Command::Renew { hash, token } => case.renew(*hash, *token),
-        Command::Release { hash, token } => case.release(*hash, *token),
-        Command::Abandon { hash } => case.abandon(*hash),
-        Command::Revoke { by, reason, only_token } => case.revoke(by, reason, *only_token),
-        Command::Expire => case.expire(),
-        Command::Preempt(preempt) => case.preempt(preempt),
-        Command::Withdraw => case.withdraw(),
-        Command::Advance { lift, by } => case.advance(*lift, by),
+        LeaseCommand::Acquire(acquire) => case.acquire(acquire),
+        LeaseCommand::Renew { hash, token } => case.renew(*hash, *token),
+        LeaseCommand::Release { hash, token } => case.release(*hash, *token),
+        LeaseCommand::Abandon { hash } => case.abandon(*hash),
+        LeaseCommand::Revoke { by, reason, only_token } => case.revoke(by, reason, *only_token),
+        LeaseCommand::Expire => case.expire(),
+        LeaseCommand::Preempt(preempt) => case.preempt(preempt),
+        LeaseCommand::Withdraw => case.withdraw(),
+        LeaseCommand::Advance { lift, by } => case.advance(*lift, by),
     };
     #[cfg(debug_assertions)]
     if let Err(violation) = crate::invariant::check(standing, record, command, &decision) {
@@ -86,13 +86,13 @@ pub fn decide(standing: &Standing, record: &Record, command: &Command) -> Decisi
 }
 
 /// One key at one moment: what every rule looks at.
-pub(super) struct Case<'a> {
-    pub(super) standing: &'a Standing,
-    pub(super) record: &'a Record,
+pub(super) struct LeaseCase<'a> {
+    pub(super) standing: &'a LeaseStanding,
+    pub(super) record: &'a LeaseRecord,
 }
 
-impl Case<'_> {
-    fn acquire(&self, ask: &Acquire) -> Decision {
+impl LeaseCase<'_> {
+    fn acquire(&self, ask: &Acquire) -> LeaseDecision {
         if let Some(seen) = ask.seen_token
             && let Some(alarm) = self.rewound(seen)
         {
@@ -100,11 +100,11 @@ impl Case<'_> {
         }
         if let Some(hold) = &self.record.hold {
             match self.standing.term {
-                Term::Live { remaining_ms } if hold.hash == ask.hash => {
+                HoldState::Live { remaining_ms } if hold.hash == ask.hash => {
                     let grant = Grant { token: self.record.counter, remaining_ms, resumed: true };
-                    return answer(Ok(Outcome::Granted(grant)));
+                    return answer(Ok(LeaseCommandResult::Granted(grant)));
                 }
-                Term::Live { remaining_ms } => {
+                HoldState::Live { remaining_ms } => {
                     if let Some(ending) = self.record.ending_of(ask.hash) {
                         return answer(Err(Refusal::HoldIdUsed {
                             token: Some(ending.token),
@@ -121,7 +121,7 @@ impl Case<'_> {
                         token: self.record.counter,
                     }));
                 }
-                Term::Over { .. } | Term::Free => {}
+                HoldState::Over { .. } | HoldState::Free => {}
             }
         }
         // It is free now. What has run out is noted first, so that the caller's own hold, if it was that one,
@@ -156,8 +156,8 @@ impl Case<'_> {
             yield_request: None,
         });
         next.record = Some(record);
-        next.deadline = Change::LastsMs(lasts_ms);
-        next.reply = Ok(Outcome::Granted(Grant { token, remaining_ms: lasts_ms, resumed: false }));
+        next.deadline = DeadlineChange::LastsMs(lasts_ms);
+        next.reply = Ok(LeaseCommandResult::Granted(Grant { token, remaining_ms: lasts_ms, resumed: false }));
         next.facts.push(EventData::LeaseAcquired {
             token,
             owner: ask.owner.clone(),
@@ -167,29 +167,29 @@ impl Case<'_> {
         next
     }
 
-    fn expire(&self) -> Decision {
+    fn expire(&self) -> LeaseDecision {
         match self.standing.term {
-            Term::Live { remaining_ms } => answer(Err(Refusal::NotExpired { remaining_ms })),
-            Term::Over { .. } | Term::Free => self.run_out(),
+            HoldState::Live { remaining_ms } => answer(Err(Refusal::NotExpired { remaining_ms })),
+            HoldState::Over { .. } | HoldState::Free => self.run_out(),
         }
     }
 
     /// A token that was never given here proves that the store was rewound.
-    pub(super) fn rewound(&self, shown: Token) -> Option<Decision> {
+    pub(super) fn rewound(&self, shown: Token) -> Option<LeaseDecision> {
         let current = self.record.counter.max(self.standing.floor);
-        (shown > current).then(|| Decision {
+        (shown > current).then(|| LeaseDecision {
             facts: vec![EventData::StoreRewound { token: shown, current_token: current }],
             ..answer(Err(Refusal::StoreRewound { token: shown, current_token: current }))
         })
     }
 
     /// Notes a hold that has run out, if there is one.
-    pub(super) fn run_out(&self) -> Decision {
-        let (Some(hold), Term::Over { since_ms }) = (&self.record.hold, self.standing.term) else {
-            return answer(Ok(Outcome::Nothing));
+    pub(super) fn run_out(&self) -> LeaseDecision {
+        let (Some(hold), HoldState::Over { since_ms }) = (&self.record.hold, self.standing.term) else {
+            return answer(Ok(LeaseCommandResult::Nothing));
         };
         let how = self.how_it_ran_out(hold);
-        let outcome = Outcome::Expired { token: self.record.counter, how };
+        let outcome = LeaseCommandResult::Expired { token: self.record.counter, how };
         // A holder that had to yield learns for whom, also when the contender has long gone.
         let asked_by = hold
             .yield_request
@@ -201,7 +201,7 @@ impl Case<'_> {
 
     /// Why the time of a hold that is over was up.
     fn how_it_ran_out(&self, hold: &Hold) -> LeaseOutcome {
-        let since_ms = if let Term::Over { since_ms } = self.standing.term { since_ms } else { 0 };
+        let since_ms = if let HoldState::Over { since_ms } = self.standing.term { since_ms } else { 0 };
         let ended_at_ms = self.standing.now.store_ms.saturating_sub(since_ms);
         let age_ms = ended_at_ms.saturating_sub(hold.since.store_ms);
         if hold.max_age_ms.is_some_and(|max_age_ms| age_ms >= max_age_ms.get()) {
@@ -224,8 +224,8 @@ impl Case<'_> {
         at: Timestamp,
         by: Option<Owner>,
         reason: Option<Reason>,
-        outcome: Outcome,
-    ) -> Decision {
+        outcome: LeaseCommandResult,
+    ) -> LeaseDecision {
         let Some(hold) = &self.record.hold else { return answer(Ok(outcome)) };
         let facts = vec![EventData::LeaseEnded {
             token: self.record.counter,
@@ -237,7 +237,7 @@ impl Case<'_> {
         }];
         let mut record = self.record.clone();
         record.end(how, at, by, reason);
-        Decision { record: Some(record), deadline: Change::Clear, reply: Ok(outcome), facts }
+        LeaseDecision { record: Some(record), deadline: DeadlineChange::Clear, reply: Ok(outcome), facts }
     }
 }
 
@@ -253,6 +253,6 @@ pub(super) fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Ref
 }
 
 /// An answer that changes nothing.
-pub(super) fn answer(reply: Result<Outcome, Refusal>) -> Decision {
-    Decision { record: None, deadline: Change::Keep, reply, facts: Vec::new() }
+pub(super) fn answer(reply: Result<LeaseCommandResult, Refusal>) -> LeaseDecision {
+    LeaseDecision { record: None, deadline: DeadlineChange::Keep, reply, facts: Vec::new() }
 }

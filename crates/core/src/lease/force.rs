@@ -3,13 +3,13 @@
 use crate::error::Refusal;
 use crate::event::EventData;
 use crate::key::{Owner, Reason};
-use crate::lease::command::{Outcome, Preempt, Revoked};
-use crate::lease::decide::{Case, Decision, Term, answer, lost};
+use crate::lease::command::{LeaseCommandResult, PreemptRequest, Revoked};
+use crate::lease::decide::{HoldState, LeaseCase, LeaseDecision, answer, lost};
 use crate::lease::record::{LeaseOutcome, PendingYield};
 use crate::token::Token;
 
-impl Case<'_> {
-    pub(super) fn revoke(&self, by: &Owner, reason: &Reason, only_token: Option<Token>) -> Decision {
+impl LeaseCase<'_> {
+    pub(super) fn revoke(&self, by: &Owner, reason: &Reason, only_token: Option<Token>) -> LeaseDecision {
         if let Some(shown) = only_token
             && let Some(alarm) = self.rewound(shown)
         {
@@ -25,7 +25,7 @@ impl Case<'_> {
         let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
         let revoked =
             Revoked { token, consumed_token: consumed, owner: hold.owner.clone(), task: hold.task.clone() };
-        let outcome = Outcome::Revoked(revoked);
+        let outcome = LeaseCommandResult::Revoked(revoked);
         let mut decision = self.ended(
             LeaseOutcome::Revoked,
             self.standing.now,
@@ -39,8 +39,8 @@ impl Case<'_> {
         decision
     }
 
-    pub(super) fn preempt(&self, ask: &Preempt) -> Decision {
-        let (Some(hold), Term::Live { remaining_ms }) = (&self.record.hold, self.standing.term) else {
+    pub(super) fn preempt(&self, ask: &PreemptRequest) -> LeaseDecision {
+        let (Some(hold), HoldState::Live { remaining_ms }) = (&self.record.hold, self.standing.term) else {
             return answer(Err(Refusal::NotHeld));
         };
         if ask.priority <= hold.priority {
@@ -52,7 +52,7 @@ impl Case<'_> {
         {
             // A contender of that rank has asked already: its time stands.
             let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
-            return answer(Ok(Outcome::Asked { free_in_ms }));
+            return answer(Ok(LeaseCommandResult::Asked { free_in_ms }));
         }
         // A contender that was promised a moment must find the key free by then.
         let promised_ms = hold.yield_request.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
@@ -67,7 +67,7 @@ impl Case<'_> {
                 yield_at_ms,
             }));
         }
-        Decision {
+        LeaseDecision {
             record: Some(record),
             facts: vec![EventData::YieldRequested {
                 token: self.record.counter,
@@ -76,33 +76,38 @@ impl Case<'_> {
                 priority: ask.priority,
                 yield_in_ms,
             }],
-            ..answer(Ok(Outcome::Asked { free_in_ms: yield_in_ms.max(remaining_ms) }))
+            ..answer(Ok(LeaseCommandResult::Asked { free_in_ms: yield_in_ms.max(remaining_ms) }))
         }
     }
 
-    pub(super) fn withdraw(&self) -> Decision {
+    pub(super) fn withdraw(&self) -> LeaseDecision {
         let asked = self.record.hold.as_ref().is_some_and(|hold| hold.yield_request.is_some());
         // Once its time is up, the notice is why: that is not taken back.
-        if !asked || !matches!(self.standing.term, Term::Live { .. }) {
-            return answer(Ok(Outcome::Nothing));
+        if !asked || !matches!(self.standing.term, HoldState::Live { .. }) {
+            return answer(Ok(LeaseCommandResult::Nothing));
         }
         let mut record = self.record.clone();
         if let Some(hold) = &mut record.hold {
             hold.yield_request = None;
         }
-        Decision {
+        LeaseDecision {
             record: Some(record),
             facts: vec![EventData::YieldWithdrawn { token: self.record.counter }],
-            ..answer(Ok(Outcome::Nothing))
+            ..answer(Ok(LeaseCommandResult::Nothing))
         }
     }
 
-    pub(super) fn advance(&self, lift: u64, by: &Owner) -> Decision {
+    pub(super) fn advance(&self, lift: u64, by: &Owner) -> LeaseDecision {
         let Some(lifted) = self.record.counter.max(self.standing.floor).lifted(lift) else {
             return answer(Err(Refusal::TokensExhausted));
         };
-        let mut decision =
-            self.ended(LeaseOutcome::Advanced, self.standing.now, Some(by.clone()), None, Outcome::Nothing);
+        let mut decision = self.ended(
+            LeaseOutcome::Advanced,
+            self.standing.now,
+            Some(by.clone()),
+            None,
+            LeaseCommandResult::Nothing,
+        );
         let record = decision.record.get_or_insert_with(|| self.record.clone());
         record.counter = lifted;
         // What ended in the time that was lost is not in the history: every hold id from before is treated as ended.

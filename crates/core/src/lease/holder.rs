@@ -3,13 +3,13 @@
 use crate::error::Refusal;
 use crate::event::{BlockedAction, EventData};
 use crate::hold::HoldHash;
-use crate::lease::command::{LeaseRenewal, Outcome};
-use crate::lease::decide::{Case, Change, Decision, Term, answer, lost};
+use crate::lease::command::{LeaseCommandResult, LeaseRenewal};
+use crate::lease::decide::{DeadlineChange, HoldState, LeaseCase, LeaseDecision, answer, lost};
 use crate::lease::record::{Ending, Hold, LeaseOutcome};
 use crate::token::Token;
 
-impl Case<'_> {
-    pub(super) fn renew(&self, hash: HoldHash, token: Token) -> Decision {
+impl LeaseCase<'_> {
+    pub(super) fn renew(&self, hash: HoldHash, token: Token) -> LeaseDecision {
         let (hold, remaining_ms) = match self.holder(hash, token, BlockedAction::Renew) {
             Ok(found) => found,
             Err(refused) => return *refused,
@@ -21,7 +21,10 @@ impl Case<'_> {
             remaining_ms: lasts_ms,
             yield_request: hold.yield_request.as_ref().map(|asked| asked.seen_at(now_ms)),
         };
-        Decision { deadline: Change::LastsMs(lasts_ms), ..answer(Ok(Outcome::Renewed(renewal))) }
+        LeaseDecision {
+            deadline: DeadlineChange::LastsMs(lasts_ms),
+            ..answer(Ok(LeaseCommandResult::Renewed(renewal)))
+        }
     }
 
     /// How long a renewal lasts: a ttl, less what `max_age` or a notice takes away; never less than what was
@@ -39,28 +42,36 @@ impl Case<'_> {
         lasts_ms.max(remaining_ms)
     }
 
-    pub(super) fn release(&self, hash: HoldHash, token: Token) -> Decision {
+    pub(super) fn release(&self, hash: HoldHash, token: Token) -> LeaseDecision {
         if let Some(ending) = self.record.ending_of(hash)
             && ending.token == token
             && ending.outcome == LeaseOutcome::Released
         {
             // The same request again: the same answer.
-            return answer(Ok(Outcome::Released { token }));
+            return answer(Ok(LeaseCommandResult::Released { token }));
         }
         match self.holder(hash, token, BlockedAction::Release) {
-            Ok(_) => {
-                self.ended(LeaseOutcome::Released, self.standing.now, None, None, Outcome::Released { token })
-            }
+            Ok(_) => self.ended(
+                LeaseOutcome::Released,
+                self.standing.now,
+                None,
+                None,
+                LeaseCommandResult::Released { token },
+            ),
             Err(refused) => *refused,
         }
     }
 
-    pub(super) fn abandon(&self, hash: HoldHash) -> Decision {
+    pub(super) fn abandon(&self, hash: HoldHash) -> LeaseDecision {
         match (&self.record.hold, self.standing.term) {
-            (Some(hold), Term::Live { .. }) if hold.hash == hash => {
-                self.ended(LeaseOutcome::Abandoned, self.standing.now, None, None, Outcome::Nothing)
-            }
-            _ => answer(Ok(Outcome::Nothing)),
+            (Some(hold), HoldState::Live { .. }) if hold.hash == hash => self.ended(
+                LeaseOutcome::Abandoned,
+                self.standing.now,
+                None,
+                None,
+                LeaseCommandResult::Nothing,
+            ),
+            _ => answer(Ok(LeaseCommandResult::Nothing)),
         }
     }
 
@@ -70,7 +81,7 @@ impl Case<'_> {
         hash: HoldHash,
         token: Token,
         attempted: BlockedAction,
-    ) -> Result<(&Hold, u64), Box<Decision>> {
+    ) -> Result<(&Hold, u64), Box<LeaseDecision>> {
         if let Some(alarm) = self.rewound(token) {
             return Err(Box::new(alarm));
         }
@@ -81,8 +92,8 @@ impl Case<'_> {
             .filter(|hold| hold.hash == hash && self.record.counter == token);
         if let Some(hold) = own {
             return match self.standing.term {
-                Term::Live { remaining_ms } => Ok((hold, remaining_ms)),
-                Term::Over { .. } | Term::Free => {
+                HoldState::Live { remaining_ms } => Ok((hold, remaining_ms)),
+                HoldState::Over { .. } | HoldState::Free => {
                     let noted = self.run_out();
                     let ending = noted.record.as_ref().and_then(|record| record.ending_of(hash)).cloned();
                     Err(Box::new(self.refuse_stale(noted, token, ending.as_ref(), attempted)))
@@ -101,11 +112,11 @@ impl Case<'_> {
 
     fn refuse_stale(
         &self,
-        mut refused: Decision,
+        mut refused: LeaseDecision,
         token: Token,
         ending: Option<&Ending>,
         attempted: BlockedAction,
-    ) -> Decision {
+    ) -> LeaseDecision {
         let current = self.record.counter.max(token);
         refused.reply = Err(lost(token, ending, current));
         refused.facts.push(EventData::StaleWriteBlocked {

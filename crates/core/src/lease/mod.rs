@@ -6,6 +6,8 @@ mod force;
 mod holder;
 mod record;
 
-pub use command::{Acquire, Command, Grant, LeaseRenewal, Outcome, Preempt, Revoked, YieldRequest};
-pub use decide::{Change, Decision, Standing, Term, decide};
-pub use record::{Ending, History, Hold, LeaseOutcome, PendingYield, Record};
+pub use command::{
+    Acquire, Grant, LeaseCommand, LeaseCommandResult, LeaseRenewal, PreemptRequest, Revoked, YieldRequest,
+};
+pub use decide::{DeadlineChange, HoldState, LeaseDecision, LeaseStanding, decide};
+pub use record::{Ending, Hold, HoldHistory, LeaseOutcome, LeaseRecord, PendingYield};

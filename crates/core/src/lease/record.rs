@@ -15,13 +15,13 @@ use crate::token::Token;
 
 /// All that is kept of one key: its counter, who holds it, and how the last holds ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Record {
+pub struct LeaseRecord {
     /// The newest token ever given or consumed for this key. While the key is held, the holder's token.
     pub counter: Token,
     /// The hold, if there is one. It may have run out without anybody having noticed yet.
     pub hold: Option<Hold>,
     /// The last endings. Boxed: a million keys that were never contended have none.
-    pub history: Option<Box<History>>,
+    pub history: Option<Box<HoldHistory>>,
 }
 
 /// One hold on a key. Its token is the record's counter.
@@ -72,7 +72,7 @@ impl PendingYield {
 
 /// The last endings of a key, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct History {
+pub struct HoldHistory {
     /// At most [`HISTORY_MAX`].
     pub endings: Vec<Ending>,
     /// Store time of the newest ending that had to be forgotten. A hold id older than this may have been one
@@ -162,7 +162,7 @@ impl fmt::Display for LeaseOutcome {
     }
 }
 
-impl Record {
+impl LeaseRecord {
     /// The endings that are remembered, oldest first.
     pub fn endings(&self) -> &[Ending] {
         self.history.as_ref().map_or(&[], |history| &history.endings)

@@ -171,7 +171,7 @@ wire! {
 
 /// What becomes of an attempt that is about to have an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Begun {
+pub enum EffectStart {
     /// Go ahead. The effect as it is kept from now on.
     Go(Effect),
     /// It has happened already, and gave this.
@@ -182,7 +182,7 @@ pub enum Begun {
 
 /// What came of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct EffectOutcome {
     /// Its name.
     pub name: EffectName,
     /// What it gave, as JSON.
@@ -204,9 +204,9 @@ pub fn begin(
     token: Token,
     nth: u16,
     wall_ms: u64,
-) -> Begun {
+) -> EffectStart {
     match found {
-        None => Begun::Go(Effect {
+        None => EffectStart::Go(Effect {
             name: name.clone(),
             position: nth,
             token,
@@ -218,13 +218,13 @@ pub fn begin(
         }),
         Some(found) => match found.state {
             // The same attempt asks again: its first asking was answered, or not.
-            EffectState::Intended(_) if found.token == token => Begun::Go(found.clone()),
-            EffectState::Intended(InDoubtPolicy::Manual) => Begun::InDoubt,
+            EffectState::Intended(_) if found.token == token => EffectStart::Go(found.clone()),
+            EffectState::Intended(InDoubtPolicy::Manual) => EffectStart::InDoubt,
             EffectState::Intended(InDoubtPolicy::Retry) => {
                 let state = EffectState::Intended(policy);
-                Begun::Go(Effect { token, written_at_ms: wall_ms, state, ..found.clone() })
+                EffectStart::Go(Effect { token, written_at_ms: wall_ms, state, ..found.clone() })
             }
-            _ => Begun::Recorded(found.clone()),
+            _ => EffectStart::Recorded(found.clone()),
         },
     }
 }
@@ -239,7 +239,7 @@ pub fn withdraws(found: &Effect, token: Token) -> bool {
 /// An effect has happened. The first record stands: `Err` is that one.
 pub fn record(
     found: Option<&Effect>,
-    outcome: &Outcome,
+    outcome: &EffectOutcome,
     token: Token,
     nth: u16,
     wall_ms: u64,

@@ -4,11 +4,11 @@
 //! An attempt that finds an intent without an outcome cannot know whether the effect happened: it goes by the policy
 //! that the intent was written with.
 
+mod compensation;
 mod effect;
-mod undo;
 
+pub use compensation::{next_to_undo, stands_undone};
 pub use effect::{
-    Begun, Compensation, Effect, EffectState, EffectStateKind, InDoubtPolicy, Outcome, begin,
+    Compensation, Effect, EffectOutcome, EffectStart, EffectState, EffectStateKind, InDoubtPolicy, begin,
     idempotency_key, record, withdraws,
 };
-pub use undo::{next_to_undo, stands_undone};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::NoticeV1;
 use crate::job::{
-    Attempt, AttemptOutcome, Cancel, Claim, CompensationState, Due, EffectName, JobId, JobKind, JobOptions,
-    JobState, Notes, QueueName, Record, Trail,
+    AttemptHistory, AttemptOutcome, CancelRequest, Claim, CompensationState, Due, EffectName, JobId, JobKind,
+    JobNotes, JobOptions, JobRecord, JobState, PastAttempt, QueueName,
 };
 use crate::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
 use crate::retry::{Backoff, RetryPolicy};
@@ -167,9 +167,9 @@ pub struct UndoWithV1<'a> {
     pub payload: Cow<'a, str>,
 }
 
-impl From<&Record> for JobV1 {
-    fn from(record: &Record) -> Self {
-        let Record {
+impl From<&JobRecord> for JobV1 {
+    fn from(record: &JobRecord) -> Self {
+        let JobRecord {
             state,
             due,
             token,
@@ -177,7 +177,7 @@ impl From<&Record> for JobV1 {
             crash_count: crashes,
             options: terms,
             compensation_state: undo,
-            notes: Notes { checkpoint, progress, result, effects },
+            notes: JobNotes { checkpoint, progress, result, effects },
             since_wall_ms,
             claim,
             trail,
@@ -207,12 +207,12 @@ impl From<&Record> for JobV1 {
     }
 }
 
-impl From<JobV1> for Record {
+impl From<JobV1> for JobRecord {
     fn from(stored: JobV1) -> Self {
         let JobV1 { state, due, token, failures, crashes, terms, undo, notes, since_wall_ms, claim, trail } =
             stored;
         let NotesV1 { checkpoint, progress, result, effects } = notes;
-        Record {
+        JobRecord {
             state: state.into(),
             due: match due {
                 DueV1::Now => Due::Now,
@@ -224,7 +224,7 @@ impl From<JobV1> for Record {
             crash_count: crashes,
             options: terms.into(),
             compensation_state: undo.into(),
-            notes: Notes { checkpoint, progress, result, effects },
+            notes: JobNotes { checkpoint, progress, result, effects },
             since_wall_ms,
             claim: claim.map(|claim| Box::new(claim.into())),
             trail: trail.map(|trail| Box::new(trail.into())),
@@ -288,39 +288,39 @@ impl From<ClaimV1> for Claim {
     }
 }
 
-impl From<Cancel> for CancelV1 {
-    fn from(Cancel { by, reason }: Cancel) -> Self {
+impl From<CancelRequest> for CancelV1 {
+    fn from(CancelRequest { by, reason }: CancelRequest) -> Self {
         CancelV1 { by, reason }
     }
 }
 
-impl From<CancelV1> for Cancel {
+impl From<CancelV1> for CancelRequest {
     fn from(CancelV1 { by, reason }: CancelV1) -> Self {
-        Cancel { by, reason }
+        CancelRequest { by, reason }
     }
 }
 
-impl From<Trail> for TrailV1 {
-    fn from(Trail { attempts, forgotten }: Trail) -> Self {
+impl From<AttemptHistory> for TrailV1 {
+    fn from(AttemptHistory { attempts, forgotten }: AttemptHistory) -> Self {
         TrailV1 { attempts: attempts.into_iter().map(AttemptV1::from).collect(), forgotten }
     }
 }
 
-impl From<TrailV1> for Trail {
+impl From<TrailV1> for AttemptHistory {
     fn from(TrailV1 { attempts, forgotten }: TrailV1) -> Self {
-        Trail { attempts: attempts.into_iter().map(Attempt::from).collect(), forgotten }
+        AttemptHistory { attempts: attempts.into_iter().map(PastAttempt::from).collect(), forgotten }
     }
 }
 
-impl From<Attempt> for AttemptV1 {
-    fn from(Attempt { token, hash, owner, since, ended, outcome: how, error }: Attempt) -> Self {
+impl From<PastAttempt> for AttemptV1 {
+    fn from(PastAttempt { token, hash, owner, since, ended, outcome: how, error }: PastAttempt) -> Self {
         AttemptV1 { token, hash, owner, since, ended, how: how.into(), error }
     }
 }
 
-impl From<AttemptV1> for Attempt {
+impl From<AttemptV1> for PastAttempt {
     fn from(AttemptV1 { token, hash, owner, since, ended, how, error }: AttemptV1) -> Self {
-        Attempt { token, hash, owner, since, ended, outcome: how.into(), error }
+        PastAttempt { token, hash, owner, since, ended, outcome: how.into(), error }
     }
 }
 

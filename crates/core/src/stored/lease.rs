@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::lease::{Ending, History, Hold, LeaseOutcome, PendingYield, Record};
+use crate::lease::{Ending, Hold, HoldHistory, LeaseOutcome, LeaseRecord, PendingYield};
 use crate::{HoldHash, Owner, Reason, Task, Timestamp, Token};
 
 /// What is stored of one key, but for its counter: a store keeps that where damage to the rest does not reach it.
@@ -91,9 +91,9 @@ fn none_if_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Non
     }
 }
 
-impl From<&Record> for LeaseV1 {
-    fn from(record: &Record) -> Self {
-        let Record { counter: _, hold, history } = record;
+impl From<&LeaseRecord> for LeaseV1 {
+    fn from(record: &LeaseRecord) -> Self {
+        let LeaseRecord { counter: _, hold, history } = record;
         let forgotten_at_ms = history.as_ref().and_then(|history| history.forgotten_at_ms);
         let endings = record.endings().iter().cloned().map(EndingV1::from).collect();
         LeaseV1 { hold: hold.clone().map(HoldV1::from), endings, forgotten_at_ms }
@@ -102,12 +102,12 @@ impl From<&Record> for LeaseV1 {
 
 impl LeaseV1 {
     /// The record of the key with this counter.
-    pub fn into_record(self, counter: Token) -> Record {
+    pub fn into_record(self, counter: Token) -> LeaseRecord {
         let LeaseV1 { hold, endings, forgotten_at_ms } = self;
         let endings: Vec<Ending> = endings.into_iter().map(Ending::from).collect();
         let history = (!endings.is_empty() || forgotten_at_ms.is_some())
-            .then(|| Box::new(History { endings, forgotten_at_ms }));
-        Record { counter, hold: hold.map(Hold::from), history }
+            .then(|| Box::new(HoldHistory { endings, forgotten_at_ms }));
+        LeaseRecord { counter, hold: hold.map(Hold::from), history }
     }
 }
 

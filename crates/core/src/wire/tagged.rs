@@ -144,7 +144,7 @@ mod tests {
         /// A union.
         #[serde(tag = "type")]
         #[serde(deny_unknown_fields)]
-        pub enum Act {
+        pub enum SampleUnion {
             /// With a payload.
             Do {
                 /// As it was written.
@@ -161,15 +161,20 @@ mod tests {
 
     #[test]
     fn a_union_is_an_object_with_its_type_wherever_that_stands() {
-        let act =
-            Act::Do { payload: r#"{"n": 1.0, "big": 123456789012345678901234567890}"#.into(), more: None };
+        let act = SampleUnion::Do {
+            payload: r#"{"n": 1.0, "big": 123456789012345678901234567890}"#.into(),
+            more: None,
+        };
         let written = r#"{"type":"do","payload":{"n": 1.0, "big": 123456789012345678901234567890}}"#;
         assert_eq!(serde_json::to_string(&act).unwrap(), written);
-        assert_eq!(serde_json::from_str::<Act>(written).unwrap(), act);
+        assert_eq!(serde_json::from_str::<SampleUnion>(written).unwrap(), act);
         let last = r#"{"payload": {"n": 1.0, "big": 123456789012345678901234567890}, "type": "do"}"#;
-        assert_eq!(serde_json::from_str::<Act>(last).unwrap(), act);
-        assert_eq!(serde_json::to_string(&Act::Stop {}).unwrap(), r#"{"type":"stop"}"#);
-        assert_eq!(serde_json::from_str::<Vec<Act>>(r#"[{"type":"stop"}]"#).unwrap(), [Act::Stop {}]);
+        assert_eq!(serde_json::from_str::<SampleUnion>(last).unwrap(), act);
+        assert_eq!(serde_json::to_string(&SampleUnion::Stop {}).unwrap(), r#"{"type":"stop"}"#);
+        assert_eq!(
+            serde_json::from_str::<Vec<SampleUnion>>(r#"[{"type":"stop"}]"#).unwrap(),
+            [SampleUnion::Stop {}]
+        );
     }
 
     #[test]
@@ -184,7 +189,7 @@ mod tests {
             (r#""stop""#, "expected an object with a `type`"),
             (r#"["do"]"#, "expected an object with a `type`"),
         ] {
-            let error = serde_json::from_str::<Act>(bad).unwrap_err().to_string();
+            let error = serde_json::from_str::<SampleUnion>(bad).unwrap_err().to_string();
             assert!(error.contains(says), "{bad}: {error}");
         }
     }

@@ -2,10 +2,10 @@
 //! moves.
 
 use fencehold_core::job::{
-    AttemptOutcome, AttemptRenewal, By, Command, Decision, JobOptions, JobState, Outcome, Record, Refusal,
-    ReportedAttempt, Standing, Written, decide,
+    AttemptOutcome, AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobDecision,
+    JobOptions, JobRecord, JobRefusal, JobStanding, JobState, ReportedAttempt, decide,
 };
-use fencehold_core::lease::Preempt;
+use fencehold_core::lease::PreemptRequest;
 use fencehold_core::retry::{Backoff, RetryPolicy};
 use fencehold_core::{EventData, Owner, Reason, Timestamp, Token};
 
@@ -17,7 +17,7 @@ pub(crate) const RETRY_MS: u64 = 60_000;
 /// One job, as a store would keep it.
 #[derive(Clone, Debug)]
 pub(crate) struct OneJob {
-    pub(crate) record: Record,
+    pub(crate) record: JobRecord,
     pub(crate) deadline_ms: Option<u64>,
     /// The newest token that the store has given to any job.
     pub(crate) newest: Token,
@@ -47,7 +47,7 @@ impl OneJob {
     pub(crate) fn with(terms: JobOptions) -> Self {
         let now = Timestamp { store_ms: 1_000_000, wall_ms: 1_700_000_000_000 };
         OneJob {
-            record: Record::new(terms, None, now),
+            record: JobRecord::new(terms, None, now),
             deadline_ms: None,
             newest: Token::new(100),
             now,
@@ -61,17 +61,17 @@ impl OneJob {
         self.now.wall_ms += ms;
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        Standing { now: self.now, newest: self.newest, term: term(self.deadline_ms, self.now) }
+    pub(crate) fn standing(&self) -> JobStanding {
+        JobStanding { now: self.now, newest: self.newest, term: term(self.deadline_ms, self.now) }
     }
 
     /// What would follow, without carrying it out.
-    pub(crate) fn decision(&self, command: &Command) -> Decision {
+    pub(crate) fn decision(&self, command: &JobCommand) -> JobDecision {
         decide(&self.standing(), &self.record, command)
     }
 
     /// Carries a command out.
-    pub(crate) fn ask(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+    pub(crate) fn ask(&mut self, command: &JobCommand) -> Result<JobCommandResult, JobRefusal> {
         let decision = self.decision(command);
         if let Some(record) = decision.record {
             self.record = record;
@@ -87,34 +87,34 @@ impl OneJob {
         self.newest = Token::new(self.newest.get() + tokens);
     }
 
-    pub(crate) fn claim(&mut self, id: u8) -> Result<Token, Refusal> {
+    pub(crate) fn claim(&mut self, id: u8) -> Result<Token, JobRefusal> {
         match self.ask(&claiming("worker", id))? {
-            Outcome::Claimed { token, .. } => Ok(token),
+            JobCommandResult::Claimed { token, .. } => Ok(token),
             other => panic!("a claim was answered {other:?}"),
         }
     }
 
     /// Claims, and must be given the job.
-    pub(crate) fn claimed(&mut self, id: u8) -> By {
-        By { hash: hold(id), token: self.claim(id).expect("the job is ready") }
+    pub(crate) fn claimed(&mut self, id: u8) -> AttemptProof {
+        AttemptProof { hash: hold(id), token: self.claim(id).expect("the job is ready") }
     }
 
     /// A claim of this hold id that has run out, unnoted.
-    pub(crate) fn run_out(&mut self, id: u8) -> By {
+    pub(crate) fn run_out(&mut self, id: u8) -> AttemptProof {
         let by = self.claimed(id);
         self.pass(TTL_MS);
         by
     }
 
     /// A claim of this hold id that has run out and was noted as a crash.
-    pub(crate) fn crashed(&mut self, id: u8) -> By {
+    pub(crate) fn crashed(&mut self, id: u8) -> AttemptProof {
         let by = self.run_out(id);
-        assert_eq!(self.expire(0), Ok(Outcome::Expired { how: AttemptOutcome::Crashed }));
+        assert_eq!(self.expire(0), Ok(JobCommandResult::Expired { how: AttemptOutcome::Crashed }));
         by
     }
 
     /// The holder dies so often that the job is quarantined.
-    pub(crate) fn quarantined(&mut self) -> By {
+    pub(crate) fn quarantined(&mut self) -> AttemptProof {
         loop {
             let by = self.crashed(200);
             if self.record.state == JobState::Quarantined {
@@ -123,69 +123,77 @@ impl OneJob {
         }
     }
 
-    pub(crate) fn renew(&mut self, by: By) -> Result<AttemptRenewal, Refusal> {
-        match self.ask(&Command::Renew(by))? {
-            Outcome::Renewed(renewal) => Ok(renewal),
+    pub(crate) fn renew(&mut self, by: AttemptProof) -> Result<AttemptRenewal, JobRefusal> {
+        match self.ask(&JobCommand::Renew(by))? {
+            JobCommandResult::Renewed(renewal) => Ok(renewal),
             other => panic!("a renewal was answered {other:?}"),
         }
     }
 
-    pub(crate) fn complete(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
-        self.report(&Command::Complete(by))
+    pub(crate) fn complete(&mut self, by: AttemptProof) -> Result<ReportedAttempt, JobRefusal> {
+        self.report(&JobCommand::Complete(by))
     }
 
-    pub(crate) fn fail(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
+    pub(crate) fn fail(&mut self, by: AttemptProof) -> Result<ReportedAttempt, JobRefusal> {
         self.report(&failing(by))
     }
 
-    pub(crate) fn fail_for_good(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
+    pub(crate) fn fail_for_good(&mut self, by: AttemptProof) -> Result<ReportedAttempt, JobRefusal> {
         let error = "no such customer".into();
-        self.report(&Command::Fail { by, error, retry_in_ms: None, for_good: true, random: 0 })
+        self.report(&JobCommand::Fail { by, error, retry_in_ms: None, for_good: true, random: 0 })
     }
 
-    pub(crate) fn snooze(&mut self, by: By, for_ms: u64) -> Result<ReportedAttempt, Refusal> {
-        self.report(&Command::Snooze { by, for_ms })
+    pub(crate) fn snooze(&mut self, by: AttemptProof, for_ms: u64) -> Result<ReportedAttempt, JobRefusal> {
+        self.report(&JobCommand::Snooze { by, for_ms })
     }
 
-    pub(crate) fn hand_back(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
-        self.report(&Command::HandBack(by))
+    pub(crate) fn hand_back(&mut self, by: AttemptProof) -> Result<ReportedAttempt, JobRefusal> {
+        self.report(&JobCommand::HandBack(by))
     }
 
-    pub(crate) fn stop_at_intent(&mut self, by: By) -> Result<ReportedAttempt, Refusal> {
-        self.report(&Command::StopAtIntent { by, effect: "charge".into() })
+    pub(crate) fn stop_at_intent(&mut self, by: AttemptProof) -> Result<ReportedAttempt, JobRefusal> {
+        self.report(&JobCommand::StopAtIntent { by, effect: "charge".into() })
     }
 
-    fn report(&mut self, command: &Command) -> Result<ReportedAttempt, Refusal> {
+    fn report(&mut self, command: &JobCommand) -> Result<ReportedAttempt, JobRefusal> {
         match self.ask(command)? {
-            Outcome::Reported(reported) => Ok(reported),
+            JobCommandResult::Reported(reported) => Ok(reported),
             other => panic!("{command:?} was answered {other:?}"),
         }
     }
 
-    pub(crate) fn write(&mut self, by: By, what: Written) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Write { by, what })
+    pub(crate) fn write(
+        &mut self,
+        by: AttemptProof,
+        what: AttemptWrite,
+    ) -> Result<JobCommandResult, JobRefusal> {
+        self.ask(&JobCommand::Write { by, what })
     }
 
-    pub(crate) fn expire(&mut self, random: u64) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Expire { random })
+    pub(crate) fn expire(&mut self, random: u64) -> Result<JobCommandResult, JobRefusal> {
+        self.ask(&JobCommand::Expire { random })
     }
 
-    pub(crate) fn cancel(&mut self, now: bool) -> Result<JobState, Refusal> {
+    pub(crate) fn cancel(&mut self, now: bool) -> Result<JobState, JobRefusal> {
         match self.ask(&cancelling(now))? {
-            Outcome::Cancelled { state } => Ok(state),
+            JobCommandResult::Cancelled { state } => Ok(state),
             other => panic!("a cancellation was answered {other:?}"),
         }
     }
 
-    pub(crate) fn retry(&mut self) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Retry { by: operator() })
+    pub(crate) fn retry(&mut self) -> Result<JobCommandResult, JobRefusal> {
+        self.ask(&JobCommand::Retry { by: operator() })
     }
 
-    pub(crate) fn delete(&mut self, force: bool) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Delete { force })
+    pub(crate) fn delete(&mut self, force: bool) -> Result<JobCommandResult, JobRefusal> {
+        self.ask(&JobCommand::Delete { force })
     }
 
-    pub(crate) fn preempt(&mut self, priority: i16, yield_in_ms: u64) -> Result<Outcome, Refusal> {
+    pub(crate) fn preempt(
+        &mut self,
+        priority: i16,
+        yield_in_ms: u64,
+    ) -> Result<JobCommandResult, JobRefusal> {
         self.ask(&preempting(priority, yield_in_ms))
     }
 
@@ -210,7 +218,7 @@ impl OneJob {
     }
 
     /// The record, the deadline and the newest token: what a refusal must leave alone.
-    pub(crate) fn kept(&self) -> (Record, Option<u64>, Token) {
+    pub(crate) fn kept(&self) -> (JobRecord, Option<u64>, Token) {
         (self.record.clone(), self.deadline_ms, self.newest)
     }
 }
@@ -219,20 +227,20 @@ pub(crate) fn operator() -> Owner {
     owner("operator")
 }
 
-pub(crate) fn claiming(name: &str, id: u8) -> Command {
-    Command::Claim { hash: hold(id), owner: owner(name), ttl_ms: TTL_MS }
+pub(crate) fn claiming(name: &str, id: u8) -> JobCommand {
+    JobCommand::Claim { hash: hold(id), owner: owner(name), ttl_ms: TTL_MS }
 }
 
-pub(crate) fn failing(by: By) -> Command {
-    Command::Fail { by, error: "no route to host".into(), retry_in_ms: None, for_good: false, random: 0 }
+pub(crate) fn failing(by: AttemptProof) -> JobCommand {
+    JobCommand::Fail { by, error: "no route to host".into(), retry_in_ms: None, for_good: false, random: 0 }
 }
 
-pub(crate) fn cancelling(now: bool) -> Command {
-    Command::Cancel { by: operator(), reason: Some(reason()), now }
+pub(crate) fn cancelling(now: bool) -> JobCommand {
+    JobCommand::Cancel { by: operator(), reason: Some(reason()), now }
 }
 
-pub(crate) fn preempting(priority: i16, yield_in_ms: u64) -> Command {
-    Command::Preempt(Preempt {
+pub(crate) fn preempting(priority: i16, yield_in_ms: u64) -> JobCommand {
+    JobCommand::Preempt(PreemptRequest {
         contender: owner("contender"),
         task: Some(task("urgent")),
         priority,

@@ -7,8 +7,8 @@ pub(crate) mod model;
 use std::num::NonZeroU64;
 
 use fencehold_core::lease::{
-    Acquire, Change, Command, Decision, Ending, Grant, LeaseOutcome, LeaseRenewal, Outcome, Preempt, Record,
-    Revoked, Standing, Term, decide,
+    Acquire, DeadlineChange, Ending, Grant, HoldState, LeaseCommand, LeaseCommandResult, LeaseDecision,
+    LeaseOutcome, LeaseRecord, LeaseRenewal, LeaseStanding, PreemptRequest, Revoked, decide,
 };
 use fencehold_core::{EventData, HoldHash, HoldId, Owner, Reason, Refusal, Task, Timestamp, Token};
 
@@ -21,7 +21,7 @@ pub(crate) const ROUNDING_MS: u64 = 2;
 /// One key, as a store would keep it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OneKey {
-    pub(crate) record: Record,
+    pub(crate) record: LeaseRecord,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) floor: Token,
     pub(crate) now: Timestamp,
@@ -38,7 +38,7 @@ impl OneKey {
 
     /// A key whose last token was this one, free, with nothing remembered.
     pub(crate) fn with_counter(counter: u64) -> Self {
-        let record = Record { counter: Token::new(counter), ..Record::default() };
+        let record = LeaseRecord { counter: Token::new(counter), ..LeaseRecord::default() };
         OneKey { record, ..OneKey::new() }
     }
 
@@ -48,17 +48,17 @@ impl OneKey {
         self.now.wall_ms += ms;
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        Standing { now: self.now, floor: self.floor, term: term(self.deadline_ms, self.now) }
+    pub(crate) fn standing(&self) -> LeaseStanding {
+        LeaseStanding { now: self.now, floor: self.floor, term: term(self.deadline_ms, self.now) }
     }
 
     /// What would follow, without carrying it out.
-    pub(crate) fn decision(&self, command: &Command) -> Decision {
+    pub(crate) fn decision(&self, command: &LeaseCommand) -> LeaseDecision {
         decide(&self.standing(), &self.record, command)
     }
 
     /// Carries a command out.
-    pub(crate) fn ask(&mut self, command: &Command) -> Result<Outcome, Refusal> {
+    pub(crate) fn ask(&mut self, command: &LeaseCommand) -> Result<LeaseCommandResult, Refusal> {
         let decision = self.decision(command);
         if let Some(record) = decision.record {
             self.record = record;
@@ -69,8 +69,8 @@ impl OneKey {
     }
 
     pub(crate) fn acquire(&mut self, ask: Acquire) -> Result<Grant, Refusal> {
-        match self.ask(&Command::Acquire(ask))? {
-            Outcome::Granted(grant) => Ok(grant),
+        match self.ask(&LeaseCommand::Acquire(ask))? {
+            LeaseCommandResult::Granted(grant) => Ok(grant),
             other => panic!("an acquire was answered {other:?}"),
         }
     }
@@ -81,33 +81,33 @@ impl OneKey {
     }
 
     pub(crate) fn renew(&mut self, id: u8, token: Token) -> Result<LeaseRenewal, Refusal> {
-        match self.ask(&Command::Renew { hash: hold(id), token })? {
-            Outcome::Renewed(renewal) => Ok(renewal),
+        match self.ask(&LeaseCommand::Renew { hash: hold(id), token })? {
+            LeaseCommandResult::Renewed(renewal) => Ok(renewal),
             other => panic!("a renewal was answered {other:?}"),
         }
     }
 
-    pub(crate) fn release(&mut self, id: u8, token: Token) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Release { hash: hold(id), token })
+    pub(crate) fn release(&mut self, id: u8, token: Token) -> Result<LeaseCommandResult, Refusal> {
+        self.ask(&LeaseCommand::Release { hash: hold(id), token })
     }
 
-    pub(crate) fn abandon(&mut self, id: u8) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Abandon { hash: hold(id) })
+    pub(crate) fn abandon(&mut self, id: u8) -> Result<LeaseCommandResult, Refusal> {
+        self.ask(&LeaseCommand::Abandon { hash: hold(id) })
     }
 
-    pub(crate) fn expire(&mut self) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Expire)
+    pub(crate) fn expire(&mut self) -> Result<LeaseCommandResult, Refusal> {
+        self.ask(&LeaseCommand::Expire)
     }
 
     pub(crate) fn revoke(&mut self, only_token: Option<Token>) -> Result<Revoked, Refusal> {
         match self.ask(&revocation(only_token))? {
-            Outcome::Revoked(revoked) => Ok(revoked),
+            LeaseCommandResult::Revoked(revoked) => Ok(revoked),
             other => panic!("a revocation was answered {other:?}"),
         }
     }
 
-    pub(crate) fn advance(&mut self, lift: u64) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Advance { lift, by: owner("operator") })
+    pub(crate) fn advance(&mut self, lift: u64) -> Result<LeaseCommandResult, Refusal> {
+        self.ask(&LeaseCommand::Advance { lift, by: owner("operator") })
     }
 
     pub(crate) fn preempt(
@@ -117,15 +117,15 @@ impl OneKey {
         yield_in_ms: u64,
     ) -> Result<u64, Refusal> {
         let contender = owner(contender);
-        let ask = Preempt { contender, task: Some(task("urgent")), priority, yield_in_ms };
-        match self.ask(&Command::Preempt(ask))? {
-            Outcome::Asked { free_in_ms } => Ok(free_in_ms),
+        let ask = PreemptRequest { contender, task: Some(task("urgent")), priority, yield_in_ms };
+        match self.ask(&LeaseCommand::Preempt(ask))? {
+            LeaseCommandResult::Asked { free_in_ms } => Ok(free_in_ms),
             other => panic!("a preemption was answered {other:?}"),
         }
     }
 
-    pub(crate) fn withdraw(&mut self) -> Result<Outcome, Refusal> {
-        self.ask(&Command::Withdraw)
+    pub(crate) fn withdraw(&mut self) -> Result<LeaseCommandResult, Refusal> {
+        self.ask(&LeaseCommand::Withdraw)
     }
 
     /// Takes the key under this hold id and gives it back at once.
@@ -157,26 +157,26 @@ impl OneKey {
     }
 
     /// The record, the deadline and the floor: what a refusal must leave alone.
-    pub(crate) fn state(&self) -> (Record, Option<u64>, Token) {
+    pub(crate) fn state(&self) -> (LeaseRecord, Option<u64>, Token) {
         (self.record.clone(), self.deadline_ms, self.floor)
     }
 }
 
 /// What a deadline means at this moment.
-pub(crate) fn term(deadline_ms: Option<u64>, now: Timestamp) -> Term {
+pub(crate) fn term(deadline_ms: Option<u64>, now: Timestamp) -> HoldState {
     match deadline_ms {
-        None => Term::Free,
-        Some(at_ms) if now.store_ms < at_ms => Term::Live { remaining_ms: at_ms - now.store_ms },
-        Some(at_ms) => Term::Over { since_ms: now.store_ms - at_ms },
+        None => HoldState::Free,
+        Some(at_ms) if now.store_ms < at_ms => HoldState::Live { remaining_ms: at_ms - now.store_ms },
+        Some(at_ms) => HoldState::Over { since_ms: now.store_ms - at_ms },
     }
 }
 
 /// The deadline after a decision.
-pub(crate) fn changed(deadline_ms: Option<u64>, change: Change, now: Timestamp) -> Option<u64> {
+pub(crate) fn changed(deadline_ms: Option<u64>, change: DeadlineChange, now: Timestamp) -> Option<u64> {
     match change {
-        Change::Keep => deadline_ms,
-        Change::LastsMs(ms) => Some(now.store_ms + ms),
-        Change::Clear => None,
+        DeadlineChange::Keep => deadline_ms,
+        DeadlineChange::LastsMs(ms) => Some(now.store_ms + ms),
+        DeadlineChange::Clear => None,
     }
 }
 
@@ -212,9 +212,9 @@ pub(crate) fn ask_with_max_age(name: &str, id: u8, max_age_ms: u64) -> Acquire {
     Acquire { max_age_ms: NonZeroU64::new(max_age_ms), ..ask(name, id) }
 }
 
-pub(crate) fn revocation(only_token: Option<Token>) -> Command {
+pub(crate) fn revocation(only_token: Option<Token>) -> LeaseCommand {
     let reason = Reason::new("stuck since noon").expect("a good reason");
-    Command::Revoke { by: owner("operator"), reason, only_token }
+    LeaseCommand::Revoke { by: owner("operator"), reason, only_token }
 }
 
 /// What the holder of an ended lease learns, by whom included.

@@ -1,17 +1,19 @@
 //! The promises once more, told another way: the whole story of one key with nothing forgotten. It hears every
 //! command and its answer, and objects to an answer that breaks a promise. It shares no code with the rules.
 
-use fencehold_core::lease::{Acquire, Command, Grant, LeaseOutcome, Outcome, Preempt, Revoked};
+use fencehold_core::lease::{
+    Acquire, Grant, LeaseCommand, LeaseCommandResult, LeaseOutcome, PreemptRequest, Revoked,
+};
 use fencehold_core::limits::{COLLECT_AFTER_FREE_MS, HISTORY_MAX, TOKEN_MAX};
 use fencehold_core::{HoldHash, Refusal, Token};
 
 use crate::support::{OneKey, ROUNDING_MS};
 
-type Reply = Result<Outcome, Refusal>;
+type Reply = Result<LeaseCommandResult, Refusal>;
 
 /// One grant and what became of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
+pub(crate) struct HoldLife {
     pub(crate) ask: Acquire,
     pub(crate) token: Token,
     since_ms: u64,
@@ -25,10 +27,10 @@ pub(crate) struct Life {
 
 /// The whole story of one key.
 #[derive(Debug, Default)]
-pub(crate) struct Model {
+pub(crate) struct LeaseModel {
     /// When the store was last advanced: what ended in the time that it lost is unknown.
     advanced_at_ms: Option<u64>,
-    pub(crate) lives: Vec<Life>,
+    pub(crate) lives: Vec<HoldLife>,
     /// The largest token ever given or consumed.
     spent: Token,
     /// The newest token that the record shows.
@@ -40,7 +42,7 @@ pub(crate) struct Model {
     pub(crate) now_ms: u64,
 }
 
-impl Life {
+impl HoldLife {
     fn is(&self, hash: HoldHash, token: Token) -> bool {
         self.ask.hash == hash && self.token == token
     }
@@ -72,34 +74,34 @@ impl Life {
     }
 }
 
-impl Model {
+impl LeaseModel {
     /// A free key of which this was the last token.
     pub(crate) fn new(counter: Token) -> Self {
-        Model { counter, spent: counter, ..Model::default() }
+        LeaseModel { counter, spent: counter, ..LeaseModel::default() }
     }
 
     /// Hears one command and its answer.
-    pub(crate) fn hear(&mut self, command: &Command, reply: &Reply) {
+    pub(crate) fn hear(&mut self, command: &LeaseCommand, reply: &Reply) {
         match command {
-            Command::Acquire(ask) => self.acquire(ask, reply),
-            Command::Renew { hash, token } => self.renew(*hash, *token, reply),
-            Command::Release { hash, token } => self.release(*hash, *token, reply),
-            Command::Abandon { hash } => {
-                assert_eq!(*reply, Ok(Outcome::Nothing));
+            LeaseCommand::Acquire(ask) => self.acquire(ask, reply),
+            LeaseCommand::Renew { hash, token } => self.renew(*hash, *token, reply),
+            LeaseCommand::Release { hash, token } => self.release(*hash, *token, reply),
+            LeaseCommand::Abandon { hash } => {
+                assert_eq!(*reply, Ok(LeaseCommandResult::Nothing));
                 if self.live().is_some_and(|life| life.ask.hash == *hash) {
                     self.end(LeaseOutcome::Abandoned);
                 }
             }
-            Command::Revoke { only_token, .. } => self.revoke(*only_token, reply),
-            Command::Expire => self.expire(reply),
-            Command::Preempt(ask) => self.preempt(ask, reply),
-            Command::Withdraw => {
-                assert_eq!(*reply, Ok(Outcome::Nothing));
+            LeaseCommand::Revoke { only_token, .. } => self.revoke(*only_token, reply),
+            LeaseCommand::Expire => self.expire(reply),
+            LeaseCommand::Preempt(ask) => self.preempt(ask, reply),
+            LeaseCommand::Withdraw => {
+                assert_eq!(*reply, Ok(LeaseCommandResult::Nothing));
                 if self.live().is_some() {
                     self.newest().yield_at = None;
                 }
             }
-            Command::Advance { lift, .. } => self.advance(*lift, reply),
+            LeaseCommand::Advance { lift, .. } => self.advance(*lift, reply),
             other => panic!("a new command wants its promise here: {other:?}"),
         }
     }
@@ -145,7 +147,7 @@ impl Model {
             };
             if life.ask.hash == ask.hash {
                 let grant = Grant { token: life.token, remaining_ms, resumed: true };
-                assert_eq!(*reply, Ok(Outcome::Granted(grant)));
+                assert_eq!(*reply, Ok(LeaseCommandResult::Granted(grant)));
             } else if let Some(ended) = self.remembers(ask.hash) {
                 assert_eq!(*reply, Err(ended));
             } else if *reply == Err(held) {
@@ -160,7 +162,7 @@ impl Model {
             assert_eq!(*reply, Err(ended));
             return;
         }
-        let Ok(Outcome::Granted(grant)) = reply else {
+        let Ok(LeaseCommandResult::Granted(grant)) = reply else {
             let used_up = self.counter.max(self.floor).get() >= TOKEN_MAX - 1;
             if !(used_up && *reply == Err(Refusal::TokensExhausted)) {
                 self.must_be_excused(ask, reply);
@@ -178,8 +180,14 @@ impl Model {
         assert_eq!((grant.remaining_ms, grant.resumed), (lasts_ms, false));
         self.spend(grant.token);
         let (token, since_ms, deadline_ms) = (grant.token, self.now_ms, self.now_ms + lasts_ms);
-        self.lives
-            .push(Life { ask: ask.clone(), token, since_ms, deadline_ms, yield_at: None, end: None });
+        self.lives.push(HoldLife {
+            ask: ask.clone(),
+            token,
+            since_ms,
+            deadline_ms,
+            yield_at: None,
+            end: None,
+        });
     }
 
     /// A hold id that has not ended may be answered so only if it is old enough to have ended and been forgotten.
@@ -200,7 +208,9 @@ impl Model {
         if !self.live().is_some_and(|life| life.is(hash, token)) {
             return self.must_be_stale(hash, token, reply);
         }
-        let Ok(Outcome::Renewed(renewal)) = reply else { panic!("a live holder lost its lease: {reply:?}") };
+        let Ok(LeaseCommandResult::Renewed(renewal)) = reply else {
+            panic!("a live holder lost its lease: {reply:?}")
+        };
         let now_ms = self.now_ms;
         let life = self.newest();
         life.deadline_ms = life.renewed_deadline_ms(now_ms);
@@ -222,7 +232,7 @@ impl Model {
         if !live && !released {
             return self.must_be_stale(hash, token, reply);
         }
-        assert_eq!(*reply, Ok(Outcome::Released { token }));
+        assert_eq!(*reply, Ok(LeaseCommandResult::Released { token }));
         if live {
             self.end(LeaseOutcome::Released);
         }
@@ -234,7 +244,7 @@ impl Model {
             self.note();
         }
         let known = self
-            .remembered()
+            .recent_lives()
             .iter()
             .find(|life| life.is(hash, token))
             .and_then(|life| life.end);
@@ -266,14 +276,15 @@ impl Model {
         }
         let Some(life) = self.held().cloned() else { return assert_eq!(*reply, Err(Refusal::NotHeld)) };
         if let Some(only) = only_token.filter(|only| *only != life.token) {
-            let known = self.remembered().iter().find(|life| life.token == only);
+            let known = self.recent_lives().iter().find(|life| life.token == only);
             let how = known.and_then(|life| life.end).map(|end| end.0);
             let Err(Refusal::Lost { token, outcome: told, current_token: current, .. }) = reply else {
                 panic!("another hold was meant, yet answered {reply:?}")
             };
             return assert_eq!((*token, *told, *current), (only, how, life.token));
         }
-        let Ok(Outcome::Revoked(Revoked { token, consumed_token: consumed, owner, task })) = reply else {
+        let Ok(LeaseCommandResult::Revoked(Revoked { token, consumed_token: consumed, owner, task })) = reply
+        else {
             panic!("a hold withstood force: {reply:?}")
         };
         assert_eq!((*token, owner, task), (life.token, &life.ask.owner, &life.ask.task));
@@ -287,14 +298,17 @@ impl Model {
             let remaining_ms = life.deadline_ms - self.now_ms;
             assert_eq!(*reply, Err(Refusal::NotExpired { remaining_ms }));
         } else if let Some(life) = self.held() {
-            assert_eq!(*reply, Ok(Outcome::Expired { token: life.token, how: life.how_time_ran_out() }));
+            assert_eq!(
+                *reply,
+                Ok(LeaseCommandResult::Expired { token: life.token, how: life.how_time_ran_out() })
+            );
             self.note();
         } else {
-            assert_eq!(*reply, Ok(Outcome::Nothing));
+            assert_eq!(*reply, Ok(LeaseCommandResult::Nothing));
         }
     }
 
-    fn preempt(&mut self, ask: &Preempt, reply: &Reply) {
+    fn preempt(&mut self, ask: &PreemptRequest, reply: &Reply) {
         let Some(life) = self.live() else { return assert_eq!(*reply, Err(Refusal::NotHeld)) };
         if ask.priority <= life.ask.priority {
             return assert_eq!(*reply, Err(Refusal::PriorityTooLow { priority: life.ask.priority }));
@@ -304,7 +318,7 @@ impl Model {
         let earliest = life.yield_at.map_or(asked, |standing| (asked.0.min(standing.0), asked.1));
         let stands = life.yield_at.filter(|standing| standing.1 >= ask.priority).unwrap_or(earliest);
         let free_in_ms = stands.0.max(life.deadline_ms) - self.now_ms;
-        assert_eq!(*reply, Ok(Outcome::Asked { free_in_ms }));
+        assert_eq!(*reply, Ok(LeaseCommandResult::Asked { free_in_ms }));
         self.newest().yield_at = Some(stands);
     }
 
@@ -313,7 +327,7 @@ impl Model {
         if lifted > TOKEN_MAX {
             return assert_eq!(*reply, Err(Refusal::TokensExhausted));
         }
-        assert_eq!(*reply, Ok(Outcome::Nothing));
+        assert_eq!(*reply, Ok(LeaseCommandResult::Nothing));
         self.end(LeaseOutcome::Advanced);
         self.advanced_at_ms = Some(self.now_ms);
         self.spend(Token::new(lifted));
@@ -328,15 +342,15 @@ impl Model {
     }
 
     /// The life whose end is not noted yet.
-    pub(crate) fn held(&self) -> Option<&Life> {
+    pub(crate) fn held(&self) -> Option<&HoldLife> {
         self.lives.last().filter(|life| life.end.is_none())
     }
 
-    fn live(&self) -> Option<&Life> {
+    fn live(&self) -> Option<&HoldLife> {
         self.held().filter(|life| self.now_ms < life.deadline_ms)
     }
 
-    fn newest(&mut self) -> &mut Life {
+    fn newest(&mut self) -> &mut HoldLife {
         self.lives.last_mut().expect("the key is held")
     }
 
@@ -374,14 +388,14 @@ impl Model {
     }
 
     /// The lives whose ending a record still shows.
-    fn remembered(&self) -> &[Life] {
+    fn recent_lives(&self) -> &[HoldLife] {
         let ended = self.lives.len() - usize::from(self.held().is_some());
         &self.lives[self.kept_from.max(ended.saturating_sub(HISTORY_MAX))..ended]
     }
 
     /// The answer to a hold id whose ending a record still shows.
     fn remembers(&self, hash: HoldHash) -> Option<Refusal> {
-        let life = self.remembered().iter().find(|life| life.ask.hash == hash)?;
+        let life = self.recent_lives().iter().find(|life| life.ask.hash == hash)?;
         life.end.map(|(how, _)| ended(life.token, how))
     }
 }

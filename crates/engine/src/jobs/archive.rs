@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{CompensatedEffect, JobCounts, QueueMode, ScheduleSpec};
-use fencehold_core::job::{EffectName, JobId, JobKind, QueueName, Record, ScheduleName, UniqueKey};
+use fencehold_core::job::{EffectName, JobId, JobKind, JobRecord, QueueName, ScheduleName, UniqueKey};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{Namespace, Timestamp, Token};
 use hashbrown::HashMap;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// What never changes about a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Body {
+pub struct JobBody {
     pub namespace: Namespace,
     pub queue: QueueName,
     pub kind: JobKind,
@@ -29,7 +29,7 @@ pub struct Body {
 
 /// What a job's holder leaves behind, apart from its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Note {
+pub enum JobNote {
     Checkpoint,
     Progress,
     Result,
@@ -37,16 +37,16 @@ pub enum Note {
 
 /// A job as it is kept: what changes about it. `arrival` is its place among all jobs, and its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptJob {
+pub struct StoredJob {
     pub arrival: u64,
     pub id: JobId,
     pub queue: u32,
-    pub record: Record,
+    pub record: JobRecord,
     /// When its claim runs out, in store time. Of a job that has come to its end: when it did; 0: an earlier version did not
     /// note it.
     pub deadline_ms: u64,
     /// How large its body is, and what of it the working state must know.
-    pub about: About,
+    pub about: JobSummary,
     /// It had come to its end, and goes on.
     pub reopened: bool,
     /// A renewal of one of its claims may be on record.
@@ -55,7 +55,7 @@ pub struct KeptJob {
 
 /// What the working state knows of a job's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct JobSummary {
     pub bytes: u32,
     /// 0: it asks no holder to yield.
     pub yield_within_ms: u32,
@@ -64,7 +64,7 @@ pub struct About {
 
 /// A queue, by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptQueue {
+pub struct StoredQueue {
     pub number: u32,
     pub namespace: Namespace,
     pub name: QueueName,
@@ -75,7 +75,7 @@ pub struct KeptQueue {
 
 /// A unique key that is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptUnique {
+pub struct StoredUnique {
     pub namespace: Namespace,
     pub key: [u8; 16],
     pub job: JobId,
@@ -86,7 +86,7 @@ pub struct KeptUnique {
 
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptSchedule {
+pub struct StoredSchedule {
     pub namespace: Namespace,
     pub spec: ScheduleSpec,
     pub next_wall_ms: Option<u64>,
@@ -100,10 +100,10 @@ pub enum JobChange {
     Body {
         arrival: u64,
         id: JobId,
-        body: Arc<Body>,
+        body: Arc<JobBody>,
     },
     /// A job that has not come to its end.
-    Live(Box<KeptJob>),
+    Live(Box<StoredJob>),
     /// A renewal: only the deadline of the claim under this token moved.
     Term {
         arrival: u64,
@@ -111,14 +111,14 @@ pub enum JobChange {
         deadline_ms: u64,
     },
     /// A job that has come to its end.
-    Finished(Box<KeptJob>),
+    Finished(Box<StoredJob>),
     /// A job that is forgotten, with all that belongs to it.
     Drop {
         arrival: u64,
     },
     Note {
         arrival: u64,
-        what: Note,
+        what: JobNote,
         bytes: Arc<[u8]>,
     },
     Effect {
@@ -130,17 +130,17 @@ pub enum JobChange {
         arrival: u64,
         effect: EffectName,
     },
-    Unique(KeptUnique),
+    Unique(StoredUnique),
     NoUnique {
         namespace: Namespace,
         key: [u8; 16],
     },
-    Queue(KeptQueue),
+    Queue(StoredQueue),
     /// A queue that is forgotten.
     NoQueue {
         number: u32,
     },
-    Schedule(Box<KeptSchedule>),
+    Schedule(Box<StoredSchedule>),
     NoSchedule {
         namespace: Namespace,
         name: ScheduleName,
@@ -153,7 +153,7 @@ pub enum JobChange {
 
 /// Which rows a page looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
+pub enum ArchiveRange {
     Live,
     Finished,
     All,
@@ -162,40 +162,40 @@ pub enum Rows {
 /// Reading what is kept. What this batch has changed is not there yet.
 pub trait Archive {
     /// A job that has come to its end, by its id.
-    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>>;
+    fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>>;
     /// A job's body.
-    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>>;
-    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>>;
+    fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>>;
+    fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>>;
     /// All effects of a job, in no particular order.
-    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>>;
+    fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>>;
     /// Jobs from this place on, in the order of their arrival; finished ones whole, live ones by place and id.
-    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>>;
+    fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>>;
     /// The places of jobs that have effects, from this one on.
-    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>>;
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>>;
     /// Everything that was left in the archive when the engine began, and how many rows could not be read.
-    fn load_jobs(&mut self, _: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
-        Ok((KeptJobs::default(), 0))
+    fn load_jobs(&mut self, _: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
+        Ok((StoredJobs::default(), 0))
     }
 }
 
 /// A row of a page.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ArchiveRow {
     pub arrival: u64,
     pub id: JobId,
-    pub finished: Option<KeptJob>,
+    pub finished: Option<StoredJob>,
 }
 
 /// What reading gives, or what is wrong with the disk.
-pub type Read<T> = Result<T, String>;
+pub type ArchiveResult<T> = Result<T, String>;
 
 /// Everything that a store of jobs starts from.
 #[derive(Debug, Default)]
-pub struct KeptJobs {
-    pub queues: Vec<KeptQueue>,
-    pub live: Vec<KeptJob>,
-    pub uniques: Vec<KeptUnique>,
-    pub schedules: Vec<KeptSchedule>,
+pub struct StoredJobs {
+    pub queues: Vec<StoredQueue>,
+    pub live: Vec<StoredJob>,
+    pub uniques: Vec<StoredUnique>,
+    pub schedules: Vec<StoredSchedule>,
     pub last_arrival: u64,
     pub last_id: Option<JobId>,
     pub token_ceiling: Token,
@@ -206,11 +206,11 @@ pub struct KeptJobs {
 /// `memory:`: maps.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryArchive {
-    bodies: BTreeMap<u64, (JobId, Arc<Body>)>,
+    bodies: BTreeMap<u64, (JobId, Arc<JobBody>)>,
     live: BTreeSet<u64>,
-    finished: BTreeMap<u64, KeptJob>,
+    finished: BTreeMap<u64, StoredJob>,
     ids: HashMap<JobId, u64>,
-    notes: HashMap<(u64, Note), Arc<[u8]>>,
+    notes: HashMap<(u64, JobNote), Arc<[u8]>>,
     effects: BTreeMap<(u64, EffectName), Effect>,
 }
 
@@ -235,7 +235,7 @@ impl MemoryArchive {
                 }
                 self.live.remove(&arrival);
                 self.finished.remove(&arrival);
-                for what in [Note::Checkpoint, Note::Progress, Note::Result] {
+                for what in [JobNote::Checkpoint, JobNote::Progress, JobNote::Result] {
                     self.notes.remove(&(arrival, what));
                 }
                 let names: Vec<EffectName> =
@@ -270,36 +270,36 @@ impl MemoryArchive {
 }
 
 impl Archive for MemoryArchive {
-    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
+    fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
         Ok(self.ids.get(&id).and_then(|arrival| self.finished.get(arrival)).cloned())
     }
 
-    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
+    fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {
         Ok(self.bodies.get(&arrival).map(|(_, body)| Arc::clone(body)))
     }
 
-    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
+    fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>> {
         Ok(self.notes.get(&(arrival, what)).cloned())
     }
 
-    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
+    fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
         Ok(self.effects_of(arrival).cloned().collect())
     }
 
-    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>> {
+    fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
         let row = |arrival: u64| {
             let (id, _) = self.bodies.get(&arrival)?;
-            Some(Row { arrival, id: *id, finished: self.finished.get(&arrival).cloned() })
+            Some(ArchiveRow { arrival, id: *id, finished: self.finished.get(&arrival).cloned() })
         };
         Ok(match rows {
-            Rows::Live => self.live.range(from..).take(rows_max).filter_map(|at| row(*at)).collect(),
-            Rows::Finished => self
+            ArchiveRange::Live => self.live.range(from..).take(rows_max).filter_map(|at| row(*at)).collect(),
+            ArchiveRange::Finished => self
                 .finished
                 .range(from..)
                 .take(rows_max)
                 .filter_map(|(at, _)| row(*at))
                 .collect(),
-            Rows::All => self
+            ArchiveRange::All => self
                 .bodies
                 .range(from..)
                 .take(rows_max)
@@ -308,7 +308,7 @@ impl Archive for MemoryArchive {
         })
     }
 
-    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>> {
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {
         let places: BTreeSet<u64> = self.effects.keys().map(|(at, _)| *at).filter(|at| *at >= from).collect();
         let row = |arrival: u64| Some((arrival, self.bodies.get(&arrival)?.0));
         Ok(places.into_iter().take(rows_max).filter_map(row).collect())

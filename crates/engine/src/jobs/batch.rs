@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use fencehold_core::job::{JobId, JobState};
 
-use super::archive::{Body, JobChange};
+use super::archive::{JobBody, JobChange};
 use crate::state::Engine;
 
 /// What the steps since the last batch have changed about jobs.
 #[derive(Debug, Default)]
 pub(super) struct JobBatch {
     /// Jobs that changed, in the order of their arrival, so that what is near on disk is written together.
-    pub(super) touched: BTreeMap<u64, Touch>,
-    pub(super) bodies: BTreeMap<u64, (JobId, Arc<Body>)>,
+    pub(super) touched: BTreeMap<u64, JobSlotChange>,
+    pub(super) bodies: BTreeMap<u64, (JobId, Arc<JobBody>)>,
     pub(super) others: Vec<JobChange>,
     pub(super) queues: BTreeSet<u32>,
     /// Finished ones, to be let go of once they have been kept.
@@ -22,7 +22,7 @@ pub(super) struct JobBatch {
 
 /// How a job changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Touch {
+pub(super) enum JobSlotChange {
     Term(u32),
     Put(u32),
     Drop,
@@ -37,10 +37,11 @@ impl Engine {
         }
         for (arrival, touch) in batch.touched {
             into.push(match touch {
-                Touch::Drop => JobChange::Drop { arrival },
-                Touch::Put(at) | Touch::Term(at) => match (self.jobs.table.at_mut(at), touch) {
+                JobSlotChange::Drop => JobChange::Drop { arrival },
+                JobSlotChange::Put(at) | JobSlotChange::Term(at) => match (self.jobs.table.at_mut(at), touch)
+                {
                     (None, _) => JobChange::Drop { arrival },
-                    (Some(slot), Touch::Term(_)) => {
+                    (Some(slot), JobSlotChange::Term(_)) => {
                         slot.renewed = true;
                         JobChange::Term { arrival, token: slot.record.token, deadline_ms: slot.deadline_ms }
                     }

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{ClaimJobsRequest, QueueMode};
-use fencehold_core::job::{By, Command, Outcome, Refusal};
-use fencehold_core::lease::Preempt;
+use fencehold_core::job::{AttemptProof, JobCommand, JobCommandResult, JobRefusal};
+use fencehold_core::lease::PreemptRequest;
 use fencehold_core::{HoldHash, Owner, Task, Timestamp};
 use hashbrown::HashMap;
 
 use super::archive::Archive;
-use super::look::{CLAIM_BYTES_MAX, Look, Picked};
-use super::past::Holder;
-use crate::state::{Answered, Engine, Granted};
+use super::read::{ArchiveRead, CLAIM_BYTES_MAX, PickedJob};
+use super::used_hold_ids::NamespaceHold;
+use crate::state::{Engine, Granted, OutgoingResponse};
 use crate::waiters::Ticket;
 
 /// A claim that waits.
 #[derive(Debug)]
-struct Claimer {
+struct WaitingClaim {
     space: u32,
     hash: HoldHash,
     /// Queues by number, with their weights.
@@ -35,15 +35,15 @@ struct Claimer {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Claimers {
-    waiting: BTreeMap<(u64, Ticket), Claimer>,
+pub(super) struct WaitingClaims {
+    waiting: BTreeMap<(u64, Ticket), WaitingClaim>,
     by_ticket: HashMap<Ticket, u64>,
     by_until: BTreeSet<(u64, Ticket)>,
-    by_hash: HashMap<Holder, Ticket>,
+    by_hash: HashMap<NamespaceHold, Ticket>,
     at_once: Vec<Ticket>,
 }
 
-impl Claimers {
+impl WaitingClaims {
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.by_until.first().map(|(until_ms, _)| *until_ms)
     }
@@ -61,7 +61,7 @@ impl Engine {
             // The same claim again gets the jobs that it still has, with the time that remains, and nothing in their stead.
             let live = held.into_iter().filter(|at| self.jobs.is_live(*at, now));
             let jobs = live.filter_map(|at| self.picked(now, at)).collect();
-            return self.look_again(ticket, hash, Look::Claimed { jobs, waited_ms: 0, resumed: true });
+            return self.look_again(ticket, hash, ArchiveRead::Claimed { jobs, waited_ms: 0, resumed: true });
         }
         if let Err(bad) = self.check_ttl(space, request.ttl_ms) {
             return self.answer(ticket, Err(bad.into()));
@@ -79,7 +79,7 @@ impl Engine {
         for (name, weight) in &request.queues {
             queues.push((self.jobs.queues.find_or_insert(space, name), *weight));
         }
-        let claimer = Claimer {
+        let claimer = WaitingClaim {
             space,
             hash,
             queues,
@@ -94,7 +94,7 @@ impl Engine {
         self.stand_in_line(ticket, claimer);
     }
 
-    fn stand_in_line(&mut self, ticket: Ticket, claimer: Claimer) {
+    fn stand_in_line(&mut self, ticket: Ticket, claimer: WaitingClaim) {
         self.table.enter_space(claimer.space);
         let jobs = &mut self.jobs;
         let place = (claimer.since_ms, ticket);
@@ -112,7 +112,7 @@ impl Engine {
         jobs.claimers.waiting.insert(place, claimer);
     }
 
-    fn leave_line(&mut self, ticket: Ticket) -> Option<Claimer> {
+    fn leave_line(&mut self, ticket: Ticket) -> Option<WaitingClaim> {
         let jobs = &mut self.jobs;
         let since_ms = jobs.claimers.by_ticket.remove(&ticket)?;
         let claimer = jobs.claimers.waiting.remove(&(since_ms, ticket))?;
@@ -155,9 +155,9 @@ impl Engine {
         self.jobs.claimers.at_once.clear();
     }
 
-    fn answer_empty(&mut self, now: Timestamp, ticket: Ticket, claimer: &Claimer) {
+    fn answer_empty(&mut self, now: Timestamp, ticket: Ticket, claimer: &WaitingClaim) {
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
-        self.look(ticket, Look::Claimed { jobs: Vec::new(), waited_ms, resumed: false });
+        self.look(ticket, ArchiveRead::Claimed { jobs: Vec::new(), waited_ms, resumed: false });
     }
 
     /// Serves those in line from the queues to which something has happened.
@@ -193,7 +193,7 @@ impl Engine {
     /// Gives one claim what there is for it.
     fn serve(&mut self, now: Timestamp, ticket: Ticket, archive: &mut dyn Archive) {
         let Some(since_ms) = self.jobs.claimers.by_ticket.get(&ticket).copied() else { return };
-        let offers = |claimer: &Claimer| {
+        let offers = |claimer: &WaitingClaim| {
             claimer.queues.iter().any(|(number, _)| self.jobs.queues.at(*number).offers())
         };
         if !self.jobs.claimers.waiting.get(&(since_ms, ticket)).is_some_and(offers) {
@@ -201,9 +201,9 @@ impl Engine {
         }
         let Some(claimer) = self.leave_line(ticket) else { return };
         let command =
-            Command::Claim { hash: claimer.hash, owner: claimer.owner.clone(), ttl_ms: claimer.ttl_ms };
-        let mut jobs: Vec<Picked> = Vec::new();
-        let mut given: Vec<(u32, By)> = Vec::new();
+            JobCommand::Claim { hash: claimer.hash, owner: claimer.owner.clone(), ttl_ms: claimer.ttl_ms };
+        let mut jobs: Vec<PickedJob> = Vec::new();
+        let mut given: Vec<(u32, AttemptProof)> = Vec::new();
         let mut bytes = 0;
         let mut exhausted = false;
         while jobs.len() < claimer.limit && bytes < CLAIM_BYTES_MAX {
@@ -219,8 +219,8 @@ impl Engine {
             }
             bytes += size;
             let token = match self.apply_to_job(now, at, &command, archive) {
-                Ok(Outcome::Claimed { token, .. }) => token,
-                Err(Refusal::TokensExhausted) => {
+                Ok(JobCommandResult::Claimed { token, .. }) => token,
+                Err(JobRefusal::TokensExhausted) => {
                     exhausted = true;
                     break;
                 }
@@ -233,11 +233,11 @@ impl Engine {
                 }
             };
             self.withdraw_notice_for(now, at, archive);
-            given.push((at, By { hash: claimer.hash, token }));
+            given.push((at, AttemptProof { hash: claimer.hash, token }));
             jobs.extend(self.picked(now, at));
         }
         if given.is_empty() && exhausted {
-            let what = Refusal::TokensExhausted.to_string();
+            let what = JobRefusal::TokensExhausted.to_string();
             let limit = fencehold_core::limits::TOKEN_MAX;
             return self.answer(ticket, Err(StoreError::LimitReached { message: what, limit }));
         }
@@ -247,16 +247,22 @@ impl Engine {
         }
         self.note_ttl(claimer.space, claimer.ttl_ms);
         let waited_ms = now.store_ms.saturating_sub(claimer.arrived_ms);
-        let mut answered = Answered::to_look(ticket, Look::Claimed { jobs, waited_ms, resumed: false });
+        let mut answered =
+            OutgoingResponse::to_look(ticket, ArchiveRead::Claimed { jobs, waited_ms, resumed: false });
         answered.granted = Some(Granted::Jobs(given));
         self.batch.answers.push(answered);
     }
 
     /// Jobs were handed to a caller that had gone: they go back at once.
-    pub(crate) fn abandon_jobs(&mut self, now: Timestamp, given: Vec<(u32, By)>, archive: &mut dyn Archive) {
+    pub(crate) fn abandon_jobs(
+        &mut self,
+        now: Timestamp,
+        given: Vec<(u32, AttemptProof)>,
+        archive: &mut dyn Archive,
+    ) {
         for (at, by) in given {
             let queue = self.jobs.table.at(at).map(|slot| slot.queue);
-            let _ = self.apply_to_job(now, at, &Command::Abandon(by), archive);
+            let _ = self.apply_to_job(now, at, &JobCommand::Abandon(by), archive);
             // No caller has seen them: should the same claim come back after all, it is as good as new.
             if let Some(queue) = queue {
                 let space = self.jobs.queues.at(queue).space;
@@ -285,13 +291,13 @@ impl Engine {
             .find(|victim| !asked(victim));
         let Some(victim) = victim else { return };
         let Ok(contender) = Owner::new(format!("job/{}", slot.id)) else { return };
-        let ask = Preempt {
+        let ask = PreemptRequest {
             contender,
             task: Task::new(format!("queue {}", queue.name)).ok(),
             priority,
             yield_in_ms: u64::from(slot.yield_within_ms),
         };
-        if self.apply_to_job(now, victim, &Command::Preempt(ask), archive).is_ok() {
+        if self.apply_to_job(now, victim, &JobCommand::Preempt(ask), archive).is_ok() {
             self.jobs.notices.insert(at, victim);
         }
     }
@@ -299,7 +305,7 @@ impl Engine {
     /// A job that had asked for room needs it no more.
     pub(super) fn withdraw_notice_for(&mut self, now: Timestamp, contender: u32, archive: &mut dyn Archive) {
         if let Some(victim) = self.jobs.notices.remove(&contender) {
-            let _ = self.apply_to_job(now, victim, &Command::Withdraw, archive);
+            let _ = self.apply_to_job(now, victim, &JobCommand::Withdraw, archive);
         }
     }
 }

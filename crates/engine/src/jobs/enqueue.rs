@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{CompensatedEffect, EnqueuedJob, NewJob, QueueMode};
-use fencehold_contract::operation::{JobAnswer, check_job};
+use fencehold_contract::operation::{JobResponse, check_job};
 use fencehold_contract::quota::Limited;
-use fencehold_core::job::{Due, JobId, JobKind, JobState, QueueName, Record, Refusal, UniqueKey};
+use fencehold_core::job::{Due, JobId, JobKind, JobRecord, JobRefusal, JobState, QueueName, UniqueKey};
 use fencehold_core::limits::JOBS_MAX;
 use fencehold_core::{EventData, Timestamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
-use super::Touch;
-use super::archive::{About, Archive, Body, JobChange, KeptJob, KeptUnique};
+use super::JobSlotChange;
+use super::archive::{Archive, JobBody, JobChange, JobSummary, StoredJob, StoredUnique};
 use super::canonical::{canonical, same_json};
 use crate::state::Engine;
 
@@ -23,7 +23,7 @@ const WINDOW_STEP_MS: u64 = 60_000;
 
 /// A unique key that is taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct UniqueJob {
     pub(super) job: JobId,
     /// What the request that took it is recognised by.
     pub(super) payload: [u8; 16],
@@ -31,14 +31,14 @@ pub(super) struct Taken {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Uniques {
-    taken: HashMap<(u32, [u8; 16]), Taken>,
+pub(super) struct UniqueJobs {
+    taken: HashMap<(u32, [u8; 16]), UniqueJob>,
     /// Which may be forgotten when.
     by_end: BTreeMap<u64, Vec<(u32, [u8; 16])>>,
 }
 
-impl Uniques {
-    pub(super) fn get(&self, space: u32, key: [u8; 16]) -> Option<Taken> {
+impl UniqueJobs {
+    pub(super) fn get(&self, space: u32, key: [u8; 16]) -> Option<UniqueJob> {
         self.taken.get(&(space, key)).copied()
     }
 
@@ -46,7 +46,7 @@ impl Uniques {
         self.taken.is_empty()
     }
 
-    fn take(&mut self, space: u32, key: [u8; 16], taken: Taken) {
+    fn take(&mut self, space: u32, key: [u8; 16], taken: UniqueJob) {
         self.taken.insert((space, key), taken);
         self.by_end
             .entry(taken.until_ms / WINDOW_STEP_MS)
@@ -58,9 +58,9 @@ impl Uniques {
         self.taken.remove(&(space, key)).is_some()
     }
 
-    pub(super) fn restore(&mut self, space: u32, kept: &KeptUnique) {
-        let KeptUnique { key, job, payload, until_ms, .. } = *kept;
-        self.take(space, key, Taken { job, payload, until_ms });
+    pub(super) fn restore(&mut self, space: u32, kept: &StoredUnique) {
+        let StoredUnique { key, job, payload, until_ms, .. } = *kept;
+        self.take(space, key, UniqueJob { job, payload, until_ms });
     }
 
     /// Keys whose window may have ended by this moment, a few at a time.
@@ -71,8 +71,8 @@ impl Uniques {
             && *first.key() < now_ms / WINDOW_STEP_MS
         {
             let keys = first.get_mut();
-            let keep = keys.len().saturating_sub(most - ended.len());
-            ended.extend(keys.drain(keep..));
+            let persistence = keys.len().saturating_sub(most - ended.len());
+            ended.extend(keys.drain(persistence..));
             if keys.is_empty() {
                 first.remove();
             }
@@ -104,7 +104,7 @@ pub(super) fn identity(queue: &QueueName, kind: &JobKind, payload: &str) -> [u8;
 }
 
 /// What is not the same about the job that came first, if anything.
-fn difference(first: &Body, queue: &QueueName, kind: &JobKind, payload: &str) -> Option<&'static str> {
+fn difference(first: &JobBody, queue: &QueueName, kind: &JobKind, payload: &str) -> Option<&'static str> {
     if first.queue != *queue {
         Some("queue")
     } else if first.kind != *kind {
@@ -114,8 +114,8 @@ fn difference(first: &Body, queue: &QueueName, kind: &JobKind, payload: &str) ->
     }
 }
 
-fn conflict(what: &str, first: JobId, differs: &str) -> Refusal {
-    Refusal::Conflict { field: what.to_owned(), job_id: first, differs: differs.to_owned() }
+fn conflict(what: &str, first: JobId, differs: &str) -> JobRefusal {
+    JobRefusal::Conflict { field: what.to_owned(), job_id: first, differs: differs.to_owned() }
 }
 
 /// What a unique key is recognised by. Keys of operations are apart from those of jobs.
@@ -130,9 +130,9 @@ impl Engine {
         space: u32,
         jobs: Vec<NewJob>,
         archive: &mut dyn Archive,
-    ) -> JobAnswer {
+    ) -> JobResponse {
         let answers = jobs.into_iter().map(|job| self.enqueue_one(now, space, job, archive)).collect();
-        JobAnswer::Enqueued(answers)
+        JobResponse::Enqueued(answers)
     }
 
     fn enqueue_one(
@@ -141,7 +141,7 @@ impl Engine {
         space: u32,
         job: NewJob,
         archive: &mut dyn Archive,
-    ) -> Result<EnqueuedJob, Refusal> {
+    ) -> Result<EnqueuedJob, JobRefusal> {
         let due = check_job(&job, now)?;
         if let Some(found) = self.job_with_id(space, job.id, archive)? {
             if let Some(differs) = difference(&found, &job.queue, &job.kind, &job.payload) {
@@ -166,15 +166,18 @@ impl Engine {
         if let Some(number) = self.jobs.queues.find(space, &job.queue)
             && self.jobs.queues.at(number).mode == QueueMode::Draining
         {
-            return Err(Refusal::QueueDraining { queue: job.queue });
+            return Err(JobRefusal::QueueDraining { queue: job.queue });
         }
         self.check_room_for_job(space, &job.queue, job.payload.len())?;
         if self.jobs.live() >= JOBS_MAX {
-            return Err(Refusal::LimitReached { message: "jobs of this store".to_owned(), limit: JOBS_MAX });
+            return Err(JobRefusal::LimitReached {
+                message: "jobs of this store".to_owned(),
+                limit: JOBS_MAX,
+            });
         }
         if let Some((key, window_ms)) = unique {
             let until_ms = window_clock_ms(now).saturating_add(window_ms);
-            self.take_unique(space, key, Taken { job: job.id, payload, until_ms });
+            self.take_unique(space, key, UniqueJob { job: job.id, payload, until_ms });
         }
         let id = job.id;
         self.add_job(now, space, job, due, None);
@@ -187,7 +190,7 @@ impl Engine {
         space: u32,
         queue: &QueueName,
         bytes: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), JobRefusal> {
         let known = self.jobs.queues.find(space, queue);
         let new_queue = known.is_none_or(|number| !self.jobs.queues.at(number).is_kept);
         let room = if new_queue { self.check_quota(space, Limited::Queues, 1) } else { Ok(()) };
@@ -195,9 +198,9 @@ impl Engine {
             .and_then(|()| self.check_quota(space, Limited::Bytes, bytes as u64))
             .map_err(|full| match full {
                 StoreError::LimitReached { message: what, limit } => {
-                    Refusal::LimitReached { message: what, limit }
+                    JobRefusal::LimitReached { message: what, limit }
                 }
-                other => Refusal::LimitReached { message: other.to_string(), limit: 0 },
+                other => JobRefusal::LimitReached { message: other.to_string(), limit: 0 },
             })
     }
 
@@ -206,7 +209,7 @@ impl Engine {
     pub(super) fn differs_from_first(
         &mut self,
         space: u32,
-        taken: Taken,
+        taken: UniqueJob,
         (queue, kind, payload, identity): (&QueueName, &JobKind, &str, [u8; 16]),
         archive: &mut dyn Archive,
     ) -> Option<&'static str> {
@@ -221,12 +224,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: Taken) {
+    pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: UniqueJob) {
         self.table.keep_space(space);
         self.jobs.uniques.take(space, key, taken);
-        let Taken { job, payload, until_ms } = taken;
+        let UniqueJob { job, payload, until_ms } = taken;
         let namespace = self.namespace(space);
-        let kept = KeptUnique { namespace, key, job, payload, until_ms };
+        let kept = StoredUnique { namespace, key, job, payload, until_ms };
         self.jobs.batch.others.push(JobChange::Unique(kept));
     }
 
@@ -237,7 +240,7 @@ impl Engine {
         space: u32,
         key: [u8; 16],
         archive: &mut dyn Archive,
-    ) -> Option<Taken> {
+    ) -> Option<UniqueJob> {
         let taken = self.jobs.uniques.get(space, key)?;
         if window_clock_ms(now) < taken.until_ms {
             return Some(taken);
@@ -263,7 +266,7 @@ impl Engine {
         space: u32,
         id: JobId,
         archive: &mut dyn Archive,
-    ) -> Result<Option<Arc<Body>>, Refusal> {
+    ) -> Result<Option<Arc<JobBody>>, JobRefusal> {
         // Ids are made in the order of time: one that is later than all others is new.
         if self.jobs.last_id.is_none_or(|last| id > last) {
             return Ok(None);
@@ -271,7 +274,7 @@ impl Engine {
         let Ok(at) = self.find_job(space, id, archive) else {
             // Of another namespace, or of none. An id names one job, so another namespace's cannot be used here; but it is
             // none of this one's business whose it is.
-            return if self.jobs.table.find(id).is_some() { Err(Refusal::JobNotFound) } else { Ok(None) };
+            return if self.jobs.table.find(id).is_some() { Err(JobRefusal::JobNotFound) } else { Ok(None) };
         };
         let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
         Ok(self.body(arrival, archive))
@@ -292,15 +295,15 @@ impl Engine {
         self.jobs.last_arrival += 1;
         self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
         let arrival = self.jobs.last_arrival;
-        let record = Record::due(job.options, due, now);
+        let record = JobRecord::due(job.options, due, now);
         let state = record.state;
-        let about = About {
+        let about = JobSummary {
             bytes: u32::try_from(job.payload.len()).unwrap_or(u32::MAX),
             yield_within_ms: u32::try_from(job.preempt_within_ms.unwrap_or(0)).unwrap_or(u32::MAX),
             undoes: undo_of.is_some(),
         };
         let fact = EventData::JobEnqueued { queue: job.queue.clone(), kind: job.kind.clone(), state };
-        let body = Arc::new(Body {
+        let body = Arc::new(JobBody {
             namespace: self.namespace(space),
             queue: job.queue,
             kind: job.kind,
@@ -312,7 +315,7 @@ impl Engine {
             enqueued_wall_ms: now.wall_ms,
             undo_of,
         });
-        let at = self.jobs.table.insert(KeptJob {
+        let at = self.jobs.table.insert(StoredJob {
             arrival,
             id: job.id,
             queue,
@@ -323,7 +326,7 @@ impl Engine {
             renewed: false,
         });
         self.jobs.batch.bodies.insert(arrival, (job.id, body));
-        self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+        self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
         self.batch.durable = true;
         self.take_place(now, at);
         self.note_job(now, space, job.id, vec![fact]);

@@ -4,19 +4,20 @@ use fencehold_contract::job::{
     AttemptLedgerEntry, CompensatedEffect, EffectResolution, LedgerEntry, LedgerResponse, NewJob,
     ResolveEffectRequest,
 };
-use fencehold_contract::operation::{JobAnswer, check_json};
+use fencehold_contract::operation::{JobResponse, check_json};
 use fencehold_core::job::{
-    Command, CompensationState, EffectName, JobId, JobOptions, JobState, Refusal, Written,
+    AttemptWrite, CompensationState, EffectName, JobCommand, JobId, JobOptions, JobRefusal, JobState,
 };
 use fencehold_core::ledger::{
-    Begun, Compensation, Effect, EffectState, Outcome, begin, next_to_undo, record, stands_undone, withdraws,
+    Compensation, Effect, EffectOutcome, EffectStart, EffectState, begin, next_to_undo, record,
+    stands_undone, withdraws,
 };
 use fencehold_core::limits::{
     EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX,
 };
 use fencehold_core::{EventData, Timestamp};
 
-use super::Touch;
+use super::JobSlotChange;
 use super::archive::{Archive, JobChange};
 use super::report::by;
 use crate::state::Engine;
@@ -28,12 +29,12 @@ impl Engine {
         space: u32,
         entries: Vec<AttemptLedgerEntry>,
         archive: &mut dyn Archive,
-    ) -> JobAnswer {
+    ) -> JobResponse {
         let answers = entries
             .into_iter()
             .map(|entry| self.enter(now, space, entry, archive))
             .collect();
-        JobAnswer::WrittenEffects(answers)
+        JobResponse::WrittenEffects(answers)
     }
 
     fn enter(
@@ -42,7 +43,7 @@ impl Engine {
         space: u32,
         entry: AttemptLedgerEntry,
         archive: &mut dyn Archive,
-    ) -> Result<LedgerResponse, Refusal> {
+    ) -> Result<LedgerResponse, JobRefusal> {
         let at = self.find_job(space, entry.attempt.job_id, archive)?;
         let speaker = by(&entry.attempt);
         match entry.entry {
@@ -50,21 +51,31 @@ impl Engine {
                 let found = self.effect(at, &effect, archive);
                 if let Some(found) = found.as_ref().filter(|found| !is_open(found)) {
                     // It is recorded: the caller may know, live or not, as long as it may speak at all.
-                    let command = Command::Write { by: speaker, what: Written::Outcome };
+                    let command = JobCommand::Write { by: speaker, what: AttemptWrite::Outcome };
                     self.apply_to_job(now, at, &command, archive)?;
                     return Ok(LedgerResponse::Recorded { recorded_effect: found.clone() });
                 }
-                self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Intent }, archive)?;
+                self.apply_to_job(
+                    now,
+                    at,
+                    &JobCommand::Write { by: speaker, what: AttemptWrite::Intent },
+                    archive,
+                )?;
                 let nth = self.next_nth(at, found.as_ref())?;
                 match begin(found.as_ref(), &effect, policy, speaker.token, nth, now.wall_ms) {
-                    Begun::Go(effect) => {
+                    EffectStart::Go(effect) => {
                         self.keep_effect(at, effect, archive);
                         Ok(LedgerResponse::Proceed {})
                     }
-                    Begun::Recorded(effect) => Ok(LedgerResponse::Recorded { recorded_effect: effect }),
-                    Begun::InDoubt => {
+                    EffectStart::Recorded(effect) => Ok(LedgerResponse::Recorded { recorded_effect: effect }),
+                    EffectStart::InDoubt => {
                         let effect = effect.as_str().into();
-                        self.apply_to_job(now, at, &Command::StopAtIntent { by: speaker, effect }, archive)?;
+                        self.apply_to_job(
+                            now,
+                            at,
+                            &JobCommand::StopAtIntent { by: speaker, effect },
+                            archive,
+                        )?;
                         Ok(LedgerResponse::InDoubt {})
                     }
                 }
@@ -75,13 +86,18 @@ impl Engine {
                     check_json("payload of the undo job", &undo.payload, PAYLOAD_BYTES_MAX)?;
                     undo.queue.as_ref().map_or(Ok(()), fencehold_core::job::QueueName::check_open)?;
                 }
-                self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Outcome }, archive)?;
+                self.apply_to_job(
+                    now,
+                    at,
+                    &JobCommand::Write { by: speaker, what: AttemptWrite::Outcome },
+                    archive,
+                )?;
                 let found = self.effect(at, &effect, archive);
                 let nth = self.next_nth(at, found.as_ref())?;
                 if found.as_ref().is_none_or(is_open) {
                     self.check_room(at, value.len() + undo.as_ref().map_or(0, |undo| undo.payload.len()))?;
                 }
-                let outcome = Outcome { name: effect, value, compensation: undo.map(Box::new) };
+                let outcome = EffectOutcome { name: effect, value, compensation: undo.map(Box::new) };
                 match record(found.as_ref(), &outcome, speaker.token, nth, now.wall_ms) {
                     Ok(effect) => {
                         self.keep_effect(at, effect.clone(), archive);
@@ -92,7 +108,12 @@ impl Engine {
                 }
             }
             LedgerEntry::Withdraw { effect } => {
-                self.apply_to_job(now, at, &Command::Write { by: speaker, what: Written::Outcome }, archive)?;
+                self.apply_to_job(
+                    now,
+                    at,
+                    &JobCommand::Write { by: speaker, what: AttemptWrite::Outcome },
+                    archive,
+                )?;
                 match self.effect(at, &effect, archive) {
                     Some(found) if withdraws(&found, speaker.token) => {
                         self.forget_effect(at, effect, archive);
@@ -104,7 +125,7 @@ impl Engine {
                         let why = format!(
                             "effect {effect} was announced by an earlier attempt, which may have had it"
                         );
-                        Err(Refusal::WrongState { state, message: why })
+                        Err(JobRefusal::WrongState { state, message: why })
                     }
                     Some(found) => Ok(LedgerResponse::Recorded { recorded_effect: found }),
                 }
@@ -138,11 +159,11 @@ impl Engine {
     }
 
     /// The place of the next new effect of a job, if it may have another.
-    fn next_nth(&self, at: u32, found: Option<&Effect>) -> Result<u16, Refusal> {
+    fn next_nth(&self, at: u32, found: Option<&Effect>) -> Result<u16, JobRefusal> {
         let count = self.jobs.table.at(at).map_or(0, |slot| slot.record.notes.effects);
         if found.is_none() && usize::from(count) >= EFFECTS_PER_JOB_MAX {
             let what = "effects of this job".to_owned();
-            return Err(Refusal::LimitReached { message: what, limit: EFFECTS_PER_JOB_MAX as u64 });
+            return Err(JobRefusal::LimitReached { message: what, limit: EFFECTS_PER_JOB_MAX as u64 });
         }
         let highest = self
             .jobs
@@ -153,7 +174,7 @@ impl Engine {
     }
 
     /// Whether a job's effects may have so many bytes more: each attempt is handed all of them.
-    fn check_room(&self, at: u32, bytes: usize) -> Result<(), Refusal> {
+    fn check_room(&self, at: u32, bytes: usize) -> Result<(), JobRefusal> {
         let effects = self.jobs.ledgers.get(&at).map_or(&[][..], Vec::as_slice);
         let known: usize = effects
             .iter()
@@ -164,7 +185,7 @@ impl Engine {
             .sum();
         if known + bytes > EFFECTS_BYTES_MAX {
             let what = "bytes of this job's effects".to_owned();
-            return Err(Refusal::LimitReached { message: what, limit: EFFECTS_BYTES_MAX as u64 });
+            return Err(JobRefusal::LimitReached { message: what, limit: EFFECTS_BYTES_MAX as u64 });
         }
         Ok(())
     }
@@ -188,7 +209,7 @@ impl Engine {
         if slot.record.notes.effects != count {
             slot.record.notes.effects = count;
             let arrival = slot.arrival;
-            self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+            self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
         }
     }
 
@@ -221,7 +242,7 @@ impl Engine {
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         slot.record.compensation_state = stands;
         let arrival = slot.arrival;
-        self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+        self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
         self.batch.durable = true;
     }
 
@@ -283,7 +304,7 @@ impl Engine {
         space: u32,
         request: &ResolveEffectRequest,
         archive: &mut dyn Archive,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), JobRefusal> {
         let at = self.find_job(space, request.job_id, archive)?;
         let state = self
             .jobs
@@ -293,11 +314,11 @@ impl Engine {
         let found = self.effect(at, &request.effect, archive);
         let Some(found) = found.filter(is_open) else {
             let why = format!("it has no open intent {}; `effect ls` lists what is open", request.effect);
-            return Err(Refusal::WrongState { state, message: why });
+            return Err(JobRefusal::WrongState { state, message: why });
         };
         if state == JobState::Running {
             let why = "its holder is still at work, and may know itself".to_owned();
-            return Err(Refusal::WrongState { state, message: why });
+            return Err(JobRefusal::WrongState { state, message: why });
         }
         if let EffectResolution::Happened { value } = &request.resolution {
             let (state, value) = (EffectState::Done, Some(value.clone()));
@@ -306,7 +327,7 @@ impl Engine {
             self.forget_effect(at, request.effect.clone(), archive);
         }
         if state == JobState::InDoubt {
-            self.apply_to_job(now, at, &Command::Retry { by: request.by.clone() }, archive)?;
+            self.apply_to_job(now, at, &JobCommand::Retry { by: request.by.clone() }, archive)?;
         }
         Ok(())
     }

@@ -6,55 +6,58 @@
 //! Claims are served once a batch, in the order in which they came, after everything else of the batch was decided: so
 //! those who wait are served before those who just came, and one sync serves them all.
 
-mod act;
+mod admin;
 mod archive;
 mod batch;
 mod canonical;
 mod claim;
 mod enqueue;
 mod ledger;
-mod look;
 mod operation;
-mod past;
-mod place;
+mod placement;
 mod prune;
 mod queues;
+mod read;
 mod replay;
 mod report;
 mod restore;
 mod schedule;
 mod sweep;
 mod table;
+mod used_hold_ids;
 mod wait;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fencehold_core::job::{By, Command, Decision, JobId, Outcome, Refusal, Standing, Turns, decide};
-use fencehold_core::lease::{Change as Deadline, Term};
+use fencehold_core::job::{
+    AttemptProof, JobCommand, JobCommandResult, JobDecision, JobId, JobRefusal, JobStanding, WeightedTurns,
+    decide,
+};
+use fencehold_core::lease::{DeadlineChange as Deadline, HoldState};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{HoldHash, Key, Namespace, Timestamp, Token};
 use hashbrown::HashMap;
 
-pub use archive::{About, KeptJob, KeptSchedule, KeptUnique, Note};
-pub use archive::{Archive, Body, JobChange, MemoryArchive, Read};
-pub use archive::{KeptJobs, KeptQueue, Row, Rows};
+pub use archive::{Archive, ArchiveResult, JobBody, JobChange, MemoryArchive};
+pub use archive::{ArchiveRange, ArchiveRow, StoredJobs, StoredQueue};
+pub use archive::{JobNote, JobSummary, StoredJob, StoredSchedule, StoredUnique};
 pub use enqueue::{digest, unique_digest};
-pub(crate) use look::Look;
-pub use replay::{Brought, BroughtJob, Replay, Replayed};
+pub(crate) use read::ArchiveRead;
+pub use replay::{Replay, ReplayInput, ReplayJob, ReplayOutput};
 
 use fencehold_contract::StoreError;
-use fencehold_contract::operation::{JobAnswer, JobAsk};
+use fencehold_contract::operation::{JobRequest, JobResponse};
 
-use self::batch::{JobBatch, Touch};
-use self::claim::Claimers;
-use self::enqueue::Uniques;
-use self::past::{Holder, Past};
+use self::batch::{JobBatch, JobSlotChange};
+use self::claim::WaitingClaims;
+use self::enqueue::UniqueJobs;
 use self::prune::Pruning;
-use self::queues::Queues;
-use self::schedule::Schedules;
-use self::table::Table;
-use self::wait::Waits;
+use self::queues::QueueTable;
+use self::schedule::ScheduleTable;
+use self::table::JobTable;
+use self::used_hold_ids::{NamespaceHold, UsedHoldIds};
+use self::wait::JobWaiters;
 use super::state::Engine;
 use super::waiters::Ticket;
 use super::wheel::Wheel;
@@ -64,10 +67,10 @@ const TOKENS_AHEAD: u64 = 4_096;
 
 /// The working state of every job of a store.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    table: Table,
-    queues: Queues,
-    uniques: Uniques,
+pub(crate) struct JobEngine {
+    table: JobTable,
+    queues: QueueTable,
+    uniques: UniqueJobs,
     /// Scheduled jobs by what they wait for.
     due_store: BTreeSet<(u64, u32)>,
     due_wall: BTreeSet<(u64, u32)>,
@@ -75,14 +78,14 @@ pub(crate) struct Jobs {
     wheel: Wheel,
     /// Claimed jobs by their token, and by their holder.
     by_token: HashMap<Token, u32>,
-    by_hold: HashMap<Holder, Vec<u32>>,
-    past: Past,
-    turns: Turns,
-    claimers: Claimers,
-    waits: Waits,
+    by_hold: HashMap<NamespaceHold, Vec<u32>>,
+    past: UsedHoldIds,
+    turns: WeightedTurns,
+    claimers: WaitingClaims,
+    waits: JobWaiters,
     /// Who asks whom to yield: the slot of the waiting job, and of the one that is worked on.
     notices: HashMap<u32, u32>,
-    schedules: Schedules,
+    schedules: ScheduleTable,
     pruning: Pruning,
     /// How many jobs have come to their end and are still kept.
     finished: u64,
@@ -109,33 +112,35 @@ impl Engine {
         now: Timestamp,
         ticket: Ticket,
         space: u32,
-        ask: JobAsk,
+        ask: JobRequest,
         archive: &mut dyn Archive,
     ) {
         self.look_at_the_wall_clock(now);
         let result = match ask {
-            JobAsk::Claim(request) => return self.claim(now, ticket, space, request),
-            JobAsk::WaitFor(request) => return self.wait_for(now, ticket, space, &request, archive),
-            JobAsk::BeginOperation(request) => return self.begin(now, ticket, space, request, archive),
-            JobAsk::Get(id) => return self.look(ticket, Look::Job { space, id }),
-            JobAsk::List(request) => return self.look(ticket, Look::List { space, request }),
-            JobAsk::Effects(request) => return self.look(ticket, Look::Findings { space, request }),
-            JobAsk::Enqueue(jobs) => Ok(self.enqueue(now, space, jobs, archive)),
-            JobAsk::Renew(attempts) => Ok(self.renew_claims(now, space, &attempts, archive)),
-            JobAsk::Report(reports) => Ok(self.report(now, space, reports, archive)),
-            JobAsk::WriteEffects(entries) => Ok(self.write_ledger(now, space, entries, archive)),
-            JobAsk::Change(request) => Ok(self.act(now, space, request, archive)),
-            JobAsk::Queues => Ok(JobAnswer::Queues(self.queue_views(space))),
-            JobAsk::SetQueueMode(order) => self.set_queue(now, space, &order),
-            JobAsk::DeleteQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
-            JobAsk::Schedules => Ok(JobAnswer::Schedules(self.schedule_views(space))),
-            JobAsk::SetSchedule(spec) => self.set_schedule(now, space, *spec),
-            JobAsk::DeleteSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
-            JobAsk::ResolveEffect(request) => {
-                Ok(JobAnswer::ResolvedEffect(self.resolve(now, space, &request, archive)))
+            JobRequest::Claim(request) => return self.claim(now, ticket, space, request),
+            JobRequest::WaitFor(request) => return self.wait_for(now, ticket, space, &request, archive),
+            JobRequest::BeginOperation(request) => return self.begin(now, ticket, space, request, archive),
+            JobRequest::Get(id) => return self.look(ticket, ArchiveRead::Job { space, id }),
+            JobRequest::List(request) => return self.look(ticket, ArchiveRead::List { space, request }),
+            JobRequest::Effects(request) => {
+                return self.look(ticket, ArchiveRead::Findings { space, request });
+            }
+            JobRequest::Enqueue(jobs) => Ok(self.enqueue(now, space, jobs, archive)),
+            JobRequest::Renew(attempts) => Ok(self.renew_claims(now, space, &attempts, archive)),
+            JobRequest::Report(reports) => Ok(self.report(now, space, reports, archive)),
+            JobRequest::WriteEffects(entries) => Ok(self.write_ledger(now, space, entries, archive)),
+            JobRequest::Change(request) => Ok(self.act(now, space, request, archive)),
+            JobRequest::Queues => Ok(JobResponse::Queues(self.queue_views(space))),
+            JobRequest::SetQueueMode(order) => self.set_queue(now, space, &order),
+            JobRequest::DeleteQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
+            JobRequest::Schedules => Ok(JobResponse::Schedules(self.schedule_views(space))),
+            JobRequest::SetSchedule(spec) => self.set_schedule(now, space, *spec),
+            JobRequest::DeleteSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
+            JobRequest::ResolveEffect(request) => {
+                Ok(JobResponse::ResolvedEffect(self.resolve(now, space, &request, archive)))
             }
         };
-        self.answer(ticket, result.map(fencehold_contract::operation::Answer::Job));
+        self.answer(ticket, result.map(fencehold_contract::operation::StoreResponse::Job));
     }
 
     /// Decides one command on one job and carries it out.
@@ -143,12 +148,12 @@ impl Engine {
         &mut self,
         now: Timestamp,
         at: u32,
-        command: &Command,
+        command: &JobCommand,
         archive: &mut dyn Archive,
-    ) -> Result<Outcome, Refusal> {
-        let Some(slot) = self.jobs.table.at(at) else { return Err(Refusal::JobNotFound) };
-        let standing = Standing { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
-        let Decision { record, deadline, mut reply, facts } = decide(&standing, &slot.record, command);
+    ) -> Result<JobCommandResult, JobRefusal> {
+        let Some(slot) = self.jobs.table.at(at) else { return Err(JobRefusal::JobNotFound) };
+        let standing = JobStanding { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
+        let JobDecision { record, deadline, mut reply, facts } = decide(&standing, &slot.record, command);
         let (id, queue) = (slot.id, slot.queue);
         match deadline {
             Deadline::Keep | Deadline::Clear => {}
@@ -156,21 +161,21 @@ impl Engine {
                 if let Some(slot) = self.jobs.table.at_mut(at) {
                     slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
                     let (arrival, deadline_ms) = (slot.arrival, slot.deadline_ms);
-                    self.jobs.batch.touched.entry(arrival).or_insert(Touch::Term(at));
+                    self.jobs.batch.touched.entry(arrival).or_insert(JobSlotChange::Term(at));
                     self.jobs.wheel.schedule(at, deadline_ms);
                 }
             }
         }
         if let Some(record) = record {
             // An expiry promises nothing to anybody: losing it to a power cut only lengthens the claim.
-            self.batch.durable |= !matches!(command, Command::Expire { .. });
+            self.batch.durable |= !matches!(command, JobCommand::Expire { .. });
             self.become_job(now, at, record, archive);
         }
         if !facts.is_empty() {
             let space = self.jobs.queues.at(queue).space;
             self.note_job(now, space, id, facts);
         }
-        if let Err(Refusal::WrongJob { token, job_id: job }) = &mut reply {
+        if let Err(JobRefusal::WrongJob { token, job_id: job }) = &mut reply {
             // By its name only within the namespace: jobs of other namespaces are not shown.
             let space = self.jobs.queues.at(queue).space;
             let holder = self.jobs.by_token.get(token).and_then(|at| self.jobs.table.at(*at));
@@ -182,27 +187,27 @@ impl Engine {
     }
 
     /// The slot of a job of this namespace: of a live one, or of one that has come to its end, brought back for now.
-    fn find_job(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> Result<u32, Refusal> {
+    fn find_job(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> Result<u32, JobRefusal> {
         let at = if let Some(at) = self.jobs.table.find(id) {
             at
         } else {
             let read = archive.finished(id);
-            let job = self.archived(read).flatten().ok_or(Refusal::JobNotFound)?;
+            let job = self.archived(read).flatten().ok_or(JobRefusal::JobNotFound)?;
             let at = self.jobs.table.insert(job);
             self.jobs.batch.leaving.push(at);
             at
         };
-        let queue = self.jobs.table.at(at).map(|slot| slot.queue).ok_or(Refusal::JobNotFound)?;
-        if self.jobs.queues.at(queue).space == space { Ok(at) } else { Err(Refusal::JobNotFound) }
+        let queue = self.jobs.table.at(at).map(|slot| slot.queue).ok_or(JobRefusal::JobNotFound)?;
+        if self.jobs.queues.at(queue).space == space { Ok(at) } else { Err(JobRefusal::JobNotFound) }
     }
 
     /// What was read from the archive. An archive that cannot be read ends this engine's service: nothing is answered then.
-    fn archived<T>(&mut self, read: Read<T>) -> Option<T> {
+    fn archived<T>(&mut self, read: ArchiveResult<T>) -> Option<T> {
         read.map_err(|why| self.jobs.broken = Some(why)).ok()
     }
 
     /// A job's body, also one that this batch has brought.
-    fn body(&mut self, arrival: u64, archive: &mut dyn Archive) -> Option<Arc<Body>> {
+    fn body(&mut self, arrival: u64, archive: &mut dyn Archive) -> Option<Arc<JobBody>> {
         if let Some((_, body)) = self.jobs.batch.bodies.get(&arrival) {
             return Some(Arc::clone(body));
         }
@@ -228,14 +233,17 @@ impl Engine {
     }
 
     /// An answer that is read from the archive once this batch has been kept.
-    fn look(&mut self, ticket: Ticket, look: Look) {
-        self.batch.answers.push(super::state::Answered::to_look(ticket, look));
+    fn look(&mut self, ticket: Ticket, look: ArchiveRead) {
+        self.batch.answers.push(super::state::OutgoingResponse::to_look(ticket, look));
     }
 
     /// The same, about jobs that this hold was given before.
-    fn look_again(&mut self, ticket: Ticket, hash: HoldHash, look: Look) {
+    fn look_again(&mut self, ticket: Ticket, hash: HoldHash, look: ArchiveRead) {
         let granted = Some(super::state::Granted::Again(hash));
-        let answered = super::state::Answered { granted, ..super::state::Answered::to_look(ticket, look) };
+        let answered = super::state::OutgoingResponse {
+            granted,
+            ..super::state::OutgoingResponse::to_look(ticket, look)
+        };
         self.batch.answers.push(answered);
     }
 
@@ -262,13 +270,13 @@ impl Engine {
         self.raise_newest(lifted);
         // Also of those that have run out: they may still speak, and must not.
         for at in self.jobs.table.with_attempts() {
-            let _ = self.apply_to_job(now, at, &Command::Advance, archive);
+            let _ = self.apply_to_job(now, at, &JobCommand::Advance, archive);
         }
         Ok(())
     }
 }
 
-impl Jobs {
+impl JobEngine {
     /// How many jobs there are that have not come to their end.
     pub(super) fn live(&self) -> u64 {
         self.table.len()
@@ -282,13 +290,13 @@ impl Jobs {
     fn is_live(&self, at: u32, now: Timestamp) -> bool {
         self.table
             .at(at)
-            .is_some_and(|slot| matches!(slot.term(now.store_ms), Term::Live { .. }))
+            .is_some_and(|slot| matches!(slot.term(now.store_ms), HoldState::Live { .. }))
     }
 
     /// The attempt that holds a job.
-    fn holder(&self, at: u32) -> Option<By> {
+    fn holder(&self, at: u32) -> Option<AttemptProof> {
         let slot = self.table.at(at)?;
-        Some(By { hash: slot.record.claim.as_ref()?.hash, token: slot.record.token })
+        Some(AttemptProof { hash: slot.record.claim.as_ref()?.hash, token: slot.record.token })
     }
 
     fn forget_notice_of(&mut self, victim: u32) {

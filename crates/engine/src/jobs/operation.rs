@@ -1,15 +1,17 @@
 //! Operations of request handlers: a job that only its own request works on, found by its idempotency key.
 
 use fencehold_contract::job::{BeginOperationRequest, BegunOperation, NewJob, OperationStatus, Unique};
-use fencehold_contract::operation::{Answer, JobAnswer};
-use fencehold_core::job::{By, Command, Due, EffectName, JobId, JobKind, JobState, QueueName, Refusal};
+use fencehold_contract::operation::{JobResponse, StoreResponse};
+use fencehold_core::job::{
+    AttemptProof, Due, EffectName, JobCommand, JobId, JobKind, JobRefusal, JobState, QueueName,
+};
 use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::{BadInput, Timestamp};
 
 use super::archive::Archive;
-use super::enqueue::{Taken, identity, unique_digest, window_clock_ms};
-use super::look::Look;
-use crate::state::{Answered, Engine, Granted};
+use super::enqueue::{UniqueJob, identity, unique_digest, window_clock_ms};
+use super::read::ArchiveRead;
+use crate::state::{Engine, Granted, OutgoingResponse};
 use crate::waiters::Ticket;
 
 impl Engine {
@@ -65,7 +67,7 @@ impl Engine {
                 return self.answer(ticket, Err(taken.into()));
             }
         }
-        if let Err(Refusal::LimitReached { message: what, limit }) =
+        if let Err(JobRefusal::LimitReached { message: what, limit }) =
             self.check_room_for_job(space, &QueueName::operations(), request.payload.len())
         {
             return self
@@ -73,7 +75,7 @@ impl Engine {
         }
         let Ok(kind) = JobKind::new("operation") else { return };
         let until_ms = window_clock_ms(now).saturating_add(request.idempotency_window_ms);
-        self.take_unique(space, key, Taken { job: request.job_id, payload, until_ms });
+        self.take_unique(space, key, UniqueJob { job: request.job_id, payload, until_ms });
         let unique =
             Unique { key: request.idempotency_key.clone(), window_ms: request.idempotency_window_ms };
         let job = NewJob::new(request.job_id, QueueName::operations(), kind, request.payload.clone());
@@ -92,7 +94,7 @@ impl Engine {
     ) {
         if !self.jobs.is_live(at, now) {
             // It may have run out unnoticed. The next holder need not wait for the spread: there is no other contender.
-            let _ = self.apply_to_job(now, at, &Command::Expire { random: 0 }, archive);
+            let _ = self.apply_to_job(now, at, &JobCommand::Expire { random: 0 }, archive);
         }
         let Some(slot) = self.jobs.table.at(at) else { return };
         let (id, record, arrival) = (slot.id, &slot.record, slot.arrival);
@@ -100,7 +102,11 @@ impl Engine {
         match record.state_at(now) {
             JobState::Running if own => {
                 if let Some(job) = self.picked(now, at) {
-                    self.look_again(ticket, request.hold_id.hash(), Look::Began { job, resumed: true });
+                    self.look_again(
+                        ticket,
+                        request.hold_id.hash(),
+                        ArchiveRead::Began { job, resumed: true },
+                    );
                 }
             }
             JobState::Running => {
@@ -115,7 +121,7 @@ impl Engine {
             }
             JobState::Completed => {
                 let result = record.notes.result;
-                self.look(ticket, Look::Done { id, arrival, result });
+                self.look(ticket, ArchiveRead::Done { id, arrival, result });
             }
             state @ (JobState::Failed | JobState::Cancelled | JobState::Quarantined) => {
                 let error = record.attempts().last().and_then(|attempt| attempt.error.clone());
@@ -146,7 +152,7 @@ impl Engine {
         self.make_ready(now, at, archive);
         let Some(by) = self.claim_operation(now, at, request, archive) else { return };
         let effect: Box<str> = EffectName::new("operation").map_or("".into(), |name| name.as_str().into());
-        let _ = self.apply_to_job(now, at, &Command::StopAtIntent { by, effect }, archive);
+        let _ = self.apply_to_job(now, at, &JobCommand::StopAtIntent { by, effect }, archive);
     }
 
     /// Takes an operation out of its waiting time: its next holder is here.
@@ -166,11 +172,11 @@ impl Engine {
         at: u32,
         request: &BeginOperationRequest,
         archive: &mut dyn Archive,
-    ) -> Option<By> {
+    ) -> Option<AttemptProof> {
         let (hash, owner, ttl_ms) = (request.hold_id.hash(), request.owner.clone(), request.ttl_ms);
         let queue = self.jobs.table.at(at).map(|slot| slot.queue)?;
         self.note_ttl(self.jobs.queues.at(queue).space, ttl_ms);
-        self.apply_to_job(now, at, &Command::Claim { hash, owner, ttl_ms }, archive)
+        self.apply_to_job(now, at, &JobCommand::Claim { hash, owner, ttl_ms }, archive)
             .ok()?;
         self.jobs.holder(at)
     }
@@ -185,23 +191,24 @@ impl Engine {
     ) {
         let claimed = self.claim_operation(now, at, request, archive);
         if let (Some(by), Some(job)) = (claimed, self.picked(now, at)) {
-            let mut answered = Answered::to_look(ticket, Look::Began { job, resumed: false });
+            let mut answered = OutgoingResponse::to_look(ticket, ArchiveRead::Began { job, resumed: false });
             answered.granted = Some(Granted::Jobs(vec![(at, by)]));
             self.batch.answers.push(answered);
         } else {
-            let what = Refusal::TokensExhausted.to_string();
+            let what = JobRefusal::TokensExhausted.to_string();
             let limit = fencehold_core::limits::TOKEN_MAX;
             self.answer(ticket, Err(fencehold_contract::StoreError::LimitReached { message: what, limit }));
         }
     }
 
     fn answer_conflict(&mut self, ticket: Ticket, field: &str, job_id: JobId) {
-        let conflict = Refusal::Conflict { field: field.to_owned(), job_id, differs: "payload".to_owned() };
-        self.answer(ticket, Ok(Answer::Job(JobAnswer::BegunOperation(Err(conflict)))));
+        let conflict =
+            JobRefusal::Conflict { field: field.to_owned(), job_id, differs: "payload".to_owned() };
+        self.answer(ticket, Ok(StoreResponse::Job(JobResponse::BegunOperation(Err(conflict)))));
     }
 
     fn answer_begun(&mut self, ticket: Ticket, what: OperationStatus) {
         let begun = BegunOperation { operation: what, waited_ms: 0, resumed: false };
-        self.answer(ticket, Ok(Answer::Job(JobAnswer::BegunOperation(Ok(begun)))));
+        self.answer(ticket, Ok(StoreResponse::Job(JobResponse::BegunOperation(Ok(begun)))));
     }
 }

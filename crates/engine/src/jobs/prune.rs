@@ -13,10 +13,10 @@ use fencehold_core::Timestamp;
 use fencehold_core::job::{CompensationState, JobId};
 use hashbrown::HashMap;
 
-use super::archive::{Archive, Row, Rows};
-use super::batch::Touch;
+use super::archive::{Archive, ArchiveRange, ArchiveRow};
+use super::batch::JobSlotChange;
 use super::enqueue::{unique_digest, window_clock_ms};
-use crate::keep::Change;
+use crate::persistence::Change;
 use crate::state::Engine;
 
 /// How many finished jobs one step looks at.
@@ -28,7 +28,7 @@ const REST_MS: u64 = 60_000;
 #[derive(Debug)]
 pub(super) struct Pruning {
     kept_ms: u64,
-    ends: Ends,
+    ends: EarliestEnds,
     /// Jobs from this arrival on ended under an earlier owner, and have not been looked at.
     unseen_from: Option<u64>,
     /// When to begin again, in store time; while there is more to do: now.
@@ -38,7 +38,7 @@ pub(super) struct Pruning {
 impl Default for Pruning {
     fn default() -> Self {
         let kept_ms = KeepFinished::default().ms();
-        Pruning { kept_ms, ends: Ends::default(), unseen_from: None, next_ms: None }
+        Pruning { kept_ms, ends: EarliestEnds::default(), unseen_from: None, next_ms: None }
     }
 }
 
@@ -64,30 +64,30 @@ impl Pruning {
     }
 
     /// Where to look next: at what was not looked at yet, else where a job ended long enough ago.
-    fn next_look(&mut self, now: Timestamp) -> Option<Look> {
+    fn next_look(&mut self, now: Timestamp) -> Option<PruneRange> {
         if let Some(from) = self.unseen_from {
-            return Some(Look { from, to: None });
+            return Some(PruneRange { from, to: None });
         }
         let ended_by_ms = now.store_ms.checked_sub(self.kept_ms)?;
         let from = self.ends.take(ended_by_ms)? * STEP as u64;
-        Some(Look { from, to: Some(from + STEP as u64) })
+        Some(PruneRange { from, to: Some(from + STEP as u64) })
     }
 }
 
 /// The arrivals that one step looks at, the last of them excluded; `None`: as many as it can.
-struct Look {
+struct PruneRange {
     from: u64,
     to: Option<u64>,
 }
 
 /// The earliest end in each stretch, in store time: retention is elapsed time, whatever the wall clock is set to.
 #[derive(Debug, Default)]
-struct Ends {
+struct EarliestEnds {
     of: HashMap<u64, u64>,
     in_order: BTreeSet<(u64, u64)>,
 }
 
-impl Ends {
+impl EarliestEnds {
     fn note(&mut self, arrival: u64, ended_ms: u64) {
         let stretch = arrival / STEP as u64;
         let earliest = self.of.entry(stretch).or_insert(u64::MAX);
@@ -135,11 +135,13 @@ impl Engine {
             return false;
         }
         let more_keys = self.free_uniques(now, archive);
-        let Some(Look { from, to }) = self.jobs.pruning.next_look(now) else {
+        let Some(PruneRange { from, to }) = self.jobs.pruning.next_look(now) else {
             self.jobs.pruning.next_ms = (!more_keys).then(|| now.store_ms.saturating_add(REST_MS));
             return more_keys;
         };
-        let rows = self.archived(archive.page(Rows::Finished, from, STEP)).unwrap_or_default();
+        let rows = self
+            .archived(archive.page(ArchiveRange::Finished, from, STEP))
+            .unwrap_or_default();
         if to.is_none() {
             let last = rows.last().filter(|_| rows.len() == STEP);
             self.jobs.pruning.unseen_from = last.map(|row| row.arrival + 1);
@@ -154,8 +156,8 @@ impl Engine {
     }
 
     /// Forgets a finished job whose time has come, or notes when to look at it again.
-    fn forget_or_note(&mut self, now: Timestamp, row: Row, archive: &mut dyn Archive) {
-        let Row { arrival, id, finished } = row;
+    fn forget_or_note(&mut self, now: Timestamp, row: ArchiveRow, archive: &mut dyn Archive) {
+        let ArchiveRow { arrival, id, finished } = row;
         let Some(job) = finished else { return };
         // What is being undone, or could not be, is kept for people. Once it is undone it is noted again.
         if !matches!(job.record.compensation_state, CompensationState::None | CompensationState::Done) {
@@ -184,7 +186,7 @@ impl Engine {
     fn note_what_just_ended(&mut self, from: u64, to: u64) {
         let jobs = &mut self.jobs;
         for (arrival, touch) in jobs.batch.touched.range(from..to) {
-            if let Touch::Put(at) = touch
+            if let JobSlotChange::Put(at) = touch
                 && let Some(slot) = jobs.table.at(*at).filter(|slot| slot.record.state.is_final())
             {
                 jobs.pruning.ended(*arrival, slot.deadline_ms);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_contract::job::{JobCounts, QueueMode, QueueView};
 use fencehold_core::Namespace;
-use fencehold_core::job::{JobState, QueueName, Ready};
+use fencehold_core::job::{JobState, QueueName, ReadyQueue};
 use hashbrown::HashMap;
 
-use super::archive::KeptQueue;
+use super::archive::StoredQueue;
 use crate::table::NOWHERE;
 use crate::waiters::Ticket;
 
@@ -16,7 +16,7 @@ pub(super) struct QueueState {
     pub(super) space: u32,
     pub(super) name: QueueName,
     pub(super) mode: QueueMode,
-    pub(super) ready: Ready<u32>,
+    pub(super) ready: ReadyQueue<u32>,
     /// The jobs that are worked on, lowest priority first: who is asked to yield.
     pub(super) running: BTreeSet<(i16, u32)>,
     pub(super) counts: JobCounts,
@@ -32,7 +32,7 @@ impl QueueState {
             space: NOWHERE,
             name: QueueName::default(),
             mode: QueueMode::Open,
-            ready: Ready::default(),
+            ready: ReadyQueue::default(),
             running: BTreeSet::new(),
             counts: JobCounts::default(),
             line: BTreeSet::new(),
@@ -73,7 +73,7 @@ impl Default for QueueState {
 const FORMER_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Queues {
+pub(super) struct QueueTable {
     /// By number. A queue that only claims have named is kept nowhere, and its number is free again with the last of them.
     all: Vec<QueueState>,
     vacant: Vec<u32>,
@@ -88,7 +88,7 @@ pub(super) struct Queues {
     nowhere: QueueState,
 }
 
-impl Queues {
+impl QueueTable {
     pub(super) fn find(&self, space: u32, name: &QueueName) -> Option<u32> {
         self.by_name.get(&(space, name.clone())).copied()
     }
@@ -143,7 +143,7 @@ impl Queues {
     }
 
     /// Puts a kept queue back under its number.
-    pub(super) fn restore(&mut self, space: u32, kept: KeptQueue) {
+    pub(super) fn restore(&mut self, space: u32, kept: StoredQueue) {
         while self.all.len() <= kept.number as usize {
             self.vacant.extend(u32::try_from(self.all.len()));
             self.all.push(QueueState::vacant());
@@ -182,13 +182,13 @@ impl Queues {
             .filter(move |queue| queue.space == space && queue.space != NOWHERE)
     }
 
-    pub(super) fn kept(&self, number: u32, namespace: Namespace) -> KeptQueue {
+    pub(super) fn kept(&self, number: u32, namespace: Namespace) -> StoredQueue {
         let queue = self.at(number);
         let mut counts = queue.counts;
         let mut finished = JobCounts::default();
         for state in JobState::ALL.into_iter().filter(|state| state.is_final()) {
             *finished.of(state) = *counts.of(state);
         }
-        KeptQueue { number, namespace, name: queue.name.clone(), mode: queue.mode, finished }
+        StoredQueue { number, namespace, name: queue.name.clone(), mode: queue.mode, finished }
     }
 }

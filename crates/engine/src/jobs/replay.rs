@@ -11,26 +11,27 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use fencehold_contract::job::{JobFilter, JobView, QueueMode};
-use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
+use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{Quota, QuotaUsage, StoreError};
-use fencehold_core::job::{By, Command, JobId};
+use fencehold_core::job::{AttemptProof, JobCommand, JobId};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{Event, Namespace, Timestamp, Token};
 
 use super::JobBatch;
 use super::archive::{
-    Archive, Body, JobChange, KeptJob, KeptSchedule, KeptUnique, MemoryArchive, Note, Read, Row, Rows,
+    Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobChange, JobNote, MemoryArchive, StoredJob,
+    StoredSchedule, StoredUnique,
 };
-use super::look::{stands, view};
-use crate::state::{Engine, Reply};
+use super::read::{stands, view};
+use crate::state::{Engine, ResponseBody};
 
 /// The places of jobs that a decision makes: the first, the second, and so on.
 const NEW_FROM: u64 = 1 << 62;
 
 /// All that a decision may look at.
 #[derive(Clone, Debug, Default)]
-pub struct Brought {
+pub struct ReplayInput {
     pub now: Timestamp,
     /// The newest token that was given to any job.
     pub newest: Token,
@@ -38,22 +39,22 @@ pub struct Brought {
     pub tokens: VecDeque<Token>,
     /// For how long nothing is granted.
     pub closed_ms: u64,
-    pub jobs: Vec<BroughtJob>,
+    pub jobs: Vec<ReplayJob>,
     /// Jobs that were looked for, found or not.
     pub known: HashSet<JobId>,
     pub queues: Vec<(Namespace, fencehold_core::job::QueueName, QueueMode)>,
-    pub uniques: Vec<KeptUnique>,
-    pub schedules: Vec<KeptSchedule>,
+    pub uniques: Vec<StoredUnique>,
+    pub schedules: Vec<StoredSchedule>,
     /// What a namespace may have, and what it has of queues, jobs and bytes. `None`: no limit is set, or what is decided keeps to none.
     pub room: Option<(Namespace, Quota, QuotaUsage)>,
 }
 
 /// A job with all that belongs to it. Its queue is in its body.
 #[derive(Clone, Debug)]
-pub struct BroughtJob {
-    pub kept: KeptJob,
-    pub body: Arc<Body>,
-    pub notes: Vec<(Note, Arc<[u8]>)>,
+pub struct ReplayJob {
+    pub kept: StoredJob,
+    pub body: Arc<JobBody>,
+    pub notes: Vec<(JobNote, Arc<[u8]>)>,
     pub effects: Vec<Effect>,
     /// The job that it has asked to yield.
     pub victim: Option<JobId>,
@@ -63,7 +64,7 @@ pub struct BroughtJob {
 #[derive(Debug)]
 pub struct Replay {
     engine: Engine,
-    archive: BroughtArchive,
+    archive: ReplayArchive,
     now: Timestamp,
     tokens: VecDeque<Token>,
     changes: Vec<JobChange>,
@@ -73,7 +74,7 @@ pub struct Replay {
 
 /// What came of it, as data.
 #[derive(Debug, Default)]
-pub struct Replayed {
+pub struct ReplayOutput {
     pub changes: Vec<JobChange>,
     pub events: Vec<Event>,
     /// Jobs that must be brought too before any of this counts.
@@ -83,8 +84,8 @@ pub struct Replayed {
 }
 
 impl Replay {
-    pub fn new(brought: Brought) -> Self {
-        let Brought { now, newest, tokens, closed_ms, jobs, known, queues, uniques, schedules, room } =
+    pub fn new(brought: ReplayInput) -> Self {
+        let ReplayInput { now, newest, tokens, closed_ms, jobs, known, queues, uniques, schedules, room } =
             brought;
         let mut engine = Engine::new();
         engine.closed_until_ms = if closed_ms == 0 { 0 } else { now.store_ms.saturating_add(closed_ms) };
@@ -93,12 +94,12 @@ impl Replay {
         engine.jobs.last_arrival = NEW_FROM - 1;
         // Every id is looked for: which one is the latest is not known here.
         engine.jobs.last_id = Some(JobId::from_bytes([0xff; 16]));
-        let mut archive = BroughtArchive { inner: MemoryArchive::default(), known, missed: BTreeSet::new() };
+        let mut archive = ReplayArchive { inner: MemoryArchive::default(), known, missed: BTreeSet::new() };
         for (namespace, name, mode) in queues {
             engine.bring_queue(&namespace, &name, mode);
         }
         let mut asking = Vec::new();
-        for BroughtJob { mut kept, body, notes, effects, victim } in jobs {
+        for ReplayJob { mut kept, body, notes, effects, victim } in jobs {
             kept.queue = engine.bring_queue(&body.namespace, &body.queue, QueueMode::Open);
             let (arrival, id) = (kept.arrival, kept.id);
             asking.extend(victim.map(|victim| (id, victim)));
@@ -146,19 +147,22 @@ impl Replay {
     }
 
     /// What is asked, and its answer.
-    pub fn ask(&mut self, namespace: &Namespace, ask: JobAsk) -> Result<JobAnswer, StoreError> {
+    pub fn ask(&mut self, namespace: &Namespace, ask: JobRequest) -> Result<JobResponse, StoreError> {
         let newest = self.begin();
-        self.engine.ask(self.now, 0, namespace, Ask::Job(ask), &mut self.archive);
+        self.engine
+            .ask(self.now, 0, namespace, StoreRequest::Job(ask), &mut self.archive);
         let mut answers = self.end(newest);
         match answers.pop() {
-            Some(Reply::Said(Ok(Answer::Job(answer)))) => Ok(answer),
-            Some(Reply::Said(Err(error))) => Err(error),
-            Some(Reply::ToRead(look)) => {
+            Some(ResponseBody::Said(Ok(StoreResponse::Job(answer)))) => Ok(answer),
+            Some(ResponseBody::Said(Err(error))) => Err(error),
+            Some(ResponseBody::ToRead(look)) => {
                 let read = self.engine.read(self.now, look, &mut self.archive);
                 read.map(|(answer, _)| answer)
                     .map_err(|why| StoreError::Unavailable { message: why })
             }
-            Some(Reply::Said(Ok(_))) | None => Err(fencehold_contract::operation::misfit()),
+            Some(ResponseBody::Said(Ok(_))) | None => {
+                Err(fencehold_contract::operation::unexpected_response())
+            }
         }
     }
 
@@ -170,15 +174,15 @@ impl Replay {
                 continue;
             };
             let random = id.spread(slot.record.token.get());
-            self.apply(at, &Command::Expire { random });
+            self.apply(at, &JobCommand::Expire { random });
         }
     }
 
     /// Gives jobs back that were handed to a caller that had gone.
-    pub fn abandon(&mut self, given: &[(JobId, By)]) {
+    pub fn abandon(&mut self, given: &[(JobId, AttemptProof)]) {
         for (id, by) in given {
             if let Some(at) = self.engine.jobs.table.find(*id) {
-                self.apply(at, &Command::Abandon(*by));
+                self.apply(at, &JobCommand::Abandon(*by));
             }
         }
     }
@@ -216,7 +220,7 @@ impl Replay {
         let now = self.now;
         let mut views = Vec::with_capacity(ids.len());
         for id in ids {
-            let kept = self.archive.finished(*id).ok().flatten().map(super::table::Slot::of);
+            let kept = self.archive.finished(*id).ok().flatten().map(super::table::JobSlot::of);
             let live = self.engine.jobs.table.find(*id).and_then(|at| self.engine.jobs.table.at(at));
             let Some(slot) = live.or(kept.as_ref()) else { continue };
             let body = self.archive.body(slot.arrival).ok().flatten();
@@ -231,17 +235,17 @@ impl Replay {
 
     /// Whether a job still stands as a filter says.
     pub fn still_stands(&mut self, id: JobId, filter: &JobFilter) -> bool {
-        let kept = self.archive.finished(id).ok().flatten().map(super::table::Slot::of);
+        let kept = self.archive.finished(id).ok().flatten().map(super::table::JobSlot::of);
         let live = self.engine.jobs.table.find(id).and_then(|at| self.engine.jobs.table.at(at));
         live.or(kept.as_ref()).is_some_and(|slot| stands(self.now, slot, filter))
     }
 
-    pub fn into_replayed(self) -> Replayed {
+    pub fn into_replayed(self) -> ReplayOutput {
         let missed = self.archive.missed.into_iter().collect();
-        Replayed { changes: self.changes, events: self.events, missed, consumed: self.consumed }
+        ReplayOutput { changes: self.changes, events: self.events, missed, consumed: self.consumed }
     }
 
-    fn apply(&mut self, at: u32, command: &Command) {
+    fn apply(&mut self, at: u32, command: &JobCommand) {
         let newest = self.begin();
         // What the rules refuse here changes nothing.
         let _ = self.engine.apply_to_job(self.now, at, command, &mut self.archive);
@@ -257,7 +261,7 @@ impl Replay {
     }
 
     /// Takes what a step has changed, as if it had been kept.
-    fn end(&mut self, newest: Token) -> Vec<Reply> {
+    fn end(&mut self, newest: Token) -> Vec<ResponseBody> {
         self.consumed += usize::from(self.engine.jobs.newest > newest);
         let (changes, answers) = self.engine.take_batch(true);
         for change in &changes.jobs {
@@ -291,14 +295,14 @@ impl Engine {
 
 /// What was brought, as an archive that notes what it was asked for in vain.
 #[derive(Debug)]
-struct BroughtArchive {
+struct ReplayArchive {
     inner: MemoryArchive,
     known: HashSet<JobId>,
     missed: BTreeSet<JobId>,
 }
 
-impl Archive for BroughtArchive {
-    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
+impl Archive for ReplayArchive {
+    fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
         let found = self.inner.finished(id)?;
         if found.is_none() && !self.known.contains(&id) {
             self.missed.insert(id);
@@ -306,23 +310,23 @@ impl Archive for BroughtArchive {
         Ok(found)
     }
 
-    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
+    fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {
         self.inner.body(arrival)
     }
 
-    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
+    fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>> {
         self.inner.note(arrival, what)
     }
 
-    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
+    fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
         self.inner.effects(arrival)
     }
 
-    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>> {
+    fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
         self.inner.page(rows, from, rows_max)
     }
 
-    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>> {
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {
         self.inner.with_effects(from, rows_max)
     }
 }

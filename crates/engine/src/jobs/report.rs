@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use fencehold_contract::job::{AttemptRef, AttemptReport, RenewAttemptBatchResponse, Report};
-use fencehold_contract::operation::{JobAnswer, check_word};
+use fencehold_contract::operation::{JobResponse, check_word};
 use fencehold_core::Timestamp;
-use fencehold_core::job::{AttemptRenewal, By, Command, Outcome, Refusal, ReportedAttempt, Written};
+use fencehold_core::job::{
+    AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal, ReportedAttempt,
+};
 
-use super::Touch;
-use super::archive::{Archive, JobChange, Note};
+use super::JobSlotChange;
+use super::archive::{Archive, JobChange, JobNote};
 use super::canonical::same_json;
 use crate::state::Engine;
 
@@ -19,12 +21,12 @@ impl Engine {
         space: u32,
         attempts: &[AttemptRef],
         archive: &mut dyn Archive,
-    ) -> JobAnswer {
+    ) -> JobResponse {
         let answers = attempts
             .iter()
             .map(|attempt| self.renew_claim(now, space, attempt, archive))
             .collect();
-        JobAnswer::Renewed(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
+        JobResponse::Renewed(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
     }
 
     fn renew_claim(
@@ -33,16 +35,16 @@ impl Engine {
         space: u32,
         attempt: &AttemptRef,
         archive: &mut dyn Archive,
-    ) -> Result<AttemptRenewal, Refusal> {
+    ) -> Result<AttemptRenewal, JobRefusal> {
         let at = self.find_job(space, attempt.job_id, archive)?;
         let deadline_ms = self.jobs.table.at(at).map_or(0, |slot| slot.deadline_ms);
-        match self.apply_to_job(now, at, &Command::Renew(by(attempt)), archive)? {
-            Outcome::Renewed(renewal) => {
+        match self.apply_to_job(now, at, &JobCommand::Renew(by(attempt)), archive)? {
+            JobCommandResult::Renewed(renewal) => {
                 let left_ms = deadline_ms.saturating_sub(now.store_ms);
                 self.measures.claim_renewed(left_ms, renewal.remaining_ms);
                 Ok(renewal)
             }
-            _ => Err(Refusal::JobNotFound),
+            _ => Err(JobRefusal::JobNotFound),
         }
     }
 
@@ -52,12 +54,12 @@ impl Engine {
         space: u32,
         reports: Vec<AttemptReport>,
         archive: &mut dyn Archive,
-    ) -> JobAnswer {
+    ) -> JobResponse {
         let answers = reports
             .into_iter()
             .map(|report| self.hear(now, space, report, archive))
             .collect();
-        JobAnswer::Reported(answers)
+        JobResponse::Reported(answers)
     }
 
     fn hear(
@@ -66,29 +68,29 @@ impl Engine {
         space: u32,
         report: AttemptReport,
         archive: &mut dyn Archive,
-    ) -> Result<ReportedAttempt, Refusal> {
+    ) -> Result<ReportedAttempt, JobRefusal> {
         check_word(&report.report)?;
         let at = self.find_job(space, report.attempt.job_id, archive)?;
         let speaker = by(&report.attempt);
         let (command, note) = match report.report {
             Report::Complete { result } => (
-                Command::Complete(speaker),
-                result.map(|text| (Note::Result, Arc::from(text.into_boxed_bytes()))),
+                JobCommand::Complete(speaker),
+                result.map(|text| (JobNote::Result, Arc::from(text.into_boxed_bytes()))),
             ),
             Report::Fail { error, retry_in_ms, permanent: for_good } => {
                 let random = report.attempt.job_id.spread(speaker.token.get());
                 let error = error.into_boxed_str();
-                (Command::Fail { by: speaker, error, retry_in_ms, for_good, random }, None)
+                (JobCommand::Fail { by: speaker, error, retry_in_ms, for_good, random }, None)
             }
-            Report::Snooze { delay_ms: for_ms } => (Command::Snooze { by: speaker, for_ms }, None),
-            Report::Release {} => (Command::HandBack(speaker), None),
+            Report::Snooze { delay_ms: for_ms } => (JobCommand::Snooze { by: speaker, for_ms }, None),
+            Report::Release {} => (JobCommand::HandBack(speaker), None),
             Report::Checkpoint { checkpoint: bytes } => {
-                let command = Command::Write { by: speaker, what: Written::Checkpoint };
-                (command, Some((Note::Checkpoint, Arc::from(bytes))))
+                let command = JobCommand::Write { by: speaker, what: AttemptWrite::Checkpoint };
+                (command, Some((JobNote::Checkpoint, Arc::from(bytes))))
             }
             Report::Progress { progress: note } => {
-                let command = Command::Write { by: speaker, what: Written::Progress };
-                (command, Some((Note::Progress, Arc::from(note.into_boxed_bytes()))))
+                let command = JobCommand::Write { by: speaker, what: AttemptWrite::Progress };
+                (command, Some((JobNote::Progress, Arc::from(note.into_boxed_bytes()))))
             }
         };
         let before = self.jobs.table.at(at).map(|slot| slot.record.state);
@@ -100,18 +102,18 @@ impl Engine {
             .map_or(fencehold_core::job::JobState::Completed, |slot| slot.record.state);
         // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands. One that
         // says something else learns so.
-        let first = before != Some(state) || matches!(outcome, Outcome::MayWrite);
+        let first = before != Some(state) || matches!(outcome, JobCommandResult::MayWrite);
         if !first
-            && matches!(command, Command::Complete(_))
+            && matches!(command, JobCommand::Complete(_))
             && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
         {
             let (field, differs) = ("result".to_owned(), "result".to_owned());
-            return Err(Refusal::Conflict { field, job_id: report.attempt.job_id, differs });
+            return Err(JobRefusal::Conflict { field, job_id: report.attempt.job_id, differs });
         }
         if let Some((what, bytes)) = note.filter(|_| first) {
             self.keep_note(at, what, bytes);
         }
-        if let Outcome::Reported(reported) = outcome {
+        if let JobCommandResult::Reported(reported) = outcome {
             return Ok(reported);
         }
         // As it stands at this moment: that its time has come may not have been noticed yet.
@@ -127,14 +129,14 @@ impl Engine {
             return said.is_some();
         }
         let of_this_batch = self.jobs.batch.others.iter().rev().find_map(|change| match change {
-            JobChange::Note { arrival: of, what: Note::Result, bytes } if *of == arrival => {
+            JobChange::Note { arrival: of, what: JobNote::Result, bytes } if *of == arrival => {
                 Some(Arc::clone(bytes))
             }
             _ => None,
         });
         let kept = match of_this_batch {
             Some(kept) => Some(kept),
-            None => self.archived(archive.note(arrival, Note::Result)).flatten(),
+            None => self.archived(archive.note(arrival, JobNote::Result)).flatten(),
         };
         // Where the result was not brought along, nothing can be said against it.
         let Some(kept) = kept else { return false };
@@ -142,25 +144,25 @@ impl Engine {
         said.is_none_or(|said| !same_json(&text(said), &text(&kept)))
     }
 
-    pub(super) fn keep_note(&mut self, at: u32, what: Note, bytes: Arc<[u8]>) {
+    pub(super) fn keep_note(&mut self, at: u32, what: JobNote, bytes: Arc<[u8]>) {
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         let notes = &mut slot.record.notes;
         let known = match what {
-            Note::Checkpoint => &mut notes.checkpoint,
-            Note::Progress => &mut notes.progress,
-            Note::Result => &mut notes.result,
+            JobNote::Checkpoint => &mut notes.checkpoint,
+            JobNote::Progress => &mut notes.progress,
+            JobNote::Result => &mut notes.result,
         };
         let arrival = slot.arrival;
         if !std::mem::replace(known, true) {
-            self.jobs.batch.touched.insert(arrival, Touch::Put(at));
+            self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
         }
         self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
         // How far a job has come is for people; everything else is promised.
-        self.batch.durable |= what != Note::Progress;
+        self.batch.durable |= what != JobNote::Progress;
     }
 }
 
 /// The attempt that speaks.
-pub(super) fn by(attempt: &AttemptRef) -> By {
-    By { hash: attempt.hold_id.hash(), token: attempt.token }
+pub(super) fn by(attempt: &AttemptRef) -> AttemptProof {
+    AttemptProof { hash: attempt.hold_id.hash(), token: attempt.token }
 }

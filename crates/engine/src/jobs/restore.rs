@@ -4,7 +4,7 @@ use fencehold_contract::StoreError;
 use fencehold_contract::job::JobCounts;
 use fencehold_core::Timestamp;
 
-use super::archive::{Archive, KeptJobs};
+use super::archive::{Archive, StoredJobs};
 use super::batch::JobBatch;
 use crate::state::Engine;
 
@@ -41,7 +41,7 @@ impl Engine {
     }
 
     /// Goes on from what was kept. All moments are on the clock that it will be asked by.
-    pub(crate) fn restore_jobs(&mut self, now: Timestamp, kept: KeptJobs) {
+    pub(crate) fn restore_jobs(&mut self, now: Timestamp, kept: StoredJobs) {
         self.look_at_the_wall_clock(now);
         for queue in kept.queues {
             let space = self.table.space(&queue.namespace);

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{NewJob, ScheduleSpec, ScheduleView};
-use fencehold_contract::operation::JobAnswer;
+use fencehold_contract::operation::JobResponse;
 use fencehold_contract::quota::Limited;
 use fencehold_core::job::schedule::{Cron, Zone};
 use fencehold_core::job::{JobId, QueueName, ScheduleName};
 use fencehold_core::{BadInput, EventData, Timestamp};
 use hashbrown::HashMap;
 
-use super::archive::{Archive, JobChange, KeptSchedule};
+use super::archive::{Archive, JobChange, StoredSchedule};
 use crate::state::Engine;
 
 /// How many schedules fire in one step.
@@ -20,8 +20,8 @@ const FIRE_MAX: usize = 64;
 const STEP_BACK_MS: i128 = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Schedules {
-    all: BTreeMap<(u32, ScheduleName), Schedule>,
+pub(super) struct ScheduleTable {
+    all: BTreeMap<(u32, ScheduleName), ScheduleState>,
     due: BTreeSet<(u64, u32, ScheduleName)>,
     /// How many put their jobs into which queue.
     queues: HashMap<(u32, QueueName), u64>,
@@ -31,7 +31,7 @@ pub(super) struct Schedules {
 }
 
 #[derive(Debug)]
-struct Schedule {
+struct ScheduleState {
     spec: ScheduleSpec,
     cron: Cron,
     zone: Zone,
@@ -39,7 +39,7 @@ struct Schedule {
     last_wall_ms: Option<u64>,
 }
 
-impl Schedule {
+impl ScheduleState {
     /// Its next moment: the one that is noted, unless another comes before it by what the wall clock shows now. Where the
     /// clock was ahead and was set right, the noted one may be years away.
     fn next_wall_ms(&self, now: Timestamp) -> Option<u64> {
@@ -60,12 +60,12 @@ impl Schedule {
     }
 }
 
-impl Schedules {
+impl ScheduleTable {
     pub(super) fn next_wall_ms(&self) -> Option<u64> {
         self.due.first().map(|(at_ms, ..)| *at_ms)
     }
 
-    fn put(&mut self, space: u32, schedule: Schedule) {
+    fn put(&mut self, space: u32, schedule: ScheduleState) {
         let name = schedule.spec.name.clone();
         self.remove(space, &name);
         if let Some(next_ms) = schedule.next_wall_ms {
@@ -86,7 +86,7 @@ impl Schedules {
         self.queues.get(&(space, queue.clone())).copied().unwrap_or(0)
     }
 
-    fn remove(&mut self, space: u32, name: &ScheduleName) -> Option<Schedule> {
+    fn remove(&mut self, space: u32, name: &ScheduleName) -> Option<ScheduleState> {
         let schedule = self.all.remove(&(space, name.clone()))?;
         if let Some(next_ms) = schedule.next_wall_ms {
             self.due.remove(&(next_ms, space, name.clone()));
@@ -121,13 +121,13 @@ impl Schedules {
         }
     }
 
-    pub(super) fn restore(&mut self, now: Timestamp, space: u32, kept: KeptSchedule) {
-        let KeptSchedule { spec, next_wall_ms, last_wall_ms, .. } = kept;
+    pub(super) fn restore(&mut self, now: Timestamp, space: u32, kept: StoredSchedule) {
+        let StoredSchedule { spec, next_wall_ms, last_wall_ms, .. } = kept;
         // It was understood when it was made; a later version that does not understand it any more leaves it out.
         if let (Ok(cron), Ok(zone)) = (Cron::parse(&spec.cron), Zone::parse(&spec.time_zone)) {
-            let schedule = Schedule { spec, cron, zone, next_wall_ms, last_wall_ms };
+            let schedule = ScheduleState { spec, cron, zone, next_wall_ms, last_wall_ms };
             let next_wall_ms = schedule.next_wall_ms(now);
-            self.put(space, Schedule { next_wall_ms, ..schedule });
+            self.put(space, ScheduleState { next_wall_ms, ..schedule });
         }
     }
 }
@@ -143,7 +143,7 @@ impl Engine {
         now: Timestamp,
         space: u32,
         spec: ScheduleSpec,
-    ) -> Result<JobAnswer, StoreError> {
+    ) -> Result<JobResponse, StoreError> {
         let cron = Cron::parse(&spec.cron)?;
         let zone = Zone::parse(&spec.time_zone)?;
         let earlier = self.jobs.schedules.all.get(&(space, spec.name.clone()));
@@ -164,17 +164,17 @@ impl Engine {
         if next_wall_ms.is_none() {
             return Err(BadInput::new("cron line", format!("{:?} never comes to pass", spec.cron)).into());
         }
-        let schedule = Schedule { spec, cron, zone, next_wall_ms, last_wall_ms };
+        let schedule = ScheduleState { spec, cron, zone, next_wall_ms, last_wall_ms };
         let view = schedule.view();
         self.keep_schedule(space, schedule);
         if let Some(queue) = left.and_then(|queue| self.jobs.queues.find(space, &queue)) {
             self.jobs.queues.may_be_idle(queue);
         }
         self.batch.durable = true;
-        Ok(JobAnswer::Schedule(Box::new(view)))
+        Ok(JobResponse::Schedule(Box::new(view)))
     }
 
-    pub(super) fn remove_schedule(&mut self, space: u32, name: &ScheduleName) -> JobAnswer {
+    pub(super) fn remove_schedule(&mut self, space: u32, name: &ScheduleName) -> JobResponse {
         let removed = self.jobs.schedules.remove(space, name);
         if let Some(schedule) = &removed {
             if let Some(queue) = self.jobs.queues.find(space, &schedule.spec.queue) {
@@ -187,12 +187,12 @@ impl Engine {
                 .push(JobChange::NoSchedule { namespace, name: name.clone() });
             self.batch.durable = true;
         }
-        JobAnswer::Deleted(removed.is_some())
+        JobResponse::Deleted(removed.is_some())
     }
 
-    fn keep_schedule(&mut self, space: u32, schedule: Schedule) {
+    fn keep_schedule(&mut self, space: u32, schedule: ScheduleState) {
         self.table.keep_space(space);
-        let kept = KeptSchedule {
+        let kept = StoredSchedule {
             namespace: self.namespace(space),
             spec: schedule.spec.clone(),
             next_wall_ms: schedule.next_wall_ms,
@@ -225,7 +225,7 @@ impl Engine {
             let Some(schedule) = self.jobs.schedules.remove(space, &name) else { continue };
             self.fire(now, space, &schedule, due_wall_ms, archive);
             let next_wall_ms = schedule.cron.next_after(now.wall_ms.max(due_wall_ms), &schedule.zone);
-            let fired = Schedule { next_wall_ms, last_wall_ms: Some(due_wall_ms), ..schedule };
+            let fired = ScheduleState { next_wall_ms, last_wall_ms: Some(due_wall_ms), ..schedule };
             self.keep_schedule(space, fired);
         }
         true
@@ -235,7 +235,7 @@ impl Engine {
         &mut self,
         now: Timestamp,
         space: u32,
-        schedule: &Schedule,
+        schedule: &ScheduleState,
         due_wall_ms: u64,
         archive: &mut dyn Archive,
     ) {

@@ -2,7 +2,7 @@
 //! waits for all of it.
 
 use fencehold_core::Timestamp;
-use fencehold_core::job::{Command, JobState};
+use fencehold_core::job::{JobCommand, JobState};
 
 use super::archive::Archive;
 use crate::state::Engine;
@@ -26,7 +26,7 @@ impl Engine {
                 self.jobs.wheel.schedule(at, slot.deadline_ms);
             } else {
                 let random = slot.id.spread(slot.record.token.get());
-                let _ = self.apply_to_job(now, at, &Command::Expire { random }, archive);
+                let _ = self.apply_to_job(now, at, &JobCommand::Expire { random }, archive);
             }
         }
         while left > 0 && self.wake_one(now) {

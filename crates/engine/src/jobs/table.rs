@@ -3,15 +3,15 @@
 
 use std::hash::BuildHasher;
 
-use fencehold_core::job::{JobId, Record};
-use fencehold_core::lease::Term;
+use fencehold_core::job::{JobId, JobRecord};
+use fencehold_core::lease::HoldState;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::archive::{About, KeptJob};
+use super::archive::{JobSummary, StoredJob};
 
 /// One job. Kept small: a million of them are in memory.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct JobSlot {
     pub(super) id: JobId,
     pub(super) arrival: u64,
     pub(super) queue: u32,
@@ -24,17 +24,17 @@ pub(super) struct Slot {
     pub(super) was_finished: bool,
     /// A renewal of one of its claims may be on record.
     pub(super) renewed: bool,
-    pub(super) record: Record,
+    pub(super) record: JobRecord,
     /// While it is claimed: when the claim runs out.
     pub(super) deadline_ms: u64,
 }
 
-impl Slot {
-    pub(super) fn of(job: KeptJob) -> Self {
-        let KeptJob { arrival, id, queue, record, deadline_ms, about, renewed, .. } = job;
-        let About { bytes, yield_within_ms, undoes } = about;
+impl JobSlot {
+    pub(super) fn of(job: StoredJob) -> Self {
+        let StoredJob { arrival, id, queue, record, deadline_ms, about, renewed, .. } = job;
+        let JobSummary { bytes, yield_within_ms, undoes } = about;
         let was_finished = record.state.is_final();
-        Slot {
+        JobSlot {
             id,
             arrival,
             queue,
@@ -48,24 +48,28 @@ impl Slot {
         }
     }
 
-    pub(super) fn term(&self, now_ms: u64) -> Term {
+    pub(super) fn term(&self, now_ms: u64) -> HoldState {
         if self.record.claim.is_none() {
-            Term::Free
+            HoldState::Free
         } else if now_ms < self.deadline_ms {
-            Term::Live { remaining_ms: self.deadline_ms - now_ms }
+            HoldState::Live { remaining_ms: self.deadline_ms - now_ms }
         } else {
-            Term::Over { since_ms: now_ms - self.deadline_ms }
+            HoldState::Over { since_ms: now_ms - self.deadline_ms }
         }
     }
 
-    pub(super) fn kept(&self) -> Box<KeptJob> {
-        Box::new(KeptJob {
+    pub(super) fn kept(&self) -> Box<StoredJob> {
+        Box::new(StoredJob {
             arrival: self.arrival,
             id: self.id,
             queue: self.queue,
             record: self.record.clone(),
             deadline_ms: self.deadline_ms,
-            about: About { bytes: self.bytes, yield_within_ms: self.yield_within_ms, undoes: self.undoes },
+            about: JobSummary {
+                bytes: self.bytes,
+                yield_within_ms: self.yield_within_ms,
+                undoes: self.undoes,
+            },
             reopened: self.was_finished,
             renewed: self.renewed,
         })
@@ -73,14 +77,14 @@ impl Slot {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    slots: Vec<Option<Slot>>,
+pub(super) struct JobTable {
+    slots: Vec<Option<JobSlot>>,
     free: Vec<u32>,
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
-impl Table {
+impl JobTable {
     pub(super) fn find(&self, id: JobId) -> Option<u32> {
         let hash = self.hasher.hash_one(id);
         self.index
@@ -88,20 +92,20 @@ impl Table {
             .copied()
     }
 
-    pub(super) fn insert(&mut self, job: KeptJob) -> u32 {
+    pub(super) fn insert(&mut self, job: StoredJob) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 jobs: their number is bounded")
         });
         let id = job.id;
-        self.slots[at as usize] = Some(Slot::of(job));
+        self.slots[at as usize] = Some(JobSlot::of(job));
         let (slots, hasher) = (&self.slots, &self.hasher);
         let rehash = |at: &u32| slots[*at as usize].as_ref().map_or(0, |slot| hasher.hash_one(slot.id));
         self.index.insert_unique(self.hasher.hash_one(id), at, rehash);
         at
     }
 
-    pub(super) fn remove(&mut self, at: u32) -> Option<Slot> {
+    pub(super) fn remove(&mut self, at: u32) -> Option<JobSlot> {
         let slot = self.slots.get_mut(at as usize)?.take()?;
         let hash = self.hasher.hash_one(slot.id);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == at) {
@@ -111,18 +115,18 @@ impl Table {
         Some(slot)
     }
 
-    pub(super) fn at(&self, at: u32) -> Option<&Slot> {
+    pub(super) fn at(&self, at: u32) -> Option<&JobSlot> {
         self.slots.get(at as usize)?.as_ref()
     }
 
-    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut Slot> {
+    pub(super) fn at_mut(&mut self, at: u32) -> Option<&mut JobSlot> {
         self.slots.get_mut(at as usize)?.as_mut()
     }
 
     /// The jobs that have ever been claimed.
     pub(super) fn with_attempts(&self) -> Vec<u32> {
         let numbered = (0_u32..).zip(&self.slots);
-        let claimed = |slot: &Slot| slot.record.claim.is_some() || slot.record.trail.is_some();
+        let claimed = |slot: &JobSlot| slot.record.claim.is_some() || slot.record.trail.is_some();
         numbered
             .filter(|(_, slot)| slot.as_ref().is_some_and(claimed))
             .map(|(at, _)| at)
@@ -140,6 +144,6 @@ mod tests {
 
     #[test]
     fn a_million_of_them_are_in_memory() {
-        assert!(size_of::<Option<Slot>>() <= 136, "{}", size_of::<Option<Slot>>());
+        assert!(size_of::<Option<JobSlot>>() <= 136, "{}", size_of::<Option<JobSlot>>());
     }
 }

@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 
 use fencehold_contract::job::WaitRequest;
-use fencehold_contract::operation::{Answer, JobAnswer};
+use fencehold_contract::operation::{JobResponse, StoreResponse};
 use fencehold_core::Timestamp;
-use fencehold_core::job::{JobId, Refusal};
+use fencehold_core::job::{JobId, JobRefusal};
 use fencehold_core::limits::WAIT_MS_MAX;
 use hashbrown::HashMap;
 
-use super::Look;
+use super::ArchiveRead;
 use super::archive::Archive;
 use crate::state::Engine;
 use crate::waiters::Ticket;
 
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct JobWaiters {
     by_job: HashMap<JobId, Vec<Ticket>>,
     by_until: BTreeSet<(u64, Ticket)>,
     waiting: HashMap<Ticket, (u32, JobId, u64)>,
 }
 
-impl Waits {
+impl JobWaiters {
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.by_until.first().map(|(until_ms, _)| *until_ms)
     }
@@ -56,18 +56,18 @@ impl Engine {
     ) {
         let WaitRequest { id, wait_ms } = *request;
         match self.find_job(space, id, archive) {
-            Err(Refusal::JobNotFound) => {
-                self.answer(ticket, Ok(Answer::Job(JobAnswer::Job(None))));
+            Err(JobRefusal::JobNotFound) => {
+                self.answer(ticket, Ok(StoreResponse::Job(JobResponse::Job(None))));
             }
             Ok(at) => {
                 let settled = self.jobs.table.at(at).is_some_and(|slot| slot.record.state.is_settled());
                 if settled || wait_ms == 0 {
-                    return self.look(ticket, Look::Job { space, id });
+                    return self.look(ticket, ArchiveRead::Job { space, id });
                 }
                 let until_ms = now.store_ms.saturating_add(wait_ms.min(WAIT_MS_MAX));
                 self.jobs.waits.add(ticket, space, id, until_ms);
             }
-            Err(_) => self.answer(ticket, Ok(Answer::Job(JobAnswer::Job(None)))),
+            Err(_) => self.answer(ticket, Ok(StoreResponse::Job(JobResponse::Job(None)))),
         }
     }
 
@@ -76,7 +76,7 @@ impl Engine {
         let Some(id) = self.jobs.table.at(at).map(|slot| slot.id) else { return };
         for ticket in self.jobs.waits.by_job.get(&id).cloned().unwrap_or_default() {
             self.jobs.waits.remove(ticket).into_iter().for_each(|(space, id)| {
-                self.look(ticket, Look::Job { space, id });
+                self.look(ticket, ArchiveRead::Job { space, id });
             });
         }
     }
@@ -88,7 +88,7 @@ impl Engine {
                 return;
             }
             if let Some((space, id)) = self.jobs.waits.remove(ticket) {
-                self.look(ticket, Look::Job { space, id });
+                self.look(ticket, ArchiveRead::Job { space, id });
             }
         }
     }

@@ -1,34 +1,38 @@
 //! R14: a grant whose caller has gone.
 
 use fencehold_contract::HoldRef;
-use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_core::lease::LeaseOutcome;
 
-use super::super::state::{Granted, Reply};
-use super::{Answered, Rig, request};
+use super::super::state::{Granted, ResponseBody};
+use super::{OutgoingResponse, TestEngine, request};
 
-fn in_line(rig: &mut Rig, nth: u64) -> super::Ticket {
+fn in_line(rig: &mut TestEngine, nth: u64) -> super::Ticket {
     let mut waiter = request("k", nth);
     waiter.wait_ms = 60_000;
-    let ticket = rig.send(Ask::Acquire(waiter));
+    let ticket = rig.send(StoreRequest::Acquire(waiter));
     let (_, answers) = rig.engine.take_batch(true);
     assert!(answers.is_empty());
     ticket
 }
 
-fn granted_to(answers: &[Answered], ticket: super::Ticket) -> Granted {
+fn granted_to(answers: &[OutgoingResponse], ticket: super::Ticket) -> Granted {
     let answered = answers.iter().find(|answered| answered.ticket == ticket).expect("an answer");
-    assert!(matches!(answered.result, Reply::Said(Ok(Answer::Acquired(_)))), "{:?}", answered.result);
+    assert!(
+        matches!(answered.result, ResponseBody::Said(Ok(StoreResponse::Acquired(_)))),
+        "{:?}",
+        answered.result
+    );
     answered.granted.clone().expect("a grant says where")
 }
 
-fn release(rig: &mut Rig, hold: &HoldRef) -> Vec<Answered> {
-    rig.ask(Ask::Release(vec![hold.clone()])).1
+fn release(rig: &mut TestEngine, hold: &HoldRef) -> Vec<OutgoingResponse> {
+    rig.ask(StoreRequest::Release(vec![hold.clone()])).1
 }
 
 #[test]
 fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
     let (gone, next) = (in_line(&mut rig, 2), in_line(&mut rig, 3));
     let granted = granted_to(&release(&mut rig, &holder), gone);
@@ -51,7 +55,7 @@ fn a_grant_that_finds_nobody_goes_to_the_next_in_line_under_a_larger_token() {
 /// By the time that it is known that the caller was gone, another may hold the key.
 #[test]
 fn abandoning_a_hold_that_is_over_does_nothing() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
     let gone = in_line(&mut rig, 2);
     let granted = granted_to(&release(&mut rig, &holder), gone);
@@ -63,7 +67,7 @@ fn abandoning_a_hold_that_is_over_does_nothing() {
 
 #[test]
 fn one_that_was_cancelled_before_its_turn_is_granted_nothing() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     let holder = rig.take(request("k", 1));
     let gone = in_line(&mut rig, 2);
     rig.engine.cancel(rig.now, gone);

@@ -1,36 +1,36 @@
 //! The engine without its thread: moments and requests go in, answers and changes come out. And the thread around it.
 
-mod beat;
-mod kept;
+mod before_the_sweep;
+mod last_renewal;
 mod late_grant;
 mod namespaces;
+mod persistence;
 mod prune;
 mod sweep;
-mod unnoticed;
 mod watchers;
 mod writer;
 
-use fencehold_contract::operation::{Answer, Ask};
+use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseView, StoreError};
 use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Timestamp, Token};
 
 use super::jobs::MemoryArchive;
-use super::keep::Changes;
-use super::state::{Answered, Engine};
+use super::persistence::Changes;
+use super::state::{Engine, OutgoingResponse};
 use super::waiters::Ticket;
 
 /// An engine and the hands of a clock.
-struct Rig {
+struct TestEngine {
     engine: Engine,
     now: Timestamp,
     next_ticket: Ticket,
     archive: MemoryArchive,
 }
 
-impl Rig {
+impl TestEngine {
     fn new() -> Self {
         let now = Timestamp { store_ms: 1_000_000, wall_ms: 1_800_000_000_000 };
-        Rig { engine: Engine::new(), now, next_ticket: 1, archive: MemoryArchive::default() }
+        TestEngine { engine: Engine::new(), now, next_ticket: 1, archive: MemoryArchive::default() }
     }
 
     fn pass(&mut self, ms: u64) {
@@ -42,7 +42,7 @@ impl Rig {
     }
 
     /// Sends a request and leaves what comes of it in the engine.
-    fn send(&mut self, ask: Ask) -> Ticket {
+    fn send(&mut self, ask: StoreRequest) -> Ticket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.engine.ask(self.now, ticket, &Namespace::default(), ask, &mut self.archive);
@@ -50,13 +50,13 @@ impl Rig {
     }
 
     /// Sends a request and takes all that came of it.
-    fn ask(&mut self, ask: Ask) -> (Changes, Vec<Answered>) {
+    fn ask(&mut self, ask: StoreRequest) -> (Changes, Vec<OutgoingResponse>) {
         self.send(ask);
         self.engine.take_batch(true)
     }
 
     /// Sends a request that is answered at once.
-    fn answer(&mut self, ask: Ask) -> Result<Answer, StoreError> {
+    fn answer(&mut self, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let ticket = self.send(ask);
         let (_, mut answers) = self.engine.take_batch(true);
         let at = answers
@@ -68,8 +68,8 @@ impl Rig {
 
     fn take(&mut self, request: AcquireLeaseRequest) -> HoldRef {
         let hold = request.hold_id;
-        match self.answer(Ask::Acquire(request)) {
-            Ok(Answer::Acquired(acquired)) => {
+        match self.answer(StoreRequest::Acquire(request)) {
+            Ok(StoreResponse::Acquired(acquired)) => {
                 HoldRef { key: acquired.key, hold_id: hold, token: acquired.grant.token }
             }
             other => panic!("{other:?}"),
@@ -77,22 +77,22 @@ impl Rig {
     }
 
     fn renew(&mut self, hold: &HoldRef) -> Result<Token, Refusal> {
-        match self.answer(Ask::Renew(vec![hold.clone()])) {
-            Ok(Answer::Renewed(mut renewed)) => renewed.results.remove(0).map(|renewal| renewal.token),
+        match self.answer(StoreRequest::Renew(vec![hold.clone()])) {
+            Ok(StoreResponse::Renewed(mut renewed)) => renewed.results.remove(0).map(|renewal| renewal.token),
             other => panic!("{other:?}"),
         }
     }
 
     fn view(&mut self, name: &str) -> Option<LeaseView> {
-        match self.answer(Ask::Get(key(name))) {
-            Ok(Answer::Lease(view)) => view,
+        match self.answer(StoreRequest::Get(key(name))) {
+            Ok(StoreResponse::Lease(view)) => view,
             other => panic!("{other:?}"),
         }
     }
 
     fn held(&mut self) -> u64 {
-        match self.answer(Ask::Status) {
-            Ok(Answer::Status(status)) => status.held_count,
+        match self.answer(StoreRequest::Status) {
+            Ok(StoreResponse::Status(status)) => status.held_count,
             other => panic!("{other:?}"),
         }
     }

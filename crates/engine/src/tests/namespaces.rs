@@ -4,22 +4,27 @@ use fencehold_contract::job::{
     AttemptRef, AttemptReport, ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector,
     ListEffectsRequest, ListJobsRequest, NewJob, Report, WaitRequest,
 };
-use fencehold_contract::operation::{Answer, Ask, JobAnswer, JobAsk};
+use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
 use fencehold_contract::{HoldRef, ListEventsRequest, ListLeasesRequest, RevokeLeasesRequest, RevokeTarget};
 use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::{HoldId, Namespace, Owner, Reason, Token};
 
-use super::{Rig, key, request};
+use super::{TestEngine, key, request};
 
 #[test]
 fn whoever_only_looks_makes_no_namespace() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     rig.take(request("k", 1));
     let events = ListEventsRequest { limit: 1, wait_ms: 50, ..ListEventsRequest::default() };
     let list = ListLeasesRequest { limit: 1, ..ListLeasesRequest::default() };
     for nth in 0..10 {
         let nobodys = Namespace::new(format!("nobodys-{nth}")).unwrap();
-        for ask in [Ask::Get(key("k")), Ask::List(list.clone()), Ask::Events(events.clone()), Ask::Status] {
+        for ask in [
+            StoreRequest::Get(key("k")),
+            StoreRequest::List(list.clone()),
+            StoreRequest::Events(events.clone()),
+            StoreRequest::Status,
+        ] {
             rig.engine.ask(rig.now, 1_000 + nth, &nobodys, ask, &mut rig.archive);
         }
     }
@@ -33,19 +38,19 @@ fn whoever_only_looks_makes_no_namespace() {
 /// Anyone who can reach the store could otherwise fill its memory with names.
 #[test]
 fn whoever_speaks_for_no_lease_makes_no_namespace() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     rig.take(request("k", 1));
     let hold = HoldRef { key: key("k"), hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
     let (by, reason) = (Owner::new("P").unwrap(), Reason::new("because").unwrap());
-    let revoke = |which| Ask::Revoke {
+    let revoke = |which| StoreRequest::Revoke {
         request: RevokeLeasesRequest { target: which, by: by.clone(), reason: reason.clone() },
         from: 0,
     };
     for nth in 0..10 {
         let nobodys = Namespace::new(format!("nobodys-{nth}")).unwrap();
         let asks = [
-            Ask::Renew(vec![hold.clone()]),
-            Ask::Release(vec![hold.clone()]),
+            StoreRequest::Renew(vec![hold.clone()]),
+            StoreRequest::Release(vec![hold.clone()]),
             revoke(RevokeTarget::Key { key: key("k"), only_token: None }),
             revoke(RevokeTarget::Prefix(String::new())),
         ];
@@ -60,10 +65,11 @@ fn whoever_speaks_for_no_lease_makes_no_namespace() {
 
     let nobodys = Namespace::new("nobodys-0").unwrap();
     let events = ListEventsRequest { limit: 10, ..ListEventsRequest::default() };
-    rig.engine.ask(rig.now, 2_000, &nobodys, Ask::Events(events), &mut rig.archive);
+    rig.engine
+        .ask(rig.now, 2_000, &nobodys, StoreRequest::Events(events), &mut rig.archive);
     let (_, mut answers) = rig.engine.take_batch(true);
     match answers.pop().unwrap().result.said() {
-        Ok(Answer::Events(page)) => {
+        Ok(StoreResponse::Events(page)) => {
             assert_eq!(page.events.len(), 2, "a token that was never given is an alarm: {page:?}");
         }
         other => panic!("{other:?}"),
@@ -74,8 +80,8 @@ fn nobodys(nth: u64) -> Namespace {
     Namespace::new(format!("nobodys-{nth}")).unwrap()
 }
 
-fn claim(nth: u8, wait_ms: u64) -> JobAsk {
-    JobAsk::Claim(ClaimJobsRequest {
+fn claim(nth: u8, wait_ms: u64) -> JobRequest {
+    JobRequest::Claim(ClaimJobsRequest {
         queues: vec![(QueueName::new("q").unwrap(), 1)],
         limit: 1,
         hold_id: HoldId::from_random([nth; 16]),
@@ -89,34 +95,34 @@ fn claim(nth: u8, wait_ms: u64) -> JobAsk {
 /// What is said for a job, or asked about one, where there is none.
 #[test]
 fn whoever_speaks_of_no_job_makes_no_namespace() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     rig.take(request("k", 1));
     let job = JobId::from_random(1_800_000_000_000, [7; 10]);
     let attempt = AttemptRef { job_id: job, hold_id: HoldId::from_random([7; 16]), token: Token::new(3) };
     let by = Owner::new("P").unwrap();
-    let report = |word| JobAsk::Report(vec![AttemptReport { attempt: attempt.clone(), report: word }]);
+    let report = |word| JobRequest::Report(vec![AttemptReport { attempt: attempt.clone(), report: word }]);
     let cancel = |on| {
         let action = JobAction::Cancel { reason: None, force: true };
-        JobAsk::Change(ChangeJobsRequest { limit: 10, ..ChangeJobsRequest::new(on, action, by.clone()) })
+        JobRequest::Change(ChangeJobsRequest { limit: 10, ..ChangeJobsRequest::new(on, action, by.clone()) })
     };
     for nth in 0..10 {
         let asks = [
-            JobAsk::Renew(vec![attempt.clone()]),
+            JobRequest::Renew(vec![attempt.clone()]),
             report(Report::Complete { result: None }),
             report(Report::Fail { error: "no".to_owned(), retry_in_ms: None, permanent: true }),
             report(Report::Release {}),
             cancel(JobSelector::Ids { job_ids: vec![job] }),
             cancel(JobSelector::All {}),
-            JobAsk::Get(job),
-            JobAsk::WaitFor(WaitRequest { id: job, wait_ms: 1_000 }),
-            JobAsk::List(ListJobsRequest { limit: 10, ..ListJobsRequest::default() }),
-            JobAsk::Effects(ListEffectsRequest { limit: 10, ..ListEffectsRequest::default() }),
-            JobAsk::Queues,
-            JobAsk::Schedules,
+            JobRequest::Get(job),
+            JobRequest::WaitFor(WaitRequest { id: job, wait_ms: 1_000 }),
+            JobRequest::List(ListJobsRequest { limit: 10, ..ListJobsRequest::default() }),
+            JobRequest::Effects(ListEffectsRequest { limit: 10, ..ListEffectsRequest::default() }),
+            JobRequest::Queues,
+            JobRequest::Schedules,
         ];
         for ask in asks {
             rig.engine
-                .ask(rig.now, 1_000 + nth, &nobodys(nth), Ask::Job(ask), &mut rig.archive);
+                .ask(rig.now, 1_000 + nth, &nobodys(nth), StoreRequest::Job(ask), &mut rig.archive);
         }
     }
     let (_, answers) = rig.engine.take_batch(true);
@@ -127,12 +133,17 @@ fn whoever_speaks_of_no_job_makes_no_namespace() {
 /// A claim may wait for the first job of its namespace. If none comes, nothing is left of it.
 #[test]
 fn a_claim_that_was_given_nothing_leaves_no_namespace() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     for nth in 0..10 {
         let (at_once, waits, leaves) = (1_000 + 3 * nth, 1_001 + 3 * nth, 1_002 + 3 * nth);
         for (ticket, hold, wait_ms) in [(at_once, 1, 0), (waits, 2, 50), (leaves, 3, 60_000)] {
-            rig.engine
-                .ask(rig.now, ticket, &nobodys(nth), Ask::Job(claim(hold, wait_ms)), &mut rig.archive);
+            rig.engine.ask(
+                rig.now,
+                ticket,
+                &nobodys(nth),
+                StoreRequest::Job(claim(hold, wait_ms)),
+                &mut rig.archive,
+            );
         }
         rig.engine.serve_claims(rig.now, &mut rig.archive);
         assert_eq!(rig.engine.table.namespaces(), 1, "two stand in line there");
@@ -148,11 +159,11 @@ fn a_claim_that_was_given_nothing_leaves_no_namespace() {
 /// Sent again, the later sending takes the place of the earlier, in the namespace that exists only for them.
 #[test]
 fn a_claim_that_is_sent_again_keeps_its_namespace() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     let here = nobodys(1);
     for ticket in [1_000, 1_001] {
         rig.engine
-            .ask(rig.now, ticket, &here, Ask::Job(claim(1, 60_000)), &mut rig.archive);
+            .ask(rig.now, ticket, &here, StoreRequest::Job(claim(1, 60_000)), &mut rig.archive);
     }
     assert_eq!(rig.engine.table.namespaces(), 1);
     let job = NewJob::new(
@@ -161,8 +172,13 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
         JobKind::new("k").unwrap(),
         "{}",
     );
-    rig.engine
-        .ask(rig.now, 1_002, &here, Ask::Job(JobAsk::Enqueue(vec![job])), &mut rig.archive);
+    rig.engine.ask(
+        rig.now,
+        1_002,
+        &here,
+        StoreRequest::Job(JobRequest::Enqueue(vec![job])),
+        &mut rig.archive,
+    );
     rig.engine.serve_claims(rig.now, &mut rig.archive);
     let (_, answers) = rig.engine.take_batch(true);
     let given: Vec<u64> = answers.iter().filter(|a| a.granted.is_some()).map(|a| a.ticket).collect();
@@ -173,20 +189,20 @@ fn a_claim_that_is_sent_again_keeps_its_namespace() {
 /// A queue that only claims had named belongs to no namespace, and is not shown.
 #[test]
 fn a_namespace_that_does_not_exist_has_no_queues() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     rig.engine
-        .ask(rig.now, 1_000, &nobodys(1), Ask::Job(claim(1, 0)), &mut rig.archive);
+        .ask(rig.now, 1_000, &nobodys(1), StoreRequest::Job(claim(1, 0)), &mut rig.archive);
     rig.engine.serve_claims(rig.now, &mut rig.archive);
     rig.engine.take_batch(true);
-    match rig.answer(Ask::Job(JobAsk::Queues)) {
-        Ok(Answer::Job(JobAnswer::Queues(queues))) => assert!(queues.is_empty(), "{queues:?}"),
+    match rig.answer(StoreRequest::Job(JobRequest::Queues)) {
+        Ok(StoreResponse::Job(JobResponse::Queues(queues))) => assert!(queues.is_empty(), "{queues:?}"),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_namespace_is_found_again_among_many() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     let names: Vec<Namespace> = (0..500).map(|nth| Namespace::new(format!("team-{nth}")).unwrap()).collect();
     let numbers: Vec<u32> = names.iter().map(|name| rig.engine.table.space(name)).collect();
     let again: Vec<Option<u32>> = names.iter().map(|name| rig.engine.table.find_space(name)).collect();

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use fencehold_contract::KeepFinished;
 use fencehold_contract::job::{ChangeJobsRequest, ClaimJobsRequest, JobAction, JobSelector, NewJob};
-use fencehold_contract::operation::{Ask, JobAsk};
+use fencehold_contract::operation::{JobRequest, StoreRequest};
 use fencehold_core::job::{JobId, JobKind, QueueName};
 use fencehold_core::ledger::Effect;
 use fencehold_core::{HoldId, Owner};
 
-use super::Rig;
-use crate::jobs::{Archive, Body, JobChange, KeptJob, MemoryArchive, Note, Read, Row, Rows};
+use super::TestEngine;
+use crate::jobs::{
+    Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobChange, JobNote, MemoryArchive, StoredJob,
+};
 use crate::state::Granted;
 
 const HOUR_MS: u64 = 3_600_000;
@@ -26,56 +28,56 @@ struct Counting {
 }
 
 impl Archive for Counting {
-    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
+    fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
         self.inner.finished(id)
     }
 
-    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
+    fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {
         self.inner.body(arrival)
     }
 
-    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
+    fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>> {
         self.inner.note(arrival, what)
     }
 
-    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
+    fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
         self.inner.effects(arrival)
     }
 
-    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>> {
+    fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
         let page = self.inner.page(rows, from, rows_max)?;
         self.rows += page.len();
         Ok(page)
     }
 
-    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>> {
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {
         self.inner.with_effects(from, rows_max)
     }
 }
 
 /// A rig whose changes are kept in an archive that counts.
-struct Yard {
-    rig: Rig,
+struct PruneFixture {
+    rig: TestEngine,
     archive: Counting,
     jobs: u64,
 }
 
-impl Yard {
+impl PruneFixture {
     /// Finished jobs are kept for an hour.
     fn new() -> Self {
-        let mut rig = Rig::new();
+        let mut rig = TestEngine::new();
         rig.engine.keep_finished(KeepFinished::for_ms(HOUR_MS).unwrap());
-        Yard { rig, archive: Counting::default(), jobs: 0 }
+        PruneFixture { rig, archive: Counting::default(), jobs: 0 }
     }
 
-    fn ask(&mut self, ask: JobAsk) {
+    fn ask(&mut self, ask: JobRequest) {
         let (now, ticket) = (self.rig.now, self.rig.next_ticket);
         self.rig.next_ticket += 1;
         self.rig.engine.ask(
             now,
             ticket,
             &fencehold_core::Namespace::default(),
-            Ask::Job(ask),
+            StoreRequest::Job(ask),
             &mut self.archive,
         );
     }
@@ -113,7 +115,7 @@ impl Yard {
         self.jobs += many;
         let (queue, kind) = (QueueName::new(queue).unwrap(), JobKind::new("k").unwrap());
         let new = |id: &JobId| NewJob::new(*id, queue.clone(), kind.clone(), "{}");
-        self.ask(JobAsk::Enqueue(ids.iter().map(new).collect()));
+        self.ask(JobRequest::Enqueue(ids.iter().map(new).collect()));
         ids
     }
 
@@ -123,7 +125,7 @@ impl Yard {
 
     fn change(&mut self, ids: &[JobId], action: JobAction) {
         let selector = JobSelector::Ids { job_ids: ids.to_vec() };
-        self.ask(JobAsk::Change(ChangeJobsRequest::new(selector, action, Owner::new("P").unwrap())));
+        self.ask(JobRequest::Change(ChangeJobsRequest::new(selector, action, Owner::new("P").unwrap())));
     }
 
     /// Jobs that have come to their end.
@@ -138,7 +140,7 @@ impl Yard {
     fn claim(&mut self, nth: u64) {
         let mut bits = [5; 16];
         bits[..8].copy_from_slice(&nth.to_be_bytes());
-        self.ask(JobAsk::Claim(ClaimJobsRequest {
+        self.ask(JobRequest::Claim(ClaimJobsRequest {
             queues: vec![(QueueName::new("ready").unwrap(), 1)],
             limit: 1,
             hold_id: HoldId::from_random(bits),
@@ -168,7 +170,7 @@ impl Yard {
 
 #[test]
 fn what_is_not_due_is_not_read_and_what_is_due_is_read_once() {
-    let mut yard = Yard::new();
+    let mut yard = PruneFixture::new();
     let early = yard.finish(3_000);
     yard.rig.pass(HOUR_MS / 2);
     let late = yard.finish(3_000);
@@ -189,7 +191,7 @@ fn what_is_not_due_is_not_read_and_what_is_due_is_read_once() {
 #[test]
 fn a_large_backlog_is_forgotten_in_small_steps_between_which_claims_are_served() {
     const MANY: usize = 5_000;
-    let mut yard = Yard::new();
+    let mut yard = PruneFixture::new();
     yard.finish(MANY as u64);
     yard.put("ready", 100);
     yard.settle();
@@ -209,7 +211,7 @@ fn a_large_backlog_is_forgotten_in_small_steps_between_which_claims_are_served()
 /// The archive does not know it yet when its neighbours are looked at.
 #[test]
 fn what_ends_in_the_batch_that_looks_at_its_neighbours_is_forgotten_in_its_turn() {
-    let mut yard = Yard::new();
+    let mut yard = PruneFixture::new();
     let ids = yard.put("q", 2);
     yard.settle();
     yard.cancel(&ids[..1]);
@@ -226,7 +228,7 @@ fn what_ends_in_the_batch_that_looks_at_its_neighbours_is_forgotten_in_its_turn(
 /// One that was started over and has ended again is kept for its time from then on.
 #[test]
 fn what_was_started_over_is_kept_from_its_last_end() {
-    let mut yard = Yard::new();
+    let mut yard = PruneFixture::new();
     let ids = yard.finish(1);
     yard.rig.pass(HOUR_MS / 2);
     yard.change(&ids, JobAction::Retry);
@@ -242,7 +244,7 @@ fn what_was_started_over_is_kept_from_its_last_end() {
 /// The shorter time counts for what has ended already, too.
 #[test]
 fn another_time_counts_from_the_next_look_on() {
-    let mut yard = Yard::new();
+    let mut yard = PruneFixture::new();
     yard.rig.engine.keep_finished(KeepFinished::for_ms(24 * HOUR_MS).unwrap());
     yard.finish(10);
     yard.rig.pass(2 * HOUR_MS);

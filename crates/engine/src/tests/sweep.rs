@@ -1,11 +1,11 @@
 //! R29: a mass expiry is taken in small portions, and the timer is lazy without being late.
 
-use super::{Rig, TTL_MS, request};
+use super::{TTL_MS, TestEngine, request};
 
 const MANY: u64 = 1_000;
 
-fn rig_with_many() -> Rig {
-    let mut rig = Rig::new();
+fn rig_with_many() -> TestEngine {
+    let mut rig = TestEngine::new();
     for nth in 0..MANY {
         rig.take(request(&format!("k/{nth}"), nth));
     }
@@ -52,7 +52,7 @@ fn a_sweep_before_the_deadline_ends_nothing() {
 /// A timer that went off for a deadline that has moved on is set again, for the new one.
 #[test]
 fn a_renewed_lease_is_swept_at_its_new_deadline() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     let held = rig.take(request("k", 1));
     rig.pass(TTL_MS / 2);
     rig.renew(&held).unwrap();
@@ -68,15 +68,15 @@ fn a_renewed_lease_is_swept_at_its_new_deadline() {
 /// P4: an engine that is asked nothing asks to be woken in time.
 #[test]
 fn the_engine_asks_to_be_woken_for_deadlines_waiters_and_watchers() {
-    let mut rig = Rig::new();
+    let mut rig = TestEngine::new();
     assert_eq!(rig.engine.next_due_ms(), None);
     rig.take(request("k", 1));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + TTL_MS));
     let mut waiter = request("k", 2);
     waiter.wait_ms = 50;
-    rig.send(fencehold_contract::operation::Ask::Acquire(waiter));
+    rig.send(fencehold_contract::operation::StoreRequest::Acquire(waiter));
     assert_eq!(rig.engine.next_due_ms(), Some(rig.now.store_ms + 50));
-    rig.send(fencehold_contract::operation::Ask::Events(fencehold_contract::ListEventsRequest {
+    rig.send(fencehold_contract::operation::StoreRequest::Events(fencehold_contract::ListEventsRequest {
         cursor: Some(1),
         limit: 1,
         wait_ms: 20,

@@ -3,7 +3,7 @@
 //!
 //! Times are coarse, so that deadlines, waits and notices often fall on the same moment.
 
-mod play;
+mod run;
 mod state;
 mod step;
 
@@ -15,6 +15,6 @@ proptest! {
 
     #[test]
     fn the_engine_does_what_the_model_says(steps in prop::collection::vec(step::any_step(), 1..90)) {
-        play::play(&steps);
+        run::play(&steps);
     }
 }

@@ -9,7 +9,7 @@ pub(crate) struct Model {
     pub(crate) now_ms: u64,
     pub(crate) floor: u64,
     pub(crate) keys: Vec<Key>,
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) asks: Vec<WaitingRequest>,
     arrivals: u64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Holder {
     pub(crate) ask: usize,
     pub(crate) since_ms: u64,
     pub(crate) deadline_ms: u64,
-    pub(crate) notice: Option<Notice>,
+    pub(crate) notice: Option<YieldNotice>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Notice {
+pub(crate) struct YieldNotice {
     /// The request that asks the holder to yield.
     pub(crate) ask: usize,
     pub(crate) yield_at_ms: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Ending {
     pub(crate) how: LeaseOutcome,
 }
 
-pub(crate) struct Ask {
+pub(crate) struct WaitingRequest {
     pub(crate) terms: Terms,
     pub(crate) made_at_ms: u64,
     pub(crate) state: State,
@@ -53,7 +53,7 @@ pub(crate) struct Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Stands in line.
-    InLine(Place),
+    InLine(Position),
     /// Was granted this key under this token. Whether it still holds it, the key knows.
     Granted { key: usize, token: u64 },
     /// Went away with nothing.
@@ -61,7 +61,7 @@ pub(crate) enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     /// Since when it counts as standing in line.
     pub(crate) since_ms: u64,
     /// When the sending that stands there now came.
@@ -90,7 +90,8 @@ impl Model {
     }
 
     pub(crate) fn add(&mut self, terms: Terms) -> usize {
-        self.asks.push(Ask { terms, made_at_ms: self.now_ms, state: State::Gone });
+        self.asks
+            .push(WaitingRequest { terms, made_at_ms: self.now_ms, state: State::Gone });
         self.asks.len() - 1
     }
 
@@ -101,7 +102,8 @@ impl Model {
         let request = &mut self.asks[ask];
         let since_ms = if let State::InLine(place) = request.state { place.since_ms } else { now_ms };
         let until_ms = now_ms + request.terms.wait_ms;
-        request.state = State::InLine(Place { since_ms, arrived_ms: now_ms, until_ms, order: self.arrivals });
+        request.state =
+            State::InLine(Position { since_ms, arrived_ms: now_ms, until_ms, order: self.arrivals });
     }
 
     /// Everybody in line for a key, first to last.
@@ -144,9 +146,9 @@ impl Model {
     }
 
     /// How a hold ended, as far as its key remembers.
-    pub(crate) fn remembered(&self, ask: usize) -> Option<Ending> {
+    pub(crate) fn recent_endings(&self, ask: usize) -> Option<Ending> {
         let State::Granted { key, .. } = self.asks[ask].state else { return None };
-        self.keys[key].remembered().iter().copied().find(|ending| ending.ask == ask)
+        self.keys[key].recent_endings().iter().copied().find(|ending| ending.ask == ask)
     }
 
     pub(crate) fn end(&mut self, key: usize, how: LeaseOutcome) {
@@ -220,14 +222,14 @@ impl Model {
                 let within_ms = terms.yield_within_ms.filter(|_| terms.priority > rank)?;
                 let State::InLine(place) = self.asks[ask].state else { return None };
                 let yield_at_ms = (place.arrived_ms + within_ms).max(self.now_ms);
-                Some(Notice { ask, yield_at_ms })
+                Some(YieldNotice { ask, yield_at_ms })
             });
-            let rank_of = |notice: Notice| self.asks[notice.ask].terms.priority;
+            let rank_of = |notice: YieldNotice| self.asks[notice.ask].terms.priority;
             let notice = match (holder.notice, asking) {
                 (Some(before), Some(now)) if before.ask == now.ask => Some(before),
                 // One that outranks the notice does not put off what was promised.
                 (Some(before), Some(now)) if rank_of(now) > rank_of(before) => {
-                    Some(Notice { yield_at_ms: now.yield_at_ms.min(before.yield_at_ms), ..now })
+                    Some(YieldNotice { yield_at_ms: now.yield_at_ms.min(before.yield_at_ms), ..now })
                 }
                 (_, asking) => asking,
             };
@@ -240,7 +242,7 @@ impl Model {
 
 impl Key {
     /// The endings that are kept, oldest first.
-    pub(crate) fn remembered(&self) -> &[Ending] {
+    pub(crate) fn recent_endings(&self) -> &[Ending] {
         &self.endings[self.endings.len().saturating_sub(HISTORY_MAX)..]
     }
 }

@@ -2,29 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ask, Call, End, Tell};
+use super::{AskedCall, CallResult, FinalState, RecordedCall};
 
 /// All that was said of one job.
 #[derive(Default)]
-struct Story<'a> {
+struct JobHistory<'a> {
     enqueued: bool,
-    claims: Vec<&'a Call>,
-    completions: Vec<(u64, &'a Call)>,
+    claims: Vec<&'a RecordedCall>,
+    completions: Vec<(u64, &'a RecordedCall)>,
     values: Vec<&'a str>,
 }
 
-pub(super) fn problems(calls: &[Call], end: Option<&End>) -> Vec<String> {
-    let mut stories: BTreeMap<&str, Story<'_>> = BTreeMap::new();
+pub(super) fn problems(calls: &[RecordedCall], end: Option<&FinalState>) -> Vec<String> {
+    let mut stories: BTreeMap<&str, JobHistory<'_>> = BTreeMap::new();
     for call in calls {
         match (&call.ask, call.answer()) {
-            (Ask::Enqueue { job }, Some(Tell::Enqueued)) => stories.entry(job).or_default().enqueued = true,
-            (Ask::Claim, Some(Tell::Claimed { job, .. })) => {
+            (AskedCall::Enqueue { job }, Some(CallResult::Enqueued)) => {
+                stories.entry(job).or_default().enqueued = true
+            }
+            (AskedCall::Claim, Some(CallResult::Claimed { job, .. })) => {
                 stories.entry(job).or_default().claims.push(call);
             }
-            (Ask::Record { job, .. }, Some(Tell::Recorded { value })) => {
+            (AskedCall::Record { job, .. }, Some(CallResult::Recorded { value })) => {
                 stories.entry(job).or_default().values.push(value);
             }
-            (Ask::Complete { job, token }, Some(Tell::Completed)) => {
+            (AskedCall::Complete { job, token }, Some(CallResult::Completed)) => {
                 stories.entry(job).or_default().completions.push((*token, call));
             }
             _ => {}
@@ -37,7 +39,7 @@ pub(super) fn problems(calls: &[Call], end: Option<&End>) -> Vec<String> {
     problems
 }
 
-fn of_one(job: &str, story: &Story<'_>, end: Option<&End>, problems: &mut Vec<String>) {
+fn of_one(job: &str, story: &JobHistory<'_>, end: Option<&FinalState>, problems: &mut Vec<String>) {
     let mut values = story.values.clone();
     let standing = end.and_then(|end| end.jobs.get(job));
     values.extend(standing.and_then(|(_, value)| value.as_deref()));

@@ -1,16 +1,16 @@
 //! Histories of real processes, and whether they can be true.
 //!
-//! Nouns: a *participant* is a process that uses a store and writes two [`Line`]s for every call: what it asked, before
+//! Nouns: a *participant* is a process that uses a store and writes two [`HistoryLine`]s for every call: what it asked, before
 //! the request left, and what was answered. A process that is killed leaves a question without an answer, which may have been
-//! carried out or not. A *reign* is all that was seen of one token. [`End`] is what the store says when all is
+//! carried out or not. A *reign* is all that was seen of one token. [`FinalState`] is what the store says when all is
 //! over.
 //!
 //! Deliberately absent: the store's own rules. What is checked is what was promised to callers: one holder, tokens that
 //! grow, an order of the calls on each key that explains every answer, a promise that lasts as long as it was given, nothing
 //! acknowledged lost, no effect twice.
 
+mod holder;
 mod job;
-mod reign;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// One line of a participant's history. Times are of the machine's boot clock, so those of all participants compare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Line {
+pub struct HistoryLine {
     /// Which participant.
     pub who: String,
     /// Its how manieth call.
@@ -28,24 +28,24 @@ pub struct Line {
     /// When, in milliseconds.
     pub at_ms: u64,
     /// What.
-    pub what: What,
+    pub what: CallHalf,
 }
 
-impl Line {
+impl HistoryLine {
     /// A line.
-    pub fn new(who: impl Into<String>, nth: u64, at_ms: u64, what: What) -> Line {
-        Line { who: who.into(), nth, at_ms, what }
+    pub fn new(who: impl Into<String>, nth: u64, at_ms: u64, what: CallHalf) -> HistoryLine {
+        HistoryLine { who: who.into(), nth, at_ms, what }
     }
 }
 
 /// Half of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum CallHalf {
     /// Before the request left.
-    Asked(Ask),
+    Asked(AskedCall),
     /// When its answer was there.
-    Told(Tell),
+    Told(CallResult),
 }
 
 /// What was asked.
@@ -53,7 +53,7 @@ pub enum What {
 #[serde(rename_all = "snake_case", tag = "call")]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields say what they are")]
-pub enum Ask {
+pub enum AskedCall {
     /// For a key, without waiting.
     Acquire { key: String },
     /// To go on holding a key.
@@ -79,7 +79,7 @@ pub enum Ask {
 #[serde(rename_all = "snake_case", tag = "answer")]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields say what they are")]
-pub enum Tell {
+pub enum CallResult {
     /// The key is the caller's.
     Granted { token: u64, remaining_ms: u64 },
     /// It is held under this token.
@@ -112,7 +112,7 @@ pub enum Tell {
 
 /// What the store says when all is over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct FinalState {
     /// The newest token of every key.
     pub keys: BTreeMap<String, u64>,
     /// Every job: whether it is completed, and the value of its effect.
@@ -121,23 +121,26 @@ pub struct End {
 
 /// A call: the question, and its answer where one came.
 #[derive(Clone, Debug)]
-struct Call {
+struct RecordedCall {
     who: String,
     sent_ms: u64,
-    ask: Ask,
+    ask: AskedCall,
     /// When it was answered, and how.
-    told: Option<(u64, Tell)>,
+    told: Option<(u64, CallResult)>,
 }
 
-impl Call {
-    fn answer(&self) -> Option<&Tell> {
+impl RecordedCall {
+    fn answer(&self) -> Option<&CallResult> {
         self.told.as_ref().map(|(_, tell)| tell)
     }
 
     /// Whether nothing of it can have happened at this moment or later. What was not clearly answered may still be under
     /// way.
     fn was_over_before(&self, at_ms: u64) -> bool {
-        let answered = self.told.as_ref().filter(|(_, tell)| !matches!(tell, Tell::Unclear { .. }));
+        let answered = self
+            .told
+            .as_ref()
+            .filter(|(_, tell)| !matches!(tell, CallResult::Unclear { .. }));
         answered.is_some_and(|(told_ms, _)| *told_ms < at_ms)
     }
 }
@@ -164,7 +167,7 @@ impl fmt::Display for Judgement {
 }
 
 /// Checks the histories of all participants, each as JSON lines. A last line that was torn by a kill is left out.
-pub fn check<'a>(histories: impl IntoIterator<Item = &'a str>, end: Option<&End>) -> Judgement {
+pub fn check<'a>(histories: impl IntoIterator<Item = &'a str>, end: Option<&FinalState>) -> Judgement {
     let mut judgement = Judgement::default();
     let mut calls = Vec::new();
     for history in histories {
@@ -174,30 +177,32 @@ pub fn check<'a>(histories: impl IntoIterator<Item = &'a str>, end: Option<&End>
         }
     }
     judgement.calls = calls.len();
-    let unclear = |call: &&Call| matches!(call.answer(), None | Some(Tell::Unclear { .. }));
+    let unclear = |call: &&RecordedCall| matches!(call.answer(), None | Some(CallResult::Unclear { .. }));
     judgement.unclear = calls.iter().filter(unclear).count();
-    let granted = |call: &&Call| matches!(call.answer(), Some(Tell::Granted { .. } | Tell::Claimed { .. }));
+    let granted = |call: &&RecordedCall| {
+        matches!(call.answer(), Some(CallResult::Granted { .. } | CallResult::Claimed { .. }))
+    };
     judgement.grants = calls.iter().filter(granted).count();
-    judgement.problems.extend(reign::problems(&calls, end));
+    judgement.problems.extend(holder::problems(&calls, end));
     judgement.problems.extend(job::problems(&calls, end));
     judgement
 }
 
-fn calls_of(history: &str) -> Result<Vec<Call>, String> {
-    let mut calls: BTreeMap<(String, u64), Call> = BTreeMap::new();
+fn calls_of(history: &str) -> Result<Vec<RecordedCall>, String> {
+    let mut calls: BTreeMap<(String, u64), RecordedCall> = BTreeMap::new();
     let mut lines = history.lines().peekable();
     while let Some(text) = lines.next() {
-        let line: Line = match serde_json::from_str(text) {
+        let line: HistoryLine = match serde_json::from_str(text) {
             Ok(line) => line,
             Err(_) if lines.peek().is_none() && !history.ends_with('\n') => break,
             Err(error) => return Err(format!("a line of a history that is none: {error}: {text}")),
         };
         let at = (line.who.clone(), line.nth);
         match line.what {
-            What::Asked(ask) => {
-                calls.insert(at, Call { who: line.who, sent_ms: line.at_ms, ask, told: None });
+            CallHalf::Asked(ask) => {
+                calls.insert(at, RecordedCall { who: line.who, sent_ms: line.at_ms, ask, told: None });
             }
-            What::Told(tell) => match calls.get_mut(&at) {
+            CallHalf::Told(tell) => match calls.get_mut(&at) {
                 Some(call) => call.told = Some((line.at_ms, tell)),
                 None => return Err(format!("an answer without a question: {text}")),
             },

@@ -11,8 +11,8 @@ use std::fmt;
 
 use stateright::{Model, Property};
 
-use self::world::{Breach, Message, Stage, Worker, World};
-use super::{Outcome, check};
+use self::world::{JobBreach, JobMessage, JobWorld, ModelWorker, WorkStage};
+use super::{ModelResult, check};
 
 /// Time moves in steps of this.
 const TICK_MS: u64 = 1_000;
@@ -21,7 +21,7 @@ const TTL: u8 = 2;
 
 /// How far the model goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct JobBounds {
     /// How many workers.
     pub workers: u8,
     /// How many claims all workers begin together.
@@ -45,8 +45,8 @@ const STALE_WORD: &str = "P5 a stale attempt ends nothing";
 const ONCE: &str = "P8 an effect is recorded once, and never by a stale attempt";
 
 /// Runs the model.
-pub fn run(bounds: Bounds, states_max: usize) -> Outcome {
-    let Bounds { workers, claims, ticks, doubled, cancels, crashes, proof, asks } = bounds;
+pub fn run(bounds: JobBounds, states_max: usize) -> ModelResult {
+    let JobBounds { workers, claims, ticks, doubled, cancels, crashes, proof, asks } = bounds;
     let name = format!(
         "jobs: {workers} workers, {claims} claims, {ticks} ticks, {doubled} doubled, {cancels} called off, \
          {crashes} crashes, {}, {}",
@@ -54,16 +54,16 @@ pub fn run(bounds: Bounds, states_max: usize) -> Outcome {
         if asks { "a person decides" } else { "had again" },
     );
     let must_break: &[&str] = if proof { &[] } else { &[STALE_WORD, ONCE] };
-    check(name, Jobs { bounds }, must_break, states_max)
+    check(name, JobModel { bounds }, must_break, states_max)
 }
 
 #[derive(Clone, Debug)]
-struct Jobs {
-    bounds: Bounds,
+struct JobModel {
+    bounds: JobBounds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum JobStep {
     Tick,
     Ask(u8),
     AskAgain(u8),
@@ -73,65 +73,65 @@ enum Step {
     Complete(u8),
     Fail(u8),
     Crash(u8),
-    Deliver(Message),
-    DeliverAndKeep(Message),
+    Deliver(JobMessage),
+    DeliverAndKeep(JobMessage),
     Sweep,
     CallOff { now: bool },
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for JobStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Tick => f.write_str("a second passes"),
-            Step::Ask(worker) => write!(f, "worker {worker} asks for the job"),
-            Step::AskAgain(worker) => write!(f, "worker {worker} sends the same claim again"),
-            Step::Renew(worker) => write!(f, "worker {worker} sends a renewal"),
-            Step::Announce(worker) => write!(f, "worker {worker} announces its effect"),
-            Step::Record(worker) => write!(f, "worker {worker} has had its effect, and records it"),
-            Step::Complete(worker) => write!(f, "worker {worker} says that the job is done"),
-            Step::Fail(worker) => write!(f, "worker {worker} says that the job went wrong"),
-            Step::Crash(worker) => write!(f, "worker {worker} crashes"),
-            Step::Deliver(message) => write!(f, "{message:?} arrives"),
-            Step::DeliverAndKeep(message) => write!(f, "{message:?} arrives, and will once more"),
-            Step::Sweep => f.write_str("the sweep looks at the job"),
-            Step::CallOff { now: false } => f.write_str("someone calls the job off"),
-            Step::CallOff { now: true } => f.write_str("someone calls the job off at once"),
+            JobStep::Tick => f.write_str("a second passes"),
+            JobStep::Ask(worker) => write!(f, "worker {worker} asks for the job"),
+            JobStep::AskAgain(worker) => write!(f, "worker {worker} sends the same claim again"),
+            JobStep::Renew(worker) => write!(f, "worker {worker} sends a renewal"),
+            JobStep::Announce(worker) => write!(f, "worker {worker} announces its effect"),
+            JobStep::Record(worker) => write!(f, "worker {worker} has had its effect, and records it"),
+            JobStep::Complete(worker) => write!(f, "worker {worker} says that the job is done"),
+            JobStep::Fail(worker) => write!(f, "worker {worker} says that the job went wrong"),
+            JobStep::Crash(worker) => write!(f, "worker {worker} crashes"),
+            JobStep::Deliver(message) => write!(f, "{message:?} arrives"),
+            JobStep::DeliverAndKeep(message) => write!(f, "{message:?} arrives, and will once more"),
+            JobStep::Sweep => f.write_str("the sweep looks at the job"),
+            JobStep::CallOff { now: false } => f.write_str("someone calls the job off"),
+            JobStep::CallOff { now: true } => f.write_str("someone calls the job off at once"),
         }
     }
 }
 
-impl Model for Jobs {
-    type State = World;
-    type Action = Step;
+impl Model for JobModel {
+    type State = JobWorld;
+    type Action = JobStep;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World::new(usize::from(self.bounds.workers))]
+    fn init_states(&self) -> Vec<JobWorld> {
+        vec![JobWorld::new(usize::from(self.bounds.workers))]
     }
 
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+    fn actions(&self, world: &JobWorld, steps: &mut Vec<JobStep>) {
         let bounds = &self.bounds;
         if world.now < bounds.ticks {
-            steps.push(Step::Tick);
+            steps.push(JobStep::Tick);
         }
         for (worker, state) in (0..).zip(&world.workers) {
             match state {
-                Worker::Idle if world.begun < bounds.claims => steps.push(Step::Ask(worker)),
-                Worker::Idle | Worker::Asking { again: true, .. } => {}
-                Worker::Asking { .. } => steps.push(Step::AskAgain(worker)),
-                Worker::Working { until_ms, stage, .. } => {
+                ModelWorker::Idle if world.begun < bounds.claims => steps.push(JobStep::Ask(worker)),
+                ModelWorker::Idle | ModelWorker::Asking { again: true, .. } => {}
+                ModelWorker::Asking { .. } => steps.push(JobStep::AskAgain(worker)),
+                ModelWorker::Working { until_ms, stage, .. } => {
                     match stage {
-                        Stage::Fresh => steps.extend([Step::Announce(worker), Step::Fail(worker)]),
-                        Stage::Announced => {}
-                        Stage::MayAct => steps.push(Step::Record(worker)),
-                        Stage::Recorded => steps.push(Step::Complete(worker)),
+                        WorkStage::Fresh => steps.extend([JobStep::Announce(worker), JobStep::Fail(worker)]),
+                        WorkStage::Announced => {}
+                        WorkStage::MayAct => steps.push(JobStep::Record(worker)),
+                        WorkStage::Recorded => steps.push(JobStep::Complete(worker)),
                     }
                     if world.now_ms() < *until_ms {
-                        steps.push(Step::Renew(worker));
+                        steps.push(JobStep::Renew(worker));
                     }
                 }
             }
-            if *state != Worker::Idle && world.crashed < bounds.crashes {
-                steps.push(Step::Crash(worker));
+            if *state != ModelWorker::Idle && world.crashed < bounds.crashes {
+                steps.push(JobStep::Crash(worker));
             }
         }
         let mut earlier = None;
@@ -140,83 +140,83 @@ impl Model for Jobs {
                 continue;
             }
             earlier = Some(message);
-            steps.push(Step::Deliver(*message));
+            steps.push(JobStep::Deliver(*message));
             if world.doubled < bounds.doubled {
-                steps.push(Step::DeliverAndKeep(*message));
+                steps.push(JobStep::DeliverAndKeep(*message));
             }
         }
         if world.is_claimed() {
-            steps.push(Step::Sweep);
+            steps.push(JobStep::Sweep);
         }
         if world.called_off < bounds.cancels {
-            steps.extend([Step::CallOff { now: false }, Step::CallOff { now: true }]);
+            steps.extend([JobStep::CallOff { now: false }, JobStep::CallOff { now: true }]);
         }
     }
 
-    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+    fn next_state(&self, world: &JobWorld, step: JobStep) -> Option<JobWorld> {
         let mut next = world.clone();
         match step {
-            Step::Tick => next.now += 1,
-            Step::Ask(worker) => {
+            JobStep::Tick => next.now += 1,
+            JobStep::Ask(worker) => {
                 let (hold, sent) = (next.begun, next.now);
                 next.begun += 1;
-                next.workers[usize::from(worker)] = Worker::Asking { hold, sent, again: false };
-                next.send(Message::Claim { worker, hold, sent });
+                next.workers[usize::from(worker)] = ModelWorker::Asking { hold, sent, again: false };
+                next.send(JobMessage::Claim { worker, hold, sent });
             }
-            Step::AskAgain(worker) => {
-                let Worker::Asking { hold, sent, again } = &mut next.workers[usize::from(worker)] else {
+            JobStep::AskAgain(worker) => {
+                let ModelWorker::Asking { hold, sent, again } = &mut next.workers[usize::from(worker)] else {
                     return None;
                 };
                 *again = true;
-                let message = Message::Claim { worker, hold: *hold, sent: *sent };
+                let message = JobMessage::Claim { worker, hold: *hold, sent: *sent };
                 next.send(message);
             }
-            Step::Crash(worker) => {
+            JobStep::Crash(worker) => {
                 next.crashed += 1;
-                next.workers[usize::from(worker)] = Worker::Idle;
+                next.workers[usize::from(worker)] = ModelWorker::Idle;
             }
-            Step::Renew(worker)
-            | Step::Announce(worker)
-            | Step::Record(worker)
-            | Step::Complete(worker)
-            | Step::Fail(worker) => {
+            JobStep::Renew(worker)
+            | JobStep::Announce(worker)
+            | JobStep::Record(worker)
+            | JobStep::Complete(worker)
+            | JobStep::Fail(worker) => {
                 let sent = next.now;
-                let Worker::Working { hold, token, stage, .. } = &mut next.workers[usize::from(worker)]
+                let ModelWorker::Working { hold, token, stage, .. } = &mut next.workers[usize::from(worker)]
                 else {
                     return None;
                 };
                 let (hold, token) = (*hold, *token);
                 let message = match step {
-                    Step::Renew(_) => Message::Renew { worker, hold, token, sent },
-                    Step::Announce(_) => {
-                        *stage = Stage::Announced;
-                        Message::Announce { worker, hold, token }
+                    JobStep::Renew(_) => JobMessage::Renew { worker, hold, token, sent },
+                    JobStep::Announce(_) => {
+                        *stage = WorkStage::Announced;
+                        JobMessage::Announce { worker, hold, token }
                     }
-                    Step::Record(_) => {
-                        *stage = Stage::Recorded;
-                        Message::Record { hold, token }
+                    JobStep::Record(_) => {
+                        *stage = WorkStage::Recorded;
+                        JobMessage::Record { hold, token }
                     }
-                    Step::Complete(_) => Message::Complete { hold, token },
-                    _ => Message::Fail { hold, token },
+                    JobStep::Complete(_) => JobMessage::Complete { hold, token },
+                    _ => JobMessage::Fail { hold, token },
                 };
-                if matches!(message, Message::Complete { .. } | Message::Fail { .. }) {
-                    next.workers[usize::from(worker)] = Worker::Idle;
+                if matches!(message, JobMessage::Complete { .. } | JobMessage::Fail { .. }) {
+                    next.workers[usize::from(worker)] = ModelWorker::Idle;
                 }
-                if matches!(message, Message::Renew { .. }) && next.renews(hold) {
+                if matches!(message, JobMessage::Renew { .. }) && next.renews(hold) {
                     return None;
                 }
                 next.send(message);
             }
-            Step::Deliver(message) => {
+            JobStep::Deliver(message) => {
                 next.take(message);
                 next.arrives(message, self.bounds);
             }
-            Step::DeliverAndKeep(message) => {
+            JobStep::DeliverAndKeep(message) => {
                 next.doubled += 1;
                 next.arrives(message, self.bounds);
             }
-            Step::Sweep => next.sweeps(),
-            Step::CallOff { now } => {
+            JobStep::Sweep => next.sweeps(),
+            JobStep::CallOff { now } => {
                 next.called_off += 1;
                 next.is_called_off(now);
             }
@@ -226,21 +226,21 @@ impl Model for Jobs {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        type Holds = fn(&Jobs, &World) -> bool;
+        type Holds = fn(&JobModel, &JobWorld) -> bool;
         let properties: [(&'static str, Holds); 9] = [
-            ("P1 one attempt works on the job", |_, world| !world.broke(Breach::TwoAttempts)),
-            ("P2 tokens only grow", |_, world| !world.broke(Breach::TokenDidNotGrow)),
-            ("P3 renewal revives nothing", |_, world| !world.broke(Breach::Revived)),
-            (STALE_WORD, |_, world| !world.broke(Breach::StaleWord)),
+            ("P1 one attempt works on the job", |_, world| !world.broke(JobBreach::TwoAttempts)),
+            ("P2 tokens only grow", |_, world| !world.broke(JobBreach::TokenDidNotGrow)),
+            ("P3 renewal revives nothing", |_, world| !world.broke(JobBreach::Revived)),
+            (STALE_WORD, |_, world| !world.broke(JobBreach::StaleWord)),
             ("the first end stands, and what was called off is not given out", |_, world| {
-                !world.broke(Breach::EndedTwice)
+                !world.broke(JobBreach::EndedTwice)
             }),
-            (ONCE, |_, world| !world.broke(Breach::EffectTwice)),
+            (ONCE, |_, world| !world.broke(JobBreach::EffectTwice)),
             ("late completion is taken as long as no other attempt has had the job since", |_, world| {
-                !world.broke(Breach::LateRefused)
+                !world.broke(JobBreach::LateRefused)
             }),
-            ("a live holder is heard, and never loses its claim", |_, world| !world.broke(Breach::Robbed)),
-            ("a dead holder's job comes back", |_, world| !world.broke(Breach::Stuck)),
+            ("a live holder is heard, and never loses its claim", |_, world| !world.broke(JobBreach::Robbed)),
+            ("a dead holder's job comes back", |_, world| !world.broke(JobBreach::Stuck)),
         ];
         properties
             .into_iter()

@@ -8,11 +8,11 @@ mod world;
 use std::fmt;
 
 use fencehold_core::Reason;
-use fencehold_core::lease::{Command, Outcome as Ruled, Record};
+use fencehold_core::lease::{LeaseCommand, LeaseCommandResult as Ruled, LeaseRecord};
 use stateright::{Model, Property};
 
-use self::world::{Breach, Client, Downstream, Ledger, Message, World, owner};
-use super::{Outcome, check};
+use self::world::{Downstream, LeaseBreach, LeaseMessage, LeaseWorld, Ledger, ModelClient, owner};
+use super::{ModelResult, check};
 
 /// Time moves in steps of this.
 const TICK_MS: u64 = 1_000;
@@ -21,7 +21,7 @@ const TTL: u8 = 2;
 
 /// How far the model goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct LeaseBounds {
     /// How many clients.
     pub clients: u8,
     /// How many acquisitions all clients begin together.
@@ -44,24 +44,24 @@ pub struct Bounds {
 const STALE_WRITE: &str = "P5 no write is accepted after one with a larger token";
 
 /// Runs the model.
-pub fn run(bounds: Bounds, states_max: usize) -> Outcome {
-    let Bounds { clients, acquisitions, ticks, doubled, revocations, restarts, crashes, fence } = bounds;
+pub fn run(bounds: LeaseBounds, states_max: usize) -> ModelResult {
+    let LeaseBounds { clients, acquisitions, ticks, doubled, revocations, restarts, crashes, fence } = bounds;
     let name = format!(
         "leases: {clients} clients, {acquisitions} acquisitions, {ticks} ticks, {doubled} doubled, {revocations} \
          revoked, {restarts} restarts, {crashes} crashes, {}",
         if fence { "fence" } else { "no fence" }
     );
     let must_break: &[&str] = if fence { &[] } else { &[STALE_WRITE] };
-    check(name, Leases { bounds }, must_break, states_max)
+    check(name, LeaseModel { bounds }, must_break, states_max)
 }
 
 #[derive(Clone, Debug)]
-struct Leases {
-    bounds: Bounds,
+struct LeaseModel {
+    bounds: LeaseBounds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum LeaseStep {
     Tick,
     Ask(u8),
     AskAgain(u8),
@@ -69,42 +69,42 @@ enum Step {
     Release(u8),
     Write(u8),
     Crash(u8),
-    Deliver(Message),
-    DeliverAndKeep(Message),
+    Deliver(LeaseMessage),
+    DeliverAndKeep(LeaseMessage),
     Sweep,
     Revoke,
     Restart,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for LeaseStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Tick => f.write_str("a second passes"),
-            Step::Ask(client) => write!(f, "client {client} asks for the key"),
-            Step::AskAgain(client) => write!(f, "client {client} sends the same request again"),
-            Step::Renew(client) => write!(f, "client {client} sends a renewal"),
-            Step::Release(client) => write!(f, "client {client} sends a release"),
-            Step::Write(client) => write!(f, "client {client} sends a write downstream"),
-            Step::Crash(client) => write!(f, "client {client} crashes"),
-            Step::Deliver(message) => write!(f, "{message:?} arrives"),
-            Step::DeliverAndKeep(message) => write!(f, "{message:?} arrives, and will once more"),
-            Step::Sweep => f.write_str("the sweep looks at the key"),
-            Step::Revoke => f.write_str("an operator revokes the lease"),
-            Step::Restart => f.write_str("the store restarts"),
+            LeaseStep::Tick => f.write_str("a second passes"),
+            LeaseStep::Ask(client) => write!(f, "client {client} asks for the key"),
+            LeaseStep::AskAgain(client) => write!(f, "client {client} sends the same request again"),
+            LeaseStep::Renew(client) => write!(f, "client {client} sends a renewal"),
+            LeaseStep::Release(client) => write!(f, "client {client} sends a release"),
+            LeaseStep::Write(client) => write!(f, "client {client} sends a write downstream"),
+            LeaseStep::Crash(client) => write!(f, "client {client} crashes"),
+            LeaseStep::Deliver(message) => write!(f, "{message:?} arrives"),
+            LeaseStep::DeliverAndKeep(message) => write!(f, "{message:?} arrives, and will once more"),
+            LeaseStep::Sweep => f.write_str("the sweep looks at the key"),
+            LeaseStep::Revoke => f.write_str("an operator revokes the lease"),
+            LeaseStep::Restart => f.write_str("the store restarts"),
         }
     }
 }
 
-impl Model for Leases {
-    type State = World;
-    type Action = Step;
+impl Model for LeaseModel {
+    type State = LeaseWorld;
+    type Action = LeaseStep;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
+    fn init_states(&self) -> Vec<LeaseWorld> {
+        vec![LeaseWorld {
             now: 0,
-            record: Record::default(),
+            record: LeaseRecord::default(),
             deadline_ms: 0,
-            clients: vec![Client::Idle; usize::from(self.bounds.clients)],
+            clients: vec![ModelClient::Idle; usize::from(self.bounds.clients)],
             network: Vec::new(),
             ledger: Ledger::default(),
             downstream: Downstream::default(),
@@ -116,27 +116,27 @@ impl Model for Leases {
         }]
     }
 
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+    fn actions(&self, world: &LeaseWorld, steps: &mut Vec<LeaseStep>) {
         let bounds = &self.bounds;
         if world.now < bounds.ticks {
-            steps.push(Step::Tick);
+            steps.push(LeaseStep::Tick);
         }
         for (client, state) in (0..).zip(&world.clients) {
             match state {
-                Client::Idle if world.begun < bounds.acquisitions => steps.push(Step::Ask(client)),
-                Client::Asking { again: false, .. } => steps.push(Step::AskAgain(client)),
-                Client::Idle | Client::Asking { .. } => {}
-                Client::Holding { until_ms, wrote, .. } => {
+                ModelClient::Idle if world.begun < bounds.acquisitions => steps.push(LeaseStep::Ask(client)),
+                ModelClient::Asking { again: false, .. } => steps.push(LeaseStep::AskAgain(client)),
+                ModelClient::Idle | ModelClient::Asking { .. } => {}
+                ModelClient::Holding { until_ms, wrote, .. } => {
                     if world.now_ms() < *until_ms {
-                        steps.extend([Step::Renew(client), Step::Release(client)]);
+                        steps.extend([LeaseStep::Renew(client), LeaseStep::Release(client)]);
                         if !wrote {
-                            steps.push(Step::Write(client));
+                            steps.push(LeaseStep::Write(client));
                         }
                     }
                 }
             }
-            if *state != Client::Idle && world.crashed < bounds.crashes {
-                steps.push(Step::Crash(client));
+            if *state != ModelClient::Idle && world.crashed < bounds.crashes {
+                steps.push(LeaseStep::Crash(client));
             }
         }
         let mut earlier = None;
@@ -145,100 +145,100 @@ impl Model for Leases {
                 continue;
             }
             earlier = Some(message);
-            steps.push(Step::Deliver(*message));
+            steps.push(LeaseStep::Deliver(*message));
             if world.doubled < bounds.doubled {
-                steps.push(Step::DeliverAndKeep(*message));
+                steps.push(LeaseStep::DeliverAndKeep(*message));
             }
         }
         if world.record.hold.is_some() {
-            steps.push(Step::Sweep);
+            steps.push(LeaseStep::Sweep);
             if world.revoked < bounds.revocations {
-                steps.push(Step::Revoke);
+                steps.push(LeaseStep::Revoke);
             }
             if world.restarted < bounds.restarts {
-                steps.push(Step::Restart);
+                steps.push(LeaseStep::Restart);
             }
         }
     }
 
-    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+    fn next_state(&self, world: &LeaseWorld, step: LeaseStep) -> Option<LeaseWorld> {
         let mut next = world.clone();
         match step {
-            Step::Tick => next.now += 1,
-            Step::Ask(client) => {
+            LeaseStep::Tick => next.now += 1,
+            LeaseStep::Ask(client) => {
                 let (hold, sent) = (next.begun, next.now);
                 next.begun += 1;
-                next.clients[usize::from(client)] = Client::Asking { hold, first_sent: sent, again: false };
-                next.send(Message::Acquire { client, hold, sent, again: false });
+                next.clients[usize::from(client)] =
+                    ModelClient::Asking { hold, first_sent: sent, again: false };
+                next.send(LeaseMessage::Acquire { client, hold, sent, again: false });
             }
-            Step::AskAgain(client) => {
-                let Client::Asking { hold, first_sent, again } = &mut next.clients[usize::from(client)]
+            LeaseStep::AskAgain(client) => {
+                let ModelClient::Asking { hold, first_sent, again } = &mut next.clients[usize::from(client)]
                 else {
                     return None;
                 };
                 *again = true;
                 // Which sending is answered cannot be known, so both are counted from the first.
-                let message = Message::Acquire { client, hold: *hold, sent: *first_sent, again: true };
+                let message = LeaseMessage::Acquire { client, hold: *hold, sent: *first_sent, again: true };
                 next.send(message);
             }
-            Step::Renew(client) => {
-                let Client::Holding { hold, token, .. } = next.clients[usize::from(client)] else {
+            LeaseStep::Renew(client) => {
+                let ModelClient::Holding { hold, token, .. } = next.clients[usize::from(client)] else {
                     return None;
                 };
-                let under_way =
-                    |message: &Message| matches!(message, Message::Renew { hold: sent, .. } if *sent == hold);
+                let under_way = |message: &LeaseMessage| matches!(message, LeaseMessage::Renew { hold: sent, .. } if *sent == hold);
                 if next.network.iter().any(under_way) {
                     return None;
                 }
-                next.send(Message::Renew { client, hold, token, sent: next.now });
+                next.send(LeaseMessage::Renew { client, hold, token, sent: next.now });
             }
-            Step::Release(client) => {
-                let Client::Holding { hold, token, .. } = next.clients[usize::from(client)] else {
+            LeaseStep::Release(client) => {
+                let ModelClient::Holding { hold, token, .. } = next.clients[usize::from(client)] else {
                     return None;
                 };
-                next.clients[usize::from(client)] = Client::Idle;
-                next.send(Message::Release { hold, token });
+                next.clients[usize::from(client)] = ModelClient::Idle;
+                next.send(LeaseMessage::Release { hold, token });
             }
-            Step::Write(client) => {
-                let Client::Holding { token, wrote, .. } = &mut next.clients[usize::from(client)] else {
+            LeaseStep::Write(client) => {
+                let ModelClient::Holding { token, wrote, .. } = &mut next.clients[usize::from(client)] else {
                     return None;
                 };
                 *wrote = true;
-                let message = Message::Write { token: *token };
+                let message = LeaseMessage::Write { token: *token };
                 next.send(message);
             }
-            Step::Crash(client) => {
+            LeaseStep::Crash(client) => {
                 next.crashed += 1;
-                next.clients[usize::from(client)] = Client::Idle;
+                next.clients[usize::from(client)] = ModelClient::Idle;
             }
-            Step::Deliver(message) => {
+            LeaseStep::Deliver(message) => {
                 next.take(message);
                 next.arrives(message, self.bounds.fence);
             }
-            Step::DeliverAndKeep(message) => {
+            LeaseStep::DeliverAndKeep(message) => {
                 next.doubled += 1;
                 next.arrives(message, self.bounds.fence);
             }
-            Step::Sweep => {
+            LeaseStep::Sweep => {
                 let live = next.live().next().is_some();
-                if matches!(next.rule(&Command::Expire), Ok(Ruled::Expired { .. })) && live {
-                    next.breach(Breach::Robbed);
+                if matches!(next.rule(&LeaseCommand::Expire), Ok(Ruled::Expired { .. })) && live {
+                    next.breach(LeaseBreach::Robbed);
                 }
             }
-            Step::Revoke => {
+            LeaseStep::Revoke => {
                 next.revoked += 1;
                 let reason = Reason::new("modelled").ok()?;
                 if let Ok(Ruled::Revoked(revoked)) =
-                    next.rule(&Command::Revoke { by: owner(), reason, only_token: None })
+                    next.rule(&LeaseCommand::Revoke { by: owner(), reason, only_token: None })
                 {
                     if revoked.consumed_token.get() <= next.ledger.newest {
-                        next.breach(Breach::TokenDidNotGrow);
+                        next.breach(LeaseBreach::TokenDidNotGrow);
                     }
                     next.ledger.newest = revoked.consumed_token.get();
                     next.ledger.promised.retain(|(token, ..)| *token != revoked.token.get());
                 }
             }
-            Step::Restart => {
+            LeaseStep::Restart => {
                 // What is kept survives; renewals that were not synced may be lost, so every hold gets a ttl anew, also
                 // one that seems to have run out. So much is promised: a restart may only lengthen.
                 next.restarted += 1;
@@ -258,25 +258,25 @@ impl Model for Leases {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("P1 one holder", |_, world: &World| {
-                world.ledger.breach != Some(Breach::TwoHolders) && world.live().count() <= 1
+            Property::always("P1 one holder", |_, world: &LeaseWorld| {
+                world.ledger.breach != Some(LeaseBreach::TwoHolders) && world.live().count() <= 1
             }),
-            Property::always("P2 tokens only grow", |_, world: &World| {
-                world.ledger.breach != Some(Breach::TokenDidNotGrow)
+            Property::always("P2 tokens only grow", |_, world: &LeaseWorld| {
+                world.ledger.breach != Some(LeaseBreach::TokenDidNotGrow)
             }),
-            Property::always("P3 renewal revives nothing", |_, world: &World| {
-                world.ledger.breach != Some(Breach::Revived)
+            Property::always("P3 renewal revives nothing", |_, world: &LeaseWorld| {
+                world.ledger.breach != Some(LeaseBreach::Revived)
             }),
-            Property::always(STALE_WRITE, |_, world: &World| !world.downstream.stale_write),
-            Property::always("a live holder that renews in time never loses", |_, world: &World| {
-                world.ledger.breach != Some(Breach::Robbed)
+            Property::always(STALE_WRITE, |_, world: &LeaseWorld| !world.downstream.stale_write),
+            Property::always("a live holder that renews in time never loses", |_, world: &LeaseWorld| {
+                world.ledger.breach != Some(LeaseBreach::Robbed)
             }),
-            Property::always("a dead holder's key becomes free", |_, world: &World| {
-                world.ledger.breach != Some(Breach::Stuck)
+            Property::always("a dead holder's key becomes free", |_, world: &LeaseWorld| {
+                world.ledger.breach != Some(LeaseBreach::Stuck)
             }),
             Property::always(
                 "no client believes in a lease for longer than it was promised",
-                |_, world: &World| world.ledger.breach != Some(Breach::BelievesTooLong),
+                |_, world: &LeaseWorld| world.ledger.breach != Some(LeaseBreach::BelievesTooLong),
             ),
         ]
     }

@@ -21,7 +21,7 @@ use stateright::{Checker, Model};
 /// What became of one model.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct ModelResult {
     /// Which model, with which bounds.
     pub name: String,
     /// How many different states there were.
@@ -34,14 +34,14 @@ pub struct Outcome {
     pub must_break: &'static [&'static str],
 }
 
-impl Outcome {
+impl ModelResult {
     /// Whether exactly those properties are broken that must be.
     pub fn as_it_should_be(&self) -> bool {
         self.broken.keys().copied().eq(self.must_break.iter().copied())
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ModelResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let extent = if self.exhaustive { "all" } else { "the first" };
         writeln!(f, "{}: {extent} {} states", self.name, self.states)?;
@@ -60,7 +60,7 @@ impl fmt::Display for Outcome {
 }
 
 /// Visits states breadth first, up to about `states_max` of them.
-fn check<M>(name: String, model: M, must_break: &'static [&'static str], states_max: usize) -> Outcome
+fn check<M>(name: String, model: M, must_break: &'static [&'static str], states_max: usize) -> ModelResult
 where
     M: Model + Send + Sync + 'static,
     M::State: Send + Sync + std::hash::Hash + Clone + fmt::Debug + PartialEq + 'static,
@@ -77,7 +77,7 @@ where
         path.into_actions().into_iter().map(|action| action.to_string()).collect()
     };
     let found = checker.discoveries().into_iter();
-    Outcome {
+    ModelResult {
         name,
         states: checker.unique_state_count(),
         exhaustive: checker.state_count() < states_max,

@@ -2,14 +2,14 @@
 
 #![allow(clippy::print_stdout, reason = "a tool for the terminal: what it prints is what it is for")]
 
-use super::{Outcome, job, lease, takeover};
+use super::{ModelResult, job, lease, takeover};
 
 /// A set of models.
 #[derive(Clone, Copy, Debug)]
-pub struct Suite {
-    leases: &'static [lease::Bounds],
-    jobs: &'static [job::Bounds],
-    takeovers: &'static [takeover::Bounds],
+pub struct ModelSuite {
+    leases: &'static [lease::LeaseBounds],
+    jobs: &'static [job::JobBounds],
+    takeovers: &'static [takeover::TakeoverBounds],
     /// How far each model is followed.
     states_max: usize,
     /// So many different states there must be in all.
@@ -20,7 +20,7 @@ pub struct Suite {
     exhausted_states_min: usize,
 }
 
-const TWO: lease::Bounds = lease::Bounds {
+const TWO: lease::LeaseBounds = lease::LeaseBounds {
     clients: 2,
     acquisitions: 2,
     ticks: 3,
@@ -31,7 +31,7 @@ const TWO: lease::Bounds = lease::Bounds {
     fence: true,
 };
 
-const WORKERS: job::Bounds = job::Bounds {
+const WORKERS: job::JobBounds = job::JobBounds {
     workers: 2,
     claims: 2,
     ticks: 3,
@@ -42,7 +42,7 @@ const WORKERS: job::Bounds = job::Bounds {
     asks: false,
 };
 
-const OWNERS: takeover::Bounds = takeover::Bounds {
+const OWNERS: takeover::TakeoverBounds = takeover::TakeoverBounds {
     processes: 3,
     requests: 4,
     takeovers: 4,
@@ -52,22 +52,22 @@ const OWNERS: takeover::Bounds = takeover::Bounds {
 };
 
 /// A million states: for every change.
-pub const SMALL: Suite = Suite {
+pub const SMALL: ModelSuite = ModelSuite {
     leases: &[
-        lease::Bounds { revocations: 1, ..TWO },
-        lease::Bounds { restarts: 1, crashes: 1, ..TWO },
-        lease::Bounds { doubled: 1, ..TWO },
-        lease::Bounds { fence: false, ..TWO },
+        lease::LeaseBounds { revocations: 1, ..TWO },
+        lease::LeaseBounds { restarts: 1, crashes: 1, ..TWO },
+        lease::LeaseBounds { doubled: 1, ..TWO },
+        lease::LeaseBounds { fence: false, ..TWO },
     ],
     jobs: &[
-        job::Bounds { cancels: 1, ..WORKERS },
-        job::Bounds { doubled: 1, crashes: 1, asks: true, ..WORKERS },
-        job::Bounds { proof: false, ..WORKERS },
+        job::JobBounds { cancels: 1, ..WORKERS },
+        job::JobBounds { doubled: 1, crashes: 1, asks: true, ..WORKERS },
+        job::JobBounds { proof: false, ..WORKERS },
     ],
     takeovers: &[
         OWNERS,
-        takeover::Bounds { commit_checks: false, ..OWNERS },
-        takeover::Bounds { answer_checks: false, ..OWNERS },
+        takeover::TakeoverBounds { commit_checks: false, ..OWNERS },
+        takeover::TakeoverBounds { answer_checks: false, ..OWNERS },
     ],
     states_max: 800_000,
     states_min: 1_000_000,
@@ -75,30 +75,30 @@ pub const SMALL: Suite = Suite {
     exhausted_states_min: 10_000,
 };
 
-const SHORT: lease::Bounds = lease::Bounds { ticks: 2, ..TWO };
+const SHORT: lease::LeaseBounds = lease::LeaseBounds { ticks: 2, ..TWO };
 
-const BRIEF: job::Bounds = job::Bounds { ticks: 2, ..WORKERS };
+const BRIEF: job::JobBounds = job::JobBounds { ticks: 2, ..WORKERS };
 
 /// Every state within the bounds: for now and then.
-pub const LARGE: Suite = Suite {
+pub const LARGE: ModelSuite = ModelSuite {
     leases: &[
-        lease::Bounds { revocations: 1, ..SHORT },
-        lease::Bounds { restarts: 1, ..SHORT },
-        lease::Bounds { crashes: 1, ..SHORT },
-        lease::Bounds { doubled: 1, ..SHORT },
-        lease::Bounds { fence: false, ..SHORT },
+        lease::LeaseBounds { revocations: 1, ..SHORT },
+        lease::LeaseBounds { restarts: 1, ..SHORT },
+        lease::LeaseBounds { crashes: 1, ..SHORT },
+        lease::LeaseBounds { doubled: 1, ..SHORT },
+        lease::LeaseBounds { fence: false, ..SHORT },
         TWO,
     ],
     jobs: &[
-        job::Bounds { cancels: 1, ..BRIEF },
-        job::Bounds { doubled: 1, ..BRIEF },
-        job::Bounds { crashes: 1, asks: true, ..BRIEF },
-        job::Bounds { proof: false, ..BRIEF },
+        job::JobBounds { cancels: 1, ..BRIEF },
+        job::JobBounds { doubled: 1, ..BRIEF },
+        job::JobBounds { crashes: 1, asks: true, ..BRIEF },
+        job::JobBounds { proof: false, ..BRIEF },
     ],
     takeovers: &[
-        takeover::Bounds { processes: 4, requests: 5, takeovers: 5, deaths: 2, ..OWNERS },
-        takeover::Bounds { commit_checks: false, ..OWNERS },
-        takeover::Bounds { answer_checks: false, ..OWNERS },
+        takeover::TakeoverBounds { processes: 4, requests: 5, takeovers: 5, deaths: 2, ..OWNERS },
+        takeover::TakeoverBounds { commit_checks: false, ..OWNERS },
+        takeover::TakeoverBounds { answer_checks: false, ..OWNERS },
     ],
     states_max: 60_000_000,
     states_min: 4_000_000,
@@ -114,7 +114,7 @@ struct Extent {
     exhausted_states: usize,
 }
 
-impl Suite {
+impl ModelSuite {
     /// What there was too little of, each in a sentence.
     fn shortfalls(&self, extent: Extent) -> Vec<String> {
         let mut sentences = Vec::new();
@@ -141,10 +141,10 @@ impl Suite {
 }
 
 /// Runs the set and says what became of it. False: something is not as it should be, or there was too little of it.
-pub fn run(suite: Suite) -> bool {
+pub fn run(suite: ModelSuite) -> bool {
     let mut extent = Extent::default();
     let mut went_well = true;
-    let mut look = |outcome: Outcome| {
+    let mut look = |outcome: ModelResult| {
         print!("{outcome}");
         extent.states += outcome.states;
         if outcome.exhaustive {
@@ -182,10 +182,10 @@ mod tests {
     use super::*;
 
     /// Some hundred states, and all of them.
-    const FEW: Suite = Suite {
+    const FEW: ModelSuite = ModelSuite {
         leases: &[],
         jobs: &[],
-        takeovers: &[takeover::Bounds { processes: 2, requests: 2, takeovers: 2, ..OWNERS }],
+        takeovers: &[takeover::TakeoverBounds { processes: 2, requests: 2, takeovers: 2, ..OWNERS }],
         states_max: 100_000,
         states_min: 100,
         exhausted_min: 1,
@@ -195,10 +195,13 @@ mod tests {
     #[test]
     fn a_set_that_visits_too_little_is_not_as_it_should_be() {
         assert!(run(FEW));
-        assert!(!run(Suite { states_min: 1_000_000, ..FEW }), "too few states");
-        assert!(!run(Suite { exhausted_min: 2, ..FEW }), "too few models came to their end");
-        assert!(!run(Suite { exhausted_states_min: 1_000_000, ..FEW }), "they came to their end too soon");
-        assert!(!run(Suite { states_max: 50, states_min: 0, ..FEW }), "it was broken off");
+        assert!(!run(ModelSuite { states_min: 1_000_000, ..FEW }), "too few states");
+        assert!(!run(ModelSuite { exhausted_min: 2, ..FEW }), "too few models came to their end");
+        assert!(
+            !run(ModelSuite { exhausted_states_min: 1_000_000, ..FEW }),
+            "they came to their end too soon"
+        );
+        assert!(!run(ModelSuite { states_max: 50, states_min: 0, ..FEW }), "it was broken off");
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::fmt;
 
 use stateright::{Model, Property};
 
-use super::{Outcome, check};
+use super::{ModelResult, check};
 
 /// How far the model goes, and which safeguard is taken away.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct TakeoverBounds {
     /// How many processes share the directory.
     pub processes: u8,
     /// How many requests are made.
@@ -32,8 +32,8 @@ const OLD_NEWS: &str = "no answer tells what was no longer true when it was aske
 const LOST: &str = "P6 nothing acknowledged is lost";
 
 /// Runs the model.
-pub fn run(bounds: Bounds, states_max: usize) -> Outcome {
-    let Bounds { processes, requests, takeovers, deaths, commit_checks, answer_checks } = bounds;
+pub fn run(bounds: TakeoverBounds, states_max: usize) -> ModelResult {
+    let TakeoverBounds { processes, requests, takeovers, deaths, commit_checks, answer_checks } = bounds;
     let without = match (commit_checks, answer_checks) {
         (true, true) => "",
         (false, _) => ", commits unchecked",
@@ -47,37 +47,37 @@ pub fn run(bounds: Bounds, states_max: usize) -> Outcome {
         (false, _) => &[SAME_TOKEN, LOST, OLD_NEWS],
         (true, false) => &[OLD_NEWS],
     };
-    check(name, Directory { bounds }, must_break, states_max)
+    check(name, TakeoverModel { bounds }, must_break, states_max)
 }
 
 #[derive(Clone, Debug)]
-struct Directory {
-    bounds: Bounds,
+struct TakeoverModel {
+    bounds: TakeoverBounds,
 }
 
 /// The database: its epoch, and the counter of the one key there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Database {
+struct ModelDatabase {
     epoch: u8,
     counter: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Process {
+enum ModelProcess {
     /// Asks the owner.
     Client,
     /// Serves, as far as it knows.
     Owner {
         epoch: u8,
         counter: u8,
-        batch: Batch,
+        batch: OwnerBatch,
     },
     Dead,
 }
 
 /// Where an owner is with the requests that it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Batch {
+enum OwnerBatch {
     None,
     /// A grant of the next token was decided, and is not kept yet. `asked` is the newest token at the asking.
     Grant,
@@ -88,9 +88,9 @@ enum Batch {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct World {
-    database: Database,
-    processes: Vec<Process>,
+struct TakeoverWorld {
+    database: ModelDatabase,
+    processes: Vec<ModelProcess>,
     /// Tokens that were acknowledged.
     given: Vec<u8>,
     same_token: bool,
@@ -101,7 +101,7 @@ struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum TakeoverStep {
     TakeOver(u8),
     DecideGrant(u8),
     DecideLook(u8),
@@ -110,27 +110,29 @@ enum Step {
     Die(u8),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TakeoverStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::TakeOver(process) => write!(f, "process {process} takes over"),
-            Step::DecideGrant(process) => write!(f, "process {process} decides to grant the next token"),
-            Step::DecideLook(process) => write!(f, "process {process} looks up the newest token"),
-            Step::Commit(process) => write!(f, "process {process} commits and answers"),
-            Step::Answer(process) => write!(f, "process {process} answers the look-up"),
-            Step::Die(process) => write!(f, "process {process} dies"),
+            TakeoverStep::TakeOver(process) => write!(f, "process {process} takes over"),
+            TakeoverStep::DecideGrant(process) => {
+                write!(f, "process {process} decides to grant the next token")
+            }
+            TakeoverStep::DecideLook(process) => write!(f, "process {process} looks up the newest token"),
+            TakeoverStep::Commit(process) => write!(f, "process {process} commits and answers"),
+            TakeoverStep::Answer(process) => write!(f, "process {process} answers the look-up"),
+            TakeoverStep::Die(process) => write!(f, "process {process} dies"),
         }
     }
 }
 
-impl Model for Directory {
-    type State = World;
-    type Action = Step;
+impl Model for TakeoverModel {
+    type State = TakeoverWorld;
+    type Action = TakeoverStep;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World {
-            database: Database::default(),
-            processes: vec![Process::Client; usize::from(self.bounds.processes)],
+    fn init_states(&self) -> Vec<TakeoverWorld> {
+        vec![TakeoverWorld {
+            database: ModelDatabase::default(),
+            processes: vec![ModelProcess::Client; usize::from(self.bounds.processes)],
             given: Vec::new(),
             same_token: false,
             old_news: false,
@@ -140,77 +142,88 @@ impl Model for Directory {
         }]
     }
 
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+    fn actions(&self, world: &TakeoverWorld, steps: &mut Vec<TakeoverStep>) {
         let bounds = &self.bounds;
         for (at, process) in (0..).zip(&world.processes) {
             match process {
-                Process::Dead => continue,
-                Process::Client if world.takeovers < bounds.takeovers => steps.push(Step::TakeOver(at)),
-                Process::Owner { batch: Batch::None, .. } if world.requests < bounds.requests => {
-                    steps.extend([Step::DecideGrant(at), Step::DecideLook(at)]);
+                ModelProcess::Dead => continue,
+                ModelProcess::Client if world.takeovers < bounds.takeovers => {
+                    steps.push(TakeoverStep::TakeOver(at))
                 }
-                Process::Client | Process::Owner { batch: Batch::None, .. } => {}
-                Process::Owner { batch: Batch::Grant, .. } => steps.push(Step::Commit(at)),
-                Process::Owner { batch: Batch::Look { .. }, .. } => steps.push(Step::Answer(at)),
+                ModelProcess::Owner { batch: OwnerBatch::None, .. } if world.requests < bounds.requests => {
+                    steps.extend([TakeoverStep::DecideGrant(at), TakeoverStep::DecideLook(at)]);
+                }
+                ModelProcess::Client | ModelProcess::Owner { batch: OwnerBatch::None, .. } => {}
+                ModelProcess::Owner { batch: OwnerBatch::Grant, .. } => steps.push(TakeoverStep::Commit(at)),
+                ModelProcess::Owner { batch: OwnerBatch::Look { .. }, .. } => {
+                    steps.push(TakeoverStep::Answer(at))
+                }
             }
             if world.deaths < bounds.deaths {
-                steps.push(Step::Die(at));
+                steps.push(TakeoverStep::Die(at));
             }
         }
     }
 
-    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+    fn next_state(&self, world: &TakeoverWorld, step: TakeoverStep) -> Option<TakeoverWorld> {
         let mut next = world.clone();
         match step {
-            Step::TakeOver(at) => {
+            TakeoverStep::TakeOver(at) => {
                 // One transaction: two contenders cannot both raise the same epoch.
                 next.takeovers += 1;
                 next.database.epoch += 1;
-                let Database { epoch, counter } = next.database;
-                next.processes[usize::from(at)] = Process::Owner { epoch, counter, batch: Batch::None };
+                let ModelDatabase { epoch, counter } = next.database;
+                next.processes[usize::from(at)] =
+                    ModelProcess::Owner { epoch, counter, batch: OwnerBatch::None };
             }
-            Step::DecideGrant(at) => {
+            TakeoverStep::DecideGrant(at) => {
                 next.requests += 1;
-                let Process::Owner { batch, .. } = &mut next.processes[usize::from(at)] else { return None };
-                *batch = Batch::Grant;
+                let ModelProcess::Owner { batch, .. } = &mut next.processes[usize::from(at)] else {
+                    return None;
+                };
+                *batch = OwnerBatch::Grant;
             }
-            Step::DecideLook(at) => {
+            TakeoverStep::DecideLook(at) => {
                 next.requests += 1;
                 let asked = next.given.iter().copied().max().unwrap_or(0);
-                let Process::Owner { batch, .. } = &mut next.processes[usize::from(at)] else { return None };
-                *batch = Batch::Look { asked };
+                let ModelProcess::Owner { batch, .. } = &mut next.processes[usize::from(at)] else {
+                    return None;
+                };
+                *batch = OwnerBatch::Look { asked };
             }
-            Step::Commit(at) => {
-                let Process::Owner { epoch, counter, batch } = &mut next.processes[usize::from(at)] else {
+            TakeoverStep::Commit(at) => {
+                let ModelProcess::Owner { epoch, counter, batch } = &mut next.processes[usize::from(at)]
+                else {
                     return None;
                 };
                 if self.bounds.commit_checks && *epoch != next.database.epoch {
                     // Superseded: it answers nothing and becomes a client.
-                    next.processes[usize::from(at)] = Process::Client;
+                    next.processes[usize::from(at)] = ModelProcess::Client;
                     return Some(next);
                 }
                 *counter += 1;
-                *batch = Batch::None;
+                *batch = OwnerBatch::None;
                 let token = *counter;
                 next.database.counter = token;
                 next.same_token |= next.given.contains(&token);
                 next.given.push(token);
             }
-            Step::Answer(at) => {
-                let Process::Owner { epoch, counter, batch } = &mut next.processes[usize::from(at)] else {
+            TakeoverStep::Answer(at) => {
+                let ModelProcess::Owner { epoch, counter, batch } = &mut next.processes[usize::from(at)]
+                else {
                     return None;
                 };
                 if self.bounds.answer_checks && *epoch != next.database.epoch {
-                    next.processes[usize::from(at)] = Process::Client;
+                    next.processes[usize::from(at)] = ModelProcess::Client;
                     return Some(next);
                 }
-                let Batch::Look { asked } = *batch else { return None };
-                *batch = Batch::None;
+                let OwnerBatch::Look { asked } = *batch else { return None };
+                *batch = OwnerBatch::None;
                 next.old_news |= *counter < asked;
             }
-            Step::Die(at) => {
+            TakeoverStep::Die(at) => {
                 next.deaths += 1;
-                next.processes[usize::from(at)] = Process::Dead;
+                next.processes[usize::from(at)] = ModelProcess::Dead;
             }
         }
         Some(next)
@@ -218,11 +231,11 @@ impl Model for Directory {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(SAME_TOKEN, |_, world: &World| !world.same_token),
-            Property::always(LOST, |_, world: &World| {
+            Property::always(SAME_TOKEN, |_, world: &TakeoverWorld| !world.same_token),
+            Property::always(LOST, |_, world: &TakeoverWorld| {
                 world.given.iter().all(|token| *token <= world.database.counter)
             }),
-            Property::always(OLD_NEWS, |_, world: &World| !world.old_news),
+            Property::always(OLD_NEWS, |_, world: &TakeoverWorld| !world.old_news),
         ]
     }
 }

@@ -4,29 +4,29 @@
 //! synced is there or is not; what starts from it takes the batches up to the first that is not whole, as a log with
 //! checksums does.
 
-use crate::simulated::{Batch, Image, Record};
+use crate::simulated::{BatchRecord, Image, MachineBatch};
 
-use super::chance::Chance;
-use super::mix::Fault;
+use super::plan::SimFault;
+use super::random::SimRandom;
 
 #[derive(Default)]
-pub(super) struct Disk {
+pub(super) struct SimDisk {
     /// What is certainly there.
     synced: Image,
     /// What was written since, with the number of its pieces.
-    unsynced: Vec<(Record, usize)>,
+    unsynced: Vec<(BatchRecord, usize)>,
     /// What the next write meets.
-    pub(super) next: Meets,
+    pub(super) next: DiskEvent,
     /// The disk failed under an owner, and the next one knows.
     pub(super) marked: bool,
     /// The power went in the middle of a write.
     pub(super) power_is_gone: bool,
     /// What was met, until it is asked for.
-    pub(super) met: Vec<Meets>,
+    pub(super) met: Vec<DiskEvent>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Meets {
+pub(super) enum DiskEvent {
     #[default]
     Nothing,
     SyncFails,
@@ -35,22 +35,22 @@ pub(super) enum Meets {
     PowerGoes,
 }
 
-impl Meets {
+impl DiskEvent {
     /// Whose doing it is.
-    pub(super) fn fault(self) -> Option<Fault> {
+    pub(super) fn fault(self) -> Option<SimFault> {
         match self {
-            Meets::Nothing => None,
-            Meets::SyncFails => Some(Fault::SyncFails),
-            Meets::Full => Some(Fault::DiskFull),
-            Meets::WriteFails => Some(Fault::WriteFails),
-            Meets::PowerGoes => Some(Fault::PowerCutInWrite),
+            DiskEvent::Nothing => None,
+            DiskEvent::SyncFails => Some(SimFault::SyncFails),
+            DiskEvent::Full => Some(SimFault::DiskFull),
+            DiskEvent::WriteFails => Some(SimFault::WriteFails),
+            DiskEvent::PowerGoes => Some(SimFault::PowerCutInWrite),
         }
     }
 }
 
 /// What became of a batch that was to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum CommitResult {
     Yes,
     /// What it says must not be sent, and it is not there.
     No,
@@ -60,39 +60,39 @@ pub(super) enum Kept {
     Unknown,
 }
 
-impl Disk {
+impl SimDisk {
     /// Keeps a batch, as durably as it asks.
-    pub(super) fn keep(&mut self, batch: &Batch, chance: &mut Chance) -> Kept {
+    pub(super) fn keep(&mut self, batch: &MachineBatch, random: &mut SimRandom) -> CommitResult {
         match std::mem::take(&mut self.next) {
-            trouble @ (Meets::Full | Meets::WriteFails) => {
+            trouble @ (DiskEvent::Full | DiskEvent::WriteFails) => {
                 self.met.push(trouble);
                 self.marked = true;
-                return Kept::No;
+                return CommitResult::No;
             }
-            Meets::PowerGoes => {
-                self.met.push(Meets::PowerGoes);
+            DiskEvent::PowerGoes => {
+                self.met.push(DiskEvent::PowerGoes);
                 self.unsynced.push((batch.record(), batch.pieces()));
                 self.power_is_gone = true;
-                return Kept::Unknown;
+                return CommitResult::Unknown;
             }
-            Meets::SyncFails if batch.is_durable() => {
-                self.met.push(Meets::SyncFails);
+            DiskEvent::SyncFails if batch.is_durable() => {
+                self.met.push(DiskEvent::SyncFails);
                 self.marked = true;
-                let landed = chance.per_mille(500);
+                let landed = random.per_mille(500);
                 if landed {
                     self.unsynced.push((batch.record(), batch.pieces()));
                 }
-                return if landed { Kept::Landed } else { Kept::No };
+                return if landed { CommitResult::Landed } else { CommitResult::No };
             }
             // A batch that waits for no sync meets it later.
-            Meets::SyncFails => self.next = Meets::SyncFails,
-            Meets::Nothing => {}
+            DiskEvent::SyncFails => self.next = DiskEvent::SyncFails,
+            DiskEvent::Nothing => {}
         }
         self.unsynced.push((batch.record(), batch.pieces()));
         if batch.is_durable() {
             self.sync();
         }
-        Kept::Yes
+        CommitResult::Yes
     }
 
     pub(super) fn sync(&mut self) {
@@ -102,17 +102,17 @@ impl Disk {
     }
 
     /// The power goes: what was not synced is whole, torn or gone. Returns how many batches were lost.
-    pub(super) fn power_cut(&mut self, chance: &mut Chance) -> usize {
+    pub(super) fn power_cut(&mut self, random: &mut SimRandom) -> usize {
         let written = self.unsynced.len();
         let mut whole = 0;
         let mut torn = false;
         for (_, pieces) in &self.unsynced {
-            let there = (0..*pieces).filter(|_| chance.per_mille(800)).count();
+            let there = (0..*pieces).filter(|_| random.per_mille(800)).count();
             torn |= there < *pieces;
             whole += usize::from(!torn);
         }
         self.unsynced.truncate(whole);
-        self.next = Meets::Nothing;
+        self.next = DiskEvent::Nothing;
         self.power_is_gone = false;
         written - whole
     }

@@ -9,19 +9,19 @@
 //! Deliberately absent: threads, real time, real disks. The engine's own thread has tests of its own.
 
 mod audit;
-mod chance;
-mod deeds;
+mod counters;
 mod disk;
-mod doubt;
-mod finale;
-mod ground;
+mod final_checks;
 mod history;
-mod mix;
 mod owner;
+mod owner_steps;
+mod plan;
+mod possible_states;
+mod random;
 mod sqlite;
+mod storage;
 mod store;
-mod tally;
-mod work;
+mod worker_steps;
 mod world;
 
 use std::fmt;
@@ -29,9 +29,9 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use self::mix::{Fault, Ground};
-use self::tally::{CLOCK_OFF, ON_SQLITE, Tally};
-use self::world::World;
+use self::counters::{CLOCK_OFF, Counters, ON_SQLITE};
+use self::plan::{SimFault, StorageKind};
+use self::world::Simulation;
 
 /// Of so many histories, at least one must have SQLite itself under it. One in sixty-four draws it.
 const SQLITE_AT_LEAST_ONE_IN: u64 = 100;
@@ -47,13 +47,13 @@ pub struct Summary {
     /// The first seed that broke a promise, and which.
     pub broken: Option<(u64, String)>,
     /// What was under the store.
-    pub under: Under,
-    tally: Tally,
+    pub under: SimStorage,
+    tally: Counters,
 }
 
 impl Summary {
-    fn new(under: Under) -> Self {
-        Summary { seeds: 0, broken: None, under, tally: Tally::default() }
+    fn new(under: SimStorage) -> Self {
+        Summary { seeds: 0, broken: None, under, tally: Counters::default() }
     }
 
     /// Why so many seeds prove too little, each in a sentence: something never happened, or SQLite itself was hardly there.
@@ -75,7 +75,7 @@ impl Summary {
 
     /// What never happened, although it should have.
     pub fn missing(&self) -> Vec<&'static str> {
-        let faults = Fault::ALL.into_iter().map(Fault::name);
+        let faults = SimFault::ALL.into_iter().map(SimFault::name);
         let others = [
             "message lost",
             "message doubled",
@@ -131,7 +131,7 @@ impl Summary {
             "schedule: fired",
             CLOCK_OFF,
             ON_SQLITE,
-            if self.under == Under::Sqlite { ON_SQLITE } else { "history on a log" },
+            if self.under == SimStorage::Sqlite { ON_SQLITE } else { "history on a log" },
         ];
         faults.chain(others).filter(|what| !self.tally.has(what)).collect()
     }
@@ -147,7 +147,7 @@ impl fmt::Display for Summary {
         write!(f, "{}", self.tally)?;
         writeln!(f, "{} seeds, {} operations", self.seeds, self.operations())?;
         if let Some((seed, why)) = &self.broken {
-            let under = if self.under == Under::Sqlite { " --sqlite" } else { "" };
+            let under = if self.under == SimStorage::Sqlite { " --sqlite" } else { "" };
             writeln!(f, "seed {seed} BROKEN: {why}\nreplay it with: proof sim replay {seed}{under}")?;
         }
         Ok(())
@@ -157,7 +157,7 @@ impl fmt::Display for Summary {
 /// What is under the store in a run of seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Under {
+pub enum SimStorage {
     /// What each seed draws.
     #[default]
     Drawn,
@@ -165,14 +165,14 @@ pub enum Under {
     Sqlite,
 }
 
-impl Under {
-    fn instead(self) -> Option<Ground> {
-        (self == Under::Sqlite).then_some(Ground::Sqlite)
+impl SimStorage {
+    fn instead(self) -> Option<StorageKind> {
+        (self == SimStorage::Sqlite).then_some(StorageKind::Sqlite)
     }
 }
 
 /// Runs seeds from `first` on, as many at a time as the machine can, and stops at the first that breaks a promise.
-pub fn run(first: u64, seeds: u64, under: Under) -> Summary {
+pub fn run(first: u64, seeds: u64, under: SimStorage) -> Summary {
     let next = AtomicU64::new(first);
     // Seeds after this one need not be run: one before them is broken.
     let last = AtomicU64::new(first + seeds);
@@ -184,7 +184,7 @@ pub fn run(first: u64, seeds: u64, under: Under) -> Summary {
             if seed >= last.load(Ordering::Relaxed) {
                 break;
             }
-            let mut world = World::new(seed, under.instead(), false);
+            let mut world = Simulation::new(seed, under.instead(), false);
             let outcome = world.run();
             own.seeds += 1;
             own.tally.add(&world.tally);
@@ -211,8 +211,8 @@ pub fn run(first: u64, seeds: u64, under: Under) -> Summary {
 }
 
 /// The story of one seed, and whether a promise was broken.
-pub fn replay(seed: u64, under: Under) -> (String, Result<(), String>) {
-    let mut world = World::new(seed, under.instead(), true);
+pub fn replay(seed: u64, under: SimStorage) -> (String, Result<(), String>) {
+    let mut world = Simulation::new(seed, under.instead(), true);
     let outcome = world.run();
     (world.story.unwrap_or_default(), outcome)
 }

@@ -6,21 +6,21 @@ use fencehold_contract::{AcquireLeaseRequest, HoldRef};
 use fencehold_core::job::{EffectName, JobId};
 use fencehold_core::{HoldId, Key, Owner as Name, Token};
 
-use crate::simulated::Question;
+use crate::simulated::MachineRequest;
 
 /// How much of a term a holder trusts, in a thousand.
 const TRUSTED: u64 = 900;
 
 /// An owner and what it is about.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(super) struct SimOwner {
     pub(super) name: String,
     /// How fast its clock runs, in a thousandth of the true rate.
     pub(super) rate: u64,
     pub(super) paused_until_ms: u64,
     /// Counts its lives: what was meant for an earlier one is dropped.
     pub(super) life: u32,
-    pub(super) about: About,
+    pub(super) about: OwnerActivity,
     /// The job that it enqueued last: it may not know whether that was heard.
     pub(super) enqueued: Option<NewJob>,
     /// Counts its alarms: only the newest rings.
@@ -28,17 +28,17 @@ pub(super) struct Owner {
 }
 
 #[derive(Debug)]
-pub(super) enum About {
+pub(super) enum OwnerActivity {
     Nothing,
     Asking { request: AcquireLeaseRequest, first_sent_ms: u64, sendings: u32 },
-    Holding(Held),
+    Holding(HeldLease),
     Claiming { request: ClaimJobsRequest, first_sent_ms: u64, sendings: u32 },
-    Working(Work),
+    Working(HeldJob),
 }
 
 /// A lease as its holder believes in it.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldLease {
     pub(super) key: Key,
     pub(super) hold: HoldId,
     pub(super) token: Token,
@@ -50,23 +50,23 @@ pub(super) struct Held {
     pub(super) gives_back: bool,
 }
 
-impl Held {
+impl HeldLease {
     pub(super) fn as_ref(&self) -> HoldRef {
         HoldRef { key: self.key.clone(), hold_id: self.hold, token: self.token }
     }
 
-    pub(super) fn renew(&self) -> Question {
-        Question::Renew(vec![self.as_ref()])
+    pub(super) fn renew(&self) -> MachineRequest {
+        MachineRequest::Renew(vec![self.as_ref()])
     }
 
-    pub(super) fn release(&self) -> Question {
-        Question::Release(vec![self.as_ref()])
+    pub(super) fn release(&self) -> MachineRequest {
+        MachineRequest::Release(vec![self.as_ref()])
     }
 }
 
 /// A job in its worker's hands.
 #[derive(Clone, Debug)]
-pub(super) struct Work {
+pub(super) struct HeldJob {
     pub(super) job: JobId,
     pub(super) hold: HoldId,
     pub(super) token: Token,
@@ -75,25 +75,25 @@ pub(super) struct Work {
     /// What it has still to do before its last word.
     pub(super) effects: Vec<EffectName>,
     /// What it waits to be answered, and how often that was sent.
-    pub(super) unanswered: Option<(Question, u32)>,
+    pub(super) unanswered: Option<(MachineRequest, u32)>,
     /// It no longer believes in its claim, and says its last word all the same.
     pub(super) is_blind: bool,
 }
 
-impl Work {
+impl HeldJob {
     pub(super) fn attempt(&self) -> AttemptRef {
         AttemptRef { job_id: self.job, hold_id: self.hold, token: self.token }
     }
 }
 
-impl Owner {
+impl SimOwner {
     pub(super) fn new(nth: usize, rate: u64) -> Self {
-        Owner {
+        SimOwner {
             name: format!("owner {nth}"),
             rate,
             paused_until_ms: 0,
             life: 0,
-            about: About::Nothing,
+            about: OwnerActivity::Nothing,
             enqueued: None,
             alarm: 0,
         }
@@ -105,12 +105,12 @@ impl Owner {
     }
 
     /// Whether it works under what this would give back.
-    pub(super) fn works_under(&self, gives_back: &Question) -> bool {
+    pub(super) fn works_under(&self, gives_back: &MachineRequest) -> bool {
         match (&self.about, gives_back) {
-            (About::Holding(held), Question::Release(holds)) => {
+            (OwnerActivity::Holding(held), MachineRequest::Release(holds)) => {
                 !held.gives_back && holds.iter().any(|hold| *hold == held.as_ref())
             }
-            (About::Working(work), Question::Report(reports)) => {
+            (OwnerActivity::Working(work), MachineRequest::Report(reports)) => {
                 reports.iter().any(|report| report.attempt == work.attempt())
             }
             _ => false,
@@ -120,7 +120,7 @@ impl Owner {
     /// Dies, and starts again knowing nothing.
     pub(super) fn crash(&mut self) {
         self.life += 1;
-        self.about = About::Nothing;
+        self.about = OwnerActivity::Nothing;
         self.enqueued = None;
     }
 

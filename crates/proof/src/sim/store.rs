@@ -7,54 +7,54 @@ use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Timestamp};
 
-use super::audit::{Asked, Gap, Pair};
-use super::chance::Chance;
-use super::disk::Kept;
-use super::doubt::{Accounts, Step};
-use super::ground::Ground;
-use super::mix;
-use crate::simulated::{Found, Given, Machine, Question, Reply};
+use super::audit::{Outage, PendingRequest, RequestAndResponse};
+use super::disk::CommitResult;
+use super::plan;
+use super::possible_states::{PossibleStates, StoreStep};
+use super::random::SimRandom;
+use super::storage::Storage;
+use crate::simulated::{ImageState, Machine, MachineRequest, MachineResponse, ReadyResponse};
 
 /// The most slots of one sweep: few, so that a sweep does not always come to its end.
 const SWEEP_MAX: usize = 3;
 
 /// Who asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct SimCaller {
     pub(super) owner: usize,
     pub(super) life: u32,
     pub(super) sent_ms: u64,
 }
 
-pub(super) struct Store {
+pub(super) struct SimStore {
     machine: Option<Machine>,
-    pub(super) ground: Ground,
-    pub(super) accounts: Accounts,
-    pending: BTreeMap<u64, (Caller, Asked)>,
+    pub(super) storage: Storage,
+    pub(super) accounts: PossibleStates,
+    pending: BTreeMap<u64, (SimCaller, PendingRequest)>,
     next_ticket: u64,
     pub(super) decided: u64,
 }
 
 /// What a step came to.
-pub(super) enum Stepped {
+pub(super) enum StepResult {
     /// These answers may go out.
-    Kept(Vec<(Caller, Question, Result<Reply, StoreError>)>),
+    Kept(Vec<(SimCaller, MachineRequest, Result<MachineResponse, StoreError>)>),
     /// The disk failed: no answer goes out, and the owner stops.
     Stopped,
 }
 
 /// What was given to a caller that had gone, and goes back.
-pub(super) enum Abandoned {
+pub(super) enum ReturnedGrant {
     Lease(String, HoldHash),
     Jobs(Vec<JobId>),
 }
 
-impl Store {
-    pub(super) fn new(ground: mix::Ground) -> Self {
-        Store {
+impl SimStore {
+    pub(super) fn new(storage: plan::StorageKind) -> Self {
+        SimStore {
             machine: None,
-            ground: Ground::new(ground),
-            accounts: Accounts::default(),
+            storage: Storage::new(storage),
+            accounts: PossibleStates::default(),
             pending: BTreeMap::new(),
             next_ticket: 1,
             decided: 0,
@@ -67,16 +67,16 @@ impl Store {
 
     /// The process is gone, and with it everything that it did not keep.
     pub(super) fn stops(&mut self) {
-        self.ground.is_left();
+        self.storage.is_left();
         self.machine = None;
         self.pending.clear();
     }
 
     /// A new process starts from what the disk holds. `None`: the disk would not let it.
-    pub(super) fn starts(&mut self, now: Timestamp, gap: Gap) -> Result<Option<Found>, String> {
-        let Some((machine, found)) = self.ground.starts(now, gap.found)? else { return Ok(None) };
+    pub(super) fn starts(&mut self, now: Timestamp, gap: Outage) -> Result<Option<ImageState>, String> {
+        let Some((machine, found)) = self.storage.starts(now, gap.found)? else { return Ok(None) };
         self.machine = Some(machine);
-        self.accounts.restarted(&Gap { found, ..gap });
+        self.accounts.restarted(&Outage { found, ..gap });
         Ok(Some(found))
     }
 
@@ -89,17 +89,17 @@ impl Store {
     pub(super) fn step(
         &mut self,
         now: Timestamp,
-        arrived: Vec<(Caller, Question)>,
-        chance: &mut Chance,
-        is_there: impl Fn(&Caller) -> bool,
-    ) -> Result<Stepped, String> {
-        let Some(machine) = &mut self.machine else { return Ok(Stepped::Stopped) };
+        arrived: Vec<(SimCaller, MachineRequest)>,
+        random: &mut SimRandom,
+        is_there: impl Fn(&SimCaller) -> bool,
+    ) -> Result<StepResult, String> {
+        let Some(machine) = &mut self.machine else { return Ok(StepResult::Stopped) };
         let mut ends = Vec::with_capacity(arrived.len());
         for (caller, question) in arrived {
             let ticket = self.next_ticket;
             self.next_ticket += 1;
             self.decided += 1;
-            let asked = Asked { question: question.clone(), arrived_ms: now.store_ms };
+            let asked = PendingRequest { question: question.clone(), arrived_ms: now.store_ms };
             self.pending.insert(ticket, (caller, asked));
             ends.push(machine.ask(now, ticket, question));
         }
@@ -107,23 +107,23 @@ impl Store {
         let mut told = Vec::new();
         let mut abandoned = Vec::new();
         loop {
-            let Ok(mut batch) = machine.take_batch(now) else { return Ok(Stepped::Stopped) };
-            let kept = self.ground.keep(machine, &mut batch, chance);
+            let Ok(mut batch) = machine.take_batch(now) else { return Ok(StepResult::Stopped) };
+            let kept = self.storage.keep(machine, &mut batch, random);
             ends.push(batch.answers());
             let (answers, unreadable) = match kept {
-                Kept::No => return Ok(Stepped::Stopped),
-                Kept::Yes | Kept::Landed => machine.answers(now, batch),
-                Kept::Unknown => (Machine::untold(batch), None),
+                CommitResult::No => return Ok(StepResult::Stopped),
+                CommitResult::Yes | CommitResult::Landed => machine.answers(now, batch),
+                CommitResult::Unknown => (Machine::untold(batch), None),
             };
             let groups = in_groups(&self.pending, &answers, &ends);
             ends.clear();
-            let step = Step { now, abandoned: &abandoned, groups: &groups };
+            let step = StoreStep { now, abandoned: &abandoned, groups: &groups };
             match kept {
-                Kept::Unknown => self.accounts.may_have_happened(&step)?,
+                CommitResult::Unknown => self.accounts.may_have_happened(&step)?,
                 _ => self.accounts.happened(&step)?,
             }
-            if kept != Kept::Yes || unreadable.is_some() {
-                return Ok(Stepped::Stopped);
+            if kept != CommitResult::Yes || unreadable.is_some() {
+                return Ok(StepResult::Stopped);
             }
             abandoned = Vec::new();
             for given in answers {
@@ -139,20 +139,22 @@ impl Store {
             if abandoned.is_empty() {
                 // What fails here was answered already, and is noticed by the next batch.
                 let _ = machine.tidy(true);
-                return Ok(Stepped::Kept(told));
+                return Ok(StepResult::Kept(told));
             }
         }
     }
 }
 
 /// What a response granted that must be given back if its caller has gone.
-fn goes_back(given: &Given, question: &Question) -> Option<Abandoned> {
+fn goes_back(given: &ReadyResponse, question: &MachineRequest) -> Option<ReturnedGrant> {
     match (&given.result, question) {
-        (Ok(Reply::Acquired(acquired)), Question::Acquire(request)) if !acquired.grant.resumed => {
-            Some(Abandoned::Lease(acquired.key.as_str().to_owned(), request.hold_id.hash()))
+        (Ok(MachineResponse::Acquired(acquired)), MachineRequest::Acquire(request))
+            if !acquired.grant.resumed =>
+        {
+            Some(ReturnedGrant::Lease(acquired.key.as_str().to_owned(), request.hold_id.hash()))
         }
-        (Ok(Reply::Claimed(claimed)), _) if given.hands_out_jobs() => {
-            Some(Abandoned::Jobs(claimed.jobs.iter().map(|job| job.id).collect()))
+        (Ok(MachineResponse::Claimed(claimed)), _) if given.hands_out_jobs() => {
+            Some(ReturnedGrant::Jobs(claimed.jobs.iter().map(|job| job.id).collect()))
         }
         _ => None,
     }
@@ -160,18 +162,18 @@ fn goes_back(given: &Given, question: &Question) -> Option<Abandoned> {
 
 /// The answers of each question together, in the order of the questions; and last what was read when all had happened.
 fn in_groups<'a>(
-    pending: &'a BTreeMap<u64, (Caller, Asked)>,
-    answers: &'a [Given],
+    pending: &'a BTreeMap<u64, (SimCaller, PendingRequest)>,
+    answers: &'a [ReadyResponse],
     ends: &[usize],
-) -> Vec<Vec<Pair<'a>>> {
-    let mut groups: Vec<Vec<Pair<'a>>> = Vec::with_capacity(ends.len() + 1);
+) -> Vec<Vec<RequestAndResponse<'a>>> {
+    let mut groups: Vec<Vec<RequestAndResponse<'a>>> = Vec::with_capacity(ends.len() + 1);
     let mut last = Vec::new();
     let mut from = 0;
     for end in ends {
         let mut group = Vec::new();
-        for Given { ticket, result, .. } in &answers[from..*end] {
+        for ReadyResponse { ticket, result, .. } in &answers[from..*end] {
             if let Some((_, asked)) = pending.get(ticket) {
-                let pair = Pair { asked, result };
+                let pair = RequestAndResponse { asked, result };
                 if pair.is_read_last() { last.push(pair) } else { group.push(pair) }
             }
         }

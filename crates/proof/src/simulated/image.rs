@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use fencehold_core::{Key, Namespace, Timestamp, Token};
-use fencehold_engine::{Change, Kept, KeptEvents, KeptLease, KeptNamespace, MemoryArchive};
-use fencehold_store_file::sim::{Noted, Trust, rebase};
+use fencehold_engine::{Change, MemoryArchive, StoredEvents, StoredLease, StoredNamespace, StoredState};
+use fencehold_store_file::sim::{NotedClock, Trust, rebase};
 
-use super::Record;
+use super::BatchRecord;
 use super::job_image::JobImage;
 
 /// What a new owner knows of the time before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ImageState {
     /// The process died; the machine went on.
     SameBoot,
     /// The disk failed under the owner before.
@@ -25,33 +25,33 @@ pub(crate) enum Found {
 /// What a disk holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
-    rows: BTreeMap<u32, Row>,
+    rows: BTreeMap<u32, ImageRow>,
     terms: BTreeMap<u32, (Token, u64)>,
     floors: BTreeMap<Namespace, Token>,
     jobs: JobImage,
     last_seq: u64,
     closed_until_ms: u64,
     longest_ttl_ms: u64,
-    namespaces: BTreeMap<Namespace, KeptNamespace>,
+    namespaces: BTreeMap<Namespace, StoredNamespace>,
     /// What is noted of the clock, as `file:` notes it.
-    noted: Option<Noted>,
+    noted: Option<NotedClock>,
 }
 
 #[derive(Clone, Debug)]
-struct Row {
+struct ImageRow {
     namespace: Namespace,
     key: Key,
-    record: fencehold_core::lease::Record,
+    record: fencehold_core::lease::LeaseRecord,
     deadline_ms: u64,
 }
 
 impl Image {
     /// Applies one batch, as a transaction does: all of it.
-    pub(crate) fn apply(&mut self, record: &Record) {
+    pub(crate) fn apply(&mut self, record: &BatchRecord) {
         for change in &record.0.rows {
             match change.clone() {
                 Change::Put { slot, namespace, key, record, deadline_ms } => {
-                    self.rows.insert(slot, Row { namespace, key, record, deadline_ms });
+                    self.rows.insert(slot, ImageRow { namespace, key, record, deadline_ms });
                 }
                 Change::Term { slot, token, deadline_ms } => {
                     self.terms.insert(slot, (token, deadline_ms));
@@ -80,20 +80,20 @@ impl Image {
     }
 
     /// As an owner loads it.
-    pub(super) fn kept(&self, now: Timestamp, found: Found) -> Kept {
+    pub(super) fn kept(&self, now: Timestamp, found: ImageState) -> StoredState {
         let trust = match found {
-            Found::SameBoot => Trust::Exact,
-            Found::FailedDisk | Found::Unsynced => Trust::Lengthen,
-            Found::NewBoot => Trust::Reboot,
+            ImageState::SameBoot => Trust::Exact,
+            ImageState::FailedDisk | ImageState::Unsynced => Trust::Lengthen,
+            ImageState::NewBoot => Trust::Reboot,
         };
         let now = super::ahead(now, self.ahead_ms());
         let closed_until_ms = match found {
-            Found::NewBoot if self.closed_until_ms > 0 => now.store_ms + self.longest_ttl_ms,
+            ImageState::NewBoot if self.closed_until_ms > 0 => now.store_ms + self.longest_ttl_ms,
             _ => self.closed_until_ms,
         };
         let leases = self.rows.iter().map(|(slot, row)| {
             let renewed = self.terms.get(slot).filter(|(token, _)| *token == row.record.counter);
-            let mut lease = KeptLease {
+            let mut lease = StoredLease {
                 slot: *slot,
                 namespace: row.namespace.clone(),
                 key: row.key.clone(),
@@ -103,10 +103,10 @@ impl Image {
             rebase(&mut lease, now, trust);
             lease
         });
-        Kept {
+        StoredState {
             leases: leases.collect(),
             floors: self.floors.iter().map(|(name, floor)| (name.clone(), *floor)).collect(),
-            events: KeptEvents::default(),
+            events: StoredEvents::default(),
             last_seq: self.last_seq,
             namespaces: self.namespaces(now, found),
             limits: Vec::new(),
@@ -117,9 +117,9 @@ impl Image {
         }
     }
 
-    fn namespaces(&self, now: Timestamp, found: Found) -> Vec<KeptNamespace> {
+    fn namespaces(&self, now: Timestamp, found: ImageState) -> Vec<StoredNamespace> {
         let known = self.namespaces.values().cloned().map(|mut known| {
-            if found == Found::NewBoot {
+            if found == ImageState::NewBoot {
                 let again = known.closed_until_ms.filter(|_| self.closed_until_ms > 0);
                 known.closed_until_ms = again.map(|_| now.store_ms + known.longest_ttl_ms);
             }
@@ -134,11 +134,11 @@ impl Image {
     }
 
     /// What a new owner notes of the clock.
-    fn followed(&self, now: Timestamp, found: Found) -> Noted {
-        let text = self.noted.as_ref().map(Noted::text).unwrap_or_default();
+    fn followed(&self, now: Timestamp, found: ImageState) -> NotedClock {
+        let text = self.noted.as_ref().map(NotedClock::text).unwrap_or_default();
         let boots = self.noted.as_ref().map_or(0, |noted| noted.identity.len());
-        let identity = "|".repeat(boots + usize::from(found == Found::NewBoot || boots == 0));
-        Noted::followed(&text, identity, now).0
+        let identity = "|".repeat(boots + usize::from(found == ImageState::NewBoot || boots == 0));
+        NotedClock::followed(&text, identity, now).0
     }
 
     /// What the owner reads when it needs it.
@@ -147,13 +147,13 @@ impl Image {
     }
 
     /// What an owner writes when it starts: every lease and every job as it now stands.
-    pub(crate) fn rebased(&self, now: Timestamp, found: Found) -> Image {
+    pub(crate) fn rebased(&self, now: Timestamp, found: ImageState) -> Image {
         let mut image = Image { terms: BTreeMap::new(), rows: BTreeMap::new(), ..self.clone() };
         image.noted = Some(self.followed(now, found));
         let kept = Image { noted: image.noted.clone(), ..self.clone() }.kept(now, found);
         image.closed_until_ms = kept.closed_until_ms;
-        for KeptLease { slot, namespace, key, record, deadline_ms } in kept.leases {
-            image.rows.insert(slot, Row { namespace, key, record, deadline_ms });
+        for StoredLease { slot, namespace, key, record, deadline_ms } in kept.leases {
+            image.rows.insert(slot, ImageRow { namespace, key, record, deadline_ms });
         }
         image.jobs.rebase(kept.jobs.unwrap_or_default().live);
         image

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 
 use fencehold_core::job::{JobId, ScheduleName};
 use fencehold_core::{Namespace, Timestamp, Token};
-use fencehold_engine::{JobChange, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique, MemoryArchive};
+use fencehold_engine::{
+    JobChange, MemoryArchive, StoredJob, StoredJobs, StoredQueue, StoredSchedule, StoredUnique,
+};
 use fencehold_store_file::sim::{Trust, rebase_job};
 
 /// The tables of jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobImage {
-    live: BTreeMap<u64, KeptJob>,
+    live: BTreeMap<u64, StoredJob>,
     terms: BTreeMap<u64, (Token, u64)>,
     ids: BTreeMap<u64, JobId>,
-    queues: BTreeMap<u32, KeptQueue>,
-    uniques: BTreeMap<(Namespace, [u8; 16]), KeptUnique>,
-    schedules: BTreeMap<(Namespace, ScheduleName), KeptSchedule>,
+    queues: BTreeMap<u32, StoredQueue>,
+    uniques: BTreeMap<(Namespace, [u8; 16]), StoredUnique>,
+    schedules: BTreeMap<(Namespace, ScheduleName), StoredSchedule>,
     token_ceiling: Token,
     /// Bodies, notes, effects and finished jobs: what an engine reads only where it needs it.
     archive: MemoryArchive,
@@ -60,7 +62,7 @@ impl JobImage {
         self.archive.take(change.clone());
     }
 
-    pub(super) fn kept(&self, now: Timestamp, trust: Trust) -> KeptJobs {
+    pub(super) fn kept(&self, now: Timestamp, trust: Trust) -> StoredJobs {
         let live = self.live.values().map(|job| {
             let mut job = job.clone();
             let term = self.terms.get(&job.arrival);
@@ -71,7 +73,7 @@ impl JobImage {
             rebase_job(&mut job, now, trust);
             job
         });
-        KeptJobs {
+        StoredJobs {
             queues: self.queues.values().cloned().collect(),
             live: live.collect(),
             uniques: self.uniques.values().cloned().collect(),
@@ -88,7 +90,7 @@ impl JobImage {
     }
 
     /// Every live job as a new owner has written it.
-    pub(super) fn rebase(&mut self, live: Vec<KeptJob>) {
+    pub(super) fn rebase(&mut self, live: Vec<StoredJob>) {
         self.terms.clear();
         self.live = live.into_iter().map(|job| (job.arrival, job)).collect();
     }

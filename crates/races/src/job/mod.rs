@@ -1,15 +1,15 @@
 //! Races about jobs.
 //!
-//! Nouns: every race has one job. A [`Worker`](worker::Worker) claims it, and [`Work`] is the claim as that worker knows
-//! it. What workers, operators and sweeps say is a [`JobAct`], and what is answered a [`JobTold`]; ours and the naive
-//! twin both speak [`JobProtocol`], so that one script runs either. The [`Till`](till::Till) is what effects reach.
+//! Nouns: every race has one job. A [`RaceWorker`](worker::RaceWorker) claims it, and [`HeldClaim`] is the claim as that worker knows
+//! it. What workers, operators and sweeps say is a [`JobCall`], and what is answered a [`JobReply`]; ours and the naive
+//! twin both speak [`JobProtocol`], so that one script runs either. The [`PaymentSink`](payment_sink::PaymentSink) is what effects reach.
 //!
 //! Deliberately absent: queues, priorities and schedules. Nothing about them is a race between holders.
 
 pub(crate) mod naive;
 pub(crate) mod ours;
+pub(crate) mod payment_sink;
 mod record;
-pub(crate) mod till;
 pub(crate) mod worker;
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use fencehold_core::{HoldId, Owner};
 
 /// The terms of a claim.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimWish {
+pub(crate) struct ClaimTerms {
     pub(crate) hold: HoldId,
     pub(crate) owner: Owner,
     pub(crate) ttl_ms: u64,
@@ -41,7 +41,7 @@ pub(crate) struct GrantedClaim {
 
 /// A claim as its worker knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
+pub(crate) struct HeldClaim {
     pub(crate) hold: HoldId,
     pub(crate) owner: Owner,
     pub(crate) token: u64,
@@ -49,16 +49,16 @@ pub(crate) struct Work {
 
 /// One call about the job, as data.
 #[derive(Clone, Debug)]
-pub(crate) enum JobAct {
-    Claim(ClaimWish),
-    Renew(Work),
-    Complete(Work, &'static str),
-    Fail(Work),
-    HandBack(Work),
+pub(crate) enum JobCall {
+    Claim(ClaimTerms),
+    Renew(HeldClaim),
+    Complete(HeldClaim, &'static str),
+    Fail(HeldClaim),
+    HandBack(HeldClaim),
     /// An effect is about to happen.
-    Announce(Work, &'static str, InDoubtPolicy),
+    Announce(HeldClaim, &'static str, InDoubtPolicy),
     /// An effect has happened; a job of the kind `undo-NAME` undoes it.
-    Record(Work, &'static str),
+    Record(HeldClaim, &'static str),
     Cancel {
         /// Without waiting for the holder.
         now: bool,
@@ -66,39 +66,39 @@ pub(crate) enum JobAct {
     Sweep,
 }
 
-impl JobAct {
+impl JobCall {
     /// The name of the call, and of its message that changes something.
     pub(crate) fn message(&self) -> &'static str {
         match self {
-            JobAct::Claim(_) => "claim",
-            JobAct::Renew(_) => "renew",
-            JobAct::Complete(..) => "complete",
-            JobAct::Fail(_) => "fail",
-            JobAct::HandBack(_) => "release",
-            JobAct::Announce(..) => "announce",
-            JobAct::Record(..) => "record",
-            JobAct::Cancel { .. } => "cancel",
-            JobAct::Sweep => "sweep",
+            JobCall::Claim(_) => "claim",
+            JobCall::Renew(_) => "renew",
+            JobCall::Complete(..) => "complete",
+            JobCall::Fail(_) => "fail",
+            JobCall::HandBack(_) => "release",
+            JobCall::Announce(..) => "announce",
+            JobCall::Record(..) => "record",
+            JobCall::Cancel { .. } => "cancel",
+            JobCall::Sweep => "sweep",
         }
     }
 
     /// The token that the call shows; 0: none.
     pub(crate) fn token(&self) -> u64 {
         match self {
-            JobAct::Renew(work)
-            | JobAct::Complete(work, _)
-            | JobAct::Fail(work)
-            | JobAct::HandBack(work)
-            | JobAct::Announce(work, ..)
-            | JobAct::Record(work, _) => work.token,
-            JobAct::Claim(_) | JobAct::Cancel { .. } | JobAct::Sweep => 0,
+            JobCall::Renew(work)
+            | JobCall::Complete(work, _)
+            | JobCall::Fail(work)
+            | JobCall::HandBack(work)
+            | JobCall::Announce(work, ..)
+            | JobCall::Record(work, _) => work.token,
+            JobCall::Claim(_) | JobCall::Cancel { .. } | JobCall::Sweep => 0,
         }
     }
 }
 
 /// What is answered about the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum JobTold {
+pub(crate) enum JobReply {
     Claimed {
         claim: GrantedClaim,
     },
@@ -140,23 +140,23 @@ pub(crate) enum JobTold {
     Other(String),
 }
 
-impl JobTold {
+impl JobReply {
     pub(crate) fn is_claimed(&self) -> bool {
-        matches!(self, JobTold::Claimed { .. })
+        matches!(self, JobReply::Claimed { .. })
     }
 
     pub(crate) fn is_stale(&self) -> bool {
-        matches!(self, JobTold::Stale { .. })
+        matches!(self, JobReply::Stale { .. })
     }
 
     pub(crate) fn leaves_it(&self, as_state: JobState) -> bool {
-        matches!(self, JobTold::Stands { state, .. } if *state == as_state)
+        matches!(self, JobReply::Stands { state, .. } if *state == as_state)
     }
 }
 
 /// The job as anybody can see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenJob {
     pub(crate) state: JobState,
     /// Who works on it.
     pub(crate) worker: Option<String>,
@@ -175,7 +175,7 @@ pub(crate) struct Seen {
 pub(crate) trait JobProtocol: Send + Sync {
     /// Puts the job into its queue.
     async fn put(&self, terms: JobOptions) -> Result<(), String>;
-    async fn perform(&self, who: &str, act: &JobAct) -> JobTold;
+    async fn perform(&self, who: &str, act: &JobCall) -> JobReply;
     /// How many stand in line for the job.
     async fn in_line(&self) -> usize;
     /// For how long a worker relies on a claim that it got in the moment in which it asked, by its own clock.
@@ -184,7 +184,7 @@ pub(crate) trait JobProtocol: Send + Sync {
     fn idempotency_key(&self, effect: &str) -> Option<String>;
     /// Undoes the next effect that is to be undone, and says which.
     async fn undo_next(&self, who: &str) -> Option<String>;
-    async fn look(&self) -> Result<Seen, String>;
+    async fn look(&self) -> Result<SeenJob, String>;
     /// Forgets the job, also while it is running.
     async fn remove(&self);
 }

@@ -12,12 +12,12 @@ use fencehold_core::job::{JobOptions, JobState};
 use fencehold_core::ttl;
 use futures_channel::oneshot;
 
-use super::{ClaimWish, GrantedClaim, JobAct, JobProtocol, JobTold, Seen};
-use crate::gate::Gate;
+use super::{ClaimTerms, GrantedClaim, JobCall, JobProtocol, JobReply, SeenJob};
+use crate::gate::MessageGate;
 use crate::trace::Trace;
 
 #[derive(Clone)]
-struct Row {
+struct NaiveJobRow {
     state: JobState,
     worker: Option<String>,
     deadline_ms: u64,
@@ -33,16 +33,16 @@ struct Row {
 /// Workers that use the naive queue.
 pub(crate) struct NaiveJobs {
     clock: ManualClock,
-    gate: Arc<Gate>,
+    gate: Arc<MessageGate>,
     trace: Arc<Trace>,
-    row: Mutex<Row>,
+    row: Mutex<NaiveJobRow>,
     /// Those who stand in line until there is a job.
     line: Mutex<Vec<oneshot::Sender<()>>>,
 }
 
 impl NaiveJobs {
-    pub(crate) fn new(clock: ManualClock, gate: Arc<Gate>, trace: Arc<Trace>) -> Self {
-        let row = Row {
+    pub(crate) fn new(clock: ManualClock, gate: Arc<MessageGate>, trace: Arc<Trace>) -> Self {
+        let row = NaiveJobRow {
             // Not there yet.
             state: JobState::Scheduled,
             worker: None,
@@ -57,7 +57,7 @@ impl NaiveJobs {
         NaiveJobs { clock, gate, trace, row: Mutex::new(row), line: Mutex::default() }
     }
 
-    fn row(&self) -> MutexGuard<'_, Row> {
+    fn row(&self) -> MutexGuard<'_, NaiveJobRow> {
         self.row.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +74,7 @@ impl NaiveJobs {
         self.now_ms() - since_ms
     }
 
-    fn claimed(wish: &ClaimWish, row: &Row) -> JobTold {
+    fn claimed(wish: &ClaimTerms, row: &NaiveJobRow) -> JobReply {
         let claim = GrantedClaim {
             hold: wish.hold,
             owner: wish.owner.clone(),
@@ -82,7 +82,7 @@ impl NaiveJobs {
             waited_ms: 0,
             remaining_ms: row.ttl_ms,
         };
-        JobTold::Claimed { claim }
+        JobReply::Claimed { claim }
     }
 
     fn now_ms(&self) -> u64 {
@@ -90,73 +90,73 @@ impl NaiveJobs {
     }
 
     /// What the caller makes of the row that it read. `Err`: it needs no message to know the answer.
-    fn decide(&self, act: &JobAct, read: &Row) -> Result<(), JobTold> {
+    fn decide(&self, act: &JobCall, read: &NaiveJobRow) -> Result<(), JobReply> {
         let mine = |owner: &str| read.worker.as_deref() == Some(owner);
         match act {
-            JobAct::Claim(wish) if mine(wish.owner.as_str()) && read.state == JobState::Running => {
+            JobCall::Claim(wish) if mine(wish.owner.as_str()) && read.state == JobState::Running => {
                 Err(Self::claimed(wish, read))
             }
-            JobAct::Claim(_) => {
+            JobCall::Claim(_) => {
                 let dead = read.state == JobState::Running && read.deadline_ms <= self.now_ms();
-                if dead || read.state == JobState::Queued { Ok(()) } else { Err(JobTold::Nothing) }
+                if dead || read.state == JobState::Queued { Ok(()) } else { Err(JobReply::Nothing) }
             }
-            JobAct::Renew(work)
-            | JobAct::Complete(work, _)
-            | JobAct::Fail(work)
-            | JobAct::HandBack(work)
-            | JobAct::Announce(work, ..)
-            | JobAct::Record(work, _) => {
+            JobCall::Renew(work)
+            | JobCall::Complete(work, _)
+            | JobCall::Fail(work)
+            | JobCall::HandBack(work)
+            | JobCall::Announce(work, ..)
+            | JobCall::Record(work, _) => {
                 if mine(work.owner.as_str()) {
                     Ok(())
                 } else {
-                    Err(JobTold::Stale { current: read.claims })
+                    Err(JobReply::Stale { current: read.claims })
                 }
             }
-            JobAct::Cancel { .. } | JobAct::Sweep => Ok(()),
+            JobCall::Cancel { .. } | JobCall::Sweep => Ok(()),
         }
     }
 
     /// Writes, whatever stands there by now.
-    fn write(&self, act: &JobAct, read: &Row) -> JobTold {
+    fn write(&self, act: &JobCall, read: &NaiveJobRow) -> JobReply {
         let now_ms = self.now_ms();
         let mut row = self.row();
-        let stands = |state| JobTold::Stands { state, late: false };
+        let stands = |state| JobReply::Stands { state, late: false };
         match act {
-            JobAct::Claim(wish) => {
+            JobCall::Claim(wish) => {
                 row.claims += 1;
                 row.state = JobState::Running;
                 row.worker = Some(wish.owner.to_string());
                 (row.deadline_ms, row.ttl_ms) = (now_ms + wish.ttl_ms, wish.ttl_ms);
                 Self::claimed(wish, &row)
             }
-            JobAct::Renew(_) => {
-                *row = Row { deadline_ms: now_ms + read.ttl_ms, ..read.clone() };
-                JobTold::Renewed { cancel_requested: read.state == JobState::Cancelled }
+            JobCall::Renew(_) => {
+                *row = NaiveJobRow { deadline_ms: now_ms + read.ttl_ms, ..read.clone() };
+                JobReply::Renewed { cancel_requested: read.state == JobState::Cancelled }
             }
-            JobAct::Complete(_, result) => {
+            JobCall::Complete(_, result) => {
                 (row.state, row.result) = (JobState::Completed, Some((*result).to_owned()));
                 row.completions += 1;
                 stands(JobState::Completed)
             }
-            JobAct::Fail(_) | JobAct::HandBack(_) => {
+            JobCall::Fail(_) | JobCall::HandBack(_) => {
                 (row.state, row.worker) = (JobState::Queued, None);
                 stands(JobState::Queued)
             }
-            JobAct::Announce(..) => JobTold::Go,
-            JobAct::Record(_, effect) => {
+            JobCall::Announce(..) => JobReply::Go,
+            JobCall::Record(_, effect) => {
                 row.effects.push((*effect).to_owned());
-                JobTold::Recorded
+                JobReply::Recorded
             }
-            JobAct::Cancel { .. } => {
+            JobCall::Cancel { .. } => {
                 row.state = JobState::Cancelled;
                 row.undone = row.effects.iter().rev().cloned().collect();
                 stands(JobState::Cancelled)
             }
-            JobAct::Sweep => {
+            JobCall::Sweep => {
                 if read.state == JobState::Running && read.deadline_ms <= now_ms {
                     (row.state, row.worker) = (JobState::Queued, None);
                 }
-                JobTold::Swept
+                JobReply::Swept
             }
         }
     }
@@ -181,8 +181,8 @@ impl JobProtocol for NaiveJobs {
         claim.waited_ms + ttl::lost_after_ms(claim.remaining_ms)
     }
 
-    async fn perform(&self, who: &str, act: &JobAct) -> JobTold {
-        let waits = matches!(act, JobAct::Claim(wish) if wish.wait_ms > 0);
+    async fn perform(&self, who: &str, act: &JobCall) -> JobReply {
+        let waits = matches!(act, JobCall::Claim(wish) if wish.wait_ms > 0);
         let stood_ms = if waits { self.wait().await } else { 0 };
         let read = self.row().clone();
         if let Err(told) = self.decide(act, &read) {
@@ -192,10 +192,10 @@ impl JobProtocol for NaiveJobs {
             .gate
             .carry(&self.trace, who, act.message(), || ready(self.write(act, &read)));
         match carried.await {
-            Some(JobTold::Claimed { claim }) => {
-                JobTold::Claimed { claim: GrantedClaim { waited_ms: stood_ms, ..claim } }
+            Some(JobReply::Claimed { claim }) => {
+                JobReply::Claimed { claim: GrantedClaim { waited_ms: stood_ms, ..claim } }
             }
-            told => told.unwrap_or(JobTold::Unheard),
+            told => told.unwrap_or(JobReply::Unheard),
         }
     }
 
@@ -207,11 +207,11 @@ impl JobProtocol for NaiveJobs {
         None
     }
 
-    async fn look(&self) -> Result<Seen, String> {
+    async fn look(&self) -> Result<SeenJob, String> {
         let row = self.row().clone();
         let live = row.state == JobState::Running && self.now_ms() < row.deadline_ms;
         let dead = row.state == JobState::Running && !live;
-        Ok(Seen {
+        Ok(SeenJob {
             // A row whose time is up is there for the taking.
             state: if dead { JobState::Queued } else { row.state },
             worker: row.worker.filter(|_| live),

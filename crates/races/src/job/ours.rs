@@ -9,23 +9,23 @@ use fencehold_contract::job::{
 };
 use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::job::{
-    AttemptOutcome, EffectName, JobId, JobKind, JobOptions, QueueName, Refusal, ReportedAttempt,
+    AttemptOutcome, EffectName, JobId, JobKind, JobOptions, JobRefusal, QueueName, ReportedAttempt,
 };
 use fencehold_core::ledger::{Compensation, EffectState, idempotency_key};
-use fencehold_core::ttl::Term;
+use fencehold_core::ttl::GrantedTerm;
 use fencehold_core::{HoldId, Owner, Token};
-use fencehold_test_store::Arena;
+use fencehold_test_store::TestStore;
 
-use super::{GrantedClaim, JobAct, JobProtocol, JobTold, Seen, Work};
-use crate::gate::Gate;
+use super::{GrantedClaim, HeldClaim, JobCall, JobProtocol, JobReply, SeenJob};
+use crate::gate::MessageGate;
 use crate::ours::LOOK;
 use crate::trace::Trace;
 
 /// Workers that use a real store.
 pub(crate) struct OurJobs {
-    pub(crate) arena: Arc<dyn Arena>,
+    pub(crate) test_store: Arc<dyn TestStore>,
     pub(crate) call: CallContext,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<MessageGate>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) job: JobId,
     /// Where the job stands, and where the jobs stand that undo its effects.
@@ -38,24 +38,24 @@ pub(crate) struct OurJobs {
 impl OurJobs {
     /// `A` has one handle, everybody else the other, as two processes have.
     fn store(&self, who: &str) -> Arc<dyn LeaseStore> {
-        if who == "A" { self.arena.store() } else { self.arena.other() }
+        if who == "A" { self.test_store.store() } else { self.test_store.other() }
     }
 
-    fn attempt(&self, work: &Work) -> AttemptRef {
+    fn attempt(&self, work: &HeldClaim) -> AttemptRef {
         AttemptRef { job_id: self.job, hold_id: work.hold, token: Token::new(work.token) }
     }
 
-    async fn deliver(&self, who: &str, act: &JobAct) -> JobTold {
+    async fn deliver(&self, who: &str, act: &JobCall) -> JobReply {
         let store = self.store(who);
-        let Some(jobs) = store.jobs() else { return JobTold::Other("the store keeps no jobs".to_owned()) };
+        let Some(jobs) = store.jobs() else { return JobReply::Other("the store keeps no jobs".to_owned()) };
         let told = match act {
-            JobAct::Claim(wish) => {
+            JobCall::Claim(wish) => {
                 let request = ClaimJobsRequest {
                     wait_ms: wish.wait_ms,
                     ..claim(&self.queue, wish.hold, wish.owner.clone(), wish.ttl_ms)
                 };
                 jobs.claim(&self.call, request).await.map(|claimed| match claimed.jobs.first() {
-                    None => JobTold::Nothing,
+                    None => JobReply::Nothing,
                     Some(job) => {
                         let claim = GrantedClaim {
                             hold: wish.hold,
@@ -64,26 +64,26 @@ impl OurJobs {
                             waited_ms: claimed.waited_ms,
                             remaining_ms: job.remaining_ms,
                         };
-                        JobTold::Claimed { claim }
+                        JobReply::Claimed { claim }
                     }
                 })
             }
-            JobAct::Renew(work) => self.renew(jobs, work).await,
-            JobAct::Complete(work, result) => {
+            JobCall::Renew(work) => self.renew(jobs, work).await,
+            JobCall::Complete(work, result) => {
                 let result = Some(serde_json::json!(result).to_string().into());
                 self.report(jobs, work, Report::Complete { result }).await
             }
-            JobAct::Fail(work) => {
+            JobCall::Fail(work) => {
                 let error = "no answer came".to_owned();
                 self.report(jobs, work, Report::Fail { error, retry_in_ms: None, permanent: false })
                     .await
             }
-            JobAct::HandBack(work) => self.report(jobs, work, Report::Release {}).await,
-            JobAct::Announce(work, name, policy) => {
+            JobCall::HandBack(work) => self.report(jobs, work, Report::Release {}).await,
+            JobCall::Announce(work, name, policy) => {
                 let act = LedgerEntry::Begin { effect: effect(name), in_doubt_policy: *policy };
                 self.enter(jobs, work, act).await
             }
-            JobAct::Record(work, name) => {
+            JobCall::Record(work, name) => {
                 let undo = Compensation {
                     kind: kind(&format!("undo-{name}")),
                     queue: Some(self.undo_queue.clone()),
@@ -93,45 +93,55 @@ impl OurJobs {
                     LedgerEntry::Record { effect: effect(name), value: "1".into(), compensation: Some(undo) };
                 self.enter(jobs, work, act).await
             }
-            JobAct::Cancel { now } => self.cancel(jobs, who, *now).await,
+            JobCall::Cancel { now } => self.cancel(jobs, who, *now).await,
             // No store sweeps on request: what arrives is a look at the job, as with leases.
-            JobAct::Sweep => jobs.get_job(&self.call, self.job).await.map(|_| JobTold::Looked),
+            JobCall::Sweep => jobs.get_job(&self.call, self.job).await.map(|_| JobReply::Looked),
         };
         told.unwrap_or_else(failed)
     }
 
-    async fn renew(&self, jobs: &dyn JobStore, work: &Work) -> Result<JobTold, StoreError> {
+    async fn renew(&self, jobs: &dyn JobStore, work: &HeldClaim) -> Result<JobReply, StoreError> {
         let renewed = jobs.renew_attempts(&self.call, vec![self.attempt(work)]).await?;
-        let told = |renewal: fencehold_core::job::AttemptRenewal| JobTold::Renewed {
+        let told = |renewal: fencehold_core::job::AttemptRenewal| JobReply::Renewed {
             cancel_requested: renewal.cancel_requested,
         };
         Ok(first(renewed.results, told))
     }
 
-    async fn report(&self, jobs: &dyn JobStore, by: &Work, word: Report) -> Result<JobTold, StoreError> {
+    async fn report(
+        &self,
+        jobs: &dyn JobStore,
+        by: &HeldClaim,
+        word: Report,
+    ) -> Result<JobReply, StoreError> {
         let report = AttemptReport { attempt: self.attempt(by), report: word };
         let answers = jobs.report(&self.call, vec![report]).await?;
-        Ok(first(answers, |ReportedAttempt { state, late, .. }| JobTold::Stands { state, late }))
+        Ok(first(answers, |ReportedAttempt { state, late, .. }| JobReply::Stands { state, late }))
     }
 
-    async fn enter(&self, jobs: &dyn JobStore, work: &Work, act: LedgerEntry) -> Result<JobTold, StoreError> {
+    async fn enter(
+        &self,
+        jobs: &dyn JobStore,
+        work: &HeldClaim,
+        act: LedgerEntry,
+    ) -> Result<JobReply, StoreError> {
         let entry = AttemptLedgerEntry { attempt: self.attempt(work), entry: act };
         let answers = jobs.write_effects(&self.call, vec![entry]).await?;
         Ok(first(answers, |answer| match answer {
-            LedgerResponse::Proceed {} => JobTold::Go,
-            LedgerResponse::Recorded { .. } => JobTold::Recorded,
-            LedgerResponse::InDoubt {} => JobTold::InDoubt,
-            LedgerResponse::Withdrawn {} => JobTold::Other("Withdrawn".to_owned()),
+            LedgerResponse::Proceed {} => JobReply::Go,
+            LedgerResponse::Recorded { .. } => JobReply::Recorded,
+            LedgerResponse::InDoubt {} => JobReply::InDoubt,
+            LedgerResponse::Withdrawn {} => JobReply::Other("Withdrawn".to_owned()),
         }))
     }
 
-    async fn cancel(&self, jobs: &dyn JobStore, who: &str, now: bool) -> Result<JobTold, StoreError> {
+    async fn cancel(&self, jobs: &dyn JobStore, who: &str, now: bool) -> Result<JobReply, StoreError> {
         let by = Owner::new(who).map_err(StoreError::from)?;
         let action = JobAction::Cancel { reason: None, force: now };
         let selector = JobSelector::Ids { job_ids: vec![self.job] };
         let request = ChangeJobsRequest::new(selector, action, by);
         let outcomes = jobs.change_jobs(&self.call, request).await?.results;
-        Ok(first(outcomes.into_iter().map(|item| item.result).collect(), |state| JobTold::Stands {
+        Ok(first(outcomes.into_iter().map(|item| item.result).collect(), |state| JobReply::Stands {
             state,
             late: false,
         }))
@@ -141,7 +151,7 @@ impl OurJobs {
 #[async_trait]
 impl JobProtocol for OurJobs {
     async fn put(&self, terms: JobOptions) -> Result<(), String> {
-        let store = self.arena.store();
+        let store = self.test_store.store();
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
         let job = NewJob { options: terms, ..NewJob::new(self.job, self.queue.clone(), kind("work"), "{}") };
         let answers = jobs.enqueue(&self.call, vec![job]).await.map_err(|error| error.to_string())?;
@@ -152,16 +162,16 @@ impl JobProtocol for OurJobs {
         }
     }
 
-    async fn perform(&self, who: &str, act: &JobAct) -> JobTold {
-        let shown = if matches!(act, JobAct::Sweep) { LOOK } else { act.message() };
+    async fn perform(&self, who: &str, act: &JobCall) -> JobReply {
+        let shown = if matches!(act, JobCall::Sweep) { LOOK } else { act.message() };
         let carried = self
             .gate
             .carry_as(&self.trace, who, act.message(), shown, || self.deliver(who, act));
-        carried.await.unwrap_or(JobTold::Unheard)
+        carried.await.unwrap_or(JobReply::Unheard)
     }
 
     async fn in_line(&self) -> usize {
-        let store = self.arena.other();
+        let store = self.test_store.other();
         let Some(jobs) = store.jobs() else { return 0 };
         let queues = jobs.list_queues(&self.call).await.unwrap_or_default();
         let queue = queues.into_iter().find(|view| view.name == self.queue);
@@ -169,7 +179,7 @@ impl JobProtocol for OurJobs {
     }
 
     fn relies_for_ms(&self, claim: &GrantedClaim) -> u64 {
-        Term::new(0, claim.waited_ms, 0, claim.remaining_ms).lost_at_ms()
+        GrantedTerm::new(0, claim.waited_ms, 0, claim.remaining_ms).lost_at_ms()
     }
 
     fn idempotency_key(&self, name: &str) -> Option<String> {
@@ -182,7 +192,7 @@ impl JobProtocol for OurJobs {
         let owner = Owner::new(who).ok()?;
         let undone = self.look().await.ok()?.undone.len();
         let hold = *self.undo_holds.get(undone)?;
-        let request = claim(&self.undo_queue, hold, owner, self.arena.ttl_ms());
+        let request = claim(&self.undo_queue, hold, owner, self.test_store.ttl_ms());
         let job = jobs.claim(&self.call, request).await.ok()?.jobs.pop()?;
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
         let done = AttemptReport { attempt, report: Report::Complete { result: None } };
@@ -190,15 +200,15 @@ impl JobProtocol for OurJobs {
         Some(job.compensates?.effect.to_string())
     }
 
-    async fn look(&self) -> Result<Seen, String> {
-        let store = self.arena.other();
+    async fn look(&self) -> Result<SeenJob, String> {
+        let store = self.test_store.other();
         let jobs = store.jobs().ok_or("it keeps no jobs")?;
         let found = jobs.get_job(&self.call, self.job).await.map_err(|error| error.to_string())?;
         let JobDetail { job, result, attempts, effects, .. } = found.ok_or("the job is gone")?;
         let completed =
             |how: AttemptOutcome| matches!(how, AttemptOutcome::Completed | AttemptOutcome::CompletedLate);
         let text = |json: Box<str>| serde_json::from_str(&json).unwrap_or_else(|_| json.to_string());
-        Ok(Seen {
+        Ok(SeenJob {
             state: job.state,
             remaining_ms: job.runner.as_ref().map_or(0, |runner| runner.remaining_ms),
             worker: job.runner.map(|runner| runner.owner.to_string()),
@@ -213,7 +223,7 @@ impl JobProtocol for OurJobs {
     }
 
     async fn remove(&self) {
-        let store = self.arena.store();
+        let store = self.test_store.store();
         let (Some(jobs), Ok(by)) = (store.jobs(), Owner::new("race")) else { return };
         let action = JobAction::Delete { force: true };
         let selector = JobSelector::Ids { job_ids: vec![self.job] };
@@ -237,26 +247,26 @@ fn effect(name: &str) -> EffectName {
     EffectName::new(name).expect("a short name without control characters")
 }
 
-fn failed(error: StoreError) -> JobTold {
+fn failed(error: StoreError) -> JobReply {
     match error {
-        StoreError::OutcomeUnknown { .. } => JobTold::Unheard,
-        other => JobTold::Other(other.to_string()),
+        StoreError::OutcomeUnknown { .. } => JobReply::Unheard,
+        other => JobReply::Other(other.to_string()),
     }
 }
 
-fn refused(refusal: Refusal) -> JobTold {
+fn refused(refusal: JobRefusal) -> JobReply {
     match refusal {
-        Refusal::Stale { current_token: current, .. } => JobTold::Stale { current: current.get() },
-        Refusal::Over { outcome: how, .. } => JobTold::Over { how },
-        Refusal::Finished { state } => JobTold::Finished { state },
-        other => JobTold::Other(other.to_string()),
+        JobRefusal::Stale { current_token: current, .. } => JobReply::Stale { current: current.get() },
+        JobRefusal::Over { outcome: how, .. } => JobReply::Over { how },
+        JobRefusal::Finished { state } => JobReply::Finished { state },
+        other => JobReply::Other(other.to_string()),
     }
 }
 
-fn first<T>(answers: Vec<Result<T, Refusal>>, told: impl FnOnce(T) -> JobTold) -> JobTold {
+fn first<T>(answers: Vec<Result<T, JobRefusal>>, told: impl FnOnce(T) -> JobReply) -> JobReply {
     match answers.into_iter().next() {
         Some(Ok(answer)) => told(answer),
         Some(Err(refusal)) => refused(refusal),
-        None => JobTold::Other("no answer for one item".to_owned()),
+        None => JobReply::Other("no answer for one item".to_owned()),
     }
 }

@@ -48,7 +48,7 @@ mod r47_owners_that_live_for_a_second;
 
 use std::fmt;
 
-use crate::stage::{Played, Stage};
+use crate::script::{Script, ScriptResult};
 
 /// One race: the schedule, the promise at stake, and the script that arranges it.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ pub struct Race {
     pub must_hold: &'static str,
     /// How the naive twin breaks under the same schedule, where there is one.
     pub naive: Option<&'static str>,
-    pub(crate) script: fn(&Stage) -> Played,
+    pub(crate) script: fn(&Script) -> ScriptResult,
 }
 
 impl Race {

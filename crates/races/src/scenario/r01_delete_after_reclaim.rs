@@ -1,8 +1,8 @@
 //! R01, delete after reclaim: A's release is on its way; the lease expires; B takes the key; the release arrives.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R01",
@@ -14,14 +14,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let old = a.acquires()?;
-    let release = a.begins(Act::Release(old.clone()))?;
-    stage.expires(&old);
+    let release = a.begins(LeaseCall::Release(old.clone()))?;
+    script.expires(&old);
     let new = b.acquires()?;
     let told = release.goes_on()?;
-    stage.must(stage.holder().as_deref() == Some("B"), "B's lease is untouched")?;
-    stage.must(matches!(told, Told::Lost { .. }), "A learns that it lost the lease")?;
-    stage.must(matches!(b.renews(&new), Told::Renewed { .. }), "B can renew")
+    script.must(script.holder().as_deref() == Some("B"), "B's lease is untouched")?;
+    script.must(matches!(told, LeaseReply::Lost { .. }), "A learns that it lost the lease")?;
+    script.must(matches!(b.renews(&new), LeaseReply::Renewed { .. }), "B can renew")
 }

@@ -1,8 +1,8 @@
 //! R02, double reclaim: A lease is over; A and B both set out to take it; both arrive.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R02",
@@ -14,18 +14,19 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let dead = stage.actor("D").acquires()?;
-    stage.expires(&dead);
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
-    let first = a.begins(Act::Acquire(a.wish()))?;
-    let second = b.begins(Act::Acquire(b.wish()))?;
+fn script(script: &Script) -> ScriptResult {
+    let dead = script.actor("D").acquires()?;
+    script.expires(&dead);
+    let (a, b) = (script.actor("A"), script.actor("B"));
+    let first = a.begins(LeaseCall::Acquire(a.wish()))?;
+    let second = b.begins(LeaseCall::Acquire(b.wish()))?;
     let (first, second) = (first.goes_on()?, second.goes_on()?);
     let winners = [&first, &second]
         .into_iter()
-        .filter(|told| matches!(told, Told::Granted(_)))
+        .filter(|told| matches!(told, LeaseReply::Granted(_)))
         .count();
-    stage.must(winners == 1, "exactly one of the two is granted the key")?;
-    let sees = |told: &Told, winner: &str| matches!(told, Told::Held { owner } if owner == winner);
-    stage.must(sees(&first, "B") || sees(&second, "A"), "the loser sees the winner")
+    script.must(winners == 1, "exactly one of the two is granted the key")?;
+    let sees =
+        |told: &LeaseReply, winner: &str| matches!(told, LeaseReply::Held { owner } if owner == winner);
+    script.must(sees(&first, "B") || sees(&second, "A"), "the loser sees the winner")
 }

@@ -2,8 +2,8 @@
 //! sweep comes to it.
 
 use super::Race;
-use crate::job::{JobAct, JobTold};
-use crate::stage::{Played, Stage};
+use crate::job::{JobCall, JobReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R03-job",
@@ -15,14 +15,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, s) = (stage.worker("A"), stage.worker("sweep"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, s) = (script.worker("A"), script.worker("sweep"));
     let work = a.claims()?;
-    let sweep = s.begins(JobAct::Sweep)?;
-    stage.passes(stage.ttl_ms() / 2)?;
-    stage.must(matches!(a.renews(&work), JobTold::Renewed { .. }), "A renews in time")?;
-    stage.passes(stage.ttl_ms() / 2)?;
+    let sweep = s.begins(JobCall::Sweep)?;
+    script.passes(script.ttl_ms() / 2)?;
+    script.must(matches!(a.renews(&work), JobReply::Renewed { .. }), "A renews in time")?;
+    script.passes(script.ttl_ms() / 2)?;
     sweep.goes_on()?;
-    stage.must(stage.job()?.worker.as_deref() == Some("A"), "a claim that was renewed in time lives")
+    script.must(script.job()?.worker.as_deref() == Some("A"), "a claim that was renewed in time lives")
 }

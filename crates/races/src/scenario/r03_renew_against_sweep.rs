@@ -1,8 +1,8 @@
 //! R03, renew against sweep: The sweep has L on its list for its deadline; A renews in time; the sweep comes to L.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R03",
@@ -14,13 +14,13 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, s) = (stage.actor("A"), stage.actor("sweep"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, s) = (script.actor("A"), script.actor("sweep"));
     let lease = a.acquires()?;
-    let sweep = s.begins(Act::Sweep(stage.key.clone()))?;
-    stage.passes(stage.ttl_ms() / 2)?;
-    stage.must(matches!(a.renews(&lease), Told::Renewed { .. }), "A renews in time")?;
-    stage.passes(stage.ttl_ms() / 2)?;
+    let sweep = s.begins(LeaseCall::Sweep(script.key.clone()))?;
+    script.passes(script.ttl_ms() / 2)?;
+    script.must(matches!(a.renews(&lease), LeaseReply::Renewed { .. }), "A renews in time")?;
+    script.passes(script.ttl_ms() / 2)?;
     sweep.goes_on()?;
-    stage.must(stage.holder().as_deref() == Some("A"), "a lease that was renewed in time lives")
+    script.must(script.holder().as_deref() == Some("A"), "a lease that was renewed in time lives")
 }

@@ -3,8 +3,8 @@
 use fencehold_core::lease::LeaseOutcome;
 
 use super::Race;
-use crate::protocol::Act;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseCall;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R04",
@@ -16,12 +16,12 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, p) = (stage.actor("A"), stage.actor("P"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, p) = (script.actor("A"), script.actor("P"));
     let lease = a.acquires()?;
-    let renewal = a.begins(Act::Renew(lease.clone()))?;
+    let renewal = a.begins(LeaseCall::Renew(lease.clone()))?;
     p.revokes();
     let told = renewal.goes_on()?;
-    stage.must(stage.holder().is_none(), "a revoked lease stays revoked")?;
-    stage.must(told.is_lost(LeaseOutcome::Revoked), "A learns that it was revoked")
+    script.must(script.holder().is_none(), "a revoked lease stays revoked")?;
+    script.must(told.is_lost(LeaseOutcome::Revoked), "A learns that it was revoked")
 }

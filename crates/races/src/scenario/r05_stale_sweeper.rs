@@ -2,8 +2,8 @@
 //! first goes on.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R05",
@@ -16,14 +16,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
-    let stalled = stage.actor("sweep 1").begins(Act::Sweep(stage.key.clone()))?;
-    stage.expires(&lease);
-    stage.actor("sweep 2").does(Act::Sweep(stage.key.clone()));
+    let stalled = script.actor("sweep 1").begins(LeaseCall::Sweep(script.key.clone()))?;
+    script.expires(&lease);
+    script.actor("sweep 2").does(LeaseCall::Sweep(script.key.clone()));
     let new = b.acquires()?;
     stalled.goes_on()?;
-    stage.must(stage.holder().as_deref() == Some("B"), "the next holder is untouched")?;
-    stage.must(matches!(b.renews(&new), Told::Renewed { .. }), "B can renew")
+    script.must(script.holder().as_deref() == Some("B"), "the next holder is untouched")?;
+    script.must(matches!(b.renews(&new), LeaseReply::Renewed { .. }), "B can renew")
 }

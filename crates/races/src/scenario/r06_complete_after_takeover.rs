@@ -2,8 +2,8 @@
 //! completes; A's result arrives.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R06",
@@ -15,17 +15,17 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let old = a.acquires()?;
-    let late = a.begins(Act::Complete(old.clone(), "by A".to_owned()))?;
-    stage.expires(&old);
+    let late = a.begins(LeaseCall::Complete(old.clone(), "by A".to_owned()))?;
+    script.expires(&old);
     let new = b.acquires()?;
-    stage.must(matches!(b.completes(&new, "by B"), Told::Completed), "the holder completes")?;
+    script.must(matches!(b.completes(&new, "by B"), LeaseReply::Completed), "the holder completes")?;
     let told = late.goes_on()?;
-    let stands = stage.shelf.look().result;
-    stage.must(stands == Some((new.token, "by B".to_owned())), "the result of the holder stands")?;
-    stage.must(matches!(told, Told::Stale { .. }), "the late one learns that it is stale")?;
+    let stands = script.resource.look().result;
+    script.must(stands == Some((new.token, "by B".to_owned())), "the result of the holder stands")?;
+    script.must(matches!(told, LeaseReply::Stale { .. }), "the late one learns that it is stale")?;
     a.exits("stale");
     b.exits("success");
     Ok(())

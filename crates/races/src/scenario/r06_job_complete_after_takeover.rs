@@ -4,8 +4,8 @@
 use fencehold_core::job::JobState;
 
 use super::Race;
-use crate::job::JobAct;
-use crate::stage::{Played, Stage};
+use crate::job::JobCall;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R06-job",
@@ -18,17 +18,17 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let old = a.claims()?;
-    let late = a.begins(JobAct::Complete(old.clone(), "by A"))?;
-    stage.crashes(&old)?;
+    let late = a.begins(JobCall::Complete(old.clone(), "by A"))?;
+    script.crashes(&old)?;
     let new = b.claims()?;
-    stage.must(b.completes(&new, "by B").leaves_it(JobState::Completed), "the holder completes the job")?;
+    script.must(b.completes(&new, "by B").leaves_it(JobState::Completed), "the holder completes the job")?;
     let told = late.goes_on()?;
-    stage.must(stage.job()?.result.as_deref() == Some("by B"), "the result of the holder stands")?;
-    stage.must(told.is_stale(), "the late one learns that it is stale")?;
+    script.must(script.job()?.result.as_deref() == Some("by B"), "the result of the holder stands")?;
+    script.must(told.is_stale(), "the late one learns that it is stale")?;
     a.exits("stale");
     b.exits("success");
     Ok(())

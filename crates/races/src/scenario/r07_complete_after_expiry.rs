@@ -3,8 +3,8 @@
 use fencehold_core::job::JobState;
 
 use super::Race;
-use crate::job::JobTold;
-use crate::stage::{Played, Stage};
+use crate::job::JobReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R07",
@@ -16,16 +16,16 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let work = a.claims()?;
-    stage.claim_runs_out(&work)?;
+    script.claim_runs_out(&work)?;
     let told = a.completes(&work, "by A");
-    stage.must(
-        told == JobTold::Stands { state: JobState::Completed, late: true },
+    script.must(
+        told == JobReply::Stands { state: JobState::Completed, late: true },
         "work that was done is done, and on record as late",
     )?;
-    stage.must(b.asks(&b.wish())?.is_none(), "no worker does it again")?;
-    stage.must(stage.job()?.result.as_deref() == Some("by A"), "its result is kept")
+    script.must(b.asks(&b.wish())?.is_none(), "no worker does it again")?;
+    script.must(script.job()?.result.as_deref() == Some("by A"), "its result is kept")
 }

@@ -1,8 +1,8 @@
 //! R08-job, steal back, a job: A's renewal is delayed; its claim expires and B claims the job; the renewal arrives.
 
 use super::Race;
-use crate::job::JobAct;
-use crate::stage::{Played, Stage};
+use crate::job::JobCall;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R08-job",
@@ -14,14 +14,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let old = a.claims()?;
-    let delayed = a.begins(JobAct::Renew(old.clone()))?;
-    stage.crashes(&old)?;
+    let delayed = a.begins(JobCall::Renew(old.clone()))?;
+    script.crashes(&old)?;
     b.claims()?;
     let told = delayed.goes_on()?;
-    stage.must(stage.job()?.worker.as_deref() == Some("B"), "B still has the job")?;
-    stage.must(told.is_stale(), "A learns that it is stale")
+    script.must(script.job()?.worker.as_deref() == Some("B"), "B still has the job")?;
+    script.must(told.is_stale(), "A learns that it is stale")
 }

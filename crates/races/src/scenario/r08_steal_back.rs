@@ -1,8 +1,8 @@
 //! R08, steal back: A's renewal is delayed; the lease expires and B takes the key; the renewal arrives.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R08",
@@ -14,13 +14,13 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let old = a.acquires()?;
-    let delayed = a.begins(Act::Renew(old.clone()))?;
-    stage.expires(&old);
+    let delayed = a.begins(LeaseCall::Renew(old.clone()))?;
+    script.expires(&old);
     b.acquires()?;
     let told = delayed.goes_on()?;
-    stage.must(stage.holder().as_deref() == Some("B"), "B still holds the key")?;
-    stage.must(matches!(told, Told::Lost { .. }), "A learns that it lost the lease")
+    script.must(script.holder().as_deref() == Some("B"), "B still holds the key")?;
+    script.must(matches!(told, LeaseReply::Lost { .. }), "A learns that it lost the lease")
 }

@@ -4,7 +4,7 @@
 use fencehold_core::job::JobState;
 
 use super::Race;
-use crate::stage::{Played, Stage};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R09-job",
@@ -16,15 +16,15 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (first, second) = (stage.worker("W, 1st").named("W"), stage.worker("W, 2nd").named("W"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (first, second) = (script.worker("W, 1st").named("W"), script.worker("W, 2nd").named("W"));
     let old = first.claims()?;
-    stage.crashes(&old)?;
+    script.crashes(&old)?;
     let new = second.claims()?;
-    stage.must(new.token > old.token, "every attempt has a token of its own")?;
+    script.must(new.token > old.token, "every attempt has a token of its own")?;
     let told = first.completes(&old, "1st attempt");
-    stage.must(stage.job()?.state == JobState::Running, "the second attempt goes on")?;
-    stage.must(told.is_stale(), "the first attempt learns that it is stale")?;
-    stage.must(second.completes(&new, "2nd attempt").leaves_it(JobState::Completed), "the second completes")
+    script.must(script.job()?.state == JobState::Running, "the second attempt goes on")?;
+    script.must(told.is_stale(), "the first attempt learns that it is stale")?;
+    script.must(second.completes(&new, "2nd attempt").leaves_it(JobState::Completed), "the second completes")
 }

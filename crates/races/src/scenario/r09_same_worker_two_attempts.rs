@@ -2,8 +2,8 @@
 //! as W.
 
 use super::Race;
-use crate::protocol::Told;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R09",
@@ -15,14 +15,17 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (first, second) = (stage.actor("W, 1st").named("W"), stage.actor("W, 2nd").named("W"));
+fn script(script: &Script) -> ScriptResult {
+    let (first, second) = (script.actor("W, 1st").named("W"), script.actor("W, 2nd").named("W"));
     let old = first.acquires()?;
-    stage.expires(&old);
+    script.expires(&old);
     let new = second.acquires()?;
-    stage.must(matches!(second.completes(&new, "2nd attempt"), Told::Completed), "the holder completes")?;
+    script.must(
+        matches!(second.completes(&new, "2nd attempt"), LeaseReply::Completed),
+        "the holder completes",
+    )?;
     let told = first.completes(&old, "1st attempt");
-    let stands = stage.shelf.look().result;
-    stage.must(stands == Some((new.token, "2nd attempt".to_owned())), "the result of the holder stands")?;
-    stage.must(matches!(told, Told::Stale { .. }), "the first attempt learns that it is stale")
+    let stands = script.resource.look().result;
+    script.must(stands == Some((new.token, "2nd attempt".to_owned())), "the result of the holder stands")?;
+    script.must(matches!(told, LeaseReply::Stale { .. }), "the first attempt learns that it is stale")
 }

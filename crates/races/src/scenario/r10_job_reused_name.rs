@@ -1,7 +1,7 @@
 //! R10-job, reused name, a job: W dies with its claim and starts again under its old name.
 
 use super::Race;
-use crate::stage::{Played, Stage};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R10-job",
@@ -13,12 +13,12 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (dead, again) = (stage.worker("W"), stage.worker("W again").named("W"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (dead, again) = (script.worker("W"), script.worker("W again").named("W"));
     let orphan = dead.claims()?;
-    stage.must(again.asks(&again.wish())?.is_none(), "a claim is not adopted by its owner's name")?;
-    stage.crashes(&orphan)?;
+    script.must(again.asks(&again.wish())?.is_none(), "a claim is not adopted by its owner's name")?;
+    script.crashes(&orphan)?;
     let work = again.claims()?;
-    stage.must(work.token > orphan.token, "the new attempt has a token of its own")
+    script.must(work.token > orphan.token, "the new attempt has a token of its own")
 }

@@ -1,8 +1,8 @@
 //! R10, reused name: W dies with its lease and starts again under its old name, with a new hold id.
 
 use super::Race;
-use crate::protocol::Told;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R10",
@@ -14,16 +14,16 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (dead, new) = (stage.actor("W"), stage.actor("W again").named("W"));
+fn script(script: &Script) -> ScriptResult {
+    let (dead, new) = (script.actor("W"), script.actor("W again").named("W"));
     let orphan = dead.acquires()?;
-    let adopted = crate::protocol::Lease { hold: new.wish().hold, ..orphan.clone() };
-    stage.must(!matches!(new.renews(&adopted), Told::Renewed { .. }), "a name renews nothing")?;
-    stage.must(
-        matches!(new.asks(new.wish()), Told::Held { .. }),
+    let adopted = crate::protocol::HeldLease { hold: new.wish().hold, ..orphan.clone() };
+    script.must(!matches!(new.renews(&adopted), LeaseReply::Renewed { .. }), "a name renews nothing")?;
+    script.must(
+        matches!(new.asks(new.wish()), LeaseReply::Held { .. }),
         "the orphan is in the way until it expires",
     )?;
-    stage.expires(&orphan);
+    script.expires(&orphan);
     let own = new.acquires()?;
-    stage.must(own.token > orphan.token, "the new one gets a larger token")
+    script.must(own.token > orphan.token, "the new one gets a larger token")
 }

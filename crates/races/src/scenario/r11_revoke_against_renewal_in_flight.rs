@@ -2,8 +2,8 @@
 //! lands.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R11",
@@ -15,15 +15,15 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b, p) = (stage.actor("A"), stage.actor("B"), stage.actor("P"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b, p) = (script.actor("A"), script.actor("B"), script.actor("P"));
     let old = a.acquires()?;
-    let renewal = a.begins(Act::Renew(old.clone()))?;
+    let renewal = a.begins(LeaseCall::Renew(old.clone()))?;
     let forced = p.revokes();
     let new = b.acquires()?;
     let told = renewal.goes_on()?;
-    stage.must(stage.holder().as_deref() == Some("B"), "B holds the key")?;
-    stage.must(matches!(told, Told::Lost { .. }), "A learns that it lost the lease")?;
-    let Told::Revoked { consumed } = forced else { return stage.must(false, "force ends the lease") };
-    stage.must(old.token < consumed && consumed < new.token, "force consumed a token of its own")
+    script.must(script.holder().as_deref() == Some("B"), "B holds the key")?;
+    script.must(matches!(told, LeaseReply::Lost { .. }), "A learns that it lost the lease")?;
+    let LeaseReply::Revoked { consumed } = forced else { return script.must(false, "force ends the lease") };
+    script.must(old.token < consumed && consumed < new.token, "force consumed a token of its own")
 }

@@ -1,8 +1,8 @@
 //! R12-job, release against own heartbeat: A releases the job; a renewal that it had sent before arrives.
 
 use super::Race;
-use crate::job::{JobAct, JobTold};
-use crate::stage::{Played, Stage};
+use crate::job::{JobCall, JobReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R12-job",
@@ -14,14 +14,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let work = a.claims()?;
-    let heartbeat = a.begins(JobAct::Renew(work.clone()))?;
+    let heartbeat = a.begins(JobCall::Renew(work.clone()))?;
     a.hands_back(&work);
     let told = heartbeat.goes_on()?;
-    stage.must(stage.job()?.worker.is_none(), "a job that was released stays so")?;
-    stage.must(matches!(told, JobTold::Over { .. }), "the renewal learns that the attempt is over")?;
+    script.must(script.job()?.worker.is_none(), "a job that was released stays so")?;
+    script.must(matches!(told, JobReply::Over { .. }), "the renewal learns that the attempt is over")?;
     b.claims().map(drop)
 }

@@ -3,8 +3,8 @@
 use fencehold_core::lease::LeaseOutcome;
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R12",
@@ -16,13 +16,13 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
-    let heartbeat = a.begins(Act::Renew(lease.clone()))?;
-    stage.must(matches!(a.releases(&lease), Told::Released), "the holder can give it back")?;
+    let heartbeat = a.begins(LeaseCall::Renew(lease.clone()))?;
+    script.must(matches!(a.releases(&lease), LeaseReply::Released), "the holder can give it back")?;
     let told = heartbeat.goes_on()?;
-    stage.must(stage.holder().is_none(), "a released lease stays released")?;
-    stage.must(told.is_lost(LeaseOutcome::Released), "the heartbeat learns: released")?;
+    script.must(script.holder().is_none(), "a released lease stays released")?;
+    script.must(told.is_lost(LeaseOutcome::Released), "the heartbeat learns: released")?;
     b.acquires().map(drop)
 }

@@ -2,9 +2,9 @@
 //! sends it again; later once more.
 
 use super::Race;
-use crate::gate::Fate;
-use crate::protocol::{Told, Wish};
-use crate::stage::{Played, Stage};
+use crate::gate::MessageFate;
+use crate::protocol::{AcquireTerms, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R13",
@@ -17,23 +17,26 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let a = stage.actor("A");
+fn script(script: &Script) -> ScriptResult {
+    let a = script.actor("A");
     let wish = a.wish();
-    a.next_meets("acquire", Fate::Lost);
+    a.next_meets("acquire", MessageFate::Lost);
     a.asks(wish.clone());
-    stage.must(stage.holder().is_none(), "a request that never arrived does nothing")?;
-    a.next_meets("acquire", Fate::AnswerLost);
-    a.asks(Wish { hold_age_ms: 1, ..wish.clone() });
-    let (waited_ms, ttl_ms) = (10_000.min(stage.ttl_ms() / 3), stage.ttl_ms());
-    stage.passes(waited_ms)?;
-    let again = Wish { hold_age_ms: waited_ms, ..wish.clone() };
-    let Told::Granted(lease) = a.asks(again) else {
-        return stage.must(false, "the same hold id gets its own lease");
+    script.must(script.holder().is_none(), "a request that never arrived does nothing")?;
+    a.next_meets("acquire", MessageFate::AnswerLost);
+    a.asks(AcquireTerms { hold_age_ms: 1, ..wish.clone() });
+    let (waited_ms, ttl_ms) = (10_000.min(script.ttl_ms() / 3), script.ttl_ms());
+    script.passes(waited_ms)?;
+    let again = AcquireTerms { hold_age_ms: waited_ms, ..wish.clone() };
+    let LeaseReply::Granted(lease) = a.asks(again) else {
+        return script.must(false, "the same hold id gets its own lease");
     };
-    stage.must(lease.resumed, "the lease is the one that was granted")?;
-    stage.must(lease.remaining_ms <= ttl_ms - waited_ms, "it lasts for the time that remains")?;
-    stage.expires(&lease);
-    let late = Wish { hold_age_ms: ttl_ms, ..wish };
-    stage.must(matches!(a.asks(late), Told::Ended { .. }), "a hold id that has ended is never granted again")
+    script.must(lease.resumed, "the lease is the one that was granted")?;
+    script.must(lease.remaining_ms <= ttl_ms - waited_ms, "it lasts for the time that remains")?;
+    script.expires(&lease);
+    let late = AcquireTerms { hold_age_ms: ttl_ms, ..wish };
+    script.must(
+        matches!(a.asks(late), LeaseReply::Ended { .. }),
+        "a hold id that has ended is never granted again",
+    )
 }

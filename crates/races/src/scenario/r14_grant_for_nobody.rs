@@ -1,10 +1,10 @@
 //! R14, grant without a caller: A waits in line and looks away; the holder releases, and the grant to A commits; A goes.
 
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::protocol::{Told, Wish};
-use crate::stage::{Played, Stage};
+use crate::protocol::{AcquireTerms, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R14",
@@ -16,18 +16,18 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::NoticesLeaving, "it does not notice that a caller has gone")?;
-    let (holder, a, b) = (stage.actor("H"), stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::NoticesLeaving, "it does not notice that a caller has gone")?;
+    let (holder, a, b) = (script.actor("H"), script.actor("A"), script.actor("B"));
     let lease = holder.acquires()?;
-    let waiting = a.waits(Wish { wait_ms: stage.ttl_ms(), ..a.wish() })?;
+    let waiting = a.waits(AcquireTerms { wait_ms: script.ttl_ms(), ..a.wish() })?;
     waiting.is_not_looked_at();
-    stage.must(matches!(holder.releases(&lease), Told::Released), "the holder can give it back")?;
-    stage.comes("the key goes to who waits", || stage.holder().as_deref() == Some("A"))?;
-    stage.trace.note("A", "is granted it, and does not see that");
+    script.must(matches!(holder.releases(&lease), LeaseReply::Released), "the holder can give it back")?;
+    script.comes("the key goes to who waits", || script.holder().as_deref() == Some("A"))?;
+    script.trace.note("A", "is granted it, and does not see that");
     waiting.loses_its_sender()?;
-    stage.comes("a grant whose caller has gone is given back", || stage.holder().is_none())?;
-    stage.trace.note("store", "gives it up for A");
+    script.comes("a grant whose caller has gone is given back", || script.holder().is_none())?;
+    script.trace.note("store", "gives it up for A");
     let new = b.acquires()?;
-    stage.must(new.token > lease.token + 1, "the token of the lost grant is not given again")
+    script.must(new.token > lease.token + 1, "the token of the lost grant is not given again")
 }

@@ -1,9 +1,9 @@
 //! R15, complete twice: A completes; the same completion arrives twice.
 
 use super::Race;
-use crate::gate::Fate;
-use crate::protocol::Told;
-use crate::stage::{Played, Stage};
+use crate::gate::MessageFate;
+use crate::protocol::LeaseReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R15",
@@ -15,12 +15,13 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let a = stage.actor("A");
+fn script(script: &Script) -> ScriptResult {
+    let a = script.actor("A");
     let lease = a.acquires()?;
-    a.next_meets("complete", Fate::Doubled);
-    stage.must(matches!(a.completes(&lease, "done"), Told::Completed), "the same answer both times")?;
-    stage.must(stage.shelf.look().effects == 1, "one effect")?;
-    stage.must(matches!(a.releases(&lease), Told::Released), "the holder can give it back")?;
-    stage.must(matches!(a.releases(&lease), Told::Released), "the same release gets the same answer")
+    a.next_meets("complete", MessageFate::Doubled);
+    script
+        .must(matches!(a.completes(&lease, "done"), LeaseReply::Completed), "the same answer both times")?;
+    script.must(script.resource.look().effects == 1, "one effect")?;
+    script.must(matches!(a.releases(&lease), LeaseReply::Released), "the holder can give it back")?;
+    script.must(matches!(a.releases(&lease), LeaseReply::Released), "the same release gets the same answer")
 }

@@ -3,8 +3,8 @@
 use fencehold_core::job::JobState;
 
 use super::Race;
-use crate::gate::Fate;
-use crate::stage::{Played, Stage};
+use crate::gate::MessageFate;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R15-job",
@@ -16,11 +16,11 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let a = stage.worker("A");
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let a = script.worker("A");
     let work = a.claims()?;
-    a.next_meets("complete", Fate::Doubled);
-    stage.must(a.completes(&work, "done").leaves_it(JobState::Completed), "the same answer both times")?;
-    stage.must(stage.job()?.completions == 1, "completed once")
+    a.next_meets("complete", MessageFate::Doubled);
+    script.must(a.completes(&work, "done").leaves_it(JobState::Completed), "the same answer both times")?;
+    script.must(script.job()?.completions == 1, "completed once")
 }

@@ -3,9 +3,9 @@
 use fencehold_core::job::JobState;
 
 use super::Race;
-use crate::gate::Fate;
-use crate::job::{JobAct, JobTold};
-use crate::stage::{Played, Stage};
+use crate::gate::MessageFate;
+use crate::job::{JobCall, JobReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R16",
@@ -17,14 +17,15 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let work = a.claims()?;
-    a.next_meets("complete", Fate::AnswerLost);
+    a.next_meets("complete", MessageFate::AnswerLost);
     a.completes(&work, "by A");
-    let told = a.does(JobAct::Fail(work));
-    stage.must(stage.job()?.state == JobState::Completed, "what was completed stays completed")?;
-    stage.must(told == JobTold::Finished { state: JobState::Completed }, "A learns that it is completed")?;
-    stage.must(b.asks(&b.wish())?.is_none(), "no worker does it again")
+    let told = a.does(JobCall::Fail(work));
+    script.must(script.job()?.state == JobState::Completed, "what was completed stays completed")?;
+    script
+        .must(told == JobReply::Finished { state: JobState::Completed }, "A learns that it is completed")?;
+    script.must(b.asks(&b.wish())?.is_none(), "no worker does it again")
 }

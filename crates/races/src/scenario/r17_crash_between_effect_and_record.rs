@@ -5,8 +5,8 @@ use fencehold_core::job::JobState;
 use fencehold_core::ledger::InDoubtPolicy;
 
 use super::Race;
-use crate::job::JobTold;
-use crate::stage::{Played, Stage};
+use crate::job::JobReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R17",
@@ -19,22 +19,22 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let old = a.claims()?;
-    stage.must(a.announces(&old, "charge", InDoubtPolicy::Retry) == JobTold::Go, "an effect may happen")?;
+    script.must(a.announces(&old, "charge", InDoubtPolicy::Retry) == JobReply::Go, "an effect may happen")?;
     a.pays("charge");
-    stage.must(a.announces(&old, "ship", InDoubtPolicy::Manual) == JobTold::Go, "another may, too")?;
-    stage.crashes(&old)?;
+    script.must(a.announces(&old, "ship", InDoubtPolicy::Manual) == JobReply::Go, "another may, too")?;
+    script.crashes(&old)?;
     let new = b.claims()?;
-    stage.must(b.announces(&new, "charge", InDoubtPolicy::Retry) == JobTold::Go, "B may do it again")?;
+    script.must(b.announces(&new, "charge", InDoubtPolicy::Retry) == JobReply::Go, "B may do it again")?;
     b.pays("charge");
-    stage.must(stage.till.times_paid() == 1, "the till was paid once")?;
-    stage.must(b.records(&new, "charge") == JobTold::Recorded, "and that is on record")?;
-    stage.must(
-        b.announces(&new, "ship", InDoubtPolicy::Manual) == JobTold::InDoubt,
+    script.must(script.payments.times_paid() == 1, "the till was paid once")?;
+    script.must(b.records(&new, "charge") == JobReply::Recorded, "and that is on record")?;
+    script.must(
+        b.announces(&new, "ship", InDoubtPolicy::Manual) == JobReply::InDoubt,
         "the doubt is reported",
     )?;
-    stage.must(stage.job()?.state == JobState::InDoubt, "the job waits for a person")
+    script.must(script.job()?.state == JobState::InDoubt, "the job waits for a person")
 }

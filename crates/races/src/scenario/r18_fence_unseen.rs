@@ -1,8 +1,8 @@
 //! R18, fence unseen: A is paused; B takes the key, raises the fence, and has not written yet; A writes.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R18",
@@ -14,14 +14,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let old = a.acquires()?;
-    let late = a.begins(Act::Complete(old.clone(), "by A".to_owned()))?;
-    stage.expires(&old);
+    let late = a.begins(LeaseCall::Complete(old.clone(), "by A".to_owned()))?;
+    script.expires(&old);
     let new = b.acquires()?;
     b.raises_the_fence(&new);
     let told = late.goes_on()?;
-    stage.must(stage.shelf.look().result.is_none(), "nothing stale was written")?;
-    stage.must(matches!(told, Told::Stale { .. }), "A learns that it is stale")
+    script.must(script.resource.look().result.is_none(), "nothing stale was written")?;
+    script.must(matches!(told, LeaseReply::Stale { .. }), "A learns that it is stale")
 }

@@ -1,8 +1,8 @@
 //! R19, wait, then grant: A waits in line; A's own time is up; the holder releases.
 
 use super::Race;
-use crate::protocol::{Told, Wish};
-use crate::stage::{Played, Stage};
+use crate::protocol::{AcquireTerms, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R19",
@@ -14,14 +14,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (holder, a, b) = (stage.actor("H"), stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (holder, a, b) = (script.actor("H"), script.actor("A"), script.actor("B"));
     let lease = holder.acquires()?;
-    let wait_ms = stage.ttl_ms() / 3;
-    let waiting = a.waits(Wish { wait_ms, ..a.wish() })?;
-    stage.passes(wait_ms)?;
-    stage.must(matches!(holder.releases(&lease), Told::Released), "the holder can give it back")?;
+    let wait_ms = script.ttl_ms() / 3;
+    let waiting = a.waits(AcquireTerms { wait_ms, ..a.wish() })?;
+    script.passes(wait_ms)?;
+    script.must(matches!(holder.releases(&lease), LeaseReply::Released), "the holder can give it back")?;
     let told = waiting.told()?;
-    stage.must(!matches!(told, Told::Granted(_)), "a caller whose time is up never gets 'granted'")?;
+    script.must(!matches!(told, LeaseReply::Granted(_)), "a caller whose time is up never gets 'granted'")?;
     b.acquires().map(drop)
 }

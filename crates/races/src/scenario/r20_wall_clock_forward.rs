@@ -1,10 +1,10 @@
 //! R20, wall clock + 1 h: The wall clock is set forward by an hour.
 
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::protocol::Told;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R20",
@@ -16,11 +16,11 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::MovesWall, "its wall clock cannot be set")?;
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::MovesWall, "its wall clock cannot be set")?;
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
-    stage.sets_the_wall_clock(3_600_000);
-    stage.must(matches!(b.asks(b.wish()), Told::Held { .. }), "the lease lives on")?;
-    stage.must(matches!(a.renews(&lease), Told::Renewed { .. }), "its holder can renew")
+    script.sets_the_wall_clock(3_600_000);
+    script.must(matches!(b.asks(b.wish()), LeaseReply::Held { .. }), "the lease lives on")?;
+    script.must(matches!(a.renews(&lease), LeaseReply::Renewed { .. }), "its holder can renew")
 }

@@ -1,9 +1,9 @@
 //! R21, wall clock − 1 h: The wall clock is set back by an hour; the ttl passes.
 
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::stage::{Played, Stage};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R21",
@@ -15,11 +15,11 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::MovesWall, "its wall clock cannot be set")?;
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::MovesWall, "its wall clock cannot be set")?;
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
-    stage.sets_the_wall_clock(-3_600_000);
-    stage.expires(&lease);
+    script.sets_the_wall_clock(-3_600_000);
+    script.expires(&lease);
     b.acquires().map(drop)
 }

@@ -1,11 +1,11 @@
 //! R23-job, restart with claims in flight: A works on the job; the store restarts; B asks; A's claim expires; B asks
 //! again.
 
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::job::JobTold;
-use crate::stage::{Played, Stage};
+use crate::job::JobReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R23-job",
@@ -17,15 +17,15 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::Restarts, "it cannot be restarted")?;
-    stage.has_a_job()?;
-    let (a, b) = (stage.worker("A"), stage.worker("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::Restarts, "it cannot be restarted")?;
+    script.has_a_job()?;
+    let (a, b) = (script.worker("A"), script.worker("B"));
     let old = a.claims()?;
-    stage.restarts();
-    stage.must(b.asks(&b.wish())?.is_none(), "nothing is free because of a restart")?;
-    stage.must(matches!(a.renews(&old), JobTold::Renewed { .. }), "its worker goes on")?;
-    stage.crashes(&old)?;
+    script.restarts();
+    script.must(b.asks(&b.wish())?.is_none(), "nothing is free because of a restart")?;
+    script.must(matches!(a.renews(&old), JobReply::Renewed { .. }), "its worker goes on")?;
+    script.crashes(&old)?;
     let new = b.claims()?;
-    stage.must(new.token > old.token, "tokens grow over a restart")
+    script.must(new.token > old.token, "tokens grow over a restart")
 }

@@ -1,10 +1,10 @@
 //! R23, restart with leases in flight: A holds the key; the store restarts; B asks; the ttl passes; B asks again.
 
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::protocol::Told;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R23",
@@ -16,14 +16,15 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::Restarts, "it cannot be restarted")?;
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::Restarts, "it cannot be restarted")?;
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
-    stage.restarts();
-    stage.must(matches!(b.asks(b.wish()), Told::Held { .. }), "nothing is free because of a restart")?;
-    stage.must(matches!(a.renews(&lease), Told::Renewed { .. }), "its holder goes on")?;
-    stage.expires(&lease);
+    script.restarts();
+    script
+        .must(matches!(b.asks(b.wish()), LeaseReply::Held { .. }), "nothing is free because of a restart")?;
+    script.must(matches!(a.renews(&lease), LeaseReply::Renewed { .. }), "its holder goes on")?;
+    script.expires(&lease);
     let new = b.acquires()?;
-    stage.must(new.token > lease.token, "tokens grow over a restart")
+    script.must(new.token > lease.token, "tokens grow over a restart")
 }

@@ -1,11 +1,11 @@
 //! R24, backup put back: A shows a token that the store has lost with all it did since its backup; the operator
 //! advances; A shows it again; B takes the key.
 
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::protocol::{Lease, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{HeldLease, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R24",
@@ -18,18 +18,21 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::Advances, "it cannot be advanced")?;
-    stage.needs(Power::MovesTime, "its time cannot be moved")?;
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::Advances, "it cannot be advanced")?;
+    script.needs(TestCapability::MovesTime, "its time cannot be moved")?;
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let kept = a.acquires()?;
     // To a store that was put back, what it gave since is a token that it has never given.
-    let lost = Lease { token: kept.token + 7, ..kept };
-    stage
-        .must(matches!(a.renews(&lost), Told::Rewound { .. }), "a token that was never given is an alarm")?;
-    stage.is_advanced()?;
+    let lost = HeldLease { token: kept.token + 7, ..kept };
+    script.must(
+        matches!(a.renews(&lost), LeaseReply::Rewound { .. }),
+        "a token that was never given is an alarm",
+    )?;
+    script.is_advanced()?;
     let told = a.renews(&lost);
-    stage.must(matches!(told, Told::Lost { current, .. } if current > lost.token), "A is fenced out")?;
+    script
+        .must(matches!(told, LeaseReply::Lost { current, .. } if current > lost.token), "A is fenced out")?;
     let new = b.acquires()?;
-    stage.must(new.token > lost.token, "no token comes twice")
+    script.must(new.token > lost.token, "no token comes twice")
 }

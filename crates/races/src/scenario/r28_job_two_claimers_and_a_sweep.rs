@@ -2,8 +2,8 @@
 //! having set out before.
 
 use super::Race;
-use crate::job::{JobAct, JobTold};
-use crate::stage::{Played, Stage};
+use crate::job::{JobCall, JobReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R28-job",
@@ -15,18 +15,18 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, b, s) = (stage.worker("A"), stage.worker("B"), stage.worker("sweep"));
-    let dead = stage.worker("D").claims()?;
-    stage.crashes(&dead)?;
-    let sweep = s.begins(JobAct::Sweep)?;
-    let first = a.begins(JobAct::Claim(a.wish()))?;
-    let second = b.begins(JobAct::Claim(b.wish()))?;
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, b, s) = (script.worker("A"), script.worker("B"), script.worker("sweep"));
+    let dead = script.worker("D").claims()?;
+    script.crashes(&dead)?;
+    let sweep = s.begins(JobCall::Sweep)?;
+    let first = a.begins(JobCall::Claim(a.wish()))?;
+    let second = b.begins(JobCall::Claim(b.wish()))?;
     let first = first.goes_on()?;
     sweep.goes_on()?;
     let second = second.goes_on()?;
-    stage.must(first.is_claimed(), "the first claimer gets it")?;
-    stage.must(second == JobTold::Nothing, "the second does not")?;
-    stage.must(stage.job()?.worker.as_deref() == Some("A"), "the first still has it")
+    script.must(first.is_claimed(), "the first claimer gets it")?;
+    script.must(second == JobReply::Nothing, "the second does not")?;
+    script.must(script.job()?.worker.as_deref() == Some("A"), "the first still has it")
 }

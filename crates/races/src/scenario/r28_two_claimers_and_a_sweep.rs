@@ -2,8 +2,8 @@
 //! before.
 
 use super::Race;
-use crate::protocol::{Act, Told};
-use crate::stage::{Played, Stage};
+use crate::protocol::{LeaseCall, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R28",
@@ -15,17 +15,17 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b, s) = (stage.actor("A"), stage.actor("B"), stage.actor("sweep"));
-    let dead = stage.actor("D").acquires()?;
-    stage.expires(&dead);
-    let sweep = s.begins(Act::Sweep(stage.key.clone()))?;
-    let first = a.begins(Act::Acquire(a.wish()))?;
-    let second = b.begins(Act::Acquire(b.wish()))?;
+fn script(script: &Script) -> ScriptResult {
+    let (a, b, s) = (script.actor("A"), script.actor("B"), script.actor("sweep"));
+    let dead = script.actor("D").acquires()?;
+    script.expires(&dead);
+    let sweep = s.begins(LeaseCall::Sweep(script.key.clone()))?;
+    let first = a.begins(LeaseCall::Acquire(a.wish()))?;
+    let second = b.begins(LeaseCall::Acquire(b.wish()))?;
     let first = first.goes_on()?;
     sweep.goes_on()?;
     let second = second.goes_on()?;
-    stage.must(matches!(first, Told::Granted(_)), "the first claimer gets it")?;
-    stage.must(matches!(second, Told::Held { .. }), "the second does not")?;
-    stage.must(stage.holder().as_deref() == Some("A"), "the first still holds it")
+    script.must(matches!(first, LeaseReply::Granted(_)), "the first claimer gets it")?;
+    script.must(matches!(second, LeaseReply::Held { .. }), "the second does not")?;
+    script.must(script.holder().as_deref() == Some("A"), "the first still holds it")
 }

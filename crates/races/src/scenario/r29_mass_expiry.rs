@@ -1,11 +1,11 @@
 //! R29, mass expiry: More leases end in one moment than one sweep looks at; A renews its own; B takes one of theirs.
 
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::protocol::{Told, Wish};
-use crate::stage::{Played, Stage};
+use crate::protocol::{AcquireTerms, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 /// More than any store sweeps in one go.
 const MANY: usize = 600;
@@ -22,25 +22,25 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::MovesTime, "its time cannot be moved")?;
-    stage.needs(Power::OwnClock, "it has no clock of its own")?;
-    let (a, b, crowd) = (stage.actor("A"), stage.actor("B"), stage.actor("crowd"));
-    let Told::Granted(own) = a.asks(Wish { ttl_ms: stage.ttl_ms() * 4, ..a.wish() }) else {
-        return stage.must(false, "a free key is granted");
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::MovesTime, "its time cannot be moved")?;
+    script.needs(TestCapability::OwnClock, "it has no clock of its own")?;
+    let (a, b, crowd) = (script.actor("A"), script.actor("B"), script.actor("crowd"));
+    let LeaseReply::Granted(own) = a.asks(AcquireTerms { ttl_ms: script.ttl_ms() * 4, ..a.wish() }) else {
+        return script.must(false, "a free key is granted");
     };
     let theirs = crowd.takes_others(MANY)?;
-    stage.passes(stage.ttl_ms())?;
-    stage.must(matches!(a.renews(&own), Told::Renewed { .. }), "A is answered while others end")?;
+    script.passes(script.ttl_ms())?;
+    script.must(matches!(a.renews(&own), LeaseReply::Renewed { .. }), "A is answered while others end")?;
     let one = &theirs[MANY / 2];
-    let told = b.asks(Wish { key: one.key.clone(), ..b.wish() });
-    stage.must(
-        matches!(&told, Told::Granted(new) if new.token > one.token),
+    let told = b.asks(AcquireTerms { key: one.key.clone(), ..b.wish() });
+    script.must(
+        matches!(&told, LeaseReply::Granted(new) if new.token > one.token),
         "B gets what has run out, swept or not",
     )?;
-    stage.passes(SWEPT_WITHIN_MS)?;
-    stage.comes("all that have run out are over", || stage.held() == Some(2))?;
+    script.passes(SWEPT_WITHIN_MS)?;
+    script.comes("all that have run out are over", || script.held() == Some(2))?;
     let told = crowd.renews_all(&theirs);
-    stage.must(told.iter().all(|told| told.is_lost(LeaseOutcome::Expired)), "each of them learns so")?;
-    stage.must(stage.holder().as_deref() == Some("A"), "A still has its own")
+    script.must(told.iter().all(|told| told.is_lost(LeaseOutcome::Expired)), "each of them learns so")?;
+    script.must(script.holder().as_deref() == Some("A"), "A still has its own")
 }

@@ -3,7 +3,7 @@
 use fencehold_core::job::{JobOptions, JobState};
 
 use super::Race;
-use crate::stage::{Played, Stage};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R31",
@@ -15,11 +15,11 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job_on(JobOptions { max_crashes: 2, ..JobOptions::default() })?;
-    let (a, b, c) = (stage.worker("A"), stage.worker("B"), stage.worker("C"));
-    stage.crashes(&a.claims()?)?;
-    stage.claim_runs_out(&b.claims()?)?;
-    stage.must(c.asks(&c.wish())?.is_none(), "no other worker gets what has killed two")?;
-    stage.must(stage.job()?.state == JobState::Quarantined, "the job is kept for people")
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job_on(JobOptions { max_crashes: 2, ..JobOptions::default() })?;
+    let (a, b, c) = (script.worker("A"), script.worker("B"), script.worker("C"));
+    script.crashes(&a.claims()?)?;
+    script.claim_runs_out(&b.claims()?)?;
+    script.must(c.asks(&c.wish())?.is_none(), "no other worker gets what has killed two")?;
+    script.must(script.job()?.state == JobState::Quarantined, "the job is kept for people")
 }

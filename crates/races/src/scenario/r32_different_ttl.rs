@@ -2,8 +2,8 @@
 //! again when that would be over.
 
 use super::Race;
-use crate::protocol::{Told, Wish};
-use crate::stage::{Played, Stage};
+use crate::protocol::{AcquireTerms, LeaseReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R32",
@@ -16,12 +16,12 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
-    let short = || Wish { ttl_ms: stage.ttl_ms() / 10, ..b.wish() };
-    stage.must(matches!(b.asks(short()), Told::Held { .. }), "B sees the holder")?;
-    stage.passes(stage.ttl_ms() / 5)?;
-    stage.must(matches!(b.asks(short()), Told::Held { .. }), "no early theft by a shorter ttl")?;
-    stage.must(matches!(a.renews(&lease), Told::Renewed { .. }), "its holder can renew")
+    let short = || AcquireTerms { ttl_ms: script.ttl_ms() / 10, ..b.wish() };
+    script.must(matches!(b.asks(short()), LeaseReply::Held { .. }), "B sees the holder")?;
+    script.passes(script.ttl_ms() / 5)?;
+    script.must(matches!(b.asks(short()), LeaseReply::Held { .. }), "no early theft by a shorter ttl")?;
+    script.must(matches!(a.renews(&lease), LeaseReply::Renewed { .. }), "its holder can renew")
 }

@@ -3,8 +3,8 @@
 use fencehold_core::job::JobState;
 
 use super::Race;
-use crate::job::{JobAct, JobTold};
-use crate::stage::{Played, Stage};
+use crate::job::{JobCall, JobReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R33",
@@ -16,18 +16,18 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, p) = (stage.worker("A"), stage.worker("P"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, p) = (script.worker("A"), script.worker("P"));
     let work = a.claims()?;
-    let completion = a.begins(JobAct::Complete(work.clone(), "by A"))?;
-    let cancellation = p.begins(JobAct::Cancel { now: true })?;
+    let completion = a.begins(JobCall::Complete(work.clone(), "by A"))?;
+    let cancellation = p.begins(JobCall::Cancel { now: true })?;
     let cancelled = cancellation.goes_on()?;
     let completed = completion.goes_on()?;
-    stage.must(cancelled.leaves_it(JobState::Cancelled), "what arrives first is carried out")?;
-    stage.must(stage.job()?.state == JobState::Cancelled, "the first terminal state stands")?;
-    stage.must(completed.is_stale(), "A learns that it is over")?;
-    let again = p.does(JobAct::Cancel { now: true });
-    let same = matches!(again, JobTold::Stands { state: JobState::Cancelled, .. });
-    stage.must(same, "the same word again gets the same answer")
+    script.must(cancelled.leaves_it(JobState::Cancelled), "what arrives first is carried out")?;
+    script.must(script.job()?.state == JobState::Cancelled, "the first terminal state stands")?;
+    script.must(completed.is_stale(), "A learns that it is over")?;
+    let again = p.does(JobCall::Cancel { now: true });
+    let same = matches!(again, JobReply::Stands { state: JobState::Cancelled, .. });
+    script.must(same, "the same word again gets the same answer")
 }

@@ -3,8 +3,8 @@
 use fencehold_core::Namespace;
 
 use super::Race;
-use crate::protocol::Told;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseReply;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R34",
@@ -16,14 +16,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let a = stage.actor("A");
+fn script(script: &Script) -> ScriptResult {
+    let a = script.actor("A");
     let lease = a.acquires()?;
     let Ok(elsewhere) = Namespace::new("elsewhere") else {
-        return stage.must(false, "a namespace has a name");
+        return script.must(false, "a namespace has a name");
     };
-    let told = stage.drive(stage.ours()?.renew_in(elsewhere, "B", &lease));
-    stage.trace.note("B", "renews A's hold in another namespace");
-    stage.must(!matches!(told, Told::Renewed { .. }), "a hold means nothing in another namespace")?;
-    stage.must(matches!(a.renews(&lease), Told::Renewed { .. }), "the lease is untouched")
+    let told = script.drive(script.ours()?.renew_in(elsewhere, "B", &lease));
+    script.trace.note("B", "renews A's hold in another namespace");
+    script.must(!matches!(told, LeaseReply::Renewed { .. }), "a hold means nothing in another namespace")?;
+    script.must(matches!(a.renews(&lease), LeaseReply::Renewed { .. }), "the lease is untouched")
 }

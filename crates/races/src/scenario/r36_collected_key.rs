@@ -1,11 +1,11 @@
 //! R36, collected key: A key is released and stays free for so long that its record is removed; B takes it.
 
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_test_store::Power;
+use fencehold_test_store::TestCapability;
 
 use super::Race;
-use crate::protocol::Act;
-use crate::stage::{Played, Stage};
+use crate::protocol::LeaseCall;
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R36",
@@ -17,14 +17,14 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.needs(Power::Collects, "it collects no keys")?;
-    let (a, b) = (stage.actor("A"), stage.actor("B"));
+fn script(script: &Script) -> ScriptResult {
+    script.needs(TestCapability::Collects, "it collects no keys")?;
+    let (a, b) = (script.actor("A"), script.actor("B"));
     let lease = a.acquires()?;
     a.releases(&lease);
-    stage.passes(COLLECT_AFTER_FREE_MS + 1)?;
+    script.passes(COLLECT_AFTER_FREE_MS + 1)?;
     // A call has waited for the sweep.
-    stage.actor("sweep").does(Act::Sweep(stage.key.clone()));
+    script.actor("sweep").does(LeaseCall::Sweep(script.key.clone()));
     let new = b.acquires()?;
-    stage.must(new.token > lease.token, "tokens grow over a collected key")
+    script.must(new.token > lease.token, "tokens grow over a collected key")
 }

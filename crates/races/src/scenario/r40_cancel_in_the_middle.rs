@@ -5,8 +5,8 @@ use fencehold_core::job::JobState;
 use fencehold_core::ledger::InDoubtPolicy;
 
 use super::Race;
-use crate::job::{JobAct, JobTold};
-use crate::stage::{Played, Stage};
+use crate::job::{JobCall, JobReply};
+use crate::script::{Script, ScriptResult};
 
 pub(super) const RACE: Race = Race {
     id: "R40",
@@ -19,23 +19,23 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    stage.has_a_job()?;
-    let (a, p, u) = (stage.worker("A"), stage.worker("P"), stage.worker("undo"));
+fn script(script: &Script) -> ScriptResult {
+    script.has_a_job()?;
+    let (a, p, u) = (script.worker("A"), script.worker("P"), script.worker("undo"));
     let work = a.claims()?;
     a.announces(&work, "charge", InDoubtPolicy::Retry);
-    stage.must(a.records(&work, "charge") == JobTold::Recorded, "an effect is recorded")?;
-    p.does(JobAct::Cancel { now: false });
-    stage.must(u.undoes().is_none() && stage.job()?.undone.is_empty(), "nothing is undone too early")?;
+    script.must(a.records(&work, "charge") == JobReply::Recorded, "an effect is recorded")?;
+    p.does(JobCall::Cancel { now: false });
+    script.must(u.undoes().is_none() && script.job()?.undone.is_empty(), "nothing is undone too early")?;
     a.announces(&work, "ship", InDoubtPolicy::Retry);
-    stage.must(a.records(&work, "ship") == JobTold::Recorded, "so is the next")?;
+    script.must(a.records(&work, "ship") == JobReply::Recorded, "so is the next")?;
     let told = a.renews(&work);
-    stage.must(told == JobTold::Renewed { cancel_requested: true }, "A hears of it at its next renewal")?;
-    stage.must(
+    script.must(told == JobReply::Renewed { cancel_requested: true }, "A hears of it at its next renewal")?;
+    script.must(
         a.hands_back(&work).leaves_it(JobState::Cancelled),
         "the job is cancelled when its attempt ends",
     )?;
     let undone = [u.undoes(), u.undoes(), u.undoes()];
     let expected = [Some("ship".to_owned()), Some("charge".to_owned()), None];
-    stage.must(undone == expected, "each effect is undone once, the last one first")
+    script.must(undone == expected, "each effect is undone once, the last one first")
 }

@@ -11,7 +11,7 @@ use fencehold_core::ledger::Compensation;
 use fencehold_core::limits::PAYLOAD_BYTES_MAX;
 
 use super::Race;
-use crate::stage::{Played, Stage, Stop};
+use crate::script::{Script, ScriptEnd, ScriptResult};
 
 /// With a megabyte each: more than one message between processes has room for.
 const JOBS: usize = 34;
@@ -26,16 +26,16 @@ pub(super) const RACE: Race = Race {
     script,
 };
 
-fn script(stage: &Stage) -> Played {
-    let ours = stage.ours()?;
-    let (a, b) = (ours.arena.store(), ours.arena.other());
+fn script(script: &Script) -> ScriptResult {
+    let ours = script.ours()?;
+    let (a, b) = (ours.test_store.store(), ours.test_store.other());
     if a.jobs().is_none() {
-        return Err(Stop::NotApplicable("it keeps no jobs".to_owned()));
+        return Err(ScriptEnd::NotApplicable("it keeps no jobs".to_owned()));
     }
-    let large = Large::new(stage, ours.call.clone())?;
-    let played = large.play(stage, &*a, &*b);
+    let large = Large::new(script, ours.call.clone())?;
+    let played = large.play(script, &*a, &*b);
     // Nothing stays behind in a store that others use.
-    let _ = stage.drive(large.remove(&*a));
+    let _ = script.drive(large.remove(&*a));
     played
 }
 
@@ -46,45 +46,46 @@ struct Large {
 }
 
 impl Large {
-    fn new(stage: &Stage, call: CallContext) -> Result<Self, Stop> {
-        let queue = QueueName::new(format!("large-{}", stage.fresh_job().to_string().to_lowercase()));
-        let queue = queue.map_err(|bad| Stop::Broken(format!("broken: a queue has a name, but: {bad}")))?;
-        Ok(Large { call, queue, ids: (0..JOBS).map(|_| stage.fresh_job()).collect() })
+    fn new(script: &Script, call: CallContext) -> Result<Self, ScriptEnd> {
+        let queue = QueueName::new(format!("large-{}", script.fresh_job().to_string().to_lowercase()));
+        let queue =
+            queue.map_err(|bad| ScriptEnd::Broken(format!("broken: a queue has a name, but: {bad}")))?;
+        Ok(Large { call, queue, ids: (0..JOBS).map(|_| script.fresh_job()).collect() })
     }
 
-    fn play(&self, stage: &Stage, a: &dyn LeaseStore, b: &dyn LeaseStore) -> Played {
-        stage
+    fn play(&self, script: &Script, a: &dyn LeaseStore, b: &dyn LeaseStore) -> ScriptResult {
+        script
             .trace
             .note("A", format!("records a megabyte in each of {JOBS} jobs, and gives them back"));
-        let filled = stage.drive(self.fill(stage, a));
-        stage.must(filled.is_ok(), &format!("jobs can be filled, but: {filled:?}"))?;
+        let filled = script.drive(self.fill(script, a));
+        script.must(filled.is_ok(), &format!("jobs can be filled, but: {filled:?}"))?;
         let mut done = 0;
         while done < JOBS {
-            let hold = stage.fresh_hold();
-            let claimed = stage.drive(jobs(b).claim(&self.call, self.request("B", hold, stage.ttl_ms())));
+            let hold = script.fresh_hold();
+            let claimed = script.drive(jobs(b).claim(&self.call, self.request("B", hold, script.ttl_ms())));
             let claimed = claimed.map(|claimed| claimed.jobs);
             let failed = claimed.as_ref().err().map(ToString::to_string);
-            stage.must(failed.is_none(), &format!("a claim is answered, but: {failed:?}"))?;
+            script.must(failed.is_none(), &format!("a claim is answered, but: {failed:?}"))?;
             let claimed = claimed.unwrap_or_default();
-            stage
+            script
                 .trace
                 .note("B", format!("claims all that there are, and gets {}", claimed.len()));
-            stage.must(!claimed.is_empty(), "a job that is ready is handed out")?;
+            script.must(!claimed.is_empty(), "a job that is ready is handed out")?;
             let whole = claimed.iter().all(|job| job.effects.len() == 1 && job.crash_count == 0);
-            stage.must(whole, "each carries all that was stored, and none counts as crashed")?;
+            script.must(whole, "each carries all that was stored, and none counts as crashed")?;
             done += claimed.len();
             let completed = claimed.iter().map(|job| AttemptReport {
                 attempt: AttemptRef { job_id: job.id, hold_id: hold, token: job.token },
                 report: Report::Complete { result: None },
             });
-            let reported = stage.drive(jobs(b).report(&self.call, completed.collect()));
+            let reported = script.drive(jobs(b).report(&self.call, completed.collect()));
             let reported = reported.is_ok_and(|answers| answers.iter().all(Result::is_ok));
-            stage.must(reported, "the holder of a job can complete it")?;
+            script.must(reported, "the holder of a job can complete it")?;
         }
         Ok(())
     }
 
-    async fn fill(&self, stage: &Stage, store: &dyn LeaseStore) -> Result<(), StoreError> {
+    async fn fill(&self, script: &Script, store: &dyn LeaseStore) -> Result<(), StoreError> {
         let jobs = jobs(store);
         let kind = JobKind::new("work")?;
         let new = self
@@ -92,8 +93,8 @@ impl Large {
             .iter()
             .map(|id| NewJob::new(*id, self.queue.clone(), kind.clone(), "{}"));
         jobs.enqueue(&self.call, new.collect()).await?;
-        let hold = stage.fresh_hold();
-        let claimed = jobs.claim(&self.call, self.request("A", hold, stage.ttl_ms())).await?.jobs;
+        let hold = script.fresh_hold();
+        let claimed = jobs.claim(&self.call, self.request("A", hold, script.ttl_ms())).await?.jobs;
         for job in claimed {
             let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
             let payload = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX - 2)).into();

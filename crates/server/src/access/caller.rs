@@ -14,7 +14,7 @@ use super::secret::TokenId;
 #[non_exhaustive]
 pub struct Caller {
     /// Who.
-    pub who: Who,
+    pub who: CallerIdentity,
     /// From where.
     pub from: Option<IpAddr>,
     /// The world that they may act in; `None`: any.
@@ -26,7 +26,7 @@ pub struct Caller {
 /// By what a caller is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Who {
+pub enum CallerIdentity {
     /// The server is open, and asked for no token.
     Anyone,
     /// By this token.
@@ -41,7 +41,7 @@ pub enum Who {
 impl Caller {
     /// A caller of an open server: everything is allowed.
     pub fn anyone(from: Option<IpAddr>) -> Self {
-        Caller { who: Who::Anyone, from, world: None, scopes: Scopes::all() }
+        Caller { who: CallerIdentity::Anyone, from, world: None, scopes: Scopes::all() }
     }
 
     /// Whether they may act in this world.
@@ -71,11 +71,11 @@ impl Caller {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for CallerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Who::Anyone => f.write_str("anyone (open server)"),
-            Who::Token { id, name } => write!(f, "token {id} ({name})"),
+            CallerIdentity::Anyone => f.write_str("anyone (open server)"),
+            CallerIdentity::Token { id, name } => write!(f, "token {id} ({name})"),
         }
     }
 }

@@ -1,45 +1,45 @@
 //! Who may do what: tokens, what they allow, and the book in which they stand.
 //!
-//! Nouns: a *token* (of access, not of fencing) is 256 random bits that a caller shows; the [`Book`] keeps their hashes and
-//! the audit; the [`Keeper`] is the server's side of the book; a [`Caller`] is a client that was let in; a *desk* is
+//! Nouns: a *token* (of access, not of fencing) is 256 random bits that a caller shows; the [`TokenDb`] keeps their hashes and
+//! the audit; the [`AccessCache`] is the server's side of the book; a [`Caller`] is a client that was let in; a *desk* is
 //! the store as one caller may use it, and the only way to the store that a handler has.
 //!
 //! Deliberately absent: users and passwords (a token is made for a program), and rights on single keys (that is what
 //! namespaces are for).
 
-mod book;
+mod access_cache;
+mod authorized_store;
 mod caller;
-mod desk;
-mod host;
-mod keeper;
-mod mark;
-mod refusals;
+mod host_header;
+mod refusal_log;
 mod scope;
 mod secret;
+mod served_marker;
+mod token_db;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
-use fencehold_contract::http::{NAMESPACE_HEADER, Operation as _, Spec, op};
+use fencehold_contract::http::{HttpOperation as _, NAMESPACE_HEADER, OperationSpec, op};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_core::Namespace;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use crate::Inner;
+use crate::ServerInner;
 use crate::listen::Connection;
 
-pub use book::{ApiToken, Book, BookError, NewToken};
-pub use caller::{Caller, Who};
-pub(crate) use desk::{Desk, HeldChanges};
+pub use access_cache::{AccessCache, AccessDenied};
+pub(crate) use authorized_store::{AuthorizedStore, CallerHoldChanges};
+pub use caller::{Caller, CallerIdentity};
 pub use fencehold_contract::http::Scope;
-pub use keeper::{Keeper, Stranger};
-pub use mark::has_had_tokens;
-pub(crate) use refusals::Refusals;
+pub(crate) use refusal_log::RefusalLog;
 pub use scope::Scopes;
 pub use secret::{Bearer, SecretHash, TokenId};
 pub(crate) use secret::{hex, unhex};
+pub use served_marker::has_had_tokens;
+pub use token_db::{ApiToken, NewToken, TokenDb, TokenDbError};
 
 /// How many namespaces are remembered for having been asked for.
 const SEEN_MAX: usize = 256;
@@ -54,12 +54,12 @@ const RENEWALS: [&str; 4] = [
 /// How callers are distinguished.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    keeper: Option<Arc<Keeper>>,
-    mode: Mode,
+    access_cache: Option<Arc<AccessCache>>,
+    mode: AccessMode,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mode {
+enum AccessMode {
     /// No caller needs a token.
     #[default]
     Open,
@@ -72,53 +72,53 @@ enum Mode {
 impl Access {
     /// Everybody who can reach the server may do everything, in whatever namespace they name. With a keeper, what they do
     /// with force is still written down.
-    pub fn open(keeper: Option<Arc<Keeper>>) -> Self {
-        Access { keeper, mode: Mode::Open }
+    pub fn open(access_cache: Option<Arc<AccessCache>>) -> Self {
+        Access { access_cache, mode: AccessMode::Open }
     }
 
     /// As with [`Access::open`] until there is a token; from then on as with [`Access::by_token`], also for those who
     /// were let in before, and also if all tokens are gone again.
-    pub fn until_tokens(keeper: Arc<Keeper>) -> Self {
-        Access { keeper: Some(keeper), mode: Mode::UntilTokens }
+    pub fn until_tokens(access_cache: Arc<AccessCache>) -> Self {
+        Access { access_cache: Some(access_cache), mode: AccessMode::UntilTokens }
     }
 
     /// The caller must show a token that this keeper knows.
-    pub fn by_token(keeper: Arc<Keeper>) -> Self {
-        Access { keeper: Some(keeper), mode: Mode::ByToken }
+    pub fn by_token(access_cache: Arc<AccessCache>) -> Self {
+        Access { access_cache: Some(access_cache), mode: AccessMode::ByToken }
     }
 
     /// Whether no token is needed.
     pub(crate) fn is_open(&self) -> bool {
-        match (self.mode, &self.keeper) {
-            (Mode::Open, _) | (_, None) => true,
-            (Mode::UntilTokens, Some(keeper)) => !keeper.has_tokens(),
-            (Mode::ByToken, Some(_)) => false,
+        match (self.mode, &self.access_cache) {
+            (AccessMode::Open, _) | (_, None) => true,
+            (AccessMode::UntilTokens, Some(access_cache)) => !access_cache.has_tokens(),
+            (AccessMode::ByToken, Some(_)) => false,
         }
     }
 
     /// Waits until a caller that was let in would not be let in again.
-    pub(crate) async fn until_refused(&self, who: &Who) -> Stranger {
-        match (who, &self.keeper) {
-            (Who::Token { id, .. }, Some(keeper)) => keeper.until_refused(*id).await,
-            (Who::Anyone, Some(keeper)) if self.mode == Mode::UntilTokens => {
-                keeper.until_tokens().await;
-                Stranger::NoToken
+    pub(crate) async fn until_refused(&self, who: &CallerIdentity) -> AccessDenied {
+        match (who, &self.access_cache) {
+            (CallerIdentity::Token { id, .. }, Some(access_cache)) => access_cache.until_refused(*id).await,
+            (CallerIdentity::Anyone, Some(access_cache)) if self.mode == AccessMode::UntilTokens => {
+                access_cache.until_tokens().await;
+                AccessDenied::NoToken
             }
             _ => std::future::pending().await,
         }
     }
 
-    pub(crate) fn keeper(&self) -> Option<&Keeper> {
-        self.keeper.as_deref()
+    pub(crate) fn access_cache(&self) -> Option<&AccessCache> {
+        self.access_cache.as_deref()
     }
 
-    fn caller(&self, parts: &Parts, from: Option<IpAddr>) -> Result<Caller, Stranger> {
-        let Some(keeper) = self.keeper.as_ref().filter(|_| self.mode != Mode::Open) else {
+    fn caller(&self, parts: &Parts, from: Option<IpAddr>) -> Result<Caller, AccessDenied> {
+        let Some(access_cache) = self.access_cache.as_ref().filter(|_| self.mode != AccessMode::Open) else {
             return Ok(Caller::anyone(from));
         };
         if self.is_open() {
             // Where the file cannot be read, a token may stand in it.
-            keeper.can_check()?;
+            access_cache.can_check()?;
             return Ok(Caller::anyone(from));
         }
         let shown = parts.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
@@ -126,14 +126,14 @@ impl Access {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token,
             _ => "",
         });
-        keeper.admit(bearer, from)
+        access_cache.admit(bearer, from)
     }
 }
 
-impl Inner {
+impl ServerInner {
     /// Who asks, and in which namespace; before anything else of a request is looked at. What they may do there is
     /// decided at the desk, where it is done.
-    pub(crate) fn admit(&self, parts: &Parts, spec: &Spec) -> Result<(Caller, Namespace), Problem> {
+    pub(crate) fn admit(&self, parts: &Parts, spec: &OperationSpec) -> Result<(Caller, Namespace), Problem> {
         let caller = self.identify(parts)?;
         let is_renewal = RENEWALS.contains(&spec.path);
         if let Err(retry_after_ms) = self.gate.pace(&caller.who, is_renewal, self.clock.now().store_ms) {
@@ -161,7 +161,7 @@ impl Inner {
     pub(crate) fn namespaces(&self) -> Vec<Namespace> {
         let mut known = self.seen.read().unwrap_or_else(PoisonError::into_inner).clone();
         known.insert(Namespace::default());
-        known.extend(self.access.keeper().into_iter().flat_map(Keeper::namespaces));
+        known.extend(self.access.access_cache().into_iter().flat_map(AccessCache::namespaces));
         known.into_iter().collect()
     }
 
@@ -176,18 +176,18 @@ impl Inner {
     }
 
     /// Whether a caller that was let in would be let in again.
-    pub(crate) fn still_admits(&self, who: &Who) -> Result<(), Problem> {
-        let admitted = match (who, self.access.keeper()) {
-            (Who::Token { id, .. }, Some(keeper)) => keeper.still_admits(*id),
-            (Who::Anyone, _) if !self.access.is_open() => Err(Stranger::NoToken),
+    pub(crate) fn still_admits(&self, who: &CallerIdentity) -> Result<(), Problem> {
+        let admitted = match (who, self.access.access_cache()) {
+            (CallerIdentity::Token { id, .. }, Some(access_cache)) => access_cache.still_admits(*id),
+            (CallerIdentity::Anyone, _) if !self.access.is_open() => Err(AccessDenied::NoToken),
             _ => Ok(()),
         };
         admitted.map_err(|stranger| self.turn_away(&stranger))
     }
 
-    fn turn_away(&self, stranger: &Stranger) -> Problem {
+    fn turn_away(&self, stranger: &AccessDenied) -> Problem {
         self.metrics.strangers.add_one();
-        let kind = if matches!(stranger, Stranger::Closed) {
+        let kind = if matches!(stranger, AccessDenied::Closed) {
             ErrorKind::Unavailable
         } else {
             ErrorKind::Unauthorized
@@ -199,7 +199,7 @@ impl Inner {
     pub(crate) fn identify(&self, parts: &Parts) -> Result<Caller, Problem> {
         let from = parts.extensions.get::<Connection>().map(|connection| connection.peer.ip());
         if self.access.is_open() {
-            host::check(parts, &self.hosts).map_err(|foreign| {
+            host_header::check(parts, &self.hosts).map_err(|foreign| {
                 tracing::debug!(from = ?from, "not let in: {foreign}");
                 self.metrics.strangers.add_one();
                 let detail = format!(

@@ -4,10 +4,10 @@
 //! environment and `--set limits.connections=…` on the command line. A key that is not known is an error that names it,
 //! wherever it stands: it may have been meant as a safeguard.
 
+mod duration;
 mod listen;
 mod options;
 mod settings;
-mod span;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toml::{Table, Value};
 
+pub use duration::ConfigDuration;
 pub use listen::{ListenAddress, ListenAddresses};
 pub use settings::{KEYS, LimitSettings, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
-pub use span::Span;
 
 /// How variables of the environment begin that tell a server something.
 pub const VARIABLE_PREFIX: &str = "FENCEHOLD_SERVE_";
@@ -57,11 +57,11 @@ pub struct ConfigError {
 
 /// What was said, key by key, and by what. What is said later does not replace what was said before.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ConfigValues {
     values: BTreeMap<&'static str, (Value, Origin)>,
 }
 
-impl Told {
+impl ConfigValues {
     /// Takes `key=value` pairs of the command line.
     pub fn flags<'a>(
         &mut self,
@@ -210,19 +210,19 @@ fn read<'a>(values: impl Iterator<Item = (&'static str, &'a Value)>) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Limits;
+    use crate::limit::ServerLimits;
 
-    fn file(told: &mut Told, text: &str) -> Result<(), ConfigError> {
+    fn file(told: &mut ConfigValues, text: &str) -> Result<(), ConfigError> {
         told.toml(text, Path::new("server.toml"))
     }
 
-    fn variables(told: &mut Told, pairs: &[(&str, &str)]) -> Result<(), ConfigError> {
+    fn variables(told: &mut ConfigValues, pairs: &[(&str, &str)]) -> Result<(), ConfigError> {
         told.variables(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
     }
 
     #[test]
     fn flags_come_before_variables_and_those_before_the_file() {
-        let mut told = Told::default();
+        let mut told = ConfigValues::default();
         told.flags([("limits.connections", "1".to_owned())]).unwrap();
         let set = [
             ("FENCEHOLD_SERVE_LIMITS_CONNECTIONS", "2"),
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_named_wherever_it_stands() {
-        let mut told = Told::default();
+        let mut told = ConfigValues::default();
         let wrong = variables(&mut told, &[("FENCEHOLD_SERVE_LISTN", "x")]).unwrap_err().to_string();
         assert!(wrong.contains("FENCEHOLD_SERVE_LISTN is not a setting; there are listen"), "{wrong}");
         let wrong = file(&mut told, "[limits]\nconections = 3").unwrap_err().to_string();
@@ -271,12 +271,12 @@ mod tests {
         let is_setting = |line: &&str| line.contains(" = ") || line.starts_with('[');
         let lines: Vec<&str> = shown.filter_map(|line| line.strip_prefix("# ")).filter(is_setting).collect();
         assert!(lines.len() > KEYS.len() / 2, "{lines:?}");
-        file(&mut Told::default(), &lines.join("\n")).unwrap();
+        file(&mut ConfigValues::default(), &lines.join("\n")).unwrap();
     }
 
     #[test]
     fn a_bad_value_is_blamed_on_where_it_stands() {
-        let mut told = Told::default();
+        let mut told = ConfigValues::default();
         let wrong = variables(&mut told, &[("FENCEHOLD_SERVE_SHUTDOWN_GRACE", "soon")])
             .unwrap_err()
             .to_string();
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_password_in_a_url_is_not_shown() {
-        let mut told = Told::default();
+        let mut told = ConfigValues::default();
         let url = "https://team:s3/cr@t@collector:4318/v1/traces";
         told.flags([("traces.otlp", url.to_owned())]).unwrap();
         let line = told.lines().find(|(key, ..)| *key == "traces.otlp").unwrap();
@@ -309,7 +309,7 @@ mod tests {
             ("log.level", "debug"),
             ("traces.otlp", "http://c:4318"),
         ];
-        let mut told = Told::default();
+        let mut told = ConfigValues::default();
         for (key, default) in KEYS {
             let sample = samples
                 .iter()
@@ -319,11 +319,11 @@ mod tests {
         }
         let (told, by_default) = (told.settings().unwrap(), Settings::default());
         assert_eq!(
-            Limits::from(told.limits),
-            Limits::from(by_default.limits),
+            ServerLimits::from(told.limits),
+            ServerLimits::from(by_default.limits),
             "shown as by default, but is not"
         );
         assert_eq!((told.shutdown_grace, told.listen), (by_default.shutdown_grace, by_default.listen));
-        assert_eq!(by_default.limits.connections, Limits::default().connections);
+        assert_eq!(by_default.limits.connections, ServerLimits::default().connections);
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConfigError, Settings};
-use crate::limit::Limits;
+use crate::limit::ServerLimits;
 use crate::tls::Tls;
-use crate::{Options, Receiver};
+use crate::{Receiver, ServerOptions};
 
 /// The name under which spans go, unless another is given.
 const SERVICE: &str = "fencehold";
 
 impl Settings {
     /// What a server of these settings is like. The seed must be random: it keeps the ids of its spans apart from others'.
-    pub fn options(&self, seed: [u8; 16]) -> Result<Options, ConfigError> {
+    pub fn options(&self, seed: [u8; 16]) -> Result<ServerOptions, ConfigError> {
         let fault = |problem| ConfigError { origin: "the configuration".to_owned(), problem };
         let tls = match (&self.tls.cert, &self.tls.key) {
             (Some(cert), Some(key)) => Some(Arc::new(Tls::load(cert, key).map_err(fault)?)),
@@ -28,7 +28,7 @@ impl Settings {
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
             .collect();
-        Ok(Options { limits: Limits::from(self.limits), tls, grace, traces, allowed_hosts })
+        Ok(ServerOptions { limits: ServerLimits::from(self.limits), tls, grace, traces, allowed_hosts })
     }
 
     fn receiver(&self, seed: [u8; 16]) -> Result<Option<Receiver>, String> {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{ListenAddress, Span};
-use crate::limit::Limits;
+use super::{ConfigDuration, ListenAddress};
+use crate::limit::ServerLimits;
 
 /// The settings of a server.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Settings {
     /// commas between them.
     pub allowed_hosts: Option<String>,
     /// How long requests under way may take to end when it stops.
-    pub shutdown_grace: Span,
+    pub shutdown_grace: ConfigDuration,
     /// Encryption.
     pub tls: TlsSettings,
     /// Logs.
@@ -47,7 +47,7 @@ impl Default for Settings {
             insecure: false,
             require_access_tokens: None,
             allowed_hosts: None,
-            shutdown_grace: Span::from_ms(10_000),
+            shutdown_grace: ConfigDuration::from_ms(10_000),
             tls: TlsSettings::default(),
             log: LogSettings::default(),
             traces: TraceSettings::default(),
@@ -111,9 +111,9 @@ pub struct LimitSettings {
     /// Connections at once.
     pub connections: usize,
     /// How long the head of a request may take, and how long a connection may be idle.
-    pub header_timeout: Span,
+    pub header_timeout: ConfigDuration,
     /// How long the body of a request may take.
-    pub body_timeout: Span,
+    pub body_timeout: ConfigDuration,
     /// The largest body.
     pub body_bytes: usize,
     /// The bodies of all requests at once.
@@ -128,11 +128,11 @@ pub struct LimitSettings {
 
 impl Default for LimitSettings {
     fn default() -> Self {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         LimitSettings {
             connections: limits.connections,
-            header_timeout: Span::from_ms(limits.header_ms),
-            body_timeout: Span::from_ms(limits.body_ms),
+            header_timeout: ConfigDuration::from_ms(limits.header_ms),
+            body_timeout: ConfigDuration::from_ms(limits.body_ms),
             body_bytes: limits.body_bytes,
             total_body_bytes: limits.total_body_bytes,
             waiting_per_access_token: limits.waiting_per_access_token,
@@ -142,9 +142,9 @@ impl Default for LimitSettings {
     }
 }
 
-impl From<LimitSettings> for Limits {
-    fn from(told: LimitSettings) -> Limits {
-        Limits {
+impl From<LimitSettings> for ServerLimits {
+    fn from(told: LimitSettings) -> ServerLimits {
+        ServerLimits {
             connections: told.connections,
             header_ms: told.header_timeout.ms(),
             body_ms: told.body_timeout.ms(),
@@ -153,7 +153,7 @@ impl From<LimitSettings> for Limits {
             waiting_per_access_token: told.waiting_per_access_token,
             requests_per_second: told.requests_per_second,
             renewals_per_second: told.renewals_per_second,
-            ..Limits::default()
+            ..ServerLimits::default()
         }
     }
 }

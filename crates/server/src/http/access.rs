@@ -6,20 +6,26 @@ use fencehold_contract::http::access::{
     RevokeAccessTokenRequest, RevokedAccessToken,
 };
 
-use super::answer::{Answer, Asked};
+use super::dispatch::{HandlerResult, RequestContext};
 
-pub(super) async fn create(asked: Asked, request: CreateAccessTokenRequest) -> Answer<AccessTokenView> {
+pub(super) async fn create(
+    asked: RequestContext,
+    request: CreateAccessTokenRequest,
+) -> HandlerResult<AccessTokenView> {
     asked.store.create_token(&asked.call, request).await
 }
 
-pub(super) async fn list(asked: Asked, _: NoQuery) -> Answer<AccessTokenList> {
+pub(super) async fn list(asked: RequestContext, _: NoQuery) -> HandlerResult<AccessTokenList> {
     asked.store.tokens(&asked.call).await
 }
 
-pub(super) async fn revoke(asked: Asked, request: RevokeAccessTokenRequest) -> Answer<RevokedAccessToken> {
+pub(super) async fn revoke(
+    asked: RequestContext,
+    request: RevokeAccessTokenRequest,
+) -> HandlerResult<RevokedAccessToken> {
     asked.store.revoke_token(&asked.call, request).await
 }
 
-pub(super) async fn audit(asked: Asked, request: AuditRequest) -> Answer<AuditPage> {
+pub(super) async fn audit(asked: RequestContext, request: AuditRequest) -> HandlerResult<AuditPage> {
     asked.store.audit(&asked.call, request).await
 }

@@ -11,15 +11,15 @@ use fencehold_contract::job::{
 };
 use fencehold_contract::operation::jobs_of;
 use fencehold_contract::problem::{ErrorKind, Problem};
-use fencehold_core::job::{JobId, Refusal, ScheduleName};
+use fencehold_core::job::{JobId, JobRefusal, ScheduleName};
 use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
 
-use super::answer::{Answer, Asked};
+use super::dispatch::{HandlerResult, RequestContext};
 
-impl Asked {
+impl RequestContext {
     /// An id for a job that came without one.
-    fn fresh_id(&self) -> Answer<JobId> {
+    fn fresh_id(&self) -> HandlerResult<JobId> {
         let mut bits = [0; 10];
         random(&mut bits).map_err(|error| {
             let why = format!("no randomness can be had: {error}");
@@ -35,9 +35,9 @@ fn random(bits: &mut [u8]) -> Result<(), getrandom::Error> {
 }
 
 pub(super) async fn enqueue(
-    asked: Asked,
+    asked: RequestContext,
     request: EnqueueJobBatchRequest,
-) -> Answer<EnqueueJobBatchResponse> {
+) -> HandlerResult<EnqueueJobBatchResponse> {
     let key = idempotency_key(&asked)?;
     let mut jobs = Vec::with_capacity(request.jobs.len());
     let mut refused = Vec::new();
@@ -45,7 +45,7 @@ pub(super) async fn enqueue(
         match &key {
             _ if !job.id.is_nil() => {
                 if let Err(bad) = callers_own(job.id) {
-                    refused.push((nth, Err(Refusal::BadInput(bad))));
+                    refused.push((nth, Err(JobRefusal::BadInput(bad))));
                     continue;
                 }
             }
@@ -81,7 +81,7 @@ fn same_id(namespace: &Namespace, key: &str, nth: usize) -> JobId {
     JobId::due(0, &format!("idempotency-key/{namespace}/{nth}/{key}"))
 }
 
-fn idempotency_key(asked: &Asked) -> Answer<Option<String>> {
+fn idempotency_key(asked: &RequestContext) -> HandlerResult<Option<String>> {
     let Some(value) = &asked.idempotency_key else { return Ok(None) };
     match value.to_str() {
         Ok(key) if !key.is_empty() && key.len() <= IDEMPOTENCY_KEY_BYTES_MAX => Ok(Some(key.to_owned())),
@@ -92,8 +92,11 @@ fn idempotency_key(asked: &Asked) -> Answer<Option<String>> {
     }
 }
 
-pub(super) async fn begin(asked: Asked, mut request: BeginOperationRequest) -> Answer<BegunOperation> {
-    asked.server.stopping.check()?;
+pub(super) async fn begin(
+    asked: RequestContext,
+    mut request: BeginOperationRequest,
+) -> HandlerResult<BegunOperation> {
+    asked.server.shutdown.check()?;
     if request.job_id.is_nil() {
         request.job_id = asked.fresh_id()?;
     } else {
@@ -102,7 +105,7 @@ pub(super) async fn begin(asked: Asked, mut request: BeginOperationRequest) -> A
     Ok(jobs_of(&asked.store)?.begin_operation(&asked.call, request).await??)
 }
 
-pub(super) async fn get(asked: Asked, request: GetJobRequest) -> Answer<JobDetail> {
+pub(super) async fn get(asked: RequestContext, request: GetJobRequest) -> HandlerResult<JobDetail> {
     let (id, jobs) = (request.job_id, jobs_of(&asked.store)?);
     let detail = match request.wait_ms {
         None => jobs.get_job(&asked.call, id).await?,
@@ -113,13 +116,13 @@ pub(super) async fn get(asked: Asked, request: GetJobRequest) -> Answer<JobDetai
         }
     };
     detail.ok_or_else(|| {
-        let mut problem = Problem::new(ErrorKind::JobNotFound, format!("{id}: {}", Refusal::JobNotFound));
+        let mut problem = Problem::new(ErrorKind::JobNotFound, format!("{id}: {}", JobRefusal::JobNotFound));
         problem.job_id = Some(id);
         problem
     })
 }
 
-pub(super) async fn get_queue(asked: Asked, request: GetQueueRequest) -> Answer<QueueView> {
+pub(super) async fn get_queue(asked: RequestContext, request: GetQueueRequest) -> HandlerResult<QueueView> {
     let queues = jobs_of(&asked.store)?.list_queues(&asked.call).await?;
     // A queue exists only while it is used: one that has nothing is open and empty.
     Ok(queues.into_iter().find(|view| view.name == request.queue).unwrap_or(QueueView {
@@ -130,7 +133,7 @@ pub(super) async fn get_queue(asked: Asked, request: GetQueueRequest) -> Answer<
     }))
 }
 
-pub(super) async fn delete_queue(asked: Asked, request: QueueRequest) -> Answer<Empty> {
+pub(super) async fn delete_queue(asked: RequestContext, request: QueueRequest) -> HandlerResult<Empty> {
     let QueueRequest { queue, by } = request;
     if jobs_of(&asked.store)?.delete_queue(&asked.call, queue.clone(), by).await? {
         return Ok(Empty {});
@@ -140,13 +143,19 @@ pub(super) async fn delete_queue(asked: Asked, request: QueueRequest) -> Answer<
     Err(problem)
 }
 
-pub(super) async fn get_schedule(asked: Asked, request: GetScheduleRequest) -> Answer<ScheduleView> {
+pub(super) async fn get_schedule(
+    asked: RequestContext,
+    request: GetScheduleRequest,
+) -> HandlerResult<ScheduleView> {
     let schedules = jobs_of(&asked.store)?.list_schedules(&asked.call).await?;
     let found = schedules.into_iter().find(|view| view.spec.name == request.schedule);
     found.ok_or_else(|| no_schedule(&request.schedule))
 }
 
-pub(super) async fn delete_schedule(asked: Asked, request: DeleteScheduleRequest) -> Answer<Empty> {
+pub(super) async fn delete_schedule(
+    asked: RequestContext,
+    request: DeleteScheduleRequest,
+) -> HandlerResult<Empty> {
     let DeleteScheduleRequest { schedule, by } = request;
     let deleted = jobs_of(&asked.store)?
         .delete_schedule(&asked.call, schedule.clone(), by)
@@ -158,7 +167,10 @@ fn no_schedule(schedule: &ScheduleName) -> Problem {
     Problem::new(ErrorKind::ScheduleNotFound, format!("there is no schedule {schedule}"))
 }
 
-pub(super) async fn resolve_effect(asked: Asked, request: ResolveEffectRequest) -> Answer<Empty> {
+pub(super) async fn resolve_effect(
+    asked: RequestContext,
+    request: ResolveEffectRequest,
+) -> HandlerResult<Empty> {
     let job_id = request.job_id;
     let resolved = jobs_of(&asked.store)?.resolve_effect(&asked.call, request).await?;
     resolved.map(|()| Empty {}).map_err(|refusal| {

@@ -9,9 +9,12 @@ use fencehold_contract::{
 };
 use fencehold_core::{Refusal, Token};
 
-use super::answer::{Answer, Asked};
+use super::dispatch::{HandlerResult, RequestContext};
 
-pub(super) async fn revoke(asked: Asked, request: RevokeLeaseRequest) -> Answer<RevokedLease> {
+pub(super) async fn revoke(
+    asked: RequestContext,
+    request: RevokeLeaseRequest,
+) -> HandlerResult<RevokedLease> {
     let RevokeLeaseRequest { key, only_token, by, reason } = request;
     let target = RevokeTarget::Key { key: key.clone(), only_token };
     let revoked = asked
@@ -23,16 +26,16 @@ pub(super) async fn revoke(asked: Asked, request: RevokeLeaseRequest) -> Answer<
 }
 
 pub(super) async fn revoke_batch(
-    asked: Asked,
+    asked: RequestContext,
     request: RevokeLeaseBatchRequest,
-) -> Answer<RevokeLeaseBatchResponse> {
+) -> HandlerResult<RevokeLeaseBatchResponse> {
     let RevokeLeaseBatchRequest { selector, by, reason } = request;
     let request = RevokeLeasesRequest { target: selector.into(), by, reason };
     let revoked = asked.store.revoke(&asked.call, request).await?;
     Ok(RevokeLeaseBatchResponse { results: revoked.into_iter().map(Ok).collect() })
 }
 
-pub(super) async fn get(asked: Asked, request: GetLeaseRequest) -> Answer<LeaseView> {
+pub(super) async fn get(asked: RequestContext, request: GetLeaseRequest) -> HandlerResult<LeaseView> {
     let key = request.key;
     let view = asked.store.get(&asked.call, key.clone()).await?;
     // A key exists only while it is used: one that nothing is kept of is free.
@@ -40,7 +43,7 @@ pub(super) async fn get(asked: Asked, request: GetLeaseRequest) -> Answer<LeaseV
     Ok(view.unwrap_or(LeaseView { key, token, holder: None, waiter_count: 0, endings }))
 }
 
-pub(super) async fn capabilities(asked: Asked, _: NoQuery) -> Answer<ServerCapabilities> {
+pub(super) async fn capabilities(asked: RequestContext, _: NoQuery) -> HandlerResult<ServerCapabilities> {
     let Capabilities {
         store,
         supports_fair_waiting,

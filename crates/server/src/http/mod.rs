@@ -2,8 +2,8 @@
 //! `fencehold_contract::http`.
 
 mod access;
-mod answer;
-mod holds;
+mod dispatch;
+mod hold_changes;
 mod job;
 mod lease;
 mod probe;
@@ -17,10 +17,10 @@ use axum::Router;
 use axum::routing::get;
 use fencehold_contract::http::{HOLD_CHANGES_PATH, every_call, every_single, op};
 
-use crate::Inner;
-use answer::Routes;
+use crate::ServerInner;
+use dispatch::Routes;
 
-pub(crate) fn router(server: &Arc<Inner>) -> Router {
+pub(crate) fn router(server: &Arc<ServerInner>) -> Router {
     let mut routes = Routes::default();
     routes.add_single_with::<op::EnqueueJob, _>(job::enqueue);
     routes.add::<op::RevokeLease, _>(lease::revoke);
@@ -46,7 +46,7 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     routes
         .into_router()
         .route("/v1/events/stream", get(stream::watch))
-        .route(HOLD_CHANGES_PATH, get(holds::watch))
+        .route(HOLD_CHANGES_PATH, get(hold_changes::watch))
         .route("/v1/openapi.json", get(probe::document))
         .route("/metrics", get(probe::metrics))
         .route("/livez", get(probe::live))

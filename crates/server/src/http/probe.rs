@@ -11,11 +11,11 @@ use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Namespace;
 use http::{Method, Request, Uri, header};
 
-use super::answer::problem_response;
-use crate::{Inner, observe, stopping};
+use super::dispatch::problem_response;
+use crate::{ServerInner, observe, shutdown};
 
 /// How long the store may take to say that it is there.
-const PATIENCE_MS: u64 = 2_000;
+const TIMEOUT_MS: u64 = 2_000;
 /// For how long it is believed.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(250);
 const NOT_READY: &str =
@@ -27,9 +27,9 @@ pub(super) async fn live() -> &'static str {
 }
 
 /// Whether requests should be sent here.
-pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
-    if server.stopping.is_stopping() {
-        return problem_response(&stopping::problem());
+pub(super) async fn ready(State(server): State<Arc<ServerInner>>) -> Response {
+    if server.shutdown.is_stopping() {
+        return problem_response(&shutdown::problem());
     }
     match server.readiness.look(&*server.store).await {
         Ok(()) => "ready\n".into_response(),
@@ -42,14 +42,14 @@ pub(super) async fn ready(State(server): State<Arc<Inner>>) -> Response {
 }
 
 /// Nothing, or when to ask again.
-type Found = Result<(), Option<u64>>;
+type Readable = Result<(), Option<u64>>;
 
 /// Whether the store answers. Anybody may ask, so it costs one small read a moment, however many do, and says no more than
 /// that: the reason stands in the log.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     /// What was found last, and when. A request that comes while another looks waits for what that one finds.
-    last: tokio::sync::Mutex<Option<(Instant, Found)>>,
+    last: tokio::sync::Mutex<Option<(Instant, Readable)>>,
 }
 
 impl Readiness {
@@ -57,7 +57,7 @@ impl Readiness {
         clippy::disallowed_methods,
         reason = "how often a store is asked by strangers is a matter of real time"
     )]
-    async fn look(&self, store: &dyn LeaseStore) -> Found {
+    async fn look(&self, store: &dyn LeaseStore) -> Readable {
         let mut last = self.last.lock().await;
         if let Some((at, found)) = *last
             && at.elapsed() < LOOKED_AT_EVERY
@@ -82,12 +82,12 @@ impl Readiness {
 /// For how long the store grants nothing, if it answers.
 async fn closed_for_ms(store: &dyn LeaseStore) -> Result<u64, StoreError> {
     store
-        .closed_for_ms(&CallContext::new(Namespace::default()).with_timeout_ms(PATIENCE_MS))
+        .closed_for_ms(&CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS))
         .await
 }
 
 /// What the server counts, for callers that may see all of it: queues have names, and belong to tenants.
-pub(super) async fn metrics(State(server): State<Arc<Inner>>, request: Request<Body>) -> Response {
+pub(super) async fn metrics(State(server): State<Arc<ServerInner>>, request: Request<Body>) -> Response {
     let (parts, _) = request.into_parts();
     match server.identify(&parts) {
         Ok(caller) if caller.reads_metrics() => {

@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
-use fencehold_contract::http::{Operation, op};
+use fencehold_contract::http::{HttpOperation, op};
 use fencehold_contract::problem::Problem;
 use fencehold_contract::{EventPage, FlatEvent, LeaseStore as _, ListEventsRequest, StoreError};
 use fencehold_core::BadInput;
@@ -21,12 +21,12 @@ use http::{Request, header};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::answer::{Answer, Asked, from_query, problem_response, without_paths};
-use crate::Inner;
-use crate::access::{Caller, Who};
-use crate::limit::Seat;
+use super::dispatch::{HandlerResult, RequestContext, from_query, problem_response, without_paths};
+use crate::ServerInner;
+use crate::access::{Caller, CallerIdentity};
+use crate::limit::WaitSlot;
 use crate::listen::Connection;
-use crate::watch::{Mail, TooSlow, Watcher};
+use crate::watch::{Delivery, TooSlow, Watcher};
 
 /// Where nothing happens for this long, something is sent all the same: a watcher that has gone is noticed.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -36,24 +36,24 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Watch {
+struct WatchQuery {
     cursor: Option<u64>,
     prefix: Option<String>,
 }
 
 /// One watcher's stream.
-struct Stream {
-    asked: Asked,
-    who: Who,
+struct EventStream {
+    asked: RequestContext,
+    who: CallerIdentity,
     prefix: Option<String>,
     /// The cursor to go on from.
     after: u64,
     batches: mpsc::Sender<String>,
-    _seat: Seat<Who>,
+    _seat: WaitSlot<CallerIdentity>,
 }
 
 /// Why a stream ended.
-enum End {
+enum StreamEnd {
     /// The watcher has gone.
     Left,
     /// It takes nothing.
@@ -62,12 +62,12 @@ enum End {
     Told(Box<Problem>),
 }
 
-fn told(problem: Problem) -> End {
-    End::Told(Box::new(problem))
+fn told(problem: Problem) -> StreamEnd {
+    StreamEnd::Told(Box::new(problem))
 }
 
 pub(super) async fn watch(
-    State(server): State<Arc<Inner>>,
+    State(server): State<Arc<ServerInner>>,
     connection: Option<Extension<Connection>>,
     path: RawPathParams,
     request: Request<Body>,
@@ -90,14 +90,14 @@ pub(super) async fn watch(
 
 /// Reads the first page at once: whatever is wrong with the cursor is the answer, with its status.
 async fn begin(
-    server: Arc<Inner>,
+    server: Arc<ServerInner>,
     path: &RawPathParams,
     request: Request<Body>,
     batches: mpsc::Sender<String>,
-) -> Answer<(Stream, EventPage)> {
+) -> HandlerResult<(EventStream, EventPage)> {
     let (parts, _) = request.into_parts();
     let (caller, namespace) = server.admit(&parts, &op::ListEvents::SPEC)?;
-    let Watch { cursor: after, prefix } = from_query(path, parts.uri.query())?;
+    let WatchQuery { cursor: after, prefix } = from_query(path, parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
         Some(cursor) => {
@@ -112,31 +112,40 @@ async fn begin(
         .seat(&who)
         .inspect_err(|_| server.metrics.waiting_refused.add_one())
         .map_err(Problem::from)?;
-    let asked =
-        Asked::new(server, (caller, namespace), ("watch_events", op::ListEvents::SPEC.scopes), &parts, None)?;
+    let asked = RequestContext::new(
+        server,
+        (caller, namespace),
+        ("watch_events", op::ListEvents::SPEC.scopes),
+        &parts,
+        None,
+    )?;
     let first = page(&asked, after, prefix.clone()).await?;
     let after = after.unwrap_or(0);
-    Ok((Stream { asked, who, prefix, after, batches, _seat: seat }, first))
+    Ok((EventStream { asked, who, prefix, after, batches, _seat: seat }, first))
 }
 
-async fn page(asked: &Asked, after: Option<u64>, prefix: Option<String>) -> Answer<EventPage> {
+async fn page(
+    asked: &RequestContext,
+    after: Option<u64>,
+    prefix: Option<String>,
+) -> HandlerResult<EventPage> {
     let request = ListEventsRequest { cursor: after, prefix, limit: PAGE_MAX, wait_ms: 0 };
     let page = asked.in_line(asked.store.list_events(&asked.call, request)).await?;
     Ok(page)
 }
 
-impl Stream {
+impl EventStream {
     async fn run(mut self, first: EventPage, connection: Option<Connection>) {
         let Err(end) = self.tell(first).await;
         match end {
-            End::Left => {}
-            End::Slow => {
+            StreamEnd::Left => {}
+            StreamEnd::Slow => {
                 tracing::info!(after = self.after, "a watcher took too little for too long and was cut off");
                 if let Some(connection) = connection {
                     connection.cut();
                 }
             }
-            End::Told(problem) => {
+            StreamEnd::Told(problem) => {
                 let shown = without_paths(&problem);
                 let problem = serde_json::to_string(shown.as_ref().unwrap_or(&problem)).unwrap_or_default();
                 let _ = self.send(format!("event: problem\ndata: {problem}\n\n")).await;
@@ -145,7 +154,7 @@ impl Stream {
     }
 
     /// First what the store has, then what the feed brings.
-    async fn tell(&mut self, first: EventPage) -> Result<std::convert::Infallible, End> {
+    async fn tell(&mut self, first: EventPage) -> Result<std::convert::Infallible, StreamEnd> {
         let mut is_full = first.events.len() >= PAGE_MAX;
         self.tell_page(&first).await?;
         // A stream may last for days, and its first page is long.
@@ -162,15 +171,17 @@ impl Stream {
         loop {
             let news = tokio::select! {
                 news = tokio::time::timeout(SIGN_OF_LIFE, watcher.news()) => news,
-                () = self.batches.closed() => return Err(End::Left),
+                () = self.batches.closed() => return Err(StreamEnd::Left),
             };
             match news {
-                Ok(Ok(Mail::Batches(batches))) => {
-                    let (items, next) = Mail::items(&batches, self.after);
+                Ok(Ok(Delivery::Batches(batches))) => {
+                    let (items, next) = Delivery::items(&batches, self.after);
                     self.tell_items(&items, next).await?;
                 }
-                Ok(Ok(Mail::End(problem))) => return Err(End::Told(Box::new(Problem::clone(&problem)))),
-                Ok(Err(TooSlow)) => return Err(End::Slow),
+                Ok(Ok(Delivery::End(problem))) => {
+                    return Err(StreamEnd::Told(Box::new(Problem::clone(&problem))));
+                }
+                Ok(Err(TooSlow)) => return Err(StreamEnd::Slow),
                 Err(_) => {
                     let next = watcher.quiet_until().unwrap_or(self.after).max(self.after);
                     self.tell_items("", next).await?;
@@ -180,13 +191,13 @@ impl Stream {
     }
 
     /// Tells what the store has next. True: there may be more.
-    async fn read(&mut self) -> Result<bool, End> {
+    async fn read(&mut self) -> Result<bool, StreamEnd> {
         let page = page(&self.asked, Some(self.after), self.prefix.clone()).await.map_err(told)?;
         self.tell_page(&page).await?;
         Ok(page.events.len() >= PAGE_MAX)
     }
 
-    async fn tell_page(&mut self, page: &EventPage) -> Result<(), End> {
+    async fn tell_page(&mut self, page: &EventPage) -> Result<(), StreamEnd> {
         let events: Vec<_> = page.events.iter().map(FlatEvent).collect();
         let events = serde_json::to_string(&events).unwrap_or_default();
         let items = events.trim_start_matches('[').trim_end_matches(']');
@@ -194,7 +205,7 @@ impl Stream {
     }
 
     /// One message: the items of an array of events; without any it only moves the cursor.
-    async fn tell_items(&mut self, items: &str, next: u64) -> Result<(), End> {
+    async fn tell_items(&mut self, items: &str, next: u64) -> Result<(), StreamEnd> {
         // Nothing more is sent to a token that was revoked, or has expired, since.
         self.asked.server.still_admits(&self.who).map_err(told)?;
         self.after = next;
@@ -206,11 +217,11 @@ impl Stream {
         .await
     }
 
-    async fn send(&self, message: String) -> Result<(), End> {
+    async fn send(&self, message: String) -> Result<(), StreamEnd> {
         match tokio::time::timeout(TAKES_WITHIN, self.batches.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Left),
-            Err(_) => Err(End::Slow),
+            Ok(Err(_)) => Err(StreamEnd::Left),
+            Err(_) => Err(StreamEnd::Slow),
         }
     }
 }

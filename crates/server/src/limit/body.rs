@@ -24,7 +24,7 @@ const WAITING_PART: usize = 4;
 
 /// The memory that bodies share.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct BodyMemory {
     one_max: usize,
     time_limit: Duration,
     small: Arc<Semaphore>,
@@ -50,16 +50,16 @@ pub(crate) enum BadBody {
 
 /// A body, and its share of the memory until both are dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct BodyBytes {
     /// The bytes.
     pub(crate) bytes: Bytes,
     /// To be kept as long as the bytes are, or what was made of them.
-    pub(crate) share: Share,
+    pub(crate) share: MemoryShare,
 }
 
 /// A body's share of the memory, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct MemoryShare {
     now: Mutex<OwnedSemaphorePermit>,
     pieces: u32,
     waiting: Arc<Semaphore>,
@@ -73,7 +73,7 @@ pub(crate) struct NoMemory {
     pub(crate) limit: usize,
 }
 
-impl Share {
+impl MemoryShare {
     /// Moves to the memory of requests that wait, and makes room for those that do not.
     pub(crate) fn wait(&self) -> Result<(), NoMemory> {
         let permit = Arc::clone(&self.waiting).try_acquire_many_owned(self.pieces);
@@ -83,13 +83,13 @@ impl Share {
     }
 }
 
-impl Bodies {
+impl BodyMemory {
     /// So large each, so long each, so large all together.
     pub(crate) fn new(one_max: usize, time_limit: Duration, all_max: usize) -> Self {
         let large_max = (all_max.max(one_max) / PIECE + 1).min(Semaphore::MAX_PERMITS / 2);
         let small_max = large_max / SMALL_PART + SMALL_MAX / PIECE;
         let waiting_max = large_max / WAITING_PART + SMALL_MAX / PIECE;
-        Bodies {
+        BodyMemory {
             one_max,
             time_limit,
             small: Arc::new(Semaphore::new(small_max)),
@@ -101,7 +101,7 @@ impl Bodies {
     }
 
     /// Takes a body whole.
-    pub(crate) async fn take(&self, headers: &HeaderMap, body: Body) -> Result<Taken, BadBody> {
+    pub(crate) async fn take(&self, headers: &HeaderMap, body: Body) -> Result<BodyBytes, BadBody> {
         let too_large = BadBody::TooLarge { limit: self.one_max };
         let length = headers
             .get(http::header::CONTENT_LENGTH)
@@ -122,8 +122,9 @@ impl Bodies {
                 .map_err(|error| if error.is::<LengthLimitError>() { too_large } else { BadBody::Broken })?;
             let bytes = whole.to_bytes();
             let (now, waiting) = (Mutex::new(taken), Arc::clone(&self.waiting));
-            let share = Share { now, pieces: pieces(bytes.len()), waiting, waiting_max: self.waiting_max };
-            Ok(Taken { bytes, share })
+            let share =
+                MemoryShare { now, pieces: pieces(bytes.len()), waiting, waiting_max: self.waiting_max };
+            Ok(BodyBytes { bytes, share })
         };
         tokio::time::timeout(self.time_limit, read)
             .await
@@ -165,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_over_the_limit_is_refused_by_its_length_or_by_its_bytes() {
-        let bodies = Bodies::new(10, LONG, 100);
+        let bodies = BodyMemory::new(10, LONG, 100);
         let too_large = BadBody::TooLarge { limit: 10 };
         assert_eq!(bodies.take(&length(11), Body::from("short")).await.unwrap_err(), too_large);
         assert_eq!(bodies.take(&chunked(), Body::from("eleven byte")).await.unwrap_err(), too_large);
@@ -176,7 +177,7 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_wait_for_memory_and_not_for_ever_and_small_ones_do_not_wait_for_them() {
         let large = 2 * SMALL_MAX;
-        let bodies = Bodies::new(large, Duration::from_millis(50), large);
+        let bodies = BodyMemory::new(large, Duration::from_millis(50), large);
         let first = bodies.take(&length(large), Body::from(vec![0; large])).await.unwrap();
         assert_eq!(bodies.take(&chunked(), Body::from("x")).await.unwrap_err(), BadBody::TooSlow);
         assert!(bodies.take(&length(1), Body::from("x")).await.is_ok());
@@ -188,7 +189,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_wait_make_room_for_others_and_have_no_more_than_their_part() {
-        let bodies = Bodies::new(SMALL_MAX, Duration::from_millis(50), SMALL_MAX);
+        let bodies = BodyMemory::new(SMALL_MAX, Duration::from_millis(50), SMALL_MAX);
         let mut waiting = Vec::new();
         // Each leaves the part of small ones when it begins to wait: else the second would find no room there.
         let refused = loop {
@@ -207,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_takes_up_what_it_sent_and_not_what_it_might_have_sent() {
-        let bodies = Bodies::new(2 * SMALL_MAX, LONG, 2 * SMALL_MAX);
+        let bodies = BodyMemory::new(2 * SMALL_MAX, LONG, 2 * SMALL_MAX);
         let taken = bodies.take(&chunked(), Body::from("x")).await.unwrap();
         assert_eq!(bodies.used().0, 2 * SMALL_MAX);
         taken.share.wait().unwrap();

@@ -5,28 +5,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// All of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Connections(Arc<Inner>);
+pub(crate) struct ConnectionLimit(Arc<ConnectionCounts>);
 
 #[derive(Debug)]
-struct Inner {
+struct ConnectionCounts {
     count: AtomicUsize,
     max: usize,
 }
 
 /// One of them, as long as it lasts.
 #[derive(Debug)]
-pub(crate) struct Admitted(Arc<Inner>);
+pub(crate) struct ConnectionPermit(Arc<ConnectionCounts>);
 
-impl Connections {
+impl ConnectionLimit {
     pub(crate) fn new(max: usize) -> Self {
-        Connections(Arc::new(Inner { count: AtomicUsize::new(0), max }))
+        ConnectionLimit(Arc::new(ConnectionCounts { count: AtomicUsize::new(0), max }))
     }
 
     /// Lets one more in. `None`: there are as many as there may be.
-    pub(crate) fn admit(&self) -> Option<Admitted> {
+    pub(crate) fn admit(&self) -> Option<ConnectionPermit> {
         let one_more = |count: usize| (count < self.0.max).then_some(count + 1);
         let counted = self.0.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        counted.ok().map(|_| Admitted(Arc::clone(&self.0)))
+        counted.ok().map(|_| ConnectionPermit(Arc::clone(&self.0)))
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -34,7 +34,7 @@ impl Connections {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn whoever_goes_makes_room() {
-        let connections = Connections::new(2);
+        let connections = ConnectionLimit::new(2);
         let (one, _two) = (connections.admit().unwrap(), connections.admit().unwrap());
         assert!(connections.admit().is_none());
         assert_eq!(connections.count(), 2, "who was not let in is not counted");

@@ -1,23 +1,23 @@
 //! How much of everything: so that no caller, however loud or slow, takes the server from the others.
 //!
-//! Nouns: a `Lane` is work of one kind, fair between tenants; renewals have one of their own, and are shed last,
-//! because a holder that cannot renew loses what it holds. `Pace` is requests a second, `Seats` are requests that wait.
+//! Nouns: a `FairQueue` is work of one kind, fair between tenants; renewals have one of their own, and are shed last,
+//! because a holder that cannot renew loses what it holds. `RateLimiter` is requests a second, `WaitSlots` are requests that wait.
 
+mod admission;
 mod body;
 mod connections;
-mod gate;
-mod lane;
-mod pace;
-mod seats;
+mod fair_queue;
+mod rate;
+mod wait_slots;
 
 use fencehold_contract::http::BODY_BYTES_MAX;
 
-pub(crate) use body::{BadBody, Bodies, NoMemory, Share};
-pub(crate) use connections::{Admitted, Connections};
-pub(crate) use gate::{Gate, Room, Way};
-pub(crate) use lane::{Lane, Place};
-pub(crate) use pace::Pace;
-pub(crate) use seats::{NoSeat, Seat, Seats};
+pub(crate) use admission::{Admission, AdmissionClass, AdmissionPermit};
+pub(crate) use body::{BadBody, BodyMemory, MemoryShare, NoMemory};
+pub(crate) use connections::{ConnectionLimit, ConnectionPermit};
+pub(crate) use fair_queue::{FairQueue, FairQueuePermit};
+pub(crate) use rate::RateLimiter;
+pub(crate) use wait_slots::{NoWaitSlot, WaitSlot, WaitSlots};
 
 /// One connection of so many is for those who do not wait.
 const CONNECTIONS_PER_SPARE: usize = 10;
@@ -25,7 +25,7 @@ const CONNECTIONS_PER_SPARE: usize = 10;
 /// Every limit of a server. Which of them is how much used stands in its metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ServerLimits {
     /// Connections at once. One more is answered 503 and closed.
     pub connections: usize,
     /// How long the head of a request may take, and how long a connection may be idle.
@@ -43,14 +43,14 @@ pub struct Limits {
     /// Renewals a second of one token; 0: no limit.
     pub renewals_per_second: u64,
     /// Items at work in the store at once, in each of the two lanes.
-    pub lane_room: u64,
+    pub fair_queue_permits: u64,
     /// Requests of one namespace that may wait for room, renewals apart.
-    pub lane_line: usize,
+    pub fair_queue_waiters: usize,
     /// Renewals of one namespace that may wait for room.
     pub renewal_line: usize,
 }
 
-impl Limits {
+impl ServerLimits {
     /// Requests that wait for something, at once: each keeps a connection, and they must not have all of them.
     pub fn waiting(&self) -> usize {
         let spare = (self.connections / CONNECTIONS_PER_SPARE).max(1);
@@ -63,9 +63,9 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
-        Limits {
+        ServerLimits {
             connections: 10_000,
             header_ms: 20_000,
             body_ms: 30_000,
@@ -74,8 +74,8 @@ impl Default for Limits {
             waiting_per_access_token: 10_000,
             requests_per_second: 10_000,
             renewals_per_second: 10_000,
-            lane_room: 16_384,
-            lane_line: 10_000,
+            fair_queue_permits: 16_384,
+            fair_queue_waiters: 10_000,
             renewal_line: 50_000,
         }
     }

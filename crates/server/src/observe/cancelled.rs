@@ -9,17 +9,21 @@ use fencehold_core::job::JobId;
 /// Attempts that were cancelled and go on, each with the moment at which it was first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Cancelled {
-    since_ms: Mutex<BTreeMap<Attempt, u64>>,
+    since_ms: Mutex<BTreeMap<AttemptKey, u64>>,
 }
 
 /// A job, and the token of its attempt.
-type Attempt = (JobId, Token);
+type AttemptKey = (JobId, Token);
 /// Namespace and queue.
-type Place = [String; 2];
+type QueueKey = [String; 2];
 
 impl Cancelled {
     /// Notes what was found now, forgets the rest, and says of each queue how many there are, and the longest time.
-    pub(crate) fn seen(&self, now_ms: u64, found: Vec<(Attempt, Place)>) -> BTreeMap<Place, (u64, u64)> {
+    pub(crate) fn seen(
+        &self,
+        now_ms: u64,
+        found: Vec<(AttemptKey, QueueKey)>,
+    ) -> BTreeMap<QueueKey, (u64, u64)> {
         let mut since_ms = self.since_ms.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *since_ms);
         let mut of_queues = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! What the server counts of what passes through it. What happens inside the store is counted there.
 
 use fencehold_contract::StoreError;
-use fencehold_contract::measure::{Counter, Histogram, MICROSECONDS};
+use fencehold_contract::metrics::{Counter, Histogram, MICROSECONDS};
 use fencehold_core::Refusal;
 
 /// Ends of buckets for waits, in milliseconds.
@@ -9,7 +9,7 @@ const WAIT_MS: &[u64] = &[1, 5, 25, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_
 
 /// How a request ended, as far as an operator cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum RequestEnd {
     Done,
     Refused,
     Denied,
@@ -18,31 +18,33 @@ pub(crate) enum Ending {
     Failed,
 }
 
-impl Ending {
-    pub(crate) const ALL: [(Ending, &'static str); 6] = [
-        (Ending::Done, "ok"),
-        (Ending::Refused, "refused"),
-        (Ending::Denied, "denied"),
-        (Ending::Limited, "limited"),
-        (Ending::Unavailable, "unavailable"),
-        (Ending::Failed, "failed"),
+impl RequestEnd {
+    pub(crate) const ALL: [(RequestEnd, &'static str); 6] = [
+        (RequestEnd::Done, "ok"),
+        (RequestEnd::Refused, "refused"),
+        (RequestEnd::Denied, "denied"),
+        (RequestEnd::Limited, "limited"),
+        (RequestEnd::Unavailable, "unavailable"),
+        (RequestEnd::Failed, "failed"),
     ];
 
-    pub(crate) fn of<T>(outcome: &Result<T, StoreError>) -> Ending {
+    pub(crate) fn of<T>(outcome: &Result<T, StoreError>) -> RequestEnd {
         match outcome {
-            Ok(_) => Ending::Done,
-            Err(StoreError::Forbidden { .. }) => Ending::Denied,
-            Err(StoreError::LimitReached { .. }) => Ending::Limited,
-            Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => Ending::Unavailable,
-            Err(StoreError::Unusable { .. }) => Ending::Failed,
-            Err(_) => Ending::Refused,
+            Ok(_) => RequestEnd::Done,
+            Err(StoreError::Forbidden { .. }) => RequestEnd::Denied,
+            Err(StoreError::LimitReached { .. }) => RequestEnd::Limited,
+            Err(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => {
+                RequestEnd::Unavailable
+            }
+            Err(StoreError::Unusable { .. }) => RequestEnd::Failed,
+            Err(_) => RequestEnd::Refused,
         }
     }
 }
 
 /// The operations that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Acquire,
     Renew,
     Release,
@@ -53,16 +55,16 @@ pub(crate) enum Kind {
     Report,
 }
 
-impl Kind {
-    pub(crate) const ALL: [(Kind, &'static str); 8] = [
-        (Kind::Acquire, "acquire"),
-        (Kind::Renew, "renew"),
-        (Kind::Release, "release"),
-        (Kind::Force, "admin"),
-        (Kind::Look, "read"),
-        (Kind::Enqueue, "enqueue"),
-        (Kind::Claim, "claim"),
-        (Kind::Report, "report"),
+impl OperationKind {
+    pub(crate) const ALL: [(OperationKind, &'static str); 8] = [
+        (OperationKind::Acquire, "acquire"),
+        (OperationKind::Renew, "renew"),
+        (OperationKind::Release, "release"),
+        (OperationKind::Force, "admin"),
+        (OperationKind::Look, "read"),
+        (OperationKind::Enqueue, "enqueue"),
+        (OperationKind::Claim, "claim"),
+        (OperationKind::Report, "report"),
     ];
 }
 
@@ -70,9 +72,9 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     /// By kind, then by ending.
-    pub(crate) requests: [[Counter; Ending::ALL.len()]; Kind::ALL.len()],
+    pub(crate) requests: [[Counter; RequestEnd::ALL.len()]; OperationKind::ALL.len()],
     /// By kind: how long the store took, waits in line apart.
-    pub(crate) took_us: [Histogram; Kind::ALL.len()],
+    pub(crate) took_us: [Histogram; OperationKind::ALL.len()],
     /// Acquisitions that found the key held.
     pub(crate) contended: Counter,
     /// How long those that were granted stood in line.
@@ -123,17 +125,17 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn ended<T>(&self, kind: Kind, outcome: &Result<T, StoreError>) {
+    pub(crate) fn ended<T>(&self, kind: OperationKind, outcome: &Result<T, StoreError>) {
         if let Some(counter) = self
             .requests
             .get(kind as usize)
-            .and_then(|row| row.get(Ending::of(outcome) as usize))
+            .and_then(|row| row.get(RequestEnd::of(outcome) as usize))
         {
             counter.add_one();
         }
     }
 
-    pub(crate) fn took(&self, kind: Kind, us: u64) {
+    pub(crate) fn took(&self, kind: OperationKind, us: u64) {
         if let Some(histogram) = self.took_us.get(kind as usize) {
             histogram.record(us);
         }

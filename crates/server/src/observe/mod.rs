@@ -9,12 +9,12 @@ mod render;
 mod trace;
 
 pub(crate) use cancelled::Cancelled;
-pub(crate) use metrics::{Kind, Metrics, is_wrong_hold};
+pub(crate) use metrics::{Metrics, OperationKind, is_wrong_hold};
 pub(crate) use page::CONTENT_TYPE;
 pub(crate) use render::render;
 pub use trace::Receiver;
 pub(crate) use trace::{
-    Attribute, Context, Span, SpanKind, Tracer, about, attempts, enqueuing, holding, working,
+    Attribute, Span, SpanKind, TraceContext, Tracer, about, attempts, enqueuing, holding, working,
 };
 
 /// A value as it is called everywhere else: in the JSON of HTTP.

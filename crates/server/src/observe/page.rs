@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use fencehold_contract::measure::{Counter, Histogram};
+use fencehold_contract::metrics::{Counter, Histogram};
 
 /// The content type that goes with it.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -5,7 +5,7 @@
 //! passes through this server can be counted.
 
 use fencehold_contract::job::{JobFilter, ListJobsRequest, QueueView};
-use fencehold_contract::measure::Measures;
+use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::{CallContext, JobStore};
 use fencehold_core::Namespace;
 use fencehold_core::job::{AttemptOutcome, JobState};
@@ -13,9 +13,9 @@ use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::limits::JOBS_MAX;
 
 use super::label;
-use super::metrics::{Ending, Kind};
+use super::metrics::{OperationKind, RequestEnd};
 use super::page::{Page, Series};
-use crate::Inner;
+use crate::ServerInner;
 
 /// How many queues are shown; of more, those with most jobs ready. A label's values must have a bound.
 const QUEUES_SHOWN: usize = 100;
@@ -24,13 +24,13 @@ const READY_LOOKED_AT: usize = 64;
 /// How many running jobs of a queue are looked at for one that was cancelled.
 const RUNNING_LOOKED_AT: usize = 256;
 /// How long the store may take for it.
-const PATIENCE_MS: u64 = 2_000;
+const TIMEOUT_MS: u64 = 2_000;
 /// How many of each are a second.
 const US: f64 = 1e6;
 const MS: f64 = 1e3;
 
 /// The page as it is at this moment.
-pub(crate) async fn render(server: &Inner) -> String {
+pub(crate) async fn render(server: &ServerInner) -> String {
     let mut page = Page::default();
     page.gauges(
         "fencehold_build_info",
@@ -42,7 +42,7 @@ pub(crate) async fn render(server: &Inner) -> String {
     }
     requests(&mut page, server);
     limits(&mut page, server);
-    let call = CallContext::new(Namespace::default()).with_timeout_ms(PATIENCE_MS);
+    let call = CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS);
     if let Ok(status) = server.store.status(&call).await {
         let here = status.owner_pid.is_none_or(|pid| pid == std::process::id());
         page.gauge(
@@ -69,7 +69,7 @@ pub(crate) async fn render(server: &Inner) -> String {
     page.finish()
 }
 
-fn store(page: &mut Page, measures: &Measures) {
+fn store(page: &mut Page, measures: &StoreMetrics) {
     let facts = &measures.facts;
     page.counter("fencehold_leases_acquired_total", "Leases acquired.", &facts.granted);
     let hows: Vec<String> = LeaseOutcome::ALL.iter().map(label).collect();
@@ -114,7 +114,7 @@ fn store(page: &mut Page, measures: &Measures) {
         .iter()
         .position(|how| *how == AttemptOutcome::Crashed)
         .and_then(|at| facts.attempts.get(at));
-    let crashes = crashes.map_or(0, fencehold_contract::measure::Counter::get);
+    let crashes = crashes.map_or(0, fencehold_contract::metrics::Counter::get);
     page.counts(
         "fencehold_job_crashes_total",
         "Attempts whose holder died or stalled.",
@@ -155,17 +155,18 @@ fn store(page: &mut Page, measures: &Measures) {
     );
 }
 
-fn requests(page: &mut Page, server: &Inner) {
+fn requests(page: &mut Page, server: &ServerInner) {
     let metrics = &server.metrics;
     let mut labels = Vec::new();
-    for ((_, kind), row) in Kind::ALL.iter().zip(&metrics.requests) {
-        for ((_, ending), counter) in Ending::ALL.iter().zip(row) {
+    for ((_, kind), row) in OperationKind::ALL.iter().zip(&metrics.requests) {
+        for ((_, ending), counter) in RequestEnd::ALL.iter().zip(row) {
             labels.push(([("operation", *kind), ("outcome", *ending)], counter.get() as f64));
         }
     }
     let series: Vec<Series<'_>> = labels.iter().map(|(labels, count)| (labels.as_slice(), *count)).collect();
     page.counts("fencehold_requests_total", "Requests, by what they asked for and how they ended.", &series);
-    let labels: Vec<[(&str, &str); 1]> = Kind::ALL.iter().map(|(_, name)| [("operation", *name)]).collect();
+    let labels: Vec<[(&str, &str); 1]> =
+        OperationKind::ALL.iter().map(|(_, name)| [("operation", *name)]).collect();
     let took: Vec<_> = labels.iter().map(<[(&str, &str); 1]>::as_slice).zip(&metrics.took_us).collect();
     page.histograms(
         "fencehold_request_duration_seconds",
@@ -209,8 +210,8 @@ fn requests(page: &mut Page, server: &Inner) {
         "Requests without a valid access token.",
         &metrics.strangers,
     );
-    if let Some(keeper) = server.access.keeper() {
-        let left_out = keeper.denials_left_out() as f64;
+    if let Some(access_cache) = server.access.access_cache() {
+        let left_out = access_cache.denials_left_out() as f64;
         page.counts(
             "fencehold_audit_denials_dropped_total",
             "Denied requests that are not in the audit: there were too many.",
@@ -222,7 +223,7 @@ fn requests(page: &mut Page, server: &Inner) {
 }
 
 /// Each limit: how much is used, and how much there is.
-fn limits(page: &mut Page, server: &Inner) {
+fn limits(page: &mut Page, server: &ServerInner) {
     let (gate, metrics) = (&server.gate, &server.metrics);
     let (body_used, body_max) = gate.bodies.used();
     let mut all = vec![
@@ -280,10 +281,10 @@ fn limits(page: &mut Page, server: &Inner) {
     page.counts("fencehold_limit_refused_total", "What was refused because a limit was reached.", over);
 }
 
-async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
+async fn queues(page: &mut Page, server: &ServerInner, jobs: &dyn JobStore) {
     let mut all: Vec<(CallContext, QueueView)> = Vec::new();
     for namespace in server.namespaces() {
-        let call = CallContext::new(namespace).with_timeout_ms(PATIENCE_MS);
+        let call = CallContext::new(namespace).with_timeout_ms(TIMEOUT_MS);
         let found = jobs.list_queues(&call).await.unwrap_or_default();
         all.extend(found.into_iter().map(|queue| (call.clone(), queue)));
     }
@@ -341,7 +342,12 @@ async fn queues(page: &mut Page, server: &Inner, jobs: &dyn JobStore) {
 
 /// Jobs that were cancelled and run on; the log of their workers and `explain` say whose. Since when is counted from the first look
 /// of this server that found them so: the store notes that a job was cancelled, and not when.
-async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[(CallContext, QueueView)]) {
+async fn cancelled(
+    page: &mut Page,
+    server: &ServerInner,
+    jobs: &dyn JobStore,
+    all: &[(CallContext, QueueView)],
+) {
     let mut found = Vec::new();
     for (call, queue) in all.iter().filter(|(_, queue)| queue.job_counts.running > 0) {
         let filter = JobFilter {
@@ -376,7 +382,12 @@ async fn cancelled(page: &mut Page, server: &Inner, jobs: &dyn JobStore, all: &[
     );
 }
 
-async fn oldest_ready_ms(server: &Inner, jobs: &dyn JobStore, call: &CallContext, queue: &QueueView) -> u64 {
+async fn oldest_ready_ms(
+    server: &ServerInner,
+    jobs: &dyn JobStore,
+    call: &CallContext,
+    queue: &QueueView,
+) -> u64 {
     if queue.job_counts.queued == 0 {
         return 0;
     }

@@ -10,13 +10,13 @@ use fencehold_core::Namespace;
 use fencehold_core::limits::PAGE_MAX;
 use tokio::task::AbortHandle;
 
-use super::mailbox::{Batch, Mailbox};
-use crate::Inner;
+use super::mailbox::{EventBatch, Mailbox};
+use crate::ServerInner;
 
 /// How long one reading waits for something to happen.
 const WAIT_MS: u64 = 15_000;
 /// How long the store is borne with.
-const PATIENCE_MS: u64 = 5_000;
+const TIMEOUT_MS: u64 = 5_000;
 /// After it has sent to so many, the feed rests so long for each: what happens meanwhile comes in one batch. So
 /// telling takes a fraction of a processor, however many there are to tell.
 const REST_FOR_EACH: Duration = Duration::from_micros(50);
@@ -35,7 +35,7 @@ pub(super) struct Feed {
 
 impl Feed {
     /// Starts to read after this cursor.
-    pub(super) fn start(server: Arc<Inner>, namespace: Namespace, cursor: u64) -> Feed {
+    pub(super) fn start(server: Arc<ServerInner>, namespace: Namespace, cursor: u64) -> Feed {
         let number = server.feeds.fresh();
         let reading = tokio::spawn(read(server, namespace, number, cursor)).abort_handle();
         Feed { told: cursor, number, prefixes: Prefixes::default(), groups: HashMap::new(), reading }
@@ -73,7 +73,7 @@ impl Feed {
     /// Hands out what was read. Returns how many it sent to.
     fn hand_out(&mut self, page: EventPage) -> usize {
         self.told = page.next_cursor;
-        let mut found: BTreeMap<&str, Batch> = BTreeMap::new();
+        let mut found: BTreeMap<&str, EventBatch> = BTreeMap::new();
         for event in &page.events {
             let mut words: Option<Arc<str>> = None;
             for prefix in self.prefixes.of(event.key.as_str()) {
@@ -81,7 +81,7 @@ impl Feed {
                     // An event is made of what can be written: see the contract's own tests.
                     serde_json::to_string(&FlatEvent(event)).unwrap_or_default().into()
                 });
-                let batch = found.entry(prefix).or_insert_with(|| Batch {
+                let batch = found.entry(prefix).or_insert_with(|| EventBatch {
                     events: Vec::new(),
                     next: page.next_cursor,
                     bytes: 0,
@@ -116,15 +116,15 @@ impl Drop for Feed {
 }
 
 /// Reads for as long as anybody watches, or until the store has no answer.
-async fn read(server: Arc<Inner>, namespace: Namespace, number: u64, mut after: u64) {
-    let call = CallContext::new(namespace.clone()).with_timeout_ms(PATIENCE_MS);
+async fn read(server: Arc<ServerInner>, namespace: Namespace, number: u64, mut after: u64) {
+    let call = CallContext::new(namespace.clone()).with_timeout_ms(TIMEOUT_MS);
     let problem = loop {
         let request =
             ListEventsRequest { cursor: Some(after), prefix: None, limit: PAGE_MAX, wait_ms: WAIT_MS };
-        let page = match server.stopping.unless(server.store.list_events(&call, request)).await {
+        let page = match server.shutdown.unless(server.store.list_events(&call, request)).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => break error.into(),
-            Err(stopping) => break stopping,
+            Err(shutdown) => break shutdown,
         };
         after = page.next_cursor;
         let is_full = page.events.len() >= PAGE_MAX;

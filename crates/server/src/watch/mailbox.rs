@@ -15,7 +15,7 @@ const MESSAGE_BYTES: usize = 256 << 10;
 
 /// What one reading found for one prefix.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct EventBatch {
     /// Each with its number, as JSON.
     pub(super) events: Vec<(u64, Arc<str>)>,
     /// The cursor to go on from.
@@ -25,16 +25,16 @@ pub(crate) struct Batch {
 
 /// What a watcher finds.
 #[derive(Debug)]
-pub(crate) enum Mail {
+pub(crate) enum Delivery {
     /// What happened, oldest first.
-    Batches(Vec<Arc<Batch>>),
+    Batches(Vec<Arc<EventBatch>>),
     /// Why nothing more comes.
     End(Arc<Problem>),
 }
 
-impl Mail {
+impl Delivery {
     /// The events after this cursor as the items of a JSON array, and the cursor to go on from.
-    pub(crate) fn items(batches: &[Arc<Batch>], after: u64) -> (String, u64) {
+    pub(crate) fn items(batches: &[Arc<EventBatch>], after: u64) -> (String, u64) {
         let mut items = String::with_capacity(batches.iter().map(|batch| batch.bytes).sum());
         for (seq, event) in batches.iter().flat_map(|batch| &batch.events) {
             if *seq > after {
@@ -54,24 +54,24 @@ pub(crate) struct TooSlow;
 
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
-    inside: Mutex<Inside>,
+    inside: Mutex<MailboxState>,
     rung: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
-    batches: VecDeque<Arc<Batch>>,
+struct MailboxState {
+    batches: VecDeque<Arc<EventBatch>>,
     bytes: usize,
     full: bool,
     end: Option<Arc<Problem>>,
 }
 
 impl Mailbox {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, MailboxState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, batch: &Arc<Batch>) {
+    pub(super) fn put(&self, batch: &Arc<EventBatch>) {
         let mut inside = self.inside();
         if inside.full {
             return;
@@ -97,7 +97,7 @@ impl Mailbox {
     }
 
     /// Waits until there is something, and takes as much as one message should have. Cancel safe.
-    pub(super) async fn take(&self) -> Result<Mail, TooSlow> {
+    pub(super) async fn take(&self) -> Result<Delivery, TooSlow> {
         loop {
             if let Some(found) = self.find() {
                 return found;
@@ -106,7 +106,7 @@ impl Mailbox {
         }
     }
 
-    fn find(&self) -> Option<Result<Mail, TooSlow>> {
+    fn find(&self) -> Option<Result<Delivery, TooSlow>> {
         let mut inside = self.inside();
         if inside.full {
             return Some(Err(TooSlow));
@@ -121,9 +121,9 @@ impl Mailbox {
         }
         inside.bytes -= bytes;
         if !taken.is_empty() {
-            return Some(Ok(Mail::Batches(taken)));
+            return Some(Ok(Delivery::Batches(taken)));
         }
-        inside.end.take().map(|problem| Ok(Mail::End(problem)))
+        inside.end.take().map(|problem| Ok(Delivery::End(problem)))
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
 
     use super::*;
 
-    fn batch(seqs: std::ops::RangeInclusive<u64>, bytes: usize) -> Arc<Batch> {
+    fn batch(seqs: std::ops::RangeInclusive<u64>, bytes: usize) -> Arc<EventBatch> {
         let next = *seqs.end();
-        Arc::new(Batch { events: seqs.map(|seq| (seq, seq.to_string().into())).collect(), next, bytes })
+        Arc::new(EventBatch { events: seqs.map(|seq| (seq, seq.to_string().into())).collect(), next, bytes })
     }
 
     #[tokio::test]
@@ -144,10 +144,12 @@ mod tests {
         mailbox.put(&batch(1..=3, 3));
         mailbox.put(&batch(4..=5, 2));
         mailbox.end(&Arc::new(Problem::new(ErrorKind::Unavailable, "gone")));
-        let Ok(Mail::Batches(batches)) = mailbox.take().await else { panic!("what happened comes first") };
-        assert_eq!(Mail::items(&batches, 2), ("3,4,5".to_owned(), 5));
-        assert_eq!(Mail::items(&batches, 9), (String::new(), 9));
-        assert!(matches!(mailbox.take().await, Ok(Mail::End(_))));
+        let Ok(Delivery::Batches(batches)) = mailbox.take().await else {
+            panic!("what happened comes first")
+        };
+        assert_eq!(Delivery::items(&batches, 2), ("3,4,5".to_owned(), 5));
+        assert_eq!(Delivery::items(&batches, 9), (String::new(), 9));
+        assert!(matches!(mailbox.take().await, Ok(Delivery::End(_))));
     }
 
     #[tokio::test]
@@ -157,12 +159,12 @@ mod tests {
             mailbox.put(&batch(nth..=nth, MESSAGE_BYTES / 2));
         }
         for _ in 0..4 {
-            let Ok(Mail::Batches(batches)) = mailbox.take().await else { panic!("there is more") };
+            let Ok(Delivery::Batches(batches)) = mailbox.take().await else { panic!("there is more") };
             assert_eq!(batches.len(), 2);
         }
         assert!(mailbox.is_empty());
         mailbox.put(&batch(9..=9, BYTES_MAX));
-        assert!(matches!(mailbox.take().await, Ok(Mail::Batches(_))), "what was taken still counts");
+        assert!(matches!(mailbox.take().await, Ok(Delivery::Batches(_))), "what was taken still counts");
     }
 
     #[tokio::test]

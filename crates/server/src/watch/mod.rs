@@ -7,7 +7,7 @@
 //! Deliberately absent: history. A watcher that comes with an old cursor reads it from the store, up to where the feed is.
 
 mod feed;
-mod holds;
+mod hold_changes;
 mod mailbox;
 
 use std::collections::HashMap;
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fencehold_core::Namespace;
 
-use crate::Inner;
+use crate::ServerInner;
 use feed::Feed;
-pub(crate) use holds::{HoldChanges, HoldWatcher};
+pub(crate) use hold_changes::{HoldChangeFeeds, HoldWatcher};
 use mailbox::Mailbox;
-pub(crate) use mailbox::{Mail, TooSlow};
+pub(crate) use mailbox::{Delivery, TooSlow};
 
 /// Every feed of a server.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct Feeds {
 
 /// One that watches, until it is dropped.
 pub(crate) struct Watcher {
-    server: Arc<Inner>,
+    server: Arc<ServerInner>,
     namespace: Namespace,
     prefix: Box<str>,
     number: u64,
@@ -58,7 +58,7 @@ impl Watcher {
     /// Begins to watch. The second is how far the feed has come: what happened up to there, and after the watcher's own
     /// cursor, it must read from the store; all that happens later comes into its mailbox.
     pub(crate) fn begin(
-        server: &Arc<Inner>,
+        server: &Arc<ServerInner>,
         namespace: &Namespace,
         prefix: &str,
         cursor: u64,
@@ -76,7 +76,7 @@ impl Watcher {
     }
 
     /// Waits for news.
-    pub(crate) async fn news(&self) -> Result<Mail, TooSlow> {
+    pub(crate) async fn news(&self) -> Result<Delivery, TooSlow> {
         self.mailbox.take().await
     }
 

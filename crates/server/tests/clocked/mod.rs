@@ -5,7 +5,7 @@
 #![allow(unreachable_pub, reason = "it is a module of a test program")]
 #![allow(clippy::print_stdout, reason = "that is how the process speaks")]
 
-pub mod arena;
+pub mod test_store;
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -65,14 +65,14 @@ fn obey(clock: &ManualClock, order: &str) {
 }
 
 /// The test's side of the process.
-pub struct Clocked {
+pub struct ClockedServer {
     child: Child,
     orders: ChildStdin,
     said: Lines<BufReader<ChildStdout>>,
     pub url: String,
 }
 
-impl Clocked {
+impl ClockedServer {
     /// Starts a server on a store. `clock` is where its clock stands, in store time and wall time, unless it is a fresh one.
     pub fn start(store: &str, clock: Option<(u64, u64)>) -> Self {
         let clock = clock
@@ -93,7 +93,7 @@ impl Clocked {
             .map(|line| line.expect("a server that speaks"))
             .find_map(|line| line.strip_prefix("serving ").map(str::to_owned))
             .expect("a server that starts");
-        Clocked { child, orders, said, url: format!("http://{address}") }
+        ClockedServer { child, orders, said, url: format!("http://{address}") }
     }
 
     /// Has the process do something, and returns when it has.
@@ -110,7 +110,7 @@ impl Clocked {
     }
 }
 
-impl Drop for Clocked {
+impl Drop for ClockedServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

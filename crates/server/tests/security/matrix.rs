@@ -3,10 +3,10 @@
 
 use fencehold_contract::http::{ALL, Method};
 use fencehold_server::access::Scope;
-use fencehold_test_servers::page;
+use fencehold_test_servers::security_page;
 
+use super::fixture::SecurityFixture;
 use super::rights::{path, sample};
-use super::stage::Stage;
 
 /// What is served beside the operations.
 const PAGES: [&str; 6] =
@@ -14,26 +14,26 @@ const PAGES: [&str; 6] =
 
 #[test]
 fn the_matrix_of_http_is_what_was_seen() {
-    let stage = Stage::new();
+    let fixture = SecurityFixture::new();
     let mut columns = vec!["no token".to_owned()];
     let mut callers = vec![String::new()];
     for scope in Scope::ALL {
         columns.push(format!("`{scope}`"));
-        callers.push(stage.token(Some("team"), &[scope]).headers());
+        callers.push(fixture.token(Some("team"), &[scope]).headers());
     }
     columns.push("`admin` of another namespace".to_owned());
-    let other = stage.token(Some("other"), &[Scope::Admin]).headers();
+    let other = fixture.token(Some("other"), &[Scope::Admin]).headers();
     callers.push(other.replace("fencehold-namespace: other", "fencehold-namespace: team"));
     columns.push("`admin` of every namespace".to_owned());
-    let operator = stage.token(None, &[Scope::Admin]).headers();
+    let operator = fixture.token(None, &[Scope::Admin]).headers();
     callers.push(format!("{operator}fencehold-namespace: team\r\n"));
 
     let cell = |headers: &String, method: &str, path: &str, body: Option<&serde_json::Value>| {
         // A stream has no end: its first line is enough.
         let status = if path.ends_with("/stream") {
-            stage.first_status(headers, path)
+            fixture.first_status(headers, path)
         } else {
-            stage.ask_with(headers, method, path, body).status
+            fixture.ask_with(headers, method, path, body).status
         };
         match status {
             401 => "401",
@@ -54,7 +54,7 @@ fn the_matrix_of_http_is_what_was_seen() {
             .map(|headers| cell(headers, method, &path(spec.path), body.as_ref()));
         rows.push((format!("`{}`", spec.name), cells.collect()));
         // An advance closes the store for as long as the longest ttl.
-        stage.clock.advance(3_600_000);
+        fixture.clock.advance(3_600_000);
     }
     for page in PAGES {
         rows.push((
@@ -62,5 +62,5 @@ fn the_matrix_of_http_is_what_was_seen() {
             callers.iter().map(|headers| cell(headers, "GET", page, None)).collect(),
         ));
     }
-    page::check("http", "operation", &columns, &rows);
+    security_page::check("http", "operation", &columns, &rows);
 }

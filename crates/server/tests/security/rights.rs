@@ -7,7 +7,7 @@ use fencehold_server::access::{Bearer, Scope};
 use fencehold_server::audit::AuditFilter;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, Token, acquire, eventually, hear, held, hold, send, waits};
+use super::fixture::{SecurityFixture, TestToken, acquire, eventually, hear, held, hold, send, waits};
 
 pub(super) const JOB: &str = "01935f6e-7b00-7000-8000-000000000000";
 
@@ -120,21 +120,21 @@ fn the_document_says_which_scopes_are_needed() {
 /// A stream lives for long, and what it tells is decided anew each time.
 #[test]
 fn a_stream_ends_when_its_token_is_revoked() {
-    let stage = Stage::new();
+    let fixture = SecurityFixture::new();
     let (reader, writer) =
-        (stage.token(Some("team"), &[Scope::LeaseRead]), stage.token(Some("team"), &[Scope::LeaseWrite]));
-    let mut stream = stage.connect();
+        (fixture.token(Some("team"), &[Scope::LeaseRead]), fixture.token(Some("team"), &[Scope::LeaseWrite]));
+    let mut stream = fixture.connect();
     send(&mut stream, &reader.headers(), "GET", "/v1/events/stream", None);
     let mut lines = std::io::BufReader::new(stream).lines().map(Result::unwrap);
-    stage.acquire(&writer, "before", 1, 30_000);
+    fixture.acquire(&writer, "before", 1, 30_000);
     assert!(lines.any(|line| line.contains("before")), "events come while its token is good");
 
-    stage
-        .book()
-        .revoke(reader.bearer.id, "the test", "here", None, stage.clock_wall_ms())
+    fixture
+        .token_db()
+        .revoke(reader.bearer.id, "the test", "here", None, fixture.clock_wall_ms())
         .unwrap();
-    eventually("the server knows", || stage.ask(&reader, "GET", "/v1/leases", None).status == 401);
-    stage.acquire(&writer, "after", 2, 30_000);
+    eventually("the server knows", || fixture.ask(&reader, "GET", "/v1/leases", None).status == 401);
+    fixture.acquire(&writer, "after", 2, 30_000);
     let rest: Vec<String> = lines.collect();
     assert!(rest.iter().any(|line| line.contains("was revoked")), "{rest:?}");
     assert!(!rest.iter().any(|line| line.contains("after")), "too much was sent: {rest:?}");
@@ -144,15 +144,18 @@ fn a_stream_ends_when_its_token_is_revoked() {
 /// the revocation: 401 would mean that it came too late.
 #[test]
 fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
-    let stage = Stage::new();
+    let fixture = SecurityFixture::new();
     let scopes = [Scope::LeaseRead, Scope::LeaseWrite, Scope::JobEnqueue, Scope::JobWork];
-    let (waiter, holder) = (stage.token(Some("team"), &scopes), stage.token(Some("team"), &scopes));
-    let operator = stage.token(None, &[Scope::Admin]);
-    let fence = stage.acquire(&holder, "k", 1, 30_000);
-    let enqueued =
-        stage.post(&holder, "/v1/jobs/enqueue-batch", json!({ "jobs": [{ "queue": "other", "kind": "k" }] }));
+    let (waiter, holder) = (fixture.token(Some("team"), &scopes), fixture.token(Some("team"), &scopes));
+    let operator = fixture.token(None, &[Scope::Admin]);
+    let fence = fixture.acquire(&holder, "k", 1, 30_000);
+    let enqueued = fixture.post(
+        &holder,
+        "/v1/jobs/enqueue-batch",
+        json!({ "jobs": [{ "queue": "other", "kind": "k" }] }),
+    );
     let job = enqueued.json["results"][0]["ok"]["job_id"].as_str().unwrap().to_owned();
-    let events = stage.ask(&holder, "GET", "/v1/store/status", None).json["newest_event_seq"]
+    let events = fixture.ask(&holder, "GET", "/v1/store/status", None).json["newest_event_seq"]
         .as_u64()
         .unwrap();
     let waiting: Vec<_> = [
@@ -163,33 +166,33 @@ fn one_who_waits_is_sent_away_when_its_token_is_revoked() {
     ]
     .into_iter()
     .map(|(method, path, body)| {
-        let mut stream = stage.connect();
+        let mut stream = fixture.connect();
         send(&mut stream, &waiter.headers(), method, &path, body.as_ref());
         (path, stream)
     })
     .collect();
     eventually("all of them wait", || {
-        stage.shows(&operator, "fencehold_requests_waiting", waiting.len() as f64)
-            && stage.shows(&operator, "fencehold_lease_waiters", 1.0)
+        fixture.shows(&operator, "fencehold_requests_waiting", waiting.len() as f64)
+            && fixture.shows(&operator, "fencehold_lease_waiters", 1.0)
     });
-    stage
-        .book()
-        .revoke(waiter.bearer.id, "the test", "here", None, stage.clock_wall_ms())
+    fixture
+        .token_db()
+        .revoke(waiter.bearer.id, "the test", "here", None, fixture.clock_wall_ms())
         .unwrap();
     for (path, stream) in waiting {
         let said = hear(stream);
         assert_eq!((said.status, said.kind()), (403, "forbidden"), "{path}: {said:?}");
         assert!(said.body.contains("was revoked"), "{path}: {said:?}");
     }
-    eventually("no waiter stands in line", || stage.shows(&operator, "fencehold_lease_waiters", 0.0));
-    stage.post(&holder, "/v1/leases/release-batch", json!({ "holds": [held("k", 1, fence)] }));
-    let view = stage.ask(&holder, "GET", "/v1/leases/get?key=k", None);
+    eventually("no waiter stands in line", || fixture.shows(&operator, "fencehold_lease_waiters", 0.0));
+    fixture.post(&holder, "/v1/leases/release-batch", json!({ "holds": [held("k", 1, fence)] }));
+    let view = fixture.ask(&holder, "GET", "/v1/leases/get?key=k", None);
     assert!(view.json["holder"].is_null(), "it was granted to one who was sent away: {view:?}");
 }
 
 #[test]
 fn without_a_token_nothing_is_said_but_that_one_is_needed() {
-    let stage = Stage::new();
+    let fixture = SecurityFixture::new();
     for spec in ALL {
         let (method, body) = match spec.method {
             Method::Get => ("GET", None),
@@ -201,28 +204,28 @@ fn without_a_token_nothing_is_said_but_that_one_is_needed() {
             "authorization: Basic eDp5\r\n",
             "authorization: Bearer fencehold_000000000000_00\r\n",
         ] {
-            let said = stage.ask_with(headers, method, &path(spec.path), body.as_ref());
+            let said = fixture.ask_with(headers, method, &path(spec.path), body.as_ref());
             assert_eq!((said.status, said.kind()), (401, "unauthorized"), "{}: {said:?}", spec.name);
             assert!(said.head.contains("www-authenticate: bearer"), "{said:?}");
         }
     }
     for path in ["/metrics", "/v1/events/stream", "/v1/holds/stream"] {
-        assert_eq!(stage.ask_with("", "GET", path, None).status, 401, "{path}");
+        assert_eq!(fixture.ask_with("", "GET", path, None).status, 401, "{path}");
     }
     for path in ["/livez", "/readyz", "/v1/openapi.json"] {
-        assert_eq!(stage.ask_with("", "GET", path, None).status, 200, "{path}");
+        assert_eq!(fixture.ask_with("", "GET", path, None).status, 200, "{path}");
     }
 }
 
 #[test]
 fn a_scope_opens_what_it_is_for_and_nothing_else() {
-    let stage = Stage::new();
+    let fixture = SecurityFixture::new();
     for scope in Scope::ALL {
-        let token = stage.token(Some("team"), &[scope]);
+        let token = fixture.token(Some("team"), &[scope]);
         for spec in ALL {
             let said = match spec.method {
-                Method::Get => stage.ask(&token, "GET", &path(spec.path), None),
-                Method::Post => stage.post(&token, spec.path, sample(spec.name)),
+                Method::Get => fixture.ask(&token, "GET", &path(spec.path), None),
+                Method::Post => fixture.post(&token, spec.path, sample(spec.name)),
             };
             // The store as a whole is not one namespace's, whatever its token may do there; and a schedule enqueues, which
             // takes another scope beside its own.
@@ -235,37 +238,38 @@ fn a_scope_opens_what_it_is_for_and_nothing_else() {
                 assert_eq!(said.kind(), "forbidden");
             }
         }
-        let metrics = stage.ask(&token, "GET", "/metrics", None);
+        let metrics = fixture.ask(&token, "GET", "/metrics", None);
         assert_eq!(metrics.status, 403, "queues of all namespaces stand there");
     }
 }
 
 #[test]
 fn what_concerns_the_whole_store_needs_admin_for_all_namespaces() {
-    let stage = Stage::new();
-    let operator = stage.token(None, &[Scope::Admin]);
-    let everywhere = stage.token(None, &[Scope::LeaseWrite, Scope::LeaseRead]);
-    let said = stage.post(&everywhere, "/v1/store/advance", sample("advance_store"));
+    let fixture = SecurityFixture::new();
+    let operator = fixture.token(None, &[Scope::Admin]);
+    let everywhere = fixture.token(None, &[Scope::LeaseWrite, Scope::LeaseRead]);
+    let said = fixture.post(&everywhere, "/v1/store/advance", sample("advance_store"));
     assert_eq!(said.status, 403, "{said:?}");
-    stage.acquire(&everywhere, "k", 9, 30_000);
-    let held = |token| stage.ask(token, "GET", "/v1/store/status", None).json["held_count"].as_u64();
+    fixture.acquire(&everywhere, "k", 9, 30_000);
+    let held = |token| fixture.ask(token, "GET", "/v1/store/status", None).json["held_count"].as_u64();
     assert_eq!(
         (held(&operator), held(&everywhere)),
         (Some(1), Some(0)),
         "how much others do is the operator's business"
     );
-    assert_eq!(stage.post(&operator, "/v1/store/advance", sample("advance_store")).status, 200);
+    assert_eq!(fixture.post(&operator, "/v1/store/advance", sample("advance_store")).status, 200);
 }
 
 #[test]
 fn a_token_that_is_wrong_in_its_secret_is_as_unknown_as_any() {
-    let stage = Stage::new();
-    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let fixture = SecurityFixture::new();
+    let token = fixture.token(Some("team"), &[Scope::Admin]);
     let right = token.bearer.reveal();
     let forged = format!("{}{}", &right[..right.len() - 1], if right.ends_with('0') { '1' } else { '0' });
     let other = right.replace(&token.bearer.id.to_string(), "ffffffffffff");
-    let ask =
-        |text: &str| stage.ask_with(&format!("authorization: Bearer {text}\r\n"), "GET", "/v1/leases", None);
+    let ask = |text: &str| {
+        fixture.ask_with(&format!("authorization: Bearer {text}\r\n"), "GET", "/v1/leases", None)
+    };
     let (forged, other) = (ask(&forged), ask(&other));
     assert_eq!((forged.status, other.status), (401, 401));
     assert_eq!(forged.body, other.body, "whether an id exists does not show");
@@ -274,13 +278,13 @@ fn a_token_that_is_wrong_in_its_secret_is_as_unknown_as_any() {
 
 #[test]
 fn an_expired_token_is_refused_from_its_moment_on_and_told_so() {
-    let stage = Stage::new();
-    let end = stage.clock_wall_ms() + 60_000;
-    let token = stage.token_until(Some("team"), &[Scope::Admin], Some(end));
-    stage.clock.advance(59_999);
-    assert_eq!(stage.ask(&token, "GET", "/v1/leases", None).status, 200);
-    stage.clock.advance(1);
-    let said = stage.ask(&token, "GET", "/v1/leases", None);
+    let fixture = SecurityFixture::new();
+    let end = fixture.clock_wall_ms() + 60_000;
+    let token = fixture.token_until(Some("team"), &[Scope::Admin], Some(end));
+    fixture.clock.advance(59_999);
+    assert_eq!(fixture.ask(&token, "GET", "/v1/leases", None).status, 200);
+    fixture.clock.advance(1);
+    let said = fixture.ask(&token, "GET", "/v1/leases", None);
     assert_eq!(said.status, 401);
     assert!(said.json["detail"].as_str().unwrap().contains("has expired"), "{said:?}");
     assert!(!said.body.contains(&token.bearer.reveal()[30..]), "a secret came back");
@@ -288,40 +292,40 @@ fn an_expired_token_is_refused_from_its_moment_on_and_told_so() {
 
 #[test]
 fn a_revoked_token_is_refused_within_a_second() {
-    let stage = Stage::new();
-    let token = stage.token(Some("team"), &[Scope::Admin]);
+    let fixture = SecurityFixture::new();
+    let token = fixture.token(Some("team"), &[Scope::Admin]);
     assert!(
-        stage
-            .book()
+        fixture
+            .token_db()
             .revoke(token.bearer.id, "the test", "here", Some("a test"), 1)
             .unwrap()
     );
     let began = std::time::Instant::now();
-    eventually("the token is refused", || stage.ask(&token, "GET", "/v1/leases", None).status == 401);
+    eventually("the token is refused", || fixture.ask(&token, "GET", "/v1/leases", None).status == 401);
     assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
-    let said = stage.ask(&token, "GET", "/v1/leases", None);
+    let said = fixture.ask(&token, "GET", "/v1/leases", None);
     assert!(said.json["detail"].as_str().unwrap().contains("was revoked"), "{said:?}");
 }
 
 #[test]
 fn when_the_book_is_gone_nobody_is_let_in() {
-    let stage = Stage::new();
-    let token = stage.token(Some("team"), &[Scope::Admin]);
-    let path = stage.book().path().to_owned();
+    let fixture = SecurityFixture::new();
+    let token = fixture.token(Some("team"), &[Scope::Admin]);
+    let path = fixture.token_db().path().to_owned();
     std::fs::remove_file(path).unwrap();
-    eventually("every caller is refused", || stage.ask(&token, "GET", "/v1/leases", None).status == 503);
+    eventually("every caller is refused", || fixture.ask(&token, "GET", "/v1/leases", None).status == 503);
 }
 
 #[test]
 fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_denied() {
-    let stage = Stage::new();
-    let token = stage.token(Some("team"), &[Scope::LeaseWrite, Scope::LeaseRevoke]);
-    stage.acquire(&token, "deploy", 1, 30_000);
+    let fixture = SecurityFixture::new();
+    let token = fixture.token(Some("team"), &[Scope::LeaseWrite, Scope::LeaseRevoke]);
+    fixture.acquire(&token, "deploy", 1, 30_000);
     let revoke = json!({ "key": "deploy", "by": "alice", "reason": "wrong branch" });
-    assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
-    assert_eq!(stage.post(&token, "/v1/leases/revoke", revoke).status, 409, "it is not held any more");
-    assert_eq!(stage.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
-    let rows = || stage.book().audit(&AuditFilter::default()).unwrap();
+    assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
+    assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke).status, 409, "it is not held any more");
+    assert_eq!(fixture.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
+    let rows = || fixture.token_db().audit(&AuditFilter::default()).unwrap();
     eventually("all stands in the audit", || {
         rows().len() >= 4 && rows().iter().all(|row| row.outcome != "pending")
     });
@@ -361,18 +365,18 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
         "create_access_token",
         "revoke_access_token",
     ];
-    let stage = Stage::new();
-    let operator = stage.token(None, &[Scope::Admin]);
-    let reader = stage.token(Some("team"), &[Scope::LeaseRead]);
+    let fixture = SecurityFixture::new();
+    let operator = fixture.token(None, &[Scope::Admin]);
+    let reader = fixture.token(Some("team"), &[Scope::LeaseRead]);
     let seen = |token: &str, act: &str| {
-        let rows = stage.book().audit(&AuditFilter::default()).unwrap();
+        let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap();
         let row = rows.into_iter().find(|row| row.who.contains(token) && row.act == act);
         row.map(|row| row.outcome)
     };
     for act in acts {
         let path = ALL.iter().find(|spec| spec.name == act).unwrap().path;
-        stage.post(&operator, path, sample(act));
-        assert_eq!(stage.post(&reader, path, sample(act)).status, 403, "{act}");
+        fixture.post(&operator, path, sample(act));
+        assert_eq!(fixture.post(&reader, path, sample(act)).status, 403, "{act}");
         let (did, tried) = (operator.bearer.id.to_string(), reader.bearer.id.to_string());
         eventually(&format!("{act} in the audit"), || {
             seen(&did, act).is_some_and(|outcome| outcome == "done" || outcome == "failed")
@@ -404,20 +408,20 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
 }
 
 /// A job in the queue `q`, claimed by this token.
-fn claimed(stage: &Stage, worker: &Token, producer: &Token) -> Value {
+fn claimed(fixture: &SecurityFixture, worker: &TestToken, producer: &TestToken) -> Value {
     let job = json!({ "jobs": [{ "queue": "q", "kind": "k" }] });
-    assert_eq!(stage.post(producer, "/v1/jobs/enqueue-batch", job).status, 200);
-    let claimed = stage.post(worker, "/v1/jobs/claim", sample("claim_jobs"));
+    assert_eq!(fixture.post(producer, "/v1/jobs/enqueue-batch", job).status, 200);
+    let claimed = fixture.post(worker, "/v1/jobs/claim", sample("claim_jobs"));
     json!({ "job_id": claimed.json["jobs"][0]["id"], "hold_id": hold(2), "token": claimed.json["jobs"][0]["token"] })
 }
 
 /// What a job or a person has the store enqueue later is enqueued by them.
 #[test]
 fn whatever_makes_a_job_needs_the_right_to_enqueue() {
-    let stage = Stage::new();
-    let team = |scopes: &[Scope]| stage.token(Some("team"), scopes);
+    let fixture = SecurityFixture::new();
+    let team = |scopes: &[Scope]| fixture.token(Some("team"), scopes);
     let (worker, producer) = (team(&[Scope::JobWork]), team(&[Scope::JobEnqueue]));
-    let attempt = claimed(&stage, &worker, &producer);
+    let attempt = claimed(&fixture, &worker, &producer);
     let record = |compensation: Option<&Value>| {
         let mut entry = json!({ "type": "record", "effect": "e", "value": 1 });
         if let Some(compensation) = compensation {
@@ -431,9 +435,9 @@ fn whatever_makes_a_job_needs_the_right_to_enqueue() {
     let both = team(&[Scope::JobWork, Scope::JobEnqueue]);
     for many in [false, true] {
         let path = if many { "/v1/effects/write-batch" } else { "/v1/effects/write" };
-        let write = |worker: &Token, compensation: Option<&Value>| {
+        let write = |worker: &TestToken, compensation: Option<&Value>| {
             let entry = record(compensation);
-            stage.post(worker, path, if many { json!({ "entries": [entry] }) } else { entry })
+            fixture.post(worker, path, if many { json!({ "entries": [entry] }) } else { entry })
         };
         let said = write(&worker, Some(&compensation));
         assert_eq!((said.status, said.kind()), (403, "forbidden"), "a compensation was let in: {said:?}");
@@ -443,42 +447,43 @@ fn whatever_makes_a_job_needs_the_right_to_enqueue() {
     }
 
     let schedule = sample("set_schedule");
-    let said = stage.post(&team(&[Scope::JobAdmin]), "/v1/schedules/set", schedule.clone());
+    let said = fixture.post(&team(&[Scope::JobAdmin]), "/v1/schedules/set", schedule.clone());
     assert_eq!(said.status, 403, "a schedule was let in: {said:?}");
     assert!(said.body.contains("job:enqueue"), "{said:?}");
     let both = team(&[Scope::JobAdmin, Scope::JobEnqueue]);
-    assert_eq!(stage.post(&both, "/v1/schedules/set", schedule).status, 200);
+    assert_eq!(fixture.post(&both, "/v1/schedules/set", schedule).status, 200);
 }
 
 #[test]
 fn metrics_and_payloads_have_scopes_of_their_own() {
-    let stage = Stage::new();
-    let metrics = stage.token(None, &[Scope::MetricsRead]);
-    assert_eq!(stage.ask(&metrics, "GET", "/metrics", None).status, 200);
-    assert_eq!(stage.ask(&metrics, "GET", "/v1/leases", None).status, 403);
-    let producer = stage.token(Some("team"), &[Scope::JobEnqueue, Scope::JobAdmin]);
+    let fixture = SecurityFixture::new();
+    let metrics = fixture.token(None, &[Scope::MetricsRead]);
+    assert_eq!(fixture.ask(&metrics, "GET", "/metrics", None).status, 200);
+    assert_eq!(fixture.ask(&metrics, "GET", "/v1/leases", None).status, 403);
+    let producer = fixture.token(Some("team"), &[Scope::JobEnqueue, Scope::JobAdmin]);
     let job = json!({ "jobs": [{ "queue": "q", "kind": "k", "payload": { "iban": "DE89" } }] });
-    let enqueued = stage.post(&producer, "/v1/jobs/enqueue-batch", job);
+    let enqueued = fixture.post(&producer, "/v1/jobs/enqueue-batch", job);
     let path = format!("/v1/jobs/{}", enqueued.json["results"][0]["ok"]["job_id"].as_str().unwrap());
     let schedule = json!({ "name": "s", "cron": "0 0 * * *", "kind": "k", "by": "tester", "payload": { "iban": "DE89" } });
-    assert_eq!(stage.post(&producer, "/v1/schedules/set", schedule).status, 200);
-    let viewer = stage.token(Some("team"), &[Scope::JobRead]);
-    let trusted = stage.token(Some("team"), &[Scope::JobRead, Scope::JobPayload]);
+    assert_eq!(fixture.post(&producer, "/v1/schedules/set", schedule).status, 200);
+    let viewer = fixture.token(Some("team"), &[Scope::JobRead]);
+    let trusted = fixture.token(Some("team"), &[Scope::JobRead, Scope::JobPayload]);
     for path in [path.as_str(), "/v1/schedules"] {
-        let (seen, whole) = (stage.ask(&viewer, "GET", path, None), stage.ask(&trusted, "GET", path, None));
+        let (seen, whole) =
+            (fixture.ask(&viewer, "GET", path, None), fixture.ask(&trusted, "GET", path, None));
         assert_eq!((seen.status, whole.status), (200, 200), "{path}");
         assert!(!seen.body.contains("DE89"), "a payload was shown: {seen:?}");
         assert!(seen.body.contains("job:payload") && whole.body.contains("DE89"), "{seen:?} {whole:?}");
     }
-    let search = stage.ask(&viewer, "GET", "/v1/jobs?payload_contains=DE89", None);
+    let search = fixture.ask(&viewer, "GET", "/v1/jobs?payload_contains=DE89", None);
     assert_eq!(search.status, 403, "a search tells what payloads hold: {search:?}");
-    assert_eq!(stage.ask(&viewer, "GET", "/v1/jobs", None).status, 200);
+    assert_eq!(fixture.ask(&viewer, "GET", "/v1/jobs", None).status, 200);
 }
 
 #[test]
 fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
-    let stage = Stage::new();
-    let operator = stage.token(None, &[Scope::Admin]);
+    let fixture = SecurityFixture::new();
+    let operator = fixture.token(None, &[Scope::Admin]);
     for (act, status) in [
         ("revoke_lease", 409),
         ("revoke_lease_batch", 200),
@@ -493,9 +498,9 @@ fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
         ("resolve_effect", 404),
     ] {
         let path = ALL.iter().find(|spec| spec.name == act).unwrap().path;
-        assert_eq!(stage.post(&operator, path, sample(act)).status, status, "{act}");
+        assert_eq!(fixture.post(&operator, path, sample(act)).status, status, "{act}");
         let row = || {
-            let rows = stage.book().audit(&AuditFilter::default()).unwrap();
+            let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap();
             rows.into_iter().find(|row| row.act == act && row.outcome != "pending")
         };
         eventually(act, || row().is_some());
@@ -505,47 +510,47 @@ fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
 
 #[test]
 fn tokens_are_made_listed_and_revoked_through_the_server() {
-    let stage = Stage::new();
+    let fixture = SecurityFixture::new();
     let (operator, team, other) = (
-        stage.token(None, &[Scope::Admin]),
-        stage.token(Some("team"), &[Scope::Admin]),
-        stage.token(Some("other"), &[Scope::Admin]),
+        fixture.token(None, &[Scope::Admin]),
+        fixture.token(Some("team"), &[Scope::Admin]),
+        fixture.token(Some("other"), &[Scope::Admin]),
     );
     let secret = Bearer::from_random([77; 38]);
     let mut request = sample("create_access_token");
     (request["id"], request["secret_sha256"]) = (secret.id.to_string().into(), secret.hash().to_hex().into());
     assert_eq!(
-        stage.post(&other, "/v1/access-tokens/create", request.clone()).status,
+        fixture.post(&other, "/v1/access-tokens/create", request.clone()).status,
         403,
         "for another namespace"
     );
     let mut everywhere = request.clone();
     everywhere["namespace"] = Value::Null;
-    assert_eq!(stage.post(&team, "/v1/access-tokens/create", everywhere).status, 403, "for all namespaces");
+    assert_eq!(fixture.post(&team, "/v1/access-tokens/create", everywhere).status, 403, "for all namespaces");
     for sending in 0..2 {
-        let made = stage.post(&team, "/v1/access-tokens/create", request.clone());
+        let made = fixture.post(&team, "/v1/access-tokens/create", request.clone());
         assert_eq!(made.status, 200, "sending {sending}: {made:?}");
     }
     // In force with the answer, not some time later.
     let headers = format!("authorization: Bearer {}\r\n", secret.reveal());
-    assert_eq!(stage.ask_with(&headers, "GET", "/v1/leases", None).status, 200);
+    assert_eq!(fixture.ask_with(&headers, "GET", "/v1/leases", None).status, 200);
     let mut taken = request.clone();
     taken["secret_sha256"] = "cd".repeat(32).into();
-    assert_eq!(stage.post(&team, "/v1/access-tokens/create", taken).status, 400, "an id is one token's");
+    assert_eq!(fixture.post(&team, "/v1/access-tokens/create", taken).status, 400, "an id is one token's");
     let count = |token| {
-        stage.ask(token, "GET", "/v1/access-tokens", None).json["access_tokens"]
+        fixture.ask(token, "GET", "/v1/access-tokens", None).json["access_tokens"]
             .as_array()
             .unwrap()
             .len()
     };
     assert_eq!((count(&operator), count(&team), count(&other)), (4, 2, 1));
-    let audit = stage.ask(&other, "GET", "/v1/audit", None);
+    let audit = fixture.ask(&other, "GET", "/v1/audit", None);
     assert!(audit.status == 200 && !audit.body.contains(&secret.id.to_string()), "{audit:?}");
     let revoke = json!({ "access_token_id": secret.id.to_string(), "reason": "a test" });
     assert_eq!(
-        stage.post(&other, "/v1/access-tokens/revoke", revoke.clone()).kind(),
+        fixture.post(&other, "/v1/access-tokens/revoke", revoke.clone()).kind(),
         "access-token-not-found"
     );
-    assert_eq!(stage.post(&team, "/v1/access-tokens/revoke", revoke).json["revoked"], true);
-    assert_eq!(stage.ask_with(&headers, "GET", "/v1/leases", None).status, 401);
+    assert_eq!(fixture.post(&team, "/v1/access-tokens/revoke", revoke).json["revoked"], true);
+    assert_eq!(fixture.ask_with(&headers, "GET", "/v1/leases", None).status, 401);
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use fencehold_contract::clock::SystemClock;
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, LeaseStore, StoreError, StoreUrl};
 use fencehold_store_etcd::{EtcdFinding, EtcdStore, EtcdVerdict};
-use fencehold_test_servers::etcd::{Lone, MEMBERS};
+use fencehold_test_servers::etcd::{MEMBERS, SingleMember};
 use fencehold_test_store::block_on;
 
 use crate::call;
-use crate::people::people;
+use crate::test_client::people;
 
 /// Of an authority for tests.
 fn certificate(name: &str) -> String {
@@ -36,7 +36,7 @@ fn take(store: &EtcdStore) -> Result<AcquiredLease, StoreError> {
 /// A cluster with users is served with the right password; without, the error says what is wanted, and repeats nothing.
 #[test]
 fn a_user_shows_its_password_and_nobody_else_gets_in() {
-    let member = Lone::with_users("root", "s3cret%");
+    let member = SingleMember::with_users("root", "s3cret%");
     let port = member.port;
     let store = open(&format!("etcd://root:s3cret%25@127.0.0.1:{port}/auth")).unwrap();
     assert_eq!(take(&store).unwrap().grant.token.get(), 1);
@@ -57,7 +57,7 @@ fn a_user_shows_its_password_and_nobody_else_gets_in() {
 /// With TLS, each side shows a certificate, and the members' is checked against the authority that the URL names.
 #[test]
 fn tls_checks_who_answers_and_who_asks() {
-    let member = Lone::with_tls();
+    let member = SingleMember::with_tls();
     let [ca, cert, key] = ["ca.pem", "client.pem", "client.key"].map(certificate);
     let url = |options: &str| format!("etcd://127.0.0.1:{}/tls?{options}", member.port);
     let store = open(&url(&format!("ca={ca}&cert={cert}&key={key}"))).unwrap();

@@ -6,20 +6,22 @@ use fencehold_contract::StoreError;
 use fencehold_core::Timestamp;
 use fencehold_core::job::JobId;
 use fencehold_core::ledger::Effect;
-use fencehold_engine::{Archive, Body, KeptJob, KeptJobs, Note, Read, Row, Rows};
+use fencehold_engine::{
+    Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobNote, StoredJob, StoredJobs,
+};
 use rusqlite::{OptionalExtension, params};
 
-use super::bodies::{AHEAD, AHEAD_BYTES};
+use super::body_cache::{AHEAD, AHEAD_BYTES};
 use super::codec::{decode_body, decode_effect, decode_finished};
 use super::write::tag_of;
-use crate::sqlite::{SqliteKeep, from_sql, to_sql};
+use crate::sqlite::{SqlitePersistence, from_sql, to_sql};
 
 /// Not a join: SQLite would look at the value of `?1` to plan it, and plan it anew for every other value.
 const FINISHED: &str = "SELECT arrival, queue, record FROM job_finished \
                         WHERE arrival = (SELECT arrival FROM jobs WHERE id = ?1)";
 
 /// An error of the database is the disk's; a row that cannot be understood is only missing.
-fn disk<T>(read: rusqlite::Result<T>) -> Read<T> {
+fn disk<T>(read: rusqlite::Result<T>) -> ArchiveResult<T> {
     read.map_err(|error| error.to_string())
 }
 
@@ -28,12 +30,12 @@ fn understood<T>(arrival: u64, read: Result<T, String>) -> Option<T> {
         .ok()
 }
 
-impl Archive for SqliteKeep {
-    fn load_jobs(&mut self, now: Timestamp) -> Result<(KeptJobs, u64), StoreError> {
-        SqliteKeep::load_jobs(self, now)
+impl Archive for SqlitePersistence {
+    fn load_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
+        SqlitePersistence::load_jobs(self, now)
     }
 
-    fn finished(&mut self, id: JobId) -> Read<Option<KeptJob>> {
+    fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
         let mut statement = disk(self.connection.prepare_cached(FINISHED))?;
         let row = statement
             .query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1).ok().zip(row.get(2).ok()))));
@@ -44,7 +46,7 @@ impl Archive for SqliteKeep {
         }))
     }
 
-    fn body(&mut self, arrival: u64) -> Read<Option<Arc<Body>>> {
+    fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {
         if let Some(body) = self.bodies.get(arrival) {
             return Ok(Some(body));
         }
@@ -70,7 +72,7 @@ impl Archive for SqliteKeep {
         Ok(body)
     }
 
-    fn note(&mut self, arrival: u64, what: Note) -> Read<Option<Arc<[u8]>>> {
+    fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>> {
         let sql = "SELECT bytes FROM job_notes WHERE arrival = ?1 AND what = ?2";
         let mut statement = disk(self.connection.prepare_cached(sql))?;
         let read = statement.query_row(params![to_sql(arrival), tag_of(what)], |row| {
@@ -84,7 +86,7 @@ impl Archive for SqliteKeep {
         Ok(read.and_then(|note| understood(arrival, note)).map(Arc::from))
     }
 
-    fn effects(&mut self, arrival: u64) -> Read<Vec<Effect>> {
+    fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
         let mut statement =
             disk(self.connection.prepare_cached("SELECT effect FROM effects WHERE arrival = ?1"))?;
         let rows = disk(statement.query_map([to_sql(arrival)], |row| {
@@ -97,16 +99,16 @@ impl Archive for SqliteKeep {
         Ok(effects)
     }
 
-    fn page(&mut self, rows: Rows, from: u64, rows_max: usize) -> Read<Vec<Row>> {
+    fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
         let sql = match rows {
-            Rows::Live => {
+            ArchiveRange::Live => {
                 "SELECT arrival, id, NULL, NULL FROM job_live WHERE arrival >= ?1 ORDER BY arrival LIMIT ?2"
             }
-            Rows::Finished => {
+            ArchiveRange::Finished => {
                 "SELECT f.arrival, j.id, f.queue, f.record FROM job_finished f JOIN jobs j \
                  ON j.arrival = f.arrival WHERE f.arrival >= ?1 ORDER BY f.arrival LIMIT ?2"
             }
-            Rows::All => {
+            ArchiveRange::All => {
                 "SELECT j.arrival, j.id, f.queue, f.record FROM jobs j LEFT JOIN job_finished f \
                  ON f.arrival = j.arrival WHERE j.arrival >= ?1 ORDER BY j.arrival LIMIT ?2"
             }
@@ -120,12 +122,12 @@ impl Archive for SqliteKeep {
             let finished = queue
                 .zip(record)
                 .and_then(|(queue, record)| finished_job(arrival, id, queue, &record));
-            Ok(Row { arrival, id, finished })
+            Ok(ArchiveRow { arrival, id, finished })
         }))?;
         found.map(disk).collect()
     }
 
-    fn with_effects(&mut self, from: u64, rows_max: usize) -> Read<Vec<(u64, JobId)>> {
+    fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {
         let sql = "SELECT e.arrival, j.id FROM (SELECT DISTINCT arrival FROM effects WHERE arrival >= ?1 \
                    ORDER BY arrival LIMIT ?2) e JOIN jobs j ON j.arrival = e.arrival ORDER BY e.arrival";
         let mut statement = disk(self.connection.prepare_cached(sql))?;
@@ -143,9 +145,9 @@ fn readable_id(row: &rusqlite::Row<'_>) -> JobId {
     JobId::from_bytes(row.get(1).unwrap_or_default())
 }
 
-fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<KeptJob> {
+fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<StoredJob> {
     let (about, record, deadline_ms) = understood(arrival, decode_finished(record))?;
-    Some(KeptJob { arrival, id, queue, record, deadline_ms, about, reopened: false, renewed: false })
+    Some(StoredJob { arrival, id, queue, record, deadline_ms, about, reopened: false, renewed: false })
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Whatever lies in the database as a job is read or refused, and nothing panics.
 
 use fencehold_conformance::golden::samples;
-use fencehold_core::job::Record;
-use fencehold_engine::About;
+use fencehold_core::job::JobRecord;
+use fencehold_engine::JobSummary;
 use fencehold_test_servers::{Edit, edited};
 
 use super::codec::{decode_job, encode_job};
 
 /// Jobs as they are kept, in every state.
 fn jobs() -> Vec<Vec<u8>> {
-    let about = About { bytes: 200, yield_within_ms: 1_000, undoes: true };
-    let encoded = |record: &Record| {
+    let about = JobSummary { bytes: 200, yield_within_ms: 1_000, undoes: true };
+    let encoded = |record: &JobRecord| {
         let mut bytes = Vec::new();
         encode_job(about, record, &mut bytes);
         bytes

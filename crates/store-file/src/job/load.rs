@@ -6,7 +6,7 @@ use fencehold_contract::job::{JobCounts, QueueMode};
 use fencehold_contract::stored::queue_mode_numbered;
 use fencehold_core::job::{Due, JobId, QueueName};
 use fencehold_core::{Namespace, Timestamp, Token};
-use fencehold_engine::{Body, KeptJob, KeptJobs, KeptQueue, KeptSchedule, KeptUnique};
+use fencehold_engine::{JobBody, StoredJob, StoredJobs, StoredQueue, StoredSchedule, StoredUnique};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::codec::{decode_body, decode_job, decode_schedule};
@@ -18,14 +18,14 @@ pub(crate) fn load(
     connection: &Connection,
     now: Timestamp,
     trust: Trust,
-) -> rusqlite::Result<(KeptJobs, u64)> {
+) -> rusqlite::Result<(StoredJobs, u64)> {
     let sql = "SELECT token_ceiling, keep_finished_ms FROM meta";
     let (ceiling, keep_finished_ms): (i64, Option<i64>) =
         connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut kept = KeptJobs {
+    let mut kept = StoredJobs {
         token_ceiling: Token::new(from_sql(ceiling)),
         keep_finished_ms: keep_finished_ms.map(from_sql),
-        ..KeptJobs::default()
+        ..StoredJobs::default()
     };
     let last: Option<i64> = connection.query_row("SELECT max(arrival) FROM jobs", [], |row| row.get(0))?;
     kept.last_arrival = last.map_or(0, from_sql);
@@ -36,14 +36,14 @@ pub(crate) fn load(
     load_live(connection, now, trust, &mut kept)?;
     load_uniques(connection, &mut kept)?;
     load_schedules(connection, &mut kept)?;
-    let aside: i64 = connection.query_row("SELECT count(*) FROM job_aside", [], |row| row.get(0))?;
-    Ok((kept, from_sql(aside)))
+    let scratch: i64 = connection.query_row("SELECT count(*) FROM job_aside", [], |row| row.get(0))?;
+    Ok((kept, from_sql(scratch)))
 }
 
 /// No store has so many queues: a larger number is damage.
 const QUEUE_NUMBER_MAX: u32 = 10_000_000;
 
-fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result<()> {
+fn load_queues(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Result<()> {
     let sql =
         "SELECT number, namespace, name, mode, completed, failed, cancelled FROM queues ORDER BY number";
     let mut statement = connection.prepare(sql)?;
@@ -81,7 +81,7 @@ fn load_queues(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result
             ..JobCounts::default()
         };
         let mode = mode.unwrap_or_default();
-        kept.queues.push(KeptQueue { number, namespace, name, mode, finished });
+        kept.queues.push(StoredQueue { number, namespace, name, mode, finished });
     }
     drop(rows);
     for number in broken {
@@ -105,10 +105,10 @@ fn set_aside(connection: &Connection, problem: &str, queue: Option<i64>) -> rusq
     connection.execute(sql, params![problem, queue]).map(drop)
 }
 
-fn put_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<()> {
+fn put_queue(connection: &Connection, queue: &StoredQueue) -> rusqlite::Result<()> {
     let mut buffer = Vec::new();
     let change = fencehold_engine::JobChange::Queue(queue.clone());
-    super::Writing::new(connection, &mut buffer).write(&change)
+    super::JobStatements::new(connection, &mut buffer).write(&change)
 }
 
 /// The name of a queue, as one of its jobs has it.
@@ -128,19 +128,20 @@ fn named_by_its_jobs(connection: &Connection, number: u32) -> Option<(Namespace,
 }
 
 /// The number of the queue in which a job stands by its own body, where its row names none that there is.
-fn queue_of(connection: &Connection, arrival: i64, kept: &mut KeptJobs) -> rusqlite::Result<Option<u32>> {
+fn queue_of(connection: &Connection, arrival: i64, kept: &mut StoredJobs) -> rusqlite::Result<Option<u32>> {
     let sql = "SELECT body FROM jobs WHERE arrival = ?1";
     let read = connection.query_row(sql, [arrival], |row| {
         Ok(row.get_ref(0)?.as_blob().ok().and_then(|body| decode_body(body).ok()))
     });
     let Some(body) = read.ok().flatten() else { return Ok(None) };
-    let same = |queue: &&KeptQueue| queue.namespace == body.namespace && queue.name == body.queue;
+    let same = |queue: &&StoredQueue| queue.namespace == body.namespace && queue.name == body.queue;
     if let Some(queue) = kept.queues.iter().find(same) {
         return Ok(Some(queue.number));
     }
     let number = kept.queues.iter().map(|queue| queue.number + 1).max().unwrap_or(0);
-    let Body { namespace, queue: name, .. } = body;
-    let queue = KeptQueue { number, namespace, name, mode: QueueMode::Open, finished: JobCounts::default() };
+    let JobBody { namespace, queue: name, .. } = body;
+    let queue =
+        StoredQueue { number, namespace, name, mode: QueueMode::Open, finished: JobCounts::default() };
     put_queue(connection, &queue)?;
     kept.queues.push(queue);
     Ok(Some(number))
@@ -150,7 +151,7 @@ fn load_live(
     connection: &Connection,
     now: Timestamp,
     trust: Trust,
-    kept: &mut KeptJobs,
+    kept: &mut StoredJobs,
 ) -> rusqlite::Result<()> {
     let sql = "SELECT l.arrival, l.id, l.queue, l.deadline_ms, l.record, t.token, t.deadline_ms \
                FROM job_live l LEFT JOIN job_terms t ON t.arrival = l.arrival ORDER BY l.arrival";
@@ -181,7 +182,7 @@ fn load_live(
                 from_sql(term.map_or(deadline_ms, |(_, renewed_ms)| renewed_ms.max(deadline_ms)));
             let id = JobId::from_bytes(id);
             let arrival = from_sql(arrival);
-            Ok::<_, String>(KeptJob {
+            Ok::<_, String>(StoredJob {
                 arrival,
                 id,
                 queue,
@@ -220,7 +221,7 @@ fn load_live(
     }
     if trust != Trust::Exact {
         let mut buffer = Vec::new();
-        let mut writing = super::Writing::new(connection, &mut buffer);
+        let mut writing = super::JobStatements::new(connection, &mut buffer);
         for job in kept
             .live
             .iter()
@@ -235,7 +236,7 @@ fn load_live(
 }
 
 /// Makes a job's moments mean something on the clock of now.
-pub fn rebase(job: &mut KeptJob, now: Timestamp, trust: Trust) {
+pub fn rebase(job: &mut StoredJob, now: Timestamp, trust: Trust) {
     if trust == Trust::NewBoot {
         if let Due::Store(due_ms) = job.record.due {
             // It waits since its last attempt ended, of which both clocks are known.
@@ -259,14 +260,14 @@ pub fn rebase(job: &mut KeptJob, now: Timestamp, trust: Trust) {
     }
 }
 
-fn load_uniques(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result<()> {
+fn load_uniques(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Result<()> {
     let mut statement =
         connection.prepare("SELECT namespace, key, job, payload, until_wall_ms FROM uniques")?;
     let mut rows = statement.query([])?;
     let mut broken = 0_usize;
     while let Some(row) = rows.next()? {
         let read = (|| {
-            Some(KeptUnique {
+            Some(StoredUnique {
                 namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
                 key: row.get(1).ok()?,
                 job: JobId::from_bytes(row.get(2).ok()?),
@@ -299,14 +300,14 @@ fn note_unreadable(connection: &Connection, what: &str, broken: usize) -> rusqli
     if noted == 0 { set_aside(connection, &problem, None) } else { Ok(()) }
 }
 
-fn load_schedules(connection: &Connection, kept: &mut KeptJobs) -> rusqlite::Result<()> {
+fn load_schedules(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Result<()> {
     let mut statement =
         connection.prepare("SELECT namespace, spec, next_wall_ms, last_wall_ms FROM schedules")?;
     let mut rows = statement.query([])?;
     let mut broken = 0_usize;
     while let Some(row) = rows.next()? {
         let read = (|| {
-            Some(KeptSchedule {
+            Some(StoredSchedule {
                 namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
                 spec: decode_schedule(row.get_ref(1).ok()?.as_blob().ok()?).ok()?,
                 next_wall_ms: row.get::<_, Option<i64>>(2).ok()?.map(from_sql),

@@ -5,20 +5,20 @@
 //! Renewals have a table of their own, as those of leases do; a row there counts only for the token that it names.
 
 mod archive;
-mod bodies;
+mod body_cache;
+mod check;
 mod codec;
-mod examine;
 #[cfg(test)]
 mod fuzz;
 mod load;
 mod write;
 
-pub(super) use bodies::Bodies;
-pub(super) use examine::examine;
+pub(super) use body_cache::BodyCache;
+pub(super) use check::examine;
 pub(super) use load::load;
 #[cfg(feature = "sim")]
 pub use load::rebase;
-pub(super) use write::Writing;
+pub(super) use write::JobStatements;
 
 /// What the third version of the schema adds: for how long finished jobs are kept, if that was set.
 pub(super) const VERSION_3: &str = "ALTER TABLE meta ADD COLUMN keep_finished_ms INTEGER;";

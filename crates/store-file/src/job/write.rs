@@ -1,14 +1,14 @@
 //! Writing what a batch changes about jobs.
 
 use fencehold_contract::stored::queue_mode_number;
-use fencehold_engine::{JobChange, KeptJob, KeptQueue, Note};
+use fencehold_engine::{JobChange, JobNote, StoredJob, StoredQueue};
 use rusqlite::{CachedStatement, Connection, params};
 
 use super::codec::{encode_body, encode_effect, encode_finished, encode_job, encode_schedule};
 use crate::sqlite::to_sql;
 
 /// The statements that a batch runs over and over, looked up once a batch.
-pub(crate) struct Writing<'c> {
+pub(crate) struct JobStatements<'c> {
     connection: &'c Connection,
     buffer: &'c mut Vec<u8>,
     body: Option<CachedStatement<'c>>,
@@ -29,9 +29,9 @@ fn found<'s, 'c>(
     Ok(statement.as_mut().expect("it has just been put there"))
 }
 
-impl<'c> Writing<'c> {
+impl<'c> JobStatements<'c> {
     pub(crate) fn new(connection: &'c Connection, buffer: &'c mut Vec<u8>) -> Self {
-        Writing { connection, buffer, body: None, live: None, not_live: None, finished: None }
+        JobStatements { connection, buffer, body: None, live: None, not_live: None, finished: None }
     }
 
     pub(crate) fn write(&mut self, change: &JobChange) -> rusqlite::Result<()> {
@@ -44,7 +44,7 @@ impl<'c> Writing<'c> {
                 statement.execute(values).map(drop)
             }
             JobChange::Live(job) => {
-                let KeptJob { arrival, id, queue, record, deadline_ms, about, reopened, .. } = job.as_ref();
+                let StoredJob { arrival, id, queue, record, deadline_ms, about, reopened, .. } = job.as_ref();
                 encode_job(*about, record, self.buffer);
                 let sql = "INSERT OR REPLACE INTO job_live VALUES (?1, ?2, ?3, ?4, ?5)";
                 let statement = found(&mut self.live, connection, sql)?;
@@ -176,7 +176,7 @@ fn write_other(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange
     }
 }
 
-fn write_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<()> {
+fn write_queue(connection: &Connection, queue: &StoredQueue) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO queues VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let values = params![
         queue.number,
@@ -191,10 +191,10 @@ fn write_queue(connection: &Connection, queue: &KeptQueue) -> rusqlite::Result<(
 }
 
 /// The tag of a note in its row. Never change one: add another.
-pub(super) fn tag_of(note: Note) -> u8 {
+pub(super) fn tag_of(note: JobNote) -> u8 {
     match note {
-        Note::Checkpoint => 1,
-        Note::Progress => 2,
-        Note::Result => 3,
+        JobNote::Checkpoint => 1,
+        JobNote::Progress => 2,
+        JobNote::Result => 3,
     }
 }

@@ -1,10 +1,10 @@
 //! The thread behind a `file:` handle: it finds the owner of the directory, or becomes the owner itself, and carries
 //! every question to an answer across owners that end, are killed or fall silent.
 
-mod finding;
-mod owning;
-mod questions;
-mod using;
+mod as_client;
+mod as_owner;
+mod find_owner;
+mod pending_requests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,34 +12,34 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::measure::Measures;
-use fencehold_contract::operation::Unclaimed;
+use fencehold_contract::metrics::StoreMetrics;
+use fencehold_contract::operation::UndeliveredGrant;
 use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::Namespace;
 use fencehold_engine::Handle;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use self::finding::Sought;
-use self::questions::Pending;
+use self::find_owner::FindResult;
+use self::pending_requests::PendingRequests;
 use super::FileOptions;
-use super::link::BEAT;
-use super::place::Place;
+use super::directory::StoreDirectory;
+use super::owner_connection::BEAT;
 
-pub(super) use self::questions::{Question, Told, or_unknown};
+pub(super) use self::pending_requests::{Delivery, PendingRequest, or_unknown};
 
 /// What a handle asks of its thread.
-pub(super) enum Order {
-    Ask(u64, Box<Question>),
+pub(super) enum HandleCommand {
+    Ask(u64, Box<PendingRequest>),
     Cancel(u64),
     /// A lease was granted to a caller that had gone.
-    GiveBack(Namespace, Box<Unclaimed>),
+    GiveBack(Namespace, Box<UndeliveredGrant>),
     Close,
 }
 
 /// What the handle and its thread share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct ServiceShared {
     /// The engine, while this process owns the directory.
     pub(super) here: RwLock<Option<Handle>>,
     /// What stands in the way, for people.
@@ -47,12 +47,12 @@ pub(super) struct Shared {
     /// The handle is being closed: a call that waits for another process stops.
     closing: AtomicBool,
     /// What the engine has measured, whenever it was this process's.
-    pub(super) measures: Arc<Measures>,
+    pub(super) measures: Arc<StoreMetrics>,
     /// Those who listen for what others do to their holds, no matter which process serves.
     pub(super) hold_changes: Arc<HoldChanges>,
 }
 
-impl Shared {
+impl ServiceShared {
     fn set_here(&self, handle: Option<Handle>) {
         *self.here.write().unwrap_or_else(PoisonError::into_inner) = handle;
     }
@@ -81,11 +81,11 @@ impl Shared {
 
 /// Runs until the handle is closed.
 pub(super) async fn run(
-    place: Arc<Place>,
+    place: Arc<StoreDirectory>,
     clock: Arc<dyn Clock>,
     options: FileOptions,
-    shared: Arc<Shared>,
-    orders: mpsc::UnboundedReceiver<Order>,
+    shared: Arc<ServiceShared>,
+    orders: mpsc::UnboundedReceiver<HandleCommand>,
 ) {
     let mut service = Service {
         place,
@@ -102,13 +102,13 @@ pub(super) async fn run(
     let mut silent = None;
     loop {
         let next = match service.seek(silent.take()).await {
-            Sought::Owner(link) => service.use_owner(*link).await,
-            Sought::Own(ownership, door) => service.own(*ownership, door).await,
-            Sought::Unusable(error) => service.refuse_all(&error).await,
-            Sought::Closed => Next::Close,
+            FindResult::Owner(connection) => service.use_owner(*connection).await,
+            FindResult::Own(ownership, socket_server) => service.own(*ownership, socket_server).await,
+            FindResult::Unusable(error) => service.refuse_all(&error).await,
+            FindResult::Closed => NextRole::Close,
         };
         match next {
-            Next::Seek { silent: epoch } if !service.closed => silent = epoch,
+            NextRole::Seek { silent: epoch } if !service.closed => silent = epoch,
             _ => {
                 return service
                     .answer_all(&StoreError::Unavailable { message: "this store was closed".to_owned() });
@@ -118,7 +118,7 @@ pub(super) async fn run(
 }
 
 /// What to do when a role has ended.
-enum Next {
+enum NextRole {
     /// Look for the owner. An epoch whose owner fell silent may be taken over.
     Seek {
         silent: Option<u64>,
@@ -127,41 +127,41 @@ enum Next {
 }
 
 struct Service {
-    place: Arc<Place>,
+    place: Arc<StoreDirectory>,
     clock: Arc<dyn Clock>,
     options: FileOptions,
     /// How long finished jobs are to be kept, until an owner has taken note of it: once, so that a process that opens the
     /// directory later and names another time has the last word.
     untold: KeepFinished,
-    shared: Arc<Shared>,
-    orders: mpsc::UnboundedReceiver<Order>,
-    pending: BTreeMap<u64, Pending>,
+    shared: Arc<ServiceShared>,
+    orders: mpsc::UnboundedReceiver<HandleCommand>,
+    pending: BTreeMap<u64, PendingRequests>,
     /// Those whose asker has gone while they were on their way to the owner: what they are granted is given back.
-    left: HashMap<u64, Box<Question>>,
+    left: HashMap<u64, Box<PendingRequest>>,
     /// Leases to give back, once there is an owner to give them to.
-    unclaimed: Vec<(Namespace, Unclaimed)>,
+    unclaimed: Vec<(Namespace, UndeliveredGrant)>,
     /// Whether the handle has been closed: whatever goes on then comes to an end.
     closed: bool,
 }
 
 impl Service {
     /// Takes an order into the pending ones. `None`: the handle is closed.
-    fn take(&mut self, order: Option<Order>) -> Option<Taken> {
-        match order.unwrap_or(Order::Close) {
-            Order::Ask(id, question) => {
+    fn take(&mut self, order: Option<HandleCommand>) -> Option<TakenOver> {
+        match order.unwrap_or(HandleCommand::Close) {
+            HandleCommand::Ask(id, question) => {
                 let sent_at_ms = question.asked_at_ms;
-                self.pending.insert(id, Pending { question, sent_at_ms });
-                Some(Taken::Asked(id))
+                self.pending.insert(id, PendingRequests { question, sent_at_ms });
+                Some(TakenOver::Asked(id))
             }
-            Order::Cancel(id) => Some(match self.pending.remove(&id) {
-                Some(pending) => Taken::Left(id, pending.question),
-                None => Taken::Nothing,
+            HandleCommand::Cancel(id) => Some(match self.pending.remove(&id) {
+                Some(pending) => TakenOver::Left(id, pending.question),
+                None => TakenOver::Nothing,
             }),
-            Order::GiveBack(namespace, unclaimed) => {
+            HandleCommand::GiveBack(namespace, unclaimed) => {
                 self.unclaimed.push((namespace, *unclaimed));
-                Some(Taken::Nothing)
+                Some(TakenOver::Nothing)
             }
-            Order::Close => {
+            HandleCommand::Close => {
                 self.closed = true;
                 None
             }
@@ -170,22 +170,22 @@ impl Service {
 
     /// The store cannot be used: every caller gets the error. For later callers this process looks again: it may have been put
     /// right meanwhile.
-    async fn refuse_all(&mut self, error: &StoreError) -> Next {
+    async fn refuse_all(&mut self, error: &StoreError) -> NextRole {
         self.answer_all(error);
         while self.pending.is_empty() {
             let order = self.orders.recv().await;
             if self.take(order).is_none() {
-                return Next::Close;
+                return NextRole::Close;
             }
         }
-        Next::Seek { silent: None }
+        NextRole::Seek { silent: None }
     }
 }
 
-enum Taken {
+enum TakenOver {
     Asked(u64),
     /// Its asker has gone.
-    Left(u64, Box<Question>),
+    Left(u64, Box<PendingRequest>),
     Nothing,
 }
 

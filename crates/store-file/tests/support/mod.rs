@@ -15,14 +15,14 @@ pub use fencehold_test_store::block_on;
 pub const TTL_MS: u64 = 5_000;
 
 /// A directory and a clock.
-pub struct Ground {
+pub struct Fixture {
     directory: tempfile::TempDir,
     pub clock: ManualClock,
 }
 
-impl Ground {
+impl Fixture {
     pub fn new() -> Self {
-        Ground { directory: tempfile::tempdir().unwrap(), clock: ManualClock::new() }
+        Fixture { directory: tempfile::tempdir().unwrap(), clock: ManualClock::new() }
     }
 
     pub fn path(&self) -> &Path {

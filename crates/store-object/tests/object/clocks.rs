@@ -5,19 +5,19 @@ use std::sync::Arc;
 use fencehold_contract::clock::{Clock as _, ManualClock, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Namespace;
-use fencehold_store_object::{Cloud, ObjectStore, Seed, over_after_ms};
+use fencehold_store_object::{Cloud, NonceSeed, ObjectStore, over_after_ms};
 use fencehold_test_store::block_on;
 
-use crate::servers::{CLOUDS, Server};
+use crate::servers::{CLOUDS, ObjectServer};
 use crate::{TTL_MS, ask};
 
 /// One machine: a handle and clocks of its own.
-struct Machine {
+struct ClockedMachine {
     store: ObjectStore,
     clock: ManualClock,
 }
 
-impl Machine {
+impl ClockedMachine {
     /// Booted this long ago, with its wall clock off by this much.
     fn new(place: &fencehold_contract::ObjectUrl, booted_ms: u64, wall_off_ms: i64) -> Self {
         let clock = ManualClock::new();
@@ -25,8 +25,8 @@ impl Machine {
         clock.set_wall(1_800_000_000_000_u64.saturating_add_signed(wall_off_ms));
         let cloud = Arc::new(Cloud::open(place).unwrap());
         let store =
-            ObjectStore::open_on(cloud, place, Arc::new(clock.clone()), Seed::draw().unwrap()).unwrap();
-        Machine { store, clock }
+            ObjectStore::open_on(cloud, place, Arc::new(clock.clone()), NonceSeed::draw().unwrap()).unwrap();
+        ClockedMachine { store, clock }
     }
 
     fn acquire(&self, request: AcquireLeaseRequest) -> Result<fencehold_contract::AcquiredLease, StoreError> {
@@ -48,8 +48,8 @@ fn machines_whose_clocks_agree_in_nothing_take_over_at_the_same_age() {
     for server in CLOUDS {
         for (booted_ms, wall_off_ms) in [(0, 0), (5_000_000_000, HOUR_MS), (17, -HOUR_MS)] {
             let place = server.place();
-            let holder = Machine::new(&place, 123_456_789, 0);
-            let contender = Machine::new(&place, booted_ms, wall_off_ms);
+            let holder = ClockedMachine::new(&place, 123_456_789, 0);
+            let contender = ClockedMachine::new(&place, booted_ms, wall_off_ms);
             let context = format!("{server:?}, booted {booted_ms} ms ago, off by {wall_off_ms} ms");
             let first = holder.acquire(ask("k", "A")).unwrap();
             assert!(contender.acquire(ask("k", "B")).is_err(), "{context}");
@@ -73,8 +73,8 @@ fn machines_whose_clocks_agree_in_nothing_take_over_at_the_same_age() {
 /// believes it may is never overtaken.
 #[test]
 fn a_slow_holder_and_a_fast_contender_never_hold_together() {
-    let place = Server::Gcs.place();
-    let (holder, contender) = (Machine::new(&place, 0, 0), Machine::new(&place, 0, 0));
+    let place = ObjectServer::Gcs.place();
+    let (holder, contender) = (ClockedMachine::new(&place, 0, 0), ClockedMachine::new(&place, 0, 0));
     let request = ask("k", "A");
     let hold = request.hold_id;
     let acquired = holder.acquire(request).unwrap();
@@ -92,10 +92,11 @@ fn a_slow_holder_and_a_fast_contender_never_hold_together() {
 /// Google Cloud Storage takes about one write a second of one object: a second write waits until then.
 #[test]
 fn an_object_that_was_just_written_is_left_alone_for_a_second() {
-    let mut place = Server::Gcs.place();
+    let mut place = ObjectServer::Gcs.place();
     place.options.min_write_interval_ms = 1_000;
     let cloud = Arc::new(Cloud::open(&place).unwrap());
-    let store = ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), Seed::draw().unwrap()).unwrap();
+    let store =
+        ObjectStore::open_on(cloud, &place, Arc::new(SystemClock), NonceSeed::draw().unwrap()).unwrap();
     let call = CallContext::new(Namespace::default());
     let request = ask("k", "A");
     let hold = request.hold_id;

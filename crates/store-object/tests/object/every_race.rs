@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use fencehold_races::{RACES, World, play_all};
+use fencehold_races::{Environment, RACES, play_all};
 
-use crate::arena::ObjectArena;
-use crate::servers::Server;
+use crate::servers::ObjectServer;
+use crate::test_store::ObjectTestStore;
 
 #[test]
 fn every_race_about_leases_holds_on_s3() {
-    let lacking = play_all(|| World::in_arena(Arc::new(ObjectArena::on(Server::Moto))), 1).unwrap();
+    let lacking =
+        play_all(|| Environment::in_test_store(Arc::new(ObjectTestStore::on(ObjectServer::Moto))), 1)
+            .unwrap();
     // No line, no sight of callers that go, no clock of its own, no collection.
     let of_servers = ["R14", "R19", "R29", "R36"];
     for race in RACES {

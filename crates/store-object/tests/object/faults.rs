@@ -4,10 +4,10 @@
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore as _, StoreError};
 use fencehold_core::Refusal;
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_store_object::Fate;
+use fencehold_store_object::ResponseFate;
 
-use crate::servers::{CLOUDS, Server};
-use crate::stage::Stage;
+use crate::fixture::Fixture;
+use crate::servers::{CLOUDS, ObjectServer};
 
 /// Short, so that a silence is given up on after two seconds.
 const TTL_MS: u64 = 12_000;
@@ -15,10 +15,10 @@ const TTL_MS: u64 = 12_000;
 /// How many writes a life has: acquire, two renewals, release; then the next holder's acquire.
 const WRITES: usize = 5;
 
-fn a_life_with_one_lost_answer(server: Server, lost: usize, fate: Fate) {
+fn a_life_with_one_lost_answer(server: ObjectServer, lost: usize, fate: ResponseFate) {
     let context = format!("{server:?}, write {lost}, {fate:?}");
-    let stage = Stage::on(server);
-    let (a, b) = (stage.holder("A"), stage.holder("B"));
+    let fixture = Fixture::on(server);
+    let (a, b) = (fixture.holder("A"), fixture.holder("B"));
     if lost + 1 < WRITES {
         a.gate.lose_write(lost, fate);
     } else {
@@ -48,8 +48,8 @@ fn a_life_with_one_lost_answer(server: Server, lost: usize, fate: Fate) {
     assert!(a.gate.is_done() && b.gate.is_done(), "{context}: the answer was lost");
 }
 
-fn every_write_in_turn(server: Server) {
-    for fate in [Fate::Unavailable, Fate::Silence, Fate::Reset] {
+fn every_write_in_turn(server: ObjectServer) {
+    for fate in [ResponseFate::Unavailable, ResponseFate::Silence, ResponseFate::Reset] {
         // Side by side, since a silence is waited out.
         std::thread::scope(|scope| {
             for lost in 0..WRITES {
@@ -61,26 +61,26 @@ fn every_write_in_turn(server: Server) {
 
 #[test]
 fn no_answer_that_is_lost_loses_or_doubles_a_lease_on_s3() {
-    every_write_in_turn(Server::Moto);
+    every_write_in_turn(ObjectServer::Moto);
 }
 
 #[test]
 fn no_answer_that_is_lost_loses_or_doubles_a_lease_on_gs() {
-    every_write_in_turn(Server::Gcs);
+    every_write_in_turn(ObjectServer::Gcs);
 }
 
 #[test]
 fn no_answer_that_is_lost_loses_or_doubles_a_lease_on_az() {
-    every_write_in_turn(Server::Azurite);
+    every_write_in_turn(ObjectServer::Azurite);
 }
 
 /// Force with a lost answer: it ends the hold that it was meant for, once, and consumes one token.
 #[test]
 fn a_revocation_whose_answer_is_lost_hits_once() {
     for server in CLOUDS {
-        for fate in [Fate::Unavailable, Fate::Reset] {
-            let stage = Stage::on(server);
-            let (a, p) = (stage.holder("A"), stage.holder("P"));
+        for fate in [ResponseFate::Unavailable, ResponseFate::Reset] {
+            let fixture = Fixture::on(server);
+            let (a, p) = (fixture.holder("A"), fixture.holder("P"));
             let held = a.take("k");
             p.gate.lose_write(0, fate);
             let revoked = p.revoke("k").unwrap_or_else(|error| panic!("{server:?}: {error}"));
@@ -99,8 +99,8 @@ fn a_revocation_whose_answer_is_lost_hits_once() {
 /// not said that nothing was.
 #[test]
 fn a_call_of_which_a_part_was_done_says_that_it_does_not_know() {
-    let stage = Stage::on(Server::Gcs);
-    let a = stage.holder("A");
+    let fixture = Fixture::on(ObjectServer::Gcs);
+    let a = fixture.holder("A");
     let held = vec![a.take("j"), a.take("k")];
     let gate = a.gate.hold_write();
     let call = a.call.clone().with_timeout_ms(1_000);

@@ -8,26 +8,26 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "real servers take real time to start")]
 
-mod answers;
-mod arena;
 mod clocks;
-mod counts;
+mod error_responses;
 mod every_race;
 mod faults;
-mod limited;
+mod fixture;
+mod naive_lock;
 mod probe;
+mod quotas;
 mod races;
-mod repeats;
-mod stage;
-mod twins;
+mod repeated_requests;
+mod request_counts;
+mod test_store;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arena::ObjectArena;
 use fencehold_contract::AcquireLeaseRequest;
 use fencehold_core::{HoldId, Key, Owner};
 use fencehold_test_servers::object as servers;
-use servers::Server;
+use servers::ObjectServer;
+use test_store::ObjectTestStore;
 
 /// The ttl that tests use: nothing runs out by itself.
 pub const TTL_MS: u64 = 30_000;
@@ -42,16 +42,16 @@ pub fn ask(key: &str, owner: &str) -> AcquireLeaseRequest {
 }
 
 mod s3 {
-    use super::{ObjectArena, Server};
-    fencehold_conformance::lease_conformance!(|| ObjectArena::on(Server::Moto));
+    use super::{ObjectServer, ObjectTestStore};
+    fencehold_conformance::lease_conformance!(|| ObjectTestStore::on(ObjectServer::Moto));
 }
 
 mod gs {
-    use super::{ObjectArena, Server};
-    fencehold_conformance::lease_conformance!(|| ObjectArena::on(Server::Gcs));
+    use super::{ObjectServer, ObjectTestStore};
+    fencehold_conformance::lease_conformance!(|| ObjectTestStore::on(ObjectServer::Gcs));
 }
 
 mod az {
-    use super::{ObjectArena, Server};
-    fencehold_conformance::lease_conformance!(|| ObjectArena::on(Server::Azurite));
+    use super::{ObjectServer, ObjectTestStore};
+    fencehold_conformance::lease_conformance!(|| ObjectTestStore::on(ObjectServer::Azurite));
 }

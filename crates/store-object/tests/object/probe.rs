@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use fencehold_contract::clock::ManualClock;
 use fencehold_contract::{LeaseStore as _, StoreError};
-use fencehold_store_object::{Check, Cloud, ObjectStore, ProbeReport, Seed, probe};
+use fencehold_store_object::{Cloud, NonceSeed, ObjectStore, ProbeCheck, ProbeReport, probe};
 
-use crate::servers::{CLOUDS, Server};
+use crate::servers::{CLOUDS, ObjectServer};
 
-fn report(server: Server) -> ProbeReport {
+fn report(server: ObjectServer) -> ProbeReport {
     let place = server.place();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let cloud = Cloud::open(&place).unwrap();
-    runtime.block_on(probe(&cloud, &place, Seed::draw().unwrap())).unwrap()
+    runtime.block_on(probe(&cloud, &place, NonceSeed::draw().unwrap())).unwrap()
 }
 
 /// Storage that keeps its conditions passes every check.
@@ -21,7 +21,7 @@ fn storage_that_keeps_its_conditions_passes() {
     for server in CLOUDS {
         let report = report(server);
         assert_eq!(report.failure(), None, "{server:?}");
-        assert_eq!(report.checks.len(), Check::ALL.len(), "{server:?}");
+        assert_eq!(report.checks.len(), ProbeCheck::ALL.len(), "{server:?}");
     }
 }
 
@@ -30,7 +30,7 @@ fn storage_that_keeps_its_conditions_passes() {
 fn storage_that_passed_is_not_probed_again() {
     let open = || {
         let clock = Arc::new(ManualClock::new());
-        ObjectStore::open(&Server::Gcs.place(), clock, Seed::draw().unwrap()).unwrap()
+        ObjectStore::open(&ObjectServer::Gcs.place(), clock, NonceSeed::draw().unwrap()).unwrap()
     };
     // Another test may have been first.
     open();
@@ -40,7 +40,7 @@ fn storage_that_passed_is_not_probed_again() {
 /// One that lets several writers win is found out, and the check that failed is named.
 #[test]
 fn storage_that_lets_several_win_is_found_out() {
-    let report = report(Server::Careless);
+    let report = report(ObjectServer::Careless);
     let (check, why) = report.failure().expect("it does not keep its conditions");
     eprintln!("{check}: {why}");
     let text = report.clone().into_result().unwrap_err().to_string();
@@ -52,7 +52,7 @@ fn storage_that_lets_several_win_is_found_out() {
 fn opening_refuses_storage_that_lets_several_win() {
     for _ in 0..2 {
         let clock = Arc::new(ManualClock::new());
-        let opened = ObjectStore::open(&Server::Careless.place(), clock, Seed::draw().unwrap());
+        let opened = ObjectStore::open(&ObjectServer::Careless.place(), clock, NonceSeed::draw().unwrap());
         match opened.map(drop) {
             Err(StoreError::Unusable { message: why, .. }) => {
                 assert!(why.contains("does not keep its conditions"), "{why}");
@@ -65,9 +65,9 @@ fn opening_refuses_storage_that_lets_several_win() {
 /// A bucket that is not there is said to be so, and not called careless.
 #[test]
 fn a_bucket_that_is_not_there_is_unusable_for_that_reason() {
-    let mut place = Server::Moto.place();
+    let mut place = ObjectServer::Moto.place();
     place.bucket = "no-such-bucket".to_owned();
-    let opened = ObjectStore::open(&place, Arc::new(ManualClock::new()), Seed::draw().unwrap());
+    let opened = ObjectStore::open(&place, Arc::new(ManualClock::new()), NonceSeed::draw().unwrap());
     let text = opened.map(drop).unwrap_err().to_string();
     assert!(text.contains("no bucket no-such-bucket") && text.contains("NoSuchBucket"), "{text}");
     assert!(!text.contains("conditions"), "{text}");

@@ -10,15 +10,15 @@ use fencehold_store_object::{Cas as _, Cloud, over_after_ms};
 use fencehold_test_store::block_on;
 
 use crate::TTL_MS;
+use crate::fixture::{Fixture, TestHolder};
 use crate::servers::CLOUDS;
-use crate::stage::{Holder, Stage};
 
 /// R01: A's release was sent while its lease was its own, and arrives when B has the key.
 #[test]
 fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
+        let fixture = Fixture::on(server);
+        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
         let held = a.take("k");
         b.look("k");
         let gate = a.gate.hold_write();
@@ -27,7 +27,7 @@ fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
             move |a| a.release(&held)
         });
         gate.arrived();
-        stage.run_out();
+        fixture.run_out();
         let newer = b.take("k");
         gate.go();
         match releasing.join().unwrap() {
@@ -49,12 +49,12 @@ fn a_release_that_arrives_after_a_takeover_leaves_the_newer_holder_untouched() {
 #[test]
 fn a_dead_lease_that_two_have_seen_goes_to_one_and_the_loser_sees_the_winner() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (dead, a, b) = (stage.holder("dead"), Arc::new(stage.holder("A")), stage.holder("B"));
+        let fixture = Fixture::on(server);
+        let (dead, a, b) = (fixture.holder("dead"), Arc::new(fixture.holder("A")), fixture.holder("B"));
         dead.take("k");
         a.look("k");
         b.look("k");
-        stage.run_out();
+        fixture.run_out();
         let gate = a.gate.hold_write();
         let taking = a.start(|a| a.acquire(a.ask("k")));
         gate.arrived();
@@ -75,10 +75,10 @@ fn a_dead_lease_that_two_have_seen_goes_to_one_and_the_loser_sees_the_winner() {
 fn an_advance_that_another_outran_opens_nothing_earlier() {
     const LONG_MS: u64 = 20 * TTL_MS;
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
+        let fixture = Fixture::on(server);
+        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
         a.take("k");
-        let advance = |holder: &Holder, lift| {
+        let advance = |holder: &TestHolder, lift| {
             block_on(holder.store.advance(&holder.call, Owner::new("ops").unwrap(), lift)).unwrap()
         };
         let gate = a.gate.hold_write();
@@ -93,14 +93,14 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
         assert_eq!(second.closed_for_ms, first.closed_for_ms, "{server:?}");
         assert_eq!(second.namespaces, first.namespaces, "{server:?}");
         // What a new key meets is in the bucket, not in the answer.
-        let fresh = stage.holder("C");
+        let fresh = fixture.holder("C");
         match fresh.acquire(fresh.ask("new")) {
             Err(StoreError::Unavailable { .. }) => {}
             other => panic!("{server:?}: {other:?}"),
         }
-        stage.clock.advance(over_after_ms(TTL_MS));
+        fixture.clock.advance(over_after_ms(TTL_MS));
         assert!(fresh.acquire(fresh.ask("new")).is_err(), "{server:?}: opened too early");
-        stage.clock.advance(over_after_ms(LONG_MS));
+        fixture.clock.advance(over_after_ms(LONG_MS));
         fresh.take("new");
     }
 }
@@ -110,13 +110,13 @@ fn an_advance_that_another_outran_opens_nothing_earlier() {
 #[test]
 fn a_takeover_that_a_renewal_outran_takes_nothing() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (stage.holder("A"), Arc::new(stage.holder("B")));
+        let fixture = Fixture::on(server);
+        let (a, b) = (fixture.holder("A"), Arc::new(fixture.holder("B")));
         let held = a.take("k");
         b.look("k");
         // Renewed by a process that A's own handle knows nothing of, so that it has the time.
-        let elsewhere = stage.holder("A");
-        stage.run_out();
+        let elsewhere = fixture.holder("A");
+        fixture.run_out();
         let gate = b.gate.hold_write();
         let taking = b.start(|b| b.acquire(b.ask("k")));
         gate.arrived();
@@ -136,8 +136,8 @@ fn a_takeover_that_a_renewal_outran_takes_nothing() {
 #[test]
 fn a_renewal_that_arrives_after_a_revocation_is_refused() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, p) = (Arc::new(stage.holder("A")), stage.holder("P"));
+        let fixture = Fixture::on(server);
+        let (a, p) = (Arc::new(fixture.holder("A")), fixture.holder("P"));
         let held = a.take("k");
         let gate = a.gate.hold_write();
         let renewing = a.start({
@@ -161,8 +161,8 @@ fn a_renewal_that_arrives_after_a_revocation_is_refused() {
 #[test]
 fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
+        let fixture = Fixture::on(server);
+        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
         let held = a.take("k");
         b.look("k");
         let gate = a.gate.hold_write();
@@ -171,7 +171,7 @@ fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
             move |a| a.renew(&held)
         });
         gate.arrived();
-        stage.run_out();
+        fixture.run_out();
         let newer = b.take("k");
         gate.go();
         match renewing.join().unwrap() {
@@ -188,8 +188,8 @@ fn a_renewal_that_arrives_after_a_takeover_steals_nothing_back() {
 #[test]
 fn the_first_hold_of_an_owner_does_nothing_to_its_second() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (w, again) = (Arc::new(stage.holder("W")), stage.holder("W"));
+        let fixture = Fixture::on(server);
+        let (w, again) = (Arc::new(fixture.holder("W")), fixture.holder("W"));
         let first = w.take("k");
         again.look("k");
         let gate = w.gate.hold_write();
@@ -198,7 +198,7 @@ fn the_first_hold_of_an_owner_does_nothing_to_its_second() {
             move |w| w.release(&first)
         });
         gate.arrived();
-        stage.run_out();
+        fixture.run_out();
         let second = again.take("k");
         gate.go();
         assert!(matches!(releasing.join().unwrap(), Err(Refusal::Lost { .. })), "{server:?}");
@@ -210,17 +210,17 @@ fn the_first_hold_of_an_owner_does_nothing_to_its_second() {
 #[test]
 fn a_reused_name_waits_like_anybody_else() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let dead = stage.holder("worker-1").take("k");
-        let reborn = stage.holder("worker-1");
+        let fixture = Fixture::on(server);
+        let dead = fixture.holder("worker-1").take("k");
+        let reborn = fixture.holder("worker-1");
         assert_eq!(reborn.held_by("k"), ("worker-1".to_owned(), dead.token));
-        stage.clock.advance(over_after_ms(TTL_MS) - 1);
+        fixture.clock.advance(over_after_ms(TTL_MS) - 1);
         assert_eq!(
             reborn.held_by("k"),
             ("worker-1".to_owned(), dead.token),
             "{server:?}: a moment too early"
         );
-        stage.clock.advance(1);
+        fixture.clock.advance(1);
         assert!(reborn.take("k").token > dead.token);
     }
 }
@@ -229,8 +229,8 @@ fn a_reused_name_waits_like_anybody_else() {
 #[test]
 fn a_heartbeat_that_arrives_after_the_release_revives_nothing() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (Arc::new(stage.holder("A")), stage.holder("B"));
+        let fixture = Fixture::on(server);
+        let (a, b) = (Arc::new(fixture.holder("A")), fixture.holder("B"));
         let held = a.take("k");
         let gate = a.gate.hold_write();
         let renewing = a.start({
@@ -253,9 +253,9 @@ fn a_heartbeat_that_arrives_after_the_release_revives_nothing() {
 #[test]
 fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let a = stage.holder("A");
-        let cloud = Cloud::open(&stage.place).unwrap();
+        let fixture = Fixture::on(server);
+        let a = fixture.holder("A");
+        let cloud = Cloud::open(&fixture.place).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let limit = std::time::Duration::from_secs(10);
         let name = "leases/default/k.json";
@@ -268,7 +268,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
         let now = runtime.block_on(cloud.read(name, limit)).unwrap().unwrap().version;
         runtime.block_on(cloud.swap(name, &now, backup.body, limit)).unwrap();
         runtime.block_on(cloud.remove("leases/default/made-since.json", limit)).unwrap();
-        let fresh = stage.holder("B");
+        let fresh = fixture.holder("B");
         match fresh.renew(&lost) {
             Err(Refusal::StoreRewound { token: shown, .. }) => assert_eq!(shown, lost.token),
             other => panic!("{server:?}: {other:?}"),
@@ -284,7 +284,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
                 other => panic!("{server:?}: {other:?}"),
             }
         }
-        stage.clock.advance(advanced.closed_for_ms);
+        fixture.clock.advance(advanced.closed_for_ms);
         assert!(fresh.take("k").token > lost.token, "{server:?}");
         assert!(fresh.take("made-since").token > unknown.token, "{server:?}");
     }
@@ -294,16 +294,16 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
 #[test]
 fn the_recorded_ttl_counts() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (stage.holder("A"), stage.holder("B"));
+        let fixture = Fixture::on(server);
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
         let held = a.take("k");
         let brief = || AcquireLeaseRequest { ttl_ms: TTL_MS / 10, ..b.ask("k") };
         assert!(b.acquire(brief()).is_err());
-        stage.clock.advance(over_after_ms(TTL_MS / 10));
+        fixture.clock.advance(over_after_ms(TTL_MS / 10));
         assert!(b.acquire(brief()).is_err(), "{server:?}: by its own ttl it would be over");
-        stage.clock.advance(over_after_ms(TTL_MS) - over_after_ms(TTL_MS / 10) - 1);
+        fixture.clock.advance(over_after_ms(TTL_MS) - over_after_ms(TTL_MS / 10) - 1);
         assert!(b.acquire(brief()).is_err(), "{server:?}: a moment too early");
-        stage.clock.advance(1);
+        fixture.clock.advance(1);
         assert!(b.acquire(brief()).unwrap().grant.token > held.token);
     }
 }
@@ -313,9 +313,9 @@ fn the_recorded_ttl_counts() {
 #[test]
 fn a_renewal_that_changes_nothing_is_seen_as_a_change() {
     for server in CLOUDS {
-        let stage = Stage::on(server);
-        let (a, b) = (stage.holder("A"), stage.holder("B"));
-        let cloud = Cloud::open(&stage.place).unwrap();
+        let fixture = Fixture::on(server);
+        let (a, b) = (fixture.holder("A"), fixture.holder("B"));
+        let cloud = Cloud::open(&fixture.place).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let read = || {
             let limit = std::time::Duration::from_secs(10);
@@ -334,9 +334,9 @@ fn a_renewal_that_changes_nothing_is_seen_as_a_change() {
             assert_ne!((&before.body, &before.version.0), (&after.body, &after.version.0), "{server:?}");
             assert_ne!(before.version, after.version, "{server:?}");
         }
-        stage.clock.advance(over_after_ms(TTL_MS) - 1);
+        fixture.clock.advance(over_after_ms(TTL_MS) - 1);
         assert_eq!(b.held_by("k"), ("A".to_owned(), held.token));
-        stage.clock.advance(1);
+        fixture.clock.advance(1);
         // First seen only now, whatever b saw before the renewals.
         assert_eq!(
             b.held_by("k"),

@@ -5,32 +5,32 @@ use std::collections::HashMap;
 use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, LedgerResponse, RenewAttemptBatchResponse, Report,
 };
-use fencehold_contract::operation::{JobAnswer, JobAsk, check_word};
+use fencehold_contract::operation::{JobRequest, JobResponse, check_word};
 use fencehold_contract::{CallContext, CompletedJobs, StoreError};
-use fencehold_core::job::{AttemptRenewal, JobId, JobState, Refusal, ReportedAttempt};
+use fencehold_core::job::{AttemptRenewal, JobId, JobRefusal, JobState, ReportedAttempt};
 use fencehold_core::{HoldId, Token};
 use tokio_postgres::types::Type;
 
-use super::decide::{About, within};
-use super::value::{Bits, from_sql, to_sql};
+use super::decide::{DecisionScope, within};
+use super::value::{Uuid128, from_sql, to_sql};
 use crate::budget::StatementBudget;
-use crate::fenced::Wanted;
-use crate::pool::Lane;
-use crate::{Core, Repeat};
+use crate::fenced::FencedAction;
+use crate::pool::PoolLane;
+use crate::{PostgresInner, ResendPolicy};
 
-impl Core {
+impl PostgresInner {
     pub(super) async fn renew_claims(
         &self,
         budget: &mut StatementBudget,
         call: &CallContext,
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewAttemptBatchResponse, StoreError> {
-        let proofs = Proofs::of(attempts.iter());
-        budget.lane = Lane::Renewals;
+        let proofs = AttemptColumns::of(attempts.iter());
+        budget.lane = PoolLane::Renewals;
         let before_ms = self.clock.now().store_ms;
-        let sql = self.sql(&within(Core::lock_ms(budget), "job_renew($1, $2, $3, $4)"));
+        let sql = self.sql(&within(PostgresInner::lock_ms(budget), "job_renew($1, $2, $3, $4)"));
         let mut kept = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let namespace = call.namespace.as_str();
                 let rows = client
                     .query_typed(
@@ -60,19 +60,20 @@ impl Core {
             cancel_requested: false,
             yield_request: None,
         };
-        let mut answers: Vec<Option<Result<AttemptRenewal, Refusal>>> = (1..)
+        let mut answers: Vec<Option<Result<AttemptRenewal, JobRefusal>>> = (1..)
             .zip(&attempts)
             .map(|(nth, attempt)| kept.get(&nth).map(|left_ms| Ok(renewal(attempt.token, *left_ms))))
             .collect();
         let left: Vec<usize> = (0..attempts.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !left.is_empty() {
-            budget.lane = Lane::Checks;
+            budget.lane = PoolLane::Checks;
             let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
-            let about = About::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job_id).collect());
-            let JobAnswer::Renewed(decided) =
-                self.by_the_rules(budget, call, &about, JobAsk::Renew(rest)).await?
+            let about =
+                DecisionScope::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job_id).collect());
+            let JobResponse::Renewed(decided) =
+                self.by_the_rules(budget, call, &about, JobRequest::Renew(rest)).await?
             else {
-                return Err(fencehold_contract::operation::misfit());
+                return Err(fencehold_contract::operation::unexpected_response());
             };
             for (nth, answer) in left.into_iter().zip(decided.results) {
                 answers[nth] = Some(answer);
@@ -80,7 +81,7 @@ impl Core {
         }
         let answers = answers
             .into_iter()
-            .map(|answer| answer.unwrap_or(Err(Refusal::JobNotFound)))
+            .map(|answer| answer.unwrap_or(Err(JobRefusal::JobNotFound)))
             .collect();
         Ok(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
     }
@@ -90,7 +91,7 @@ impl Core {
         budget: &mut StatementBudget,
         call: &CallContext,
         reports: Vec<AttemptReport>,
-    ) -> Result<Vec<Result<ReportedAttempt, Refusal>>, StoreError> {
+    ) -> Result<Vec<Result<ReportedAttempt, JobRefusal>>, StoreError> {
         let reports: Vec<AttemptReport> = reports.into_iter().map(without_nul).collect();
         let mut spoken: HashMap<JobId, usize> = HashMap::new();
         for report in &reports {
@@ -105,7 +106,7 @@ impl Core {
             })
             .collect();
         let completed = |late: bool| ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late };
-        let mut answers: Vec<Option<Result<ReportedAttempt, Refusal>>> = vec![None; reports.len()];
+        let mut answers: Vec<Option<Result<ReportedAttempt, JobRefusal>>> = vec![None; reports.len()];
         for (nth, late) in self.complete(budget, call, &reports, plain).await? {
             answers[nth] = Some(Ok(completed(late)));
         }
@@ -114,8 +115,10 @@ impl Core {
         budget.outcome_unknown |= left.len() < reports.len();
         if !left.is_empty() {
             let rest: Vec<AttemptReport> = left.iter().map(|nth| reports[*nth].clone()).collect();
-            let about =
-                About::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job_id).collect());
+            let about = DecisionScope::jobs(
+                &call.namespace,
+                rest.iter().map(|report| report.attempt.job_id).collect(),
+            );
             // A holder may leave notes while it has a transaction open under its own fence.
             let notes = |report: &AttemptReport| {
                 matches!(report.report, Report::Checkpoint { .. } | Report::Progress { .. })
@@ -124,13 +127,13 @@ impl Core {
             // The result that is kept shows whether it is the same completion again.
             let says_completed = |report: &AttemptReport| matches!(report.report, Report::Complete { .. });
             let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
-            let JobAnswer::Reported(decided) =
-                self.by_the_rules(budget, call, &about, JobAsk::Report(rest)).await?
+            let JobResponse::Reported(decided) =
+                self.by_the_rules(budget, call, &about, JobRequest::Report(rest)).await?
             else {
-                return Err(fencehold_contract::operation::misfit());
+                return Err(fencehold_contract::operation::unexpected_response());
             };
             for (nth, mut answer) in left.into_iter().zip(decided) {
-                if let Err(Refusal::WrongJob { token, job_id: job @ None }) = &mut answer {
+                if let Err(JobRefusal::WrongJob { token, job_id: job @ None }) = &mut answer {
                     // An attempt that reports after this one was at work when this one reported.
                     let later = (nth..reports.len()).filter(|later| done[*later]);
                     *job = later
@@ -143,7 +146,7 @@ impl Core {
         }
         Ok(answers
             .into_iter()
-            .map(|answer| answer.unwrap_or(Err(Refusal::JobNotFound)))
+            .map(|answer| answer.unwrap_or(Err(JobRefusal::JobNotFound)))
             .collect())
     }
 
@@ -161,7 +164,7 @@ impl Core {
         }
         // The order in which they are locked.
         plain.sort_unstable_by_key(|nth| reports[*nth].attempt.job_id);
-        let proofs = Proofs::of(plain.iter().map(|nth| &reports[*nth].attempt));
+        let proofs = AttemptColumns::of(plain.iter().map(|nth| &reports[*nth].attempt));
         let results: Vec<Option<&str>> = plain
             .iter()
             .map(|nth| match &reports[*nth].report {
@@ -173,9 +176,10 @@ impl Core {
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Drop;
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
-        let sql = self.sql(&within(Core::lock_ms(budget), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
+        let sql =
+            self.sql(&within(PostgresInner::lock_ms(budget), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
         let rows = self
-            .run_past_fences(budget, Repeat::Safe, Wanted::Jobs(&jobs), async |client| {
+            .run_past_fences(budget, ResendPolicy::Safe, FencedAction::Jobs(&jobs), async |client| {
                 let namespace = call.namespace.as_str();
                 client
                     .query_typed(
@@ -192,11 +196,12 @@ impl Core {
                     .await
             })
             .await?;
-        let told: Vec<(Option<Bits>, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let told: Vec<(Option<Uuid128>, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         if let [(None, late)] = told[..] {
             return Ok(plain.into_iter().map(|nth| (nth, late)).collect());
         }
-        let told: HashMap<Bits, bool> = told.into_iter().filter_map(|(id, late)| Some((id?, late))).collect();
+        let told: HashMap<Uuid128, bool> =
+            told.into_iter().filter_map(|(id, late)| Some((id?, late))).collect();
         let of = |nth: usize| told.get(&reports[nth].attempt.job_id.into()).map(|late| (nth, *late));
         Ok(plain.into_iter().filter_map(of).collect())
     }
@@ -206,11 +211,15 @@ impl Core {
         budget: &mut StatementBudget,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
-    ) -> Result<Vec<Result<LedgerResponse, Refusal>>, StoreError> {
-        let about = About::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id).collect());
-        match self.by_the_rules(budget, call, &about, JobAsk::WriteEffects(entries)).await? {
-            JobAnswer::WrittenEffects(answers) => Ok(answers),
-            _ => Err(fencehold_contract::operation::misfit()),
+    ) -> Result<Vec<Result<LedgerResponse, JobRefusal>>, StoreError> {
+        let about =
+            DecisionScope::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id).collect());
+        match self
+            .by_the_rules(budget, call, &about, JobRequest::WriteEffects(entries))
+            .await?
+        {
+            JobResponse::WrittenEffects(answers) => Ok(answers),
+            _ => Err(fencehold_contract::operation::unexpected_response()),
         }
     }
 
@@ -219,14 +228,14 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         call: &CallContext,
-        about: &About,
-        ask: JobAsk,
-    ) -> Result<JobAnswer, StoreError> {
+        about: &DecisionScope,
+        ask: JobRequest,
+    ) -> Result<JobResponse, StoreError> {
         let mut answer = self
-            .decide(budget, Repeat::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .decide(budget, ResendPolicy::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??;
         for refusal in refusals(&mut answer) {
-            if let Refusal::WrongJob { token, job_id: job } = refusal
+            if let JobRefusal::WrongJob { token, job_id: job } = refusal
                 && job.is_none()
             {
                 *job = self.job_under(budget, call, *token).await;
@@ -245,12 +254,12 @@ impl Core {
     ) -> Option<JobId> {
         let (namespace, token) = (call.namespace.as_str(), to_sql(token.get()));
         let found = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_under($1, $2)");
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
                     [(&namespace, Type::TEXT), (&token, Type::INT8)];
                 let rows = client.query_typed(&sql, &asked).await?;
-                let found: Option<Bits> = rows.first().and_then(|row| row.get(0));
+                let found: Option<Uuid128> = rows.first().and_then(|row| row.get(0));
                 Ok(found.map(|id| JobId::from_bytes(id.0)))
             })
             .await;
@@ -259,15 +268,15 @@ impl Core {
 }
 
 /// Every refusal in an answer to attempts.
-fn refusals(answer: &mut JobAnswer) -> Vec<&mut Refusal> {
+fn refusals(answer: &mut JobResponse) -> Vec<&mut JobRefusal> {
     match answer {
-        JobAnswer::Renewed(renewed) => {
+        JobResponse::Renewed(renewed) => {
             renewed.results.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
         }
-        JobAnswer::Reported(answers) => {
+        JobResponse::Reported(answers) => {
             answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
         }
-        JobAnswer::WrittenEffects(answers) => {
+        JobResponse::WrittenEffects(answers) => {
             answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
         }
         _ => Vec::new(),
@@ -285,17 +294,17 @@ fn without_nul(mut report: AttemptReport) -> AttemptReport {
 }
 
 /// By what attempts speak for themselves, column by column.
-struct Proofs {
-    ids: Vec<Bits>,
-    hashes: Vec<Bits>,
+struct AttemptColumns {
+    ids: Vec<Uuid128>,
+    hashes: Vec<Uuid128>,
     tokens: Vec<i64>,
 }
 
-impl Proofs {
+impl AttemptColumns {
     fn of<'a>(attempts: impl Iterator<Item = &'a AttemptRef>) -> Self {
-        let mut proofs = Proofs { ids: Vec::new(), hashes: Vec::new(), tokens: Vec::new() };
+        let mut proofs = AttemptColumns { ids: Vec::new(), hashes: Vec::new(), tokens: Vec::new() };
         // Those that were claimed together have one hold id.
-        let mut last: Option<(HoldId, Bits)> = None;
+        let mut last: Option<(HoldId, Uuid128)> = None;
         for attempt in attempts {
             let hash = match last {
                 Some((hold, hash)) if hold == attempt.hold_id => hash,

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
 use fencehold_contract::{CallContext, Quota, StoreError};
-use fencehold_net::{Caller, sleep};
+use fencehold_net::{PendingCall, sleep};
 use tokio_postgres::types::{ToSql, Type};
 
-use super::take::{Became, Taken, Way};
-use super::value::{Bits, from_sql, to_sql};
+use super::claim_statement::{ClaimEnd, ClaimResult, ClaimRoute};
+use super::value::{Uuid128, from_sql, to_sql};
 use crate::acquire::caller_gone;
 use crate::budget::StatementBudget;
-use crate::{Core, Repeat, closed};
+use crate::{PostgresInner, ResendPolicy, closed};
 
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
@@ -24,23 +24,23 @@ const POLITE_PAUSE: Duration = Duration::from_millis(20);
 /// then may have been put there by a session that did not see that place yet. From then on every session sees it.
 const EARLY_LOOKS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
-impl Core {
+impl PostgresInner {
     /// Serves one claim, waiting for the first job if need be.
     pub(super) async fn serve_claim(
         self: &Rc<Self>,
         call: &CallContext,
         request: &ClaimJobsRequest,
-        caller: &Caller,
+        caller: &PendingCall,
     ) -> Result<ClaimedJobs, StoreError> {
         self.begin_nothing_outdated()?;
         let core = Rc::clone(self);
         caller.after_response(async move { core.tell_lines().await });
         let taken = self.take_politely(&mut self.budget(call.timeout_ms, 0), call, request).await?;
         match taken.became {
-            Became::Closed(ms) => Err(still_closed(ms)),
-            Became::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
+            ClaimEnd::Closed(ms) => Err(still_closed(ms)),
+            ClaimEnd::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
             became if !taken.jobs.is_empty() || request.wait_ms == 0 => {
-                Ok(ClaimedJobs { resumed: became == Became::Repeated, jobs: taken.jobs, waited_ms: 0 })
+                Ok(ClaimedJobs { resumed: became == ClaimEnd::Repeated, jobs: taken.jobs, waited_ms: 0 })
             }
             _ => self.stand_in_line(call, request, caller).await,
         }
@@ -53,17 +53,17 @@ impl Core {
         budget: &mut StatementBudget,
         call: &CallContext,
         request: &ClaimJobsRequest,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<ClaimResult, StoreError> {
         if request.wait_ms == 0 {
             for _ in 0..POLITE_TRIES {
-                let taken = self.take_jobs(budget, call, request, &Way::AtOnce).await?;
-                if !taken.jobs.is_empty() || taken.became != Became::Behind {
+                let taken = self.take_jobs(budget, call, request, &ClaimRoute::AtOnce).await?;
+                if !taken.jobs.is_empty() || taken.became != ClaimEnd::Behind {
                     return Ok(taken);
                 }
                 sleep(POLITE_PAUSE).await;
             }
         }
-        let way = if request.wait_ms == 0 { Way::PastTheLine } else { Way::AtOnce };
+        let way = if request.wait_ms == 0 { ClaimRoute::PastTheLine } else { ClaimRoute::AtOnce };
         self.take_jobs(budget, call, request, &way).await
     }
 
@@ -72,10 +72,10 @@ impl Core {
         &self,
         call: &CallContext,
         request: &ClaimJobsRequest,
-        caller: &Caller,
+        caller: &PendingCall,
     ) -> Result<ClaimedJobs, StoreError> {
         let mut budget = self.budget(call.timeout_ms, request.wait_ms);
-        let ear = self.listen(&format!("line/{}", Bits::from(request.hold_id.hash()).text()));
+        let listener = self.listen(&format!("line/{}", Uuid128::from(request.hold_id.hash()).text()));
         let (since_ms, sending) = self.line_up(&mut budget, call, request).await?;
         let place = self.jobs.line.stand(sending);
         let mut early_looks = EARLY_LOOKS.into_iter();
@@ -85,22 +85,22 @@ impl Core {
             }
             // Each look is a request of its own, and its timeout starts with it.
             let mut budget = self.budget(call.timeout_ms, 0);
-            let way = Way::InLine { sending, gone: &|| caller.has_gone() };
+            let way = ClaimRoute::InLine { sending, gone: &|| caller.has_gone() };
             match self.take_jobs(&mut budget, call, request, &way).await {
-                Ok(Taken { became: Became::Replaced, .. }) => {
+                Ok(ClaimResult { became: ClaimEnd::Replaced, .. }) => {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
                     return Err(StoreError::Unavailable { message: why });
                 }
-                Ok(Taken { became: Became::Closed(ms), .. }) => break Err(still_closed(ms)),
-                Ok(Taken { became: Became::TtlTooLong(ms), .. }) => {
+                Ok(ClaimResult { became: ClaimEnd::Closed(ms), .. }) => break Err(still_closed(ms)),
+                Ok(ClaimResult { became: ClaimEnd::TtlTooLong(ms), .. }) => {
                     break Err(ttl_too_long(call, request, ms));
                 }
-                Ok(taken) if !taken.jobs.is_empty() || taken.became == Became::TooLate => {
+                Ok(taken) if !taken.jobs.is_empty() || taken.became == ClaimEnd::TooLate => {
                     let waited_ms = taken.now_ms.saturating_sub(since_ms);
                     if taken.jobs.is_empty() {
                         break Ok(ClaimedJobs { jobs: Vec::new(), waited_ms, resumed: false });
                     }
-                    let resumed = taken.became == Became::Repeated;
+                    let resumed = taken.became == ClaimEnd::Repeated;
                     return Ok(ClaimedJobs { jobs: taken.jobs, waited_ms, resumed });
                 }
                 Ok(_) => {}
@@ -108,7 +108,7 @@ impl Core {
             }
             let early = early_looks.next();
             tokio::select! {
-                () = ear.heard() => {}
+                () = listener.heard() => {}
                 () = place.beaten() => {}
                 () = caller.gone() => {}
                 () = sleep(early.unwrap_or_default()), if early.is_some() => {}
@@ -124,12 +124,12 @@ impl Core {
         budget: &mut StatementBudget,
         call: &CallContext,
         request: &ClaimJobsRequest,
-    ) -> Result<(u64, Bits), StoreError> {
+    ) -> Result<(u64, Uuid128), StoreError> {
         let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
-        let (hash, namespace) = (Bits::from(request.hold_id.hash()), call.namespace.as_str());
+        let (hash, namespace) = (Uuid128::from(request.hold_id.hash()), call.namespace.as_str());
         let wants = i32::try_from(request.limit).unwrap_or(i32::MAX);
         let (wait_ms, before_ms) = (to_sql(request.wait_ms), to_sql(request.waited_before_ms));
-        self.run(budget, Repeat::Safe, async |client| {
+        self.run(budget, ResendPolicy::Safe, async |client| {
             let sql = self.sql("SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)");
             let rows = client
                 .query_typed(
@@ -145,16 +145,16 @@ impl Core {
                 )
                 .await?;
             let row = rows.first();
-            Ok(row.map_or((0, Bits([0; 16])), |row| (from_sql(row.get(0)), row.get(1))))
+            Ok(row.map_or((0, Uuid128([0; 16])), |row| (from_sql(row.get(0)), row.get(1))))
         })
         .await
     }
 
-    async fn leave_line(&self, call: &CallContext, request: &ClaimJobsRequest, sending: Bits) {
+    async fn leave_line(&self, call: &CallContext, request: &ClaimJobsRequest, sending: Uuid128) {
         let mut budget = self.budget(call.timeout_ms, 0);
-        let (hash, namespace) = (Bits::from(request.hold_id.hash()), call.namespace.as_str());
+        let (hash, namespace) = (Uuid128::from(request.hold_id.hash()), call.namespace.as_str());
         let left = self
-            .run(&mut budget, Repeat::Safe, async |client| {
+            .run(&mut budget, ResendPolicy::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_leave_line($1, $2, $3)");
                 let parameters: [(&(dyn ToSql + Sync), Type); 3] =
                     [(&namespace, Type::TEXT), (&hash, Type::UUID), (&sending, Type::UUID)];
@@ -177,6 +177,6 @@ fn ttl_too_long(call: &CallContext, request: &ClaimJobsRequest, longest_ms: u64)
     let limits = Quota { max_ttl_ms: Some(longest_ms), ..Quota::default() };
     match limits.check_ttl(&call.namespace, request.ttl_ms) {
         Err(bad) => bad.into(),
-        Ok(()) => fencehold_contract::operation::misfit(),
+        Ok(()) => fencehold_contract::operation::unexpected_response(),
     }
 }

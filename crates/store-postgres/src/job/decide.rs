@@ -6,19 +6,19 @@ use std::collections::{HashSet, VecDeque};
 use fencehold_contract::StoreError;
 use fencehold_core::job::{JobId, QueueName};
 use fencehold_core::{Namespace, Token};
-use fencehold_engine::{Brought, Replay, Replayed};
+use fencehold_engine::{Replay, ReplayInput, ReplayOutput};
 use serde::de::DeserializeOwned;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row, Transaction};
 
-use super::form::mode_of;
-use super::keep::{Loaded, changes_to_keep};
-use super::loaded::{Head, JobRow};
-use super::value::{Bits, Json, from_sql, stamp};
+use super::columns::mode_of;
+use super::load::{JobRow, LoadedHead};
+use super::save::{LoadedVersions, changes_to_keep};
+use super::value::{Json, Uuid128, from_sql, stamp};
 use crate::budget::StatementBudget;
-use crate::fenced::Wanted;
-use crate::{Core, Repeat};
+use crate::fenced::FencedAction;
+use crate::{PostgresInner, ResendPolicy};
 
 /// How long a decision waits at a time for what another session has locked, such as by a fence: the others, which it has locked by then, cannot
 /// be renewed meanwhile, and the one with the fence may be about to wait for one of them. Then it lets all of them go, and comes again.
@@ -26,7 +26,7 @@ const LOCK_MS: i64 = 250;
 
 /// What a decision is about.
 #[derive(Clone, Debug)]
-pub(super) struct About {
+pub(super) struct DecisionScope {
     pub(super) namespace: Namespace,
     pub(super) jobs: Vec<JobId>,
     /// Unique keys, by their digests.
@@ -41,9 +41,9 @@ pub(super) struct About {
     pub(super) ends: bool,
 }
 
-impl About {
+impl DecisionScope {
     pub(super) fn jobs(namespace: &Namespace, jobs: Vec<JobId>) -> Self {
-        About {
+        DecisionScope {
             namespace: namespace.clone(),
             jobs,
             keys: Vec::new(),
@@ -56,16 +56,16 @@ impl About {
 
     /// The same for what may end their claims.
     pub(super) fn ending(self) -> Self {
-        About { ends: true, ..self }
+        DecisionScope { ends: true, ..self }
     }
 
     pub(super) fn with_notes(self) -> Self {
-        About { notes: true, ..self }
+        DecisionScope { notes: true, ..self }
     }
 }
 
 /// What a transaction of the rules came to.
-pub(super) enum Decided<T> {
+pub(super) enum DecisionResult<T> {
     /// It was kept.
     Kept(T),
     /// Another session came in between: all must be decided again.
@@ -74,30 +74,30 @@ pub(super) enum Decided<T> {
     Damaged(String),
 }
 
-impl Core {
+impl PostgresInner {
     /// Decides until it is kept. `act` may be called many times, and only what it did last counts.
     pub(super) async fn decide<T>(
         &self,
         budget: &mut StatementBudget,
-        repeat: Repeat,
-        about: &About,
+        repeat: ResendPolicy,
+        about: &DecisionScope,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
-            let lock_ms = Core::lock_ms(budget).min(LOCK_MS);
-            let wanted = Wanted::Jobs(&about.jobs);
+            let lock_ms = PostgresInner::lock_ms(budget).min(LOCK_MS);
+            let wanted = FencedAction::Jobs(&about.jobs);
             let decided = self
                 .run_past_fences(budget, repeat, wanted, async |client| {
                     decide_once(self, client, about, lock_ms, &act).await
                 })
                 .await?;
             match decided {
-                Decided::Kept(answer) => return Ok(answer),
-                Decided::Again if budget.is_over() => {
+                DecisionResult::Kept(answer) => return Ok(answer),
+                DecisionResult::Again if budget.is_over() => {
                     return Err(budget.unanswered("others changed the same jobs again and again"));
                 }
-                Decided::Again => {}
-                Decided::Damaged(why) => {
+                DecisionResult::Again => {}
+                DecisionResult::Damaged(why) => {
                     return Err(self.unusable(why));
                 }
             }
@@ -108,11 +108,11 @@ impl Core {
     pub(super) async fn look<T>(
         &self,
         budget: &mut StatementBudget,
-        about: &About,
+        about: &DecisionScope,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         let loaded = self
-            .run(budget, Repeat::Safe, async |client| look(self, client, about).await)
+            .run(budget, ResendPolicy::Safe, async |client| look(self, client, about).await)
             .await?;
         let brought = loaded.map_err(|why| self.unusable(why))?;
         Ok(act(&mut Replay::new(brought)))
@@ -120,50 +120,50 @@ impl Core {
 }
 
 async fn decide_once<T>(
-    core: &Core,
+    core: &PostgresInner,
     client: &mut Client,
-    about: &About,
+    about: &DecisionScope,
     lock_ms: i64,
     act: impl Fn(&mut Replay) -> T,
-) -> Result<Decided<T>, tokio_postgres::Error> {
+) -> Result<DecisionResult<T>, tokio_postgres::Error> {
     let transaction = client.transaction().await?;
     let mut decided = decide_in(core, &transaction, about, lock_ms, VecDeque::new(), act).await;
-    if let Ok(Decided::Kept(answer)) = decided {
+    if let Ok(DecisionResult::Kept(answer)) = decided {
         transaction.commit().await?;
-        return Ok(Decided::Kept(answer));
+        return Ok(DecisionResult::Kept(answer));
     }
     transaction.rollback().await?;
     if let Err(error) = &decided
         && error.code() == Some(&SqlState::UNIQUE_VIOLATION)
     {
-        decided = Ok(Decided::Again);
+        decided = Ok(DecisionResult::Again);
     }
     decided
 }
 
 /// Decides within a transaction that is under way.
 pub(super) async fn decide_in<T>(
-    core: &Core,
+    core: &PostgresInner,
     transaction: &Transaction<'_>,
-    about: &About,
+    about: &DecisionScope,
     lock_ms: i64,
-    schedules: VecDeque<fencehold_engine::KeptSchedule>,
+    schedules: VecDeque<fencehold_engine::StoredSchedule>,
     act: impl Fn(&mut Replay) -> T,
-) -> Result<Decided<T>, tokio_postgres::Error> {
+) -> Result<DecisionResult<T>, tokio_postgres::Error> {
     let mut about = about.clone();
     let mut tokens = VecDeque::new();
     loop {
         let mut brought = match load(core, transaction, &about, lock_ms).await? {
             Ok(brought) => brought,
-            Err(why) => return Ok(Decided::Damaged(why)),
+            Err(why) => return Ok(DecisionResult::Damaged(why)),
         };
         brought.tokens.clone_from(&tokens);
         brought.schedules = schedules.iter().cloned().collect();
         let newest = brought.newest;
-        let loaded = Loaded::of(&brought, about.sets_queue);
+        let loaded = LoadedVersions::of(&brought, about.sets_queue);
         let mut replay = Replay::new(brought);
         let answer = act(&mut replay);
-        let Replayed { changes, events, missed, consumed } = replay.into_replayed();
+        let ReplayOutput { changes, events, missed, consumed } = replay.into_replayed();
         if !missed.is_empty() {
             about.jobs.extend(missed);
             continue;
@@ -184,16 +184,16 @@ pub(super) async fn decide_in<T>(
             let kept = changes_to_keep(&changes, &events, &loaded);
             let row = transaction.query_typed(&sql, &[(&kept, Type::JSONB)]).await?;
             if !row.first().is_some_and(|row| row.get::<_, bool>(0)) {
-                return Ok(Decided::Again);
+                return Ok(DecisionResult::Again);
             }
         }
-        return Ok(Decided::Kept(answer));
+        return Ok(DecisionResult::Kept(answer));
     }
 }
 
 /// Tokens that are given only once.
 async fn draw(
-    core: &Core,
+    core: &PostgresInner,
     transaction: &Transaction<'_>,
     count: usize,
 ) -> Result<Vec<Token>, tokio_postgres::Error> {
@@ -222,13 +222,13 @@ pub(super) fn within(lock_ms: i64, call: &str) -> String {
 
 /// All that a decision may look at, locked. The inner error: what is kept cannot be read.
 async fn load(
-    core: &Core,
+    core: &PostgresInner,
     client: &Transaction<'_>,
-    about: &About,
+    about: &DecisionScope,
     lock_ms: i64,
-) -> Result<Result<Brought, String>, tokio_postgres::Error> {
-    let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
-    let keys: Vec<Bits> = about.keys.iter().copied().map(Bits).collect();
+) -> Result<Result<ReplayInput, String>, tokio_postgres::Error> {
+    let ids: Vec<Uuid128> = about.jobs.iter().copied().map(Uuid128::from).collect();
+    let keys: Vec<Uuid128> = about.keys.iter().copied().map(Uuid128).collect();
     let queues: Vec<&str> = about.queues.iter().map(QueueName::as_str).collect();
     let namespace = about.namespace.as_str();
     let rows = client
@@ -250,11 +250,11 @@ async fn load(
 
 /// Jobs as they stand, for those who only look.
 async fn look(
-    core: &Core,
+    core: &PostgresInner,
     client: &Client,
-    about: &About,
-) -> Result<Result<Brought, String>, tokio_postgres::Error> {
-    let ids: Vec<Bits> = about.jobs.iter().copied().map(Bits::from).collect();
+    about: &DecisionScope,
+) -> Result<Result<ReplayInput, String>, tokio_postgres::Error> {
+    let ids: Vec<Uuid128> = about.jobs.iter().copied().map(Uuid128::from).collect();
     let namespace = about.namespace.as_str();
     let rows = client
         .query_typed(
@@ -265,10 +265,10 @@ async fn look(
     Ok(read_all(about, &rows))
 }
 
-fn read_all(about: &About, rows: &[Row]) -> Result<Brought, String> {
+fn read_all(about: &DecisionScope, rows: &[Row]) -> Result<ReplayInput, String> {
     let mut texts = rows.iter().map(|row| row.get::<_, &str>(0));
-    let head: Head = read("moment", texts.next().unwrap_or(""))?;
-    let mut brought = Brought {
+    let head: LoadedHead = read("moment", texts.next().unwrap_or(""))?;
+    let mut brought = ReplayInput {
         now: stamp(head.now_ms),
         newest: Token::new(head.newest),
         closed_ms: head.closed_ms,
@@ -279,7 +279,7 @@ fn read_all(about: &About, rows: &[Row]) -> Result<Brought, String> {
             .iter()
             .map(|row| row.kept(&about.namespace))
             .collect(),
-        ..Brought::default()
+        ..ReplayInput::default()
     };
     let unused = head.room.as_ref().map(|room| room.unused.clone()).unwrap_or_default();
     brought.room = head

@@ -1,50 +1,50 @@
 //! Putting jobs into their queues: the new ones in one statement; what was there already, by the rules.
 
 use fencehold_contract::job::{EnqueuedJob, NewJob, When};
-use fencehold_contract::operation::{JobAnswer, JobAsk, check_job};
+use fencehold_contract::operation::{JobRequest, JobResponse, check_job};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Timestamp;
-use fencehold_core::job::Refusal;
+use fencehold_core::job::JobRefusal;
 use fencehold_engine::{digest, unique_digest};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::decide::{About, within};
-use super::form::{Extra, kept_terms};
-use super::value::{Bits, Json, to_sql};
+use super::columns::{JobExtra, kept_terms};
+use super::decide::{DecisionScope, within};
+use super::value::{Json, Uuid128, to_sql};
 use crate::budget::StatementBudget;
-use crate::fault::Fault;
-use crate::{Core, Repeat};
+use crate::fault::StatementError;
+use crate::{PostgresInner, ResendPolicy};
 
 /// How long an enqueue waits at a time for what another transaction is about to make. Between two tries it uses no connection.
 const LOCK_MS: i64 = 250;
 
-type Answers = Vec<Result<EnqueuedJob, Refusal>>;
+type EnqueueResults = Vec<Result<EnqueuedJob, JobRefusal>>;
 
-impl Core {
+impl PostgresInner {
     pub(super) async fn enqueue(
         &self,
         budget: &mut StatementBudget,
         call: &CallContext,
         jobs: Vec<NewJob>,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<EnqueueResults, StoreError> {
         self.begin_nothing_outdated()?;
         let jobs: Vec<NewJob> = jobs.into_iter().map(without_nul).collect();
         // Whether a job can be enqueued at all does not depend on the moment.
-        let mut answers: Vec<Option<Result<EnqueuedJob, Refusal>>> = jobs
+        let mut answers: Vec<Option<Result<EnqueuedJob, JobRefusal>>> = jobs
             .iter()
             .map(|job| check_job(job, Timestamp::default()).err().map(|bad| Err(bad.into())))
             .collect();
         let good: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !good.is_empty() {
-            let batch = Batch::of(good.iter().map(|nth| &jobs[*nth]));
+            let batch = JobColumns::of(good.iter().map(|nth| &jobs[*nth]));
             let made = self.make_jobs(budget, call, &batch).await?;
             // From here on 'nothing was done' would not be true.
             budget.outcome_unknown |= !made.is_empty();
             for nth in made {
                 if nth == 0 {
                     self.jobs
-                        .telling
+                        .notification
                         .note(&call.namespace, good.iter().map(|nth| &jobs[*nth].queue));
                     continue;
                 }
@@ -70,7 +70,7 @@ impl Core {
         }
         Ok(answers
             .into_iter()
-            .map(|answer| answer.unwrap_or(Err(Refusal::JobNotFound)))
+            .map(|answer| answer.unwrap_or(Err(JobRefusal::JobNotFound)))
             .collect())
     }
 
@@ -79,9 +79,9 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         call: &CallContext,
-        batch: &Batch<'_>,
+        batch: &JobColumns<'_>,
     ) -> Result<Vec<i64>, StoreError> {
-        let lock_ms = Core::lock_ms(budget).min(LOCK_MS);
+        let lock_ms = PostgresInner::lock_ms(budget).min(LOCK_MS);
         let sql =
             self.sql(&within(lock_ms, "job_enqueue_batch($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
         loop {
@@ -99,9 +99,9 @@ impl Core {
                 .await;
             match made {
                 Ok(made) => return Ok(made),
-                Err(Fault::Locked(_)) => {
+                Err(StatementError::Locked(_)) => {
                     let why = self.held_up(budget, call, batch).await?;
-                    budget.retry_or_fail(Fault::Locked(why)).await?;
+                    budget.retry_or_fail(StatementError::Locked(why)).await?;
                 }
                 Err(fault) => budget.retry_or_fail(fault).await?,
             }
@@ -113,10 +113,10 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         call: &CallContext,
-        batch: &Batch<'_>,
+        batch: &JobColumns<'_>,
     ) -> Result<String, StoreError> {
         let sql = self.sql("SELECT fencehold.job_held_up($1, $2, $3, $4)");
-        self.run(budget, Repeat::Safe, async |client| {
+        self.run(budget, ResendPolicy::Safe, async |client| {
             let rows = client
                 .query_typed(
                     &sql,
@@ -138,22 +138,22 @@ impl Core {
         budget: &mut StatementBudget,
         call: &CallContext,
         jobs: Vec<NewJob>,
-    ) -> Result<Answers, StoreError> {
+    ) -> Result<EnqueueResults, StoreError> {
         let keys = jobs.iter().filter_map(|job| job.unique.as_ref());
-        let mut about = About {
+        let mut about = DecisionScope {
             keys: keys.map(|unique| unique_digest("job", &unique.key)).collect(),
             queues: jobs.iter().map(|job| job.queue.clone()).collect(),
-            ..About::jobs(&call.namespace, jobs.iter().map(|job| job.id).collect())
+            ..DecisionScope::jobs(&call.namespace, jobs.iter().map(|job| job.id).collect())
         };
         about.queues.sort();
         about.queues.dedup();
-        let ask = JobAsk::Enqueue(jobs);
+        let ask = JobRequest::Enqueue(jobs);
         let answer = self
-            .decide(budget, Repeat::Safe, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .decide(budget, ResendPolicy::Safe, &about, |replay| replay.ask(&call.namespace, ask.clone()))
             .await??;
         match answer {
-            JobAnswer::Enqueued(answers) => Ok(answers),
-            _ => Err(fencehold_contract::operation::misfit()),
+            JobResponse::Enqueued(answers) => Ok(answers),
+            _ => Err(fencehold_contract::operation::unexpected_response()),
         }
     }
 }
@@ -165,8 +165,8 @@ fn without_nul(job: NewJob) -> NewJob {
 }
 
 /// The columns of many new jobs.
-struct Batch<'a> {
-    ids: Vec<Bits>,
+struct JobColumns<'a> {
+    ids: Vec<Uuid128>,
     queues: Vec<&'a str>,
     priorities: Vec<i16>,
     kinds: Vec<&'a str>,
@@ -179,15 +179,15 @@ struct Batch<'a> {
     /// The unique keys as they were given.
     unique: Vec<&'a str>,
     /// `None`: no job has a unique key.
-    keys: Option<Vec<Option<Bits>>>,
-    digests: Vec<Option<Bits>>,
+    keys: Option<Vec<Option<Uuid128>>>,
+    digests: Vec<Option<Uuid128>>,
     windows: Vec<Option<i64>>,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> JobColumns<'a> {
     fn of(jobs: impl Iterator<Item = &'a NewJob> + Clone) -> Self {
         let any_unique = jobs.clone().any(|job| job.unique.is_some());
-        let mut batch = Batch {
+        let mut batch = JobColumns {
             ids: Vec::new(),
             queues: Vec::new(),
             priorities: Vec::new(),
@@ -211,7 +211,7 @@ impl<'a> Batch<'a> {
 
     fn push(&mut self, job: &'a NewJob) {
         let unique = job.unique.as_ref();
-        let extra = Extra {
+        let extra = JobExtra {
             labels: job.labels.clone(),
             trace: job.traceparent.clone(),
             unique: unique.map(|unique| unique.key.clone()),
@@ -236,8 +236,8 @@ impl<'a> Batch<'a> {
         });
         self.urgent.push(job.preempt_within_ms.is_some());
         if let Some(keys) = &mut self.keys {
-            keys.push(unique.map(|unique| Bits(unique_digest("job", &unique.key))));
-            self.digests.push(unique.map(|_| Bits(digest(&job.payload))));
+            keys.push(unique.map(|unique| Uuid128(unique_digest("job", &unique.key))));
+            self.digests.push(unique.map(|_| Uuid128(digest(&job.payload))));
             self.windows.push(unique.map(|unique| to_sql(unique.window_ms)));
         }
     }

@@ -7,57 +7,57 @@
 //!
 //! Deliberately absent: rules. They are the core's, or stand in the statements and are held against the core by tests.
 
+mod admin;
 mod attempt;
 mod claim;
+mod claim_cache;
+mod claim_statement;
+mod columns;
 mod decide;
-mod desk;
 mod enqueue;
-mod form;
-mod keep;
-mod line;
-mod loaded;
-mod look;
-mod remembered;
+mod load;
+mod notify;
+mod read;
+mod save;
 mod sweep;
-mod take;
-mod tell;
 mod undelivered;
 mod value;
+mod wait_queue;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
-use fencehold_contract::operation::{JobAnswer, JobAsk, misfit};
+use fencehold_contract::operation::{JobRequest, JobResponse, unexpected_response};
 use fencehold_contract::{CallContext, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
-use fencehold_net::Caller;
+use fencehold_net::PendingCall;
 
-use super::{Core, PostgresStore, StatementBudget};
+use super::{PostgresInner, PostgresStore, StatementBudget};
 
 /// What a handle has of its own about jobs. Everything else is in the database.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct PostgresJobs {
     completed: CompletedJobs,
     keep_finished: KeepFinished,
     /// When namespaces with many queues were last looked through, by this machine's clock.
     queues_looked_at_ms: Cell<u64>,
-    memory: RefCell<remembered::Memory>,
-    line: line::Line,
-    telling: tell::Telling,
+    memory: RefCell<claim_cache::ClaimCache>,
+    line: wait_queue::WaitQueue,
+    notification: notify::Notification,
     started: Cell<bool>,
 }
 
-impl Jobs {
+impl PostgresJobs {
     pub(super) fn new(url: &PostgresUrl) -> Self {
-        Jobs { completed: url.completed, keep_finished: url.keep_finished, ..Jobs::default() }
+        PostgresJobs { completed: url.completed, keep_finished: url.keep_finished, ..PostgresJobs::default() }
     }
 }
 
-impl Core {
+impl PostgresInner {
     /// From the first question about jobs on, this handle takes its part in sweeping.
     fn start_jobs(self: &Rc<Self>) {
         if !self.jobs.started.replace(true) {
-            tokio::task::spawn_local(line::keep_up(Rc::downgrade(self)));
+            tokio::task::spawn_local(wait_queue::keep_up(Rc::downgrade(self)));
             tokio::task::spawn_local(sweep::sweep(Rc::downgrade(self)));
         }
     }
@@ -65,9 +65,13 @@ impl Core {
 
 impl PostgresStore {
     /// Has the thread carry out a call about jobs.
-    pub(super) async fn route_job(&self, call: &CallContext, ask: JobAsk) -> Result<JobAnswer, StoreError> {
-        if let JobAsk::Claim(request) = ask {
-            return self.claim_jobs(call, request).await.map(JobAnswer::Claimed);
+    pub(super) async fn route_job(
+        &self,
+        call: &CallContext,
+        ask: JobRequest,
+    ) -> Result<JobResponse, StoreError> {
+        if let JobRequest::Claim(request) = ask {
+            return self.claim_jobs(call, request).await.map(JobResponse::Claimed);
         }
         let about = call.clone();
         self.ask(call, async move |core, budget| {
@@ -83,13 +87,14 @@ impl PostgresStore {
         request: ClaimJobsRequest,
     ) -> Result<ClaimedJobs, StoreError> {
         let (hash, asked, undone) = (request.hold_id.hash(), call.clone(), call.clone());
-        let claim = async move |core: &Rc<Core>, caller: &Caller| {
+        let claim = async move |core: &Rc<PostgresInner>, caller: &PendingCall| {
             core.start_upkeep();
             core.start_jobs();
             core.hear_of_holds();
             core.serve_claim(&asked, &request, caller).await
         };
-        let undo = async move |core: &Rc<Core>, answer: Result<ClaimedJobs, StoreError>| match answer {
+        let undo = async move |core: &Rc<PostgresInner>, answer: Result<ClaimedJobs, StoreError>| match answer
+        {
             Ok(claimed) => core.undo_claim(&undone, hash, claimed).await,
             Err(StoreError::OutcomeUnknown { .. }) => core.undo_unknown_claim(&undone, hash).await,
             Err(_) => {}
@@ -98,45 +103,49 @@ impl PostgresStore {
     }
 }
 
-impl Core {
+impl PostgresInner {
     async fn carry_out(
         self: &Rc<Self>,
         budget: &mut StatementBudget,
         call: &CallContext,
-        ask: JobAsk,
-    ) -> Result<JobAnswer, StoreError> {
+        ask: JobRequest,
+    ) -> Result<JobResponse, StoreError> {
         Ok(match ask {
-            JobAsk::Enqueue(jobs) => JobAnswer::Enqueued(self.enqueue(budget, call, jobs).await?),
-            JobAsk::Renew(attempts) => JobAnswer::Renewed(self.renew_claims(budget, call, attempts).await?),
-            JobAsk::Report(reports) => JobAnswer::Reported(self.report(budget, call, reports).await?),
-            JobAsk::WriteEffects(entries) => {
-                JobAnswer::WrittenEffects(self.ledger(budget, call, entries).await?)
+            JobRequest::Enqueue(jobs) => JobResponse::Enqueued(self.enqueue(budget, call, jobs).await?),
+            JobRequest::Renew(attempts) => {
+                JobResponse::Renewed(self.renew_claims(budget, call, attempts).await?)
             }
-            JobAsk::Get(id) => JobAnswer::Job(self.job(budget, call, id).await?.map(Box::new)),
-            JobAsk::WaitFor(request) => JobAnswer::Job(self.wait_for(call, request).await?.map(Box::new)),
-            JobAsk::List(request) => JobAnswer::Jobs(self.list_jobs(budget, call, &request).await?),
-            JobAsk::Change(request) => JobAnswer::Changed(self.act(budget, call, request).await?),
-            JobAsk::Queues => JobAnswer::Queues(self.queue_views(budget, call, None).await?),
-            JobAsk::SetQueueMode(order) => JobAnswer::Queue(self.set_queue(budget, call, order).await?),
-            JobAsk::DeleteQueue { queue, by } => {
-                JobAnswer::Deleted(self.remove_queue(budget, call, &queue, &by).await?)
+            JobRequest::Report(reports) => JobResponse::Reported(self.report(budget, call, reports).await?),
+            JobRequest::WriteEffects(entries) => {
+                JobResponse::WrittenEffects(self.ledger(budget, call, entries).await?)
             }
-            JobAsk::Schedules => JobAnswer::Schedules(self.schedules(budget, call).await?),
-            JobAsk::SetSchedule(spec) => {
-                JobAnswer::Schedule(Box::new(self.set_schedule(budget, call, *spec).await?))
+            JobRequest::Get(id) => JobResponse::Job(self.job(budget, call, id).await?.map(Box::new)),
+            JobRequest::WaitFor(request) => {
+                JobResponse::Job(self.wait_for(call, request).await?.map(Box::new))
             }
-            JobAsk::DeleteSchedule { name, by } => {
-                JobAnswer::Deleted(self.remove_schedule(budget, call, &name, &by).await?)
+            JobRequest::List(request) => JobResponse::Jobs(self.list_jobs(budget, call, &request).await?),
+            JobRequest::Change(request) => JobResponse::Changed(self.act(budget, call, request).await?),
+            JobRequest::Queues => JobResponse::Queues(self.queue_views(budget, call, None).await?),
+            JobRequest::SetQueueMode(order) => JobResponse::Queue(self.set_queue(budget, call, order).await?),
+            JobRequest::DeleteQueue { queue, by } => {
+                JobResponse::Deleted(self.remove_queue(budget, call, &queue, &by).await?)
             }
-            JobAsk::BeginOperation(request) => {
+            JobRequest::Schedules => JobResponse::Schedules(self.schedules(budget, call).await?),
+            JobRequest::SetSchedule(spec) => {
+                JobResponse::Schedule(Box::new(self.set_schedule(budget, call, *spec).await?))
+            }
+            JobRequest::DeleteSchedule { name, by } => {
+                JobResponse::Deleted(self.remove_schedule(budget, call, &name, &by).await?)
+            }
+            JobRequest::BeginOperation(request) => {
                 self.hear_of_holds();
-                JobAnswer::BegunOperation(self.begin(budget, call, request).await?)
+                JobResponse::BegunOperation(self.begin(budget, call, request).await?)
             }
-            JobAsk::Effects(request) => JobAnswer::Effects(self.findings(budget, call, request).await?),
-            JobAsk::ResolveEffect(request) => {
-                JobAnswer::ResolvedEffect(self.resolve(budget, call, request).await?)
+            JobRequest::Effects(request) => JobResponse::Effects(self.findings(budget, call, request).await?),
+            JobRequest::ResolveEffect(request) => {
+                JobResponse::ResolvedEffect(self.resolve(budget, call, request).await?)
             }
-            JobAsk::Claim(_) => return Err(misfit()),
+            JobRequest::Claim(_) => return Err(unexpected_response()),
         })
     }
 }

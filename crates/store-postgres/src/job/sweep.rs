@@ -15,15 +15,15 @@ use fencehold_net::sleep;
 use futures_util::future::select;
 use tokio_postgres::types::Type;
 
-use super::decide::{About, Decided, decide_in, locking, read};
-use super::loaded::ScheduleRow;
-use super::value::{Bits, to_sql};
+use super::decide::{DecisionResult, DecisionScope, decide_in, locking, read};
+use super::load::ScheduleRow;
+use super::value::{Uuid128, to_sql};
 use crate::budget::StatementBudget;
-use crate::{Core, Repeat};
+use crate::{PostgresInner, ResendPolicy};
 
 /// How often: a claim ends at most a second after its deadline.
 const EVERY: Duration = Duration::from_millis(500);
-const PATIENCE_MS: u64 = 2_000;
+const TIMEOUT_MS: u64 = 2_000;
 /// How long a step waits for what others have locked: what cannot be had now is looked at again.
 const LOCK_MS: i64 = 1_000;
 /// How much of everything in one step.
@@ -35,10 +35,10 @@ const FIRE_MAX: i32 = 64;
 const UNUSED_QUEUES_EVERY_MS: u64 = 60_000;
 
 /// Sweeps for as long as the handle lives.
-pub(super) async fn sweep(core: Weak<Core>) {
-    let Some(ear) = core.upgrade().map(|core| core.listen("sweep")) else { return };
+pub(super) async fn sweep(core: Weak<PostgresInner>) {
+    let Some(listener) = core.upgrade().map(|core| core.listen("sweep")) else { return };
     loop {
-        select(std::pin::pin!(sleep(EVERY)), std::pin::pin!(ear.heard())).await;
+        select(std::pin::pin!(sleep(EVERY)), std::pin::pin!(listener.heard())).await;
         loop {
             let Some(core) = core.upgrade() else { return };
             match core.sweep_once().await {
@@ -54,21 +54,21 @@ pub(super) async fn sweep(core: Weak<Core>) {
 }
 
 /// What a look for claims that have run out came to.
-enum Swept {
+enum SweepResult {
     /// So many were ended.
     Ended(usize),
     /// None, for the clock had jumped to this moment.
     Jumped { at_ms: i64 },
 }
 
-impl Core {
+impl PostgresInner {
     /// One step of everything. True: there is more.
     async fn sweep_once(&self) -> Result<bool, StoreError> {
         if !self.works() {
             return Ok(false);
         }
         // A part that fails, or takes too long, does not keep the others back.
-        let budget = || self.budget(PATIENCE_MS, 0);
+        let budget = || self.budget(TIMEOUT_MS, 0);
         let expired = self.expire(&mut budget()).await;
         let more = self.tidy(&mut budget()).await;
         let fired = self.fire_schedules(&mut budget()).await;
@@ -84,34 +84,34 @@ impl Core {
     async fn expire(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
         let before_ms = self.clock.now().store_ms;
         let decided = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_run_out($1)"));
                 let rows = transaction.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
-                let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Bits>(0).0);
+                let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Uuid128>(0).0);
                 let ids: Vec<JobId> = rows.iter().map(id).collect();
                 let count = ids.len();
                 if let Some(at_ms) = rows.first().map(|row| row.get::<_, i64>(1)) {
                     // What the clock has jumped over is not over: rolled back, and noted first.
                     if self.jump(at_ms).is_some() {
-                        return Ok(Ok(Swept::Jumped { at_ms }));
+                        return Ok(Ok(SweepResult::Jumped { at_ms }));
                     }
-                    let about = About::jobs(&Namespace::default(), ids.clone()).ending();
+                    let about = DecisionScope::jobs(&Namespace::default(), ids.clone()).ending();
                     let act = |replay: &mut Replay| replay.expire(&ids);
                     match decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await? {
-                        Decided::Kept(()) => {}
+                        DecisionResult::Kept(()) => {}
                         // Rolled back, all of it: the next sweep decides again.
-                        Decided::Again => return Ok(Ok(Swept::Ended(0))),
-                        Decided::Damaged(why) => return Ok(Err(why)),
+                        DecisionResult::Again => return Ok(Ok(SweepResult::Ended(0))),
+                        DecisionResult::Damaged(why) => return Ok(Err(why)),
                     }
                 }
                 transaction.commit().await?;
-                Ok(Ok(Swept::Ended(count)))
+                Ok(Ok(SweepResult::Ended(count)))
             })
             .await?;
         match decided.map_err(|why| self.unusable(why))? {
-            Swept::Ended(count) => Ok(count),
-            Swept::Jumped { at_ms } => {
+            SweepResult::Ended(count) => Ok(count),
+            SweepResult::Jumped { at_ms } => {
                 self.saw_the_clock(budget, before_ms, at_ms).await?;
                 Ok(0)
             }
@@ -123,7 +123,7 @@ impl Core {
         let now_ms = self.clock.now().store_ms;
         let unused = now_ms >= self.jobs.queues_looked_at_ms.get().saturating_add(UNUSED_QUEUES_EVERY_MS);
         let more = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let sql = self.sql("SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)");
                 let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                     [(&kept_ms, Type::INT8), (&STEP, Type::INT4), (&unused, Type::BOOL)];
@@ -140,7 +140,7 @@ impl Core {
     /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
     async fn fire_schedules(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
         let fired = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let mut transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_schedules_due($1)"));
                 let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
@@ -151,20 +151,20 @@ impl Core {
                     .filter_map(|row| read_one(row).ok())
                     .map(ScheduleRow::kept)
                     .collect();
-                let about = About::jobs(&Namespace::default(), Vec::new());
+                let about = DecisionScope::jobs(&Namespace::default(), Vec::new());
                 let mut fired = 0;
                 for schedule in due {
                     let name = schedule.spec.name.clone();
                     let one = transaction.transaction().await?;
                     let alone = VecDeque::from([schedule]);
                     let why = match decide_in(self, &one, &about, LOCK_MS, alone, Replay::fire).await {
-                        Ok(Decided::Kept(())) => {
+                        Ok(DecisionResult::Kept(())) => {
                             one.commit().await?;
                             fired += 1;
                             continue;
                         }
-                        Ok(Decided::Again) => "others changed the same jobs".to_owned(),
-                        Ok(Decided::Damaged(why)) => why,
+                        Ok(DecisionResult::Again) => "others changed the same jobs".to_owned(),
+                        Ok(DecisionResult::Damaged(why)) => why,
                         Err(error) if error.as_db_error().is_some() => error.to_string(),
                         Err(error) => return Err(error),
                     };
@@ -188,10 +188,10 @@ impl Core {
     /// Has the first jobs of their queues ask for room, where they may.
     async fn make_room(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
         let asking = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let sql = self.sql("SELECT * FROM fencehold.job_room($1)");
                 let rows = client.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
-                let id = |row: &tokio_postgres::Row, nth| JobId::from_bytes(row.get::<_, Bits>(nth).0);
+                let id = |row: &tokio_postgres::Row, nth| JobId::from_bytes(row.get::<_, Uuid128>(nth).0);
                 let told = |row: &tokio_postgres::Row| {
                     (row.get::<_, String>(0), row.get::<_, String>(1), id(row, 2), id(row, 3))
                 };
@@ -202,8 +202,8 @@ impl Core {
             let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), QueueName::new(queue)) else {
                 continue;
             };
-            let about = About::jobs(&namespace, vec![contender, victim]);
-            self.decide(budget, Repeat::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
+            let about = DecisionScope::jobs(&namespace, vec![contender, victim]);
+            self.decide(budget, ResendPolicy::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
                 .await?;
         }
         Ok(())

@@ -4,24 +4,28 @@ use std::collections::VecDeque;
 
 use fencehold_contract::job::ClaimedJobs;
 use fencehold_contract::{CallContext, StoreError};
-use fencehold_core::job::{By, JobId};
+use fencehold_core::job::{AttemptProof, JobId};
 use fencehold_core::{HoldHash, Token};
 use fencehold_engine::Replay;
 use tokio_postgres::types::Type;
 
-use super::decide::{About, Decided, decide_in};
-use super::value::{Bits, from_sql, to_sql};
+use super::decide::{DecisionResult, DecisionScope, decide_in};
+use super::value::{Uuid128, from_sql, to_sql};
 use crate::budget::StatementBudget;
-use crate::{Core, Repeat};
+use crate::{PostgresInner, ResendPolicy};
 
 /// For how long it is tried at least to return jobs: the caller has gone, and waits for none of it.
 const UNDO_WITHIN_MS: u64 = 10_000;
 
-impl Core {
+impl PostgresInner {
     /// Returns jobs to their queues that were claimed for a caller that has gone, unless the same claim was sent again and has
     /// them.
     pub(super) async fn undo_claim(&self, call: &CallContext, hash: HoldHash, claimed: ClaimedJobs) {
-        let given = claimed.jobs.iter().map(|job| (job.id, By { hash, token: job.token })).collect();
+        let given = claimed
+            .jobs
+            .iter()
+            .map(|job| (job.id, AttemptProof { hash, token: job.token }))
+            .collect();
         self.undo(call, Ok(given)).await;
     }
 
@@ -31,13 +35,13 @@ impl Core {
         let sql = self.sql("SELECT * FROM fencehold.job_untaken($1, $2)");
         let mut budget = self.budget(UNDO_WITHIN_MS, 0);
         let given = self
-            .run(&mut budget, Repeat::Safe, async |client| {
+            .run(&mut budget, ResendPolicy::Safe, async |client| {
                 let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                    [(&namespace, Type::TEXT), (&Bits::from(hash), Type::UUID)];
+                    [(&namespace, Type::TEXT), (&Uuid128::from(hash), Type::UUID)];
                 let rows = client.query_typed(&sql, &asked).await?;
                 let claimed = |row: &tokio_postgres::Row| {
                     let token = Token::new(from_sql(row.get(1)));
-                    (JobId::from_bytes(row.get::<_, Bits>(0).0), By { hash, token })
+                    (JobId::from_bytes(row.get::<_, Uuid128>(0).0), AttemptProof { hash, token })
                 };
                 Ok(rows.iter().map(claimed).collect())
             })
@@ -45,12 +49,12 @@ impl Core {
         self.undo(call, given).await;
     }
 
-    async fn undo(&self, call: &CallContext, given: Result<Vec<(JobId, By)>, StoreError>) {
+    async fn undo(&self, call: &CallContext, given: Result<Vec<(JobId, AttemptProof)>, StoreError>) {
         let undone = match given {
             Ok(given) if given.is_empty() => Ok(()),
             Ok(given) => {
-                let patience_ms = call.timeout_ms.max(UNDO_WITHIN_MS);
-                self.hand_back(&mut self.budget(patience_ms, 0), call, &given).await
+                let timeout_ms = call.timeout_ms.max(UNDO_WITHIN_MS);
+                self.hand_back(&mut self.budget(timeout_ms, 0), call, &given).await
             }
             Err(why) => Err(why),
         };
@@ -63,26 +67,26 @@ impl Core {
         &self,
         budget: &mut StatementBudget,
         call: &CallContext,
-        given: &[(JobId, By)],
+        given: &[(JobId, AttemptProof)],
     ) -> Result<(), StoreError> {
-        let ids: Vec<Bits> = given.iter().map(|(id, _)| (*id).into()).collect();
+        let ids: Vec<Uuid128> = given.iter().map(|(id, _)| (*id).into()).collect();
         let tokens: Vec<i64> = given.iter().map(|(_, by)| to_sql(by.token.get())).collect();
-        let lock_ms = Core::lock_ms(budget);
+        let lock_ms = PostgresInner::lock_ms(budget);
         let decided = self
-            .run(budget, Repeat::Safe, async |client| {
+            .run(budget, ResendPolicy::Safe, async |client| {
                 let transaction = client.transaction().await?;
                 let sql = self.sql("SELECT * FROM fencehold.job_unheard($1, $2)");
                 let rows = transaction
                     .query_typed(&sql, &[(&ids, Type::UUID_ARRAY), (&tokens, Type::INT8_ARRAY)])
                     .await?;
                 let unheard: Vec<JobId> =
-                    rows.iter().map(|row| JobId::from_bytes(row.get::<_, Bits>(0).0)).collect();
-                let given: Vec<(JobId, By)> =
+                    rows.iter().map(|row| JobId::from_bytes(row.get::<_, Uuid128>(0).0)).collect();
+                let given: Vec<(JobId, AttemptProof)> =
                     given.iter().filter(|(id, _)| unheard.contains(id)).copied().collect();
-                let about = About::jobs(&call.namespace, unheard).ending();
+                let about = DecisionScope::jobs(&call.namespace, unheard).ending();
                 let act = |replay: &mut Replay| replay.abandon(&given);
                 let decided = decide_in(self, &transaction, &about, lock_ms, VecDeque::new(), act).await?;
-                if matches!(decided, Decided::Kept(())) {
+                if matches!(decided, DecisionResult::Kept(())) {
                     transaction.commit().await?;
                 }
                 Ok(decided)
@@ -90,8 +94,8 @@ impl Core {
             .await?;
         match decided {
             // Another session came in between, and it was rolled back: the claims run out by themselves.
-            Decided::Kept(()) | Decided::Again => Ok(()),
-            Decided::Damaged(why) => Err(self.unusable(why)),
+            DecisionResult::Kept(()) | DecisionResult::Again => Ok(()),
+            DecisionResult::Damaged(why) => Err(self.unusable(why)),
         }
     }
 }

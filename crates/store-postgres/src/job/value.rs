@@ -7,36 +7,36 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checke
 
 /// 128 bits, as a `uuid` of the database: a job's id, a hash, a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Bits(pub(super) [u8; 16]);
+pub(super) struct Uuid128(pub(super) [u8; 16]);
 
-impl From<JobId> for Bits {
+impl From<JobId> for Uuid128 {
     fn from(id: JobId) -> Self {
-        Bits(*id.as_bytes())
+        Uuid128(*id.as_bytes())
     }
 }
 
-impl From<HoldHash> for Bits {
+impl From<HoldHash> for Uuid128 {
     fn from(hash: HoldHash) -> Self {
-        Bits(*hash.as_bytes())
+        Uuid128(*hash.as_bytes())
     }
 }
 
-impl Bits {
+impl Uuid128 {
     /// As the database writes it.
     pub(super) fn text(self) -> String {
         JobId::from_bytes(self.0).to_string()
     }
 }
 
-impl<'a> FromSql<'a> for Bits {
+impl<'a> FromSql<'a> for Uuid128 {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Bits(raw.try_into()?))
+        Ok(Uuid128(raw.try_into()?))
     }
 
     accepts!(UUID);
 }
 
-impl ToSql for Bits {
+impl ToSql for Uuid128 {
     fn to_sql(
         &self,
         _: &Type,

@@ -3,11 +3,11 @@
 
 use fencehold_contract::job::{NewJob, QueueMode, SetQueueModeRequest, Unique};
 use fencehold_core::Owner;
-use fencehold_core::job::{JobKind, QueueName, Refusal, UniqueKey};
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_core::job::{JobKind, JobRefusal, QueueName, UniqueKey};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_handles::call;
-use crate::job_races::{A, JOB, Stage, claim, run};
+use crate::job_races::{A, JOB, JobRaceFixture, claim, run};
+use crate::job_transactions::call;
 
 const KEY: &str = "019a7afd-1e00-7000-8000-0000000000ff";
 
@@ -37,14 +37,14 @@ fn made_at_once() -> String {
 #[test]
 fn a_call_waits_for_the_rules_where_the_claim_of_whoever_has_its_key_has_run_out() {
     for run_out in [false, true] {
-        let stage = Stage::new();
-        let session = stage.session();
+        let fixture = JobRaceFixture::new();
+        let session = fixture.session();
         run(
             &session,
             &format!("INSERT INTO job_unique VALUES ('default', '{KEY}', '{JOB}', '{KEY}', now_ms())"),
         );
         run(&session, &claim(A));
-        stage.arena.pass(if run_out { 30_000 } else { 29_999 });
+        fixture.test_store.pass(if run_out { 30_000 } else { 29_999 });
         let expected = (!run_out).then_some("2");
         assert_eq!(run(&session, &made_at_once()).as_deref(), expected, "run out: {run_out}");
     }
@@ -53,15 +53,15 @@ fn a_call_waits_for_the_rules_where_the_claim_of_whoever_has_its_key_has_run_out
 /// The key is refused to the first, since its queue is being drained, and given to the second: before the third is made.
 #[test]
 fn of_two_with_one_key_the_second_stands_before_what_comes_after_it() {
-    let stage = Stage::new();
-    let store = stage.arena.store();
+    let fixture = JobRaceFixture::new();
+    let store = fixture.test_store.store();
     let jobs = store.jobs().unwrap();
     let (queue, by) = (QueueName::new("drained").unwrap(), Owner::new("P").unwrap());
     block_on(jobs.set_queue_mode(&call(), SetQueueModeRequest { queue, mode: QueueMode::Draining, by }))
         .unwrap();
     let three = vec![job(2, "drained", Some("k")), job(3, "q", Some("k")), job(4, "q", None)];
     let answers = block_on(jobs.enqueue(&call(), three)).unwrap();
-    assert!(matches!(answers[0], Err(Refusal::QueueDraining { .. })), "{answers:?}");
+    assert!(matches!(answers[0], Err(JobRefusal::QueueDraining { .. })), "{answers:?}");
     let order = "SELECT string_agg(right(id::text, 1), ' ' ORDER BY arrival) FROM job_body";
-    assert_eq!(run(&stage.session(), order).as_deref(), Some("1 3 4"));
+    assert_eq!(run(&fixture.session(), order).as_deref(), Some("1 3 4"));
 }

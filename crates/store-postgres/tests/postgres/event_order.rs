@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use fencehold_contract::EventPage;
 use serde_json::Value;
 
-use crate::arena::PostgresArena;
 use crate::interleaved::reader;
 use crate::session::Session;
+use crate::test_store::PostgresTestStore;
 
-fn session(arena: &PostgresArena) -> Session {
-    let session = Session::new(arena);
-    session.run(&format!("SET search_path = {}", arena.schema)).unwrap();
+fn session(test_store: &PostgresTestStore) -> Session {
+    let session = Session::new(test_store);
+    session.run(&format!("SET search_path = {}", test_store.schema)).unwrap();
     session
 }
 
@@ -25,8 +25,8 @@ fn enqueue(session: &Session) -> String {
 
 #[test]
 fn an_open_transaction_with_an_enqueue_keeps_no_other_event_back() {
-    let arena = PostgresArena::new();
-    let (open, other, read) = (session(&arena), session(&arena), reader(&arena));
+    let test_store = PostgresTestStore::new();
+    let (open, other, read) = (session(&test_store), session(&test_store), reader(&test_store));
     enqueue(&other);
     let start = read(None).next_cursor;
     open.value("BEGIN");
@@ -45,8 +45,8 @@ fn an_open_transaction_with_an_enqueue_keeps_no_other_event_back() {
 
 #[test]
 fn after_a_rollback_no_transaction_of_another_database_keeps_events_back() {
-    let (arena, neighbour) = (PostgresArena::new(), PostgresArena::new());
-    let (open, other, read) = (session(&arena), session(&arena), reader(&arena));
+    let (test_store, neighbour) = (PostgresTestStore::new(), PostgresTestStore::new());
+    let (open, other, read) = (session(&test_store), session(&test_store), reader(&test_store));
     enqueue(&other);
     let start = read(None).next_cursor;
     let elsewhere = Session::new(&neighbour);
@@ -63,8 +63,9 @@ fn after_a_rollback_no_transaction_of_another_database_keeps_events_back() {
 /// The claim of a job that was committed late is written before its enqueue gets the number under which it is read.
 #[test]
 fn what_follows_a_late_event_is_read_after_it() {
-    let arena = PostgresArena::new();
-    let (open, other, third, read) = (session(&arena), session(&arena), session(&arena), reader(&arena));
+    let test_store = PostgresTestStore::new();
+    let (open, other, third, read) =
+        (session(&test_store), session(&test_store), session(&test_store), reader(&test_store));
     enqueue(&other);
     let start = read(None).next_cursor;
     open.value("BEGIN");
@@ -96,7 +97,7 @@ fn claim(nth: u64, most: u64) -> String {
 const LIFE: [&str; 3] = ["job_enqueued", "job_claimed", "job_attempt_ended"];
 
 /// A session that may have a transaction open.
-struct Writer {
+struct EventWriter {
     session: Session,
     open: bool,
     /// What it wrote in its transaction: jobs, and how far each has come.
@@ -109,14 +110,14 @@ struct Writer {
 
 /// A reader that goes on from where it was.
 #[derive(Default)]
-struct Reader {
+struct EventReader {
     after: i64,
     pass_to: i64,
     seqs: Vec<i64>,
     told: HashMap<String, Vec<usize>>,
 }
 
-impl Reader {
+impl EventReader {
     /// True: there is nothing more.
     fn read(&mut self, session: &Session, most: u64, passes: bool) -> bool {
         let pass_to = if passes { self.pass_to } else { 0 };
@@ -141,12 +142,12 @@ impl Reader {
 /// The enqueue of a job is late; its claim is passed over while the enqueue waits for its place, and is late too.
 #[test]
 fn a_late_event_after_a_late_event_of_the_same_job_is_read_after_it() {
-    let arena = PostgresArena::new();
-    let (open, other, third) = (session(&arena), session(&arena), session(&arena));
+    let test_store = PostgresTestStore::new();
+    let (open, other, third) = (session(&test_store), session(&test_store), session(&test_store));
     other.run(&claim(0, 1)).unwrap();
     let first = enqueue(&other);
     other.run(&claim(1, 1)).unwrap();
-    let mut reader = Reader::default();
+    let mut reader = EventReader::default();
     open.value("BEGIN");
     let late = enqueue(&open);
     let early = enqueue(&other);
@@ -183,21 +184,21 @@ fn play(seed: u64) {
             .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % bound
     };
-    let arena = PostgresArena::new();
-    let reading = session(&arena);
+    let test_store = PostgresTestStore::new();
+    let reading = session(&test_store);
     // What is noted once for the whole store, and would be waited for.
     reading.run(&claim(0, 1)).unwrap();
     let first = enqueue(&reading);
     let mut written: HashMap<String, Vec<usize>> = HashMap::from([(first, vec![0])]);
-    let writer = |_| Writer {
-        session: session(&arena),
+    let writer = |_| EventWriter {
+        session: session(&test_store),
         open: false,
         wrote: Vec::new(),
         drew: Vec::new(),
         claims: Vec::new(),
     };
-    let mut writers: Vec<Writer> = (0..4).map(writer).collect();
-    let mut readers = [Reader::default(), Reader::default()];
+    let mut writers: Vec<EventWriter> = (0..4).map(writer).collect();
+    let mut readers = [EventReader::default(), EventReader::default()];
     for step in 0..150_u64 {
         let writer = &mut writers[below(4)];
         match below(10) {
@@ -273,5 +274,5 @@ fn play(seed: u64) {
         assert!(reader.seqs.is_sorted_by(|one, next| one < next), "seed {seed}: {:?}", reader.seqs);
         assert_eq!(reader.told, written, "seed {seed}");
     }
-    assert_eq!(arena.value(&format!("SELECT count(*) FROM {}.event_late", arena.schema)), "0");
+    assert_eq!(test_store.value(&format!("SELECT count(*) FROM {}.event_late", test_store.schema)), "0");
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use fencehold_races::{World, play_all};
+use fencehold_races::{Environment, play_all};
 
-use crate::arena::PostgresArena;
+use crate::test_store::PostgresTestStore;
 
 #[test]
 fn every_race_holds_on_postgresql() {
-    let lacking = play_all(|| World::in_arena(Arc::new(PostgresArena::new())), 1).unwrap();
+    let lacking = play_all(|| Environment::in_test_store(Arc::new(PostgresTestStore::new())), 1).unwrap();
     assert_eq!(lacking, ["R20", "R21", "R42"], "its clock is a wall clock: the store's own tests set it");
 }

@@ -11,7 +11,7 @@ use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
-use crate::cluster::{Cluster, Durable};
+use crate::cluster::{Durable, PostgresServer};
 
 const HOLDERS: usize = 4;
 const TTL_MS: u64 = 2_000;
@@ -20,7 +20,7 @@ const TURNS: usize = 15;
 const ROUNDS: usize = 4;
 
 #[derive(Default)]
-struct Ward {
+struct FaultFixture {
     newest: AtomicU64,
     /// Each holder's token, and from and until when it knew that it held, by this machine's clock.
     stays: Mutex<Vec<(u64, u64, u64)>>,
@@ -35,7 +35,7 @@ fn hold(nth: usize, serial: u64) -> HoldId {
 }
 
 /// Takes turns until it is over. An error costs a turn, never a rule.
-fn take_turns(cluster: &Cluster, ward: &Ward, nth: usize) {
+fn take_turns(cluster: &PostgresServer, ward: &FaultFixture, nth: usize) {
     let store = PostgresStore::open(&cluster.url("faults"), Arc::new(SystemClock)).unwrap();
     let call = CallContext::new(Namespace::default());
     for serial in 0.. {
@@ -69,8 +69,8 @@ fn take_turns(cluster: &Cluster, ward: &Ward, nth: usize) {
 
 #[test]
 fn contending_holders_survive_ended_backends_and_restarts() {
-    let cluster = Cluster::start(Durable::Yes);
-    let ward = Ward::default();
+    let cluster = PostgresServer::start(Durable::Yes);
+    let ward = FaultFixture::default();
     let started = Barrier::new(HOLDERS + 1);
     thread::scope(|scope| {
         for nth in 0..HOLDERS {

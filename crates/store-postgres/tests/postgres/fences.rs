@@ -6,10 +6,10 @@ use fencehold_contract::{
     AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, RevokeLeasesRequest, RevokeTarget, StoreError,
 };
 use fencehold_core::{Key, Namespace, Owner, Reason, Refusal};
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::arena::PostgresArena;
-use crate::session::{Calls, Said, Session};
+use crate::session::{Calls, Session, StatementResult};
+use crate::test_store::PostgresTestStore;
 
 fn call() -> CallContext {
     CallContext::new(Namespace::default())
@@ -30,18 +30,18 @@ pub(crate) fn take(store: &Arc<dyn LeaseStore>, name: &str, hold: u8, owner: &st
     HoldRef { key: key(name), hold_id: request.hold_id, token: acquired.grant.token }
 }
 
-fn refused(said: Said) -> (String, String) {
+fn refused(said: StatementResult) -> (String, String) {
     said.expect_err("refused")
 }
 
 #[test]
 fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
-    let arena = PostgresArena::new();
-    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (store, calls, user) = (test_store.store(), Calls(test_store.schema), Session::new(&test_store));
     let a = take(&store, "k", 1, "A");
     user.value(&calls.fence("k", a.token.get()));
     // Expired, and not taken since: it passes, noted or not.
-    arena.pass(30_000);
+    test_store.pass(30_000);
     user.value(&calls.fence("k", a.token.get()));
     user.value(&calls.sweep());
     user.value(&calls.fence("k", a.token.get()));
@@ -65,14 +65,14 @@ fn only_the_newest_token_passes_and_each_refusal_has_its_own_sqlstate() {
 /// R41.
 #[test]
 fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_granted_the_key() {
-    let arena = PostgresArena::new();
-    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (store, calls, user) = (test_store.store(), Calls(test_store.schema), Session::new(&test_store));
     let a = take(&store, "k", 1, "A");
     take(&store, "other", 2, "A");
     user.value("BEGIN");
     user.value(&calls.fence("k", a.token.get()));
     for _ in 0..9 {
-        arena.pass(10_000);
+        test_store.pass(10_000);
         let renewed = block_on(store.renew(&call(), vec![a.clone()])).unwrap();
         assert_eq!(renewed.results[0].as_ref().unwrap().remaining_ms, 30_000, "its own renewals go on");
     }
@@ -82,7 +82,7 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
     };
     assert_eq!(held(block_on(store.acquire(&call(), request("k", 3, "B"))).map(drop)), "A");
     // Also when its deadline has passed.
-    arena.pass(40_000);
+    test_store.pass(40_000);
     assert_eq!(held(block_on(store.acquire(&call(), request("k", 4, "B"))).map(drop)), "A");
     // Another of several keys can be had all the same.
     let any = AcquireLeaseRequest { any_of: vec![key("k"), key("free")], ..request("k", 5, "B") };
@@ -105,10 +105,10 @@ fn while_a_fenced_transaction_is_open_its_holder_renews_and_nobody_else_is_grant
 
 #[test]
 fn a_fence_waits_for_a_grant_under_way_and_then_refuses() {
-    let arena = PostgresArena::new();
-    let (calls, a, b) = (Calls(arena.schema), Session::new(&arena), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (calls, a, b) = (Calls(test_store.schema), Session::new(&test_store), Session::new(&test_store));
     a.value(&calls.acquire("k", 1, "A"));
-    arena.pass(30_000);
+    test_store.pass(30_000);
     b.value("BEGIN");
     b.value(&calls.acquire("k", 2, "B"));
     let fencing = a.run_blocked_by(&b, &calls.fence("k", 1));
@@ -118,10 +118,10 @@ fn a_fence_waits_for_a_grant_under_way_and_then_refuses() {
 
 #[test]
 fn a_grant_waits_for_a_fence_under_way() {
-    let arena = PostgresArena::new();
-    let (calls, a, b) = (Calls(arena.schema), Session::new(&arena), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (calls, a, b) = (Calls(test_store.schema), Session::new(&test_store), Session::new(&test_store));
     a.value(&calls.acquire("k", 1, "A"));
-    arena.pass(30_000);
+    test_store.pass(30_000);
     a.value("BEGIN");
     a.value(&calls.fence("k", 1));
     let taking = b.run_blocked_by(&a, &calls.acquire("k", 2, "B"));
@@ -132,8 +132,8 @@ fn a_grant_waits_for_a_fence_under_way() {
 
 #[test]
 fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
-    let arena = PostgresArena::new();
-    let (calls, user) = (Calls(arena.schema), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (calls, user) = (Calls(test_store.schema), Session::new(&test_store));
     user.value(&calls.acquire("k", 1, "A"));
     let limit = |before: &str| {
         user.value(&format!("BEGIN; {before}; {}", calls.fence("k", 1)));
@@ -147,8 +147,8 @@ fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
     assert_eq!(limit("SET LOCAL fencehold.fence_idle_timeout_ms = 20000"), "20s");
     // And it does end: the call that waited for it goes on.
     user.value(&format!("BEGIN; SET LOCAL fencehold.fence_idle_timeout_ms = 300; {}", calls.fence("k", 1)));
-    arena.pass(30_000);
-    let other = Session::new(&arena);
+    test_store.pass(30_000);
+    let other = Session::new(&test_store);
     other.value(&calls.acquire("k", 2, "B"));
     assert_eq!(other.value(&calls.holder("k")), "B");
 }
@@ -156,9 +156,9 @@ fn an_abandoned_fence_ends_by_itself_and_never_later_than_what_is_in_force() {
 /// R18.
 #[test]
 fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
-    let arena = PostgresArena::new();
-    let schema = arena.schema;
-    let (old, new) = (Session::new(&arena), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let schema = test_store.schema;
+    let (old, new) = (Session::new(&test_store), Session::new(&test_store));
     let raise = |token: u64| format!("SELECT {schema}.raise_mark('accounts', {token})");
     let guard = |token: u64| format!("SELECT {schema}.fence_resource('accounts', {token})");
     old.value(&guard(33));
@@ -169,7 +169,7 @@ fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
     );
     assert_eq!(refused(old.run(&raise(33))).0, "FH001");
     // A holder's transactions pass side by side, and a newer holder waits for them.
-    let beside = Session::new(&arena);
+    let beside = Session::new(&test_store);
     new.value("BEGIN");
     new.value(&guard(34));
     beside.value(&guard(34));
@@ -181,8 +181,8 @@ fn a_raised_mark_refuses_an_older_token_before_anything_was_written() {
 
 #[test]
 fn a_worker_may_call_what_it_needs_and_touch_nothing_else() {
-    let arena = PostgresArena::new();
-    let (schema, calls, user) = (arena.schema, Calls(arena.schema), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (schema, calls, user) = (test_store.schema, Calls(test_store.schema), Session::new(&test_store));
     user.value("SET ROLE fencehold_worker");
     user.value(&calls.acquire("k", 1, "A"));
     user.value(&calls.fence("k", 1));
@@ -205,9 +205,9 @@ fn a_worker_may_call_what_it_needs_and_touch_nothing_else() {
 /// The table of locks is the whole server's: one transaction must not use it up.
 #[test]
 fn one_transaction_has_a_fence_on_twenty_thousand_keys() {
-    let arena = PostgresArena::new();
-    let (schema, calls) = (arena.schema, Calls(arena.schema));
-    let (user, other) = (Session::new(&arena), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (schema, calls) = (test_store.schema, Calls(test_store.schema));
+    let (user, other) = (Session::new(&test_store), Session::new(&test_store));
     user.value(&format!(
         "WITH key AS (
             INSERT INTO {schema}.lease_key (namespace, key, counter, look_at_ms)
@@ -229,12 +229,12 @@ fn one_transaction_has_a_fence_on_twenty_thousand_keys() {
 /// Between its deadline and the end of the transaction a fenced lease is held, for everybody who looks as for everybody who asks.
 #[test]
 fn a_lease_that_has_run_out_under_a_fence_is_shown_as_held() {
-    let arena = PostgresArena::new();
-    let (store, calls, user) = (arena.store(), Calls(arena.schema), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (store, calls, user) = (test_store.store(), Calls(test_store.schema), Session::new(&test_store));
     let a = take(&store, "k", 1, "A");
     user.value("BEGIN");
     user.value(&calls.fence("k", a.token.get()));
-    arena.pass(30_000);
+    test_store.pass(30_000);
     let shown = || block_on(store.get(&call(), key("k"))).unwrap().unwrap().holder;
     let listed = || {
         block_on(

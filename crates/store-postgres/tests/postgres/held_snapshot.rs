@@ -1,10 +1,10 @@
 //! While a session holds a snapshot, what is deleted stays in the indexes. No call begins to read where it lies: counted in index entries.
 
 use fencehold_core::limits::EVENTS_KEPT;
-use fencehold_test_store::Arena as _;
+use fencehold_test_store::TestStore as _;
 
-use crate::arena::PostgresArena;
 use crate::session::Session;
+use crate::test_store::PostgresTestStore;
 
 const MANY: u64 = 2_000;
 /// More than the history keeps.
@@ -62,9 +62,9 @@ fn claim(who: &str, heads: &str) -> String {
 
 #[test]
 fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
-    let arena = PostgresArena::new();
-    let (session, holder) = (Session::new(&arena), Session::new(&arena));
-    session.run(&format!("SET search_path = {}", arena.schema)).unwrap();
+    let test_store = PostgresTestStore::new();
+    let (session, holder) = (Session::new(&test_store), Session::new(&test_store));
+    session.run(&format!("SET search_path = {}", test_store.schema)).unwrap();
     // The arena's own store neither sweeps nor takes notes beside this session.
     session
         .run(
@@ -80,14 +80,14 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
         .run("UPDATE job_waiter SET beat = clock_timestamp() + interval '1 hour'")
         .unwrap();
     holder.value("BEGIN ISOLATION LEVEL REPEATABLE READ");
-    holder.value(&format!("SELECT count(*) FROM {}.job_body", arena.schema));
+    holder.value(&format!("SELECT count(*) FROM {}.job_body", test_store.schema));
     for round in 0..2 {
         session.run(&leases(round)).unwrap();
         session.value(&format!(
             "SELECT count(enqueue_job('q', 'work', '1', run_at => to_timestamp(now_ms() / 1000.0) + interval '1 second',
                  unique_key => '{round}/' || n, unique_window => interval '1 second')) FROM generate_series(1, {MANY}) AS n"
         ));
-        arena.pass(1_001);
+        test_store.pass(1_001);
         until_empty(&session, "lease_hold", "SELECT lease_sweep(500)");
         until_empty(&session, "lease_waiter", "SELECT lease_sweep(500)");
         session.run("DELETE FROM party").unwrap();
@@ -100,7 +100,7 @@ fn what_has_run_out_or_come_due_under_a_held_snapshot_is_not_read_again() {
             );
             assert_eq!(session.value(&completed), "500");
         }
-        arena.pass(FORGOTTEN_MS);
+        test_store.pass(FORGOTTEN_MS);
         until_empty(&session, "lease_key", "SELECT lease_sweep(500)");
         until_empty(&session, "job_unique", "SELECT job_tidy(0, 500)");
         session

@@ -3,23 +3,23 @@
 
 use fencehold_contract::{CallContext, EventPage, ListEventsRequest};
 use fencehold_core::Namespace;
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 use serde_json::{Value, json};
 
-use crate::arena::PostgresArena;
-use crate::session::{Calls, Said, Session};
+use crate::session::{Calls, Session, StatementResult};
+use crate::test_store::PostgresTestStore;
 
 /// A schema without handles: nothing sweeps it but the test.
-fn with_calls(play: impl FnOnce(&PostgresArena, &Calls<'_>)) {
-    let arena = PostgresArena::new();
-    play(&arena, &Calls(arena.schema));
+fn with_calls(play: impl FnOnce(&PostgresTestStore, &Calls<'_>)) {
+    let test_store = PostgresTestStore::new();
+    play(&test_store, &Calls(test_store.schema));
 }
 
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn said(said: Said) -> Value {
+fn said(said: StatementResult) -> Value {
     let rows = said.unwrap();
     json_of(rows.last().unwrap()[0].as_ref().unwrap())
 }
@@ -32,10 +32,10 @@ fn token_of(answer: &str) -> u64 {
 
 #[test]
 fn r01_a_release_after_the_reclaim_leaves_the_newcomer_alone() {
-    with_calls(|arena, calls| {
-        let (a, b) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b) = (Session::new(test_store), Session::new(test_store));
         let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
-        arena.pass(30_000);
+        test_store.pass(30_000);
         b.value("BEGIN");
         let new = token_of(&b.value(&calls.acquire("k", 2, "B")));
         let releasing = a.run_blocked_by(&b, &calls.release("k", 1, old));
@@ -50,10 +50,10 @@ fn r01_a_release_after_the_reclaim_leaves_the_newcomer_alone() {
 
 #[test]
 fn r02_of_two_that_reclaim_one_wins_and_the_other_sees_the_winner() {
-    with_calls(|arena, calls| {
-        let (a, b, c) = (Session::new(arena), Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b, c) = (Session::new(test_store), Session::new(test_store), Session::new(test_store));
         a.value(&calls.acquire("k", 1, "A"));
-        arena.pass(30_000);
+        test_store.pass(30_000);
         b.value("BEGIN");
         let won = token_of(&b.value(&calls.acquire("k", 2, "B")));
         let losing = c.run_blocked_by(&b, &calls.acquire("k", 3, "C"));
@@ -66,8 +66,8 @@ fn r02_of_two_that_reclaim_one_wins_and_the_other_sees_the_winner() {
 
 #[test]
 fn r02_of_two_that_take_a_new_key_one_wins() {
-    with_calls(|arena, calls| {
-        let (a, b) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b) = (Session::new(test_store), Session::new(test_store));
         a.value("BEGIN");
         a.value(&calls.acquire("new", 1, "A"));
         let losing = b.run_blocked_by(&a, &calls.acquire("new", 2, "B"));
@@ -79,8 +79,8 @@ fn r02_of_two_that_take_a_new_key_one_wins() {
 
 #[test]
 fn r02_a_new_key_whose_first_taker_rolls_back_goes_to_the_second_under_its_first_token() {
-    with_calls(|arena, calls| {
-        let (a, b) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b) = (Session::new(test_store), Session::new(test_store));
         a.value("BEGIN");
         a.value(&calls.acquire("new", 1, "A"));
         let waiting = b.run_blocked_by(&a, &calls.acquire("new", 2, "B"));
@@ -92,14 +92,14 @@ fn r02_a_new_key_whose_first_taker_rolls_back_goes_to_the_second_under_its_first
 
 #[test]
 fn r03_a_sweep_waits_for_the_renewal_and_leaves_the_lease() {
-    with_calls(|arena, calls| {
-        let (a, sweeper) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, sweeper) = (Session::new(test_store), Session::new(test_store));
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
-        arena.pass(29_999);
+        test_store.pass(29_999);
         a.value("BEGIN");
         assert_eq!(a.value(&calls.renew("k", 1, token)), "1");
         // The sweep's list has it: the deadline that it can see is past.
-        arena.pass(1);
+        test_store.pass(1);
         let sweeping = sweeper.run_blocked_by(&a, &calls.sweep());
         a.value("COMMIT");
         sweeping.end().1.unwrap();
@@ -110,8 +110,8 @@ fn r03_a_sweep_waits_for_the_renewal_and_leaves_the_lease() {
 
 #[test]
 fn r04_r11_a_renewal_that_waits_for_a_revocation_is_refused() {
-    with_calls(|arena, calls| {
-        let (a, p) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, p) = (Session::new(test_store), Session::new(test_store));
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         p.value("BEGIN");
         p.value(&calls.revoke("k"));
@@ -127,10 +127,10 @@ fn r04_r11_a_renewal_that_waits_for_a_revocation_is_refused() {
 
 #[test]
 fn r05_a_sweep_leaves_a_key_that_somebody_is_taking() {
-    with_calls(|arena, calls| {
-        let (a, b, sweeper) = (Session::new(arena), Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b, sweeper) = (Session::new(test_store), Session::new(test_store), Session::new(test_store));
         a.value(&calls.acquire("k", 1, "A"));
-        arena.pass(30_000);
+        test_store.pass(30_000);
         b.value("BEGIN");
         let token = token_of(&b.value(&calls.acquire("k", 2, "B")));
         assert_eq!(sweeper.value(&calls.sweep()), "0", "it never waits");
@@ -142,10 +142,10 @@ fn r05_a_sweep_leaves_a_key_that_somebody_is_taking() {
 
 #[test]
 fn r08_a_late_renewal_steals_nothing_back() {
-    with_calls(|arena, calls| {
-        let (a, b) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b) = (Session::new(test_store), Session::new(test_store));
         let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
-        arena.pass(30_000);
+        test_store.pass(30_000);
         b.value("BEGIN");
         b.value(&calls.acquire("k", 2, "B"));
         let renewing = a.run_blocked_by(&b, &calls.renew_checked("k", 1, old));
@@ -159,8 +159,8 @@ fn r08_a_late_renewal_steals_nothing_back() {
 
 #[test]
 fn r12_a_heartbeat_that_waits_for_the_release_revives_nothing() {
-    with_calls(|arena, calls| {
-        let (a, heart) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, heart) = (Session::new(test_store), Session::new(test_store));
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         a.value("BEGIN");
         a.value(&calls.release("k", 1, token));
@@ -174,8 +174,8 @@ fn r12_a_heartbeat_that_waits_for_the_release_revives_nothing() {
 
 #[test]
 fn r13_the_same_hold_id_sent_twice_gets_one_lease() {
-    with_calls(|arena, calls| {
-        let (first, second) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (first, second) = (Session::new(test_store), Session::new(test_store));
         first.value("BEGIN");
         let token = token_of(&first.value(&calls.acquire("k", 1, "A")));
         let again = second.run_blocked_by(&first, &calls.acquire_again("k", 1, "A"));
@@ -188,8 +188,8 @@ fn r13_the_same_hold_id_sent_twice_gets_one_lease() {
 
 #[test]
 fn r10_a_reused_name_adopts_nothing() {
-    with_calls(|arena, calls| {
-        let (before, after) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (before, after) = (Session::new(test_store), Session::new(test_store));
         let old = token_of(&before.value(&calls.acquire("k", 1, "W")));
         let refused = said(after.run(&calls.acquire("k", 2, "W")));
         assert_eq!(refused["Err"]["Refused"]["refusal"]["Held"]["token"], old);
@@ -199,9 +199,9 @@ fn r10_a_reused_name_adopts_nothing() {
 
 #[test]
 fn r19_one_whose_own_time_is_up_is_not_granted_what_comes_free() {
-    with_calls(|arena, calls| {
-        let (a, b) = (Session::new(arena), Session::new(arena));
-        let schema = arena.schema;
+    with_calls(|test_store, calls| {
+        let (a, b) = (Session::new(test_store), Session::new(test_store));
+        let schema = test_store.schema;
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         let party = b.value(&format!("SELECT {schema}.party_lives(NULL)"));
         let waiting = calls.acquire("k", 2, "B").replace(
@@ -209,7 +209,7 @@ fn r19_one_whose_own_time_is_up_is_not_granted_what_comes_free() {
             &format!("NULL, 1000, 0, 0::smallint, NULL, NULL, {party}"),
         );
         let waiter = json_of(&b.value(&waiting))["Waiting"]["id"].as_u64().unwrap();
-        arena.pass(1_000);
+        test_store.pass(1_000);
         // The release is under way when the one in line looks.
         a.value("BEGIN");
         a.value(&calls.release("k", 1, token));
@@ -224,9 +224,9 @@ fn r19_one_whose_own_time_is_up_is_not_granted_what_comes_free() {
 
 #[test]
 fn r14_one_whose_process_has_died_is_passed_over() {
-    with_calls(|arena, calls| {
-        let (a, dead, b) = (Session::new(arena), Session::new(arena), Session::new(arena));
-        let schema = arena.schema;
+    with_calls(|test_store, calls| {
+        let (a, dead, b) = (Session::new(test_store), Session::new(test_store), Session::new(test_store));
+        let schema = test_store.schema;
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         let party = |session: &Session| session.value(&format!("SELECT {schema}.party_lives(NULL)"));
         let wait = |session: &Session, hold: u8, owner: &str| {
@@ -250,9 +250,9 @@ fn r14_one_whose_process_has_died_is_passed_over() {
 
 #[test]
 fn a_waiter_for_two_keys_that_come_free_at_once_is_granted_one() {
-    with_calls(|arena, calls| {
-        let (a, b, waiter) = (Session::new(arena), Session::new(arena), Session::new(arena));
-        let schema = arena.schema;
+    with_calls(|test_store, calls| {
+        let (a, b, waiter) = (Session::new(test_store), Session::new(test_store), Session::new(test_store));
+        let schema = test_store.schema;
         let one = token_of(&a.value(&calls.acquire("one", 1, "A")));
         let two = token_of(&b.value(&calls.acquire("two", 2, "B")));
         let party = waiter.value(&format!("SELECT {schema}.party_lives(NULL)"));
@@ -280,11 +280,15 @@ fn a_waiter_for_two_keys_that_come_free_at_once_is_granted_one() {
 
 #[test]
 fn r28_two_claimers_and_a_sweep_make_one_holder_and_one_token() {
-    with_calls(|arena, calls| {
-        let (a, b, c, sweeper) =
-            (Session::new(arena), Session::new(arena), Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b, c, sweeper) = (
+            Session::new(test_store),
+            Session::new(test_store),
+            Session::new(test_store),
+            Session::new(test_store),
+        );
         let old = token_of(&a.value(&calls.acquire("k", 1, "A")));
-        arena.pass(30_000);
+        test_store.pass(30_000);
         sweeper.value("BEGIN");
         assert_eq!(sweeper.value(&calls.sweep()), "1", "the sweep has noted it, and has not committed");
         let first = b.run_blocked_by(&sweeper, &calls.acquire("k", 2, "B"));
@@ -300,10 +304,10 @@ fn r28_two_claimers_and_a_sweep_make_one_holder_and_one_token() {
 
 #[test]
 fn r32_the_recorded_ttl_counts_not_a_contenders() {
-    with_calls(|arena, calls| {
-        let (a, b) = (Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b) = (Session::new(test_store), Session::new(test_store));
         a.value(&calls.acquire("k", 1, "A"));
-        arena.pass(29_999);
+        test_store.pass(29_999);
         let shorter = calls.acquire("k", 2, "B").replace("30000", "100");
         assert_eq!(json_of(&b.value(&shorter))["Err"]["Refused"]["refusal"]["Held"]["expires_in_ms"], 1);
     });
@@ -311,13 +315,13 @@ fn r32_the_recorded_ttl_counts_not_a_contenders() {
 
 #[test]
 fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
-    with_calls(|arena, calls| {
-        let (a, b, sweeper) = (Session::new(arena), Session::new(arena), Session::new(arena));
+    with_calls(|test_store, calls| {
+        let (a, b, sweeper) = (Session::new(test_store), Session::new(test_store), Session::new(test_store));
         for hold in 1..=5 {
             let token = token_of(&a.value(&calls.acquire("k", hold, "A")));
             a.value(&calls.release("k", hold, token));
         }
-        arena.pass(7_260_000);
+        test_store.pass(7_260_000);
         sweeper.value("BEGIN");
         sweeper.value(&calls.sweep());
         // The row is deleted, and the deletion not committed: a contender waits for floor and deletion together.
@@ -329,8 +333,8 @@ fn r36_a_key_that_is_being_collected_goes_on_above_its_last_token() {
 }
 
 /// Reads events after a cursor.
-pub(crate) fn reader(arena: &PostgresArena) -> impl Fn(Option<u64>) -> EventPage + use<> {
-    let (store, call) = (arena.store(), CallContext::new(Namespace::default()));
+pub(crate) fn reader(test_store: &PostgresTestStore) -> impl Fn(Option<u64>) -> EventPage + use<> {
+    let (store, call) = (test_store.store(), CallContext::new(Namespace::default()));
     move |after| {
         let request = ListEventsRequest { cursor: after, limit: 100, ..Default::default() };
         block_on(store.list_events(&call, request)).unwrap()
@@ -339,9 +343,9 @@ pub(crate) fn reader(arena: &PostgresArena) -> impl Fn(Option<u64>) -> EventPage
 
 #[test]
 fn events_that_are_committed_late_are_not_skipped() {
-    with_calls(|arena, calls| {
-        let (early, late) = (Session::new(arena), Session::new(arena));
-        let read = reader(arena);
+    with_calls(|test_store, calls| {
+        let (early, late) = (Session::new(test_store), Session::new(test_store));
+        let read = reader(test_store);
         // A namespace is made with its first key, and the second session waits for that.
         early.value(&calls.acquire("first", 0, "B"));
         let first = read(None);
@@ -368,9 +372,9 @@ fn events_that_are_committed_late_are_not_skipped() {
 /// The transaction with the lower number may commit first, and have the later event.
 #[test]
 fn an_event_of_a_transaction_that_began_later_and_is_still_open_is_not_skipped() {
-    with_calls(|arena, calls| {
-        let (early, late) = (Session::new(arena), Session::new(arena));
-        let read = reader(arena);
+    with_calls(|test_store, calls| {
+        let (early, late) = (Session::new(test_store), Session::new(test_store));
+        let read = reader(test_store);
         early.value(&calls.acquire("first", 0, "B"));
         let first = read(None);
         early.value("BEGIN");
@@ -392,9 +396,9 @@ fn an_event_of_a_transaction_that_began_later_and_is_still_open_is_not_skipped()
 /// Numbers of places in line can be guessed: only who has the hold id can look after its place, or leave it.
 #[test]
 fn nobody_throws_another_out_of_line() {
-    with_calls(|arena, calls| {
-        let (a, b, thief) = (Session::new(arena), Session::new(arena), Session::new(arena));
-        let schema = arena.schema;
+    with_calls(|test_store, calls| {
+        let (a, b, thief) = (Session::new(test_store), Session::new(test_store), Session::new(test_store));
+        let schema = test_store.schema;
         let token = token_of(&a.value(&calls.acquire("k", 1, "A")));
         let party = b.value(&format!("SELECT {schema}.party_lives(NULL)"));
         let waiting = calls.acquire("k", 2, "B").replace(
@@ -416,8 +420,8 @@ fn nobody_throws_another_out_of_line() {
 /// Two want the same two keys, in opposite order, while others are about to hold them: they are locked in one order, whatever was asked.
 #[test]
 fn new_keys_are_locked_in_one_order_whatever_the_callers_say() {
-    with_calls(|arena, calls| {
-        let sessions = [(); 4].map(|()| Session::new(arena));
+    with_calls(|test_store, calls| {
+        let sessions = [(); 4].map(|()| Session::new(test_store));
         let [p, q, a, b] = sessions;
         // A namespace is made with its first key.
         p.value(&calls.acquire("first", 9, "F"));

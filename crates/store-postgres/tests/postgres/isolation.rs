@@ -1,22 +1,22 @@
 //! What locks and then looks must see what the session that it waited for has done: that is so under READ COMMITTED alone.
 
 use fencehold_contract::{LeaseStore as _, StoreError};
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_handles::{call, meanwhile, request};
-use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
+use crate::job_races::{A, JOB, JobRaceFixture, claim, complete, first, run};
+use crate::job_transactions::{call, meanwhile, request};
 use crate::session::Calls;
 
 #[test]
 fn a_handle_sees_what_it_waited_for_whatever_isolation_a_database_has_by_default() {
     for level in ["repeatable read", "serializable"] {
-        let stage = Stage::new();
-        let operator = stage.session();
-        stage.watch.run(&format!(
+        let fixture = JobRaceFixture::new();
+        let operator = fixture.session();
+        fixture.watch.run(&format!(
             "ALTER DATABASE {} SET default_transaction_isolation = '{level}'",
-            stage.arena.database.name
+            fixture.test_store.database.name
         ));
-        let store = stage.arena.store();
+        let store = fixture.test_store.store();
         run(&operator, "SELECT namespace_note_ttl('default', 30000)");
         run(&operator, "BEGIN");
         run(&operator, "SELECT * FROM lease_advance(1000, 'P', 60000)");
@@ -29,7 +29,7 @@ fn a_handle_sees_what_it_waited_for_whatever_isolation_a_database_has_by_default
             matches!(&told, Err(StoreError::Unavailable { message: why }) if why.contains("advance")),
             "{told:?}"
         );
-        assert_eq!(stage.state(), "0", "the job was not touched");
+        assert_eq!(fixture.state(), "0", "the job was not touched");
     }
 }
 
@@ -57,9 +57,9 @@ fn a_database_that_is_not_read_committed_by_default_is_migrated_by_many_at_once(
 /// and says what it needs.
 #[test]
 fn what_users_call_about_jobs_in_another_isolation_level_is_refused() {
-    let stage = Stage::new();
-    let (user, other) = (stage.session(), stage.session());
-    let calls = Calls(stage.arena.schema);
+    let fixture = JobRaceFixture::new();
+    let (user, other) = (fixture.session(), fixture.session());
+    let calls = Calls(fixture.test_store.schema);
     run(&other, &claim(A));
     other.value(&calls.acquire("k", 1, "A"));
     for call in [

@@ -1,5 +1,5 @@
 //! The contract of jobs, case by case.
 
-use crate::arena::PostgresArena;
+use crate::test_store::PostgresTestStore;
 
-fencehold_conformance::job_conformance!(PostgresArena::new);
+fencehold_conformance::job_conformance!(PostgresTestStore::new);

@@ -3,64 +3,64 @@
 
 mod alike;
 mod another_server;
-mod apart;
-mod arena;
-mod bounds;
+mod call_cost;
 mod call_order;
 mod clock;
 mod clock_set;
-mod dropped;
-mod effort;
+mod completed_jobs_drop;
+mod concurrent_marks;
 mod event_order;
 mod every_race;
+mod expired_claims;
 mod faults;
+mod fence_conflicts;
 mod fences;
-mod given_back;
-mod half_done;
+mod first_use;
 mod held_snapshot;
-mod in_the_way;
 mod interleaved;
 mod isolation;
 mod job_alike;
-mod job_handles;
-mod job_line;
 mod job_races;
+mod job_transactions;
+mod job_wait_queue;
 mod jobs;
-mod limited;
-mod lost_answer;
-mod marks;
-mod neighbours;
-mod newcomers;
+mod lost_response;
+mod notifications_from_sql;
+mod other_roles;
+mod oversized_calls;
 mod pages;
+mod partial_calls;
 mod pooler;
 mod producers;
 mod public;
 mod python;
 mod queue_modes;
-mod recorded;
-mod restored;
+mod quotas;
+mod recorded_statements;
+mod renewal_connections;
+mod restored_dump;
 mod rights;
 mod roles;
-mod run_out;
 mod schema;
-mod secure;
 mod session;
-mod stopped;
+mod stopped_backend;
 mod sweeps;
 mod template;
 mod tenants;
-mod told_by_sql;
+mod test_store;
+mod tls;
+mod undelivered;
 mod upgraded;
 
 use std::sync::OnceLock;
 
-use cluster::{Cluster, Durable};
-use fencehold_test_servers::{page, postgres as cluster};
+use cluster::{Durable, PostgresServer};
+use fencehold_test_servers::{postgres as cluster, security_page};
 
 /// One server for all tests of this binary: each has a database or a schema of its own in it.
-fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::start(Durable::No))
+fn cluster() -> &'static PostgresServer {
+    static CLUSTER: OnceLock<PostgresServer> = OnceLock::new();
+    CLUSTER.get_or_init(|| PostgresServer::start(Durable::No))
 }
 
-fencehold_conformance::lease_conformance!(arena::PostgresArena::new);
+fencehold_conformance::lease_conformance!(test_store::PostgresTestStore::new);

@@ -3,18 +3,18 @@
 use std::thread;
 
 use fencehold_contract::job::ListEffectsRequest;
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_handles::call;
-use crate::job_races::{JOB, Stage, run};
+use crate::job_races::{JOB, JobRaceFixture, run};
+use crate::job_transactions::call;
 use crate::session::LOOKS_MAX;
 
 const LATER: &str = "run_at => to_timestamp(now_ms() / 1000.0) + interval '10 minutes'";
 
 #[test]
 fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
-    let stage = Stage::new();
-    let (reader, other) = (stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (reader, other) = (fixture.session(), fixture.session());
     // Three more, all for later, so that the clock is asked whether they are due; the reader stops there.
     let mut arrivals = Vec::new();
     for _ in 0..3 {
@@ -29,7 +29,7 @@ fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
              RETURN test_now_ms();
          END $$",
     );
-    let schema = stage.arena.schema;
+    let schema = fixture.test_store.schema;
     let page = format!(
         "SELECT arrival FROM {schema}.job_list('default', 0, NULL, NULL, ARRAY[0]::smallint[], '[]', NULL, NULL, 10, 2)
          WHERE id IS NULL"
@@ -46,8 +46,8 @@ fn jobs_that_go_while_a_page_is_put_together_push_no_others_off_it() {
 
 #[test]
 fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
-    let stage = Stage::new();
-    let (store, other) = (stage.arena.store(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (store, other) = (fixture.test_store.store(), fixture.session());
     run(&other, "SELECT enqueue_job('q', 'work', '2')");
     run(
         &other,
@@ -60,7 +60,10 @@ fn a_job_that_goes_while_it_is_looked_at_is_not_the_end_of_the_findings() {
         let asking = scope.spawn(|| block_on(store.jobs().unwrap().list_effects(&call(), request)).unwrap());
         let looks = "SELECT count(*) > 0 FROM pg_stat_activity
              WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%job_look%'";
-        assert!((0..LOOKS_MAX).any(|_| stage.watch.value(looks) == "t"), "it never came to look at the job");
+        assert!(
+            (0..LOOKS_MAX).any(|_| fixture.watch.value(looks) == "t"),
+            "it never came to look at the job"
+        );
         run(&other, &format!("SELECT job_forget(ARRAY(SELECT arrival FROM job_body WHERE id = '{JOB}'))"));
         run(&other, "COMMIT");
         asking.join().unwrap()

@@ -11,12 +11,12 @@ use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
-use crate::arena::PostgresArena;
 use crate::cluster::{as_server, free_port, give_to_server};
+use crate::test_store::PostgresTestStore;
 
 /// Debian's.
 const PGBOUNCER: &str = "/usr/sbin/pgbouncer";
-const PATIENCE_MS: u64 = 60_000;
+const TIMEOUT_MS: u64 = 60_000;
 
 /// A pooler in front of the tests' server. It is gone with this.
 struct Pooler {
@@ -26,12 +26,12 @@ struct Pooler {
 }
 
 impl Pooler {
-    fn start(mode: &str, arena: &PostgresArena) -> Self {
+    fn start(mode: &str, test_store: &PostgresTestStore) -> Self {
         let folder = tempfile::tempdir().unwrap();
         give_to_server(folder.path());
         let port = free_port();
         let settings = folder.path().join("pgbouncer.ini");
-        let server = arena.url().hosts[0].1;
+        let server = test_store.url().hosts[0].1;
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={server} user=postgres\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
@@ -45,8 +45,8 @@ impl Pooler {
         Pooler { process, _folder: folder, port }
     }
 
-    fn url(&self, arena: &PostgresArena) -> PostgresUrl {
-        let mut url = arena.url();
+    fn url(&self, test_store: &PostgresTestStore) -> PostgresUrl {
+        let mut url = test_store.url();
         url.hosts = vec![("127.0.0.1".to_owned(), self.port)];
         url
     }
@@ -60,7 +60,7 @@ impl Drop for Pooler {
 }
 
 fn call() -> CallContext {
-    CallContext::new(Namespace::default()).with_timeout_ms(PATIENCE_MS)
+    CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS)
 }
 
 fn owner(name: &str) -> Owner {
@@ -75,7 +75,7 @@ fn leases_work(one: &dyn LeaseStore, other: &dyn LeaseStore) {
     };
     let held = block_on(one.acquire(&call(), request(1, "A"))).unwrap();
     let held = HoldRef { key: held.key, hold_id: request(1, "A").hold_id, token: held.grant.token };
-    let waits = AcquireLeaseRequest { wait_ms: PATIENCE_MS, ..request(2, "B") };
+    let waits = AcquireLeaseRequest { wait_ms: TIMEOUT_MS, ..request(2, "B") };
     let granted = thread::scope(|scope| {
         let waiting = scope.spawn(|| block_on(other.acquire(&call(), waits)));
         while block_on(one.get(&call(), key.clone()))
@@ -93,7 +93,7 @@ fn leases_work(one: &dyn LeaseStore, other: &dyn LeaseStore) {
 }
 
 /// A job that fails and is completed: one statement each, and a transaction of several.
-fn jobs_work(store: &dyn LeaseStore, arena: &PostgresArena) {
+fn jobs_work(store: &dyn LeaseStore, test_store: &PostgresTestStore) {
     let jobs = store.jobs().unwrap();
     let queue = QueueName::new("q").unwrap();
     let id = JobId::from_random(1, [7; 10]);
@@ -117,19 +117,20 @@ fn jobs_work(store: &dyn LeaseStore, arena: &PostgresArena) {
     };
     let failed = Report::Fail { error: "no".to_owned(), retry_in_ms: Some(1_000), permanent: false };
     assert_eq!(attempt(3, failed), JobState::Scheduled);
-    arena.clock.pass(1_000, || arena.shift(1_000));
+    test_store.clock.pass(1_000, || test_store.shift(1_000));
     assert_eq!(attempt(4, Report::Complete { result: None }), JobState::Completed);
 }
 
 #[test]
 fn everything_works_through_a_pooler_in_session_and_in_transaction_mode() {
     for mode in ["session", "transaction"] {
-        let arena = PostgresArena::new();
-        let pooler = Pooler::start(mode, &arena);
-        let open = || Arc::new(PostgresStore::open(&pooler.url(&arena), arena.clock.clone()).unwrap());
+        let test_store = PostgresTestStore::new();
+        let pooler = Pooler::start(mode, &test_store);
+        let open =
+            || Arc::new(PostgresStore::open(&pooler.url(&test_store), test_store.clock.clone()).unwrap());
         let (one, other) = (open(), open());
         leases_work(&*one, &*other);
-        jobs_work(&*one, &arena);
+        jobs_work(&*one, &test_store);
         for store in [one, other] {
             block_on(store.close());
         }

@@ -6,10 +6,10 @@ use std::thread;
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{NewJob, Unique};
 use fencehold_core::job::{JobId, JobKind, QueueName, UniqueKey};
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_handles::call;
-use crate::job_races::{A, JOB, Stage, claim, run};
+use crate::job_races::{A, JOB, JobRaceFixture, claim, run};
+use crate::job_transactions::call;
 use crate::session::{LOOKS_MAX, Session};
 
 fn enqueue(queue: &str, key: Option<&str>) -> String {
@@ -18,15 +18,15 @@ fn enqueue(queue: &str, key: Option<&str>) -> String {
 }
 
 /// A session in which only the bound ends a wait.
-fn producer(stage: &Stage) -> Session {
-    let session = stage.session();
+fn producer(fixture: &JobRaceFixture) -> Session {
+    let session = fixture.session();
     run(&session, "SET deadlock_timeout = '1h'");
     run(&session, "SET fencehold.enqueue_wait_ms = 50");
     session
 }
 
 /// The error of a producer that waited for another's transaction for too long.
-fn told(said: crate::session::Said, what: &str, by: &Session) {
+fn told(said: crate::session::StatementResult, what: &str, by: &Session) {
     let (code, message) = said.expect_err("it waited for a bounded time");
     assert_eq!(code, "55P03", "{message}");
     assert!(message.starts_with(what), "{message}");
@@ -35,21 +35,21 @@ fn told(said: crate::session::Said, what: &str, by: &Session) {
 
 #[test]
 fn who_uses_a_queue_that_an_open_transaction_made_waits_for_a_bounded_time() {
-    let stage = Stage::new();
-    let (first, second) = (producer(&stage), producer(&stage));
+    let fixture = JobRaceFixture::new();
+    let (first, second) = (producer(&fixture), producer(&fixture));
     run(&first, "BEGIN");
     run(&first, &enqueue("new", None));
     told(second.run(&enqueue("new", None)), "queue new", &first);
     // Nothing is left behind that waits.
-    assert_eq!(waiting(&stage), "0");
+    assert_eq!(waiting(&fixture), "0");
     run(&first, "COMMIT");
     run(&second, &enqueue("new", None));
 }
 
 #[test]
 fn who_uses_a_priority_that_an_open_transaction_made_waits_for_a_bounded_time() {
-    let stage = Stage::new();
-    let (first, second) = (producer(&stage), producer(&stage));
+    let fixture = JobRaceFixture::new();
+    let (first, second) = (producer(&fixture), producer(&fixture));
     run(&first, "BEGIN");
     run(&first, "SELECT enqueue_job('q', 'work', '1', 7::smallint)");
     told(second.run("SELECT enqueue_job('q', 'work', '1', 7::smallint)"), "queue q", &first);
@@ -60,8 +60,8 @@ fn who_uses_a_priority_that_an_open_transaction_made_waits_for_a_bounded_time() 
 
 #[test]
 fn two_transactions_that_make_two_queues_in_opposite_order_do_not_wait_for_each_other() {
-    let stage = Stage::new();
-    let (first, second) = (producer(&stage), producer(&stage));
+    let fixture = JobRaceFixture::new();
+    let (first, second) = (producer(&fixture), producer(&fixture));
     run(&first, "SET fencehold.enqueue_wait_ms = 60000");
     for session in [&first, &second] {
         run(session, "BEGIN");
@@ -79,12 +79,12 @@ fn two_transactions_that_make_two_queues_in_opposite_order_do_not_wait_for_each_
 
 #[test]
 fn who_uses_a_unique_key_of_an_open_transaction_waits_for_a_bounded_time() {
-    let stage = Stage::new();
-    let (first, second) = (producer(&stage), producer(&stage));
+    let fixture = JobRaceFixture::new();
+    let (first, second) = (producer(&fixture), producer(&fixture));
     run(&first, "BEGIN");
     let id = run(&first, &enqueue("q", Some("k")));
     told(second.run(&enqueue("q", Some("k"))), "the unique key k", &first);
-    assert_eq!(waiting(&stage), "0");
+    assert_eq!(waiting(&fixture), "0");
     run(&first, "COMMIT");
     assert_eq!(run(&second, &enqueue("q", Some("k"))), id);
 }
@@ -92,9 +92,9 @@ fn who_uses_a_unique_key_of_an_open_transaction_waits_for_a_bounded_time() {
 /// The same for those who enqueue by the library: the timeout is their bound, and meanwhile they have no connection.
 #[test]
 fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing_waiting() {
-    let stage = Stage::new();
-    let store = stage.arena.store();
-    let first = stage.session();
+    let fixture = JobRaceFixture::new();
+    let store = fixture.test_store.store();
+    let first = fixture.session();
     run(&first, "BEGIN");
     run(&first, &enqueue("new", None));
     run(&first, &enqueue("q", Some("k")));
@@ -113,7 +113,7 @@ fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing
             }
             other => panic!("{other:?}"),
         }
-        let gone = (0..LOOKS_MAX).any(|_| waiting(&stage) == "0");
+        let gone = (0..LOOKS_MAX).any(|_| waiting(&fixture) == "0");
         assert!(gone, "a backend still waits for what is not wanted any more");
         thread::yield_now();
     }
@@ -121,17 +121,17 @@ fn a_handle_waits_for_no_open_transaction_beyond_its_patience_and_leaves_nothing
 }
 
 /// How many backends of this database wait for a lock.
-fn waiting(stage: &Stage) -> String {
+fn waiting(fixture: &JobRaceFixture) -> String {
     let waiting = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
         WHERE NOT l.granted AND a.datname = current_database()";
-    stage.watch.value(waiting)
+    fixture.watch.value(waiting)
 }
 
 /// Transactions that are SERIALIZABLE and enqueue side by side fail no more often because a claim waits for jobs.
 #[test]
 fn serializable_producers_do_not_fail_each_other_while_a_claim_waits_in_line() {
-    let stage = Stage::new();
-    let (first, second) = (stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (first, second) = (fixture.session(), fixture.session());
     run(&first, "SELECT job_line_up('default', ARRAY['q'], md5('w')::uuid, 1, 600000, 0)");
     for session in [&first, &second] {
         run(session, "BEGIN ISOLATION LEVEL SERIALIZABLE");
@@ -146,9 +146,9 @@ fn serializable_producers_do_not_fail_each_other_while_a_claim_waits_in_line() {
 /// The identity of a request is its queue, its kind and its payload, which is compared as JSON.
 #[test]
 fn a_unique_key_or_an_id_is_for_one_queue_kind_and_payload_however_that_is_written() {
-    let stage = Stage::new();
-    let store = stage.arena.store();
-    let user = stage.session();
+    let fixture = JobRaceFixture::new();
+    let store = fixture.test_store.store();
+    let user = fixture.session();
     let key = UniqueKey::new("k").unwrap();
     let (queue, kind) = (QueueName::new("q").unwrap(), JobKind::new("work").unwrap());
     let id = JobId::from_bytes([9; 16]);
@@ -178,8 +178,8 @@ fn a_unique_key_or_an_id_is_for_one_queue_kind_and_payload_however_that_is_writt
 /// As every Rust program reads it: the 128th level is refused.
 #[test]
 fn json_that_is_nested_too_deeply_is_refused_by_what_users_call() {
-    let stage = Stage::new();
-    let user = stage.session();
+    let fixture = JobRaceFixture::new();
+    let user = fixture.session();
     let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let mixed = |levels: usize| format!("{}1{}", "{\"[\": [".repeat(levels / 2), "]}".repeat(levels / 2));
     for json in [nested(127), mixed(126), format!("\"{}\"", "[".repeat(500))] {
@@ -205,8 +205,8 @@ fn json_that_is_nested_too_deeply_is_refused_by_what_users_call() {
 
 #[test]
 fn a_completion_that_is_repeated_with_another_result_is_a_conflict() {
-    let stage = Stage::new();
-    let user = stage.session();
+    let fixture = JobRaceFixture::new();
+    let user = fixture.session();
     run(&user, &claim(A));
     let complete = |result: &str| user.run(&format!("SELECT complete_job('{JOB}', '{}', 1, {result})", A.0));
     complete(r#"'{"n": 1, "m": 2}'"#).unwrap();

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tokio_postgres::error::SqlState;
 
 use crate::cluster::fresh_schema;
-use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
-use crate::neighbours::open_as;
+use crate::job_races::{A, JOB, JobRaceFixture, claim, complete, first, run};
+use crate::other_roles::open_as;
 use crate::session::{Calls, Session};
 use crate::template::START_MS;
 use crate::upgraded::make_old;
@@ -73,8 +73,8 @@ fn rows(session: &Session, sql: &str) -> Vec<Value> {
 }
 
 /// A stage whose sessions write moments as UTC.
-fn session(stage: &Stage) -> Session {
-    let session = stage.session();
+fn session(fixture: &JobRaceFixture) -> Session {
+    let session = fixture.session();
     run(&session, "SET timezone = 'UTC'");
     session
 }
@@ -91,8 +91,8 @@ fn after(ms: u64) -> String {
 
 #[test]
 fn functions_and_views_have_their_public_names_and_say_so() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     let private = "Private: any migration may change it.";
     let functions = session.run(&format!(
         "SELECT p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid) FROM pg_proc p
@@ -125,8 +125,8 @@ fn functions_and_views_have_their_public_names_and_say_so() {
 
 #[test]
 fn arguments_can_be_named() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     run(&session, &claim(A));
     let proof = format!("job_id => '{JOB}', hold_id => '{}', token => 1", A.0);
     run(&session, "SELECT raise_mark(resource => 'r', token => 2, namespace => 'n')");
@@ -135,13 +135,13 @@ fn arguments_can_be_named() {
     let recorded = run(&session, &format!("SELECT record_effect({proof}, effect => 'charge', value => '7')"));
     assert_eq!(recorded.as_deref(), Some("7"));
     run(&session, &format!("SELECT complete_job({proof}, result => '8')"));
-    assert_eq!(stage.state(), "3");
+    assert_eq!(fixture.state(), "3");
 }
 
 #[test]
 fn a_key_that_is_held_and_one_that_is_free_are_shown() {
-    let stage = Stage::new();
-    let (session, calls) = (session(&stage), Calls("fencehold"));
+    let fixture = JobRaceFixture::new();
+    let (session, calls) = (session(&fixture), Calls("fencehold"));
     run(
         &session,
         "SELECT lease_acquire('team', ARRAY['gpu'], '\\x01', 0, 'ada', 'train', 30000, 90000, 0, 0, 5::smallint, NULL, NULL, NULL, 60000)",
@@ -157,7 +157,7 @@ fn a_key_that_is_held_and_one_that_is_free_are_shown() {
     });
     assert_eq!(rows(&session, "SELECT to_jsonb(l) FROM leases l"), [held]);
     run(&session, &calls.acquire("k", 3, "eve"));
-    stage.arena.shift(20_000);
+    fixture.test_store.shift(20_000);
     run(&session, &calls.release("k", 3, 1));
     let of_k = "SELECT to_jsonb(l) FROM leases l WHERE namespace = 'default' AND key = 'k'";
     let free = json!({
@@ -183,13 +183,13 @@ fn a_key_that_is_held_and_one_that_is_free_are_shown() {
 /// What the view says is what the library says: a key is free at its deadline, but for a fence; and a jump of the clock is allowed for.
 #[test]
 fn a_lease_is_shown_as_held_for_as_long_as_it_is() {
-    let stage = Stage::new();
-    let (session, other, calls) = (session(&stage), self::session(&stage), Calls("fencehold"));
+    let fixture = JobRaceFixture::new();
+    let (session, other, calls) = (session(&fixture), self::session(&fixture), Calls("fencehold"));
     let owner = "SELECT owner FROM leases WHERE key = 'k'";
     run(&session, &calls.acquire("k", 1, "ada"));
     run(&other, "BEGIN");
     run(&other, &calls.fence("k", 1));
-    stage.arena.shift(30_000);
+    fixture.test_store.shift(30_000);
     assert_eq!(run(&session, owner).as_deref(), Some("ada"), "its fence is in the way of others");
     run(&other, "COMMIT");
     assert_eq!(run(&session, owner), None, "it has run out, although no sweep has noted that");
@@ -202,8 +202,8 @@ fn a_lease_is_shown_as_held_for_as_long_as_it_is() {
 
 #[test]
 fn jobs_are_shown_in_every_state() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     run(&session, "DELETE FROM job_ready; DELETE FROM job_body");
     let later = format!("'{}'", after(60_000));
     run(
@@ -221,7 +221,7 @@ fn jobs_are_shown_in_every_state() {
         "due_at": after(60_000), "deadline_at": null, "unique_key_hash": hash, "labels": {"a": "1", "b": "2"},
     });
     assert_eq!(rows(&session, shown), [scheduled]);
-    stage.arena.shift(60_000);
+    fixture.test_store.shift(60_000);
     let due = "SELECT jsonb_build_array(state, due_at) FROM jobs";
     assert_eq!(rows(&session, due), [json!(["queued", null])], "its time has come");
 
@@ -229,12 +229,12 @@ fn jobs_are_shown_in_every_state() {
     run(&session, &format!("SELECT enqueue_job('q', 'work', '{{}}', id => '{JOB}')"));
     let shown = "SELECT jsonb_build_array(state, token, owner, attempt_count, state_changed_at, deadline_at, unique_key_hash, labels) FROM jobs";
     assert_eq!(rows(&session, shown), [json!(["queued", 0, null, 0, after(60_000), null, null, {}])]);
-    stage.arena.shift(1_500);
+    fixture.test_store.shift(1_500);
     run(&session, &claim(A));
     let running = json!(["running", 1, "A", 1, after(61_500), after(91_500), null, {}]);
     assert_eq!(rows(&session, shown), [running]);
     // The clock jumped: the claim lasts one ttl from when that was noted.
-    stage.arena.shift(20_000);
+    fixture.test_store.shift(20_000);
     run(&session, "SELECT lease_suspend(0)");
     assert_eq!(rows(&session, "SELECT to_jsonb(deadline_at) FROM jobs"), [json!(after(111_500))]);
     run(&session, &complete(A, 1));
@@ -261,8 +261,8 @@ fn jobs_are_shown_in_every_state() {
 
 #[test]
 fn queues_and_schedules_are_shown() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     let schedule = include_str!("../../golden/schedule.v1.json");
     run(
         &session,
@@ -295,7 +295,7 @@ fn queues_and_schedules_are_shown() {
         [json!(["reports", "open", 0])],
         "it has a schedule"
     );
-    stage.arena.shift(60_000);
+    fixture.test_store.shift(60_000);
     run(&session, "UPDATE job_queue SET mode = 2");
     for (field, now) in
         [("mode", json!("draining")), ("queued_count", json!(2)), ("scheduled_count", json!(0))]
@@ -308,8 +308,8 @@ fn queues_and_schedules_are_shown() {
 /// Every kind of event, as it is stored, and as the page of public names has it.
 #[test]
 fn events_are_shown_with_public_names_and_words() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     run(&session, "TRUNCATE event, job_event");
     let stored = include_str!("../../golden/event.v1.json");
     for event in stored.split("\n\n") {
@@ -358,8 +358,8 @@ fn expected_count() -> usize {
 /// Events of jobs that are written together, a row for each call.
 #[test]
 fn the_events_of_the_life_of_a_job_are_shown() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     run(&session, &claim(A));
     run(&session, &complete(A, 1));
     let key = format!("job/{JOB}");
@@ -374,8 +374,8 @@ fn the_events_of_the_life_of_a_job_are_shown() {
 
 #[test]
 fn moments_beyond_every_calendar_are_shown_as_the_last() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     run(&session, "SELECT enqueue_job('q', 'work', '1', run_at => '2100-01-01')");
     run(&session, "UPDATE job_scheduled SET due_ms = 9223372036854775807");
     let due = "SELECT to_jsonb(due_at) FROM jobs WHERE due_at IS NOT NULL";
@@ -452,8 +452,8 @@ fn grants_follow_functions_to_their_new_names() {
 /// Settings have one name: the former one changes nothing.
 #[test]
 fn settings_are_read_by_their_new_names_alone() {
-    let stage = Stage::new();
-    let session = session(&stage);
+    let fixture = JobRaceFixture::new();
+    let session = session(&fixture);
     let limit = |set: &str, call: &str, shows: &str| {
         run(&session, "BEGIN");
         run(&session, set);
@@ -480,10 +480,10 @@ fn settings_are_read_by_their_new_names_alone() {
 
 #[test]
 fn what_fails_in_the_background_and_what_holds_a_fence_is_told() {
-    let stage = Stage::new();
-    let (session, other) = (session(&stage), self::session(&stage));
+    let fixture = JobRaceFixture::new();
+    let (session, other) = (session(&fixture), self::session(&fixture));
     run(&session, "SELECT maintenance_failed('retention', 'no room')");
-    stage.arena.shift(1_000);
+    fixture.test_store.shift(1_000);
     run(&session, "SELECT maintenance_failed('retention', 'no room')");
     let failing = json!({
         "part": "retention", "first_failed_at": after(0), "last_failed_at": after(1_000), "failure_count": 2, "message": "no room",

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::arena::PostgresArena;
 use crate::session::{Calls, Session};
+use crate::test_store::PostgresTestStore;
 
 const SCRIPT: &str = r#"
 import sys
@@ -28,11 +28,11 @@ fn python() -> PathBuf {
 
 #[test]
 fn a_stale_token_is_refused_with_its_sqlstate_and_nothing_is_written() {
-    let arena = PostgresArena::new();
-    let (schema, calls, session) = (arena.schema, Calls(arena.schema), Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (schema, calls, session) = (test_store.schema, Calls(test_store.schema), Session::new(&test_store));
     session.value(&format!("CREATE TABLE {schema}.written (token bigint)"));
     session.value(&calls.acquire("reports/daily", 1, "A"));
-    let (port, database) = (arena.url().hosts[0].1, &arena.database.name);
+    let (port, database) = (test_store.url().hosts[0].1, &test_store.database.name);
     let write = |token: u64| {
         let ran = Command::new(python())
             .args(["-c", SCRIPT, &port.to_string(), database, &token.to_string()])
@@ -69,10 +69,10 @@ with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname=databa
 
 #[test]
 fn what_python_enqueues_in_its_own_transaction_is_there_if_that_commits() {
-    let arena = PostgresArena::new();
-    let (schema, session) = (arena.schema, Session::new(&arena));
+    let test_store = PostgresTestStore::new();
+    let (schema, session) = (test_store.schema, Session::new(&test_store));
     session.value(&format!("CREATE TABLE {schema}.customer (name text)"));
-    let (port, database) = (arena.url().hosts[0].1, &arena.database.name);
+    let (port, database) = (test_store.url().hosts[0].1, &test_store.database.name);
     for (fate, said) in [("rolled-back", "rolled back"), ("ada", "committed")] {
         let ran = Command::new(python())
             .args(["-c", ENQUEUES, &port.to_string(), database, fate])

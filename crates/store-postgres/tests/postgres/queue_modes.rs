@@ -6,9 +6,9 @@ use fencehold_contract::CallContext;
 use fencehold_contract::job::{QueueMode, ScheduleSpec, SetQueueModeRequest};
 use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName, ScheduleName};
 use fencehold_core::{Namespace, Owner};
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::job_races::{Stage, first, run};
+use crate::job_races::{JobRaceFixture, first, run};
 use crate::session::LOOKS_MAX;
 
 fn call() -> CallContext {
@@ -30,24 +30,24 @@ fn schedule(name: &str) -> ScheduleSpec {
 }
 
 /// Sets schedules, and gives the moment at which they are due.
-fn set(stage: &Stage, names: &[&str]) -> u64 {
-    let store = stage.arena.store();
+fn set(fixture: &JobRaceFixture, names: &[&str]) -> u64 {
+    let store = fixture.test_store.store();
     let set = |name: &&str| block_on(store.jobs().unwrap().set_schedule(&call(), schedule(name))).unwrap();
     let views: Vec<_> = names.iter().map(set).collect();
     views.last().unwrap().next_run_at_ms.unwrap()
 }
 
-fn fire(stage: &Stage, due_ms: u64, kind: &str) {
-    let now_ms: u64 = stage
-        .arena
-        .value(&format!("SELECT {}.now_ms()", stage.arena.schema))
+fn fire(fixture: &JobRaceFixture, due_ms: u64, kind: &str) {
+    let now_ms: u64 = fixture
+        .test_store
+        .value(&format!("SELECT {}.now_ms()", fixture.test_store.schema))
         .parse()
         .unwrap();
-    stage.arena.pass(due_ms - now_ms);
-    let made = format!("SELECT count(*) FROM {}.job_body WHERE kind = '{kind}'", stage.arena.schema);
+    fixture.test_store.pass(due_ms - now_ms);
+    let made = format!("SELECT count(*) FROM {}.job_body WHERE kind = '{kind}'", fixture.test_store.schema);
     let fired = (0..LOOKS_MAX).any(|_| {
         thread::yield_now();
-        stage.watch.value(&made) == "1"
+        fixture.watch.value(&made) == "1"
     });
     assert!(fired, "{kind} never fired");
 }
@@ -55,10 +55,10 @@ fn fire(stage: &Stage, due_ms: u64, kind: &str) {
 #[test]
 fn a_schedule_that_fires_into_a_paused_or_draining_queue_leaves_it_so() {
     for (mode, kept) in [(QueueMode::Paused, "1"), (QueueMode::Draining, "2")] {
-        let stage = Stage::new();
-        let due_ms = set(&stage, &["hourly"]);
+        let fixture = JobRaceFixture::new();
+        let due_ms = set(&fixture, &["hourly"]);
         let (queue, by) = (QueueName::new("reports").unwrap(), Owner::new("P").unwrap());
-        let store = stage.arena.store();
+        let store = fixture.test_store.store();
         block_on(
             store
                 .jobs()
@@ -66,28 +66,28 @@ fn a_schedule_that_fires_into_a_paused_or_draining_queue_leaves_it_so() {
                 .set_queue_mode(&call(), SetQueueModeRequest { queue, mode, by }),
         )
         .unwrap();
-        fire(&stage, due_ms, "hourly");
-        let mode = format!("SELECT mode FROM {}.job_queue WHERE name = 'reports'", stage.arena.schema);
-        assert_eq!(stage.watch.value(&mode), kept);
+        fire(&fixture, due_ms, "hourly");
+        let mode = format!("SELECT mode FROM {}.job_queue WHERE name = 'reports'", fixture.test_store.schema);
+        assert_eq!(fixture.watch.value(&mode), kept);
     }
 }
 
 #[test]
 fn a_schedule_whose_job_id_is_taken_elsewhere_keeps_no_other_from_firing() {
-    let stage = Stage::new();
-    let due_ms = set(&stage, &["first", "second"]);
+    let fixture = JobRaceFixture::new();
+    let due_ms = set(&fixture, &["first", "second"]);
     let taken = JobId::due(due_ms, "default/first");
     run(
-        &stage.session(),
+        &fixture.session(),
         &format!("SELECT enqueue_job('q', 'work', '{{}}', namespace => 'other', id => '{taken}')"),
     );
-    fire(&stage, due_ms, "second");
+    fire(&fixture, due_ms, "second");
 }
 
 #[test]
 fn whoever_gets_a_unique_key_makes_its_job_although_the_queue_is_drained_meanwhile() {
-    let stage = Stage::new();
-    let (early, late, operator) = (stage.session(), stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (early, late, operator) = (fixture.session(), fixture.session(), fixture.session());
     let enqueue = |nth: u8| {
         format!(
             "SELECT job_enqueue_batch('default', ARRAY['019a7afd-1e00-7000-8000-0000000000a{nth}']::uuid[], ARRAY['q'], ARRAY[0]::smallint[],

@@ -10,8 +10,8 @@ use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 use tokio_postgres::error::SqlState;
 
-use crate::cluster::{Admin, Cluster, Durable};
-use crate::page;
+use crate::cluster::{Admin, Durable, PostgresServer};
+use crate::security_page;
 
 const SCHEMA: &str = "fencehold";
 const OWNER: &str = "schema_owner";
@@ -105,7 +105,7 @@ fn shown(role: &str) -> String {
 #[test]
 fn the_matrix_of_sql_is_what_was_seen() {
     // A server of its own: roles are the whole server's.
-    let cluster = Cluster::start(Durable::No);
+    let cluster = PostgresServer::start(Durable::No);
     let database = "rights";
     cluster.admin().run(&format!("CREATE ROLE {OWNER} LOGIN CREATEROLE"));
     cluster.admin().run(&format!("CREATE ROLE {NOBODY} LOGIN"));
@@ -178,7 +178,7 @@ fn the_matrix_of_sql_is_what_was_seen() {
         rows.push((format!("{what} `{name}`"), roles.iter().map(cell).collect()));
     }
     let columns: Vec<String> = roles.iter().map(|role| shown(role)).collect();
-    page::check("sql", "what", &columns, &gathered(rows));
+    security_page::check("sql", "what", &columns, &gathered(rows));
 }
 
 /// What is for no role but the owner is one row for each kind of thing, at the end.

@@ -8,10 +8,10 @@ use fencehold_core::{HoldId, Key, Namespace, Owner};
 use fencehold_store_postgres::PostgresStore;
 use fencehold_test_store::block_on;
 
-use crate::arena::PostgresArena;
 use crate::cluster::fresh_schema;
-use crate::neighbours::open_as;
+use crate::other_roles::open_as;
 use crate::session::{LOOKS_MAX, Session};
+use crate::test_store::PostgresTestStore;
 
 /// What a reader may call, the views, and the one table that it may read.
 const READER: &str =
@@ -160,18 +160,18 @@ fn a_grant_to_another_role_outlives_a_migration() {
 
 #[test]
 fn a_worker_cannot_keep_the_leases_of_others_from_expiring() {
-    let arena = PostgresArena::new();
-    let worker = Session::new(&arena);
-    arena.admin(
+    let test_store = PostgresTestStore::new();
+    let worker = Session::new(&test_store);
+    test_store.admin(
         "SELECT fencehold.lease_acquire('default', '{k}', '\\x01', 0, 'me', NULL, 30000, NULL,
             0, 0, 0::smallint, NULL, NULL, NULL, 60000)",
     );
     worker.value("SET ROLE fencehold_worker");
     let expired = (0..100).any(|_| {
         worker.value("SELECT fencehold.lease_suspend(9007199254740991)");
-        arena.admin("UPDATE fencehold.test_clock SET at_ms = at_ms + 20000");
+        test_store.admin("UPDATE fencehold.test_clock SET at_ms = at_ms + 20000");
         worker.value("SELECT fencehold.lease_sweep(10)");
-        arena.value("SELECT count(*) FROM fencehold.lease_hold") == "0"
+        test_store.value("SELECT count(*) FROM fencehold.lease_hold") == "0"
     });
     assert!(expired, "a lease of 30 s is held after 2000 s");
 }

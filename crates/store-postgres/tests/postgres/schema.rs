@@ -22,9 +22,9 @@ use crate::upgraded::make_old;
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Hears warnings, and nothing else.
-struct Ear;
+struct WarningLog;
 
-impl Subscriber for Ear {
+impl Subscriber for WarningLog {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         *about.level() <= Level::WARN
     }
@@ -151,7 +151,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
 #[test]
 fn a_program_that_is_connected_is_told_when_a_newer_one_has_changed_the_schema() {
     // Nothing else in this process listens.
-    let _ = tracing::subscriber::set_global_default(Ear);
+    let _ = tracing::subscriber::set_global_default(WarningLog);
     let schema = fresh_schema();
     // With one connection, which it has from then on.
     let mut url = crate::cluster().url(&schema);

@@ -3,14 +3,14 @@
 
 use std::thread::{self, JoinHandle};
 
-use crate::arena::PostgresArena;
 use crate::cluster::Admin;
+use crate::test_store::PostgresTestStore;
 
 /// How often something that must come is looked for.
 pub(crate) const LOOKS_MAX: usize = 20_000;
 
 /// What a statement gave, or its SQLSTATE and message.
-pub(crate) type Said = Result<Vec<Vec<Option<String>>>, (String, String)>;
+pub(crate) type StatementResult = Result<Vec<Vec<Option<String>>>, (String, String)>;
 
 /// A session, at rest.
 pub(crate) struct Session {
@@ -19,20 +19,20 @@ pub(crate) struct Session {
 }
 
 /// A session with a step under way.
-pub(crate) struct Step {
-    thread: JoinHandle<(Admin, Said)>,
+pub(crate) struct PendingStep {
+    thread: JoinHandle<(Admin, StatementResult)>,
     pid: String,
 }
 
 impl Session {
-    pub(crate) fn new(arena: &PostgresArena) -> Self {
-        let admin = crate::cluster().admin_in(&arena.database.name);
+    pub(crate) fn new(test_store: &PostgresTestStore) -> Self {
+        let admin = crate::cluster().admin_in(&test_store.database.name);
         let pid = admin.value("SELECT pg_backend_pid()");
         Session { admin, pid }
     }
 
     /// A step that ends.
-    pub(crate) fn run(&self, sql: &str) -> Said {
+    pub(crate) fn run(&self, sql: &str) -> StatementResult {
         run(&self.admin, sql)
     }
 
@@ -45,7 +45,7 @@ impl Session {
     }
 
     /// A step that does not end before another session does something: that is waited for.
-    pub(crate) fn run_blocked_by(self, by: &Session, sql: &str) -> Step {
+    pub(crate) fn run_blocked_by(self, by: &Session, sql: &str) -> PendingStep {
         let step = self.start(sql);
         let blocked = format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, step.pid);
         let seen = (0..LOOKS_MAX).any(|_| {
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// A step that waits for another session: that is waited for.
-    pub(crate) fn start_blocked(self, sql: &str) -> Step {
+    pub(crate) fn start_blocked(self, sql: &str) -> PendingStep {
         let step = self.start(sql);
         let blocked = format!("SELECT cardinality(pg_blocking_pids({})) > 0", step.pid);
         let seen = (0..LOOKS_MAX).any(|_| crate::cluster().shared().value(&blocked) == "t");
@@ -75,17 +75,17 @@ impl Session {
         assert!(seen, "no session waits for this one");
     }
 
-    fn start(self, sql: &str) -> Step {
+    fn start(self, sql: &str) -> PendingStep {
         let (admin, pid, sql) = (self.admin, self.pid, sql.to_owned());
         let thread = thread::spawn(move || {
             let said = run(&admin, &sql);
             (admin, said)
         });
-        Step { thread, pid }
+        PendingStep { thread, pid }
     }
 }
 
-impl Step {
+impl PendingStep {
     /// Returns when this step waits for another session.
     pub(crate) fn wait_until_blocked_by(&self, by: &Session) {
         let blocked = format!("SELECT '{}' = ANY (pg_blocking_pids({})::text[])", by.pid, self.pid);
@@ -94,13 +94,13 @@ impl Step {
     }
 
     /// Waits for the end of the step.
-    pub(crate) fn end(self) -> (Session, Said) {
+    pub(crate) fn end(self) -> (Session, StatementResult) {
         let (admin, said) = self.thread.join().unwrap();
         (Session { admin, pid: self.pid }, said)
     }
 }
 
-fn run(admin: &Admin, sql: &str) -> Said {
+fn run(admin: &Admin, sql: &str) -> StatementResult {
     admin.try_run(sql).map_err(|error| {
         let said = error.as_db_error().expect("an answer of the server");
         (said.code().code().to_owned(), said.message().to_owned())

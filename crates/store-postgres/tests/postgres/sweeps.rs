@@ -1,8 +1,8 @@
 //! What is done in the background, and the clock that it goes by.
 
-use fencehold_test_store::Arena as _;
+use fencehold_test_store::TestStore as _;
 
-use crate::job_races::{A, JOB, Stage, claim, complete, first, run};
+use crate::job_races::{A, JOB, JobRaceFixture, claim, complete, first, run};
 use crate::session::Calls;
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
@@ -11,18 +11,18 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// R03: a sweep that has waited for a renewal goes by the clock as it is then.
 #[test]
 fn a_sweep_that_waited_for_a_renewal_takes_none_of_it_away() {
-    let stage = Stage::new();
-    let (holder, sweeper) = (stage.session(), stage.session());
-    let calls = Calls(stage.arena.schema);
+    let fixture = JobRaceFixture::new();
+    let (holder, sweeper) = (fixture.session(), fixture.session());
+    let calls = Calls(fixture.test_store.schema);
     holder.value(&calls.acquire("k", 1, "A"));
-    stage.arena.pass(20_000);
+    fixture.test_store.pass(20_000);
     holder.value(&calls.renew("k", 1, 1));
     // The moment at which the sweep looks at it; it does not know of the renewal.
-    stage.arena.pass(10_000);
+    fixture.test_store.pass(10_000);
     run(&holder, "BEGIN");
     run(&holder, "SELECT FROM lease_hold FOR UPDATE");
     let sweeper = sweeper.run_blocked_by(&holder, &calls.sweep());
-    stage.arena.pass(5_000);
+    fixture.test_store.pass(5_000);
     assert_eq!(holder.value(&calls.renew("k", 1, 1)), "1");
     run(&holder, "COMMIT");
     sweeper.end().1.unwrap();
@@ -32,21 +32,21 @@ fn a_sweep_that_waited_for_a_renewal_takes_none_of_it_away() {
 /// R21, of leases that no caller asks about.
 #[test]
 fn a_sweep_notices_that_the_clock_was_set_back() {
-    let stage = Stage::new();
-    let session = stage.session();
-    let calls = Calls(stage.arena.schema);
+    let fixture = JobRaceFixture::new();
+    let session = fixture.session();
+    let calls = Calls(fixture.test_store.schema);
     session.value(&calls.acquire("k", 1, "A"));
-    stage.arena.shift(-HOUR_MS);
+    fixture.test_store.shift(-HOUR_MS);
     session.value(&calls.sweep());
-    stage.arena.pass(30_000);
+    fixture.test_store.pass(30_000);
     session.value(&calls.sweep());
     assert_eq!(run(&session, "SELECT count(*) FROM lease_hold").as_deref(), Some("0"), "it has run out");
 }
 
 #[test]
 fn a_finished_job_is_kept_while_its_unique_key_is_taken() {
-    let stage = Stage::new();
-    let session = stage.session();
+    let fixture = JobRaceFixture::new();
+    let session = fixture.session();
     run(&session, &claim(A));
     run(&session, &complete(A, 1));
     // As if it had been enqueued with a key, for a day.
@@ -58,17 +58,17 @@ fn a_finished_job_is_kept_while_its_unique_key_is_taken() {
         run(&session, "SELECT job_tidy(1000, 10)");
         run(&session, "SELECT count(*) FROM job_body").unwrap()
     };
-    stage.arena.pass(DAY_MS - 1);
+    fixture.test_store.pass(DAY_MS - 1);
     assert_eq!(tidied(), "1", "the same request sent again gets this job");
-    stage.arena.pass(1);
+    fixture.test_store.pass(1);
     assert_eq!(tidied(), "0");
 }
 
 /// A schedule that is set again while it fires stays as its firing leaves it: it does not fire twice.
 #[test]
 fn whoever_sets_a_schedule_that_is_just_firing_waits_for_that() {
-    let stage = Stage::new();
-    let (sweeper, user) = (stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (sweeper, user) = (fixture.session(), fixture.session());
     run(
         &sweeper,
         "INSERT INTO job_schedule (namespace, name, spec, next_ms) VALUES ('default', 'nightly', '{}', now_ms())",
@@ -87,8 +87,8 @@ fn whoever_sets_a_schedule_that_is_just_firing_waits_for_that() {
 /// A user's transaction may be open for long: no sweep waits for it.
 #[test]
 fn a_finished_job_whose_key_is_just_being_taken_over_is_forgotten_later() {
-    let stage = Stage::new();
-    let (session, user) = (stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (session, user) = (fixture.session(), fixture.session());
     run(
         &session,
         "SELECT enqueue_job('q', 'work', '1', unique_key => 'u', unique_window => interval '1 minute')",
@@ -100,7 +100,7 @@ fn a_finished_job_whose_key_is_just_being_taken_over_is_forgotten_later() {
         &session,
         "INSERT INTO job_settled (arrival, lane, state, since_ms, keeps) SELECT arrival, lane, 4, 0, false FROM job_body",
     );
-    stage.arena.pass(60_000);
+    fixture.test_store.pass(60_000);
     run(&user, "BEGIN");
     run(&user, &format!("UPDATE job_unique SET job = '{JOB}', until_ms = until_ms + 60000"));
     run(&session, "SET lock_timeout = '5s'");

@@ -1,7 +1,7 @@
 //! What one namespace does to others, beyond what the conformance suite has: open transactions, what an earlier schema has on record, and
 //! how much of the history is kept for whom.
 
-use crate::job_races::{Stage, run};
+use crate::job_races::{JobRaceFixture, run};
 use crate::session::Session;
 
 fn acquire(namespace: &str, key: &str, ttl_ms: u64) -> String {
@@ -26,8 +26,8 @@ fn advance(session: &Session) -> String {
 /// nor does a longer one.
 #[test]
 fn a_grant_in_an_open_transaction_keeps_no_other_grant_waiting() {
-    let stage = Stage::new();
-    let (user, other) = (stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (user, other) = (fixture.session(), fixture.session());
     run(&user, &acquire("team", "first", 1_000));
     run(&user, "SELECT enqueue_job('q', 'work', '1', namespace => 'team')");
     run(&user, "BEGIN");
@@ -43,8 +43,8 @@ fn a_grant_in_an_open_transaction_keeps_no_other_grant_waiting() {
 /// The longest ttl is noted with the grant: an advance waits for transactions that were granted something, and counts it.
 #[test]
 fn an_advance_counts_what_was_granted_while_it_waited() {
-    let stage = Stage::new();
-    let (user, operator) = (stage.session(), stage.session());
+    let fixture = JobRaceFixture::new();
+    let (user, operator) = (fixture.session(), fixture.session());
     run(&user, &acquire("team", "first", 1_000));
     run(&user, "BEGIN");
     run(&user, &acquire("team", "a", 30_000));
@@ -58,8 +58,8 @@ fn an_advance_counts_what_was_granted_while_it_waited() {
 /// What was granted before the longest ttl was kept by namespace may have been granted in any.
 #[test]
 fn the_longest_ttl_of_an_earlier_schema_counts_in_every_namespace() {
-    let stage = Stage::new();
-    let session = stage.session();
+    let fixture = JobRaceFixture::new();
+    let session = fixture.session();
     run(&session, "UPDATE store_state SET longest_ttl_ms = 60000");
     run(&session, &acquire("team", "a", 1_000));
     run(&session, &acquire("long", "a", 90_000));
@@ -71,8 +71,8 @@ fn the_longest_ttl_of_an_earlier_schema_counts_in_every_namespace() {
 /// However often the longest ttl of a namespace grows, few rows are kept of it.
 #[test]
 fn a_ttl_that_grows_with_every_grant_leaves_one_row() {
-    let stage = Stage::new();
-    let session = stage.session();
+    let fixture = JobRaceFixture::new();
+    let session = fixture.session();
     for ttl_ms in 1_000..1_020 {
         run(&session, &acquire("team", &format!("k/{ttl_ms}"), ttl_ms));
     }
@@ -83,11 +83,11 @@ fn a_ttl_that_grows_with_every_grant_leaves_one_row() {
 }
 
 /// No other handle sweeps in this store.
-fn history() -> (Stage, Session) {
-    let stage = Stage::new();
-    let session = stage.session();
+fn history() -> (JobRaceFixture, Session) {
+    let fixture = JobRaceFixture::new();
+    let session = fixture.session();
     run(&session, "SELECT pg_advisory_lock(1179142480, hashtext(current_schema()))");
-    (stage, session)
+    (fixture, session)
 }
 
 fn happens(session: &Session, namespace: &str, times: u64) {

@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// An object as it is kept.
-struct Kept {
+struct GcsObject {
     body: Vec<u8>,
     generation: u64,
 }
 
 #[derive(Default)]
-struct Bucket {
-    objects: BTreeMap<String, Kept>,
+struct GcsBucket {
+    objects: BTreeMap<String, GcsObject>,
     /// Uploads that were opened: for which name, and on which condition.
     uploads: HashMap<u64, (String, Option<u64>)>,
     numbers: u64,
 }
 
-impl Bucket {
+impl GcsBucket {
     fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -38,13 +38,13 @@ impl Bucket {
         condition.is_none_or(|wanted| wanted == generation)
     }
 
-    fn write(&mut self, name: &str, condition: Option<u64>, body: Vec<u8>) -> Answer {
+    fn write(&mut self, name: &str, condition: Option<u64>, body: Vec<u8>) -> GcsResponse {
         if !self.holds(name, condition) {
-            return Answer::refusal(412, "conditionNotMet");
+            return GcsResponse::refusal(412, "conditionNotMet");
         }
         let generation = self.generation();
-        self.objects.insert(name.to_owned(), Kept { body, generation });
-        Answer::json(&metadata(name, &self.objects[name]))
+        self.objects.insert(name.to_owned(), GcsObject { body, generation });
+        GcsResponse::json(&metadata(name, &self.objects[name]))
     }
 }
 
@@ -52,7 +52,7 @@ impl Bucket {
 pub(super) fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let bucket = Arc::new(Mutex::new(GcsBucket::default()));
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let bucket = Arc::clone(&bucket);
@@ -63,7 +63,7 @@ pub(super) fn start() -> SocketAddr {
 }
 
 /// Serves one connection to its end. A client that goes away is no fault.
-fn serve(stream: &TcpStream, address: SocketAddr, bucket: &Mutex<Bucket>) -> Option<()> {
+fn serve(stream: &TcpStream, address: SocketAddr, bucket: &Mutex<GcsBucket>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut line = String::new();
@@ -86,7 +86,13 @@ fn serve(stream: &TcpStream, address: SocketAddr, bucket: &Mutex<Bucket>) -> Opt
     }
 }
 
-fn answer(method: &str, target: &str, body: Vec<u8>, address: SocketAddr, bucket: &mut Bucket) -> Answer {
+fn answer(
+    method: &str,
+    target: &str,
+    body: Vec<u8>,
+    address: SocketAddr,
+    bucket: &mut GcsBucket,
+) -> GcsResponse {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let query: HashMap<String, String> = query
         .split('&')
@@ -97,52 +103,52 @@ fn answer(method: &str, target: &str, body: Vec<u8>, address: SocketAddr, bucket
     let upload = query.get("upload_id").and_then(|id| id.parse::<u64>().ok());
     let name = query.get("name").cloned().unwrap_or_default();
     if !path.contains("/b/leases/o") {
-        return Answer::refusal(404, "notFound");
+        return GcsResponse::refusal(404, "notFound");
     }
     if path.starts_with("/upload/") {
         return match (method, query.get("uploadType").map(String::as_str), upload) {
             ("POST", Some("media"), _) => bucket.write(&name, condition, body),
             ("POST", Some("resumable"), None) => {
                 if !bucket.holds(&name, condition) {
-                    return Answer::refusal(412, "conditionNotMet");
+                    return GcsResponse::refusal(412, "conditionNotMet");
                 }
                 let id = bucket.number();
                 bucket.uploads.insert(id, (name, condition));
                 let location = format!("http://{address}{path}?uploadType=resumable&upload_id={id}");
-                Answer { headers: vec![("Location", location)], ..Answer::json("{}") }
+                GcsResponse { headers: vec![("Location", location)], ..GcsResponse::json("{}") }
             }
             ("PUT", _, Some(id)) => match bucket.uploads.remove(&id) {
                 Some((name, condition)) => bucket.write(&name, condition, body),
-                None => Answer::refusal(404, "notFound"),
+                None => GcsResponse::refusal(404, "notFound"),
             },
-            _ => Answer::refusal(400, "invalid"),
+            _ => GcsResponse::refusal(400, "invalid"),
         };
     }
-    let Some((_, object)) = path.split_once("/o") else { return Answer::refusal(400, "invalid") };
+    let Some((_, object)) = path.split_once("/o") else { return GcsResponse::refusal(400, "invalid") };
     if object.is_empty() {
         return list(bucket, &query);
     }
     let name = decode(object.trim_start_matches('/'));
-    let Some(kept) = bucket.objects.get(&name) else { return Answer::refusal(404, "notFound") };
+    let Some(kept) = bucket.objects.get(&name) else { return GcsResponse::refusal(404, "notFound") };
     match method {
-        "GET" if query.get("alt").is_some_and(|alt| alt == "media") => Answer {
+        "GET" if query.get("alt").is_some_and(|alt| alt == "media") => GcsResponse {
             headers: vec![
                 ("x-goog-generation", kept.generation.to_string()),
                 ("ETag", format!("\"{}\"", kept.generation)),
             ],
-            ..Answer { status: 200, headers: vec![], body: kept.body.clone() }
+            ..GcsResponse { status: 200, headers: vec![], body: kept.body.clone() }
         },
-        "GET" => Answer::json(&metadata(&name, kept)),
+        "GET" => GcsResponse::json(&metadata(&name, kept)),
         "DELETE" if bucket.holds(&name, condition) => {
             bucket.objects.remove(&name);
-            Answer { status: 204, headers: vec![], body: vec![] }
+            GcsResponse { status: 204, headers: vec![], body: vec![] }
         }
-        _ => Answer::refusal(412, "conditionNotMet"),
+        _ => GcsResponse::refusal(412, "conditionNotMet"),
     }
 }
 
 /// Pages of two hundred, so that there is more than one in the tests.
-fn list(bucket: &Bucket, query: &HashMap<String, String>) -> Answer {
+fn list(bucket: &GcsBucket, query: &HashMap<String, String>) -> GcsResponse {
     let prefix = query.get("prefix").cloned().unwrap_or_default();
     let from = query.get("pageToken").cloned().unwrap_or_default();
     let mut found = bucket
@@ -155,11 +161,11 @@ fn list(bucket: &Bucket, query: &HashMap<String, String>) -> Answer {
         (Some(_), Some((name, _))) => format!(",\"nextPageToken\":\"{name}\""),
         _ => String::new(),
     };
-    Answer::json(&format!("{{\"kind\":\"storage#objects\",\"items\":[{}]{next}}}", items.join(",")))
+    GcsResponse::json(&format!("{{\"kind\":\"storage#objects\",\"items\":[{}]{next}}}", items.join(",")))
 }
 
-fn metadata(name: &str, kept: &Kept) -> String {
-    let Kept { body, generation } = kept;
+fn metadata(name: &str, kept: &GcsObject) -> String {
+    let GcsObject { body, generation } = kept;
     format!(
         "{{\"kind\":\"storage#object\",\"name\":\"{name}\",\"bucket\":\"leases\",\"generation\":\"{generation}\",\
          \"size\":\"{}\",\"etag\":\"{generation}\",\"contentType\":\"application/json\",\"md5Hash\":\"\",\
@@ -168,22 +174,22 @@ fn metadata(name: &str, kept: &Kept) -> String {
     )
 }
 
-struct Answer {
+struct GcsResponse {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl GcsResponse {
     fn json(text: &str) -> Self {
-        Answer { status: 200, headers: vec![], body: text.as_bytes().to_vec() }
+        GcsResponse { status: 200, headers: vec![], body: text.as_bytes().to_vec() }
     }
 
     fn refusal(status: u16, reason: &str) -> Self {
         let text = format!(
             "{{\"error\":{{\"code\":{status},\"message\":\"{reason}\",\"errors\":[{{\"reason\":\"{reason}\"}}]}}}}"
         );
-        Answer { status, ..Answer::json(&text) }
+        GcsResponse { status, ..GcsResponse::json(&text) }
     }
 
     fn send(self, mut stream: &TcpStream, bodiless: bool) -> Option<()> {

@@ -12,9 +12,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::PART;
-use super::words::{Moments, Order, Report};
+use super::messages::{Deadlines, WatchdogOrder, WatchdogReport};
 use crate::process::OURSELVES;
-use crate::process::group::Group;
+use crate::process::group::ProcessGroup;
 
 /// A watchdog that takes longer than this to stand or to answer is not to be relied on.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -45,28 +45,28 @@ impl Watchdog {
         ours.set_nonblocking(true)?;
         let from = BufReader::new(UnixStream::from_std(ours.try_clone()?)?).lines();
         let mut watchdog = Watchdog { child, to: ours, from };
-        watchdog.expect(Report::Ready).await?;
+        watchdog.expect(WatchdogReport::Ready).await?;
         Ok(watchdog)
     }
 
     /// Gives it a group to watch, and waits until it does.
     pub(in crate::process) async fn watch(
         &mut self,
-        group: Group,
+        group: ProcessGroup,
         grace_ms: u64,
-        moments: Moments,
+        moments: Deadlines,
     ) -> io::Result<()> {
-        self.tell(Order::Watch { group, grace_ms, moments })?;
-        self.expect(Report::Watching).await
+        self.tell(WatchdogOrder::Watch { group, grace_ms, moments })?;
+        self.expect(WatchdogReport::Watching).await
     }
 
     /// The lease goes on until then.
-    pub(in crate::process) fn until(&self, moments: Moments) -> io::Result<()> {
-        self.tell(Order::Until(moments))
+    pub(in crate::process) fn until(&self, moments: Deadlines) -> io::Result<()> {
+        self.tell(WatchdogOrder::Until(moments))
     }
 
     /// What it has done; `None`: it is gone. Can be dropped and called again.
-    pub(in crate::process) async fn report(&mut self) -> Option<Report> {
+    pub(in crate::process) async fn report(&mut self) -> Option<WatchdogReport> {
         loop {
             let line = self.from.next_line().await.ok().flatten()?;
             if let Ok(report) = line.parse() {
@@ -78,7 +78,7 @@ impl Watchdog {
     /// There is nothing left to watch. When this returns it is gone, so nothing is signalled any more.
     pub(in crate::process) async fn dismiss(mut self) {
         let left = async {
-            self.tell(Order::Gone).ok()?;
+            self.tell(WatchdogOrder::Gone).ok()?;
             while self.report().await.is_some() {}
             Some(())
         };
@@ -97,7 +97,7 @@ impl Watchdog {
 
     /// A line is short and the buffer is long: one that does not fit means a watchdog that has long been stopped, and
     /// waiting for it would stop us too.
-    fn tell(&self, order: Order) -> io::Result<()> {
+    fn tell(&self, order: WatchdogOrder) -> io::Result<()> {
         let line = order.to_string();
         match (&self.to).write(line.as_bytes()) {
             Ok(written) if written == line.len() => Ok(()),
@@ -106,7 +106,7 @@ impl Watchdog {
         }
     }
 
-    async fn expect(&mut self, expected: Report) -> io::Result<()> {
+    async fn expect(&mut self, expected: WatchdogReport) -> io::Result<()> {
         match timeout(ANSWERS_WITHIN, self.report()).await {
             Ok(Some(report)) if report == expected => Ok(()),
             Ok(_) => Err(io::Error::other("it ended at once")),

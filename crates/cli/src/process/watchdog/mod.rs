@@ -1,13 +1,13 @@
 //! The watchdog: a small process that ends the command's group in time when `run` cannot.
 
+mod deadline;
 mod handle;
-mod patience;
+mod messages;
 mod process;
-mod words;
 
 pub(super) use handle::Watchdog;
+pub(super) use messages::{Deadlines, WatchdogReport};
 pub(super) use process::main;
-pub(super) use words::{Moments, Report};
 
 /// The name of this part in the arguments.
 pub(super) const PART: &str = "__watchdog";

@@ -12,12 +12,12 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::patience::{Act, Patience};
-use super::words::{Order, Report};
-use crate::exit::Exit;
+use super::deadline::{GroupAction, WatchdogDeadline};
+use super::messages::{WatchdogOrder, WatchdogReport};
+use crate::exit_code::ExitStatus;
 use crate::process::boot_ms;
-use crate::process::group::Group;
-use crate::process::inherited;
+use crate::process::group::ProcessGroup;
+use crate::process::inherited_descriptors;
 
 /// How often it looks whether the group is gone, once `run` is. Only then: as long as `run` lives, `run` says so.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -28,16 +28,19 @@ const NAME: &std::ffi::CStr = c"fh-watchdog";
 
 /// Watches until there is nothing left to watch. Its stdin is the line to `run`.
 pub(in crate::process) fn main() -> ExitCode {
-    match stand_apart().and_then(|()| Watch::new()).and_then(Watch::keep) {
+    match stand_apart()
+        .and_then(|()| WatchdogProcess::new())
+        .and_then(WatchdogProcess::keep)
+    {
         Ok(()) => ExitCode::SUCCESS,
         // `run` sees the line end, and why does not matter: without a watchdog nothing starts.
-        Err(_) => Exit::Failed.into(),
+        Err(_) => ExitStatus::Failed.into(),
     }
 }
 
 /// Leaves everything that could reach this process by way of the shell line or the terminal that it was started from.
 fn stand_apart() -> io::Result<()> {
-    inherited::close_all()?;
+    inherited_descriptors::close_all()?;
     SigSet::all().thread_block()?;
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
@@ -45,15 +48,15 @@ fn stand_apart() -> io::Result<()> {
     Ok(())
 }
 
-struct Watch {
+struct WatchdogProcess {
     line: File,
     heard: Vec<u8>,
     timer: OwnedFd,
-    command: Option<(Group, Patience)>,
+    command: Option<(ProcessGroup, WatchdogDeadline)>,
 }
 
 /// Whether to go on.
-enum Line {
+enum LineResult {
     Open,
     /// `run` has said that there is nothing left to do.
     Dismissed,
@@ -61,84 +64,84 @@ enum Line {
     Cut,
 }
 
-impl Watch {
+impl WatchdogProcess {
     fn new() -> io::Result<Self> {
         let line = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        Ok(Watch { line, heard: Vec::new(), timer, command: None })
+        Ok(WatchdogProcess { line, heard: Vec::new(), timer, command: None })
     }
 
     fn keep(mut self) -> io::Result<()> {
-        self.say(Report::Ready);
+        self.say(WatchdogReport::Ready);
         loop {
             match self.listen()? {
-                Line::Open => self.act(),
-                Line::Dismissed => return Ok(()),
-                Line::Cut => break,
+                LineResult::Open => self.act(),
+                LineResult::Dismissed => return Ok(()),
+                LineResult::Cut => break,
             }
         }
         self.finish_alone()
     }
 
     /// Waits for a word or for the time to act.
-    fn listen(&mut self) -> io::Result<Line> {
+    fn listen(&mut self) -> io::Result<LineResult> {
         self.set_timer()?;
         let mut waits = [PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.timer, PollFlags::IN)];
         match poll(&mut waits, None) {
             Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Line::Open),
+            Err(Errno::INTR) => return Ok(LineResult::Open),
             Err(error) => return Err(error.into()),
         }
         if waits[0].revents().is_empty() {
-            return Ok(Line::Open);
+            return Ok(LineResult::Open);
         }
         let mut bytes = [0; 512];
         let count = match self.line.read(&mut bytes) {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Line::Open),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(LineResult::Open),
             // A line that is broken in any other way is as good as cut.
             Err(_) => 0,
         };
         if count == 0 {
-            return Ok(Line::Cut);
+            return Ok(LineResult::Cut);
         }
         self.heard.extend_from_slice(&bytes[..count]);
         while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.heard.drain(..=end).collect();
             let order = str::from_utf8(&line).ok().and_then(|line| line.parse().ok());
             match order {
-                Some(Order::Watch { group, grace_ms, moments }) => {
-                    self.command = Some((group, Patience::new(grace_ms, moments)));
+                Some(WatchdogOrder::Watch { group, grace_ms, moments }) => {
+                    self.command = Some((group, WatchdogDeadline::new(grace_ms, moments)));
                     self.set_timer()?;
-                    self.say(Report::Watching);
+                    self.say(WatchdogReport::Watching);
                 }
-                Some(Order::Until(moments)) => {
-                    if let Some((_, patience)) = &mut self.command {
-                        patience.hear(moments);
+                Some(WatchdogOrder::Until(moments)) => {
+                    if let Some((_, deadline)) = &mut self.command {
+                        deadline.hear(moments);
                     }
                 }
-                Some(Order::Gone) => return Ok(Line::Dismissed),
+                Some(WatchdogOrder::Gone) => return Ok(LineResult::Dismissed),
                 // Only another version could say that, and `run` is always the same binary. What it meant is unknown,
                 // so the moments that are known stand.
                 None => {}
             }
         }
-        Ok(Line::Open)
+        Ok(LineResult::Open)
     }
 
     fn act(&mut self) {
-        let Some((group, patience)) = &mut self.command else { return };
+        let Some((group, deadline)) = &mut self.command else { return };
         let group = *group;
-        while let Some(act) = patience.act(boot_ms()) {
+        while let Some(act) = deadline.act(boot_ms()) {
             // If we may not signal it (a command that became another user), nothing can be done from here.
             let report = match act {
-                Act::Terminate => {
+                GroupAction::Terminate => {
                     let _ = group.terminate();
-                    Report::Terminated
+                    WatchdogReport::Terminated
                 }
-                Act::Kill => {
+                GroupAction::Kill => {
                     let _ = group.kill();
-                    Report::Killed
+                    WatchdogReport::Killed
                 }
             };
             let _ = self.line.write_all(report.to_string().as_bytes());
@@ -148,14 +151,14 @@ impl Watch {
     /// `run` is gone. Nothing keeps the group's number for us any more, so it is looked at often: it cannot be
     /// reused unnoticed in so short a time.
     fn finish_alone(&mut self) -> io::Result<()> {
-        let Some((group, patience)) = &mut self.command else { return Ok(()) };
+        let Some((group, deadline)) = &mut self.command else { return Ok(()) };
         let group = *group;
-        patience.run_is_gone(boot_ms());
+        deadline.run_is_gone(boot_ms());
         let mut give_up_at_ms = None;
         while !group.is_empty() {
             let now_ms = boot_ms();
             self.act();
-            if self.command.is_some_and(|(_, patience)| patience.has_killed()) {
+            if self.command.is_some_and(|(_, deadline)| deadline.has_killed()) {
                 let give_up_at_ms = *give_up_at_ms.get_or_insert(now_ms.saturating_add(LOOK_AFTER_KILL_MS));
                 if now_ms >= give_up_at_ms {
                     return Ok(());
@@ -172,7 +175,7 @@ impl Watch {
 
     /// Sets the timer to the next thing to do. It counts suspended time, and fires at once for what is past.
     fn set_timer(&self) -> io::Result<()> {
-        let due_ms = self.command.and_then(|(_, patience)| patience.due_ms());
+        let due_ms = self.command.and_then(|(_, deadline)| deadline.due_ms());
         // All zero would switch it off; a moment that is due since boot is due now.
         let at = due_ms.map_or(Timespec::default(), |due_ms| timespec(due_ms.max(1)));
         let setting = Itimerspec { it_interval: Timespec::default(), it_value: at };
@@ -180,7 +183,7 @@ impl Watch {
         Ok(())
     }
 
-    fn say(&mut self, report: Report) {
+    fn say(&mut self, report: WatchdogReport) {
         // If `run` does not read, the line ends, and that is noticed.
         let _ = self.line.write_all(report.to_string().as_bytes());
     }

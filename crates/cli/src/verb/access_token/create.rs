@@ -5,14 +5,14 @@ use fencehold_contract::http::access::{AccessTokenView, TOKEN_NAME_BYTES_MAX};
 use fencehold_server::access::{Bearer, Scope, Scopes};
 use serde::Serialize;
 
+use crate::access_tokens::NewAccessToken;
 use crate::context::Context;
 use crate::duration::parse_ms;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
+use crate::server_files::ServerFileArgs;
 use crate::show::utc;
-use crate::tokens::Wanted;
-use crate::verb::{DONE, Outcome};
-use crate::whereabouts::Whereabouts;
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
     expires_in: Option<u64>,
     #[command(flatten)]
-    whereabouts: Whereabouts,
+    server_files: ServerFileArgs,
 }
 
 #[derive(Serialize)]
@@ -60,29 +60,30 @@ struct Created {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let odd = self.name.is_empty()
             || self.name.len() > TOKEN_NAME_BYTES_MAX
             || self.name.chars().any(char::is_control);
         if odd {
             let what =
                 format!("the name must have 1 to {TOKEN_NAME_BYTES_MAX} bytes, and no control characters");
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(Failure::new(ExitStatus::Usage, what));
         }
         let of_role = self.role.map(Role::scopes).unwrap_or_default();
         let scopes: Scopes = self.scopes.iter().chain(of_role).copied().collect();
         let mut bits = [0; 38];
-        getrandom::fill(&mut bits)
-            .map_err(|error| Failure::new(Exit::Failed, format!("no randomness can be had: {error}")))?;
+        getrandom::fill(&mut bits).map_err(|error| {
+            Failure::new(ExitStatus::Failed, format!("no randomness can be had: {error}"))
+        })?;
         let bearer = Bearer::from_random(bits);
-        let wanted = Wanted {
+        let wanted = NewAccessToken {
             name: self.name,
             namespace: (!self.all_namespaces).then(|| context.namespace.clone()),
             scopes: scopes.iter().collect(),
             expires_in_ms: self.expires_in,
             by: crate::identity::person()?.to_string(),
         };
-        let view = self.whereabouts.tokens(context)?.create(&bearer, wanted).await?;
+        let view = self.server_files.tokens(context)?.create(&bearer, wanted).await?;
         let created = Created { view, access_token: bearer.reveal() };
         context.output.one(&created, |_| created.access_token.clone())?;
         let AccessTokenView { id, name, namespace, expires_at, .. } = &created.view;

@@ -7,9 +7,9 @@ use fencehold_server::access::Scopes;
 
 use crate::context::Context;
 use crate::duration::show_ms;
+use crate::server_files::ServerFileArgs;
 use crate::show::{Cell, Colour, Table, or_dash, utc};
-use crate::verb::{DONE, Outcome};
-use crate::whereabouts::Whereabouts;
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,13 +25,13 @@ pub(crate) struct Args {
     #[arg(long)]
     include_inactive: bool,
     #[command(flatten)]
-    whereabouts: Whereabouts,
+    server_files: ServerFileArgs,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let now_ms = SystemClock.now().wall_ms;
-        let mut tokens = self.whereabouts.tokens(context)?.list().await?;
+        let mut tokens = self.server_files.tokens(context)?.list().await?;
         tokens.retain(|token| self.include_inactive || state(token, now_ms).0 == "valid");
         let list = AccessTokenList { access_tokens: tokens };
         let tokens = &list.access_tokens;

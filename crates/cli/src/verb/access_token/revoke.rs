@@ -5,8 +5,8 @@ use fencehold_server::access::TokenId;
 
 use crate::context::Context;
 use crate::output::note;
-use crate::verb::{DONE, Outcome};
-use crate::whereabouts::Whereabouts;
+use crate::server_files::ServerFileArgs;
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,14 +24,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    whereabouts: Whereabouts,
+    server_files: ServerFileArgs,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let id = TokenId::parse(self.id.trim())?;
         let by = crate::identity::person()?.to_string();
-        let revoked = self.whereabouts.tokens(context)?.revoke(id, by, self.reason).await?;
+        let revoked = self.server_files.tokens(context)?.revoke(id, by, self.reason).await?;
         context.output.one(&RevokedAccessToken { revoked }, |_| String::new())?;
         note(&if revoked {
             format!("access token {id} is revoked; running servers refuse it within a second")

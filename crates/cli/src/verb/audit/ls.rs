@@ -4,9 +4,9 @@ use fencehold_contract::http::access::AuditEntry;
 
 use crate::context::Context;
 use crate::duration::parse_ms;
+use crate::server_files::ServerFileArgs;
 use crate::show::{Cell, Colour, Table, or_dash, utc};
-use crate::verb::{DONE, Outcome};
-use crate::whereabouts::Whereabouts;
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,13 +32,13 @@ pub(crate) struct Args {
     #[arg(long)]
     only_namespace: bool,
     #[command(flatten)]
-    whereabouts: Whereabouts,
+    server_files: ServerFileArgs,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let only = self.only_namespace.then(|| context.namespace.clone());
-        let tokens = self.whereabouts.tokens(context)?;
+        let tokens = self.server_files.tokens(context)?;
         let page = tokens.audit(self.cursor, self.since, self.limit, only).await?;
         let entries = &page.entries;
         context

@@ -13,18 +13,20 @@ use fencehold_contract::{CallContext, StoreError, StoreUrl};
 use fencehold_core::Namespace;
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_load::{Client, Failed, Lives, Measured, Pairs, Renewals, Target, renew_all, run_after};
+use fencehold_load::{
+    AcquireRelease, BatchRenewals, Failed, JobLives, LoadClient, Measured, Target, renew_all, run_after,
+};
 use processes::Processes;
-use report::{Operation, Report};
+use report::{BenchReport, OperationFigures};
 
-use crate::context::{Context, Create, Store};
+use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::identity;
 use crate::output::note;
 use crate::show::Progress;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,21 +57,21 @@ const WAIT: Duration = Duration::from_secs(60);
 #[command(subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: BenchTarget,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum BenchTarget {
     /// Acquire, release and renew leases
     #[command(before_help = EXAMPLES, after_help = MORE)]
-    Lease(Load),
+    Lease(BenchArgs),
     /// Enqueue, claim and complete jobs
     #[command(before_help = EXAMPLES, after_help = MORE)]
-    Job(Load),
+    Job(BenchArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Load {
+struct BenchArgs {
     /// How many clients at once, all processes together
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     clients: u16,
@@ -83,7 +85,7 @@ struct Load {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     batch_size: u16,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
     /// Which of the processes this is. The first starts the others.
     #[arg(long, hide = true, default_value_t = 0)]
     process: u16,
@@ -97,16 +99,19 @@ fn parse_time(text: &str) -> Result<u64, String> {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let load = match &self.what {
-            What::Lease(load) | What::Job(load) => load,
+            BenchTarget::Lease(load) | BenchTarget::Job(load) => load,
         };
         if load.processes > load.clients {
-            return Err(Failure::new(Exit::Usage, "every process needs a client: --clients is too small"));
+            return Err(Failure::new(
+                ExitStatus::Usage,
+                "every process needs a client: --clients is too small",
+            ));
         }
         if load.processes > 1 && matches!(context.place()?.url, StoreUrl::Memory(_)) {
             return Err(Failure::new(
-                Exit::Usage,
+                ExitStatus::Usage,
                 "a memory: store is in one process; --processes needs another",
             ));
         }
@@ -114,17 +119,17 @@ impl Args {
         store.closing(async |store| self.measure(context, store).await).await
     }
 
-    async fn measure(&self, context: &Context, store: &Store) -> Outcome {
+    async fn measure(&self, context: &Context, store: &OpenStore) -> VerbResult {
         let namespace = match &context.namespace {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
         };
         let call = context.call_in(namespace.clone());
         let call = CallContext { timeout_ms: call.timeout_ms.max(60_000), ..call };
-        let store = &Store { leases: store.leases.clone(), call, name: store.name.clone() };
+        let store = &OpenStore { leases: store.leases.clone(), call, name: store.name.clone() };
         let load = match &self.what {
-            What::Lease(load) => load,
-            What::Job(load) => {
+            BenchTarget::Lease(load) => load,
+            BenchTarget::Job(load) => {
                 store.jobs()?;
                 load
             }
@@ -163,7 +168,7 @@ impl Args {
         fencehold.close().await;
         let operations = measured?;
         released.map_err(|error| Failure::of_library(error, &store.name))?;
-        let report = Report {
+        let report = BenchReport {
             store: store.name.clone(),
             clients: load.clients,
             processes: load.processes,
@@ -177,32 +182,32 @@ impl Args {
 
     /// What each client does, in a line.
     fn said(&self) -> String {
-        let (What::Lease(Load { duration, batch_size, .. }) | What::Job(Load { duration, batch_size, .. })) =
-            &self.what;
+        let (BenchTarget::Lease(BenchArgs { duration, batch_size, .. })
+        | BenchTarget::Job(BenchArgs { duration, batch_size, .. })) = &self.what;
         let time = show_ms(*duration);
         match (&self.what, batch_size) {
-            (What::Lease(_), 1) => {
+            (BenchTarget::Lease(_), 1) => {
                 format!("acquires and releases a lease, then renews one, for {time} each")
             }
-            (What::Lease(_), batch) => {
+            (BenchTarget::Lease(_), batch) => {
                 format!("acquires and releases a lease, then renews {batch} a call, for {time} each")
             }
-            (What::Job(_), 1) => format!("enqueues, claims and completes a job, for {time}"),
-            (What::Job(_), batch) => {
+            (BenchTarget::Job(_), 1) => format!("enqueues, claims and completes a job, for {time}"),
+            (BenchTarget::Job(_), batch) => {
                 format!("enqueues, claims and completes {batch} jobs a call, for {time}")
             }
         }
     }
 
     /// While no other run does.
-    async fn measure_alone(&self, store: &Store) -> Result<Vec<Operation>, Failure> {
-        let jobs = matches!(self.what, What::Job(_));
+    async fn measure_alone(&self, store: &OpenStore) -> Result<Vec<OperationFigures>, Failure> {
+        let jobs = matches!(self.what, BenchTarget::Job(_));
         if jobs {
             delete_jobs(store).await?;
         }
-        let (What::Lease(load) | What::Job(load)) = &self.what;
+        let (BenchTarget::Lease(load) | BenchTarget::Job(load)) = &self.what;
         let mut processes = Processes::start(load.processes).map_err(|error| {
-            Failure::new(Exit::Failed, format!("the other processes cannot be started: {error}"))
+            Failure::new(ExitStatus::Failed, format!("the other processes cannot be started: {error}"))
         })?;
         let phases = if jobs { 1 } else { 2 };
         note(&format!("measuring for {}", show_ms(phases * load.duration)));
@@ -217,36 +222,42 @@ impl Args {
         measured
     }
 
-    async fn operations(&self, store: &Store, processes: &mut Processes) -> Result<Vec<Operation>, Failed> {
-        let (What::Lease(load) | What::Job(load)) = &self.what;
+    async fn operations(
+        &self,
+        store: &OpenStore,
+        processes: &mut Processes,
+    ) -> Result<Vec<OperationFigures>, Failed> {
+        let (BenchTarget::Lease(load) | BenchTarget::Job(load)) = &self.what;
         let prefix = format!("{NAME}/{}", load.process);
         let target = Target::new(store.leases.clone(), store.call.clone(), prefix, getrandom::u64()?);
         let (clients, batch) = (load.clients_here(), usize::from(load.batch_size));
         let time = Duration::from_millis(load.duration);
         match &self.what {
-            What::Lease(_) => {
+            BenchTarget::Lease(_) => {
                 let requests = if load.process == 0 { requests(&target).await? } else { None };
                 let requests = |nth: usize| requests.map(|requests| requests[nth]);
-                let pairs = beside(processes, Pairs::clients(&target, clients)?, time).await?;
-                let renewals = beside(processes, Renewals::clients(&target, clients, batch), time).await?;
+                let pairs = beside(processes, AcquireRelease::clients(&target, clients)?, time).await?;
+                let renewals =
+                    beside(processes, BatchRenewals::clients(&target, clients, batch), time).await?;
                 Ok(vec![
-                    Operation::new("acquire", &pairs, 0, requests(0)),
-                    Operation::new("release", &pairs, 1, requests(2)),
-                    Operation::new("renew", &renewals, 0, requests(1)),
+                    OperationFigures::new("acquire", &pairs, 0, requests(0)),
+                    OperationFigures::new("release", &pairs, 1, requests(2)),
+                    OperationFigures::new("renew", &renewals, 0, requests(1)),
                 ])
             }
-            What::Job(_) => {
-                let lives = beside(processes, Lives::clients(&target, clients, NAME, batch)?, time).await?;
+            BenchTarget::Job(_) => {
+                let lives =
+                    beside(processes, JobLives::clients(&target, clients, NAME, batch)?, time).await?;
                 let operations = ["enqueue", "claim", "complete"].into_iter().enumerate();
                 Ok(operations
-                    .map(|(call, name)| Operation::new(name, &lives, call, None))
+                    .map(|(call, name)| OperationFigures::new(name, &lives, call, None))
                     .collect())
             }
         }
     }
 }
 
-impl Load {
+impl BenchArgs {
     /// How many of the clients are in this process.
     fn clients_here(&self) -> usize {
         let more = self.process < self.clients % self.processes;
@@ -255,7 +266,7 @@ impl Load {
 }
 
 /// Has the clients of all processes begin together, and adds up what they did.
-async fn beside<C: Client>(
+async fn beside<C: LoadClient>(
     processes: &mut Processes,
     clients: Vec<C>,
     time: Duration,
@@ -282,7 +293,7 @@ async fn requests(target: &Target) -> Result<Option<[u64; 3]>, Failed> {
 }
 
 /// Deletes the jobs of this run, or of one that was killed.
-async fn delete_jobs(store: &Store) -> Result<(), Failure> {
+async fn delete_jobs(store: &OpenStore) -> Result<(), Failure> {
     let filter = JobFilter { queue: Some(QueueName::new(NAME)?), ..JobFilter::default() };
     let by = identity::ourselves()?;
     let mut progress = Progress::new("deleted", None);
@@ -305,9 +316,9 @@ async fn delete_jobs(store: &Store) -> Result<(), Failure> {
     }
 }
 
-fn explain(store: &Store, failed: Failed) -> Failure {
+fn explain(store: &OpenStore, failed: Failed) -> Failure {
     match failed.downcast::<StoreError>() {
         Ok(error) => store.explain(*error),
-        Err(failed) => Failure::new(Exit::Failed, failed.to_string()),
+        Err(failed) => Failure::new(ExitStatus::Failed, failed.to_string()),
     }
 }

@@ -14,13 +14,13 @@ const GO: &str = "go";
 /// The other end.
 pub(super) enum Processes {
     /// Of the first process: the others.
-    Children(Vec<Process>),
+    Children(Vec<BenchProcess>),
     /// Of the others: the first.
     Parent(Output),
 }
 
 /// One of the others, until it is dropped.
-pub(super) struct Process {
+pub(super) struct BenchProcess {
     nth: u16,
     child: Child,
     stdin: ChildStdin,
@@ -35,7 +35,7 @@ impl Processes {
     /// Starts all but the first, which is this one.
     pub(super) fn start(processes: u16) -> io::Result<Self> {
         (1..processes)
-            .map(Process::start)
+            .map(BenchProcess::start)
             .collect::<io::Result<_>>()
             .map(Processes::Children)
     }
@@ -80,8 +80,8 @@ impl Processes {
     }
 }
 
-impl Process {
-    fn start(nth: u16) -> io::Result<Process> {
+impl BenchProcess {
+    fn start(nth: u16) -> io::Result<BenchProcess> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(std::env::args_os().skip(1))
             .args(["--process", &nth.to_string()])
@@ -90,7 +90,7 @@ impl Process {
             .spawn()?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) = pipes.ok_or_else(|| io::Error::other("it has no pipes"))?;
-        Ok(Process { nth, child, stdin, stdout: BufReader::new(stdout) })
+        Ok(BenchProcess { nth, child, stdin, stdout: BufReader::new(stdout) })
     }
 
     fn line(&mut self) -> io::Result<String> {
@@ -106,7 +106,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for BenchProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -8,18 +8,18 @@ use crate::output::Output;
 use crate::show::{Style, Table, facts, or_dash};
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub(super) store: String,
     pub(super) clients: u16,
     pub(super) processes: u16,
     pub(super) batch_size: u16,
     pub(super) duration_ms: u64,
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: Vec<OperationFigures>,
 }
 
 /// One operation. Its rate counts leases or jobs, its latencies are those of a call.
 #[derive(Debug, Serialize)]
-pub(super) struct Operation {
+pub(super) struct OperationFigures {
     name: &'static str,
     per_second: u64,
     p50_us: u64,
@@ -30,11 +30,11 @@ pub(super) struct Operation {
     request_count: Option<u64>,
 }
 
-impl Operation {
+impl OperationFigures {
     /// The operation that is this call of a round.
     pub(super) fn new(name: &'static str, all: &Measured, call: usize, request_count: Option<u64>) -> Self {
         let latency = all.calls.get(call).cloned().unwrap_or_default();
-        Operation {
+        OperationFigures {
             name,
             per_second: whole(all.per_second()),
             p50_us: whole(latency.percentile_us(50.0)),
@@ -54,7 +54,7 @@ fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
-impl Report {
+impl BenchReport {
     /// Prints it; `said` says what each client does.
     pub(super) fn print(&self, output: Output, said: &str) -> Result<(), Failure> {
         output.one(self, |style| self.text(style, said))
@@ -74,7 +74,7 @@ impl Report {
             Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX"])
         };
         for operation in &self.operations {
-            let Operation { name, per_second, p50_us, p99_us, max_us, request_count } = *operation;
+            let OperationFigures { name, per_second, p50_us, p99_us, max_us, request_count } = *operation;
             let [p50, p99, max] = [p50_us, p99_us, max_us].map(|us| show_us(us).into());
             let (name, rate) = (name.into(), per_second.into());
             if counted {
@@ -114,9 +114,11 @@ mod tests {
             latencies.add(Duration::from_micros(us));
         }
         let all = Measured { done: 123_456_789, time: Duration::from_secs(1), calls: vec![latencies] };
-        let operations =
-            vec![Operation::new("acquire", &all, 0, Some(3)), Operation::new("renew", &all, 1, None)];
-        let mut report = Report {
+        let operations = vec![
+            OperationFigures::new("acquire", &all, 0, Some(3)),
+            OperationFigures::new("renew", &all, 1, None),
+        ];
+        let mut report = BenchReport {
             store: "memory:".to_owned(),
             clients: 16,
             processes: 4,

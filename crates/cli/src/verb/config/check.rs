@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::place::Chosen;
+use crate::server_files::{ServerFileArgs, access_file, settings};
 use crate::show::{Cell, Colour, Table};
-use crate::verb::{DONE, Outcome};
-use crate::whereabouts::{Whereabouts, access_file, settings};
+use crate::store_choice::ChosenBy;
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,11 +21,11 @@ Examples:
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    whereabouts: Whereabouts,
+    server_files: ServerFileArgs,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ConfigReport {
     settings: Vec<Setting>,
 }
 
@@ -40,20 +40,20 @@ struct Setting {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "every verb is called alike")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
-        let told = self.whereabouts.told(Vec::new())?;
+        let told = self.server_files.told(Vec::new())?;
         let settings = settings(&told)?;
         let place = context.place_or(settings.store.as_deref())?;
         let access = access_file(&settings, &place)?;
         crate::logging::check_server(&settings.log)?;
         let wrong =
-            |error: fencehold_server::config::ConfigError| Failure::new(Exit::Usage, error.to_string());
+            |error: fencehold_server::config::ConfigError| Failure::new(ExitStatus::Usage, error.to_string());
         settings.listen.resolve().map_err(wrong)?;
         // Nothing is sent, so no seed is needed that would keep it apart from others.
         settings
             .options([0; 16])
-            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+            .map_err(|error| Failure::new(ExitStatus::Usage, error.to_string()))?;
         let mut lines: Vec<Setting> = told
             .lines()
             .map(|(name, value, origin)| Setting { name, value, source: origin.map(ToString::to_string) })
@@ -64,15 +64,15 @@ impl Args {
                 "store" => {
                     line.value = place.url.to_string();
                     match place.chosen {
-                        Chosen::Flag | Chosen::Variable => line.source = Some(place.chosen.to_string()),
-                        Chosen::Settings | Chosen::Default => {}
+                        ChosenBy::Flag | ChosenBy::Variable => line.source = Some(place.chosen.to_string()),
+                        ChosenBy::Settings | ChosenBy::Default => {}
                     }
                 }
                 "access_file" => line.value = access.display().to_string(),
                 _ => {}
             }
         }
-        let report = Report { settings: lines };
+        let report = ConfigReport { settings: lines };
         context.output.list(&report, &report.settings, "", || {
             let mut table = Table::new(["SETTING", "VALUE", "SOURCE"]);
             for setting in &report.settings {

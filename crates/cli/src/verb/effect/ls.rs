@@ -4,12 +4,12 @@ use fencehold_contract::job::{EffectPage, EffectView, FindingKind, ListEffectsRe
 use fencehold_core::job::JobId;
 use fencehold_core::limits::PAGE_MAX;
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::failure::Failure;
 use crate::follow::state_colour;
 use crate::output::{Format, note};
 use crate::show::{Cell, Colour, Table};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         let effects = store.closing(async |store| self.effects(store).await).await?;
         let page = EffectPage { effects, next_cursor: None };
@@ -46,7 +46,7 @@ impl Args {
         Ok(DONE)
     }
 
-    async fn effects(&self, store: &Store) -> Result<Vec<EffectView>, Failure> {
+    async fn effects(&self, store: &OpenStore) -> Result<Vec<EffectView>, Failure> {
         let mut request = ListEffectsRequest { cursor: None, limit: PAGE_MAX };
         let mut effects = Vec::new();
         loop {

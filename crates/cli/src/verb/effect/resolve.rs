@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::identity;
 use crate::verb::job::Payload;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const USAGE: &str = "\
 fencehold effect resolve [OPTIONS] <JOB> <EFFECT> --happened <JSON>
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let by = self.by.map_or_else(identity::person, Ok)?;
         let resolution = match self.happened {
             Some(Payload(value)) => EffectResolution::Happened { value },

@@ -4,7 +4,7 @@ use fencehold_contract::{EventPage, FlatEvent};
 
 use crate::context::Context;
 use crate::follow;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         let (events, next_cursor) = store
             .closing(async |store| follow::past(store, self.cursor, self.prefix.as_deref()).await)

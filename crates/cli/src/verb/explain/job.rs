@@ -11,17 +11,17 @@ use fencehold_core::{Event, Key};
 use serde::Serialize;
 
 use super::JOB_KEY;
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::follow;
 use crate::shell;
 use crate::show::{Style, utc};
 use crate::verb::job::attempts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 /// All that can be said of a job.
 #[derive(Debug, Serialize)]
-struct Explanation<'a> {
+struct JobExplanation<'a> {
     job_id: JobId,
     state: JobState,
     /// In one sentence: how it stands.
@@ -35,13 +35,13 @@ struct Explanation<'a> {
     alarms: Vec<FlatEvent<&'a Event>>,
 }
 
-pub(super) async fn explain(context: &Context, store: &Store, detail: &JobDetail) -> Outcome {
+pub(super) async fn explain(context: &Context, store: &OpenStore, detail: &JobDetail) -> VerbResult {
     let key = Key::new(format!("{JOB_KEY}{}", detail.job.id))?;
     let (alarms, cancelled_wall_ms) = super::alarms_of_job(store, &key).await?;
     let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
     let queue = queues.iter().find(|view| view.name == detail.job.queue);
     let now_wall_ms = SystemClock.now().wall_ms;
-    let explanation = Explanation {
+    let explanation = JobExplanation {
         job_id: detail.job.id,
         state: detail.job.state,
         summary: summary(&detail.job),
@@ -208,7 +208,7 @@ fn notes(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
     notes
 }
 
-fn text(explanation: &Explanation<'_>, detail: &JobDetail, alarms: &[Event], style: Style) -> String {
+fn text(explanation: &JobExplanation<'_>, detail: &JobDetail, alarms: &[Event], style: Style) -> String {
     let mut text = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
     let attempts = attempts(detail);
     if !attempts.is_empty() {

@@ -7,17 +7,17 @@ use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Event, Key};
 use serde::Serialize;
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::follow;
 use crate::shell;
 use crate::show::{Style, utc};
 use crate::verb::lease::{details, history};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 /// All that can be said of a key.
 #[derive(Debug, Serialize)]
-struct Explanation<'a> {
+struct LeaseExplanation<'a> {
     key: &'a Key,
     state: &'static str,
     /// In one sentence: how it stands.
@@ -35,7 +35,7 @@ struct Explanation<'a> {
     alarms: Vec<FlatEvent<&'a Event>>,
 }
 
-pub(super) async fn explain(context: &Context, store: &Store, key: Key) -> Outcome {
+pub(super) async fn explain(context: &Context, store: &OpenStore, key: Key) -> VerbResult {
     let lease = store
         .leases
         .get(&store.call, key.clone())
@@ -47,8 +47,8 @@ pub(super) async fn explain(context: &Context, store: &Store, key: Key) -> Outco
     Ok(DONE)
 }
 
-fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Event]) -> Explanation<'a> {
-    let blank = Explanation {
+fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Event]) -> LeaseExplanation<'a> {
+    let blank = LeaseExplanation {
         key,
         state: "never_held",
         summary: format!("{key} was never held here, or so long ago that it was forgotten."),
@@ -69,7 +69,7 @@ fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Even
         }
         None => ("free", free(lease), after_free(lease), None),
     };
-    Explanation { state, summary, next, notes, renewed_ago_ms, ..blank }
+    LeaseExplanation { state, summary, next, notes, renewed_ago_ms, ..blank }
 }
 
 fn held(lease: &LeaseView, holder: &HolderView, renewed_ago_ms: Option<u64>) -> String {
@@ -156,7 +156,7 @@ fn crashes(endings: &[EndingView]) -> Option<String> {
     })
 }
 
-fn text(explanation: &Explanation<'_>, alarms: &[Event], style: Style) -> String {
+fn text(explanation: &LeaseExplanation<'_>, alarms: &[Event], style: Style) -> String {
     let mut text = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
     if let Some(lease) = explanation.lease {
         let _ = write!(text, "\n{}", details(lease, style));

@@ -6,11 +6,11 @@ mod lease;
 use fencehold_core::job::JobId;
 use fencehold_core::{Event, EventData, Key};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::failure::Failure;
 use crate::follow;
 use crate::show::{Colour, Style};
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store
             .closing(async |store| {
@@ -66,7 +66,7 @@ fn head(summary: &str, next: &str, notes: &[String], style: Style) -> String {
 }
 
 /// The last late writes that were refused, and worse.
-async fn alarms(store: &Store, key: &Key) -> Result<Vec<Event>, Failure> {
+async fn alarms(store: &OpenStore, key: &Key) -> Result<Vec<Event>, Failure> {
     let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
     events.retain(|event| event.key == *key && is_alarm(event));
     events.drain(..events.len().saturating_sub(ALARMS_MAX));
@@ -74,7 +74,7 @@ async fn alarms(store: &Store, key: &Key) -> Result<Vec<Event>, Failure> {
 }
 
 /// The same of a job, and when it was asked to stop last, in wall time.
-async fn alarms_of_job(store: &Store, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
+async fn alarms_of_job(store: &OpenStore, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
     let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
     events.retain(|event| event.key == *key);
     let asked = |event: &&Event| matches!(event.data, EventData::JobCancelRequested { .. });

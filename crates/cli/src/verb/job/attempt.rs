@@ -3,12 +3,12 @@
 use fencehold_contract::job::{AttemptReport, Report};
 use fencehold_core::job::JobId;
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::show_ms;
 use crate::failure::{Failure, only_answer};
-use crate::hold;
+use crate::hold_id;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 pub(super) const MORE: &str = "\
 The hold id comes from FENCEHOLD_HOLD_ID or from stdin, never from an argument, which every user of the machine could \
@@ -16,22 +16,22 @@ read. Exit code 76 means that the attempt is lost: stop.";
 
 /// Which attempt it is.
 #[derive(Debug, clap::Args)]
-pub(super) struct Attempt {
+pub(super) struct AttemptArgs {
     #[arg(value_name = "JOB", help = "Which job [env: FENCEHOLD_JOB_ID]")]
     pub(super) job: Option<JobId>,
-    #[arg(long, value_name = "N", help = hold::TOKEN_HELP)]
+    #[arg(long, value_name = "N", help = hold_id::TOKEN_HELP)]
     pub(super) token: Option<u64>,
 }
 
-impl Attempt {
+impl AttemptArgs {
     /// Reports, and prints what became of the job.
-    pub(super) async fn report(self, context: &Context, report: Report) -> Outcome {
+    pub(super) async fn report(self, context: &Context, report: Report) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.send(context, store, report).await).await
     }
 
-    async fn send(self, context: &Context, store: &Store, report: Report) -> Outcome {
-        let attempt = hold::attempt(self.job, self.token)?;
+    async fn send(self, context: &Context, store: &OpenStore, report: Report) -> VerbResult {
+        let attempt = hold_id::attempt(self.job, self.token)?;
         let id = attempt.job_id;
         let reports = vec![AttemptReport { attempt, report }];
         let answers = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?;

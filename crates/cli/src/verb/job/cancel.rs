@@ -3,9 +3,9 @@
 use fencehold_contract::job::JobAction;
 use fencehold_core::Reason;
 
-use super::change::{Change, MORE, Which};
+use super::change::{JobChange, JobSelection, MORE};
 use crate::context::Context;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +18,7 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    which: JobSelection,
     /// Why; kept in the job's history
     #[arg(long)]
     reason: Option<Reason>,
@@ -28,8 +28,8 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let action = JobAction::Cancel { reason: self.reason, force: self.force };
-        self.which.change(context, Change { action, done: "cancelled" }).await
+        self.which.change(context, JobChange { action, done: "cancelled" }).await
     }
 }

@@ -9,14 +9,14 @@ use fencehold_core::job::JobId;
 use fencehold_core::limits::PAGE_MAX;
 
 use super::filter::{FilterArgs, at_most};
-use crate::context::{Context, Store};
-use crate::exit::Exit;
+use crate::context::{Context, OpenStore};
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::follow::state_colour;
 use crate::identity;
 use crate::output::{Format, note};
 use crate::show::{Cell, Colour, Progress, Table};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 pub(super) const MORE: &str = "\
 Name jobs, or filter them: each job that matches is checked and changed in one step. --dry-run only lists them. The \
@@ -24,7 +24,7 @@ result is printed job by job; if a job that was named is refused, the exit code 
 
 /// Which jobs to change.
 #[derive(Debug, clap::Args)]
-pub(super) struct Which {
+pub(super) struct JobSelection {
     /// The jobs
     #[arg(value_name = "JOB")]
     jobs: Vec<JobId>,
@@ -42,21 +42,21 @@ pub(super) struct Which {
 }
 
 /// What is done, and the word for it.
-pub(super) struct Change {
+pub(super) struct JobChange {
     pub(super) action: JobAction,
     /// `cancelled`.
     pub(super) done: &'static str,
 }
 
-impl Which {
-    pub(super) async fn change(self, context: &Context, change: Change) -> Outcome {
+impl JobSelection {
+    pub(super) async fn change(self, context: &Context, change: JobChange) -> VerbResult {
         match (self.jobs.is_empty(), self.filter.is_empty(), self.all) {
             (true, true, false) => {
-                return Err(Failure::new(Exit::Usage, "no jobs are named")
+                return Err(Failure::new(ExitStatus::Usage, "no jobs are named")
                     .with_next("Name jobs, or filter them (--queue, --state, …), or take all with --all."));
             }
             (false, false, _) => {
-                return Err(Failure::new(Exit::Usage, "jobs are named, and filters too")
+                return Err(Failure::new(ExitStatus::Usage, "jobs are named, and filters too")
                     .with_next("Give the one or the other."));
             }
             _ => {}
@@ -65,7 +65,7 @@ impl Which {
         store.closing(async |store| self.carry_out(context, store, change).await).await
     }
 
-    async fn carry_out(self, context: &Context, store: &Store, change: Change) -> Outcome {
+    async fn carry_out(self, context: &Context, store: &OpenStore, change: JobChange) -> VerbResult {
         let by = self.by.map_or_else(identity::person, Ok)?;
         let request = |selector| ChangeJobsRequest {
             dry_run: self.dry_run,
@@ -91,7 +91,7 @@ impl Which {
         };
         let lines = results
             .iter()
-            .map(|changed| json::Outcome::<ChangedJob>::from(Result::from(changed.clone())));
+            .map(|changed| json::ItemResult::<ChangedJob>::from(Result::from(changed.clone())));
         if context.output.is_json() || alone.is_none() {
             context.output.list(&response, lines, "no job matches", || table(results))?;
         }
@@ -104,7 +104,7 @@ impl Which {
         }
         if refused > 0 && !self.jobs.is_empty() {
             return Err(Failure::new(
-                Exit::Failed,
+                ExitStatus::Failed,
                 format!("{refused} of {} jobs were refused", results.len()),
             ));
         }
@@ -113,7 +113,7 @@ impl Which {
 }
 
 async fn matching(
-    store: &Store,
+    store: &OpenStore,
     done: &'static str,
     filter: JobFilter,
     request: impl Fn(JobSelector) -> ChangeJobsRequest,

@@ -6,14 +6,14 @@ use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Owner, ttl};
 use serde::Serialize;
 
-use crate::context::{Context, Create, Store};
+use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
 use crate::failure::{ErrorKind, Failure};
-use crate::hold::{self, HOLD_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE};
+use crate::hold_id::{self, HOLD_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE};
 use crate::output::Format;
 use crate::process::boot_ms;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 use crate::{identity, shell};
 
 const EXAMPLES: &str = "\
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long)]
     owner: Option<Owner>,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
 }
 
 /// A queue to take jobs from, with its weight.
@@ -75,22 +75,22 @@ pub(crate) fn parse_source(text: &str) -> Result<Source, String> {
 
 /// What a script needs to know.
 #[derive(Debug, Serialize)]
-struct Claimed {
+struct ClaimedOutput {
     #[serde(flatten)]
     job: ClaimedJob,
     hold_id: String,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
         store.closing(async |store| self.claim(context, store).await).await
     }
 
-    async fn claim(self, context: &Context, store: &Store) -> Outcome {
-        let hold = hold::fresh()?;
+    async fn claim(self, context: &Context, store: &OpenStore) -> VerbResult {
+        let hold = hold_id::fresh()?;
         let owner = self.owner.map_or_else(identity::caller, Ok)?;
         let names: Vec<String> = self.queue.iter().map(|(queue, _)| queue.to_string()).collect();
         let wait_ms = self.wait.unwrap_or(0);
@@ -118,7 +118,7 @@ impl Args {
             .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
         };
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
-        if let Err(failure) = print(context, &Claimed { job, hold_id: hold.reveal() }) {
+        if let Err(failure) = print(context, &ClaimedOutput { job, hold_id: hold.reveal() }) {
             // Nothing has seen the hold id, so nothing could report on the job.
             let reports = vec![AttemptReport { attempt, report: Report::Release {} }];
             let _ = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await;
@@ -128,7 +128,7 @@ impl Args {
     }
 }
 
-fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
+fn print(context: &Context, claimed: &ClaimedOutput) -> Result<(), Failure> {
     if context.output.format == Format::Env {
         return context.output.text(&shell_lines(claimed));
     }
@@ -150,7 +150,7 @@ fn print(context: &Context, claimed: &Claimed) -> Result<(), Failure> {
     })
 }
 
-fn shell_lines(claimed: &Claimed) -> String {
+fn shell_lines(claimed: &ClaimedOutput) -> String {
     let job = &claimed.job;
     let exported = shell::exports(&[
         (JOB_VARIABLE, &job.id.to_string()),

@@ -2,10 +2,10 @@
 
 use fencehold_contract::job::Report;
 
-use super::attempt::{Attempt, MORE};
+use super::attempt::{AttemptArgs, MORE};
 use super::options::Payload;
 use crate::context::Context;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,14 +18,14 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    attempt: Attempt,
+    attempt: AttemptArgs,
     /// Its result; kept with the job
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     result: Option<Payload>,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let result = self.result.map(|Payload(result)| result);
         self.attempt.report(context, Report::Complete { result }).await
     }

@@ -3,9 +3,9 @@
 use fencehold_contract::job::JobCounts;
 use fencehold_core::job::{JobState, QueueName};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,12 +23,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.count(context, store).await).await
     }
 
-    async fn count(self, context: &Context, store: &Store) -> Outcome {
+    async fn count(self, context: &Context, store: &OpenStore) -> VerbResult {
         let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
         let mut all = JobCounts::default();
         for mut view in queues {

@@ -10,18 +10,18 @@ use fencehold_contract::http::EnqueueJobBatchResponse;
 use fencehold_contract::job::{EnqueuedJob, NewJob, Unique, When};
 use fencehold_contract::json;
 use fencehold_core::BadInput;
-use fencehold_core::job::{JobId, JobKind, JobOptions, QueueName, Refusal, UniqueKey};
+use fencehold_core::job::{JobId, JobKind, JobOptions, JobRefusal, QueueName, UniqueKey};
 use fencehold_core::limits::{PAYLOAD_BYTES_MAX, RUN_AT_WALL_MS_MAX};
 
-use super::lines::{self, Line};
+use super::lines::{self, InputLine};
 use super::options::{JobArgs, Label, Payload, parse_label};
-use crate::context::{Context, Create, Store};
+use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::parse_ms;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::{Failure, only_answer};
 use crate::output::{Format, complain, note};
 use crate::show::Progress;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const USAGE: &str = "\
 fencehold job enqueue [OPTIONS] --queue <QUEUE> --kind <KIND>
@@ -90,11 +90,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     options: JobArgs,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
 }
 
 impl Args {
-    pub(crate) async fn run(mut self, context: &Context) -> Outcome {
+    pub(crate) async fn run(mut self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         let options = self.options.options()?;
         self.queue.check_open()?;
@@ -103,12 +103,18 @@ impl Args {
             .closing(async |store| match (self.payload.take(), self.jsonl.take()) {
                 (Some(payload), _) => self.one(context, store, options, payload).await,
                 (None, Some(file)) => Bulk::new(&self, context, store, options).run(file).await,
-                (None, None) => Err(Failure::new(Exit::Usage, "give --payload or --jsonl")),
+                (None, None) => Err(Failure::new(ExitStatus::Usage, "give --payload or --jsonl")),
             })
             .await
     }
 
-    async fn one(&self, context: &Context, store: &Store, options: JobOptions, payload: Payload) -> Outcome {
+    async fn one(
+        &self,
+        context: &Context,
+        store: &OpenStore,
+        options: JobOptions,
+        payload: Payload,
+    ) -> VerbResult {
         let job = self.job(options, payload)?;
         let id = job.id;
         let answers = store
@@ -144,8 +150,9 @@ impl Args {
 /// An id for a new job.
 fn fresh_id() -> Result<JobId, Failure> {
     let mut bits = [0; 10];
-    getrandom::fill(&mut bits)
-        .map_err(|error| Failure::new(Exit::Failed, format!("the system gives no randomness: {error}")))?;
+    getrandom::fill(&mut bits).map_err(|error| {
+        Failure::new(ExitStatus::Failed, format!("the system gives no randomness: {error}"))
+    })?;
     Ok(JobId::from_random(SystemClock.now().wall_ms, bits))
 }
 
@@ -171,20 +178,20 @@ fn parse_moment(text: &str) -> Result<u64, String> {
 struct Bulk<'a> {
     args: &'a Args,
     context: &'a Context,
-    store: &'a Store,
+    store: &'a OpenStore,
     options: JobOptions,
     progress: Progress,
     /// Each line by its number: a job, or why it is none.
     batch: Vec<(u64, Result<NewJob, String>)>,
     batch_bytes: usize,
     /// For `-o json` only, which is one document.
-    results: Vec<Result<EnqueuedJob, Refusal>>,
+    results: Vec<Result<EnqueuedJob, JobRefusal>>,
     good: u64,
     bad: u64,
 }
 
 impl<'a> Bulk<'a> {
-    fn new(args: &'a Args, context: &'a Context, store: &'a Store, options: JobOptions) -> Self {
+    fn new(args: &'a Args, context: &'a Context, store: &'a OpenStore, options: JobOptions) -> Self {
         Bulk {
             args,
             context,
@@ -199,8 +206,8 @@ impl<'a> Bulk<'a> {
         }
     }
 
-    async fn run(mut self, path: PathBuf) -> Outcome {
-        let unreadable = |error| Failure::new(Exit::Usage, format!("{}: {error}", path.display()));
+    async fn run(mut self, path: PathBuf) -> VerbResult {
+        let unreadable = |error| Failure::new(ExitStatus::Usage, format!("{}: {error}", path.display()));
         if path.as_os_str() == "-" {
             self.read(stdin().lock()).await?;
         } else {
@@ -216,8 +223,11 @@ impl<'a> Bulk<'a> {
         }
         if self.bad > 0 {
             let all = self.good + self.bad;
-            return Err(Failure::new(Exit::Failed, format!("{} of {all} lines were refused", self.bad))
-                .with_next("The others are enqueued: fix and send only the lines that are named above."));
+            return Err(Failure::new(
+                ExitStatus::Failed,
+                format!("{} of {all} lines were refused", self.bad),
+            )
+            .with_next("The others are enqueued: fix and send only the lines that are named above."));
         }
         Ok(DONE)
     }
@@ -226,7 +236,7 @@ impl<'a> Bulk<'a> {
         let mut number = 0;
         loop {
             let next = lines::next(&mut source, PAYLOAD_BYTES_MAX)
-                .map_err(|error| Failure::new(Exit::Failed, format!("line {}: {error}", number + 1)));
+                .map_err(|error| Failure::new(ExitStatus::Failed, format!("line {}: {error}", number + 1)));
             let (line, bytes) = match next {
                 Ok(Some(next)) => next,
                 Ok(None) => return self.send().await,
@@ -235,12 +245,12 @@ impl<'a> Bulk<'a> {
             };
             number += 1;
             let payload = match line {
-                Line::Text(text) if text.trim().is_empty() => continue,
-                Line::Text(text) => text.parse::<Payload>(),
-                Line::TooLong { bytes } => {
+                InputLine::Text(text) if text.trim().is_empty() => continue,
+                InputLine::Text(text) => text.parse::<Payload>(),
+                InputLine::TooLong { bytes } => {
                     Err(format!("the payload has {bytes} bytes; the limit is {PAYLOAD_BYTES_MAX} (1 MiB)"))
                 }
-                Line::NotUtf8 => Err("the payload is not UTF-8".to_owned()),
+                InputLine::NotUtf8 => Err("the payload is not UTF-8".to_owned()),
             };
             self.progress.add(0, bytes);
             let job = match payload {
@@ -283,11 +293,13 @@ impl<'a> Bulk<'a> {
                         }
                         Err(refusal)
                     }
-                    None => return Err(Failure::new(Exit::Unavailable, "the store gave too few answers")),
+                    None => {
+                        return Err(Failure::new(ExitStatus::Unavailable, "the store gave too few answers"));
+                    }
                 },
                 Err(problem) => {
                     self.refuse(line, &problem);
-                    Err(Refusal::BadInput(BadInput::new("payload", problem)))
+                    Err(JobRefusal::BadInput(BadInput::new("payload", problem)))
                 }
             };
             if let Ok(enqueued) = &result {
@@ -301,7 +313,7 @@ impl<'a> Bulk<'a> {
                 Format::Json => self.results.push(result),
                 Format::Jsonl => {
                     self.progress.clear();
-                    self.context.output.line(&json::Outcome::from(result))?;
+                    self.context.output.line(&json::ItemResult::from(result))?;
                 }
                 Format::Table | Format::Env => {}
             }

@@ -2,10 +2,10 @@
 
 use fencehold_contract::job::Report;
 
-use super::attempt::{Attempt, MORE};
+use super::attempt::{AttemptArgs, MORE};
 use crate::context::Context;
 use crate::duration::parse_ms;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    attempt: Attempt,
+    attempt: AttemptArgs,
     /// What went wrong; kept with the attempt
     #[arg(long, value_name = "TEXT")]
     error: String,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let Args { attempt, error, retry_in, permanent } = self;
         attempt
             .report(context, Report::Fail { error, retry_in_ms: retry_in, permanent })

@@ -5,7 +5,7 @@ use fencehold_core::Owner;
 use fencehold_core::job::{JobKind, JobState, QueueName};
 
 use super::options::{Label, parse_label};
-use crate::context::Store;
+use crate::context::OpenStore;
 use crate::failure::Failure;
 
 const STATE_HELP: &str = "Only in this state (repeatable): queued, scheduled, running, completed, failed, cancelled, \
@@ -53,7 +53,7 @@ impl FilterArgs {
 }
 
 /// How many jobs there are at most that match: counted by queue and state alone. For a progress bar.
-pub(super) async fn at_most(store: &Store, filter: &JobFilter) -> Result<u64, Failure> {
+pub(super) async fn at_most(store: &OpenStore, filter: &JobFilter) -> Result<u64, Failure> {
     let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
     let states = if filter.states.is_empty() { &JobState::ALL[..] } else { &filter.states };
     let named = |queue: &QueueName| filter.queue.as_ref().is_none_or(|named| named == queue);

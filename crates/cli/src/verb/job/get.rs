@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use fencehold_contract::job::JobDetail;
-use fencehold_core::job::{JobId, Refusal};
+use fencehold_core::job::{JobId, JobRefusal};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::failure::Failure;
 use crate::follow::{ended_colour, state_colour};
 use crate::show::{Cell, Colour, Style, Table, facts, or_dash, utc};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,14 +28,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.get(context, store).await).await
     }
 
-    async fn get(self, context: &Context, store: &Store) -> Outcome {
+    async fn get(self, context: &Context, store: &OpenStore) -> VerbResult {
         let detail = store.ask(async |jobs, call| jobs.get_job(call, self.job).await).await?;
-        let detail = detail.ok_or_else(|| Failure::refused_job(self.job, Refusal::JobNotFound))?;
+        let detail = detail.ok_or_else(|| Failure::refused_job(self.job, JobRefusal::JobNotFound))?;
         context.output.one(&detail, |style| text(&detail, style))?;
         Ok(DONE)
     }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum InputLine {
     /// As it stands, without its end.
     Text(String),
     /// Longer than it may be. What is too much was read and forgotten.
@@ -15,7 +15,7 @@ pub(super) enum Line {
 }
 
 /// Reads the next line. The number is that of the bytes read, to show progress; `None`: there are no more.
-pub(super) fn next(source: &mut impl BufRead, bytes_max: usize) -> io::Result<Option<(Line, u64)>> {
+pub(super) fn next(source: &mut impl BufRead, bytes_max: usize) -> io::Result<Option<(InputLine, u64)>> {
     let mut kept = Vec::new();
     let mut read: u64 = 0;
     let mut ended = false;
@@ -42,9 +42,9 @@ pub(super) fn next(source: &mut impl BufRead, bytes_max: usize) -> io::Result<Op
         return Ok(None);
     }
     if kept.len() > bytes_max {
-        return Ok(Some((Line::TooLong { bytes: read - u64::from(ended) }, read)));
+        return Ok(Some((InputLine::TooLong { bytes: read - u64::from(ended) }, read)));
     }
-    Ok(Some((String::from_utf8(kept).map_or(Line::NotUtf8, Line::Text), read)))
+    Ok(Some((String::from_utf8(kept).map_or(InputLine::NotUtf8, InputLine::Text), read)))
 }
 
 #[cfg(test)]
@@ -61,9 +61,15 @@ mod tests {
             lines.push(line);
             read += bytes;
         }
-        let line = |text: &str| Line::Text(text.to_owned());
-        let expected =
-            [line("one"), line(""), Line::TooLong { bytes: 17 }, line("two\r"), Line::NotUtf8, line("last")];
+        let line = |text: &str| InputLine::Text(text.to_owned());
+        let expected = [
+            line("one"),
+            line(""),
+            InputLine::TooLong { bytes: 17 },
+            line("two\r"),
+            InputLine::NotUtf8,
+            line("last"),
+        ];
         assert_eq!(lines, expected);
         assert_eq!(read, text.len() as u64);
     }

@@ -5,12 +5,12 @@ use fencehold_contract::job::{JobPage, JobView, ListJobsRequest};
 use fencehold_core::limits::PAGE_MAX;
 
 use super::filter::FilterArgs;
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::show_ms;
 use crate::follow::state_colour;
 use crate::output::{Format, note};
 use crate::show::{Cell, Table};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,12 +31,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.list(context, store).await).await
     }
 
-    async fn list(self, context: &Context, store: &Store) -> Outcome {
+    async fn list(self, context: &Context, store: &OpenStore) -> VerbResult {
         let most = if self.limit == 0 { usize::MAX } else { self.limit };
         let mut request = ListJobsRequest { filter: self.filter.filter(), cursor: None, limit: 0 };
         let mut listed = Vec::new();

@@ -2,9 +2,9 @@
 
 use fencehold_contract::job::Report;
 
-use super::attempt::{Attempt, MORE};
+use super::attempt::{AttemptArgs, MORE};
 use crate::context::Context;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,11 +17,11 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    attempt: Attempt,
+    attempt: AttemptArgs,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         self.attempt.report(context, Report::Release {}).await
     }
 }

@@ -3,13 +3,13 @@
 use fencehold_contract::http::RenewedAttempt;
 use fencehold_core::job::AttemptRenewal;
 
-use super::attempt::{Attempt, MORE};
-use crate::context::{Context, Store};
+use super::attempt::{AttemptArgs, MORE};
+use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::failure::{Failure, only_answer};
-use crate::hold;
+use crate::hold_id;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,17 +24,17 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    attempt: Attempt,
+    attempt: AttemptArgs,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.renew(context, store).await).await
     }
 
-    async fn renew(self, context: &Context, store: &Store) -> Outcome {
-        let attempt = hold::attempt(self.attempt.job, self.attempt.token)?;
+    async fn renew(self, context: &Context, store: &OpenStore) -> VerbResult {
+        let attempt = hold_id::attempt(self.attempt.job, self.attempt.token)?;
         let id = attempt.job_id;
         let renewed = store
             .ask(async |jobs, call| jobs.renew_attempts(call, vec![attempt.clone()]).await)

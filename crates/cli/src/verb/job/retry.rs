@@ -2,9 +2,9 @@
 
 use fencehold_contract::job::JobAction;
 
-use super::change::{Change, MORE, Which};
+use super::change::{JobChange, JobSelection, MORE};
 use crate::context::Context;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,13 +17,13 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    which: JobSelection,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         self.which
-            .change(context, Change { action: JobAction::Retry, done: "retried" })
+            .change(context, JobChange { action: JobAction::Retry, done: "retried" })
             .await
     }
 }

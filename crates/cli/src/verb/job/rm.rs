@@ -2,9 +2,9 @@
 
 use fencehold_contract::job::JobAction;
 
-use super::change::{Change, MORE, Which};
+use super::change::{JobChange, JobSelection, MORE};
 use crate::context::Context;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,15 +17,15 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    which: Which,
+    which: JobSelection,
     /// Also while it is running
     #[arg(long)]
     force: bool,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let action = JobAction::Delete { force: self.force };
-        self.which.change(context, Change { action, done: "deleted" }).await
+        self.which.change(context, JobChange { action, done: "deleted" }).await
     }
 }

@@ -2,10 +2,10 @@
 
 use fencehold_contract::job::Report;
 
-use super::attempt::{Attempt, MORE};
+use super::attempt::{AttemptArgs, MORE};
 use crate::context::Context;
 use crate::duration::parse_ms;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,14 +18,14 @@ Examples:
 #[command(before_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct Args {
     #[command(flatten)]
-    attempt: Attempt,
+    attempt: AttemptArgs,
     /// For how long
     #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
     delay: u64,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         self.attempt.report(context, Report::Snooze { delay_ms: self.delay }).await
     }
 }

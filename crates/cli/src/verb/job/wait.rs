@@ -5,11 +5,11 @@ use std::time::Duration;
 use fencehold_contract::job::JobDetail;
 use fencehold_core::job::{JobId, JobState};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::{parse_ms, show_exact_ms};
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::{ErrorKind, Failure};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,17 +33,19 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         if context.has_timeout_flag && self.wait.is_none() {
             // As in `kubectl wait` it would be taken for the wait.
             let what = "--timeout is for a store that is unreachable; it does not bound the wait";
-            return Err(Failure::new(Exit::Usage, what).with_next("Bound the wait with --wait DURATION."));
+            return Err(
+                Failure::new(ExitStatus::Usage, what).with_next("Bound the wait with --wait DURATION.")
+            );
         }
         let store = context.open_to_wait()?;
         store.closing(async |store| self.wait(context, store).await).await
     }
 
-    async fn wait(self, context: &Context, store: &Store) -> Outcome {
+    async fn wait(self, context: &Context, store: &OpenStore) -> VerbResult {
         store.jobs()?;
         let jobs = store.library().await?.jobs();
         let explain = |error| Failure::of_library(error, &store.name);

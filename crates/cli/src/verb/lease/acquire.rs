@@ -8,14 +8,14 @@ use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Task, ttl};
 use serde::Serialize;
 
-use crate::context::{Context, Create, Store};
+use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
 use crate::failure::Failure;
-use crate::hold::{HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
+use crate::hold_id::{HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
 use crate::output::Format;
 use crate::process::boot_ms;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 use crate::{identity, shell};
 
 const EXAMPLES: &str = "\
@@ -57,26 +57,26 @@ pub(crate) struct Args {
     #[arg(long)]
     owner: Option<Owner>,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
 }
 
 /// What a script needs to know.
 #[derive(Debug, Serialize)]
-struct Taken {
+struct AcquiredOutput {
     #[serde(flatten)]
     lease: AcquiredLease,
     hold_id: String,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
         store.closing(async |store| self.acquire(context, store).await).await
     }
 
-    async fn acquire(self, context: &Context, store: &Store) -> Outcome {
+    async fn acquire(self, context: &Context, store: &OpenStore) -> VerbResult {
         let owner = self.owner.map_or_else(identity::caller, Ok)?;
         let library = store.library().await?;
         let explain = |error| Failure::of_library(error, &store.name);
@@ -105,7 +105,7 @@ impl Args {
         let waited_ms = self.wait.map_or(0, |_| boot_ms().saturating_sub(began_ms));
         let grant = Grant { token: hold.token, remaining_ms, resumed: false };
         let lease = AcquiredLease { key: hold.key.clone(), grant, waited_ms };
-        let taken = Taken { lease, hold_id: hold.hold_id.reveal() };
+        let taken = AcquiredOutput { lease, hold_id: hold.hold_id.reveal() };
         if let Err(failure) = print(context, &taken) {
             // Nothing has seen the hold id, so nothing could give the lease back.
             let _ = store.leases.release(&store.call, vec![hold]).await;
@@ -115,7 +115,7 @@ impl Args {
     }
 }
 
-fn print(context: &Context, taken: &Taken) -> Result<(), Failure> {
+fn print(context: &Context, taken: &AcquiredOutput) -> Result<(), Failure> {
     if context.output.format == Format::Env {
         return context.output.text(&shell_lines(taken));
     }
@@ -134,7 +134,7 @@ fn print(context: &Context, taken: &Taken) -> Result<(), Failure> {
 }
 
 /// Lines for `eval`.
-fn shell_lines(taken: &Taken) -> String {
+fn shell_lines(taken: &AcquiredOutput) -> String {
     shell::exports(&[
         (KEY_VARIABLE, taken.lease.key.as_str()),
         (TOKEN_VARIABLE, &taken.lease.grant.token.to_string()),
@@ -155,7 +155,7 @@ mod tests {
         for key in ["k", "it's", "$(exit 7)`exit 8`", "a'; exit 9; '", "日本 \" \\ *"] {
             let grant = Grant { token: Token::new(7), remaining_ms: 1, resumed: false };
             let lease = AcquiredLease { key: Key::new(key).unwrap(), grant, waited_ms: 0 };
-            let taken = Taken { lease, hold_id: "ab".repeat(16) };
+            let taken = AcquiredOutput { lease, hold_id: "ab".repeat(16) };
             let script = format!("{}printf %s \"$FENCEHOLD_KEY $FENCEHOLD_TOKEN\"", shell_lines(&taken));
             let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
             assert!(output.status.success());

@@ -3,11 +3,11 @@
 use fencehold_contract::LeaseView;
 use fencehold_core::{Key, Token};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::follow::how_colour;
 use crate::show::{Cell, Style, Table, facts, or_dash, utc};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,12 +25,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.get(context, store).await).await
     }
 
-    async fn get(self, context: &Context, store: &Store) -> Outcome {
+    async fn get(self, context: &Context, store: &OpenStore) -> VerbResult {
         let key = self.key;
         let lease = store
             .leases

@@ -4,11 +4,11 @@ use fencehold_contract::{LeasePage, LeaseView, ListLeasesRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Owner, Task};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::show_ms;
 use crate::output::Format;
 use crate::show::{Cell, Colour, Table, or_dash};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,12 +36,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.list(context, store).await).await
     }
 
-    async fn list(self, context: &Context, store: &Store) -> Outcome {
+    async fn list(self, context: &Context, store: &OpenStore) -> VerbResult {
         let mut request = ListLeasesRequest {
             prefix: self.prefix,
             owner: self.owner,

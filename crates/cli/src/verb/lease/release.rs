@@ -3,11 +3,11 @@
 use fencehold_contract::ReleasedLease;
 use fencehold_core::Key;
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::failure::{Failure, only_answer};
-use crate::hold;
+use crate::hold_id;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,19 +26,19 @@ pub(crate) struct Args {
     /// The key that is held
     #[arg(value_name = "KEY")]
     key: Key,
-    #[arg(long, value_name = "N", help = hold::TOKEN_HELP)]
+    #[arg(long, value_name = "N", help = hold_id::TOKEN_HELP)]
     token: Option<u64>,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.release(context, store).await).await
     }
 
-    async fn release(self, context: &Context, store: &Store) -> Outcome {
+    async fn release(self, context: &Context, store: &OpenStore) -> VerbResult {
         let key = self.key.clone();
-        let hold = hold::kept(self.key, self.token)?;
+        let hold = hold_id::kept(self.key, self.token)?;
         let answers = store
             .leases
             .release(&store.call, vec![hold])

@@ -5,12 +5,12 @@ use fencehold_contract::http::RevokeLeaseBatchResponse;
 use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, RevokedLease, json};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 
-use crate::context::{Context, Store};
-use crate::exit::Exit;
+use crate::context::{Context, OpenStore};
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::identity;
 use crate::show::{Table, or_dash};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const USAGE: &str = "\
 fencehold lease revoke [OPTIONS] --reason <REASON> <KEY>
@@ -59,12 +59,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         store.closing(async |store| self.revoke(context, store).await).await
     }
 
-    async fn revoke(self, context: &Context, store: &Store) -> Outcome {
+    async fn revoke(self, context: &Context, store: &OpenStore) -> VerbResult {
         let by_key = self.key.is_some();
         let by = self.by.clone().map_or_else(identity::person, Ok)?;
         let request = RevokeLeasesRequest { reason: self.reason.clone(), by, target: self.which()? };
@@ -80,7 +80,7 @@ impl Args {
             return Ok(DONE);
         }
         let response = RevokeLeaseBatchResponse { results: ended.iter().cloned().map(Ok).collect() };
-        let results = response.results.iter().map(|result| json::Outcome::from(result.clone()));
+        let results = response.results.iter().map(|result| json::ItemResult::from(result.clone()));
         context.output.list(&response, results, "no lease matches", || table(&ended))?;
         Ok(DONE)
     }
@@ -91,8 +91,10 @@ impl Args {
             (_, Some(task), ..) => Ok(RevokeTarget::Task(task)),
             (.., Some(owner), _) => Ok(RevokeTarget::Owner(owner)),
             (.., Some(prefix)) if !prefix.is_empty() => Ok(RevokeTarget::Prefix(prefix)),
-            _ => Err(Failure::new(Exit::Usage, "--prefix <TEXT>: an empty prefix would end every lease")
-                .with_next("Name what to end: a key, a task, an owner, or how its keys start.")),
+            _ => {
+                Err(Failure::new(ExitStatus::Usage, "--prefix <TEXT>: an empty prefix would end every lease")
+                    .with_next("Name what to end: a key, a task, an owner, or how its keys start."))
+            }
         }
     }
 }

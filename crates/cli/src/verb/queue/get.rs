@@ -6,7 +6,7 @@ use fencehold_core::job::{JobState, QueueName};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         let queues = store
             .closing(async |store| store.ask(async |jobs, call| jobs.list_queues(call).await).await)

@@ -5,9 +5,9 @@ use fencehold_core::Owner;
 use fencehold_core::job::QueueName;
 
 use super::get::print;
-use crate::context::{Context, Create};
+use crate::context::{Context, CreateStore};
 use crate::identity;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 /// Which queue, and who changes it.
 #[derive(Debug, clap::Args)]
@@ -19,11 +19,11 @@ pub(super) struct ModeArgs {
     #[arg(long, value_name = "NAME")]
     by: Option<Owner>,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
 }
 
 impl ModeArgs {
-    pub(super) async fn set(self, context: &Context, mode: QueueMode) -> Outcome {
+    pub(super) async fn set(self, context: &Context, mode: QueueMode) -> VerbResult {
         self.queue.check_open()?;
         let by = self.by.map_or_else(identity::person, Ok)?;
         let request = SetQueueModeRequest { queue: self.queue, mode, by };

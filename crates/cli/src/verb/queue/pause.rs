@@ -4,7 +4,7 @@ use fencehold_contract::job::QueueMode;
 
 use super::mode::ModeArgs;
 use crate::context::Context;
-use crate::verb::Outcome;
+use crate::verb::VerbResult;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         self.mode.set(context, QueueMode::Paused).await
     }
 }

@@ -2,11 +2,11 @@
 
 use fencehold_contract::{QuotaRequest, QuotaView};
 
-use crate::context::{Context, Store};
+use crate::context::{Context, OpenStore};
 use crate::duration::show_exact_ms;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let request = QuotaRequest { quota: None, all_namespaces: self.all_namespaces, by: None };
         let store = context.open_to_look()?;
         store.closing(async |store| show(context, store, request).await).await?;
@@ -33,7 +33,7 @@ impl Args {
 }
 
 /// Sends the request, and prints what is in force then.
-pub(super) async fn show(context: &Context, store: &Store, request: QuotaRequest) -> Result<(), Failure> {
+pub(super) async fn show(context: &Context, store: &OpenStore, request: QuotaRequest) -> Result<(), Failure> {
     let view = store.leases.quota(&store.call, request).await;
     let view = view.map_err(|error| store.explain(error))?;
     context.output.one(&view, |style| {

@@ -5,9 +5,9 @@ use fencehold_contract::{Quota, QuotaRequest};
 use fencehold_core::Owner;
 
 use super::get::show;
-use crate::context::{Context, Create};
+use crate::context::{Context, CreateStore};
 use crate::identity;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const USAGE: &str = "\
 fencehold quota set [OPTIONS]";
@@ -56,11 +56,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     by: Option<Owner>,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let by = self.by.map_or_else(identity::person, Ok)?;
         let quota = Quota {
             max_queues: self.max_queues,

@@ -6,7 +6,7 @@ use fencehold_core::job::ScheduleName;
 use crate::context::Context;
 use crate::failure::{ErrorKind, Failure};
 use crate::show::{facts, utc};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let view = find(context, &self.name).await?;
         print(context, &view)?;
         Ok(DONE)

@@ -5,7 +5,7 @@ use fencehold_contract::job::ScheduleView;
 
 use crate::context::Context;
 use crate::show::{Table, or_dash, utc};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
 pub(crate) struct Args {}
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let store = context.open_to_look()?;
         let schedules = store
             .closing(async |store| store.ask(async |jobs, call| jobs.list_schedules(call).await).await)

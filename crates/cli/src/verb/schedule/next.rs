@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::get::find;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::show::{Table, utc};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,12 +54,12 @@ struct Run {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let (cron, zone) = match (self.cron, &self.name) {
             (Some(cron), _) => (cron, self.time_zone),
             (None, Some(name)) => kept(context, name).await?,
-            (None, None) => return Err(Failure::new(Exit::Usage, "name a schedule, or give --cron")),
+            (None, None) => return Err(Failure::new(ExitStatus::Usage, "name a schedule, or give --cron")),
         };
         let mut runs = Vec::new();
         let mut after_ms = SystemClock.now().wall_ms;

@@ -6,7 +6,7 @@ use fencehold_core::job::ScheduleName;
 use crate::context::Context;
 use crate::failure::{ErrorKind, Failure};
 use crate::identity;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let by = self.by.map_or_else(identity::person, Ok)?;
         let name = self.name;
         let store = context.open_to_look()?;

@@ -6,10 +6,10 @@ use fencehold_core::job::schedule::{Cron, Zone};
 use fencehold_core::job::{JobKind, QueueName, ScheduleName};
 
 use super::get::print;
-use crate::context::{Context, Create};
+use crate::context::{Context, CreateStore};
 use crate::identity;
 use crate::verb::job::{JobArgs, Label, Payload, parse_label};
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const USAGE: &str = "\
 fencehold schedule set [OPTIONS] <NAME>
@@ -59,11 +59,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     options: JobArgs,
     #[command(flatten)]
-    create: Create,
+    create: CreateStore,
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         self.queue.check_open()?;
         let spec = ScheduleSpec {
             name: self.name,

@@ -5,10 +5,10 @@ use fencehold_core::limits::ADVANCE_BY;
 
 use crate::context::Context;
 use crate::duration::show_exact_ms;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,11 +46,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let place = context.place()?;
         if !self.yes {
             let what = format!("this would end every lease of every namespace in {}", place.url);
-            return Err(Failure::new(Exit::Usage, what).with_next("Say --yes if that is meant."));
+            return Err(Failure::new(ExitStatus::Usage, what).with_next("Say --yes if that is meant."));
         }
         let store = context.open_rewound()?;
         store

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::verb::store::directory;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "every verb is called alike")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let (place, store) = directory(context)?;
         fencehold_store_file::backup(store, &self.to).map_err(|error| Failure::of_store(error, &place))?;
         note(&format!("{place} was copied to {}", self.to.display()));

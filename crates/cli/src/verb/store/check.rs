@@ -6,12 +6,12 @@ use fencehold_contract::FileUrl;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::show::facts;
 use crate::verb::store::directory;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CheckOutput {
     schema_version: u32,
     epoch: u64,
     key_count: u64,
@@ -41,13 +41,13 @@ struct Report {
 
 impl Args {
     #[expect(clippy::unused_async, reason = "every verb is called alike")]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let (name, store) = match self.path {
             Some(path) => (path.display().to_string(), FileUrl::new(path)),
             None => directory(context)?,
         };
         let found = fencehold_store_file::check(store).map_err(|error| Failure::of_store(error, &name))?;
-        let report = Report {
+        let report = CheckOutput {
             schema_version: found.schema,
             epoch: found.epoch,
             key_count: found.keys,
@@ -78,7 +78,7 @@ impl Args {
         })?;
         if damaged {
             complain("restore a backup into a fresh directory with `fencehold store restore`.");
-            return Ok(Exit::Unusable.code());
+            return Ok(ExitStatus::Unusable.code());
         }
         Ok(DONE)
     }

@@ -4,7 +4,7 @@ use fencehold_contract::{StoreUrl, memory_file_system};
 
 use crate::context::Context;
 use crate::output::note;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ the exit code is 0: it can be run at every start.";
 pub(crate) struct Args {}
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let place = context.place()?.for_acting(true)?;
         let store = context.open_at(&place)?;

@@ -8,10 +8,10 @@ use fencehold_store_postgres::PostgresStore;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct MigrateOutput {
     schema: String,
     version: i32,
     supported_version: i32,
@@ -47,12 +47,12 @@ struct Report {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let place = context.place()?;
         let StoreUrl::Postgres(url) = &place.url else {
             let what = format!("{} has no schema to migrate: that is for postgres://", place.url);
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(Failure::new(ExitStatus::Usage, what));
         };
         let name = place.url.to_string();
         let explain = |error| Failure::of_store(error, &name);
@@ -70,7 +70,7 @@ impl Args {
             context.output.text(&sql)?;
             return Ok(DONE);
         }
-        let report = Report {
+        let report = MigrateOutput {
             schema: url.schema.clone(),
             version: version.found,
             supported_version: version.known,

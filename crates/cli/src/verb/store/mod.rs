@@ -20,7 +20,7 @@ use fencehold_contract::{FileUrl, StoreUrl};
 #[cfg(feature = "file")]
 use crate::context::Context;
 #[cfg(feature = "file")]
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 #[cfg(feature = "file")]
 use crate::failure::Failure;
 use crate::verb::group;
@@ -58,7 +58,7 @@ fn directory(context: &Context) -> Result<(String, FileUrl), Failure> {
         StoreUrl::File(file) => Ok((url.to_string(), file.clone())),
         other => {
             let what = format!("{other} is not a directory: backup, restore and check are for file: stores");
-            Err(Failure::new(Exit::Usage, what))
+            Err(Failure::new(ExitStatus::Usage, what))
         }
     }
 }

@@ -4,16 +4,16 @@
 use fencehold_contract::ObjectUrl;
 use fencehold_contract::{StoreError, StoreUrl};
 #[cfg(feature = "object")]
-use fencehold_store_object::{Verdict, probe_place};
+use fencehold_store_object::{ProbeVerdict, probe_place};
 use serde::Serialize;
 
 use crate::checks::{self, Check};
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::complain;
-use crate::place::Place;
-use crate::verb::{DONE, Outcome};
+use crate::store_choice::StoreChoice;
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,17 +32,17 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct ProbeOutput {
     store: String,
     checks: Vec<Check>,
 }
 
 impl Args {
     #[cfg_attr(not(feature = "etcd"), expect(clippy::unused_async, reason = "every verb is called alike"))]
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
         let url = match &self.url {
-            Some(url) => Place::choose(Some(url))?.url,
+            Some(url) => StoreChoice::choose(Some(url))?.url,
             None => context.place()?.url,
         };
         let found = match &url {
@@ -52,30 +52,30 @@ impl Args {
             StoreUrl::Etcd(cluster) => probe_etcd(context, cluster).await,
             _ => {
                 let what = format!("{url} has nothing to probe: that is for s3://, gs://, az:// and etcd://");
-                return Err(Failure::new(Exit::Usage, what));
+                return Err(Failure::new(ExitStatus::Usage, what));
             }
         };
         let store = url.to_string();
-        let report = Report { checks: found.map_err(|error| Failure::of_store(error, &store))?, store };
+        let report = ProbeOutput { checks: found.map_err(|error| Failure::of_store(error, &store))?, store };
         context
             .output
             .list(&report, &report.checks, "nothing was checked", || checks::table(&report.checks))?;
-        if report.checks.iter().all(|check| check.verdict != checks::Verdict::Failed) {
+        if report.checks.iter().all(|check| check.verdict != checks::CheckResult::Failed) {
             return Ok(DONE);
         }
         complain(&format!(
             "{url} does not keep its conditions: two could hold one lease there. Do not use it."
         ));
-        Ok(Exit::Unusable.code())
+        Ok(ExitStatus::Unusable.code())
     }
 }
 
 #[cfg(feature = "object")]
 fn probe_object(place: &ObjectUrl) -> Result<Vec<Check>, StoreError> {
     let report = probe_place(place)?;
-    let check = |(check, verdict): (_, Verdict)| match verdict {
-        Verdict::Failed(message) => outcome(&check, checks::Verdict::Failed, Some(message)),
-        _ => outcome(&check, checks::Verdict::Passed, None),
+    let check = |(check, verdict): (_, ProbeVerdict)| match verdict {
+        ProbeVerdict::Failed(message) => outcome(&check, checks::CheckResult::Failed, Some(message)),
+        _ => outcome(&check, checks::CheckResult::Passed, None),
     };
     Ok(report.checks.into_iter().map(check).collect())
 }
@@ -90,13 +90,13 @@ async fn probe_etcd(
     let call = context.call_in(fencehold_core::Namespace::default());
     let found = EtcdStore::open(cluster, clock)?.probe(&call).await?;
     let check = |EtcdFinding { check, verdict, .. }: EtcdFinding| match verdict {
-        EtcdVerdict::Failed(message) => outcome(&check, checks::Verdict::Failed, Some(message)),
-        EtcdVerdict::Warned(message) => outcome(&check, checks::Verdict::Warning, Some(message)),
-        _ => outcome(&check, checks::Verdict::Passed, None),
+        EtcdVerdict::Failed(message) => outcome(&check, checks::CheckResult::Failed, Some(message)),
+        EtcdVerdict::Warned(message) => outcome(&check, checks::CheckResult::Warning, Some(message)),
+        _ => outcome(&check, checks::CheckResult::Passed, None),
     };
     Ok(found.into_iter().map(check).collect())
 }
 
-fn outcome(name: &impl ToString, verdict: checks::Verdict, message: Option<String>) -> Check {
+fn outcome(name: &impl ToString, verdict: checks::CheckResult, message: Option<String>) -> Check {
     Check { name: name.to_string(), verdict, message }
 }

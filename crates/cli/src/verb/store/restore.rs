@@ -11,7 +11,7 @@ use crate::duration::show_exact_ms;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::verb::store::directory;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,11 +36,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let (place, target) = directory(context)?;
         let explain = |error| Failure::of_store(error, &place);
         // Advanced away from its place, and put there when it is: no caller meanwhile gets a token of the day of the backup.
-        let aside = fencehold_store_file::Aside::within(target.clone()).map_err(explain)?;
+        let aside = fencehold_store_file::ScratchDirectory::within(target.clone()).map_err(explain)?;
         let mut restored = target.clone();
         aside.path().clone_into(&mut restored.directory);
         fencehold_store_file::restore(&self.from, restored.clone()).map_err(explain)?;

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::duration::show_ms;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, Outcome};
+use crate::verb::{DONE, VerbResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Examples:
 pub(crate) struct Args {}
 
 #[derive(Serialize)]
-struct Shown {
+struct StatusOutput {
     #[serde(flatten)]
     status: StoreStatus,
     /// Of a database.
@@ -75,9 +75,9 @@ impl Schema {
     }
 
     /// All that can be said of one that is not what this program uses.
-    fn show(&self, context: &Context) -> Outcome {
+    fn show(&self, context: &Context) -> VerbResult {
         #[derive(Serialize)]
-        struct Alone<'a> {
+        struct StatusWithoutJobs<'a> {
             schema: &'a Schema,
         }
         let next = match self.version {
@@ -89,7 +89,7 @@ impl Schema {
         };
         context.output.refuse_env()?;
         let store = context.place()?.url.to_string();
-        context.output.one(&Alone { schema: self }, |style| {
+        context.output.one(&StatusWithoutJobs { schema: self }, |style| {
             facts(style, [("store", store), self.line(), ("it is", next.to_owned())])
         })?;
         Ok(DONE)
@@ -97,7 +97,7 @@ impl Schema {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> Outcome {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let schema = Schema::found(context).await?;
         if let Some(schema) = schema.as_ref().filter(|schema| !schema.usable) {
             // Using it could make it: this only looks.
@@ -107,9 +107,9 @@ impl Args {
         store
             .closing(async |store| {
                 let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;
-                let shown = Shown { status, schema };
+                let shown = StatusOutput { status, schema };
                 context.output.one(&shown, |style| {
-                    let Shown { status, schema } = &shown;
+                    let StatusOutput { status, schema } = &shown;
                     let mut lines = vec![("store", store.name.clone())];
                     lines.extend(schema.as_ref().map(Schema::line));
                     lines.extend(

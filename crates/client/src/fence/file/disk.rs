@@ -28,7 +28,7 @@ pub(super) enum Folder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(super) struct FileStat {
     pub(super) inode: u64,
     pub(super) length: u64,
 }
@@ -36,7 +36,7 @@ pub(super) struct Stat {
 /// Everything that the protocol does to a disk.
 pub(super) trait Disk {
     /// The file that has this name now, if there is one.
-    fn stat(&mut self, name: Name) -> io::Result<Option<Stat>>;
+    fn stat(&mut self, name: Name) -> io::Result<Option<FileStat>>;
     /// Up to `length` bytes: fewer where the file ends.
     fn read(&mut self, name: Name, offset: u64, length: u64) -> io::Result<Vec<u8>>;
     /// Makes the file if it is missing.
@@ -54,13 +54,13 @@ pub(super) trait Disk {
 pub(super) struct RealDisk {
     data: PathBuf,
     fence: PathBuf,
-    open: Vec<Open>,
+    open: Vec<OpenFile>,
 }
 
 /// A descriptor is kept for as long as its name leads to the same file: so an inode that is compared is never a reused
 /// one, and a failed write-back that another process caused is reported here too.
 #[derive(Debug)]
-struct Open {
+struct OpenFile {
     name: Name,
     inode: u64,
     file: File,
@@ -104,7 +104,7 @@ impl RealDisk {
             file.set_permissions(before.permissions())?;
         }
         let inode = file.metadata()?.ino();
-        self.open.push(Open { name, inode, file });
+        self.open.push(OpenFile { name, inode, file });
         self.open
             .last()
             .map(|open| &open.file)
@@ -113,9 +113,9 @@ impl RealDisk {
 }
 
 impl Disk for RealDisk {
-    fn stat(&mut self, name: Name) -> io::Result<Option<Stat>> {
+    fn stat(&mut self, name: Name) -> io::Result<Option<FileStat>> {
         let found = match fs::metadata(self.path(name)) {
-            Ok(found) => Stat { inode: found.ino(), length: found.len() },
+            Ok(found) => FileStat { inode: found.ino(), length: found.len() },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget(name);
                 return Ok(None);

@@ -20,83 +20,83 @@ pub(super) const HEADER_BYTES: usize = 24;
 const PREFIX_BYTES: usize = 16;
 
 /// Ties a frame to everything before it.
-pub(super) type Check = [u8; 8];
+pub(super) type FrameChain = [u8; 8];
 
 /// One thing that is remembered, or no longer is. New kinds go to the end: their position is what is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Entry {
+pub(super) enum JournalEntry {
     Raised { namespace: Namespace, key: Key, token: Token, by: Option<Owner> },
     Forgotten { namespace: Namespace, key: Key },
-    Made(Made),
+    Made(AppendId),
 }
 
 /// An append that was made: the hash of its key and idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Made([u8; 16]);
+pub(super) struct AppendId([u8; 16]);
 
-impl Made {
+impl AppendId {
     /// An idempotency key belongs to the key it is used under: two jobs may both call a line `summary`.
     pub(super) fn new(namespace: &Namespace, key: &Key, idempotency_key: &str) -> Self {
         // No name contains a control character, so these parts cannot run into each other.
         let text = format!("{namespace}\n{key}\n{idempotency_key}");
-        Made(short(&Sha256::digest(text)))
+        AppendId(short(&Sha256::digest(text)))
     }
 }
 
 /// Where the bytes of a frame go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Target {
+pub(super) struct FrameTarget {
     /// The inode of the file as it was when this was decided.
     pub(super) inode: u64,
     pub(super) offset: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
-    pub(super) entries: Vec<Entry>,
-    pub(super) target: Option<Target>,
+pub(super) struct FrameHead {
+    pub(super) entries: Vec<JournalEntry>,
+    pub(super) target: Option<FrameTarget>,
 }
 
 /// A frame that was read.
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
-    pub(super) head: Head,
+    pub(super) head: FrameHead,
     pub(super) bytes: &'a [u8],
-    pub(super) check: Check,
+    pub(super) check: FrameChain,
     /// How long all of it is in the journal.
     pub(super) length: usize,
 }
 
 /// What a header turned out to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Header {
-    Ours { generation: u64, check: Check },
+pub(super) enum JournalHeader {
+    Ours { generation: u64, check: FrameChain },
     OtherVersion,
     Foreign,
 }
 
-pub(super) fn write_header(generation: u64) -> (Vec<u8>, Check) {
+pub(super) fn write_header(generation: u64) -> (Vec<u8>, FrameChain) {
     let header = [&MAGIC[..], &generation.to_le_bytes()].concat();
     let check = short(&Sha256::digest(&header));
     (header, check)
 }
 
-pub(super) fn read_header(bytes: &[u8]) -> Header {
+pub(super) fn read_header(bytes: &[u8]) -> JournalHeader {
     let Some((magic, generation)) =
         bytes.get(..HEADER_BYTES).and_then(|bytes| bytes.split_first_chunk::<16>())
     else {
-        return Header::Foreign;
+        return JournalHeader::Foreign;
     };
     if *magic != MAGIC {
         let ours = magic[..15] == MAGIC[..15];
-        return if ours { Header::OtherVersion } else { Header::Foreign };
+        return if ours { JournalHeader::OtherVersion } else { JournalHeader::Foreign };
     }
     let generation = u64::from_le_bytes(short(generation));
-    Header::Ours { generation, check: write_header(generation).1 }
+    JournalHeader::Ours { generation, check: write_header(generation).1 }
 }
 
 /// A frame as it stands in the journal. `None` where it is too long to be one.
-pub(super) fn write(before: Check, head: &Head, bytes: &[u8]) -> Option<(Vec<u8>, Check)> {
+pub(super) fn write(before: FrameChain, head: &FrameHead, bytes: &[u8]) -> Option<(Vec<u8>, FrameChain)> {
     let head = postcard::to_stdvec(head).ok()?;
     let lengths =
         [u32::try_from(head.len()).ok()?.to_le_bytes(), u32::try_from(bytes.len()).ok()?.to_le_bytes()];
@@ -105,7 +105,7 @@ pub(super) fn write(before: Check, head: &Head, bytes: &[u8]) -> Option<(Vec<u8>
 }
 
 /// The frame at the start of these bytes, or `None` if none is whole there.
-pub(super) fn read(before: Check, journal: &[u8]) -> Option<Frame<'_>> {
+pub(super) fn read(before: FrameChain, journal: &[u8]) -> Option<Frame<'_>> {
     let (prefix, rest) = journal.split_at_checked(PREFIX_BYTES)?;
     let number = |at: usize| {
         usize::try_from(u32::from_le_bytes([prefix[at], prefix[at + 1], prefix[at + 2], prefix[at + 3]]))
@@ -123,7 +123,7 @@ pub(super) fn read(before: Check, journal: &[u8]) -> Option<Frame<'_>> {
 
 pub(super) fn write_note(generation: u64, end: u64) -> Vec<u8> {
     let note = [generation.to_le_bytes(), end.to_le_bytes()].concat();
-    let check: Check = short(&Sha256::digest(&note));
+    let check: FrameChain = short(&Sha256::digest(&note));
     [&note[..], &check].concat()
 }
 
@@ -135,7 +135,7 @@ pub(super) fn read_note(note: &[u8]) -> Option<(u64, u64)> {
     (write_note(generation, end) == note).then_some((generation, end))
 }
 
-fn check(before: Check, lengths: &[u8], head: &[u8], bytes: &[u8]) -> Check {
+fn check(before: FrameChain, lengths: &[u8], head: &[u8], bytes: &[u8]) -> FrameChain {
     let mut hash = Sha256::new();
     hash.update(before);
     hash.update(lengths);
@@ -155,25 +155,25 @@ fn short<const N: usize>(digest: &[u8]) -> [u8; N] {
 mod tests {
     use super::*;
 
-    fn head() -> Head {
+    fn head() -> FrameHead {
         let (namespace, key) = (Namespace::default(), Key::new("reports/daily").unwrap());
-        let raised = Entry::Raised {
+        let raised = JournalEntry::Raised {
             namespace: namespace.clone(),
             key: key.clone(),
             token: Token::new(34),
             by: Some(Owner::new("host/1/a").unwrap()),
         };
-        let made = Entry::Made(Made::new(&namespace, &key, "line-1"));
-        Head {
-            entries: vec![raised, made, Entry::Forgotten { namespace, key }],
-            target: Some(Target { inode: 9, offset: 7 }),
+        let made = JournalEntry::Made(AppendId::new(&namespace, &key, "line-1"));
+        FrameHead {
+            entries: vec![raised, made, JournalEntry::Forgotten { namespace, key }],
+            target: Some(FrameTarget { inode: 9, offset: 7 }),
         }
     }
 
     #[test]
     fn a_frame_comes_back_as_it_was_written() {
         let (header, before) = write_header(3);
-        assert_eq!(read_header(&header), Header::Ours { generation: 3, check: before });
+        assert_eq!(read_header(&header), JournalHeader::Ours { generation: 3, check: before });
         let (written, check) = write(before, &head(), b"one line\n").unwrap();
         let read = read(before, &written).unwrap();
         assert_eq!(
@@ -224,11 +224,11 @@ mod tests {
     #[test]
     fn other_files_are_told_from_ours_and_from_newer_ones() {
         let mut header = write_header(1).0;
-        assert_eq!(read_header(&header[..23]), Header::Foreign);
+        assert_eq!(read_header(&header[..23]), JournalHeader::Foreign);
         header[15] = b'2';
-        assert_eq!(read_header(&header), Header::OtherVersion);
+        assert_eq!(read_header(&header), JournalHeader::OtherVersion);
         header[0] = b'F';
-        assert_eq!(read_header(&header), Header::Foreign);
+        assert_eq!(read_header(&header), JournalHeader::Foreign);
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         let (default, team) = (Namespace::default(), Namespace::new("team-a").unwrap());
         let (one, two) = (Key::new("job/1").unwrap(), Key::new("job/2").unwrap());
         let made = [(&default, &one, "a"), (&default, &two, "a"), (&team, &one, "a"), (&default, &one, "b")]
-            .map(|(namespace, key, idempotency_key)| Made::new(namespace, key, idempotency_key));
+            .map(|(namespace, key, idempotency_key)| AppendId::new(namespace, key, idempotency_key));
         assert_eq!(std::collections::HashSet::from(made).len(), made.len());
     }
 }

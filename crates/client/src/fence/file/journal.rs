@@ -21,76 +21,76 @@
 use std::io;
 
 use super::disk::{Disk, Folder, Name};
-use super::frame::{self, Check, Entry, HEADER_BYTES, Head, Header, Target};
-use super::state::State;
+use super::frame::{self, FrameChain, FrameHead, FrameTarget, HEADER_BYTES, JournalEntry, JournalHeader};
+use super::state::FenceState;
 
 /// How long a journal may become beyond twice of what it has to remember, before it is written anew.
 pub(super) const SLACK_BYTES: u64 = 1024 * 1024;
 
 /// Why a step was not finished.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum StepError {
     /// The disk failed: the step may be decided or not.
     Disk(io::Error),
     /// The journal is not one that can be gone on with. It was left untouched.
     Unusable(String),
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for StepError {
     fn from(error: io::Error) -> Self {
-        Fault::Disk(error)
+        StepError::Disk(error)
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Journal<D> {
     disk: D,
-    state: State,
+    state: FenceState,
     remember: usize,
     slack_bytes: u64,
     /// `None`: nothing that is in memory counts, and the journal is to be read from its start.
-    read: Option<Read>,
+    read: Option<JournalPosition>,
 }
 
 /// How far the journal was read.
 #[derive(Clone, Copy, Debug)]
-struct Read {
+struct JournalPosition {
     inode: u64,
     generation: u64,
     /// Where the first frame ends, which has everything that was remembered when the journal was made.
     base_end: u64,
     last_start: u64,
     /// The check that the last frame follows.
-    last_before: Check,
+    last_before: FrameChain,
     end: u64,
-    check: Check,
+    check: FrameChain,
 }
 
 /// What stands in the lock: up to where which journal is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct InOrder {
+struct VerifiedUpTo {
     generation: u64,
     end: u64,
 }
 
 impl<D: Disk> Journal<D> {
     pub(super) fn new(disk: D, remember: usize, slack_bytes: u64) -> Self {
-        Journal { disk, state: State::new(remember), remember, slack_bytes, read: None }
+        Journal { disk, state: FenceState::new(remember), remember, slack_bytes, read: None }
     }
 
     /// What is remembered, as of the last [`enter`](Journal::enter).
-    pub(super) fn state(&mut self) -> &mut State {
+    pub(super) fn state(&mut self) -> &mut FenceState {
         &mut self.state
     }
 
     /// Learns what others did since, and finishes what the last of them may have left unfinished. To be called whenever
     /// the lock was taken, before anything else.
-    pub(super) fn enter(&mut self) -> Result<(), Fault> {
+    pub(super) fn enter(&mut self) -> Result<(), StepError> {
         self.or_read_anew(|journal| {
             let in_order = journal.in_order()?;
             journal.catch_up(in_order)?;
             let read = journal.standing()?;
-            if in_order != Some(InOrder { generation: read.generation, end: read.end }) {
+            if in_order != Some(VerifiedUpTo { generation: read.generation, end: read.end }) {
                 journal.finish_last(read)?;
             }
             // Only here, where memory and disk say the same: later, memory is a step ahead.
@@ -99,10 +99,10 @@ impl<D: Disk> Journal<D> {
     }
 
     /// One step: remembers these entries, and adds these bytes to the file.
-    pub(super) fn append(&mut self, entries: Vec<Entry>, bytes: &[u8]) -> Result<(), Fault> {
+    pub(super) fn append(&mut self, entries: Vec<JournalEntry>, bytes: &[u8]) -> Result<(), StepError> {
         self.or_read_anew(|journal| {
             let target = if bytes.is_empty() { None } else { Some(journal.end_of_data()?) };
-            journal.log(Head { entries, target }, bytes)?;
+            journal.log(FrameHead { entries, target }, bytes)?;
             if let Some(target) = target {
                 journal.put(target, bytes)?;
             }
@@ -111,39 +111,42 @@ impl<D: Disk> Journal<D> {
     }
 
     /// One step: remembers these entries, and puts another content in the place of the file.
-    pub(super) fn replace(&mut self, entries: Vec<Entry>, content: &[u8]) -> Result<(), Fault> {
+    pub(super) fn replace(&mut self, entries: Vec<JournalEntry>, content: &[u8]) -> Result<(), StepError> {
         self.or_read_anew(|journal| {
             // A fresh one: after a power cut a file may still have the name that it was renamed from.
             journal.disk.remove(Name::DataNext)?;
             journal.disk.write(Name::DataNext, 0, content)?;
             journal.disk.sync(Name::DataNext)?;
             // Written even if it remembers nothing: an append that is the last frame would be made again, in the new content.
-            journal.log(Head { entries, target: None }, &[])?;
+            journal.log(FrameHead { entries, target: None }, &[])?;
             journal.disk.rename(Name::DataNext, Name::Data)?;
             journal.disk.sync_folder(Folder::Data)?;
             journal.say_in_order()
         })
     }
 
-    fn or_read_anew(&mut self, step: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn or_read_anew(
+        &mut self,
+        step: impl FnOnce(&mut Self) -> Result<(), StepError>,
+    ) -> Result<(), StepError> {
         step(self).inspect_err(|_| self.read = None)
     }
 
-    fn standing(&self) -> Result<Read, Fault> {
+    fn standing(&self) -> Result<JournalPosition, StepError> {
         self.read
-            .ok_or_else(|| Fault::Disk(io::Error::other("the journal was not read")))
+            .ok_or_else(|| StepError::Disk(io::Error::other("the journal was not read")))
     }
 
-    fn catch_up(&mut self, in_order: Option<InOrder>) -> Result<(), Fault> {
+    fn catch_up(&mut self, in_order: Option<VerifiedUpTo>) -> Result<(), StepError> {
         let Some(stat) = self.disk.stat(Name::Journal)? else {
             if in_order.is_some() {
-                return Err(Fault::Unusable(
+                return Err(StepError::Unusable(
                     "its journal is gone, and with it the highest tokens seen; put it back, or remove the whole \
                      folder to begin anew, when no older holder is left that could get through"
                         .to_owned(),
                 ));
             }
-            self.state = State::new(self.remember);
+            self.state = FenceState::new(self.remember);
             return self.begin(1);
         };
         let known = self.read.filter(|read| read.inode == stat.inode && read.end <= stat.length);
@@ -165,12 +168,14 @@ impl<D: Disk> Journal<D> {
             rest = &rest[frame.length..];
         }
         if read.base_end == 0 {
-            return Err(Fault::Unusable("its journal has no first frame; put back a copy of it".to_owned()));
+            return Err(StepError::Unusable(
+                "its journal has no first frame; put back a copy of it".to_owned(),
+            ));
         }
         if !rest.is_empty() {
             if in_order.is_some_and(|known| known.generation == read.generation && known.end > read.end) {
                 let at = read.end;
-                return Err(Fault::Unusable(format!(
+                return Err(StepError::Unusable(format!(
                     "its journal is damaged at byte {at}; put back a copy of it"
                 )));
             }
@@ -181,11 +186,11 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    fn read_header(&mut self, inode: u64) -> Result<Read, Fault> {
-        self.state = State::new(self.remember);
+    fn read_header(&mut self, inode: u64) -> Result<JournalPosition, StepError> {
+        self.state = FenceState::new(self.remember);
         let header = self.disk.read(Name::Journal, 0, HEADER_BYTES as u64)?;
         match frame::read_header(&header) {
-            Header::Ours { generation, check } => Ok(Read {
+            JournalHeader::Ours { generation, check } => Ok(JournalPosition {
                 inode,
                 generation,
                 base_end: 0,
@@ -194,18 +199,20 @@ impl<D: Disk> Journal<D> {
                 end: HEADER_BYTES as u64,
                 check,
             }),
-            Header::OtherVersion => {
-                Err(Fault::Unusable("its journal was written by another version of Fencehold".to_owned()))
+            JournalHeader::OtherVersion => {
+                Err(StepError::Unusable("its journal was written by another version of Fencehold".to_owned()))
             }
-            Header::Foreign => Err(Fault::Unusable("the journal beside it is a foreign file".to_owned())),
+            JournalHeader::Foreign => {
+                Err(StepError::Unusable("the journal beside it is a foreign file".to_owned()))
+            }
         }
     }
 
     /// Goes through the last frame as if it had just been decided.
-    fn finish_last(&mut self, read: Read) -> Result<(), Fault> {
+    fn finish_last(&mut self, read: JournalPosition) -> Result<(), StepError> {
         let raw = self.disk.read(Name::Journal, read.last_start, read.end - read.last_start)?;
         let Some(frame) = frame::read(read.last_before, &raw) else {
-            return Err(Fault::Disk(io::Error::other("the journal changed while it was locked")));
+            return Err(StepError::Disk(io::Error::other("the journal changed while it was locked")));
         };
         self.disk.write(Name::Journal, read.last_start, &raw)?;
         self.disk.sync(Name::Journal)?;
@@ -218,7 +225,7 @@ impl<D: Disk> Journal<D> {
         self.say_in_order()
     }
 
-    fn make_again(&mut self, target: Target, bytes: &[u8]) -> Result<(), Fault> {
+    fn make_again(&mut self, target: FrameTarget, bytes: &[u8]) -> Result<(), StepError> {
         let end = target.offset + bytes.len() as u64;
         let stat = self.disk.stat(Name::Data)?;
         // What stands between the offset and the end of the file is then this frame's, whatever a power cut made of it.
@@ -235,11 +242,11 @@ impl<D: Disk> Journal<D> {
             "the fenced file was changed from outside; an unfinished append goes to its end"
         );
         let target = self.end_of_data()?;
-        self.log(Head { entries: Vec::new(), target: Some(target) }, bytes)?;
+        self.log(FrameHead { entries: Vec::new(), target: Some(target) }, bytes)?;
         self.put(target, bytes)
     }
 
-    fn put(&mut self, target: Target, bytes: &[u8]) -> Result<(), Fault> {
+    fn put(&mut self, target: FrameTarget, bytes: &[u8]) -> Result<(), StepError> {
         self.disk.write(Name::Data, target.offset, bytes)?;
         self.disk.sync(Name::Data)?;
         if target.offset == 0 {
@@ -250,25 +257,25 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Where the next byte goes. The file is made if it is missing.
-    fn end_of_data(&mut self) -> Result<Target, Fault> {
+    fn end_of_data(&mut self) -> Result<FrameTarget, StepError> {
         if self.disk.stat(Name::Data)?.is_none() {
             self.disk.write(Name::Data, 0, &[])?;
         }
         match self.disk.stat(Name::Data)? {
-            Some(stat) => Ok(Target { inode: stat.inode, offset: stat.length }),
-            None => Err(Fault::Disk(io::Error::other("the file vanished as soon as it was made"))),
+            Some(stat) => Ok(FrameTarget { inode: stat.inode, offset: stat.length }),
+            None => Err(StepError::Disk(io::Error::other("the file vanished as soon as it was made"))),
         }
     }
 
     /// Decides a step: from here on it is carried out, by any process.
-    fn log(&mut self, head: Head, bytes: &[u8]) -> Result<(), Fault> {
+    fn log(&mut self, head: FrameHead, bytes: &[u8]) -> Result<(), StepError> {
         let read = self.standing()?;
         let Some((frame, check)) = frame::write(read.check, &head, bytes) else {
-            return Err(Fault::Disk(io::Error::other("the step is too large for the journal")));
+            return Err(StepError::Disk(io::Error::other("the step is too large for the journal")));
         };
         self.disk.write(Name::Journal, read.end, &frame)?;
         self.disk.sync(Name::Journal)?;
-        self.read = Some(Read {
+        self.read = Some(JournalPosition {
             last_start: read.end,
             last_before: read.check,
             end: read.end + frame.len() as u64,
@@ -279,7 +286,7 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Writes the journal anew once most of it is history. Each byte is so written twice at most, on average.
-    fn compact(&mut self) -> Result<(), Fault> {
+    fn compact(&mut self) -> Result<(), StepError> {
         let read = self.standing()?;
         if read.end > self.slack_bytes.saturating_add(read.base_end.saturating_mul(2)) {
             self.begin(read.generation + 1)?;
@@ -289,11 +296,11 @@ impl<D: Disk> Journal<D> {
     }
 
     /// A journal of which the first frame is everything that is remembered.
-    fn begin(&mut self, generation: u64) -> Result<(), Fault> {
+    fn begin(&mut self, generation: u64) -> Result<(), StepError> {
         let (mut bytes, last_before) = frame::write_header(generation);
-        let head = Head { entries: self.state.entries(), target: None };
+        let head = FrameHead { entries: self.state.entries(), target: None };
         let Some((frame, check)) = frame::write(last_before, &head, &[]) else {
-            return Err(Fault::Disk(io::Error::other("there is too much to remember for one journal")));
+            return Err(StepError::Disk(io::Error::other("there is too much to remember for one journal")));
         };
         let last_start = bytes.len() as u64;
         bytes.extend(frame);
@@ -303,22 +310,29 @@ impl<D: Disk> Journal<D> {
         self.disk.rename(Name::JournalNext, Name::Journal)?;
         self.disk.sync_folder(Folder::Fence)?;
         let Some(stat) = self.disk.stat(Name::Journal)? else {
-            return Err(Fault::Disk(io::Error::other("the journal vanished as soon as it was made")));
+            return Err(StepError::Disk(io::Error::other("the journal vanished as soon as it was made")));
         };
         let end = stat.length;
-        self.read =
-            Some(Read { inode: stat.inode, generation, base_end: end, last_start, last_before, end, check });
+        self.read = Some(JournalPosition {
+            inode: stat.inode,
+            generation,
+            base_end: end,
+            last_start,
+            last_before,
+            end,
+            check,
+        });
         Ok(())
     }
 
-    fn in_order(&mut self) -> Result<Option<InOrder>, Fault> {
+    fn in_order(&mut self) -> Result<Option<VerifiedUpTo>, StepError> {
         let Some(stat) = self.disk.stat(Name::Lock)? else { return Ok(None) };
         let note = self.disk.read(Name::Lock, 0, stat.length)?;
-        Ok(frame::read_note(&note).map(|(generation, end)| InOrder { generation, end }))
+        Ok(frame::read_note(&note).map(|(generation, end)| VerifiedUpTo { generation, end }))
     }
 
     /// Not synced: should it be lost, the last frame is gone through once more, which changes nothing.
-    fn say_in_order(&mut self) -> Result<(), Fault> {
+    fn say_in_order(&mut self) -> Result<(), StepError> {
         let read = self.standing()?;
         self.disk.write(Name::Lock, 0, &frame::write_note(read.generation, read.end))?;
         Ok(())

@@ -7,11 +7,11 @@
 //! Deliberately absent: reading. What is in the file is anybody's to read; while an append is under way its end may be
 //! torn, and a reader should take lines only up to the last newline.
 
+mod batch;
 mod disk;
+mod folder;
 mod frame;
 mod journal;
-mod keeper;
-mod place;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -25,13 +25,13 @@ use fencehold_core::limits::{APPEND_BYTES_MAX, APPENDS_REMEMBERED, IDEMPOTENCY_K
 use fencehold_core::{BadInput, Key, Namespace};
 use futures_channel::oneshot;
 
-use self::frame::Made;
+use self::batch::{BatchWriter, FileRequest, FileResult};
+use self::folder::FenceFolder;
+use self::frame::AppendId;
 use self::journal::{Journal, SLACK_BYTES};
-use self::keeper::{Answer, Keeper, Request};
-use self::place::Place;
 use super::error::FenceError;
+use super::key_token::KeyToken;
 use super::mark::Mark;
-use super::pass::KeyToken;
 
 /// How long a step of another process is waited for, by default.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ pub enum Appended {
 /// its last clone.
 #[derive(Clone)]
 pub struct FencedFile {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<FileRequest>,
     path: PathBuf,
 }
 
@@ -112,7 +112,7 @@ impl FencedFile {
     /// thing under a new lease: a fence knows only what it was shown.
     pub async fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
         let pass = checked(pass.into())?;
-        self.ask(|answer| Request::Raise { pass, answer }).await
+        self.ask(|answer| FileRequest::Raise { pass, answer }).await
     }
 
     /// Adds bytes to the end of the file, once for this idempotency key under the pass's key. The first one stands: what
@@ -132,7 +132,7 @@ impl FencedFile {
             let problem = format!("has {} bytes; the limit is {APPEND_BYTES_MAX}", bytes.len());
             return Err(BadInput::new("append", problem).into());
         }
-        self.ask(|answer| Request::Append { pass, made, bytes, answer }).await
+        self.ask(|answer| FileRequest::Append { pass, made, bytes, answer }).await
     }
 
     /// Puts another content in the place of the file, whole or not at all. Readers see the old one or the new one. The
@@ -144,20 +144,20 @@ impl FencedFile {
     ) -> Result<(), FenceError> {
         let pass = checked(pass.into())?;
         let content = content.into();
-        self.ask(|answer| Request::Replace { pass, content, answer }).await
+        self.ask(|answer| FileRequest::Replace { pass, content, answer }).await
     }
 
     /// How high the fence stands for a key. `None`: it was never shown a token for it.
     pub async fn mark(&self, namespace: &Namespace, key: &Key) -> Result<Option<Mark>, FenceError> {
         let (namespace, key) = (namespace.clone(), key.clone());
-        self.ask(|answer| Request::Mark { namespace, key, answer }).await
+        self.ask(|answer| FileRequest::Mark { namespace, key, answer }).await
     }
 
     /// Forgets the mark of a key that nothing will write under any more: a job that is over, and whose last attempt cannot
     /// be asleep somewhere. Until it is raised again, any token gets through.
     pub async fn forget(&self, namespace: &Namespace, key: &Key) -> Result<(), FenceError> {
         let (namespace, key) = (namespace.clone(), key.clone());
-        self.ask(|answer| Request::Forget { namespace, key, answer }).await
+        self.ask(|answer| FileRequest::Forget { namespace, key, answer }).await
     }
 
     /// The file.
@@ -165,7 +165,7 @@ impl FencedFile {
         &self.path
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, FenceError> {
+    async fn ask<T>(&self, request: impl FnOnce(FileResult<T>) -> FileRequest) -> Result<T, FenceError> {
         let (answer, answered) = oneshot::channel();
         let sent = self.requests.send(request(answer));
         match (sent, answered.await) {
@@ -214,12 +214,12 @@ impl FencedFileOptions {
         let path = path.as_ref().to_owned();
         let (requests, inbox) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
-        let place = path.clone();
+        let folder = path.clone();
         // Disks and locks are waited for here, and never on the caller's executor.
-        let thread = move || match self.keeper(&place) {
-            Ok(mut keeper) => {
+        let thread = move || match self.writer(&folder) {
+            Ok(mut writer) => {
                 if opened.send(Ok(())).is_ok() {
-                    keeper.serve(&inbox);
+                    writer.serve(&inbox);
                 }
             }
             Err(error) => drop(opened.send(Err(error))),
@@ -235,12 +235,12 @@ impl FencedFileOptions {
         }
     }
 
-    fn keeper(&self, path: &Path) -> Result<Keeper<disk::RealDisk>, FenceError> {
-        let place = Place::open(path, self.timeout)?;
-        let journal = Journal::new(place.disk(), self.remember_appends, SLACK_BYTES);
-        let mut keeper = Keeper::new(place, journal);
-        keeper.look()?;
-        Ok(keeper)
+    fn writer(&self, path: &Path) -> Result<BatchWriter<disk::RealDisk>, FenceError> {
+        let folder = FenceFolder::open(path, self.timeout)?;
+        let journal = Journal::new(folder.disk(), self.remember_appends, SLACK_BYTES);
+        let mut writer = BatchWriter::new(folder, journal);
+        writer.look()?;
+        Ok(writer)
     }
 }
 
@@ -249,10 +249,12 @@ fn checked(pass: KeyToken) -> Result<KeyToken, FenceError> {
     Ok(pass)
 }
 
-fn made(pass: &KeyToken, idempotency_key: &str) -> Result<Made, BadInput> {
+fn made(pass: &KeyToken, idempotency_key: &str) -> Result<AppendId, BadInput> {
     let problem = match idempotency_key.len() {
         0 => "must not be empty".to_owned(),
-        1..=IDEMPOTENCY_KEY_BYTES_MAX => return Ok(Made::new(&pass.namespace, &pass.key, idempotency_key)),
+        1..=IDEMPOTENCY_KEY_BYTES_MAX => {
+            return Ok(AppendId::new(&pass.namespace, &pass.key, idempotency_key));
+        }
         length => format!("has {length} bytes; the limit is {IDEMPOTENCY_KEY_BYTES_MAX}"),
     };
     Err(BadInput::new("idempotency key", problem))

@@ -4,31 +4,31 @@ use std::collections::{HashSet, VecDeque};
 
 use fencehold_core::{Key, Namespace};
 
-use super::frame::{Entry, Made};
-use crate::fence::mark::{Admitted, Mark, Marks};
-use crate::fence::pass::KeyToken;
+use super::frame::{AppendId, JournalEntry};
+use crate::fence::key_token::KeyToken;
+use crate::fence::mark::{Mark, MarkChange, Marks};
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct FenceState {
     marks: Marks,
-    made: HashSet<Made>,
+    made: HashSet<AppendId>,
     /// The same, oldest first.
-    order: VecDeque<Made>,
+    order: VecDeque<AppendId>,
     remember: usize,
 }
 
-impl State {
+impl FenceState {
     /// Nothing, with room for this many appends.
     pub(super) fn new(remember: usize) -> Self {
-        State { marks: Marks::default(), made: HashSet::new(), order: VecDeque::new(), remember }
+        FenceState { marks: Marks::default(), made: HashSet::new(), order: VecDeque::new(), remember }
     }
 
     /// Whether a pass is let through, and what has to be remembered of it. A stale one gets the mark that it missed.
-    pub(super) fn admit(&self, pass: &KeyToken) -> Result<Option<Entry>, Mark> {
+    pub(super) fn admit(&self, pass: &KeyToken) -> Result<Option<JournalEntry>, Mark> {
         match self.marks.admit(pass) {
             Err(mark) => Err(mark.clone()),
-            Ok(Admitted::AsBefore) => Ok(None),
-            Ok(Admitted::Higher) => Ok(Some(Entry::Raised {
+            Ok(MarkChange::AsBefore) => Ok(None),
+            Ok(MarkChange::Higher) => Ok(Some(JournalEntry::Raised {
                 namespace: pass.namespace.clone(),
                 key: pass.key.clone(),
                 token: pass.token,
@@ -37,7 +37,7 @@ impl State {
         }
     }
 
-    pub(super) fn is_made(&self, made: Made) -> bool {
+    pub(super) fn is_made(&self, made: AppendId) -> bool {
         self.made.contains(&made)
     }
 
@@ -46,13 +46,13 @@ impl State {
     }
 
     /// The one way in which anything changes, while a step is decided and when a journal is read.
-    pub(super) fn apply(&mut self, entry: Entry) {
+    pub(super) fn apply(&mut self, entry: JournalEntry) {
         match entry {
-            Entry::Raised { namespace, key, token, by } => {
+            JournalEntry::Raised { namespace, key, token, by } => {
                 self.marks.raise(namespace, key, Mark { token, raised_by: by });
             }
-            Entry::Forgotten { namespace, key } => self.marks.forget(namespace, key),
-            Entry::Made(made) => {
+            JournalEntry::Forgotten { namespace, key } => self.marks.forget(namespace, key),
+            JournalEntry::Made(made) => {
                 if self.made.insert(made) {
                     self.order.push_back(made);
                 }
@@ -66,14 +66,14 @@ impl State {
     }
 
     /// Everything, as the fewest entries that lead to it.
-    pub(super) fn entries(&self) -> Vec<Entry> {
-        let raised = self.marks.iter().map(|(namespace, key, mark)| Entry::Raised {
+    pub(super) fn entries(&self) -> Vec<JournalEntry> {
+        let raised = self.marks.iter().map(|(namespace, key, mark)| JournalEntry::Raised {
             namespace: namespace.clone(),
             key: key.clone(),
             token: mark.token,
             by: mark.raised_by.clone(),
         });
-        raised.chain(self.order.iter().copied().map(Entry::Made)).collect()
+        raised.chain(self.order.iter().copied().map(JournalEntry::Made)).collect()
     }
 }
 
@@ -81,20 +81,20 @@ impl State {
 mod tests {
     use super::*;
 
-    fn made(n: u32) -> Made {
-        Made::new(&Namespace::default(), &Key::new("k").unwrap(), &n.to_string())
+    fn made(n: u32) -> AppendId {
+        AppendId::new(&Namespace::default(), &Key::new("k").unwrap(), &n.to_string())
     }
 
     #[test]
     fn the_oldest_appends_are_forgotten_first() {
-        let mut state = State::new(2);
+        let mut state = FenceState::new(2);
         for n in [1, 2, 2, 3] {
-            state.apply(Entry::Made(made(n)));
+            state.apply(JournalEntry::Made(made(n)));
         }
         assert_eq!([1, 2, 3].map(|n| state.is_made(made(n))), [false, true, true]);
-        let mut again = State::new(2);
+        let mut again = FenceState::new(2);
         state.entries().into_iter().for_each(|entry| again.apply(entry));
-        again.apply(Entry::Made(made(4)));
+        again.apply(JournalEntry::Made(made(4)));
         assert_eq!([2, 3, 4].map(|n| again.is_made(made(n))), [false, true, true], "the order is kept too");
     }
 }

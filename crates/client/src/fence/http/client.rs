@@ -7,7 +7,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::headers;
-use crate::fence::pass::KeyToken;
+use crate::fence::key_token::KeyToken;
 
 /// Shows a pass with every request. One that is in the extensions of a request goes before the layer's own, so that one
 /// client can serve many leases.

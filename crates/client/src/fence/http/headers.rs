@@ -3,7 +3,7 @@
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::fence::pass::KeyToken;
+use crate::fence::key_token::KeyToken;
 
 /// The key that is held.
 pub const KEY: HeaderName = HeaderName::from_static("fencing-key");

@@ -28,12 +28,12 @@
 
 mod client;
 mod headers;
+mod marks;
 mod problem;
-mod register;
 mod server;
 
 pub use client::{FenceClientLayer, FenceClientService};
 pub use headers::{KEY, NAMESPACE, OWNER, TOKEN, set_headers};
+pub use marks::FenceMarks;
 pub use problem::FenceProblem;
-pub use register::FenceMarks;
 pub use server::{FenceLayer, FenceService, RaiseService};

@@ -9,12 +9,12 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::headers;
+use super::marks::{ActiveRequest, FenceMarks};
 use super::problem::FenceProblem;
-use super::register::{Entered, FenceMarks};
 use crate::fence::error::FenceError;
-use crate::fence::pass::KeyToken;
+use crate::fence::key_token::KeyToken;
 
-type Answering<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+type ResponseFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// Lets requests through only under tokens that are not older than the highest seen for their key.
 ///
@@ -76,7 +76,7 @@ where
 {
     type Response = Response<Out>;
     type Error = S::Error;
-    type Future = Answering<Response<Out>, S::Error>;
+    type Future = ResponseFuture<Response<Out>, S::Error>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -125,7 +125,7 @@ impl RaiseService {
 impl<In: Send + 'static> Service<Request<In>> for RaiseService {
     type Response = Response<String>;
     type Error = Infallible;
-    type Future = Answering<Response<String>, Infallible>;
+    type Future = ResponseFuture<Response<String>, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -158,7 +158,7 @@ fn shown(headers: &HeaderMap) -> Result<KeyToken, Box<FenceProblem>> {
     }
 }
 
-async fn enter(marks: &FenceMarks, pass: &KeyToken) -> Result<Entered, Box<FenceProblem>> {
+async fn enter(marks: &FenceMarks, pass: &KeyToken) -> Result<ActiveRequest, Box<FenceProblem>> {
     marks.enter(pass).await.map_err(|error| {
         if !matches!(error, FenceError::Stale { .. }) {
             tracing::error!(key = %pass.key, token = pass.token.get(), "a token could not be checked: {error}");

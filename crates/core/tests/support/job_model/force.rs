@@ -1,18 +1,18 @@
 //! What others do about the job.
 
 use fencehold_core::Token;
-use fencehold_core::job::{AttemptOutcome, JobState, Outcome, Refusal};
-use fencehold_core::lease::Preempt;
+use fencehold_core::job::{AttemptOutcome, JobCommandResult, JobRefusal, JobState};
+use fencehold_core::lease::PreemptRequest;
 
-use super::{Model, Reply};
+use super::{JobModel, Reply};
 use crate::support::owner;
 
-impl Model {
+impl JobModel {
     pub(super) fn cancel(&mut self, now: bool, reply: &Reply) {
         match (self.state, self.held().cloned()) {
             (JobState::Cancelled, _) => {}
             (state @ (JobState::Completed | JobState::Failed), _) => {
-                return assert_eq!(*reply, Err(Refusal::Finished { state }));
+                return assert_eq!(*reply, Err(JobRefusal::Finished { state }));
             }
             (_, Some(_)) if now => {
                 self.end(AttemptOutcome::Revoked, JobState::Cancelled, None);
@@ -27,18 +27,21 @@ impl Model {
             }
             (_, None) => (self.state, self.due_ms) = (JobState::Cancelled, None),
         }
-        assert_eq!(*reply, Ok(Outcome::Cancelled { state: self.state }));
+        assert_eq!(*reply, Ok(JobCommandResult::Cancelled { state: self.state }));
     }
 
     pub(super) fn retry(&mut self, reply: &Reply) {
         match self.state {
             JobState::Running => {
-                return assert!(matches!(reply, Err(Refusal::WrongState { state: JobState::Running, .. })));
+                return assert!(matches!(
+                    reply,
+                    Err(JobRefusal::WrongState { state: JobState::Running, .. })
+                ));
             }
-            state @ JobState::Completed => return assert_eq!(*reply, Err(Refusal::Finished { state })),
+            state @ JobState::Completed => return assert_eq!(*reply, Err(JobRefusal::Finished { state })),
             _ => {}
         }
-        assert_eq!(*reply, Ok(Outcome::Retried));
+        assert_eq!(*reply, Ok(JobCommandResult::Retried));
         let nothing_to_do = (self.failures, self.crashes) == (0, 0) && !self.may_be_late();
         if self.state == JobState::Queued && nothing_to_do {
             return;
@@ -50,8 +53,8 @@ impl Model {
 
     pub(super) fn delete(&self, force: bool, reply: &Reply) {
         let expected = match self.live().filter(|_| !force) {
-            None => Ok(Outcome::Deleted),
-            Some(life) => Err(Refusal::JobRunning {
+            None => Ok(JobCommandResult::Deleted),
+            Some(life) => Err(JobRefusal::JobRunning {
                 owner: owner("worker"),
                 token: life.token,
                 remaining_ms: life.deadline_ms - self.now_ms,
@@ -60,15 +63,15 @@ impl Model {
         assert_eq!(*reply, expected);
     }
 
-    pub(super) fn preempt(&mut self, ask: &Preempt, reply: &Reply) {
+    pub(super) fn preempt(&mut self, ask: &PreemptRequest, reply: &Reply) {
         let held = self.terms.priority;
         let Some(life) = self.live() else {
-            return assert!(matches!(reply, Err(Refusal::WrongState { .. })), "{reply:?}");
+            return assert!(matches!(reply, Err(JobRefusal::WrongState { .. })), "{reply:?}");
         };
         if ask.priority <= held {
-            return assert_eq!(*reply, Err(Refusal::PriorityTooLow { priority: held }));
+            return assert_eq!(*reply, Err(JobRefusal::PriorityTooLow { priority: held }));
         }
-        assert_eq!(*reply, Ok(Outcome::Nothing));
+        assert_eq!(*reply, Ok(JobCommandResult::Nothing));
         let at_ms = self.now_ms + ask.yield_in_ms;
         let stands = match life.yield_at {
             Some(standing) if standing.1 >= ask.priority => standing,

@@ -1,24 +1,25 @@
 //! The promises of a job once more, told another way: its whole story with nothing forgotten. It hears every command
 //! and its answer, and objects to an answer that breaks a promise. It shares no code with the rules.
 
+mod caller;
 mod force;
-mod voice;
 
 use fencehold_core::Token;
 use fencehold_core::job::{
-    AttemptOutcome, By, Command, JobOptions, JobState, Outcome, Refusal, ReportedAttempt, Written,
+    AttemptOutcome, AttemptProof, AttemptWrite, JobCommand, JobCommandResult, JobOptions, JobRefusal,
+    JobState, ReportedAttempt,
 };
 use fencehold_core::limits::{CRASH_NOTICED_MS, TOKEN_MAX};
 
-use self::voice::Voice;
+use self::caller::Caller;
 use crate::support::job::{OneJob, RETRY_MS};
 use crate::support::owner;
 
-type Reply = Result<Outcome, Refusal>;
+type Reply = Result<JobCommandResult, JobRefusal>;
 
 /// One attempt and what became of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
+pub(crate) struct AttemptLife {
     /// The number of its hold id.
     pub(crate) id: u8,
     pub(crate) token: Token,
@@ -36,9 +37,9 @@ pub(crate) struct Life {
 
 /// The whole story of one job.
 #[derive(Debug)]
-pub(crate) struct Model {
+pub(crate) struct JobModel {
     terms: JobOptions,
-    pub(crate) lives: Vec<Life>,
+    pub(crate) lives: Vec<AttemptLife>,
     pub(crate) state: JobState,
     /// When it is ready, while it is scheduled.
     due_ms: Option<u64>,
@@ -59,9 +60,9 @@ fn fails(how: AttemptOutcome) -> bool {
     matches!(how, AttemptOutcome::Failed | AttemptOutcome::FailedLate | AttemptOutcome::TimedOut)
 }
 
-impl Model {
+impl JobModel {
     pub(crate) fn new(terms: JobOptions, newest: Token, now_ms: u64) -> Self {
-        Model {
+        JobModel {
             terms,
             lives: Vec::new(),
             state: JobState::Queued,
@@ -75,46 +76,46 @@ impl Model {
     }
 
     /// Hears one command and its answer.
-    pub(crate) fn hear(&mut self, command: &Command, reply: &Reply) {
+    pub(crate) fn hear(&mut self, command: &JobCommand, reply: &Reply) {
         self.wake();
         match command {
-            Command::Claim { ttl_ms, .. } => self.claim(*ttl_ms, reply),
-            Command::Renew(by) => self.renew(*by, reply),
-            Command::Complete(by) => self.complete(*by, reply),
-            Command::Fail { by, retry_in_ms, for_good, .. } => {
+            JobCommand::Claim { ttl_ms, .. } => self.claim(*ttl_ms, reply),
+            JobCommand::Renew(by) => self.renew(*by, reply),
+            JobCommand::Complete(by) => self.complete(*by, reply),
+            JobCommand::Fail { by, retry_in_ms, for_good, .. } => {
                 self.fail(*by, retry_in_ms.unwrap_or(RETRY_MS), *for_good, reply);
             }
-            Command::Snooze { by, for_ms } => {
+            JobCommand::Snooze { by, for_ms } => {
                 let due_ms = Some(self.now_ms + for_ms);
                 self.put_back(*by, AttemptOutcome::Snoozed, JobState::Scheduled, due_ms, reply);
             }
-            Command::HandBack(by) => {
+            JobCommand::HandBack(by) => {
                 self.put_back(*by, AttemptOutcome::Released, JobState::Queued, None, reply);
             }
-            Command::StopAtIntent { by, .. } => {
+            JobCommand::StopAtIntent { by, .. } => {
                 self.put_back(*by, AttemptOutcome::InDoubt, JobState::InDoubt, None, reply);
             }
-            Command::Abandon(by) => {
-                if matches!(self.voice(*by), Voice::Live) {
+            JobCommand::Abandon(by) => {
+                if matches!(self.caller(*by), Caller::Live) {
                     self.end(AttemptOutcome::Abandoned, JobState::Queued, None);
                 } else {
-                    assert_eq!(*reply, Ok(Outcome::Nothing));
+                    assert_eq!(*reply, Ok(JobCommandResult::Nothing));
                 }
             }
-            Command::Write { by, what } => self.write(*by, *what, reply),
-            Command::Expire { random } => self.expire(random % 5_001, reply),
-            Command::Cancel { now, .. } => self.cancel(*now, reply),
-            Command::Retry { .. } => self.retry(reply),
-            Command::Delete { force } => self.delete(*force, reply),
-            Command::Preempt(ask) => self.preempt(ask, reply),
-            Command::Withdraw => {
-                assert_eq!(*reply, Ok(Outcome::Nothing));
+            JobCommand::Write { by, what } => self.write(*by, *what, reply),
+            JobCommand::Expire { random } => self.expire(random % 5_001, reply),
+            JobCommand::Cancel { now, .. } => self.cancel(*now, reply),
+            JobCommand::Retry { .. } => self.retry(reply),
+            JobCommand::Delete { force } => self.delete(*force, reply),
+            JobCommand::Preempt(ask) => self.preempt(ask, reply),
+            JobCommand::Withdraw => {
+                assert_eq!(*reply, Ok(JobCommandResult::Nothing));
                 if self.live().is_some() {
                     self.last().yield_at = None;
                 }
             }
-            Command::Advance => {
-                assert_eq!(*reply, Ok(Outcome::Nothing));
+            JobCommand::Advance => {
+                assert_eq!(*reply, Ok(JobCommandResult::Nothing));
                 if self.held().is_some() {
                     self.end(AttemptOutcome::Advanced, JobState::Queued, None);
                     self.token = self.newest;
@@ -138,7 +139,7 @@ impl Model {
         assert_eq!(job.record.attempt_count() as usize, self.lives.len(), "how many attempts");
         let kept: Vec<_> = job.record.attempts().iter().map(|life| (life.token, life.outcome)).collect();
         let ended: Vec<_> = self
-            .remembered()
+            .recent_lives()
             .iter()
             .map(|life| (life.token, life.end.expect("it has ended")))
             .collect();
@@ -155,21 +156,21 @@ impl Model {
     fn claim(&mut self, ttl_ms: u64, reply: &Reply) {
         if let Some(life) = self.live() {
             let expires_in_ms = life.deadline_ms - self.now_ms;
-            let running = Refusal::JobRunning {
+            let running = JobRefusal::JobRunning {
                 owner: owner("worker"),
                 token: life.token,
                 remaining_ms: expires_in_ms,
             };
             return assert_eq!(*reply, Err(running));
         }
-        let Ok(Outcome::Claimed { token, remaining_ms, attempt }) = reply else {
+        let Ok(JobCommandResult::Claimed { token, remaining_ms, attempt }) = reply else {
             let used_up = self.newest.get() >= TOKEN_MAX - 1;
             match reply {
-                Err(Refusal::WrongState { state, .. }) => {
+                Err(JobRefusal::WrongState { state, .. }) => {
                     assert_eq!(*state, self.state);
                     assert_ne!(self.state, JobState::Queued);
                 }
-                other => assert!(used_up && *other == Err(Refusal::TokensExhausted), "{other:?}"),
+                other => assert!(used_up && *other == Err(JobRefusal::TokensExhausted), "{other:?}"),
             }
             return;
         };
@@ -186,7 +187,7 @@ impl Model {
         let deadline_ms = self.now_ms + remaining_ms;
         let since_ms = self.now_ms;
         let id = u8::try_from(self.lives.len()).expect("fewer attempts than hold ids");
-        self.lives.push(Life {
+        self.lives.push(AttemptLife {
             id,
             token: *token,
             ttl_ms,
@@ -198,15 +199,17 @@ impl Model {
         });
     }
 
-    fn renew(&mut self, by: By, reply: &Reply) {
-        match self.voice(by) {
-            Voice::Refused(refusal) => assert_eq!(*reply, Err(refusal)),
-            Voice::RanOut(how) => assert_eq!(*reply, Err(Refusal::Over { token: by.token, outcome: how })),
-            Voice::Over(how) if ran_out(how) => {
-                assert_eq!(*reply, Err(Refusal::Over { token: by.token, outcome: how }));
+    fn renew(&mut self, by: AttemptProof, reply: &Reply) {
+        match self.caller(by) {
+            Caller::Refused(refusal) => assert_eq!(*reply, Err(refusal)),
+            Caller::RanOut(how) => {
+                assert_eq!(*reply, Err(JobRefusal::Over { token: by.token, outcome: how }))
             }
-            Voice::Over(how) => assert_eq!(*reply, Err(self.refused(by, how))),
-            Voice::Live => {
+            Caller::Over(how) if ran_out(how) => {
+                assert_eq!(*reply, Err(JobRefusal::Over { token: by.token, outcome: how }));
+            }
+            Caller::Over(how) => assert_eq!(*reply, Err(self.refused(by, how))),
+            Caller::Live => {
                 let now_ms = self.now_ms;
                 let limit_ms = self
                     .terms
@@ -218,7 +221,9 @@ impl Model {
                     .min(life.since_ms.saturating_add(limit_ms))
                     .min(yield_at_ms);
                 life.deadline_ms = life.deadline_ms.max(earned_ms);
-                let Ok(Outcome::Renewed(renewal)) = reply else { panic!("a live holder lost it: {reply:?}") };
+                let Ok(JobCommandResult::Renewed(renewal)) = reply else {
+                    panic!("a live holder lost it: {reply:?}")
+                };
                 assert_eq!((renewal.token, renewal.remaining_ms), (by.token, life.deadline_ms - now_ms));
                 assert_eq!(renewal.cancel_requested, life.cancel);
                 assert_eq!(
@@ -229,77 +234,84 @@ impl Model {
         }
     }
 
-    fn complete(&mut self, by: By, reply: &Reply) {
-        match self.voice(by) {
-            Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
-            Voice::Live => self.end(AttemptOutcome::Completed, JobState::Completed, None),
-            Voice::RanOut(_) => self.end(AttemptOutcome::CompletedLate, JobState::Completed, None),
-            Voice::Over(AttemptOutcome::Completed | AttemptOutcome::CompletedLate) => {}
-            Voice::Over(_) if self.may_be_late() => {
+    fn complete(&mut self, by: AttemptProof, reply: &Reply) {
+        match self.caller(by) {
+            Caller::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
+            Caller::Live => self.end(AttemptOutcome::Completed, JobState::Completed, None),
+            Caller::RanOut(_) => self.end(AttemptOutcome::CompletedLate, JobState::Completed, None),
+            Caller::Over(AttemptOutcome::Completed | AttemptOutcome::CompletedLate) => {}
+            Caller::Over(_) if self.may_be_late() => {
                 self.correct(AttemptOutcome::CompletedLate, JobState::Completed, None);
             }
-            Voice::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
+            Caller::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
         }
         self.told(reply);
     }
 
-    fn fail(&mut self, by: By, delay_ms: u64, for_good: bool, reply: &Reply) {
+    fn fail(&mut self, by: AttemptProof, delay_ms: u64, for_good: bool, reply: &Reply) {
         let again = (JobState::Scheduled, Some(self.now_ms + delay_ms));
         let (state, due_ms) = if for_good { (JobState::Failed, None) } else { again };
-        match self.voice(by) {
-            Voice::Refused(Refusal::Stale {
+        match self.caller(by) {
+            Caller::Refused(JobRefusal::Stale {
                 outcome: Some(how @ (AttemptOutcome::Failed | AttemptOutcome::FailedLate)),
                 ..
             }) => {
                 return self.told_again(how, reply);
             }
-            Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
-            Voice::Live => self.end(AttemptOutcome::Failed, state, due_ms),
-            Voice::RanOut(_) => self.end(AttemptOutcome::FailedLate, state, due_ms),
-            Voice::Over(AttemptOutcome::Failed | AttemptOutcome::FailedLate) => {}
-            Voice::Over(_) if self.may_be_late() => self.correct(AttemptOutcome::FailedLate, state, due_ms),
-            Voice::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
+            Caller::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
+            Caller::Live => self.end(AttemptOutcome::Failed, state, due_ms),
+            Caller::RanOut(_) => self.end(AttemptOutcome::FailedLate, state, due_ms),
+            Caller::Over(AttemptOutcome::Failed | AttemptOutcome::FailedLate) => {}
+            Caller::Over(_) if self.may_be_late() => self.correct(AttemptOutcome::FailedLate, state, due_ms),
+            Caller::Over(how) => return assert_eq!(*reply, Err(self.refused(by, how))),
         }
         self.told(reply);
     }
 
-    fn put_back(&mut self, by: By, how: AttemptOutcome, state: JobState, due_ms: Option<u64>, reply: &Reply) {
-        match self.voice(by) {
-            Voice::Refused(Refusal::Stale { outcome: Some(was), .. }) if was == how => {
+    fn put_back(
+        &mut self,
+        by: AttemptProof,
+        how: AttemptOutcome,
+        state: JobState,
+        due_ms: Option<u64>,
+        reply: &Reply,
+    ) {
+        match self.caller(by) {
+            Caller::Refused(JobRefusal::Stale { outcome: Some(was), .. }) if was == how => {
                 return self.told_again(how, reply);
             }
-            Voice::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
-            Voice::RanOut(how) => {
-                return assert_eq!(*reply, Err(Refusal::Over { token: by.token, outcome: how }));
+            Caller::Refused(refusal) => return assert_eq!(*reply, Err(refusal)),
+            Caller::RanOut(how) => {
+                return assert_eq!(*reply, Err(JobRefusal::Over { token: by.token, outcome: how }));
             }
-            Voice::Live => self.end(how, state, due_ms),
-            Voice::Over(was) if was == how => {}
-            Voice::Over(was) => return assert_eq!(*reply, Err(self.refused(by, was))),
+            Caller::Live => self.end(how, state, due_ms),
+            Caller::Over(was) if was == how => {}
+            Caller::Over(was) => return assert_eq!(*reply, Err(self.refused(by, was))),
         }
         self.told(reply);
     }
 
-    fn write(&self, by: By, what: Written, reply: &Reply) {
-        let also_late = matches!(what, Written::Checkpoint | Written::Outcome);
-        let expected = match self.voice(by) {
-            Voice::Refused(refusal) => Err(refusal),
-            Voice::Live => Ok(Outcome::MayWrite),
-            Voice::RanOut(_) if also_late => Ok(Outcome::MayWrite),
-            Voice::RanOut(how) => Err(Refusal::Over { token: by.token, outcome: how }),
-            Voice::Over(_) if also_late && self.may_be_late() => Ok(Outcome::MayWrite),
-            Voice::Over(how) => Err(self.refused(by, how)),
+    fn write(&self, by: AttemptProof, what: AttemptWrite, reply: &Reply) {
+        let also_late = matches!(what, AttemptWrite::Checkpoint | AttemptWrite::Outcome);
+        let expected = match self.caller(by) {
+            Caller::Refused(refusal) => Err(refusal),
+            Caller::Live => Ok(JobCommandResult::MayWrite),
+            Caller::RanOut(_) if also_late => Ok(JobCommandResult::MayWrite),
+            Caller::RanOut(how) => Err(JobRefusal::Over { token: by.token, outcome: how }),
+            Caller::Over(_) if also_late && self.may_be_late() => Ok(JobCommandResult::MayWrite),
+            Caller::Over(how) => Err(self.refused(by, how)),
         };
         assert_eq!(*reply, expected);
     }
 
     fn expire(&mut self, spread_ms: u64, reply: &Reply) {
-        let Some(life) = self.held() else { return assert_eq!(*reply, Ok(Outcome::Nothing)) };
+        let Some(life) = self.held() else { return assert_eq!(*reply, Ok(JobCommandResult::Nothing)) };
         if let Some(life) = self.live() {
             let remaining_ms = life.deadline_ms - self.now_ms;
-            return assert_eq!(*reply, Err(Refusal::NotExpired { remaining_ms }));
+            return assert_eq!(*reply, Err(JobRefusal::NotExpired { remaining_ms }));
         }
         let how = self.how_time_ran_out(life);
-        assert_eq!(*reply, Ok(Outcome::Expired { how }));
+        assert_eq!(*reply, Ok(JobCommandResult::Expired { how }));
         self.run_out(how, spread_ms);
     }
 
@@ -363,12 +375,16 @@ impl Model {
         let again_in_ms = matches!(self.state, JobState::Queued | JobState::Scheduled).then_some(waits_ms);
         assert_eq!(
             *reply,
-            Ok(Outcome::Reported(ReportedAttempt { state: self.state, retry_in_ms: again_in_ms, late }))
+            Ok(JobCommandResult::Reported(ReportedAttempt {
+                state: self.state,
+                retry_in_ms: again_in_ms,
+                late
+            }))
         );
     }
 
     /// The attempt whose end is not noted yet.
-    pub(crate) fn held(&self) -> Option<&Life> {
+    pub(crate) fn held(&self) -> Option<&AttemptLife> {
         self.lives.last().filter(|life| life.end.is_none())
     }
 }

@@ -3,27 +3,27 @@
 use std::collections::BTreeSet;
 
 use fencehold_core::job::{
-    By, Command, Due, EffectName, JobOptions, JobState, Outcome as Ruled, Record, Refusal, Standing, Written,
-    decide,
+    AttemptProof, AttemptWrite, Due, EffectName, JobCommand, JobCommandResult as Ruled, JobOptions,
+    JobRecord, JobRefusal, JobStanding, JobState, decide,
 };
-use fencehold_core::lease::{Change, Term};
-use fencehold_core::ledger::{Begun, Effect, InDoubtPolicy, Outcome, begin, record};
+use fencehold_core::lease::{DeadlineChange, HoldState};
+use fencehold_core::ledger::{Effect, EffectOutcome, EffectStart, InDoubtPolicy, begin, record};
 use fencehold_core::{HoldHash, HoldId, Owner, Timestamp, Token};
 
-use super::{Bounds, TICK_MS, TTL};
+use super::{JobBounds, TICK_MS, TTL};
 
 /// The whole world at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct World {
+pub(super) struct JobWorld {
     pub(super) now: u8,
     /// What the store keeps.
-    record: Record,
+    record: JobRecord,
     deadline_ms: u64,
     newest: Token,
     effect: Option<Effect>,
-    pub(super) workers: Vec<Worker>,
+    pub(super) workers: Vec<ModelWorker>,
     /// Messages under way, in order of their content, so that the order of sending makes no new state.
-    pub(super) network: Vec<Message>,
+    pub(super) network: Vec<JobMessage>,
     /// What was acknowledged, by an account of its own.
     account: Account,
     /// How much of each budget is used up.
@@ -34,7 +34,7 @@ pub(super) struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Worker {
+pub(super) enum ModelWorker {
     Idle,
     Asking {
         hold: u8,
@@ -46,12 +46,12 @@ pub(super) enum Worker {
         hold: u8,
         token: u64,
         until_ms: u64,
-        stage: Stage,
+        stage: WorkStage,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stage {
+pub(super) enum WorkStage {
     Fresh,
     Announced,
     MayAct,
@@ -59,7 +59,7 @@ pub(super) enum Stage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Message {
+pub(super) enum JobMessage {
     Claim { worker: u8, hold: u8, sent: u8 },
     Given { worker: u8, hold: u8, token: u64, sent: u8, remaining_ms: u64 },
     NoJob { worker: u8, hold: u8 },
@@ -74,16 +74,16 @@ pub(super) enum Message {
     Fail { hold: u8, token: u64 },
 }
 
-impl Message {
+impl JobMessage {
     fn is_answer(self) -> bool {
         matches!(
             self,
-            Message::Given { .. }
-                | Message::NoJob { .. }
-                | Message::Renewed { .. }
-                | Message::Go { .. }
-                | Message::KnownAlready { .. }
-                | Message::Lost { .. }
+            JobMessage::Given { .. }
+                | JobMessage::NoJob { .. }
+                | JobMessage::Renewed { .. }
+                | JobMessage::Go { .. }
+                | JobMessage::KnownAlready { .. }
+                | JobMessage::Lost { .. }
         )
     }
 }
@@ -97,11 +97,11 @@ struct Account {
     ended: Option<JobState>,
     cancel_asked: bool,
     recorded_by: Option<u64>,
-    breach: BTreeSet<Breach>,
+    breach: BTreeSet<JobBreach>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Breach {
+pub(super) enum JobBreach {
     TwoAttempts,
     TokenDidNotGrow,
     Revived,
@@ -127,16 +127,16 @@ fn effect_name() -> EffectName {
     EffectName::new("effect").expect("a short name")
 }
 
-impl World {
-    pub(super) fn new(workers: usize) -> World {
+impl JobWorld {
+    pub(super) fn new(workers: usize) -> JobWorld {
         let now = Timestamp { store_ms: 0, wall_ms: 0 };
-        World {
+        JobWorld {
             now: 0,
-            record: Record::new(JobOptions::default(), None, now),
+            record: JobRecord::new(JobOptions::default(), None, now),
             deadline_ms: 0,
             newest: Token::NONE,
             effect: None,
-            workers: vec![Worker::Idle; workers],
+            workers: vec![ModelWorker::Idle; workers],
             network: Vec::new(),
             account: Account::default(),
             begun: 0,
@@ -150,7 +150,7 @@ impl World {
         u64::from(self.now) * TICK_MS
     }
 
-    pub(super) fn broke(&self, breach: Breach) -> bool {
+    pub(super) fn broke(&self, breach: JobBreach) -> bool {
         self.account.breach.contains(&breach)
     }
 
@@ -161,10 +161,10 @@ impl World {
     pub(super) fn renews(&self, hold: u8) -> bool {
         self.network
             .iter()
-            .any(|message| matches!(message, Message::Renew { hold: sent, .. } if *sent == hold))
+            .any(|message| matches!(message, JobMessage::Renew { hold: sent, .. } if *sent == hold))
     }
 
-    pub(super) fn send(&mut self, message: Message) {
+    pub(super) fn send(&mut self, message: JobMessage) {
         let at = self.network.partition_point(|other| *other < message);
         // Nothing comes of the same answer twice: one of them stands for both, or renewing again and again would have no last state.
         if self.network.get(at) != Some(&message) || !message.is_answer() {
@@ -172,37 +172,37 @@ impl World {
         }
     }
 
-    pub(super) fn take(&mut self, message: Message) {
+    pub(super) fn take(&mut self, message: JobMessage) {
         if let Some(at) = self.network.iter().position(|other| *other == message) {
             self.network.remove(at);
         }
     }
 
     /// Has the product's rules decide, and carries it out as a store does.
-    fn rule(&mut self, command: &Command) -> Result<Ruled, Refusal> {
+    fn rule(&mut self, command: &JobCommand) -> Result<Ruled, JobRefusal> {
         let now_ms = self.now_ms();
         let term = match (&self.record.claim, self.deadline_ms.checked_sub(now_ms).filter(|ms| *ms > 0)) {
-            (None, _) => Term::Free,
-            (Some(_), Some(remaining_ms)) => Term::Live { remaining_ms },
-            (Some(_), None) => Term::Over { since_ms: now_ms - self.deadline_ms },
+            (None, _) => HoldState::Free,
+            (Some(_), Some(remaining_ms)) => HoldState::Live { remaining_ms },
+            (Some(_), None) => HoldState::Over { since_ms: now_ms - self.deadline_ms },
         };
         let now = Timestamp { store_ms: now_ms, wall_ms: 0 };
-        let decision = decide(&Standing { now, newest: self.newest, term }, &self.record, command);
+        let decision = decide(&JobStanding { now, newest: self.newest, term }, &self.record, command);
         if let Some(record) = decision.record {
             self.newest = self.newest.max(record.token);
             self.record = record;
         }
-        if let Change::LastsMs(lasts_ms) = decision.deadline {
+        if let DeadlineChange::LastsMs(lasts_ms) = decision.deadline {
             self.deadline_ms = now_ms + lasts_ms;
         }
         decision.reply
     }
 
     /// Who speaks: by hold id and token, or, without a proof, its holder.
-    fn by(&self, hold: u8, token: u64, bounds: Bounds) -> By {
+    fn by(&self, hold: u8, token: u64, bounds: JobBounds) -> AttemptProof {
         match &self.record.claim {
-            Some(claim) if !bounds.proof => By { hash: claim.hash, token: self.record.token },
-            _ => By { hash: hash_of(hold), token: Token::new(token) },
+            Some(claim) if !bounds.proof => AttemptProof { hash: claim.hash, token: self.record.token },
+            _ => AttemptProof { hash: hash_of(hold), token: Token::new(token) },
         }
     }
 
@@ -221,23 +221,26 @@ impl World {
             .is_some_and(|(newest, _, _, over)| newest == token && !over)
     }
 
-    fn breach(&mut self, breach: Breach) {
+    fn breach(&mut self, breach: JobBreach) {
         self.account.breach.insert(breach);
     }
 
-    pub(super) fn arrives(&mut self, message: Message, bounds: Bounds) {
+    pub(super) fn arrives(&mut self, message: JobMessage, bounds: JobBounds) {
         match message {
-            Message::Claim { worker, hold, sent } => self.claim(worker, hold, sent),
-            Message::Renew { worker, hold, token, sent } => self.renewal(worker, hold, token, sent, bounds),
-            Message::Announce { worker, hold, token } => self.announcement(worker, hold, token, bounds),
-            Message::Record { hold, token } => self.recording(hold, token, bounds),
-            Message::Complete { hold, token } => {
-                let command = Command::Complete(self.by(hold, token, bounds));
+            JobMessage::Claim { worker, hold, sent } => self.claim(worker, hold, sent),
+            JobMessage::Renew { worker, hold, token, sent } => {
+                self.renewal(worker, hold, token, sent, bounds)
+            }
+            JobMessage::Announce { worker, hold, token } => self.announcement(worker, hold, token, bounds),
+            JobMessage::Record { hold, token } => self.recording(hold, token, bounds),
+            JobMessage::Complete { hold, token } => {
+                let command = JobCommand::Complete(self.by(hold, token, bounds));
                 self.last_word(token, &command, JobState::Completed);
             }
-            Message::Fail { hold, token } => {
+            JobMessage::Fail { hold, token } => {
                 let (by, error) = (self.by(hold, token, bounds), "modelled".into());
-                let command = Command::Fail { by, error, retry_in_ms: Some(0), for_good: false, random: 0 };
+                let command =
+                    JobCommand::Fail { by, error, retry_in_ms: Some(0), for_good: false, random: 0 };
                 self.last_word(token, &command, JobState::Scheduled);
             }
             answer => self.answer(answer),
@@ -245,35 +248,36 @@ impl World {
     }
 
     /// An answer comes to a worker.
-    fn answer(&mut self, message: Message) {
+    fn answer(&mut self, message: JobMessage) {
         match message {
-            Message::Given { worker, hold, token, sent, remaining_ms } => {
+            JobMessage::Given { worker, hold, token, sent, remaining_ms } => {
                 let worker = &mut self.workers[usize::from(worker)];
-                if matches!(worker, Worker::Asking { hold: asked, .. } if *asked == hold) {
+                if matches!(worker, ModelWorker::Asking { hold: asked, .. } if *asked == hold) {
                     let until_ms = u64::from(sent) * TICK_MS + remaining_ms;
-                    *worker = Worker::Working { hold, token, until_ms, stage: Stage::Fresh };
+                    *worker = ModelWorker::Working { hold, token, until_ms, stage: WorkStage::Fresh };
                 }
             }
-            Message::NoJob { worker, hold } | Message::Lost { worker, hold } => {
+            JobMessage::NoJob { worker, hold } | JobMessage::Lost { worker, hold } => {
                 let worker = &mut self.workers[usize::from(worker)];
                 if worker.hold() == Some(hold) {
-                    *worker = Worker::Idle;
+                    *worker = ModelWorker::Idle;
                 }
             }
-            Message::Renewed { worker, hold, sent, remaining_ms } => {
-                if let Worker::Working { hold: held, until_ms, .. } = &mut self.workers[usize::from(worker)]
+            JobMessage::Renewed { worker, hold, sent, remaining_ms } => {
+                if let ModelWorker::Working { hold: held, until_ms, .. } =
+                    &mut self.workers[usize::from(worker)]
                     && *held == hold
                 {
                     *until_ms = (*until_ms).max(u64::from(sent) * TICK_MS + remaining_ms);
                 }
             }
-            Message::Go { worker, hold } | Message::KnownAlready { worker, hold } => {
-                if let Worker::Working { hold: held, stage, .. } = &mut self.workers[usize::from(worker)]
+            JobMessage::Go { worker, hold } | JobMessage::KnownAlready { worker, hold } => {
+                if let ModelWorker::Working { hold: held, stage, .. } = &mut self.workers[usize::from(worker)]
                     && *held == hold
-                    && *stage == Stage::Announced
+                    && *stage == WorkStage::Announced
                 {
-                    let goes = matches!(message, Message::Go { .. });
-                    *stage = if goes { Stage::MayAct } else { Stage::Recorded };
+                    let goes = matches!(message, JobMessage::Go { .. });
+                    *stage = if goes { WorkStage::MayAct } else { WorkStage::Recorded };
                 }
             }
             _ => {}
@@ -287,42 +291,42 @@ impl World {
         };
         if let Some((token, until_ms)) = self.account.attempt.and_then(own) {
             let remaining_ms = until_ms - self.now_ms();
-            return self.send(Message::Given { worker, hold, token, sent, remaining_ms });
+            return self.send(JobMessage::Given { worker, hold, token, sent, remaining_ms });
         }
         let live = self.account.attempt.is_some_and(|(token, ..)| self.is_live(token));
         let ttl_ms = u64::from(TTL) * TICK_MS;
-        let claim = Command::Claim { hash: hash_of(hold), owner: owner(), ttl_ms };
+        let claim = JobCommand::Claim { hash: hash_of(hold), owner: owner(), ttl_ms };
         if let Ok(Ruled::Claimed { token, remaining_ms, .. }) = self.rule(&claim) {
             let token = token.get();
             if live {
-                self.breach(Breach::TwoAttempts);
+                self.breach(JobBreach::TwoAttempts);
             }
             if token <= self.account.newest {
-                self.breach(Breach::TokenDidNotGrow);
+                self.breach(JobBreach::TokenDidNotGrow);
             }
             if self.account.ended.is_some() || self.account.cancel_asked {
-                self.breach(Breach::EndedTwice);
+                self.breach(JobBreach::EndedTwice);
             }
             self.account.newest = token;
             self.account.attempt = Some((token, hold, self.now_ms() + remaining_ms, false));
-            self.send(Message::Given { worker, hold, token, sent, remaining_ms });
+            self.send(JobMessage::Given { worker, hold, token, sent, remaining_ms });
         } else {
             // What is ready and wanted by no other claim is given: a claim that ran out has been noted by then.
             let ready = self.record.state == JobState::Queued
                 || (self.record.state == JobState::Scheduled && self.record.due == Due::Now);
             if ready && !live {
-                self.breach(Breach::Stuck);
+                self.breach(JobBreach::Stuck);
             }
-            self.send(Message::NoJob { worker, hold });
+            self.send(JobMessage::NoJob { worker, hold });
         }
     }
 
-    fn renewal(&mut self, worker: u8, hold: u8, token: u64, sent: u8, bounds: Bounds) {
+    fn renewal(&mut self, worker: u8, hold: u8, token: u64, sent: u8, bounds: JobBounds) {
         let live = self.is_live(token);
         let by = self.by(hold, token, bounds);
-        if let Ok(Ruled::Renewed(renewal)) = self.rule(&Command::Renew(by)) {
+        if let Ok(Ruled::Renewed(renewal)) = self.rule(&JobCommand::Renew(by)) {
             if !live && bounds.proof {
-                self.breach(Breach::Revived);
+                self.breach(JobBreach::Revived);
             }
             let until_ms = self.now_ms() + renewal.remaining_ms;
             if let Some((newest, _, until, _)) = &mut self.account.attempt
@@ -330,58 +334,58 @@ impl World {
             {
                 *until = (*until).max(until_ms);
             }
-            self.send(Message::Renewed { worker, hold, sent, remaining_ms: renewal.remaining_ms });
+            self.send(JobMessage::Renewed { worker, hold, sent, remaining_ms: renewal.remaining_ms });
         } else {
             if live {
-                self.breach(Breach::Robbed);
+                self.breach(JobBreach::Robbed);
             }
-            self.send(Message::Lost { worker, hold });
+            self.send(JobMessage::Lost { worker, hold });
         }
     }
 
-    fn announcement(&mut self, worker: u8, hold: u8, token: u64, bounds: Bounds) {
+    fn announcement(&mut self, worker: u8, hold: u8, token: u64, bounds: JobBounds) {
         let live = self.is_live(token);
         let by = self.by(hold, token, bounds);
         let policy = if bounds.asks { InDoubtPolicy::Manual } else { InDoubtPolicy::Retry };
         let recorded = self.account.recorded_by.is_some();
-        let what = if recorded { Written::Outcome } else { Written::Intent };
-        if self.rule(&Command::Write { by, what }).is_err() {
+        let what = if recorded { AttemptWrite::Outcome } else { AttemptWrite::Intent };
+        if self.rule(&JobCommand::Write { by, what }).is_err() {
             if live {
-                self.breach(Breach::Robbed);
+                self.breach(JobBreach::Robbed);
             }
-            return self.send(Message::Lost { worker, hold });
+            return self.send(JobMessage::Lost { worker, hold });
         }
         match begin(self.effect.as_ref(), &effect_name(), policy, by.token, 0, 0) {
-            Begun::Go(effect) => {
+            EffectStart::Go(effect) => {
                 if recorded || (!live && bounds.proof) {
-                    self.breach(Breach::EffectTwice);
+                    self.breach(JobBreach::EffectTwice);
                 }
                 self.effect = Some(effect);
-                self.send(Message::Go { worker, hold });
+                self.send(JobMessage::Go { worker, hold });
             }
-            Begun::Recorded(_) => self.send(Message::KnownAlready { worker, hold }),
-            Begun::InDoubt => {
-                let _ = self.rule(&Command::StopAtIntent { by, effect: "effect".into() });
+            EffectStart::Recorded(_) => self.send(JobMessage::KnownAlready { worker, hold }),
+            EffectStart::InDoubt => {
+                let _ = self.rule(&JobCommand::StopAtIntent { by, effect: "effect".into() });
                 self.ends_attempt();
                 self.account.ended.get_or_insert(JobState::InDoubt);
-                self.send(Message::Lost { worker, hold });
+                self.send(JobMessage::Lost { worker, hold });
             }
         }
     }
 
-    fn recording(&mut self, hold: u8, token: u64, bounds: Bounds) {
+    fn recording(&mut self, hold: u8, token: u64, bounds: JobBounds) {
         let (live, may_speak) = (self.is_live(token), self.may_speak(token));
         let by = self.by(hold, token, bounds);
-        if self.rule(&Command::Write { by, what: Written::Outcome }).is_err() {
+        if self.rule(&JobCommand::Write { by, what: AttemptWrite::Outcome }).is_err() {
             if live {
-                self.breach(Breach::Robbed);
+                self.breach(JobBreach::Robbed);
             }
             return;
         }
-        let outcome = Outcome { name: effect_name(), value: "1".into(), compensation: None };
+        let outcome = EffectOutcome { name: effect_name(), value: "1".into(), compensation: None };
         if let Ok(effect) = record(self.effect.as_ref(), &outcome, by.token, 0, 0) {
             if self.account.recorded_by.is_some() || !may_speak {
-                self.breach(Breach::EffectTwice);
+                self.breach(JobBreach::EffectTwice);
             }
             self.account.recorded_by = Some(token);
             self.effect = Some(effect);
@@ -389,7 +393,7 @@ impl World {
     }
 
     /// An attempt says how it ended.
-    fn last_word(&mut self, token: u64, command: &Command, state: JobState) {
+    fn last_word(&mut self, token: u64, command: &JobCommand, state: JobState) {
         let (live, may_speak) = (self.is_live(token), self.may_speak(token));
         let open = self.account.ended.is_none();
         let before = self.record.clone();
@@ -398,18 +402,18 @@ impl World {
             Ok(_) if self.record == before => {}
             Ok(_) => {
                 if !may_speak {
-                    self.breach(Breach::StaleWord);
+                    self.breach(JobBreach::StaleWord);
                 }
                 if !open {
-                    self.breach(Breach::EndedTwice);
+                    self.breach(JobBreach::EndedTwice);
                 }
                 self.ends_attempt();
                 if state == JobState::Completed {
                     self.account.ended = Some(state);
                 }
             }
-            Err(_) if live && open => self.breach(Breach::Robbed),
-            Err(_) if may_speak && open && !self.account.cancel_asked => self.breach(Breach::LateRefused),
+            Err(_) if live && open => self.breach(JobBreach::Robbed),
+            Err(_) if may_speak && open && !self.account.cancel_asked => self.breach(JobBreach::LateRefused),
             Err(_) => {}
         }
     }
@@ -422,20 +426,20 @@ impl World {
 
     pub(super) fn sweeps(&mut self) {
         let live = self.account.attempt.is_some_and(|(token, ..)| self.is_live(token));
-        if matches!(self.rule(&Command::Expire { random: 0 }), Ok(Ruled::Expired { .. })) && live {
-            self.breach(Breach::Robbed);
+        if matches!(self.rule(&JobCommand::Expire { random: 0 }), Ok(Ruled::Expired { .. })) && live {
+            self.breach(JobBreach::Robbed);
         }
     }
 
     pub(super) fn is_called_off(&mut self, now: bool) {
         let live = self.account.attempt.is_some_and(|(token, ..)| self.is_live(token));
-        match self.rule(&Command::Cancel { by: owner(), reason: None, now }) {
+        match self.rule(&JobCommand::Cancel { by: owner(), reason: None, now }) {
             Ok(Ruled::Cancelled { state: JobState::Cancelled }) => {
                 if self.account.ended.is_some_and(|ended| ended == JobState::Completed) {
-                    self.breach(Breach::EndedTwice);
+                    self.breach(JobBreach::EndedTwice);
                 }
                 if live && !now {
-                    self.breach(Breach::Robbed);
+                    self.breach(JobBreach::Robbed);
                 }
                 self.account.ended = Some(JobState::Cancelled);
                 self.ends_attempt();
@@ -450,24 +454,24 @@ impl World {
         let workers = &self.workers;
         let awaited = |worker: u8, hold: u8| workers[usize::from(worker)].hold() == Some(hold);
         self.network.retain(|message| match message {
-            Message::Given { worker, hold, .. } => {
-                awaited(*worker, *hold) && matches!(workers[usize::from(*worker)], Worker::Asking { .. })
+            JobMessage::Given { worker, hold, .. } => {
+                awaited(*worker, *hold) && matches!(workers[usize::from(*worker)], ModelWorker::Asking { .. })
             }
-            Message::NoJob { worker, hold }
-            | Message::Lost { worker, hold }
-            | Message::Go { worker, hold }
-            | Message::KnownAlready { worker, hold }
-            | Message::Renewed { worker, hold, .. } => awaited(*worker, *hold),
+            JobMessage::NoJob { worker, hold }
+            | JobMessage::Lost { worker, hold }
+            | JobMessage::Go { worker, hold }
+            | JobMessage::KnownAlready { worker, hold }
+            | JobMessage::Renewed { worker, hold, .. } => awaited(*worker, *hold),
             _ => true,
         });
     }
 }
 
-impl Worker {
+impl ModelWorker {
     fn hold(self) -> Option<u8> {
         match self {
-            Worker::Idle => None,
-            Worker::Asking { hold, .. } | Worker::Working { hold, .. } => Some(hold),
+            ModelWorker::Idle => None,
+            ModelWorker::Asking { hold, .. } | ModelWorker::Working { hold, .. } => Some(hold),
         }
     }
 }

@@ -1,20 +1,23 @@
 //! The world of the model at one moment, and what every arriving message does to it.
 
-use fencehold_core::lease::{Acquire, Change, Command, Outcome as Ruled, Record, Standing, Term, decide};
+use fencehold_core::lease::{
+    Acquire, DeadlineChange, HoldState, LeaseCommand, LeaseCommandResult as Ruled, LeaseRecord,
+    LeaseStanding, decide,
+};
 use fencehold_core::{HoldHash, HoldId, Owner, Refusal, Timestamp, Token};
 
 use super::{TICK_MS, TTL};
 
 /// The whole world at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct World {
+pub(super) struct LeaseWorld {
     pub(super) now: u8,
     /// What the store keeps.
-    pub(super) record: Record,
+    pub(super) record: LeaseRecord,
     pub(super) deadline_ms: u64,
-    pub(super) clients: Vec<Client>,
+    pub(super) clients: Vec<ModelClient>,
     /// Messages under way, in order of their content, so that the order of sending makes no new state.
-    pub(super) network: Vec<Message>,
+    pub(super) network: Vec<LeaseMessage>,
     /// What was promised, by an account of its own.
     pub(super) ledger: Ledger,
     pub(super) downstream: Downstream,
@@ -27,7 +30,7 @@ pub(super) struct World {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Client {
+pub(super) enum ModelClient {
     Idle,
     /// Has asked, and may ask again.
     Asking {
@@ -45,7 +48,7 @@ pub(super) enum Client {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Message {
+pub(super) enum LeaseMessage {
     Acquire { client: u8, hold: u8, sent: u8, again: bool },
     Granted { client: u8, hold: u8, token: u64, counted_from: u8, remaining_ms: u64 },
     Refused { client: u8, hold: u8 },
@@ -56,14 +59,14 @@ pub(super) enum Message {
     Write { token: u64 },
 }
 
-impl Message {
+impl LeaseMessage {
     fn is_answer(self) -> bool {
         matches!(
             self,
-            Message::Granted { .. }
-                | Message::Refused { .. }
-                | Message::Renewed { .. }
-                | Message::Lost { .. }
+            LeaseMessage::Granted { .. }
+                | LeaseMessage::Refused { .. }
+                | LeaseMessage::Renewed { .. }
+                | LeaseMessage::Lost { .. }
         )
     }
 }
@@ -75,11 +78,11 @@ pub(super) struct Ledger {
     pub(super) promised: Vec<(u64, u8, u64)>,
     /// The largest token that was ever given or consumed.
     pub(super) newest: u64,
-    pub(super) breach: Option<Breach>,
+    pub(super) breach: Option<LeaseBreach>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Breach {
+pub(super) enum LeaseBreach {
     TwoHolders,
     TokenDidNotGrow,
     Revived,
@@ -121,12 +124,12 @@ pub(super) fn owner() -> Owner {
     Owner::new("client").expect("a short name")
 }
 
-impl World {
+impl LeaseWorld {
     pub(super) fn now_ms(&self) -> u64 {
         u64::from(self.now) * TICK_MS
     }
 
-    pub(super) fn send(&mut self, message: Message) {
+    pub(super) fn send(&mut self, message: LeaseMessage) {
         let at = self.network.partition_point(|other| *other < message);
         // Nothing comes of the same answer twice: one of them stands for both, or renewing again and again would have no last state.
         if self.network.get(at) != Some(&message) || !message.is_answer() {
@@ -134,29 +137,29 @@ impl World {
         }
     }
 
-    pub(super) fn take(&mut self, message: Message) {
+    pub(super) fn take(&mut self, message: LeaseMessage) {
         if let Some(at) = self.network.iter().position(|other| *other == message) {
             self.network.remove(at);
         }
     }
 
     /// Has the product's rules decide, and carries it out as a store does.
-    pub(super) fn rule(&mut self, command: &Command) -> Result<Ruled, Refusal> {
+    pub(super) fn rule(&mut self, command: &LeaseCommand) -> Result<Ruled, Refusal> {
         let now_ms = self.now_ms();
         let term = match (&self.record.hold, self.deadline_ms.checked_sub(now_ms).filter(|ms| *ms > 0)) {
-            (None, _) => Term::Free,
-            (Some(_), Some(remaining_ms)) => Term::Live { remaining_ms },
-            (Some(_), None) => Term::Over { since_ms: now_ms - self.deadline_ms },
+            (None, _) => HoldState::Free,
+            (Some(_), Some(remaining_ms)) => HoldState::Live { remaining_ms },
+            (Some(_), None) => HoldState::Over { since_ms: now_ms - self.deadline_ms },
         };
         let now = Timestamp { store_ms: now_ms, wall_ms: 0 };
-        let decision = decide(&Standing { now, floor: Token::NONE, term }, &self.record, command);
+        let decision = decide(&LeaseStanding { now, floor: Token::NONE, term }, &self.record, command);
         if let Some(record) = decision.record {
             self.record = record;
         }
         match decision.deadline {
-            Change::Keep => {}
-            Change::LastsMs(lasts_ms) => self.deadline_ms = now_ms + lasts_ms,
-            Change::Clear => self.deadline_ms = 0,
+            DeadlineChange::Keep => {}
+            DeadlineChange::LastsMs(lasts_ms) => self.deadline_ms = now_ms + lasts_ms,
+            DeadlineChange::Clear => self.deadline_ms = 0,
         }
         decision.reply
     }
@@ -167,51 +170,54 @@ impl World {
         self.ledger.promised.iter().filter(move |(_, _, until_ms)| now_ms < *until_ms)
     }
 
-    pub(super) fn breach(&mut self, breach: Breach) {
+    pub(super) fn breach(&mut self, breach: LeaseBreach) {
         self.ledger.breach.get_or_insert(breach);
     }
 
-    pub(super) fn arrives(&mut self, message: Message, fence: bool) {
+    pub(super) fn arrives(&mut self, message: LeaseMessage, fence: bool) {
         match message {
-            Message::Acquire { client, hold, sent, again } => self.asked(client, hold, sent, again),
-            Message::Renew { client, hold, token, sent } => self.renewal(client, hold, token, sent),
-            Message::Release { hold, token } => {
-                let command = Command::Release { hash: hash_of(hold), token: Token::new(token) };
+            LeaseMessage::Acquire { client, hold, sent, again } => self.asked(client, hold, sent, again),
+            LeaseMessage::Renew { client, hold, token, sent } => self.renewal(client, hold, token, sent),
+            LeaseMessage::Release { hold, token } => {
+                let command = LeaseCommand::Release { hash: hash_of(hold), token: Token::new(token) };
                 if self.rule(&command).is_ok() {
                     self.ledger.promised.retain(|(promised, ..)| *promised != token);
                 }
             }
-            Message::Granted { client, hold, token, counted_from, remaining_ms } => {
+            LeaseMessage::Granted { client, hold, token, counted_from, remaining_ms } => {
                 let at = usize::from(client);
-                if matches!(self.clients[at], Client::Asking { hold: asked, .. } if asked == hold) {
+                if matches!(self.clients[at], ModelClient::Asking { hold: asked, .. } if asked == hold) {
                     let until_ms = u64::from(counted_from) * TICK_MS + remaining_ms;
-                    self.clients[at] = Client::Holding { hold, token, until_ms, wrote: false };
+                    self.clients[at] = ModelClient::Holding { hold, token, until_ms, wrote: false };
                 }
             }
-            Message::Renewed { client, hold, sent, remaining_ms } => {
-                if let Client::Holding { hold: held, until_ms, .. } = &mut self.clients[usize::from(client)]
+            LeaseMessage::Renewed { client, hold, sent, remaining_ms } => {
+                if let ModelClient::Holding { hold: held, until_ms, .. } =
+                    &mut self.clients[usize::from(client)]
                     && *held == hold
                 {
                     *until_ms = (*until_ms).max(u64::from(sent) * TICK_MS + remaining_ms);
                 }
             }
-            Message::Refused { client, hold } | Message::Lost { client, hold } => {
+            LeaseMessage::Refused { client, hold } | LeaseMessage::Lost { client, hold } => {
                 let client = &mut self.clients[usize::from(client)];
                 let about = match client {
-                    Client::Asking { hold: own, .. } | Client::Holding { hold: own, .. } => *own == hold,
-                    Client::Idle => false,
+                    ModelClient::Asking { hold: own, .. } | ModelClient::Holding { hold: own, .. } => {
+                        *own == hold
+                    }
+                    ModelClient::Idle => false,
                 };
                 if about {
-                    *client = Client::Idle;
+                    *client = ModelClient::Idle;
                 }
             }
-            Message::Write { token } => self.downstream.write(token, fence),
+            LeaseMessage::Write { token } => self.downstream.write(token, fence),
         }
     }
 
     pub(super) fn asked(&mut self, client: u8, hold: u8, sent: u8, again: bool) {
         let live: Vec<u8> = self.live().map(|(_, hold, _)| *hold).collect();
-        let command = Command::Acquire(Acquire {
+        let command = LeaseCommand::Acquire(Acquire {
             hash: hash_of(hold),
             hold_age_ms: if again { (self.now_ms() - u64::from(sent) * TICK_MS).max(1) } else { 0 },
             owner: owner(),
@@ -226,38 +232,38 @@ impl World {
                 let token = grant.token.get();
                 if !grant.resumed {
                     if !live.is_empty() {
-                        self.breach(Breach::TwoHolders);
+                        self.breach(LeaseBreach::TwoHolders);
                     }
                     if token <= self.ledger.newest {
-                        self.breach(Breach::TokenDidNotGrow);
+                        self.breach(LeaseBreach::TokenDidNotGrow);
                     }
                     self.ledger.newest = token;
                     self.ledger.promised.retain(|(_, promised, _)| *promised != hold);
                     let until_ms = self.now_ms() + grant.remaining_ms;
                     self.ledger.promised.push((token, hold, until_ms));
                 } else if !live.contains(&hold) {
-                    self.breach(Breach::Revived);
+                    self.breach(LeaseBreach::Revived);
                 }
                 let (counted_from, remaining_ms) = (sent, grant.remaining_ms);
-                self.send(Message::Granted { client, hold, token, counted_from, remaining_ms });
+                self.send(LeaseMessage::Granted { client, hold, token, counted_from, remaining_ms });
             }
             Err(refusal) => {
                 // A key without a live lease is there for a hold id that was never granted anything.
                 if matches!(refusal, Refusal::Held { .. }) && live.is_empty() {
-                    self.breach(Breach::Stuck);
+                    self.breach(LeaseBreach::Stuck);
                 }
-                self.send(Message::Refused { client, hold });
+                self.send(LeaseMessage::Refused { client, hold });
             }
-            Ok(_) => self.breach(Breach::Stuck),
+            Ok(_) => self.breach(LeaseBreach::Stuck),
         }
     }
 
     pub(super) fn renewal(&mut self, client: u8, hold: u8, token: u64, sent: u8) {
         let promised = self.live().any(|(live, ..)| *live == token);
-        let command = Command::Renew { hash: hash_of(hold), token: Token::new(token) };
+        let command = LeaseCommand::Renew { hash: hash_of(hold), token: Token::new(token) };
         if let Ok(Ruled::Renewed(renewal)) = self.rule(&command) {
             if !promised || renewal.token.get() != token {
-                self.breach(Breach::Revived);
+                self.breach(LeaseBreach::Revived);
             }
             let until_ms = self.now_ms() + renewal.remaining_ms;
             for (live, _, until) in &mut self.ledger.promised {
@@ -265,12 +271,12 @@ impl World {
                     *until = (*until).max(until_ms);
                 }
             }
-            self.send(Message::Renewed { client, hold, sent, remaining_ms: renewal.remaining_ms });
+            self.send(LeaseMessage::Renewed { client, hold, sent, remaining_ms: renewal.remaining_ms });
         } else {
             if promised {
-                self.breach(Breach::Robbed);
+                self.breach(LeaseBreach::Robbed);
             }
-            self.send(Message::Lost { client, hold });
+            self.send(LeaseMessage::Lost { client, hold });
         }
     }
 
@@ -278,15 +284,15 @@ impl World {
     pub(super) fn forget_what_nobody_awaits(&mut self) {
         let clients = &self.clients;
         let awaited = |client: u8, about: u8| match clients[usize::from(client)] {
-            Client::Asking { hold, .. } | Client::Holding { hold, .. } => hold == about,
-            Client::Idle => false,
+            ModelClient::Asking { hold, .. } | ModelClient::Holding { hold, .. } => hold == about,
+            ModelClient::Idle => false,
         };
-        let asked = |client: u8, about: u8| matches!(clients[usize::from(client)], Client::Asking { hold, .. } if hold == about);
+        let asked = |client: u8, about: u8| matches!(clients[usize::from(client)], ModelClient::Asking { hold, .. } if hold == about);
         self.network.retain(|message| match message {
-            Message::Granted { client, hold, .. } => asked(*client, *hold),
-            Message::Refused { client, hold }
-            | Message::Lost { client, hold }
-            | Message::Renewed { client, hold, .. } => awaited(*client, *hold),
+            LeaseMessage::Granted { client, hold, .. } => asked(*client, *hold),
+            LeaseMessage::Refused { client, hold }
+            | LeaseMessage::Lost { client, hold }
+            | LeaseMessage::Renewed { client, hold, .. } => awaited(*client, *hold),
             _ => true,
         });
     }
@@ -295,14 +301,14 @@ impl World {
     pub(super) fn look_at_beliefs(&mut self) {
         let now_ms = self.now_ms();
         let too_long = self.clients.iter().any(|client| match client {
-            Client::Holding { token, until_ms, .. } if now_ms < *until_ms => {
+            ModelClient::Holding { token, until_ms, .. } if now_ms < *until_ms => {
                 let promised = self.ledger.promised.iter().find(|(promised, ..)| promised == token);
                 promised.is_some_and(|(_, _, until)| until < until_ms)
             }
             _ => false,
         });
         if too_long {
-            self.breach(Breach::BelievesTooLong);
+            self.breach(LeaseBreach::BelievesTooLong);
         }
     }
 }

@@ -1,28 +1,30 @@
 //! What attempts say of their jobs, and what they are answered.
 
 use fencehold_contract::job::{LedgerEntry, LedgerResponse, Report};
-use fencehold_core::job::{AttemptRenewal, JobState, Refusal, ReportedAttempt};
+use fencehold_core::job::{AttemptRenewal, JobRefusal, JobState, ReportedAttempt};
 use fencehold_core::ledger::InDoubtPolicy;
 
-use super::job::{Entry, Job, Said, Speaker};
-use super::{Audit, Span};
+use super::job::{AttemptEnd, AttemptStatus, AuditedEffect, AuditedJob};
+use super::{Audit, DurationRange};
 
-impl Job {
+impl AuditedJob {
     pub(super) fn renewed(
         &mut self,
         now_ms: u64,
         hold: [u8; 16],
         token: u64,
-        answer: &Result<AttemptRenewal, Refusal>,
+        answer: &Result<AttemptRenewal, JobRefusal>,
     ) -> Audit {
         let speaker = self.speaker(now_ms, hold, token);
         let cancel_asked = self.cancel_asked;
         match (answer, &mut self.claim) {
-            (Err(refusal), _) if speaker == Speaker::Live => {
+            (Err(refusal), _) if speaker == AttemptStatus::Live => {
                 Err(format!("P4: the live claim under token {token} got: {refusal}"))
             }
             (Err(_), _) => Ok(()),
-            (Ok(renewal), Some(claim)) if matches!(speaker, Speaker::Live | Speaker::MaybeLive) => {
+            (Ok(renewal), Some(claim))
+                if matches!(speaker, AttemptStatus::Live | AttemptStatus::MaybeLive) =>
+            {
                 if renewal.remaining_ms != claim.ttl_ms || renewal.token.get() != token {
                     let ms = renewal.remaining_ms;
                     return Err(format!("P3: the claim under token {token} was renewed for {ms} ms"));
@@ -31,7 +33,7 @@ impl Job {
                     let told = if cancel_asked { "did not learn" } else { "learned" };
                     return Err(format!("P9: token {token} {told} that its job was called off"));
                 }
-                claim.span = Span::until(now_ms + renewal.remaining_ms);
+                claim.span = DurationRange::until(now_ms + renewal.remaining_ms);
                 Ok(())
             }
             (Ok(_), _) => Err(format!("P3: the claim under token {token} was renewed although it is over")),
@@ -44,7 +46,7 @@ impl Job {
         hold: [u8; 16],
         token: u64,
         word: &Report,
-        answer: &Result<ReportedAttempt, Refusal>,
+        answer: &Result<ReportedAttempt, JobRefusal>,
     ) -> Audit {
         let speaker = self.speaker(now_ms, hold, token);
         match (word, answer) {
@@ -63,7 +65,7 @@ impl Job {
     fn ends(
         &mut self,
         now_ms: u64,
-        speaker: Speaker,
+        speaker: AttemptStatus,
         token: u64,
         word: &Report,
         reported: ReportedAttempt,
@@ -72,24 +74,24 @@ impl Job {
         let Some(said) = said(word) else { return Ok(()) };
         match speaker {
             // The same word again.
-            Speaker::Said(before) if before == said => return Ok(()),
-            Speaker::SaidEarlier { said: before, .. } if before == said => return Ok(()),
-            Speaker::Said(before) | Speaker::SaidEarlier { said: before, .. } => {
+            AttemptStatus::Said(before) if before == said => return Ok(()),
+            AttemptStatus::SaidEarlier { said: before, .. } if before == said => return Ok(()),
+            AttemptStatus::Said(before) | AttemptStatus::SaidEarlier { said: before, .. } => {
                 return Err(format!("P5: token {token} had ended ({before:?}) and ended again ({said:?})"));
             }
-            Speaker::Stale => {
+            AttemptStatus::Stale => {
                 return Err(format!("P5: token {token} is stale, and its word was taken ({said:?})"));
             }
-            Speaker::RunOut if !matches!(said, Said::Complete | Said::Fail) => {
+            AttemptStatus::RunOut if !matches!(said, AttemptEnd::Complete | AttemptEnd::Fail) => {
                 return Err(format!("P5: token {token} had run out, and put its job off"));
             }
-            Speaker::Live if late => {
+            AttemptStatus::Live if late => {
                 return Err(format!("P4: token {token} is live, and its answer was that it is late"));
             }
-            Speaker::RunOut if !late => {
+            AttemptStatus::RunOut if !late => {
                 return Err(format!("P3: token {token} had run out, and was not told that it is late"));
             }
-            Speaker::Live | Speaker::MaybeLive | Speaker::RunOut => {}
+            AttemptStatus::Live | AttemptStatus::MaybeLive | AttemptStatus::RunOut => {}
         }
         if let Some(ended) = self.ended {
             return Err(format!("P5: a job that is {ended} was ended again by token {token} ({said:?})"));
@@ -122,20 +124,20 @@ impl Job {
     }
 
     /// An attempt was refused: it must have been over, or have had nothing to say any more.
-    fn refused(&self, speaker: Speaker, token: u64, word: &Report, refusal: &Refusal) -> Audit {
-        if let Refusal::StoreRewound { .. } = refusal {
+    fn refused(&self, speaker: AttemptStatus, token: u64, word: &Report, refusal: &JobRefusal) -> Audit {
+        if let JobRefusal::StoreRewound { .. } = refusal {
             return Err(format!("P2: token {token} was given, and the store does not know it: {refusal}"));
         }
-        let again = said(word).is_some_and(|said| speaker == Speaker::Said(said));
+        let again = said(word).is_some_and(|said| speaker == AttemptStatus::Said(said));
         let open = self.ended.is_none() && !self.cancel_asked;
         let may_be_late =
             matches!(word, Report::Complete { .. } | Report::Fail { .. } | Report::Checkpoint { .. });
         match speaker {
-            Speaker::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
-            Speaker::RunOut | Speaker::MaybeLive if open && may_be_late => Err(format!(
+            AttemptStatus::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
+            AttemptStatus::RunOut | AttemptStatus::MaybeLive if open && may_be_late => Err(format!(
                 "late completion: token {token} ran out, no other attempt has had the job since, and it got: {refusal}"
             )),
-            Speaker::SaidEarlier { said: before, remembered: true } if said(word) == Some(before) => {
+            AttemptStatus::SaidEarlier { said: before, remembered: true } if said(word) == Some(before) => {
                 Err(format!("P7: the same word of token {token} again, after other attempts, got: {refusal}"))
             }
             _ if again && self.ended.is_some() && !self.was_retried => {
@@ -145,10 +147,10 @@ impl Job {
         }
     }
 
-    fn may_write(&self, speaker: Speaker, token: u64, may_be_late: bool) -> Audit {
+    fn may_write(&self, speaker: AttemptStatus, token: u64, may_be_late: bool) -> Audit {
         match speaker {
-            Speaker::Live | Speaker::MaybeLive => Ok(()),
-            Speaker::RunOut if may_be_late && self.ended.is_none() => Ok(()),
+            AttemptStatus::Live | AttemptStatus::MaybeLive => Ok(()),
+            AttemptStatus::RunOut if may_be_late && self.ended.is_none() => Ok(()),
             _ => Err(format!("P5: token {token} is over ({speaker:?}), and what it wrote was taken")),
         }
     }
@@ -159,7 +161,7 @@ impl Job {
         hold: [u8; 16],
         token: u64,
         act: &LedgerEntry,
-        answer: &Result<LedgerResponse, Refusal>,
+        answer: &Result<LedgerResponse, JobRefusal>,
     ) -> Audit {
         let speaker = self.speaker(now_ms, hold, token);
         let name = act.effect().as_str();
@@ -167,7 +169,7 @@ impl Job {
         let known = self.effects.get(name).cloned();
         match (act, answer) {
             (_, Err(refusal)) => match speaker {
-                Speaker::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
+                AttemptStatus::Live => Err(format!("P4: the live holder of token {token} got: {refusal}")),
                 _ => Ok(()),
             },
             (LedgerEntry::Begin { in_doubt_policy: policy, .. }, Ok(LedgerResponse::Proceed {})) => {
@@ -187,13 +189,19 @@ impl Job {
                     _ => {}
                 }
                 let nth = known.map_or(nth, |entry| entry.nth);
-                let entry =
-                    Entry { token, nth, policy: *policy, value: None, can_be_undone: false, undone: false };
+                let entry = AuditedEffect {
+                    token,
+                    nth,
+                    policy: *policy,
+                    value: None,
+                    can_be_undone: false,
+                    undone: false,
+                };
                 self.effects.insert(name.to_owned(), entry);
                 Ok(())
             }
             (LedgerEntry::Begin { .. }, Ok(LedgerResponse::InDoubt {})) => {
-                let in_doubt = |entry: &Entry| {
+                let in_doubt = |entry: &AuditedEffect| {
                     entry.value.is_none() && entry.token != token && entry.policy == InDoubtPolicy::Manual
                 };
                 if !known.as_ref().is_some_and(in_doubt) {
@@ -201,7 +209,7 @@ impl Job {
                         "P8: the effect {name} is not in doubt, and token {token} was stopped"
                     ));
                 }
-                self.ends_claim(Said::Silenced, now_ms);
+                self.ends_claim(AttemptEnd::Silenced, now_ms);
                 self.ended.get_or_insert(JobState::InDoubt);
                 Ok(())
             }
@@ -230,7 +238,7 @@ impl Job {
                 let nth = known.map_or(nth, |entry| entry.nth);
                 self.effects.insert(
                     name.to_owned(),
-                    Entry {
+                    AuditedEffect {
                         token,
                         nth,
                         policy: InDoubtPolicy::default(),
@@ -246,12 +254,12 @@ impl Job {
     }
 }
 
-fn said(word: &Report) -> Option<Said> {
+fn said(word: &Report) -> Option<AttemptEnd> {
     Some(match word {
-        Report::Complete { .. } => Said::Complete,
-        Report::Fail { .. } => Said::Fail,
-        Report::Snooze { .. } => Said::Snooze,
-        Report::Release {} => Said::HandBack,
+        Report::Complete { .. } => AttemptEnd::Complete,
+        Report::Fail { .. } => AttemptEnd::Fail,
+        Report::Snooze { .. } => AttemptEnd::Snooze,
+        Report::Release {} => AttemptEnd::HandBack,
         _ => return None,
     })
 }

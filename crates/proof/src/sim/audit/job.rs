@@ -8,23 +8,23 @@ use fencehold_core::job::{JobId, JobState};
 use fencehold_core::ledger::{Effect, EffectState, InDoubtPolicy};
 use fencehold_core::limits::TRAIL_MAX;
 
-use super::{Audit, Gap, HAPPENS_WITHIN_MS, Span};
-use crate::simulated::Found;
+use super::{Audit, DurationRange, HAPPENS_WITHIN_MS, Outage};
+use crate::simulated::ImageState;
 
 /// The newest attempt at a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct AuditedClaim {
     pub(super) token: u64,
     pub(super) hold: [u8; 16],
     pub(super) ttl_ms: u64,
-    pub(super) span: Span,
+    pub(super) span: DurationRange,
     /// How it ended by its own word, and when that was; what was said again in the same step is no surprise.
-    pub(super) said: Option<(Said, u64)>,
+    pub(super) said: Option<(AttemptEnd, u64)>,
 }
 
 /// How an attempt ended that did not simply run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum AttemptEnd {
     Complete,
     Fail,
     Snooze,
@@ -35,7 +35,7 @@ pub(super) enum Said {
 
 /// An effect, as far as it was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct AuditedEffect {
     /// The attempt that announced or recorded it.
     pub(super) token: u64,
     /// When it was first heard of, among the effects of its job.
@@ -48,19 +48,19 @@ pub(super) struct Entry {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Job {
+pub(super) struct AuditedJob {
     /// `None`: it was made by the store, and no one has seen it yet.
     pub(super) payload: Option<Box<str>>,
-    pub(super) claim: Option<Claim>,
+    pub(super) claim: Option<AuditedClaim>,
     /// The attempts before, by hold id and token, and how they ended by their own word.
-    pub(super) earlier: Vec<([u8; 16], u64, Option<Said>)>,
+    pub(super) earlier: Vec<([u8; 16], u64, Option<AttemptEnd>)>,
     /// How it ended, where it did; also `Indeterminate`, until a person has looked.
     pub(super) ended: Option<JobState>,
     pub(super) cancel_asked: bool,
     /// Someone had it start over: what was said before counts no more.
     pub(super) was_retried: bool,
     pub(super) checkpoint: Option<Vec<u8>>,
-    pub(super) effects: BTreeMap<String, Entry>,
+    pub(super) effects: BTreeMap<String, AuditedEffect>,
     /// Where it stands in line; `None`: the store made it.
     pub(super) queue: Option<String>,
     /// No one gets it before this moment.
@@ -68,7 +68,7 @@ pub(super) struct Job {
     /// It is ready at this moment, unless it is claimed.
     pub(super) ready_by_ms: u64,
     /// The moment of the wall clock that it waits for.
-    pub(super) moment: Option<Moment>,
+    pub(super) moment: Option<WallMoment>,
     pub(super) failures: u16,
     pub(super) crashes: u16,
     pub(super) max_attempts: u16,
@@ -78,7 +78,7 @@ pub(super) struct Job {
 
 /// A moment of the wall clock. Once it has come, it has come, wherever the clock is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct WallMoment {
     pub(super) wall_ms: u64,
     /// It has come: the job may be given.
     pub(super) came: bool,
@@ -88,24 +88,24 @@ pub(super) struct Moment {
 
 /// How an attempt stands that shows its hold id and its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(super) enum AttemptStatus {
     Live,
     /// After a power cut or a failed disk: live, or not.
     MaybeLive,
     RunOut,
-    Said(Said),
+    Said(AttemptEnd),
     /// The same, and others have had the job since.
     SaidEarlier {
-        said: Said,
+        said: AttemptEnd,
         /// Whether the job certainly remembers it.
         remembered: bool,
     },
     Stale,
 }
 
-impl Job {
+impl AuditedJob {
     pub(super) fn new(payload: Option<Box<str>>) -> Self {
-        Job {
+        AuditedJob {
             payload,
             claim: None,
             earlier: Vec::new(),
@@ -126,31 +126,35 @@ impl Job {
         }
     }
 
-    pub(super) fn speaker(&self, now_ms: u64, hold: [u8; 16], token: u64) -> Speaker {
+    pub(super) fn speaker(&self, now_ms: u64, hold: [u8; 16], token: u64) -> AttemptStatus {
         let Some(claim) = self.claim.as_ref().filter(|claim| claim.token == token && claim.hold == hold)
         else {
             let mut earlier = self.earlier.iter().rev().enumerate();
             let found = earlier.find(|(_, attempt)| (attempt.0, attempt.1) == (hold, token));
             return match found.map(|(later, attempt)| (later, attempt.2)) {
                 // What was completed was started over, or no attempt would have had it since.
-                None | Some((_, None | Some(Said::Complete | Said::Silenced))) => Speaker::Stale,
-                Some((later, Some(said))) => Speaker::SaidEarlier { said, remembered: later < TRAIL_MAX / 2 },
+                None | Some((_, None | Some(AttemptEnd::Complete | AttemptEnd::Silenced))) => {
+                    AttemptStatus::Stale
+                }
+                Some((later, Some(said))) => {
+                    AttemptStatus::SaidEarlier { said, remembered: later < TRAIL_MAX / 2 }
+                }
             };
         };
         if let Some((said, _)) = claim.said {
-            return Speaker::Said(said);
+            return AttemptStatus::Said(said);
         }
         if now_ms < claim.span.certain_until_ms {
-            Speaker::Live
+            AttemptStatus::Live
         } else if now_ms < claim.span.possible_until_ms {
-            Speaker::MaybeLive
+            AttemptStatus::MaybeLive
         } else {
-            Speaker::RunOut
+            AttemptStatus::RunOut
         }
     }
 
     /// The claim that is certainly live.
-    pub(super) fn live(&self, now_ms: u64) -> Option<&Claim> {
+    pub(super) fn live(&self, now_ms: u64) -> Option<&AuditedClaim> {
         self.claim
             .as_ref()
             .filter(|claim| claim.said.is_none() && now_ms < claim.span.certain_until_ms)
@@ -161,11 +165,11 @@ impl Job {
         self.cancel_asked && self.live(now_ms).is_none()
     }
 
-    pub(super) fn ends_claim(&mut self, said: Said, now_ms: u64) {
+    pub(super) fn ends_claim(&mut self, said: AttemptEnd, now_ms: u64) {
         if let Some(claim) = &mut self.claim {
             claim.said.get_or_insert((said, now_ms));
         }
-        if self.cancel_asked && self.ended.is_none() && said != Said::Complete {
+        if self.cancel_asked && self.ended.is_none() && said != AttemptEnd::Complete {
             self.ended = Some(JobState::Cancelled);
         }
     }
@@ -201,21 +205,21 @@ impl Job {
             },
             // What became of a claim that ran out or was ended by others is not known from its answers.
             Some(claim) => match claim.said? {
-                (Said::Fail | Said::Snooze | Said::HandBack, _) => Some(self.ready_by_ms),
-                (Said::Complete | Said::Silenced, _) => None,
+                (AttemptEnd::Fail | AttemptEnd::Snooze | AttemptEnd::HandBack, _) => Some(self.ready_by_ms),
+                (AttemptEnd::Complete | AttemptEnd::Silenced, _) => None,
             },
         }
     }
 
-    pub(super) fn restarted(&mut self, gap: &Gap) {
-        let Gap { stopped_ms, now_ms, found, .. } = *gap;
+    pub(super) fn restarted(&mut self, gap: &Outage) {
+        let Outage { stopped_ms, now_ms, found, .. } = *gap;
         self.not_before_ms = gap.earliest_ms(self.not_before_ms);
         self.ready_by_ms = gap.latest_ms(self.ready_by_ms);
         if let Some(moment) = self.moment.as_mut().filter(|moment| gap.wall_ms >= moment.wall_ms) {
             // One who starts looks at the clock, and notes what has come with its first step.
             moment.came = true;
         }
-        if let Some(moment) = self.moment.as_mut().filter(|_| found != Found::SameBoot) {
+        if let Some(moment) = self.moment.as_mut().filter(|_| found != ImageState::SameBoot) {
             // That it was noted need not have been synced.
             moment.since_ms = None;
         }
@@ -262,7 +266,13 @@ impl Job {
             self.earlier
                 .push((before.hold, before.token, before.said.map(|(said, _)| said)));
         }
-        self.claim = Some(Claim { token, hold, ttl_ms, span: Span::until(now_ms + ttl_ms), said: None });
+        self.claim = Some(AuditedClaim {
+            token,
+            hold,
+            ttl_ms,
+            span: DurationRange::until(now_ms + ttl_ms),
+            said: None,
+        });
         Ok(())
     }
 

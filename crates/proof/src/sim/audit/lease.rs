@@ -5,23 +5,23 @@ use std::collections::BTreeMap;
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{HoldHash, Refusal};
 
-use super::{Audit, Span};
-use crate::simulated::Found;
+use super::{Audit, DurationRange};
+use crate::simulated::ImageState;
 
 /// What the auditor knows of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lease {
+struct AuditedLease {
     token: u64,
     hold: [u8; 16],
     ttl_ms: u64,
-    span: Span,
+    span: DurationRange,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct AuditedKey {
     /// The newest token that was given or consumed.
     newest: u64,
-    current: Option<Lease>,
+    current: Option<AuditedLease>,
     /// How every hold that had a lease ended.
     ended: BTreeMap<[u8; 16], (u64, LeaseOutcome)>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Key {
 /// A lease ends at most this long after its deadline, while the store runs.
 const ENDS_WITHIN_MS: u64 = 1_000;
 
-impl Key {
+impl AuditedKey {
     /// A grant whose caller had gone was given back.
     pub(super) fn abandoned(&mut self, hold: HoldHash) {
         if self.current.is_some_and(|lease| lease.hold == *hold.as_bytes()) {
@@ -42,7 +42,7 @@ impl Key {
         self.ended.values().any(forced)
     }
 
-    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: Found) {
+    pub(super) fn restarted(&mut self, stopped_ms: u64, now_ms: u64, found: ImageState) {
         if let Some(lease) = &mut self.current {
             lease.span.restarted(stopped_ms, now_ms, lease.ttl_ms, found);
         }
@@ -82,12 +82,12 @@ impl Key {
         self.end(LeaseOutcome::Expired);
         self.newest = token;
         let until_ms = now_ms + ttl_ms;
-        self.current = Some(Lease { token, hold, ttl_ms, span: Span::until(until_ms) });
+        self.current = Some(AuditedLease { token, hold, ttl_ms, span: DurationRange::until(until_ms) });
         Ok(())
     }
 
     /// The lease of this hold, if it can be live.
-    fn possible(&mut self, now_ms: u64, hold: [u8; 16]) -> Option<&mut Lease> {
+    fn possible(&mut self, now_ms: u64, hold: [u8; 16]) -> Option<&mut AuditedLease> {
         self.current
             .as_mut()
             .filter(|lease| lease.hold == hold && now_ms < lease.span.possible_until_ms)
@@ -162,7 +162,7 @@ impl Key {
                     if remaining_ms != lease.ttl_ms {
                         return Err(format!("P3: token {token} was renewed for {remaining_ms} ms"));
                     }
-                    lease.span = Span::until(now_ms + remaining_ms);
+                    lease.span = DurationRange::until(now_ms + remaining_ms);
                     Ok(())
                 }
                 _ => Err(format!("P3: token {token} was renewed although it is over")),

@@ -4,8 +4,8 @@
 //! Deliberately weak in one place: after a disk failed or the power went, a lease that had run out may be live again for
 //! a ttl (that is promised: trouble may only lengthen), so both answers are right for that time.
 
+mod admin;
 mod attempt;
-mod desk;
 mod job;
 mod lease;
 
@@ -15,11 +15,11 @@ use fencehold_contract::StoreError;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Timestamp};
 
-use crate::simulated::{Found, Question, Reply};
+use crate::simulated::{ImageState, MachineRequest, MachineResponse};
 
-pub(super) use self::desk::BEAT;
-use self::job::Job;
-use self::lease::Key;
+pub(super) use self::admin::BEAT;
+use self::job::AuditedJob;
+use self::lease::AuditedKey;
 
 pub(super) type Audit = Result<(), String>;
 
@@ -31,7 +31,7 @@ const LATER_BY_MS: u64 = 90_000;
 
 /// What is known of the time in which the store did not run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
+pub(super) struct Outage {
     /// When the store stopped, on the clock before.
     pub(super) stopped_ms: u64,
     /// When it starts, on its clock.
@@ -44,17 +44,17 @@ pub(super) struct Gap {
     pub(super) wall_is_sound: bool,
     /// By how much the wall clock was set forward so far, in all.
     pub(super) wall_forward_ms: u64,
-    pub(super) found: Found,
+    pub(super) found: ImageState,
 }
 
-impl Gap {
+impl Outage {
     /// The earliest moment, after the gap, of what was to be at this moment of the clock before.
     fn earliest_ms(&self, at_ms: u64) -> u64 {
         match self.found {
-            Found::NewBoot if self.wall_is_sound => {
+            ImageState::NewBoot if self.wall_is_sound => {
                 self.now_ms + at_ms.saturating_sub(self.stopped_ms).saturating_sub(self.down_ms)
             }
-            Found::NewBoot => 0,
+            ImageState::NewBoot => 0,
             _ => at_ms,
         }
     }
@@ -62,7 +62,9 @@ impl Gap {
     /// The latest.
     fn latest_ms(&self, at_ms: u64) -> u64 {
         match self.found {
-            Found::NewBoot => self.now_ms.saturating_add(at_ms.saturating_sub(self.stopped_ms)) + LATER_BY_MS,
+            ImageState::NewBoot => {
+                self.now_ms.saturating_add(at_ms.saturating_sub(self.stopped_ms)) + LATER_BY_MS
+            }
             _ => at_ms,
         }
     }
@@ -70,32 +72,33 @@ impl Gap {
 
 /// How long something lasts, as far as questions and answers tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct DurationRange {
     /// No one else may have it before this moment.
     certain_until_ms: u64,
     /// It may be spoken of as live until this moment.
     possible_until_ms: u64,
 }
 
-impl Span {
-    fn until(until_ms: u64) -> Span {
-        Span { certain_until_ms: until_ms, possible_until_ms: until_ms }
+impl DurationRange {
+    fn until(until_ms: u64) -> DurationRange {
+        DurationRange { certain_until_ms: until_ms, possible_until_ms: until_ms }
     }
 
     /// The store starts anew at this moment of its clock. `stopped_ms` is when it stopped, on the clock before.
-    fn restarted(&mut self, stopped_ms: u64, now_ms: u64, ttl_ms: u64, found: Found) {
-        if found == Found::SameBoot {
+    fn restarted(&mut self, stopped_ms: u64, now_ms: u64, ttl_ms: u64, found: ImageState) {
+        if found == ImageState::SameBoot {
             return;
         }
         let anew_ms = now_ms + ttl_ms;
-        if found == Found::Unsynced {
+        if found == ImageState::Unsynced {
             // Nothing may be shorter; where something was lost, it is longer.
             self.possible_until_ms = self.possible_until_ms.max(anew_ms);
             return;
         }
-        let judged_at_ms = if found == Found::NewBoot { stopped_ms } else { now_ms };
+        let judged_at_ms = if found == ImageState::NewBoot { stopped_ms } else { now_ms };
         let live = judged_at_ms < self.certain_until_ms;
-        let longer = |until_ms: u64| if found == Found::NewBoot { anew_ms } else { anew_ms.max(until_ms) };
+        let longer =
+            |until_ms: u64| if found == ImageState::NewBoot { anew_ms } else { anew_ms.max(until_ms) };
         self.possible_until_ms = longer(self.possible_until_ms);
         self.certain_until_ms = if live { longer(self.certain_until_ms) } else { 0 };
     }
@@ -104,10 +107,10 @@ impl Span {
 /// The account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Auditor {
-    keys: BTreeMap<String, Key>,
-    jobs: BTreeMap<JobId, Job>,
+    keys: BTreeMap<String, AuditedKey>,
+    jobs: BTreeMap<JobId, AuditedJob>,
     /// Which job has a unique key, with what payload, and for how long at least.
-    uniques: BTreeMap<String, desk::Taken>,
+    uniques: BTreeMap<String, admin::UniqueJob>,
     /// Since when queues that were set are open; `None`: it is paused.
     open_since_ms: BTreeMap<String, Option<u64>>,
     /// The newest token that was given to any job.
@@ -122,25 +125,25 @@ pub(super) struct Auditor {
 
 /// A question that waits for its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) question: Question,
+pub(super) struct PendingRequest {
+    pub(super) question: MachineRequest,
     /// When it came to the store.
     pub(super) arrived_ms: u64,
 }
 
 /// One answer, with the question it belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct Pair<'a> {
-    pub(super) asked: &'a Asked,
-    pub(super) result: &'a Result<Reply, StoreError>,
+pub(super) struct RequestAndResponse<'a> {
+    pub(super) asked: &'a PendingRequest,
+    pub(super) result: &'a Result<MachineResponse, StoreError>,
 }
 
-impl Pair<'_> {
+impl RequestAndResponse<'_> {
     /// Whether it was read when everything else of its batch had happened. That a job is not there is known at once.
     pub(super) fn is_read_last(&self) -> bool {
         match self.asked.question {
-            Question::Claim(_) => true,
-            Question::Job(_) => !matches!(self.result, Ok(Reply::Job(None))),
+            MachineRequest::Claim(_) => true,
+            MachineRequest::Job(_) => !matches!(self.result, Ok(MachineResponse::Job(None))),
             _ => false,
         }
     }
@@ -149,12 +152,12 @@ impl Pair<'_> {
 impl Auditor {
     /// Audits the answers that one step of the store gave. They happened in some order, and the store does not say in
     /// which: one must be possible. Refusals change nothing and are tried first.
-    pub(super) fn step(&mut self, now: Timestamp, mut pairs: Vec<Pair<'_>>) -> Audit {
+    pub(super) fn step(&mut self, now: Timestamp, mut pairs: Vec<RequestAndResponse<'_>>) -> Audit {
         self.uniques_end(now);
         self.moments_come(now);
         pairs.sort_by_key(|pair| match pair.result {
-            Ok(Reply::Job(_)) => 2,
-            Ok(Reply::Acquired(_)) => 1,
+            Ok(MachineResponse::Job(_)) => 2,
+            Ok(MachineResponse::Acquired(_)) => 1,
             _ => 0,
         });
         while !pairs.is_empty() {
@@ -175,10 +178,10 @@ impl Auditor {
     }
 
     /// One answer, if it can be given now; and what follows from it.
-    fn answer(&mut self, now: Timestamp, pair: &Pair<'_>) -> Audit {
+    fn answer(&mut self, now: Timestamp, pair: &RequestAndResponse<'_>) -> Audit {
         let now_ms = now.store_ms;
         match (&pair.asked.question, pair.result) {
-            (Question::Acquire(request), Ok(Reply::Acquired(acquired))) => {
+            (MachineRequest::Acquire(request), Ok(MachineResponse::Acquired(acquired))) => {
                 let hold = *request.hold_id.hash().as_bytes();
                 let (token, remaining_ms) = (acquired.grant.token.get(), acquired.grant.remaining_ms);
                 pair.in_time(now_ms, request.wait_ms, &format!("token {token} was granted"))?;
@@ -188,7 +191,7 @@ impl Auditor {
                 }
                 key.granted(now_ms, hold, token, remaining_ms, request.ttl_ms)
             }
-            (Question::Acquire(request), Err(StoreError::Refused { key, refusal })) => {
+            (MachineRequest::Acquire(request), Err(StoreError::Refused { key, refusal })) => {
                 let waited = request.wait_ms > 0 && now_ms >= pair.asked.arrived_ms + request.wait_ms;
                 // In line, with the store awake to see it.
                 let since_ms = self.awake_since_ms.max(pair.asked.arrived_ms);
@@ -196,24 +199,26 @@ impl Auditor {
                 self.key(key.as_str())
                     .refused(now_ms, request.hold_id.hash(), refusal, waited_since_ms)
             }
-            (Question::Renew(holds), Ok(Reply::Renewed(renewed))) => {
+            (MachineRequest::Renew(holds), Ok(MachineResponse::Renewed(renewed))) => {
                 holds.iter().zip(&renewed.results).try_for_each(|(hold, answer)| {
                     let key = self.key(hold.key.as_str());
                     let answer = answer.as_ref().map(|renewal| renewal.remaining_ms);
                     key.renewed(now_ms, *hold.hold_id.hash().as_bytes(), hold.token.get(), answer)
                 })
             }
-            (Question::Release(holds), Ok(Reply::Released(answers))) => {
+            (MachineRequest::Release(holds), Ok(MachineResponse::Released(answers))) => {
                 holds.iter().zip(answers).try_for_each(|(hold, answer)| {
                     let key = self.key(hold.key.as_str());
                     key.released(now_ms, *hold.hold_id.hash().as_bytes(), hold.token.get(), answer.as_ref())
                 })
             }
-            (Question::Revoke(_), Ok(Reply::Revoked(revoked))) => revoked.iter().try_for_each(|lease| {
-                let (token, consumed) = (lease.revoked.token.get(), lease.revoked.consumed_token.get());
-                self.key(lease.key.as_str()).revoked(token, consumed)
-            }),
-            (Question::Get(name), Ok(Reply::Lease(view))) => {
+            (MachineRequest::Revoke(_), Ok(MachineResponse::Revoked(revoked))) => {
+                revoked.iter().try_for_each(|lease| {
+                    let (token, consumed) = (lease.revoked.token.get(), lease.revoked.consumed_token.get());
+                    self.key(lease.key.as_str()).revoked(token, consumed)
+                })
+            }
+            (MachineRequest::Get(name), Ok(MachineResponse::Lease(view))) => {
                 let holder = view.as_ref().and_then(|view| view.holder.as_ref());
                 let token = holder.and(view.as_ref()).map(|view| view.token.get());
                 self.key(name.as_str()).seen(now_ms, token)
@@ -222,7 +227,7 @@ impl Auditor {
         }
     }
 
-    fn key(&mut self, name: &str) -> &mut Key {
+    fn key(&mut self, name: &str) -> &mut AuditedKey {
         self.keys.entry(name.to_owned()).or_default()
     }
 
@@ -237,10 +242,10 @@ impl Auditor {
     }
 
     /// The store starts anew.
-    pub(super) fn restarted(&mut self, gap: &Gap) {
-        let Gap { stopped_ms, now_ms, found, .. } = *gap;
+    pub(super) fn restarted(&mut self, gap: &Outage) {
+        let Outage { stopped_ms, now_ms, found, .. } = *gap;
         self.awake_since_ms = now_ms;
-        if found == Found::NewBoot {
+        if found == ImageState::NewBoot {
             self.ahead_ms_most = gap.wall_forward_ms;
         }
         self.open_since_ms
@@ -253,7 +258,7 @@ impl Auditor {
     }
 }
 
-impl Pair<'_> {
+impl RequestAndResponse<'_> {
     /// A caller that stood in line is given nothing when its time is up.
     fn in_time(&self, now_ms: u64, wait_ms: u64, what: &str) -> Audit {
         let arrived_ms = self.asked.arrived_ms;

@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::super::chance::Chance;
-use super::super::disk::Meets;
+use super::super::disk::DiskEvent;
+use super::super::random::SimRandom;
 
 /// What a disk writes or does not write, as a whole.
 const SECTOR: usize = 512;
 
 /// One simulated disk.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub(super) struct SimFiles {
     by_name: BTreeMap<String, File>,
     /// Counts the processes that have used it: what an earlier one still does has no effect.
     life: u64,
     /// The next trouble, and after how many operations it comes.
-    next: Option<(Meets, u64)>,
-    chance: Option<Chance>,
+    next: Option<(DiskEvent, u64)>,
+    random: Option<SimRandom>,
     power_is_gone: bool,
     /// What was met, until it is asked for.
-    met: Vec<Meets>,
+    met: Vec<DiskEvent>,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub(super) enum Trouble {
     Failed,
 }
 
-impl Files {
+impl SimFiles {
     pub(super) fn life(&self) -> u64 {
         self.life
     }
@@ -61,12 +61,12 @@ impl Files {
     }
 
     /// Trouble comes after so many operations.
-    pub(super) fn meets(&mut self, trouble: Meets, after: u64, seed: u64) {
-        self.next = (trouble != Meets::Nothing).then_some((trouble, after));
-        self.chance = Some(Chance::new(seed));
+    pub(super) fn meets(&mut self, trouble: DiskEvent, after: u64, seed: u64) {
+        self.next = (trouble != DiskEvent::Nothing).then_some((trouble, after));
+        self.random = Some(SimRandom::new(seed));
     }
 
-    pub(super) fn met(&mut self) -> Vec<Meets> {
+    pub(super) fn met(&mut self) -> Vec<DiskEvent> {
         std::mem::take(&mut self.met)
     }
 
@@ -113,13 +113,13 @@ impl Files {
             return Err(Trouble::Failed);
         }
         // What is cut short has begun: any part of it may be there.
-        let cut = |chance: &mut Option<Chance>| {
-            let draw = chance.as_mut().map_or(0, Chance::draw);
+        let cut = |random: &mut Option<SimRandom>| {
+            let draw = random.as_mut().map_or(0, SimRandom::draw);
             usize::try_from(draw % (bytes.len() as u64 + 1)).unwrap_or(0)
         };
         let (bytes, outcome) = match met {
-            Some(Meets::Full) => (&bytes[..cut(&mut self.chance)], Err(Trouble::Full)),
-            Some(Meets::WriteFails) => (&bytes[..cut(&mut self.chance)], Err(Trouble::Failed)),
+            Some(DiskEvent::Full) => (&bytes[..cut(&mut self.random)], Err(Trouble::Full)),
+            Some(DiskEvent::WriteFails) => (&bytes[..cut(&mut self.random)], Err(Trouble::Failed)),
             Some(_) => (bytes, Err(Trouble::Failed)),
             None => (bytes, Ok(())),
         };
@@ -149,7 +149,7 @@ impl Files {
         let failed = met.is_some();
         for write in file.unsynced.drain(..) {
             // After a failed sync the system takes for written what may be nowhere: no later sync brings it back.
-            let lost = failed && self.chance.as_mut().is_some_and(|chance| chance.per_mille(500));
+            let lost = failed && self.random.as_mut().is_some_and(|random| random.per_mille(500));
             if !lost {
                 write.reaches(&mut file.synced);
             }
@@ -158,30 +158,31 @@ impl Files {
     }
 
     /// Counts an operation. The trouble that it meets, if its time has come.
-    fn next_operation(&mut self, syncs: bool) -> Option<Meets> {
+    fn next_operation(&mut self, syncs: bool) -> Option<DiskEvent> {
         let (trouble, after) = self.next.as_mut()?;
         *after = after.saturating_sub(1);
-        let comes = *after == 0 && (*trouble == Meets::PowerGoes || syncs == (*trouble == Meets::SyncFails));
+        let comes =
+            *after == 0 && (*trouble == DiskEvent::PowerGoes || syncs == (*trouble == DiskEvent::SyncFails));
         let trouble = *trouble;
         if !comes {
             return None;
         }
         self.next = None;
         self.met.push(trouble);
-        self.power_is_gone |= trouble == Meets::PowerGoes;
+        self.power_is_gone |= trouble == DiskEvent::PowerGoes;
         Some(trouble)
     }
 
     /// The power goes: every sector that was not synced is there or is not. Returns how many are not.
-    pub(super) fn power_cut(&mut self, chance: &mut Chance) -> usize {
+    pub(super) fn power_cut(&mut self, random: &mut SimRandom) -> usize {
         self.is_left();
         self.next = None;
-        let often = chance.one_of(&[0, 300, 800, 1_000]);
+        let often = random.one_of(&[0, 300, 800, 1_000]);
         let mut lost = 0;
         for file in self.by_name.values_mut() {
             for write in file.unsynced.drain(..) {
                 for sector in write.sectors() {
-                    if chance.per_mille(often) { sector.reaches(&mut file.synced) } else { lost += 1 }
+                    if random.per_mille(often) { sector.reaches(&mut file.synced) } else { lost += 1 }
                 }
             }
             file.bytes.clone_from(&file.synced);

@@ -1,7 +1,7 @@
 //! SQLite itself under the simulation: the real code of `file:` (its statements, its recovery, its takeover) on a
 //! simulated disk that loses, tears and reorders what was not synced, fills up, and fails.
 //!
-//! Nouns: [`Files`] are what is on one simulated disk; the *vfs* is how SQLite gets at them. Locks, the socket and the
+//! Nouns: [`SimFiles`] are what is on one simulated disk; the *vfs* is how SQLite gets at them. Locks, the socket and the
 //! mark of a failed disk stay real files: they are not SQLite's.
 
 mod files;
@@ -16,18 +16,18 @@ use fencehold_contract::clock::Clock;
 use fencehold_core::Timestamp;
 use tempfile::TempDir;
 
-use self::files::Files;
-use super::chance::Chance;
-use super::disk::Meets;
-use crate::simulated::{Found, Machine};
+use self::files::SimFiles;
+use super::disk::DiskEvent;
+use super::random::SimRandom;
+use crate::simulated::{ImageState, Machine};
 
 /// Trouble comes at any of the next so many operations of the disk: within one commit, or within the next few.
 const OPERATIONS_AHEAD_MAX: u64 = 30;
 
 /// A directory of `file:` whose database is on a simulated disk.
-pub(super) struct Directory {
+pub(super) struct SimDirectory {
     room: TempDir,
-    files: Arc<Mutex<Files>>,
+    files: Arc<Mutex<SimFiles>>,
     /// Counts power cuts: which boot it is.
     boot: u64,
     /// The power went since anybody started here.
@@ -38,29 +38,33 @@ pub(super) struct Directory {
     memory: TempDir,
 }
 
-impl Directory {
+impl SimDirectory {
     pub(super) fn new() -> Self {
         let room = tempfile::tempdir().expect("a temporary directory");
         let path = std::fs::canonicalize(room.path()).expect("it was just made");
         let files = vfs::mount(&path);
         let memory = tempfile::tempdir().expect("a temporary directory");
-        Directory { room, files, boot: 0, booted: false, lost: false, memory }
+        SimDirectory { room, files, boot: 0, booted: false, lost: false, memory }
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
+    fn files(&self) -> MutexGuard<'_, SimFiles> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Becomes the owner, as any process does that opens the directory.
-    pub(super) fn starts(&mut self, now: Timestamp, _: Found) -> Result<(Machine, Found), StoreError> {
+    pub(super) fn starts(
+        &mut self,
+        now: Timestamp,
+        _: ImageState,
+    ) -> Result<(Machine, ImageState), StoreError> {
         self.files().open_again();
         let found = match (self.booted, self.is_marked()) {
-            (true, _) => Found::NewBoot,
-            (false, true) => Found::FailedDisk,
-            (false, false) if self.lost => Found::Unsynced,
-            (false, false) => Found::SameBoot,
+            (true, _) => ImageState::NewBoot,
+            (false, true) => ImageState::FailedDisk,
+            (false, false) if self.lost => ImageState::Unsynced,
+            (false, false) => ImageState::SameBoot,
         };
-        let clock = Moment { now, boot: self.boot };
+        let clock = FixedClock { now, boot: self.boot };
         let machine = Machine::open(self.room.path(), &clock, vfs::write_again, &self.notes());
         if machine.is_err() {
             self.is_left();
@@ -79,12 +83,12 @@ impl Directory {
     }
 
     /// The file system goes down and comes back on the same boot. In some seeds no note could be left either.
-    pub(super) fn loses_unsynced(&mut self, chance: &mut Chance) -> usize {
+    pub(super) fn loses_unsynced(&mut self, random: &mut SimRandom) -> usize {
         self.lost = true;
-        if chance.per_mille(250) {
+        if random.per_mille(250) {
             self.forget_notes();
         }
-        self.files().power_cut(chance)
+        self.files().power_cut(random)
     }
 
     /// Whether an owner has left a note that the disk failed under it.
@@ -92,13 +96,13 @@ impl Directory {
         self.room.path().join("uncertain").exists()
     }
 
-    pub(super) fn meets(&mut self, trouble: Meets, chance: &mut Chance) {
-        let after = chance.between(1, OPERATIONS_AHEAD_MAX);
-        let seed = chance.draw();
+    pub(super) fn meets(&mut self, trouble: DiskEvent, random: &mut SimRandom) {
+        let after = random.between(1, OPERATIONS_AHEAD_MAX);
+        let seed = random.draw();
         self.files().meets(trouble, after, seed);
     }
 
-    pub(super) fn met(&mut self) -> Vec<Meets> {
+    pub(super) fn met(&mut self) -> Vec<DiskEvent> {
         self.files().met()
     }
 
@@ -111,15 +115,15 @@ impl Directory {
     }
 
     /// Returns how many sectors were lost.
-    pub(super) fn power_cut(&mut self, chance: &mut Chance) -> usize {
+    pub(super) fn power_cut(&mut self, random: &mut SimRandom) -> usize {
         self.boot += 1;
         self.booted = true;
         self.forget_notes();
-        self.files().power_cut(chance)
+        self.files().power_cut(random)
     }
 }
 
-impl Drop for Directory {
+impl Drop for SimDirectory {
     fn drop(&mut self) {
         vfs::unmount(&self.files);
     }
@@ -127,12 +131,12 @@ impl Drop for Directory {
 
 /// A clock that stands still: everything that an owner does when it starts happens at once.
 #[derive(Debug)]
-struct Moment {
+struct FixedClock {
     now: Timestamp,
     boot: u64,
 }
 
-impl Clock for Moment {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         self.now
     }

@@ -1,4 +1,4 @@
-//! How SQLite gets at a simulated disk: a `sqlite3_vfs` that hands every file of a mounted directory to [`Files`], and
+//! How SQLite gets at a simulated disk: a `sqlite3_vfs` that hands every file of a mounted directory to [`SimFiles`], and
 //! every other file to the system's own. It is the process's default, so that the code under test is not touched.
 //!
 //! One connection at a time has such a file open, so locks and shared memory need no arbiter: a lock is always granted, and
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use rusqlite::ffi;
 
-use super::files::{Files, Trouble};
+use super::files::{SimFiles, Trouble};
 
-type Disk = Arc<Mutex<Files>>;
+type SharedFiles = Arc<Mutex<SimFiles>>;
 
 /// Every mounted directory, with a slash at its end.
-static MOUNTED: Mutex<BTreeMap<String, Disk>> = Mutex::new(BTreeMap::new());
+static MOUNTED: Mutex<BTreeMap<String, SharedFiles>> = Mutex::new(BTreeMap::new());
 
 /// The system's own vfs.
 struct Original(*mut ffi::sqlite3_vfs);
@@ -37,24 +37,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Gives a directory a simulated disk.
-pub(super) fn mount(directory: &Path) -> Disk {
+pub(super) fn mount(directory: &Path) -> SharedFiles {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(register);
     // SAFETY: asking for no bytes has SQLite start its randomness over, so that one seed gives one story.
     unsafe { ffi::sqlite3_randomness(0, ptr::null_mut()) };
-    let disk = Disk::default();
+    let disk = SharedFiles::default();
     lock(&MOUNTED).insert(format!("{}/", directory.display()), Arc::clone(&disk));
     disk
 }
 
-pub(super) fn unmount(disk: &Disk) {
+pub(super) fn unmount(disk: &SharedFiles) {
     lock(&MOUNTED).retain(|_, mounted| !Arc::ptr_eq(mounted, disk));
 }
 
 /// The disk that a path is on.
-fn disk_of(path: &str) -> Option<Disk> {
+fn disk_of(path: &str) -> Option<SharedFiles> {
     let mounted = lock(&MOUNTED);
-    let on = |(directory, _): &(&String, &Disk)| path.starts_with(directory.as_str());
+    let on = |(directory, _): &(&String, &SharedFiles)| path.starts_with(directory.as_str());
     mounted.iter().find(on).map(|(_, disk)| Arc::clone(disk))
 }
 
@@ -80,7 +80,7 @@ fn register() {
     unsafe {
         ffi::sqlite3_initialize();
         let original = ffi::sqlite3_vfs_find(ptr::null());
-        let size = c_int::try_from(size_of::<Handle>()).unwrap_or(c_int::MAX);
+        let size = c_int::try_from(size_of::<VfsFile>()).unwrap_or(c_int::MAX);
         let vfs = ffi::sqlite3_vfs {
             szOsFile: size.max((*original).szOsFile),
             pNext: ptr::null_mut(),
@@ -103,14 +103,14 @@ fn original() -> *mut ffi::sqlite3_vfs {
 
 /// An open file, as SQLite sees it: it gives the room and reads the first field.
 #[repr(C)]
-struct Handle {
+struct VfsFile {
     base: ffi::sqlite3_file,
-    open: *mut Open,
+    open: *mut OpenVfsFile,
 }
 
 /// What is behind a handle.
-struct Open {
-    disk: Disk,
+struct OpenVfsFile {
+    disk: SharedFiles,
     name: String,
     /// Which process opened it.
     life: u64,
@@ -118,9 +118,9 @@ struct Open {
     regions: Vec<Box<[u8]>>,
 }
 
-impl Open {
+impl OpenVfsFile {
     /// The disk, unless the process that opened this file is gone.
-    fn disk(&self) -> Option<MutexGuard<'_, Files>> {
+    fn disk(&self) -> Option<MutexGuard<'_, SimFiles>> {
         let files = lock(&self.disk);
         (files.life() == self.life).then_some(files)
     }
@@ -129,10 +129,10 @@ impl Open {
 /// # Safety
 ///
 /// `file` must have been opened by [`open`] and not been closed since.
-unsafe fn behind<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Open {
-    // SAFETY: `open` wrote a whole `Handle` there, with a pointer that only `close` takes back. SQLite uses a file from one
+unsafe fn behind<'a>(file: *mut ffi::sqlite3_file) -> &'a mut OpenVfsFile {
+    // SAFETY: `open` wrote a whole `VfsFile` there, with a pointer that only `close` takes back. SQLite uses a file from one
     // thread at a time.
-    unsafe { &mut *(*file.cast::<Handle>()).open }
+    unsafe { &mut *(*file.cast::<VfsFile>()).open }
 }
 
 /// # Safety
@@ -179,11 +179,11 @@ unsafe extern "C" fn open(
         files.make(&name);
         files.life()
     };
-    let open = Box::into_raw(Box::new(Open { disk, name, life, regions: Vec::new() }));
-    // SAFETY: `file` has room for a `Handle` by `szOsFile`, and `out_flags` is null or may be written.
+    let open = Box::into_raw(Box::new(OpenVfsFile { disk, name, life, regions: Vec::new() }));
+    // SAFETY: `file` has room for a `VfsFile` by `szOsFile`, and `out_flags` is null or may be written.
     unsafe {
-        file.cast::<Handle>()
-            .write(Handle { base: ffi::sqlite3_file { pMethods: &raw const METHODS }, open });
+        file.cast::<VfsFile>()
+            .write(VfsFile { base: ffi::sqlite3_file { pMethods: &raw const METHODS }, open });
         if !out_flags.is_null() {
             *out_flags = flags;
         }
@@ -253,7 +253,7 @@ unsafe extern "C" fn randomness(vfs: *mut ffi::sqlite3_vfs, count: c_int, out: *
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: SQLite closes a file once, and does not use it afterwards.
     unsafe {
-        let handle = file.cast::<Handle>();
+        let handle = file.cast::<VfsFile>();
         drop(Box::from_raw((*handle).open));
         (*handle).open = ptr::null_mut();
     }

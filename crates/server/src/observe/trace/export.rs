@@ -6,14 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::measure::Counter;
+use fencehold_contract::metrics::Counter;
 use http::{Uri, header};
 use prost::Message as _;
 use reqwest::{Certificate, Client};
 use tokio::sync::{mpsc, oneshot};
 
 use super::messages::{
-    AnyValue, ExportRequest, KeyValue, Link, Resource, ResourceSpans, Scope, ScopeSpans, Status, Value,
+    AnyValue, ExportRequest, KeyValue, OtlpLink, OtlpResource, OtlpScope, OtlpStatus, OtlpValue,
+    ResourceSpans, ScopeSpans,
 };
 use super::{Attribute, Span, messages};
 
@@ -43,17 +44,17 @@ pub struct Receiver {
 
 /// What waits to be sent.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum ExportQueue {
     Span(Box<Span>),
     /// A caller wants to know when all before it are sent.
     Flush(oneshot::Sender<()>),
 }
 
 /// Waits until what was handed in so far is sent, or has been tried for long enough.
-pub(super) async fn flush(sender: &mpsc::Sender<Waiting>) {
+pub(super) async fn flush(sender: &mpsc::Sender<ExportQueue>) {
     let sent = async {
         let (done, told) = oneshot::channel();
-        if sender.send(Waiting::Flush(done)).await.is_ok() {
+        if sender.send(ExportQueue::Flush(done)).await.is_ok() {
             let _ = told.await;
         }
     };
@@ -118,7 +119,7 @@ impl Receiver {
     }
 
     /// Sends spans until no sender is left.
-    pub(super) async fn run(self, mut waiting: mpsc::Receiver<Waiting>, dropped: Arc<Counter>) {
+    pub(super) async fn run(self, mut waiting: mpsc::Receiver<ExportQueue>, dropped: Arc<Counter>) {
         let client = match self.client() {
             Ok(client) => client,
             Err(error) => {
@@ -128,7 +129,8 @@ impl Receiver {
         };
         let mut taken = Vec::new();
         while waiting.recv_many(&mut taken, BATCH_MAX).await > 0 {
-            let is_asked_for = |taken: &[Waiting]| taken.iter().any(|one| matches!(one, Waiting::Flush(_)));
+            let is_asked_for =
+                |taken: &[ExportQueue]| taken.iter().any(|one| matches!(one, ExportQueue::Flush(_)));
             let more = async {
                 while taken.len() < BATCH_MAX
                     && !is_asked_for(&taken)
@@ -139,8 +141,8 @@ impl Receiver {
             let (mut spans, mut asked) = (Vec::new(), Vec::new());
             for one in taken.drain(..) {
                 match one {
-                    Waiting::Span(span) => spans.push(*span),
-                    Waiting::Flush(done) => asked.push(done),
+                    ExportQueue::Span(span) => spans.push(*span),
+                    ExportQueue::Flush(done) => asked.push(done),
                 }
             }
             self.deliver(&client, spans, &dropped).await;
@@ -182,10 +184,10 @@ impl Receiver {
     fn request(&self, spans: impl Iterator<Item = Span>) -> ExportRequest {
         let attributes =
             vec![text("service.name", &self.service), text("service.version", env!("CARGO_PKG_VERSION"))];
-        let scope = Scope { name: "fencehold".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let scope = OtlpScope { name: "fencehold".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
         let scope_spans = vec![ScopeSpans { scope: Some(scope), spans: spans.map(message).collect() }];
         ExportRequest {
-            resource_spans: vec![ResourceSpans { resource: Some(Resource { attributes }), scope_spans }],
+            resource_spans: vec![ResourceSpans { resource: Some(OtlpResource { attributes }), scope_spans }],
         }
     }
 }
@@ -199,10 +201,10 @@ fn root_of(error: &reqwest::Error) -> String {
     root.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-fn message(span: Span) -> messages::Span {
+fn message(span: Span) -> messages::OtlpSpan {
     /// OTLP's codes for 'error'.
     const ERROR: i32 = 2;
-    messages::Span {
+    messages::OtlpSpan {
         trace_id: span.at.trace.to_vec(),
         span_id: span.at.span.to_vec(),
         parent_span_id: span.parent.map(|parent| parent.to_vec()).unwrap_or_default(),
@@ -214,16 +216,16 @@ fn message(span: Span) -> messages::Span {
         links: span
             .links
             .iter()
-            .map(|link| Link { trace_id: link.trace.to_vec(), span_id: link.span.to_vec() })
+            .map(|link| OtlpLink { trace_id: link.trace.to_vec(), span_id: link.span.to_vec() })
             .collect(),
-        status: span.error.map(|message| Status { message, code: ERROR }),
+        status: span.error.map(|message| OtlpStatus { message, code: ERROR }),
     }
 }
 
 fn attribute(key: &str, value: Attribute) -> KeyValue {
     let value = match value {
-        Attribute::Text(text) => Value::Text(text),
-        Attribute::Number(number) => Value::Number(i64::try_from(number).unwrap_or(i64::MAX)),
+        Attribute::Text(text) => OtlpValue::Text(text),
+        Attribute::Number(number) => OtlpValue::Number(i64::try_from(number).unwrap_or(i64::MAX)),
     };
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }

@@ -14,13 +14,13 @@ pub(super) struct ExportRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
-    pub(super) resource: Option<Resource>,
+    pub(super) resource: Option<OtlpResource>,
     #[prost(message, repeated, tag = "2")]
     pub(super) scope_spans: Vec<ScopeSpans>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Resource {
+pub(super) struct OtlpResource {
     #[prost(message, repeated, tag = "1")]
     pub(super) attributes: Vec<KeyValue>,
 }
@@ -28,13 +28,13 @@ pub(super) struct Resource {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
-    pub(super) scope: Option<Scope>,
+    pub(super) scope: Option<OtlpScope>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<OtlpSpan>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Scope {
+pub(super) struct OtlpScope {
     #[prost(string, tag = "1")]
     pub(super) name: String,
     #[prost(string, tag = "2")]
@@ -42,7 +42,7 @@ pub(super) struct Scope {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Span {
+pub(super) struct OtlpSpan {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -60,13 +60,13 @@ pub(super) struct Span {
     #[prost(message, repeated, tag = "9")]
     pub(super) attributes: Vec<KeyValue>,
     #[prost(message, repeated, tag = "13")]
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<OtlpLink>,
     #[prost(message, optional, tag = "15")]
-    pub(super) status: Option<Status>,
+    pub(super) status: Option<OtlpStatus>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Link {
+pub(super) struct OtlpLink {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -74,7 +74,7 @@ pub(super) struct Link {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Status {
+pub(super) struct OtlpStatus {
     #[prost(string, tag = "2")]
     pub(super) message: String,
     #[prost(int32, tag = "3")]
@@ -91,12 +91,12 @@ pub(super) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 3")]
-    pub(super) value: Option<Value>,
+    #[prost(oneof = "OtlpValue", tags = "1, 3")]
+    pub(super) value: Option<OtlpValue>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Value {
+pub(super) enum OtlpValue {
     #[prost(string, tag = "1")]
     Text(String),
     #[prost(int64, tag = "3")]

@@ -6,20 +6,20 @@
 
 mod context;
 mod export;
+mod job_trace;
 mod messages;
-mod story;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fencehold_contract::measure::Counter;
+use fencehold_contract::metrics::Counter;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-pub(crate) use context::Context;
+pub(crate) use context::TraceContext;
+use export::ExportQueue;
 pub use export::Receiver;
-use export::Waiting;
-pub(crate) use story::{about, attempts, enqueuing, holding, working};
+pub(crate) use job_trace::{about, attempts, enqueuing, holding, working};
 
 /// How many look up what became of jobs at once.
 const TELLERS_MAX: usize = 32;
@@ -38,9 +38,9 @@ pub(crate) enum SpanKind {
 /// Something that took some time.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
-    pub(crate) at: Context,
+    pub(crate) at: TraceContext,
     pub(crate) parent: Option<[u8; 8]>,
-    pub(crate) links: Vec<Context>,
+    pub(crate) links: Vec<TraceContext>,
     pub(crate) name: Cow<'static, str>,
     pub(crate) kind: SpanKind,
     pub(crate) start_wall_us: u64,
@@ -71,7 +71,7 @@ impl From<String> for Attribute {
 /// Where spans are handed in. Without a receiver they are not even made.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracer {
-    sender: Option<mpsc::Sender<Waiting>>,
+    sender: Option<mpsc::Sender<ExportQueue>>,
     dropped: Arc<Counter>,
     /// Who looks up what became of jobs, to tell of it: so many at once.
     tellers: Arc<Semaphore>,
@@ -108,16 +108,16 @@ impl Tracer {
     }
 
     /// A span that never was before: in this trace, else in one of its own.
-    pub(crate) fn fresh(&self, parent: Option<Context>) -> Context {
+    pub(crate) fn fresh(&self, parent: Option<TraceContext>) -> TraceContext {
         let number = self.next.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let names: [&[u8]; 2] = [&self.seed, &number];
-        parent.map_or_else(|| Context::derived(&names), |parent| parent.with_span_of(&names))
+        parent.map_or_else(|| TraceContext::derived(&names), |parent| parent.with_span_of(&names))
     }
 
     /// Hands a span in. If too many wait already, it is dropped.
     pub(crate) fn record(&self, span: Span) {
         if let Some(sender) = self.sender.as_ref().filter(|_| span.at.sampled)
-            && sender.try_send(Waiting::Span(Box::new(span))).is_err()
+            && sender.try_send(ExportQueue::Span(Box::new(span))).is_err()
         {
             self.dropped.add_one();
         }

@@ -11,15 +11,15 @@ use std::thread;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore, StoreError};
 use fencehold_core::{HoldId, Key};
-use fencehold_store_etcd::{EtcdStore, Request};
-use fencehold_test_servers::etcd::{Cluster, MEMBERS};
+use fencehold_store_etcd::{EtcdRequest, EtcdStore};
+use fencehold_test_servers::etcd::{EtcdCluster, MEMBERS};
 use fencehold_test_store::block_on;
 use holders::{CONTENDERS, hold_on_and_off};
 use register::Register;
 use rustix::process::Signal;
 
 use crate::call;
-use crate::gates::TestGate;
+use crate::request_gate::TestGate;
 
 /// A free key must be had within this time of a fault.
 const AGAIN_WITHIN_MS: u64 = 10_000;
@@ -33,7 +33,7 @@ fn rounds() -> usize {
     asked.and_then(|rounds| rounds.parse().ok()).unwrap_or(5)
 }
 
-fn open(cluster: &Cluster, prefix: &str) -> EtcdStore {
+fn open(cluster: &EtcdCluster, prefix: &str) -> EtcdStore {
     EtcdStore::open(&cluster.url(prefix), Arc::new(SystemClock)).unwrap()
 }
 
@@ -47,7 +47,7 @@ fn request(name: &str, nth: u8) -> AcquireLeaseRequest {
 #[test]
 fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let cluster = Cluster::start();
+    let cluster = EtcdCluster::start();
     let leader = cluster.leader().unwrap();
     let gate = Arc::new(TestGate::new());
     let url = cluster.url_through("cut-off", &[leader]);
@@ -59,8 +59,8 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
         cluster.signal_member(nth, Signal::STOP);
     }
     // It still takes itself for the leader, and says yes to keep-alives.
-    let patience_ms = 3_000;
-    let brief = call().with_timeout_ms(patience_ms);
+    let timeout_ms = 3_000;
+    let brief = call().with_timeout_ms(timeout_ms);
     let before_ms = SystemClock.now().store_ms;
     let hold = || HoldRef { key: Key::new("held").unwrap(), hold_id: HoldId::from_random([1; 16]), token };
     match block_on(store.renew(&brief, vec![hold()])) {
@@ -69,7 +69,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     }
     assert_eq!(
         gate.taken()[..2],
-        [Request::KeepAlive, Request::Read],
+        [EtcdRequest::KeepAlive, EtcdRequest::Read],
         "the keep-alive was acknowledged, the read was not"
     );
     match block_on(store.acquire(&brief, request("free", 2))) {
@@ -82,7 +82,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
     }
     let took_ms = SystemClock.now().store_ms - before_ms;
     // One request may be under way at the timeout, and has two seconds.
-    assert!(took_ms < 3 * (patience_ms + 4_000), "told after {took_ms} ms");
+    assert!(took_ms < 3 * (timeout_ms + 4_000), "told after {took_ms} ms");
 
     for nth in (0..MEMBERS).filter(|nth| *nth != leader) {
         cluster.signal_member(nth, Signal::CONT);
@@ -96,7 +96,7 @@ fn a_member_without_a_quorum_grants_nothing_and_keeps_nothing_alive() {
 #[test]
 fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let cluster = Cluster::start();
+    let cluster = EtcdCluster::start();
     let old = leader(&cluster);
     // Only through those who stay: a read that failed would have the keep-alive sent again as well.
     let others: Vec<_> = (0..MEMBERS).filter(|nth| *nth != old).collect();
@@ -106,7 +106,7 @@ fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
     let token = block_on(store.acquire(&call(), request("held", 1))).unwrap().grant.token;
     let hold = HoldRef { key: Key::new("held").unwrap(), hold_id: HoldId::from_random([1; 16]), token };
     gate.taken();
-    gate.hold_next(Request::Read);
+    gate.hold_next(EtcdRequest::Read);
     let renewal = {
         let store = Arc::clone(&store);
         thread::spawn(move || block_on(store.renew(&call().with_timeout_ms(30_000), vec![hold])))
@@ -123,7 +123,7 @@ fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
     let kept = gate
         .taken()
         .into_iter()
-        .filter(|request| *request == Request::KeepAlive)
+        .filter(|request| *request == EtcdRequest::KeepAlive)
         .count();
     assert!(kept >= 2, "the first keep-alive did not count");
     assert!(renewed.waited_ms >= took_ms, "and the term counts from the one that did: {}", renewed.waited_ms);
@@ -134,14 +134,14 @@ fn a_keep_alive_from_before_a_change_of_leader_is_sent_again() {
 #[test]
 fn contending_holders_survive_the_loss_of_leaders_and_stopped_members() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let cluster = Cluster::start();
+    let cluster = EtcdCluster::start();
     let register = Register::default();
     let stop = AtomicBool::new(false);
     let probe = open(&cluster, "faults");
     let mut took_ms = Vec::new();
     thread::scope(|scope| {
         // A fault that panics must let the holders go home too.
-        let _home = GoHome(&stop);
+        let _home = RestoreMembers(&stop);
         for nth in 0..CONTENDERS {
             let (url, register, stop) = (cluster.url("faults"), &register, &stop);
             scope.spawn(move || hold_on_and_off(nth, &url, register, stop));
@@ -176,16 +176,16 @@ fn contending_holders_survive_the_loss_of_leaders_and_stopped_members() {
     assert!(register.refused() > 0, "no holder was ever late: the register was not put to the test");
 }
 
-struct GoHome<'a>(&'a AtomicBool);
+struct RestoreMembers<'a>(&'a AtomicBool);
 
-impl Drop for GoHome<'_> {
+impl Drop for RestoreMembers<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
 /// Who leads, as soon as one does.
-fn leader(cluster: &Cluster) -> usize {
+fn leader(cluster: &EtcdCluster) -> usize {
     loop {
         if let Some(leader) = cluster.leader() {
             return leader;

@@ -72,10 +72,10 @@ impl Register {
     /// Returns when there have been so many writes.
     pub(crate) fn until_written(&self, count: usize) {
         let state = self.state();
-        let patience = std::time::Duration::from_secs(60);
+        let timeout = std::time::Duration::from_secs(60);
         let (state, late) = self
             .changed
-            .wait_timeout_while(state, patience, |state| state.written < count)
+            .wait_timeout_while(state, timeout, |state| state.written < count)
             .unwrap_or_else(PoisonError::into_inner);
         assert!(!late.timed_out(), "only {} writes in a minute: the holders are stuck", state.written);
     }

@@ -4,15 +4,15 @@ use fencehold_conformance::golden::{self, samples};
 use fencehold_contract::job::CompensatedEffect;
 use fencehold_core::Namespace;
 use fencehold_core::job::{EffectName, JobKind, QueueName, UniqueKey};
-use fencehold_engine::{About, Body};
+use fencehold_engine::{JobBody, JobSummary};
 
 use super::*;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
-const ABOUT: About = About { bytes: 200, yield_within_ms: 1_000, undoes: true };
+const ABOUT: JobSummary = JobSummary { bytes: 200, yield_within_ms: 1_000, undoes: true };
 
-fn bodies() -> [Body; 2] {
-    let body = Body {
+fn bodies() -> [JobBody; 2] {
+    let body = JobBody {
         namespace: Namespace::new("team").unwrap(),
         queue: QueueName::new("mail").unwrap(),
         kind: JobKind::new("send").unwrap(),
@@ -27,7 +27,7 @@ fn bodies() -> [Body; 2] {
             effect: EffectName::new("charge").unwrap(),
         }),
     };
-    let plain = Body {
+    let plain = JobBody {
         labels: Vec::new(),
         trace: None,
         unique: None,
@@ -47,7 +47,7 @@ fn written(write: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
 #[test]
 fn the_bytes_of_every_version_of_jobs_are_known() {
     let jobs: Vec<_> = samples::jobs().into_iter().map(|record| (ABOUT, record)).collect();
-    let encode = |(about, record): &(About, Record)| written(|into| encode_job(*about, record, into));
+    let encode = |(about, record): &(JobSummary, JobRecord)| written(|into| encode_job(*about, record, into));
     golden::current(HERE, "job.v1.hex", &jobs, encode, decode_job);
     let at = |ended_ms: u64| {
         jobs.iter()
@@ -55,7 +55,7 @@ fn the_bytes_of_every_version_of_jobs_are_known() {
             .collect::<Vec<_>>()
     };
     golden::earlier(HERE, "job.v1.hex", &at(0), decode_finished);
-    let encode = |(about, record, ended_ms): &(About, Record, u64)| {
+    let encode = |(about, record, ended_ms): &(JobSummary, JobRecord, u64)| {
         written(|into| encode_finished(*about, record, *ended_ms, into))
     };
     golden::current(HERE, "job-finished.v2.hex", &at(1_234), encode, decode_finished);
@@ -63,7 +63,7 @@ fn the_bytes_of_every_version_of_jobs_are_known() {
 
 #[test]
 fn the_bytes_of_every_version_of_what_jobs_have_are_known() {
-    let encode = |body: &Body| written(|into| encode_body(body, into));
+    let encode = |body: &JobBody| written(|into| encode_body(body, into));
     golden::current(HERE, "job-body.v1.hex", &bodies(), encode, decode_body);
     let encode = |effect: &Effect| written(|into| encode_effect(effect, into));
     golden::current(HERE, "effect.v1.hex", &samples::effects(), encode, decode_effect);

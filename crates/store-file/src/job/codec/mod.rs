@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use fencehold_contract::job::ScheduleSpec;
 use fencehold_contract::stored::{EffectV1, JobV1, ScheduleV1, UndoOfV1};
 use fencehold_core::Namespace;
-use fencehold_core::job::{JobKind, QueueName, Record, UniqueKey};
+use fencehold_core::job::{JobKind, JobRecord, QueueName, UniqueKey};
 use fencehold_core::ledger::Effect;
-use fencehold_engine::{About, Body};
+use fencehold_engine::{JobBody, JobSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{decode, encode};
@@ -51,32 +51,32 @@ struct BodyV1<'a> {
 }
 
 impl StandingV1 {
-    fn of(about: About, record: &Record) -> Self {
-        let About { bytes, yield_within_ms, undoes } = about;
+    fn of(about: JobSummary, record: &JobRecord) -> Self {
+        let JobSummary { bytes, yield_within_ms, undoes } = about;
         StandingV1 { about: AboutV1 { bytes, yield_within_ms, undoes }, record: record.into() }
     }
 
-    fn read(self) -> (About, Record) {
+    fn read(self) -> (JobSummary, JobRecord) {
         let AboutV1 { bytes, yield_within_ms, undoes } = self.about;
-        (About { bytes, yield_within_ms, undoes }, self.record.into())
+        (JobSummary { bytes, yield_within_ms, undoes }, self.record.into())
     }
 }
 
-pub(super) fn encode_job(about: About, record: &Record, into: &mut Vec<u8>) {
+pub(super) fn encode_job(about: JobSummary, record: &JobRecord, into: &mut Vec<u8>) {
     encode(VERSION, &StandingV1::of(about, record), into);
 }
 
-pub(super) fn decode_job(bytes: &[u8]) -> Result<(About, Record), String> {
+pub(super) fn decode_job(bytes: &[u8]) -> Result<(JobSummary, JobRecord), String> {
     decode::<StandingV1>("record", VERSION, bytes).map(StandingV1::read)
 }
 
 /// A job that has come to its end, and when it did, in store time.
-pub(super) fn encode_finished(about: About, record: &Record, ended_ms: u64, into: &mut Vec<u8>) {
+pub(super) fn encode_finished(about: JobSummary, record: &JobRecord, ended_ms: u64, into: &mut Vec<u8>) {
     encode(ENDED, &(StandingV1::of(about, record), ended_ms), into);
 }
 
 /// When it ended is 0 where an earlier version kept it.
-pub(super) fn decode_finished(bytes: &[u8]) -> Result<(About, Record, u64), String> {
+pub(super) fn decode_finished(bytes: &[u8]) -> Result<(JobSummary, JobRecord, u64), String> {
     let (standing, ended_ms) = match bytes.first() {
         Some(&ENDED) => decode::<(StandingV1, u64)>("record", ENDED, bytes)?,
         _ => (decode("record", VERSION, bytes)?, 0),
@@ -85,8 +85,8 @@ pub(super) fn decode_finished(bytes: &[u8]) -> Result<(About, Record, u64), Stri
     Ok((about, record, ended_ms))
 }
 
-pub(super) fn encode_body(body: &Body, into: &mut Vec<u8>) {
-    let Body {
+pub(super) fn encode_body(body: &JobBody, into: &mut Vec<u8>) {
+    let JobBody {
         namespace,
         queue,
         kind,
@@ -113,9 +113,9 @@ pub(super) fn encode_body(body: &Body, into: &mut Vec<u8>) {
     encode(VERSION, &stored, into);
 }
 
-pub(super) fn decode_body(bytes: &[u8]) -> Result<Body, String> {
+pub(super) fn decode_body(bytes: &[u8]) -> Result<JobBody, String> {
     let stored: BodyV1<'_> = decode("body", VERSION, bytes)?;
-    Ok(Body {
+    Ok(JobBody {
         namespace: stored.namespace,
         queue: stored.queue,
         kind: stored.kind,

@@ -4,15 +4,15 @@ use fencehold_contract::clock::Clock as _;
 use fencehold_contract::{AcquireLeaseRequest, HoldRef, LeaseStore as _, RevokeLeasesRequest, RevokeTarget};
 use fencehold_core::limits::HISTORY_MAX;
 use fencehold_core::{HoldId, Key, Owner, Reason, Task, Token};
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use super::{LOOKS_MAX, Pair, Used, call};
+use super::{LOOKS_MAX, StorePair, UsedHoldId, call};
 
-impl Pair {
+impl StorePair {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         // SplitMix64.
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.chance;
+        self.choices = self.choices.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.choices;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % bound
@@ -59,8 +59,12 @@ impl Pair {
             request.seen_token = Some(Token::new(1 + self.below(12)));
         }
         let space = usize::from(self.one_in(6));
-        self.used
-            .push(Used { space, request: request.clone(), made_at_ms: self.now_ms(), granted: None });
+        self.used.push(UsedHoldId {
+            space,
+            request: request.clone(),
+            made_at_ms: self.now_ms(),
+            granted: None,
+        });
         self.send(space, request);
     }
 
@@ -71,14 +75,14 @@ impl Pair {
         self.send(used.space, request);
     }
 
-    fn again(&mut self, used: &Used) -> AcquireLeaseRequest {
+    fn again(&mut self, used: &UsedHoldId) -> AcquireLeaseRequest {
         let hold_age_ms = (self.now_ms() - used.made_at_ms).max(1);
         let wait_ms = if self.one_in(2) { 0 } else { used.request.wait_ms };
         AcquireLeaseRequest { hold_id_age_ms: hold_age_ms, wait_ms, ..used.request.clone() }
     }
 
-    fn any_used(&mut self, fits: impl Fn(&Used) -> bool) -> Option<Used> {
-        let fitting: Vec<Used> = self.used.iter().filter(|used| fits(used)).cloned().collect();
+    fn any_used(&mut self, fits: impl Fn(&UsedHoldId) -> bool) -> Option<UsedHoldId> {
+        let fitting: Vec<UsedHoldId> = self.used.iter().filter(|used| fits(used)).cloned().collect();
         if fitting.is_empty() {
             return None;
         }
@@ -188,7 +192,7 @@ impl Pair {
             let step_ms = due_ms.unwrap_or(left_ms).min(left_ms);
             left_ms -= step_ms;
             self.clock.advance(step_ms);
-            self.arena.pass(step_ms);
+            self.test_store.pass(step_ms);
             block_on(self.memory.status(&call(0))).unwrap();
             due_ms = self.sweep();
             self.collect();
@@ -197,7 +201,7 @@ impl Pair {
 
     /// Sweeps what has run out, and says in how long the next thing is due.
     fn sweep(&self) -> Option<u64> {
-        let schema = self.arena.schema;
+        let schema = self.test_store.schema;
         let look = format!(
             "SELECT {schema}.lease_sweep(1000);
              SELECT coalesce(bool_and(due > 0), true), min(due) FROM (
@@ -206,7 +210,7 @@ impl Pair {
              ) AS all_due"
         );
         let swept = |_| {
-            let row = self.arena.admin(&look).pop().unwrap();
+            let row = self.test_store.admin(&look).pop().unwrap();
             (row[0].as_deref() == Some("t")).then(|| row[1].clone())
         };
         let due = (0..LOOKS_MAX).find_map(swept).expect("what has run out is swept");
@@ -219,7 +223,8 @@ impl Pair {
         for _ in 0..HISTORY_MAX + 2 {
             let request =
                 AcquireLeaseRequest { any_of: vec![worn.clone()], max_age_ms: None, ..self.fresh(false) };
-            let used = Used { space: 0, request: request.clone(), made_at_ms: self.now_ms(), granted: None };
+            let used =
+                UsedHoldId { space: 0, request: request.clone(), made_at_ms: self.now_ms(), granted: None };
             self.used.push(used);
             self.send(0, request);
             if self.one_in(4) {
@@ -231,7 +236,7 @@ impl Pair {
             }
         }
         for _ in 0..4 {
-            let all: Vec<Used> = self
+            let all: Vec<UsedHoldId> = self
                 .used
                 .iter()
                 .filter(|used| used.request.any_of.contains(&worn))
@@ -247,7 +252,7 @@ impl Pair {
     }
 }
 
-fn as_ref(used: &Used) -> HoldRef {
+fn as_ref(used: &UsedHoldId) -> HoldRef {
     let (key, token) = used.granted.clone().unwrap();
     HoldRef { key, hold_id: used.request.hold_id, token }
 }

@@ -21,10 +21,10 @@ use fencehold_contract::{
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{EventData, Key, Namespace, Token};
 use fencehold_engine::MemoryStore;
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use crate::arena::PostgresArena;
 use crate::template::START_MS;
+use crate::test_store::PostgresTestStore;
 
 const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
@@ -38,14 +38,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 fn postgres_answers_as_memory_does() {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(only) = read("FENCEHOLD_ALIKE") {
-        return Pair::new().play(only);
+        return StorePair::new().play(only);
     }
     let first = read("FENCEHOLD_ALIKE_FROM").unwrap_or(0);
     let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
     thread::scope(|scope| {
         for nth in 0..THREADS {
             scope.spawn(move || {
-                let mut pair = Pair::new();
+                let mut pair = StorePair::new();
                 for number in (first + nth..sequences).step_by(usize::try_from(THREADS).unwrap()) {
                     pair.reset();
                     pair.play(number);
@@ -55,19 +55,19 @@ fn postgres_answers_as_memory_does() {
     });
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send>>;
+type WaitingAcquire = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send>>;
 
 /// One that stands in line at both stores.
-struct Pending {
-    memory: Waiting,
-    postgres: Waiting,
+struct PendingPair {
+    memory: WaitingAcquire,
+    postgres: WaitingAcquire,
     space: usize,
     request: AcquireLeaseRequest,
 }
 
 /// A hold id that was used, and what came of it.
 #[derive(Clone)]
-struct Used {
+struct UsedHoldId {
     space: usize,
     request: AcquireLeaseRequest,
     made_at_ms: u64,
@@ -75,32 +75,32 @@ struct Used {
 }
 
 /// Two stores that should not differ.
-struct Pair {
+struct StorePair {
     clock: ManualClock,
     memory: Arc<MemoryStore>,
-    arena: PostgresArena,
+    test_store: PostgresTestStore,
     postgres: Arc<dyn LeaseStore>,
-    pending: Vec<Pending>,
-    used: Vec<Used>,
-    chance: u64,
+    pending: Vec<PendingPair>,
+    used: Vec<UsedHoldId>,
+    choices: u64,
     serial: u64,
     story: Vec<String>,
 }
 
-impl Pair {
+impl StorePair {
     fn new() -> Self {
         let clock = ManualClock::new();
         let memory = Arc::new(MemoryStore::open(Arc::new(clock.clone())).unwrap());
-        let arena = PostgresArena::standing_still();
-        let postgres = arena.store();
-        Pair {
+        let test_store = PostgresTestStore::standing_still();
+        let postgres = test_store.store();
+        StorePair {
             clock,
             memory,
-            arena,
+            test_store,
             postgres,
             pending: Vec::new(),
             used: Vec::new(),
-            chance: 0,
+            choices: 0,
             serial: 0,
             story: Vec::new(),
         }
@@ -112,11 +112,11 @@ impl Pair {
         self.story.clear();
         self.clock = ManualClock::new();
         self.memory = Arc::new(MemoryStore::open(Arc::new(self.clock.clone())).unwrap());
-        let schema = self.arena.schema;
+        let schema = self.test_store.schema;
         // Those who have just left the line are out of it before it is cleared away under them.
         let waiters = format!("SELECT count(*) FROM {schema}.lease_waiter");
-        assert!((0..LOOKS_MAX).any(|_| self.arena.admin(&waiters)[0][0].as_deref() == Some("0")));
-        self.arena.admin(&format!(
+        assert!((0..LOOKS_MAX).any(|_| self.test_store.admin(&waiters)[0][0].as_deref() == Some("0")));
+        self.test_store.admin(&format!(
             "DELETE FROM {schema}.lease_key; DELETE FROM {schema}.lease_hold; DELETE FROM {schema}.lease_ending;
              DELETE FROM {schema}.event; DELETE FROM {schema}.namespace; DELETE FROM {schema}.namespace_ttl;
              DELETE FROM {schema}.namespace_closed;
@@ -134,7 +134,7 @@ impl Pair {
     }
 
     fn play(&mut self, number: u64) {
-        self.chance = number.wrapping_mul(0x1_0001);
+        self.choices = number.wrapping_mul(0x1_0001);
         self.mention();
         for _ in 0..COMMANDS {
             match self.below(20) {
@@ -163,9 +163,9 @@ impl Pair {
         let call = call(space);
         let waiting = |store: Arc<dyn LeaseStore>| {
             let (call, request) = (call.clone(), request.clone());
-            Box::pin(async move { store.acquire(&call, request).await }) as Waiting
+            Box::pin(async move { store.acquire(&call, request).await }) as WaitingAcquire
         };
-        let pending = Pending {
+        let pending = PendingPair {
             memory: waiting(self.memory.clone()),
             postgres: waiting(self.postgres.clone()),
             space,
@@ -260,9 +260,9 @@ fn views(store: &dyn LeaseStore, space: usize) -> BTreeMap<Key, LeaseView> {
 }
 
 /// The answer of one that has been asked for already; `None`: it does not come.
-fn answer(waiting: &mut Waiting) -> Option<Result<AcquiredLease, StoreError>> {
+fn answer(waiting: &mut WaitingAcquire) -> Option<Result<AcquiredLease, StoreError>> {
     let (told, heard) = mpsc::channel();
-    let waker = Waker::from(Arc::new(Tell(told)));
+    let waker = Waker::from(Arc::new(Describe(told)));
     loop {
         if let Poll::Ready(answer) = waiting.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(answer);
@@ -271,15 +271,15 @@ fn answer(waiting: &mut Waiting) -> Option<Result<AcquiredLease, StoreError>> {
     }
 }
 
-struct Tell(mpsc::Sender<()>);
+struct Describe(mpsc::Sender<()>);
 
-impl Wake for Tell {
+impl Wake for Describe {
     fn wake(self: Arc<Self>) {
         let _ = self.0.send(());
     }
 }
 
-fn poll(waiting: &mut Waiting) -> Option<Result<AcquiredLease, StoreError>> {
+fn poll(waiting: &mut WaitingAcquire) -> Option<Result<AcquiredLease, StoreError>> {
     match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,

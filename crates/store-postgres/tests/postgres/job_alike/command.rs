@@ -15,7 +15,7 @@ use fencehold_core::ledger::{Compensation, InDoubtPolicy};
 use fencehold_core::retry::{Backoff, RetryPolicy};
 use fencehold_core::{HoldId, Owner, Reason, Token};
 
-type Refused<T> = Result<T, fencehold_core::job::Refusal>;
+type Refused<T> = Result<T, fencehold_core::job::JobRefusal>;
 
 /// One command.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) enum Command {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum CommandResult {
     Enqueued(Result<Vec<Refused<EnqueuedJob>>, StoreError>),
     Claimed(Result<ClaimedJobs, StoreError>),
     Renewed(Result<RenewAttemptBatchResponse, StoreError>),
@@ -48,33 +48,35 @@ pub(crate) enum Answer {
 }
 
 impl Command {
-    pub(crate) async fn carry_out(&self, store: &dyn JobStore, call: &CallContext) -> Answer {
+    pub(crate) async fn carry_out(&self, store: &dyn JobStore, call: &CallContext) -> CommandResult {
         match self.clone() {
-            Command::Enqueue(jobs) => Answer::Enqueued(store.enqueue(call, jobs).await),
-            Command::Claim(request) => Answer::Claimed(store.claim(call, request).await),
-            Command::Renew(attempts) => Answer::Renewed(store.renew_attempts(call, attempts).await),
-            Command::Report(reports) => Answer::Reported(store.report(call, reports).await),
-            Command::Ledger(entries) => Answer::Ledger(store.write_effects(call, entries).await),
-            Command::Act(request) => Answer::Acted(act_on_all(store, call, request).await),
-            Command::SetQueue(order) => Answer::Queue(store.set_queue_mode(call, order).await.map(drop)),
-            Command::Begin(request) => Answer::Began(store.begin_operation(call, request).await),
-            Command::Resolve(request) => Answer::Resolved(store.resolve_effect(call, request).await),
-            Command::Pass(_) => Answer::Passed,
+            Command::Enqueue(jobs) => CommandResult::Enqueued(store.enqueue(call, jobs).await),
+            Command::Claim(request) => CommandResult::Claimed(store.claim(call, request).await),
+            Command::Renew(attempts) => CommandResult::Renewed(store.renew_attempts(call, attempts).await),
+            Command::Report(reports) => CommandResult::Reported(store.report(call, reports).await),
+            Command::Ledger(entries) => CommandResult::Ledger(store.write_effects(call, entries).await),
+            Command::Act(request) => CommandResult::Acted(act_on_all(store, call, request).await),
+            Command::SetQueue(order) => {
+                CommandResult::Queue(store.set_queue_mode(call, order).await.map(drop))
+            }
+            Command::Begin(request) => CommandResult::Began(store.begin_operation(call, request).await),
+            Command::Resolve(request) => CommandResult::Resolved(store.resolve_effect(call, request).await),
+            Command::Pass(_) => CommandResult::Passed,
         }
     }
 
-    pub(crate) fn draw(chance: &mut Chance, known: &mut Known) -> Command {
-        let command = match chance.below(20) {
-            0..=3 => Command::Enqueue((0..=chance.below(3)).map(|_| known.new_job(chance)).collect()),
-            4..=7 => Command::Claim(known.claim(chance)),
-            8 | 9 => Command::Renew((0..=chance.below(3)).map(|_| known.attempt(chance)).collect()),
-            10..=13 => Command::Report((0..=chance.below(2)).map(|_| known.report(chance)).collect()),
-            14 | 15 => Command::Ledger((0..=chance.below(2)).map(|_| known.entry(chance)).collect()),
-            16 => Command::Act(known.act(chance)),
-            17 if chance.one_in(2) => Command::SetQueue(known.order(chance)),
-            17 => Command::Resolve(known.resolve(chance)),
-            18 => Command::Begin(known.begin(chance)),
-            _ => Command::Pass(*chance.pick(&[1, 500, 4_000, 5_000, 10_000, 20_000, 30_000])),
+    pub(crate) fn draw(choices: &mut Choices, known: &mut KnownIds) -> Command {
+        let command = match choices.below(20) {
+            0..=3 => Command::Enqueue((0..=choices.below(3)).map(|_| known.new_job(choices)).collect()),
+            4..=7 => Command::Claim(known.claim(choices)),
+            8 | 9 => Command::Renew((0..=choices.below(3)).map(|_| known.attempt(choices)).collect()),
+            10..=13 => Command::Report((0..=choices.below(2)).map(|_| known.report(choices)).collect()),
+            14 | 15 => Command::Ledger((0..=choices.below(2)).map(|_| known.entry(choices)).collect()),
+            16 => Command::Act(known.act(choices)),
+            17 if choices.one_in(2) => Command::SetQueue(known.order(choices)),
+            17 => Command::Resolve(known.resolve(choices)),
+            18 => Command::Begin(known.begin(choices)),
+            _ => Command::Pass(*choices.pick(&[1, 500, 4_000, 5_000, 10_000, 20_000, 30_000])),
         };
         // A claim whose jobs have all ended is remembered by the engine, and not by PostgreSQL: it is not repeated.
         if matches!(command, Command::Report(_) | Command::Ledger(_) | Command::Act(_) | Command::Pass(_)) {
@@ -102,11 +104,11 @@ async fn act_on_all(
 }
 
 /// Chance from a number: the same number, the same chance.
-pub(crate) struct Chance(u64);
+pub(crate) struct Choices(u64);
 
-impl Chance {
+impl Choices {
     pub(crate) fn new(number: u64) -> Self {
-        Chance(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+        Choices(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
     /// By the mixing function of `SplitMix64`.
@@ -138,7 +140,7 @@ impl Chance {
 }
 
 /// What has been said so far.
-pub(crate) struct Known {
+pub(crate) struct KnownIds {
     number: u64,
     made: u64,
     jobs: Vec<NewJob>,
@@ -148,9 +150,9 @@ pub(crate) struct Known {
     begun: Vec<BeginOperationRequest>,
 }
 
-impl Known {
+impl KnownIds {
     pub(crate) fn new(number: u64) -> Self {
-        Known {
+        KnownIds {
             number,
             made: 0,
             jobs: Vec::new(),
@@ -172,10 +174,10 @@ impl Known {
     }
 
     /// Remembers whom it can speak for from now on.
-    pub(crate) fn learn(&mut self, command: &Command, answer: &Answer) {
+    pub(crate) fn learn(&mut self, command: &Command, answer: &CommandResult) {
         match (command, answer) {
             (Command::Enqueue(jobs), _) => self.ids.extend(jobs.iter().map(|job| job.id)),
-            (Command::Claim(request), Answer::Claimed(Ok(claimed))) => {
+            (Command::Claim(request), CommandResult::Claimed(Ok(claimed))) => {
                 for job in &claimed.jobs {
                     self.ids.insert(job.id);
                     self.attempts.push(AttemptRef {
@@ -185,7 +187,7 @@ impl Known {
                     });
                 }
             }
-            (Command::Begin(request), Answer::Began(Ok(Ok(began)))) => {
+            (Command::Begin(request), CommandResult::Began(Ok(Ok(began)))) => {
                 if let OperationStatus::Started { job } = &began.operation {
                     self.ids.insert(job.id);
                     self.attempts.push(AttemptRef {
@@ -215,35 +217,35 @@ impl Known {
         JobId::from_random(1_763_000_000_000, ten)
     }
 
-    fn new_job(&mut self, chance: &mut Chance) -> NewJob {
-        if !self.jobs.is_empty() && chance.one_in(6) {
+    fn new_job(&mut self, choices: &mut Choices) -> NewJob {
+        if !self.jobs.is_empty() && choices.one_in(6) {
             // The same again, or almost.
-            let mut job = chance.pick(&self.jobs).clone();
-            if chance.one_in(3) {
+            let mut job = choices.pick(&self.jobs).clone();
+            if choices.one_in(3) {
                 job.payload = "\"another\"".into();
             }
-            if chance.one_in(3) {
+            if choices.one_in(3) {
                 job.id = self.fresh_id();
             }
             return job;
         }
         let retry = RetryPolicy::new(Backoff::Exponential, 2_000, 60_000).jitter_percent(20);
         let terms = JobOptions {
-            priority: *chance.pick(&[0, 0, 0, -1, 5]),
-            max_failures: *chance.pick(&[1, 2, 10]),
-            max_crashes: *chance.pick(&[1, 2, 5]),
-            attempt_timeout_ms: *chance.pick(&[None, None, NonZeroU32::new(25_000)]),
+            priority: *choices.pick(&[0, 0, 0, -1, 5]),
+            max_failures: *choices.pick(&[1, 2, 10]),
+            max_crashes: *choices.pick(&[1, 2, 5]),
+            attempt_timeout_ms: *choices.pick(&[None, None, NonZeroU32::new(25_000)]),
             retry,
         };
-        let terms = if chance.one_in(3) { JobOptions::default() } else { terms };
-        let unique = chance.one_in(4).then(|| Unique {
-            key: UniqueKey::new(*chance.pick(&["k1", "k2"])).unwrap(),
-            window_ms: *chance.pick(&[1_000, 60_000]),
+        let terms = if choices.one_in(3) { JobOptions::default() } else { terms };
+        let unique = choices.one_in(4).then(|| Unique {
+            key: UniqueKey::new(*choices.pick(&["k1", "k2"])).unwrap(),
+            window_ms: *choices.pick(&[1_000, 60_000]),
         });
-        let labels = if chance.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() };
+        let labels = if choices.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() };
         let job = NewJob {
             options: terms,
-            when: *chance.pick(&[
+            when: *choices.pick(&[
                 When::Now,
                 When::Now,
                 When::After { delay_ms: 10_000 },
@@ -251,25 +253,25 @@ impl Known {
             ]),
             unique,
             labels,
-            traceparent: chance
+            traceparent: choices
                 .one_in(5)
                 .then(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
             ..NewJob::new(
                 self.fresh_id(),
-                queue(chance.word(&["a", "a", "b"])),
-                JobKind::new(*chance.pick(&["mail", "report"])).unwrap(),
-                *chance.pick(&["{\"to\":\"ada\"}", "[1, 2]", "not json"]),
+                queue(choices.word(&["a", "a", "b"])),
+                JobKind::new(*choices.pick(&["mail", "report"])).unwrap(),
+                *choices.pick(&["{\"to\":\"ada\"}", "[1, 2]", "not json"]),
             )
         };
         self.jobs.push(job.clone());
         job
     }
 
-    fn claim(&mut self, chance: &mut Chance) -> ClaimJobsRequest {
-        if !self.claims.is_empty() && chance.one_in(6) {
-            return chance.pick(&self.claims).clone();
+    fn claim(&mut self, choices: &mut Choices) -> ClaimJobsRequest {
+        if !self.claims.is_empty() && choices.one_in(6) {
+            return choices.pick(&self.claims).clone();
         }
-        let queues = match chance.below(4) {
+        let queues = match choices.below(4) {
             0 => vec![(queue("a"), 3), (queue("b"), 1)],
             1 => vec![(queue("b"), 1)],
             2 => vec![(queue("a"), 1), (queue("b"), 1), (queue("undo"), 2)],
@@ -277,10 +279,10 @@ impl Known {
         };
         let request = ClaimJobsRequest {
             queues,
-            limit: usize::try_from(1 + chance.below(3)).unwrap(),
+            limit: usize::try_from(1 + choices.below(3)).unwrap(),
             hold_id: HoldId::from_random(self.fresh()),
-            owner: owner(chance.word(&["A", "B", "C"])),
-            ttl_ms: *chance.pick(&[10_000, 30_000]),
+            owner: owner(choices.word(&["A", "B", "C"])),
+            ttl_ms: *choices.pick(&[10_000, 30_000]),
             wait_ms: 0,
             waited_before_ms: 0,
         };
@@ -289,7 +291,7 @@ impl Known {
     }
 
     /// A caller that may report on an attempt, or may not.
-    fn attempt(&mut self, chance: &mut Chance) -> AttemptRef {
+    fn attempt(&mut self, choices: &mut Choices) -> AttemptRef {
         let nobody = AttemptRef {
             job_id: JobId::from_random(1, [1; 10]),
             hold_id: HoldId::from_random([9; 16]),
@@ -299,117 +301,119 @@ impl Known {
             return nobody;
         }
         let latest = self.attempts.len().saturating_sub(4);
-        let mut attempt = if chance.one_in(3) {
-            chance.pick(&self.attempts).clone()
+        let mut attempt = if choices.one_in(3) {
+            choices.pick(&self.attempts).clone()
         } else {
-            chance.pick(&self.attempts[latest..]).clone()
+            choices.pick(&self.attempts[latest..]).clone()
         };
-        match chance.below(24) {
+        match choices.below(24) {
             0 => attempt.hold_id = HoldId::from_random([7; 16]),
-            1 => attempt.token = chance.pick(&self.attempts).token,
+            1 => attempt.token = choices.pick(&self.attempts).token,
             2 => attempt.token = Token::new(attempt.token.get() + 1_000_000),
-            3 => attempt.job_id = chance.pick(&self.attempts).job_id,
+            3 => attempt.job_id = choices.pick(&self.attempts).job_id,
             4 => return nobody,
             _ => {}
         }
         attempt
     }
 
-    fn report(&mut self, chance: &mut Chance) -> AttemptReport {
-        let word = match chance.below(12) {
-            0..=3 => Report::Complete { result: chance.one_in(2).then(|| "{\"sent\": true}".into()) },
+    fn report(&mut self, choices: &mut Choices) -> AttemptReport {
+        let word = match choices.below(12) {
+            0..=3 => Report::Complete { result: choices.one_in(2).then(|| "{\"sent\": true}".into()) },
             4..=6 => Report::Fail {
                 error: "no route to host".to_owned(),
-                retry_in_ms: *chance.pick(&[None, Some(0), Some(3_000)]),
-                permanent: chance.one_in(3),
+                retry_in_ms: *choices.pick(&[None, Some(0), Some(3_000)]),
+                permanent: choices.one_in(3),
             },
-            7 => Report::Snooze { delay_ms: *chance.pick(&[0, 5_000]) },
+            7 => Report::Snooze { delay_ms: *choices.pick(&[0, 5_000]) },
             8 => Report::Release {},
-            9 => Report::Checkpoint { checkpoint: vec![0, 1, 255, u8::try_from(chance.below(200)).unwrap()] },
+            9 => {
+                Report::Checkpoint { checkpoint: vec![0, 1, 255, u8::try_from(choices.below(200)).unwrap()] }
+            }
             10 => Report::Progress { progress: "{\"done\":7}".into() },
             _ => Report::Progress { progress: "not json".into() },
         };
-        AttemptReport { attempt: self.attempt(chance), report: word }
+        AttemptReport { attempt: self.attempt(choices), report: word }
     }
 
-    fn entry(&mut self, chance: &mut Chance) -> AttemptLedgerEntry {
-        let effect = EffectName::new(*chance.pick(&["charge", "ship"])).unwrap();
-        let act = if chance.one_in(2) {
+    fn entry(&mut self, choices: &mut Choices) -> AttemptLedgerEntry {
+        let effect = EffectName::new(*choices.pick(&["charge", "ship"])).unwrap();
+        let act = if choices.one_in(2) {
             LedgerEntry::Begin {
                 effect,
-                in_doubt_policy: *chance.pick(&[InDoubtPolicy::Retry, InDoubtPolicy::Manual]),
+                in_doubt_policy: *choices.pick(&[InDoubtPolicy::Retry, InDoubtPolicy::Manual]),
             }
-        } else if chance.one_in(4) {
+        } else if choices.one_in(4) {
             LedgerEntry::Withdraw { effect }
         } else {
-            let undo = chance.one_in(2).then(|| Compensation {
+            let undo = choices.one_in(2).then(|| Compensation {
                 kind: JobKind::new("undo").unwrap(),
-                queue: chance.one_in(2).then(|| queue("undo")),
+                queue: choices.one_in(2).then(|| queue("undo")),
                 payload: "{}".into(),
             });
             LedgerEntry::Record { effect, value: "7".into(), compensation: undo }
         };
-        AttemptLedgerEntry { attempt: self.attempt(chance), entry: act }
+        AttemptLedgerEntry { attempt: self.attempt(choices), entry: act }
     }
 
-    fn some_id(&self, chance: &mut Chance) -> JobId {
+    fn some_id(&self, choices: &mut Choices) -> JobId {
         let ids = self.ids();
-        if ids.is_empty() { JobId::from_random(1, [1; 10]) } else { *chance.pick(&ids) }
+        if ids.is_empty() { JobId::from_random(1, [1; 10]) } else { *choices.pick(&ids) }
     }
 
-    fn act(&mut self, chance: &mut Chance) -> ChangeJobsRequest {
-        let on = if chance.one_in(3) {
+    fn act(&mut self, choices: &mut Choices) -> ChangeJobsRequest {
+        let on = if choices.one_in(3) {
             let filter = JobFilter {
-                queue: chance.one_in(2).then(|| queue("a")),
-                states: chance
+                queue: choices.one_in(2).then(|| queue("a")),
+                states: choices
                     .pick(&[vec![JobState::Failed], vec![JobState::Queued, JobState::Running], vec![]])
                     .clone(),
-                labels: if chance.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() },
+                labels: if choices.one_in(3) { vec![("tenant".into(), "acme".into())] } else { Vec::new() },
                 ..JobFilter::default()
             };
             if filter == JobFilter::default() { JobSelector::All {} } else { JobSelector::Filter { filter } }
         } else {
-            let ids: BTreeSet<JobId> = (0..=chance.below(2)).map(|_| self.some_id(chance)).collect();
+            let ids: BTreeSet<JobId> = (0..=choices.below(2)).map(|_| self.some_id(choices)).collect();
             JobSelector::Ids { job_ids: ids.into_iter().collect() }
         };
-        let action = match chance.below(4) {
-            0 | 1 => JobAction::Cancel { reason: Reason::new("wrong").ok(), force: chance.one_in(2) },
+        let action = match choices.below(4) {
+            0 | 1 => JobAction::Cancel { reason: Reason::new("wrong").ok(), force: choices.one_in(2) },
             2 => JobAction::Retry,
-            _ => JobAction::Delete { force: chance.one_in(2) },
+            _ => JobAction::Delete { force: choices.one_in(2) },
         };
-        let dry_run = chance.one_in(5);
+        let dry_run = choices.one_in(5);
         ChangeJobsRequest { dry_run, limit: 100, ..ChangeJobsRequest::new(on, action, owner("P")) }
     }
 
     #[expect(clippy::unused_self, reason = "reads like the others")]
-    fn order(&self, chance: &mut Chance) -> SetQueueModeRequest {
-        let mode = *chance.pick(&[QueueMode::Open, QueueMode::Open, QueueMode::Paused, QueueMode::Draining]);
-        SetQueueModeRequest { queue: queue(chance.word(&["a", "b"])), mode, by: owner("P") }
+    fn order(&self, choices: &mut Choices) -> SetQueueModeRequest {
+        let mode = *choices.pick(&[QueueMode::Open, QueueMode::Open, QueueMode::Paused, QueueMode::Draining]);
+        SetQueueModeRequest { queue: queue(choices.word(&["a", "b"])), mode, by: owner("P") }
     }
 
-    fn begin(&mut self, chance: &mut Chance) -> BeginOperationRequest {
-        if !self.begun.is_empty() && chance.one_in(3) {
-            return chance.pick(&self.begun).clone();
+    fn begin(&mut self, choices: &mut Choices) -> BeginOperationRequest {
+        if !self.begun.is_empty() && choices.one_in(3) {
+            return choices.pick(&self.begun).clone();
         }
         let request = BeginOperationRequest {
             job_id: self.fresh_id(),
-            idempotency_key: UniqueKey::new(*chance.pick(&["op1", "op2"])).unwrap(),
-            payload: (*chance.pick(&["{}", "{}", "[]"])).into(),
+            idempotency_key: UniqueKey::new(*choices.pick(&["op1", "op2"])).unwrap(),
+            payload: (*choices.pick(&["{}", "{}", "[]"])).into(),
             hold_id: HoldId::from_random(self.fresh()),
-            owner: owner(chance.word(&["A", "B"])),
+            owner: owner(choices.word(&["A", "B"])),
             ttl_ms: 10_000,
-            idempotency_window_ms: *chance.pick(&[1_000, 100_000]),
-            in_doubt_policy: *chance.pick(&[InDoubtPolicy::Retry, InDoubtPolicy::Manual]),
+            idempotency_window_ms: *choices.pick(&[1_000, 100_000]),
+            in_doubt_policy: *choices.pick(&[InDoubtPolicy::Retry, InDoubtPolicy::Manual]),
         };
         self.begun.push(request.clone());
         request
     }
 
-    fn resolve(&mut self, chance: &mut Chance) -> ResolveEffectRequest {
+    fn resolve(&mut self, choices: &mut Choices) -> ResolveEffectRequest {
         ResolveEffectRequest {
-            job_id: self.some_id(chance),
-            effect: EffectName::new(*chance.pick(&["charge", "ship"])).unwrap(),
-            resolution: if chance.one_in(2) {
+            job_id: self.some_id(choices),
+            effect: EffectName::new(*choices.pick(&["charge", "ship"])).unwrap(),
+            resolution: if choices.one_in(2) {
                 EffectResolution::Happened { value: "8".into() }
             } else {
                 EffectResolution::DidNotHappen {}

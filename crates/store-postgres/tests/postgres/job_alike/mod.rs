@@ -20,10 +20,10 @@ use fencehold_contract::{CallContext, LeaseStore, ListEventsRequest};
 use fencehold_core::job::JobId;
 use fencehold_core::{EventData, Namespace};
 use fencehold_engine::MemoryStore;
-use fencehold_test_store::{Arena as _, block_on};
+use fencehold_test_store::{TestStore as _, block_on};
 
-use self::command::{Chance, Command, Known};
-use crate::arena::PostgresArena;
+use self::command::{Choices, Command, KnownIds};
+use crate::test_store::PostgresTestStore;
 
 const SEQUENCES: u64 = 500;
 const COMMANDS: u64 = 40;
@@ -37,7 +37,7 @@ const LOOKS_MAX: usize = 20_000;
 fn postgres_treats_jobs_as_memory_does() {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(only) = read("FENCEHOLD_ALIKE") {
-        return Pair::new().play(only);
+        return JobStorePair::new().play(only);
     }
     let first = read("FENCEHOLD_ALIKE_FROM").unwrap_or(0);
     let sequences = read("FENCEHOLD_ALIKE_SEQUENCES").unwrap_or(SEQUENCES);
@@ -47,7 +47,7 @@ fn postgres_treats_jobs_as_memory_does() {
                 let numbers: Vec<u64> =
                     (first + nth..sequences).step_by(usize::try_from(THREADS).unwrap()).collect();
                 for together in numbers.chunks(PLAYED_TOGETHER) {
-                    let pair = Pair::new();
+                    let pair = JobStorePair::new();
                     for number in together {
                         pair.play(*number);
                     }
@@ -58,31 +58,31 @@ fn postgres_treats_jobs_as_memory_does() {
 }
 
 /// Two stores that should not differ. Every sequence has a namespace of its own in both.
-struct Pair {
+struct JobStorePair {
     clock: ManualClock,
     memory: MemoryStore,
     postgres: Arc<dyn LeaseStore>,
-    arena: PostgresArena,
+    test_store: PostgresTestStore,
 }
 
-impl Pair {
+impl JobStorePair {
     fn new() -> Self {
         let clock = ManualClock::new();
-        let arena = PostgresArena::new();
+        let test_store = PostgresTestStore::new();
         let memory = MemoryStore::open(Arc::new(clock.clone())).unwrap();
-        Pair { clock, memory, postgres: arena.store(), arena }
+        JobStorePair { clock, memory, postgres: test_store.store(), test_store }
     }
 
     fn play(&self, number: u64) {
-        let mut chance = Chance::new(number);
+        let mut choices = Choices::new(number);
         let call =
             CallContext::new(Namespace::new(format!("sequence-{number}")).unwrap()).with_timeout_ms(60_000);
-        let mut known = Known::new(number);
-        for queue in Known::queues() {
+        let mut known = KnownIds::new(number);
+        for queue in KnownIds::queues() {
             self.both(&Command::SetQueue(queue), &call, &mut known, number, 0);
         }
         for step in 1..=COMMANDS {
-            let command = Command::draw(&mut chance, &mut known);
+            let command = Command::draw(&mut choices, &mut known);
             if let Command::Pass(ms) = command {
                 self.pass(ms);
             } else {
@@ -92,7 +92,7 @@ impl Pair {
         self.compare(&call, &known, number);
     }
 
-    fn both(&self, command: &Command, call: &CallContext, known: &mut Known, number: u64, step: u64) {
+    fn both(&self, command: &Command, call: &CallContext, known: &mut KnownIds, number: u64, step: u64) {
         let memory = block_on(command.carry_out(&self.memory, call));
         let postgres = block_on(command.carry_out(self.postgres.jobs().unwrap(), call));
         assert_eq!(
@@ -105,13 +105,13 @@ impl Pair {
     /// Lets time pass at both, and returns when what ran out by it is on record at both.
     fn pass(&self, ms: u64) {
         self.clock.advance(ms);
-        self.arena.pass(ms);
+        self.test_store.pass(ms);
         let sql = format!(
             "SELECT count(*) FROM {0}.job_running WHERE deadline_ms <= {0}.now_ms()",
-            self.arena.schema
+            self.test_store.schema
         );
         for _ in 0..LOOKS_MAX {
-            if self.arena.value(&sql) == "0" {
+            if self.test_store.value(&sql) == "0" {
                 return;
             }
             thread::yield_now();
@@ -119,7 +119,7 @@ impl Pair {
         panic!("claims that ran out were not swept");
     }
 
-    fn compare(&self, call: &CallContext, known: &Known, number: u64) {
+    fn compare(&self, call: &CallContext, known: &KnownIds, number: u64) {
         self.same("jobs", number, |store| block_on(all_jobs(store.jobs().unwrap(), call)));
         let ids = known.ids();
         self.same("details", number, |store| {

@@ -11,29 +11,29 @@ use fencehold_core::{Key, Namespace, Token};
 use futures_channel::oneshot;
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::super::disk::{Disk, Folder, Name, RealDisk, Stat};
-use super::super::frame::Made;
+use super::super::batch::{BatchWriter, FileRequest};
+use super::super::disk::{Disk, FileStat, Folder, Name, RealDisk};
+use super::super::folder::FenceFolder;
+use super::super::frame::AppendId;
 use super::super::journal::Journal;
-use super::super::keeper::{Keeper, Request};
-use super::super::place::Place;
 use super::super::{Appended, FencedFile};
-use crate::bell::block_on;
 use crate::fence::error::FenceError;
-use crate::fence::pass::KeyToken;
+use crate::fence::key_token::KeyToken;
+use crate::wake::block_on;
 
 const LINES: usize = 5;
 /// Small, so that the journal is written anew in the middle of the story.
 const SLACK_BYTES: u64 = 300;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A real disk that ends or stops its own process at a chosen operation; a write is then half done.
-struct Ending {
+struct KillingDisk {
     disk: RealDisk,
     left: u32,
     signal: Signal,
 }
 
-impl Ending {
+impl KillingDisk {
     fn at_last(&mut self) -> bool {
         self.left = self.left.wrapping_sub(1);
         self.left == 0
@@ -51,8 +51,8 @@ impl Ending {
     }
 }
 
-impl Disk for Ending {
-    fn stat(&mut self, name: Name) -> io::Result<Option<Stat>> {
+impl Disk for KillingDisk {
+    fn stat(&mut self, name: Name) -> io::Result<Option<FileStat>> {
         self.step().stat(name)
     }
 
@@ -102,13 +102,18 @@ fn line(name: &str, number: usize) -> String {
 }
 
 /// Appends the lines of these keys, one step each, as a process that may have done so before.
-fn append_all(keeper: &mut Keeper<Ending>, names: &[&str], token: u64) {
+fn append_all(writer: &mut BatchWriter<KillingDisk>, names: &[&str], token: u64) {
     for number in 0..LINES {
         for name in names {
             let pass = pass(name, token);
-            let made = Made::new(&pass.namespace, &pass.key, &number.to_string());
+            let made = AppendId::new(&pass.namespace, &pass.key, &number.to_string());
             let (answer, mut answered) = oneshot::channel();
-            keeper.carry_out(vec![Request::Append { pass, made, bytes: line(name, number).into(), answer }]);
+            writer.carry_out(vec![FileRequest::Append {
+                pass,
+                made,
+                bytes: line(name, number).into(),
+                answer,
+            }]);
             let answer = answered.try_recv().unwrap().expect("everybody is answered");
             assert!(matches!(answer, Ok(Appended::New | Appended::Duplicate)), "{answer:?}");
         }
@@ -121,11 +126,11 @@ fn the_other_process() {
     let Ok(path) = std::env::var("FENCE_TEST_FILE") else { return };
     let word = |name: &str| std::env::var(name).unwrap();
     let signal = if word("FENCE_TEST_SIGNAL") == "stop" { Signal::STOP } else { Signal::KILL };
-    let place = Place::open(Path::new(&path), PATIENCE).unwrap();
-    let disk = Ending { disk: place.disk(), left: word("FENCE_TEST_AT").parse().unwrap(), signal };
-    let mut keeper = Keeper::new(place, Journal::new(disk, 1_000, SLACK_BYTES));
+    let folder = FenceFolder::open(Path::new(&path), TIMEOUT).unwrap();
+    let disk = KillingDisk { disk: folder.disk(), left: word("FENCE_TEST_AT").parse().unwrap(), signal };
+    let mut writer = BatchWriter::new(folder, Journal::new(disk, 1_000, SLACK_BYTES));
     let names = word("FENCE_TEST_KEYS");
-    append_all(&mut keeper, &names.split(' ').collect::<Vec<_>>(), 1);
+    append_all(&mut writer, &names.split(' ').collect::<Vec<_>>(), 1);
 }
 
 fn start(path: &Path, at: u32, signal: &str, keys: &str) -> Child {

@@ -1,0 +1,195 @@
+//! Access tokens and the audit: those of an access file on this machine, or, where the store is a server, those of the server.
+
+use fencehold_contract::clock::{Clock as _, SystemClock};
+use fencehold_contract::http::access::{
+    AccessTokenView, AuditEntry, AuditPage, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
+};
+use fencehold_contract::http::{NoQuery, Scope, op};
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::Namespace;
+use fencehold_core::wire::Moment;
+use fencehold_server::access::{ApiToken, Bearer, NewToken, TokenDb, TokenDbError, TokenId};
+use fencehold_server::audit::{AuditFilter, AuditRow};
+use fencehold_store_remote::RemoteStore;
+
+use crate::failure::{ErrorKind, Failure};
+use crate::server_files::unusable;
+
+/// Where a command was given on this machine, for the audit.
+const HERE: &str = "this machine";
+
+/// Where tokens are kept.
+pub(crate) enum TokenSource {
+    File(Box<TokenDb>),
+    Server { server: Box<RemoteStore>, call: CallContext, name: String },
+}
+
+/// A token that is to be made.
+pub(crate) struct NewAccessToken {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) expires_in_ms: Option<u64>,
+    pub(crate) by: String,
+}
+
+impl TokenSource {
+    /// Creates a token.
+    pub(crate) async fn create(
+        &mut self,
+        bearer: &Bearer,
+        wanted: NewAccessToken,
+    ) -> Result<AccessTokenView, Failure> {
+        match self {
+            TokenSource::File(token_db) => {
+                let now_wall_ms = SystemClock.now().wall_ms;
+                let expires_wall_ms = wanted.expires_in_ms.map(|ms| now_wall_ms.saturating_add(ms));
+                let new = NewToken {
+                    name: wanted.name,
+                    namespace: wanted.namespace,
+                    scopes: wanted.scopes.into_iter().collect(),
+                    created_by: wanted.by,
+                    expires_wall_ms,
+                };
+                token_db
+                    .create(bearer, &new, HERE, now_wall_ms)
+                    .map_err(|error| unusable(&error))?;
+                let moment = |wall_ms| Moment { wall_ms };
+                Ok(AccessTokenView {
+                    id: bearer.id.to_string(),
+                    name: new.name,
+                    namespace: new.namespace,
+                    scopes: new.scopes.iter().collect(),
+                    created_at: moment(now_wall_ms),
+                    created_by: new.created_by,
+                    expires_at: expires_wall_ms.map(moment),
+                    last_used_at: None,
+                    revoked_at: None,
+                })
+            }
+            TokenSource::Server { server, call, name } => {
+                let request = CreateAccessTokenRequest {
+                    id: bearer.id.to_string(),
+                    secret_sha256: bearer.hash().to_hex(),
+                    name: wanted.name,
+                    namespace: wanted.namespace,
+                    scopes: wanted.scopes,
+                    expires_in_ms: wanted.expires_in_ms,
+                    by: Some(wanted.by),
+                };
+                let made = server.ask_server::<op::CreateAccessToken>(call, request).await;
+                made.map_err(|error| Failure::of_store(error, name))
+            }
+        }
+    }
+
+    /// Every token, oldest first.
+    pub(crate) async fn list(&self) -> Result<Vec<AccessTokenView>, Failure> {
+        match self {
+            TokenSource::File(token_db) => {
+                let tokens = token_db.tokens().map_err(|error| unusable(&error))?;
+                Ok(tokens.into_iter().map(token_view).collect())
+            }
+            TokenSource::Server { server, call, name } => {
+                let tokens = server.ask_server::<op::ListAccessTokens>(call, NoQuery {}).await;
+                let tokens = tokens.map_err(|error| Failure::of_store(error, name))?;
+                Ok(tokens.access_tokens)
+            }
+        }
+    }
+
+    /// Revokes a token. False: it was revoked before.
+    pub(crate) async fn revoke(
+        &mut self,
+        id: TokenId,
+        by: String,
+        reason: Option<String>,
+    ) -> Result<bool, Failure> {
+        let missing = |what: String, place: String| {
+            Failure::of_kind(ErrorKind::AccessTokenNotFound, what)
+                .with_next(format!("`fencehold access-token ls --include-inactive` lists those of {place}."))
+        };
+        match self {
+            TokenSource::File(token_db) => {
+                let now_wall_ms = SystemClock.now().wall_ms;
+                token_db
+                    .revoke(id, &by, HERE, reason.as_deref(), now_wall_ms)
+                    .map_err(|error| match error {
+                        TokenDbError::NoSuchToken(_) => {
+                            missing(error.to_string(), token_db.path().display().to_string())
+                        }
+                        error => unusable(&error),
+                    })
+            }
+            TokenSource::Server { server, call, name } => {
+                let request =
+                    RevokeAccessTokenRequest { access_token_id: id.to_string(), by: Some(by), reason };
+                match server.ask_server::<op::RevokeAccessToken>(call, request).await {
+                    Ok(answer) => Ok(answer.revoked),
+                    Err(StoreError::Unusable { message: why, .. }) if why.contains("there is no token") => {
+                        Err(missing(why, name.clone()))
+                    }
+                    Err(error) => Err(Failure::of_store(error, name)),
+                }
+            }
+        }
+    }
+
+    /// Entries of the audit, oldest first.
+    pub(crate) async fn audit(
+        &self,
+        cursor: Option<u64>,
+        since_ms: Option<u64>,
+        limit: u64,
+        only: Option<Namespace>,
+    ) -> Result<AuditPage, Failure> {
+        match self {
+            TokenSource::File(token_db) => {
+                let now_wall_ms = SystemClock.now().wall_ms;
+                let since_wall_ms = since_ms.map(|ms| now_wall_ms.saturating_sub(ms));
+                let filter =
+                    AuditFilter { after: cursor, since_wall_ms, namespace: only, limit: Some(limit) };
+                let rows = token_db.audit(&filter).map_err(|error| unusable(&error))?;
+                // As the server has it: a page without entries is gone on from where it began.
+                let next_cursor = rows.last().map_or(cursor.unwrap_or(0), |row| row.seq);
+                Ok(AuditPage { entries: rows.into_iter().map(audit_entry).collect(), next_cursor })
+            }
+            TokenSource::Server { server, call, name } => {
+                let request = AuditRequest { cursor, since_ms, only_namespace: only.is_some(), limit };
+                let page = server.ask_server::<op::ListAuditEntries>(call, request).await;
+                page.map_err(|error| Failure::of_store(error, name))
+            }
+        }
+    }
+}
+
+/// A token of the file, as a server shows it.
+fn token_view(token: ApiToken) -> AccessTokenView {
+    let moment = |wall_ms| Moment { wall_ms };
+    AccessTokenView {
+        id: token.id.to_string(),
+        name: token.name,
+        namespace: token.namespace,
+        scopes: token.scopes.iter().collect(),
+        created_at: moment(token.created_wall_ms),
+        created_by: token.created_by,
+        expires_at: token.expires_wall_ms.map(moment),
+        last_used_at: token.last_used_wall_ms.map(moment),
+        revoked_at: token.revoked_wall_ms.map(moment),
+    }
+}
+
+/// A row of the file's audit, as a server shows it.
+fn audit_entry(row: AuditRow) -> AuditEntry {
+    AuditEntry {
+        seq: row.seq,
+        at: Moment { wall_ms: row.at_wall_ms },
+        actor: row.who,
+        address: row.from,
+        namespace: row.namespace,
+        action: row.act,
+        target: row.target,
+        reason: row.reason,
+        outcome: row.outcome,
+    }
+}

@@ -1,0 +1,211 @@
+//! What claimer, slots and what stops them share.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use fencehold_contract::job::ClaimedJob;
+
+use super::event::OnEvent;
+use super::prefetch::PrefetchPace;
+use crate::error::Error;
+use crate::holding::Holding;
+use crate::job::Job;
+use crate::wake::lock;
+use crate::watch_value::WatchValue;
+
+/// A job that is claimed and not yet begun.
+pub(super) struct ReadyJob {
+    pub(super) claimed: ClaimedJob,
+    pub(super) holding: Arc<Holding>,
+    /// Since when it has lain here.
+    pub(super) since_ms: u64,
+}
+
+/// What a worker is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WorkerPhase {
+    /// It claims and runs.
+    #[default]
+    Open,
+    /// It claims nothing more; what runs may end.
+    Draining,
+    /// Whatever still runs is dropped and released.
+    Stopping,
+}
+
+/// Jobs by where they are.
+#[derive(Debug, Default)]
+pub(super) struct JobTally {
+    pub(super) shelved: usize,
+    pub(super) running: usize,
+    /// Words about ended attempts that the store has not answered yet.
+    pub(super) unheard: usize,
+    pub(super) finished: u64,
+    pub(super) handed_back: u64,
+    /// The claimer has ended, and why if it could not go on.
+    pub(super) claimer_gone: bool,
+    pub(super) failure: Option<Error>,
+}
+
+impl JobTally {
+    /// Whether nothing is left that could make a job ready.
+    fn is_idle(&self) -> bool {
+        self.shelved == 0 && self.running == 0 && self.unheard == 0
+    }
+}
+
+/// What the claimer, the slots and the one that stops them share.
+pub(crate) struct WorkerShared {
+    /// The shelf.
+    ready: Mutex<WorkerQueue>,
+    filled: Condvar,
+    pub(super) tally: WatchValue<JobTally>,
+    /// Apart from the tally: running handlers wait on it, and must not be woken by every job that comes and goes.
+    stage: WatchValue<WorkerPhase>,
+    pub(super) prefetch_pace: Mutex<PrefetchPace>,
+    /// The jobs that run, by the number of their holding.
+    running: Mutex<HashMap<u64, Job>>,
+    pub(super) on_event: Option<OnEvent>,
+}
+
+#[derive(Default)]
+struct WorkerQueue {
+    jobs: VecDeque<ReadyJob>,
+    closed: bool,
+}
+
+impl WorkerShared {
+    pub(super) fn new(prefetch_pace: PrefetchPace, on_event: Option<OnEvent>) -> Self {
+        WorkerShared {
+            ready: Mutex::default(),
+            filled: Condvar::new(),
+            tally: WatchValue::default(),
+            stage: WatchValue::default(),
+            prefetch_pace: Mutex::new(prefetch_pace),
+            running: Mutex::default(),
+            on_event,
+        }
+    }
+
+    /// Puts jobs on the shelf. What comes after it was closed is given back.
+    pub(super) fn put(&self, jobs: Vec<ReadyJob>) -> Vec<ReadyJob> {
+        let mut ready = lock(&self.ready);
+        if ready.closed {
+            return jobs;
+        }
+        let count = jobs.len();
+        ready.jobs.extend(jobs);
+        self.count(|tally| tally.shelved += count);
+        drop(ready);
+        if count == 1 {
+            self.filled.notify_one();
+        } else {
+            self.filled.notify_all();
+        }
+        Vec::new()
+    }
+
+    /// The next job, for a slot that waits for it. `None`: there will be none.
+    pub(super) fn take(&self) -> Option<ReadyJob> {
+        let ready = lock(&self.ready);
+        let mut ready = self
+            .filled
+            .wait_while(ready, |ready| ready.jobs.is_empty() && !ready.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        let job = ready.jobs.pop_front()?;
+        // Counted with the shelf in hand: a count of both never finds a job in neither place.
+        self.count(|tally| {
+            tally.shelved -= 1;
+            tally.running += 1;
+        });
+        Some(job)
+    }
+
+    /// Takes off the shelf what has lain there since before this moment.
+    pub(super) fn take_stale(&self, before_ms: u64) -> Vec<ReadyJob> {
+        let mut ready = lock(&self.ready);
+        let stale = ready.jobs.iter().take_while(|job| job.since_ms <= before_ms).count();
+        let stale: Vec<ReadyJob> = ready.jobs.drain(..stale).collect();
+        if !stale.is_empty() {
+            self.count(|tally| tally.shelved -= stale.len());
+        }
+        stale
+    }
+
+    /// Since when the job that has lain there for longest has.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        lock(&self.ready).jobs.front().map(|job| job.since_ms)
+    }
+
+    /// Nothing more is begun. What lay on the shelf is the caller's to release.
+    pub(super) fn close(&self) -> Vec<ReadyJob> {
+        let mut ready = lock(&self.ready);
+        ready.closed = true;
+        let left: Vec<ReadyJob> = ready.jobs.drain(..).collect();
+        self.count(|tally| tally.shelved -= left.len());
+        drop(ready);
+        self.filled.notify_all();
+        left
+    }
+
+    pub(super) fn begun(&self, serial: u64, job: Job) {
+        lock(&self.running).insert(serial, job);
+    }
+
+    /// Ends the watch over a running job. `None`: it was ended already.
+    pub(super) fn ended(&self, serial: u64) -> Option<Job> {
+        lock(&self.running).remove(&serial)
+    }
+
+    pub(super) fn all_running(&self) -> Vec<Job> {
+        lock(&self.running).values().cloned().collect()
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut JobTally)) {
+        self.tally.update(|tally| {
+            change(tally);
+            Some(())
+        });
+    }
+
+    /// Whether nothing is left that could make a job ready.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tally.read(|tally, _| tally.is_idle())
+    }
+
+    /// Waits until nothing is.
+    pub(super) async fn idle(&self) {
+        self.tally.when(|tally, _| tally.is_idle().then_some(())).await;
+    }
+
+    /// Goes on to a later stage; never back.
+    pub(super) fn advance(&self, stage: WorkerPhase) {
+        self.stage.update(|at| (*at < stage).then(|| *at = stage));
+    }
+
+    /// Whether what still runs is to be dropped.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stage.read(|at, _| *at >= WorkerPhase::Stopping)
+    }
+
+    async fn reached(&self, stage: WorkerPhase) {
+        self.stage.when(move |at, _| (*at >= stage).then_some(())).await;
+    }
+
+    /// Waits until the worker is asked to stop.
+    pub(crate) async fn draining(&self) {
+        self.reached(WorkerPhase::Draining).await;
+    }
+
+    /// Waits until what still runs is to be dropped.
+    pub(crate) async fn stopping(&self) {
+        self.reached(WorkerPhase::Stopping).await;
+    }
+
+    /// How many more jobs are wanted: none as long as half of what was claimed ahead still lies on the shelf.
+    pub(super) fn room(&self, slots: usize) -> usize {
+        let ahead = lock(&self.prefetch_pace).ahead();
+        let (shelved, running) = self.tally.read(|tally, _| (tally.shelved, tally.running));
+        if shelved > ahead / 2 { 0 } else { (slots + ahead).saturating_sub(shelved + running) }
+    }
+}

@@ -1,0 +1,120 @@
+//! The desk: feeds jobs, and tells what happens in the store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+
+use fencehold::job::{Backoff, RetryPolicy};
+use fencehold::store::{ListEventsRequest, file};
+use fencehold::{Fencehold, JobId};
+
+use super::worker::{ChaosJob, PausePoint};
+use super::{LeaderEvent, QUEUE, Random};
+use crate::worker_processes::{TIMEOUT, WorkDirectory};
+
+/// How many jobs wait or run at a time, so that no worker is ever without one.
+const BACKLOG: u64 = 120;
+/// Feeds jobs and tells what happens, on a handle of its own. Never the owner for long: that is for those who die.
+pub(crate) struct Producer {
+    work_dir: WorkDirectory,
+    fh: Fencehold,
+    random: Random,
+    news: mpsc::Sender<LeaderEvent>,
+    fed: Vec<JobId>,
+    seen: u64,
+    /// Some jobs wait for a delay, some for a moment of the wall clock.
+    pub(crate) has_them_wait: bool,
+}
+
+impl Producer {
+    pub(crate) async fn open(
+        work_dir: WorkDirectory,
+        random: Random,
+        news: mpsc::Sender<LeaderEvent>,
+    ) -> Self {
+        let fh = work_dir.connect("desk").await;
+        Producer { work_dir, fh, random, news, fed: Vec::new(), seen: 0, has_them_wait: false }
+    }
+
+    pub(crate) async fn run(mut self, calm: Arc<AtomicBool>) {
+        loop {
+            let feeding = !calm.load(Ordering::SeqCst);
+            let status = self.fh.store().status(&self.fh.call()).await.unwrap();
+            let _ = self.news.send(LeaderEvent::Owner(status.owner_pid));
+            if status.owner_pid == Some(std::process::id()) {
+                self.step_down().await;
+                continue;
+            }
+            if feeding && status.job_count < BACKLOG {
+                self.feed().await;
+            }
+            self.tell(20).await;
+            if !feeding && status.job_count == 0 {
+                self.tell(0).await;
+                self.fh.close().await;
+                let _ = self.news.send(LeaderEvent::Done(self.fed));
+                return;
+            }
+        }
+    }
+
+    async fn feed(&mut self) {
+        let queue = self.fh.queue(QUEUE);
+        let mut jobs = Vec::new();
+        for _ in 0..16 {
+            let number = u64::try_from(self.fed.len()).unwrap();
+            let kind = self.random.one_of(&["async", "blocking"]);
+            let holds_before =
+                self.random
+                    .one_of(&[PausePoint::Append, PausePoint::Record, PausePoint::Completion]);
+            let mut bits = [0; 10];
+            bits[2..].copy_from_slice(&self.random.below(u64::MAX).to_be_bytes());
+            let id = JobId::from_random(number, bits);
+            let soon = RetryPolicy::new(Backoff::Fixed, 10, 10);
+            let mut job = queue.job(kind, &ChaosJob { number, holds_before }).id(id);
+            if self.has_them_wait {
+                let soon = Duration::from_millis(self.random.below(2_000));
+                job = match self.random.below(4) {
+                    0 => job.delay(soon),
+                    1 => job.run_at(SystemTime::now() + soon),
+                    _ => job,
+                };
+            }
+            jobs.push(job.max_crashes(1_000).max_failures(1_000).retry(soon));
+            self.fed.push(id);
+        }
+        for enqueued in queue.enqueue_batch(jobs).await.unwrap() {
+            enqueued.unwrap();
+        }
+    }
+
+    /// Tells what has happened since the last time.
+    async fn tell(&mut self, wait_ms: u64) {
+        let mut wait_ms = wait_ms;
+        loop {
+            let request = ListEventsRequest { cursor: Some(self.seen), prefix: None, limit: 1_000, wait_ms };
+            let page = self.fh.store().list_events(&self.fh.call(), request).await.unwrap();
+            self.seen = page.next_cursor;
+            if page.events.is_empty() {
+                return;
+            }
+            for event in page.events {
+                let _ = self.news.send(LeaderEvent::Happened(event));
+            }
+            wait_ms = 0;
+        }
+    }
+
+    /// Gives the directory to another process, and comes back when one has it.
+    async fn step_down(&mut self) {
+        let epoch = file::check(&self.work_dir.store()).unwrap().epoch;
+        self.fh.close().await;
+        let begun = Instant::now();
+        while file::check(&self.work_dir.store()).unwrap().epoch == epoch {
+            assert!(begun.elapsed() < TIMEOUT, "no process takes the directory over");
+            // Another process must come to it; how soon orders nothing here.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.fh = self.work_dir.connect("desk").await;
+    }
+}

@@ -1,0 +1,373 @@
+//! What a holder does with its hold: renewing it, giving it back; and ending the holds of others by force.
+
+use std::collections::HashMap;
+
+use fencehold_contract::{
+    HoldRef, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
+    StoreError,
+};
+use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, Revoked, decide};
+use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
+use fencehold_net::CallBudget;
+use futures_util::future::join_all;
+
+use super::EtcdInner;
+use super::change::NextStep;
+use super::grpc_client::RequestError;
+use super::snapshot::{KEYS_PER_LOOK, KeySnapshot, ReadSet, Snapshot};
+
+/// How many keys are released at the same time.
+const ABREAST: usize = 32;
+
+impl EtcdInner {
+    /// Keeps etcd leases alive, and then makes sure that it counted.
+    ///
+    /// A keep-alive does not pass through consensus: a leader that was deposed and does not know it yet says yes as well.
+    /// So it counts only after a linearizable read of the held key at the same raft term that the member knew before it
+    /// passed the keep-alive on. That read was confirmed by a quorum under the leader of that term, so no later leader
+    /// existed before it, and the keep-alive reached the one whose clock decides. It is timed from before it was sent.
+    pub(super) async fn renew(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
+        let mut keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut kept: HashMap<Key, RenewedKey> = HashMap::new();
+        let mut waited_ms = u64::MAX;
+        for some in keys.chunks(KEYS_PER_LOOK) {
+            let renewed = self.renew_some(budget, namespace, some, holds).await?;
+            // The earliest sending counts for all: the holder must not believe in more than it has.
+            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(budget.started_ms()));
+            kept.extend(renewed.keys.into_iter().map(|kept| (kept.at.key.clone(), kept)));
+        }
+        let mut answers = Vec::with_capacity(holds.len());
+        for hold in holds {
+            let Some(RenewedKey { snapshot, at, .. }) = kept.get(&hold.key) else { continue };
+            let command = LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
+            let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
+            let decision = decide(&standing, &at.record, &command);
+            answers.push(match decision.reply {
+                Ok(LeaseCommandResult::Renewed(renewal)) => Ok(renewal),
+                Ok(_) => Err(Refusal::NotHeld),
+                Err(refusal) => {
+                    self.forget(namespace, &hold.key);
+                    Err(refusal)
+                }
+            });
+        }
+        for RenewedKey { snapshot, nth, .. } in kept.values() {
+            self.note_expiry(budget, namespace, snapshot, *nth).await;
+        }
+        Ok(RenewLeaseBatchResponse {
+            results: answers,
+            waited_ms: if waited_ms == u64::MAX { 0 } else { waited_ms },
+        })
+    }
+
+    /// Keep-alives for the live holds among a few keys, again until they counted.
+    async fn renew_some(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        keys: &[Key],
+        holds: &[HoldRef],
+    ) -> Result<RenewedSome, StoreError> {
+        let read_set = ReadSet { namespace: namespace.clone(), keys: keys.to_vec(), who: None, from: None };
+        let proofs: Vec<(&Key, HoldHash, Token)> = holds
+            .iter()
+            .filter(|hold| keys.contains(&hold.key))
+            .map(|hold| (&hold.key, hold.hold_id.hash(), hold.token))
+            .collect();
+        // What this handle granted it knows without looking.
+        let mut leases: HashMap<Key, i64> = HashMap::new();
+        for (key, hash, token) in &proofs {
+            if let Some(known) = self.known(namespace, key, *hash, *token) {
+                leases.insert((*key).clone(), known.held.lease);
+            }
+        }
+        loop {
+            let sent_at_ms = budget.now_ms();
+            let ids: Vec<i64> = leases.values().copied().collect();
+            let alive = if ids.is_empty() { Ok(Vec::new()) } else { self.wire.keep_alive(&ids).await };
+            let looked = match alive {
+                Ok(alive) => self.look(&read_set).await.map(|snapshot| (alive, snapshot)),
+                Err(fault) => Err(fault),
+            };
+            let (alive, snapshot) = match looked {
+                Ok(looked) => looked,
+                Err(fault) => {
+                    budget.retry_or_fail(fault).await?;
+                    continue;
+                }
+            };
+            let counted: Vec<i64> = alive
+                .iter()
+                .filter(|kept| {
+                    kept.ttl > 0 && kept.header.as_ref().is_some_and(|h| h.raft_term == snapshot.term)
+                })
+                .map(|kept| kept.id)
+                .collect();
+            let own = |at: &KeySnapshot| {
+                proofs
+                    .iter()
+                    .any(|(key, hash, token)| **key == at.key && at.is_held_by(*hash, *token))
+            };
+            let (mut unknown, mut in_vain) = (false, false);
+            for at in snapshot.keys.iter().filter(|at| own(at)) {
+                let Some(held) = at.live() else { continue };
+                if leases.insert(at.key.clone(), held.lease) != Some(held.lease) {
+                    // Another handle made this grant: only now is its etcd lease known.
+                    unknown = true;
+                } else if !counted.contains(&held.lease) {
+                    in_vain = true;
+                }
+            }
+            if in_vain {
+                let why = "a keep-alive did not count: the leader has changed, or is about to end the lease";
+                budget.retry_or_fail(RequestError::Unreached(why.to_owned())).await?;
+            }
+            if unknown || in_vain {
+                continue;
+            }
+            let mut renewed = RenewedSome { sent_at_ms, keys: Vec::with_capacity(snapshot.keys.len()) };
+            for (nth, mut at) in snapshot.keys.clone().into_iter().enumerate() {
+                if let Some(age) = at.within_age().filter(|_| at.live().is_some()) {
+                    at.age_left_ms = Some(self.left_ms(budget, age.lease).await?.max(1));
+                }
+                renewed.keys.push(RenewedKey { snapshot: snapshot.clone(), nth, at });
+            }
+            return Ok(renewed);
+        }
+    }
+
+    /// How long an etcd lease has left at least.
+    pub(super) async fn left_ms(&self, budget: &mut CallBudget, lease: i64) -> Result<u64, StoreError> {
+        loop {
+            match self.wire.time_to_live(lease).await {
+                Ok(left) => return Ok(u64::try_from(left.ttl).unwrap_or(0) * 1000),
+                Err(RequestError::LeaseGone) => return Ok(0),
+                Err(fault) => budget.retry_or_fail(fault).await?,
+            }
+        }
+    }
+
+    /// Gives many holds back, a few keys at a time.
+    pub(super) async fn release(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
+        let mut answers = vec![Err(Refusal::NotHeld); holds.len()];
+        let (mut ended, mut failure) = (0, None);
+        // The same key twice is taken in order; different keys side by side.
+        let mut of_key: Vec<(&Key, Vec<usize>)> = Vec::new();
+        let mut at: HashMap<&Key, usize> = HashMap::new();
+        for (nth, hold) in holds.iter().enumerate() {
+            let place = *at.entry(&hold.key).or_insert_with(|| {
+                of_key.push((&hold.key, Vec::new()));
+                of_key.len() - 1
+            });
+            of_key[place].1.push(nth);
+        }
+        for some in of_key.chunks(ABREAST) {
+            let abreast = some.iter().map(|(key, nths)| {
+                let mut budget = budget.clone();
+                async move {
+                    let mut told = Vec::with_capacity(nths.len());
+                    for nth in nths {
+                        told.push((*nth, self.release_one(&mut budget, namespace, key, &holds[*nth]).await));
+                    }
+                    told
+                }
+            });
+            for (nth, answer) in join_all(abreast).await.into_iter().flatten() {
+                match answer {
+                    Ok(answer) => {
+                        ended += usize::from(answer.is_ok());
+                        let released = |token| ReleasedLease { key: holds[nth].key.clone(), token };
+                        answers[nth] = answer.map(released);
+                    }
+                    Err(error) => failure = Some(first_or_unknown(failure, error)),
+                }
+            }
+            if let Some(error) = failure {
+                return Err(or_some_were_ended(error, ended));
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn release_one(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        key: &Key,
+        hold: &HoldRef,
+    ) -> Result<Result<Token, Refusal>, StoreError> {
+        let hash = hold.hold_id.hash();
+        let seen = self.known(namespace, key, hash, hold.token).map(|known| known.snapshot);
+        self.forget(namespace, key);
+        let command = LeaseCommand::Release { hash, token: hold.token };
+        let (answer, before) = self
+            .change(budget, namespace, key, seen, |snapshot, at, _| {
+                let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
+                let decision = decide(&standing, &at.record, &command);
+                let answer = match &decision.reply {
+                    Ok(LeaseCommandResult::Released { token }) => Ok(*token),
+                    Ok(_) => Err(Refusal::NotHeld),
+                    Err(refusal) => Err(refusal.clone()),
+                };
+                NextStep::after(decision, answer)
+            })
+            .await?;
+        if before.is_held_by(hash, hold.token) {
+            self.tidy(&before).await;
+        }
+        Ok(answer)
+    }
+
+    /// Ends holds by force.
+    pub(super) async fn revoke(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        request: &RevokeLeasesRequest,
+    ) -> Result<Vec<RevokedLease>, StoreError> {
+        if let RevokeTarget::Key { key, only_token } = &request.target {
+            let revoked = self.revoke_one(budget, namespace, key, request, *only_token, |_| true).await?;
+            let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
+            return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
+        }
+        let meant = |at: &KeySnapshot| {
+            let hold = at.record.hold.as_ref();
+            hold.is_some_and(|hold| match &request.target {
+                RevokeTarget::Key { key, .. } => *key == at.key,
+                RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
+                RevokeTarget::Owner(owner) => hold.owner == *owner,
+                RevokeTarget::Prefix(prefix) => at.key.as_str().starts_with(prefix.as_str()),
+            })
+        };
+        let prefix = if let RevokeTarget::Prefix(prefix) = &request.target { prefix.as_str() } else { "" };
+        let mut ended = Vec::new();
+        for at in self.all_of(budget, namespace, prefix).await? {
+            if !meant(&at) || at.live().is_none() {
+                continue;
+            }
+            // Refused: it ended meanwhile, or went to a holder that is not meant.
+            let revoked = self.revoke_one(budget, namespace, &at.key, request, None, meant).await;
+            if let Ok(revoked) = revoked.map_err(|error| or_some_were_ended(error, ended.len()))? {
+                ended.push(RevokedLease { key: at.key, revoked });
+            }
+        }
+        Ok(ended)
+    }
+
+    async fn revoke_one(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        key: &Key,
+        request: &RevokeLeasesRequest,
+        only_token: Option<Token>,
+        meant: impl Fn(&KeySnapshot) -> bool,
+    ) -> Result<Result<Revoked, Refusal>, StoreError> {
+        let mut only_token = only_token;
+        let mut sent: Option<Revoked> = None;
+        let (answer, before) = self
+            .change(budget, namespace, key, None, |snapshot, at, uncertain| {
+                // Force is never repeated on a holder that came since: the outcome of what was sent is in the record.
+                if let Some(sent) = sent.as_ref().filter(|_| uncertain) {
+                    only_token = Some(sent.token);
+                    let done = at.record.endings().iter().any(|ending| {
+                        ending.token == sent.token
+                            && ending.by.as_ref() == Some(&request.by)
+                            && ending.reason.as_ref() == Some(&request.reason)
+                    });
+                    if done {
+                        return NextStep::Answer(Ok(sent.clone()));
+                    }
+                }
+                if at.record.hold.is_some() && !meant(at) {
+                    return NextStep::Answer(Err(Refusal::NotHeld));
+                }
+                let (by, reason) = (request.by.clone(), request.reason.clone());
+                let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
+                let command = LeaseCommand::Revoke { by, reason, only_token };
+                let decision = decide(&standing, &at.record, &command);
+                let answer = match &decision.reply {
+                    Ok(LeaseCommandResult::Revoked(revoked)) => {
+                        sent = Some(revoked.clone());
+                        Ok(revoked.clone())
+                    }
+                    Ok(_) => Err(Refusal::NotHeld),
+                    Err(refusal) => Err(refusal.clone()),
+                };
+                NextStep::after(decision, answer)
+            })
+            .await?;
+        if answer.is_ok() {
+            self.say_hold_changed(namespace, key).await;
+            self.tidy(&before).await;
+        }
+        Ok(answer)
+    }
+}
+
+/// 'Nothing was done' is true of one key; of those before it, it is not.
+fn or_some_were_ended(error: StoreError, ended: usize) -> StoreError {
+    match error {
+        StoreError::Unavailable { message: why } if ended > 0 => {
+            StoreError::OutcomeUnknown { message: format!("{ended} were ended before this: {why}") }
+        }
+        error => error,
+    }
+}
+
+/// The error of several keys: the first one, unless of another key it is not known whether something was done.
+fn first_or_unknown(first: Option<StoreError>, next: StoreError) -> StoreError {
+    first
+        .filter(|_| !matches!(next, StoreError::OutcomeUnknown { .. }))
+        .unwrap_or(next)
+}
+
+/// A key whose keep-alive counted, as it was seen after that.
+struct RenewedKey {
+    snapshot: Snapshot,
+    /// Which of the sight's keys.
+    nth: usize,
+    at: KeySnapshot,
+}
+
+struct RenewedSome {
+    sent_at_ms: u64,
+    keys: Vec<RenewedKey>,
+}
+
+impl KeySnapshot {
+    /// Whether this hold id and token are those on record.
+    pub(super) fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
+        let hold = self.record.hold.as_ref();
+        self.record.counter == token && hold.is_some_and(|hold| hold.hash == hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_keys_nothing_was_done_is_said_only_if_it_is_true_of_each() {
+        let away = |why: &str| StoreError::Unavailable { message: why.to_owned() };
+        let lost = StoreError::OutcomeUnknown { message: "lost".to_owned() };
+        assert_eq!(first_or_unknown(Some(away("one")), away("two")), away("one"));
+        assert_eq!(first_or_unknown(Some(away("one")), lost.clone()), lost);
+        assert_eq!(first_or_unknown(Some(lost.clone()), away("two")), lost);
+        assert_eq!(or_some_were_ended(away("one"), 0), away("one"));
+        let why = "2 were ended before this: one".to_owned();
+        assert_eq!(or_some_were_ended(away("one"), 2), StoreError::OutcomeUnknown { message: why });
+    }
+}

@@ -1,0 +1,84 @@
+//! What a test does instead of waiting: it has etcd leases end before their time. Compiled only with the feature `gates`.
+
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::{Key, Namespace, Owner};
+use fencehold_net::CallBudget;
+
+use super::codec::{self, StoredWaiter};
+use super::key_names::KeyRange;
+use super::messages::RangeRequest;
+use super::snapshot::{ReadSet, get, range};
+use super::{EtcdInner, EtcdStore};
+
+/// Whose etcd lease is to end.
+enum LeaseOwner {
+    Hold(Key),
+    Waiter(Owner),
+    Closed { passed_ms: u64 },
+}
+
+impl EtcdStore {
+    /// Does to the hold on a key what etcd does when its time is up.
+    pub async fn run_out(&self, call: &CallContext, key: Key) -> Result<(), StoreError> {
+        self.end(call, LeaseOwner::Hold(key)).await
+    }
+
+    /// Does to everybody of this name who stands in line what etcd does to one who has died.
+    pub async fn end_waiting(&self, call: &CallContext, owner: Owner) -> Result<(), StoreError> {
+        self.end(call, LeaseOwner::Waiter(owner)).await
+    }
+
+    /// Does to what `advance` has closed what etcd does when so much time has passed.
+    pub async fn reopen(&self, call: &CallContext, passed_ms: u64) -> Result<(), StoreError> {
+        self.end(call, LeaseOwner::Closed { passed_ms }).await
+    }
+
+    async fn end(&self, call: &CallContext, target: LeaseOwner) -> Result<(), StoreError> {
+        let space = call.namespace.clone();
+        self.ask(call, async move |core, budget| core.end(budget, &space, target).await)
+            .await
+    }
+}
+
+impl EtcdInner {
+    async fn end(
+        &self,
+        budget: &mut CallBudget,
+        namespace: &Namespace,
+        target: LeaseOwner,
+    ) -> Result<(), StoreError> {
+        let leases: Vec<i64> = match target {
+            LeaseOwner::Hold(key) => {
+                let snapshot = self.see(budget, &ReadSet::at(namespace, &key)).await?;
+                snapshot.keys.iter().filter_map(|at| at.held).map(|held| held.lease).collect()
+            }
+            LeaseOwner::Waiter(owner) => {
+                let KeyRange(key, range_end) = self.names.all_waiting();
+                let all = vec![range(RangeRequest { key, range_end, ..RangeRequest::default() })];
+                let all = self.read(budget, all).await?.into_iter().flat_map(|range| range.kvs);
+                let of_owner =
+                    |value: &[u8]| codec::read(value).is_ok_and(|it: StoredWaiter| it.owner == owner);
+                all.filter(|kv| of_owner(&kv.value)).map(|kv| kv.lease).collect()
+            }
+            LeaseOwner::Closed { passed_ms } => {
+                let KeyRange(key, range_end) = self.names.all_closed_namespaces();
+                let namespaces = range(RangeRequest { key, range_end, ..RangeRequest::default() });
+                let closed = self.read(budget, vec![get(self.names.closed()), namespaces]).await?;
+                let mut over = Vec::new();
+                for lease in closed.into_iter().flat_map(|range| range.kvs).map(|kv| kv.lease) {
+                    // It was granted a moment ago, so what is left is what it lasts.
+                    if self.left_ms(budget, lease).await? <= passed_ms {
+                        over.push(lease);
+                    }
+                }
+                over
+            }
+        };
+        for lease in leases {
+            while let Err(fault) = self.wire.lease_revoke(lease).await {
+                budget.retry_or_fail(fault).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Taking keys, keeping them, giving them back.
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use fencehold_contract::{
+    AcquireLeaseRequest, AcquiredLease, HoldRef, ReleasedLease, RenewLeaseBatchResponse, StoreError,
+};
+use fencehold_core::lease::{Acquire, LeaseCommand, LeaseCommandResult, LeaseRenewal};
+use fencehold_core::{Key, Namespace, Refusal, Token};
+use tokio::task::JoinSet;
+
+use super::change::{ChangeInput, ChangeResult, ChangeStart, KeyContext, NextStep, PossibleWrites};
+use super::observations::sooner;
+use super::shared::{LIMIT, ObjectStoreInner};
+
+/// How many objects are read or written at once.
+pub(super) const AT_ONCE: usize = 16;
+
+impl ObjectStoreInner {
+    pub(super) async fn acquire(
+        &self,
+        namespace: &Namespace,
+        mut request: AcquireLeaseRequest,
+        wait_ms: u64,
+        doubt: &PossibleWrites,
+    ) -> Result<AcquiredLease, StoreError> {
+        let entered_ms = self.clock.now().store_ms;
+        if request.any_of.len() > 1 && request.hold_id_age_ms > 0 {
+            self.find_own(namespace, &mut request).await?;
+        }
+        let mut soonest: Option<(Key, Refusal)> = None;
+        for (nth, key) in request.any_of.iter().enumerate() {
+            let mut context =
+                KeyContext::new(namespace, key, ObjectStoreInner::limit(request.ttl_ms), doubt)?;
+            (context.open_by_ms, context.takes) = (entered_ms.saturating_add(wait_ms), true);
+            let changed = self.take(&context, &request, nth == 0).await?;
+            match changed.reply {
+                Ok(LeaseCommandResult::Granted(mut grant)) => {
+                    let mut waited_ms = changed.at_ms.saturating_sub(entered_ms);
+                    if grant.resumed {
+                        waited_ms = 0;
+                        let remaining_ms = |seen: &super::observations::ObservedVersion| {
+                            seen.remaining_ms(grant.remaining_ms, request.hold_id_age_ms)
+                        };
+                        grant.remaining_ms = changed.seen.as_ref().map_or(1, remaining_ms);
+                    }
+                    return Ok(AcquiredLease { key: key.clone(), grant, waited_ms });
+                }
+                Err(held @ Refusal::Held { .. }) => {
+                    if soonest.as_ref().is_none_or(|(_, known)| sooner(&held, known)) {
+                        soonest = Some((key.clone(), held));
+                    }
+                }
+                Err(refusal) => return Err(StoreError::refused(key, refusal)),
+                Ok(_) => return Err(StoreError::refused(key, Refusal::NotHeld)),
+            }
+        }
+        let Some((key, refusal)) = soonest else {
+            return Err(StoreError::Unavailable {
+                message: "none of the keys could be looked at".to_owned(),
+            });
+        };
+        if request.preempt_within_ms.is_some() {
+            let what = format!("ask the holder of {key} to yield ({refusal})");
+            return Err(StoreError::Unsupported { store: self.can.store.to_owned(), message: what });
+        }
+        Err(StoreError::refused(&key, refusal))
+    }
+
+    async fn take(
+        &self,
+        context: &KeyContext<'_>,
+        request: &AcquireLeaseRequest,
+        first: bool,
+    ) -> Result<ChangeResult, StoreError> {
+        let acquire = Acquire {
+            hash: request.hold_id.hash(),
+            hold_age_ms: request.hold_id_age_ms,
+            owner: request.owner.clone(),
+            task: request.task.clone(),
+            ttl_ms: request.ttl_ms,
+            max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
+            priority: request.priority,
+            // What was seen of the first key says nothing of another.
+            seen_token: request.seen_token.filter(|_| first),
+        };
+        self.change(context, ChangeStart::Read, |ChangeInput { unsure, .. }| {
+            // What was sent may have been granted, and ended since.
+            let hold_age_ms = if unsure { acquire.hold_age_ms.max(1) } else { acquire.hold_age_ms };
+            NextStep::Ask(LeaseCommand::Acquire(Acquire { hold_age_ms, ..acquire.clone() }))
+        })
+        .await
+    }
+
+    /// A hold id that was sent before may have been granted any of the keys: on that one it is judged, and on no other.
+    async fn find_own(
+        &self,
+        namespace: &Namespace,
+        request: &mut AcquireLeaseRequest,
+    ) -> Result<(), StoreError> {
+        let hash = request.hold_id.hash();
+        let mut forgetful = None;
+        for nth in 0..request.any_of.len() {
+            let key = &request.any_of[nth];
+            let name = super::object_names::of(namespace, key)?;
+            let seen = self.look(&name, ObjectStoreInner::limit(request.ttl_ms)).await?;
+            let record = self.record_of(key, seen.as_ref())?;
+            if record.knows(hash) {
+                request.seen_token = request.seen_token.filter(|_| nth == 0);
+                request.any_of = vec![request.any_of.swap_remove(nth)];
+                return Ok(());
+            }
+            if record.may_have_forgotten(self.clock.now().store_ms, request.hold_id_age_ms) {
+                forgetful.get_or_insert_with(|| key.clone());
+            }
+        }
+        match forgetful {
+            Some(key) => Err(StoreError::refused(&key, Refusal::HoldIdUsed { token: None, outcome: None })),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        holds: Vec<HoldRef>,
+        doubt: &Arc<PossibleWrites>,
+    ) -> Result<RenewLeaseBatchResponse, StoreError> {
+        let command = |hold: &HoldRef| LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
+        let answers = self.each(namespace, holds, command, doubt).await?;
+        let renewal = |(answer, token): (Result<LeaseCommandResult, Refusal>, Token)| match answer? {
+            LeaseCommandResult::Renewed(renewal) => Ok::<LeaseRenewal, _>(renewal),
+            _ => Err(Refusal::WrongHoldId { token }),
+        };
+        Ok(RenewLeaseBatchResponse { results: answers.into_iter().map(renewal).collect(), waited_ms: 0 })
+    }
+
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        holds: Vec<HoldRef>,
+        doubt: &Arc<PossibleWrites>,
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
+        let command = |hold: &HoldRef| LeaseCommand::Release { hash: hold.hold_id.hash(), token: hold.token };
+        let keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
+        let answers = self.each(namespace, holds, command, doubt).await?;
+        let released =
+            |((answer, token), key): ((Result<LeaseCommandResult, Refusal>, Token), Key)| match answer? {
+                LeaseCommandResult::Released { token } => Ok(ReleasedLease { key, token }),
+                _ => Err(Refusal::WrongHoldId { token }),
+            };
+        Ok(answers.into_iter().zip(keys).map(released).collect())
+    }
+
+    /// Ends a grant whose caller has gone (R14): this one and no other, and only if it was not taken up.
+    pub(super) async fn give_back(&self, namespace: &Namespace, unheard: &HoldRef) -> Result<(), StoreError> {
+        let HoldRef { key, hold_id: hold, token } = unheard;
+        let (hash, doubt) = (hold.hash(), PossibleWrites::default());
+        let context = KeyContext::new(namespace, key, LIMIT, &doubt)?;
+        self.change(&context, ChangeStart::Last, |ChangeInput { record, taken_up, .. }| {
+            let own = record.hold.as_ref().is_some_and(|hold| hold.hash == hash) && record.counter == *token;
+            if own && !taken_up {
+                NextStep::Ask(LeaseCommand::Abandon { hash })
+            } else {
+                NextStep::Answer(Ok(LeaseCommandResult::Nothing))
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Does something about each hold, many at once; one answer for each, in order. The same hold twice is asked for
+    /// once: the same request gets the same answer.
+    async fn each(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        holds: Vec<HoldRef>,
+        command: impl Fn(&HoldRef) -> LeaseCommand,
+        doubt: &Arc<PossibleWrites>,
+    ) -> Result<Vec<(Result<LeaseCommandResult, Refusal>, Token)>, StoreError> {
+        let mut places: HashMap<(Key, [u8; 16], Token), usize> = HashMap::new();
+        let mut once: Vec<(Key, LeaseCommand)> = Vec::new();
+        let mut order: Vec<(usize, Token)> = Vec::with_capacity(holds.len());
+        for hold in &holds {
+            let same = (hold.key.clone(), *hold.hold_id.hash().as_bytes(), hold.token);
+            let at = *places.entry(same).or_insert_with(|| {
+                once.push((hold.key.clone(), command(hold)));
+                once.len() - 1
+            });
+            order.push((at, hold.token));
+        }
+        let mut answers: Vec<Option<Result<LeaseCommandResult, Refusal>>> = vec![None; once.len()];
+        let mut waiting = once.into_iter().enumerate();
+        let mut under_way = JoinSet::new();
+        loop {
+            while under_way.len() < AT_ONCE
+                && let Some((at, (key, command))) = waiting.next()
+            {
+                let (inner, namespace, doubt) = (Arc::clone(self), namespace.clone(), Arc::clone(doubt));
+                under_way.spawn(async move { (at, inner.one(&namespace, &key, command, &doubt).await) });
+            }
+            match under_way.join_next().await {
+                None => break,
+                Some(Ok((at, answer))) => answers[at] = Some(answer?),
+                Some(Err(_)) => {
+                    return Err(StoreError::OutcomeUnknown { message: "the call broke off".to_owned() });
+                }
+            }
+        }
+        let lost = || StoreError::OutcomeUnknown { message: "the call broke off".to_owned() };
+        order
+            .into_iter()
+            .map(|(at, token)| Ok((answers.get(at).cloned().flatten().ok_or_else(lost)?, token)))
+            .collect()
+    }
+
+    async fn one(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+        command: LeaseCommand,
+        doubt: &PossibleWrites,
+    ) -> Result<Result<LeaseCommandResult, Refusal>, StoreError> {
+        let mut context = KeyContext::new(namespace, key, LIMIT, doubt)?;
+        if let Some(ttl_ms) = self.seen.last(&context.name).and_then(|seen| seen.body.ttl_ms()) {
+            context.limit = ObjectStoreInner::limit(ttl_ms);
+        }
+        let changed = self
+            .change(&context, ChangeStart::Last, |_| NextStep::Ask(command.clone()))
+            .await?;
+        Ok(changed.reply)
+    }
+}

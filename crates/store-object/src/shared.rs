@@ -1,0 +1,174 @@
+//! What all calls of a handle share, and reading.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fencehold_contract::clock::Clock;
+use fencehold_contract::{Capabilities, ObjectOptions, StoreError};
+use fencehold_core::lease::LeaseRecord;
+use fencehold_core::{Key, Namespace, Token};
+
+use super::body::{Floor, ObjectBody, StoredLimits};
+use super::cas::{Cas, ObjectVersion};
+use super::observations::{Observations, ObservedVersion, closed_in_ms};
+use super::{NonceSeed, object_names};
+
+/// How long one request may take where no ttl says so.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+/// One request gets this part of a ttl, so that there is time for more than one.
+const LIMIT_PART: u64 = 6;
+/// No request gets less: a short ttl makes no network faster.
+const LIMIT_MS_MIN: u64 = 250;
+
+/// What all calls of a handle share.
+pub(super) struct ObjectStoreInner {
+    pub(super) cas: Arc<dyn Cas>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) can: Capabilities,
+    /// Its URL, without anything secret.
+    pub(super) place: String,
+    pub(super) options: ObjectOptions,
+    pub(super) seen: Observations,
+    pub(super) nonces: Nonces,
+    /// The floor as it was last read, and since when.
+    floor: std::sync::Mutex<Option<ObservedVersion<Floor>>>,
+    /// The limits as they were last read, and when.
+    pub(super) limits: std::sync::Mutex<Option<(StoredLimits, u64)>>,
+    longest_ttl_ms: AtomicU64,
+}
+
+impl ObjectStoreInner {
+    pub(super) fn new(
+        cas: Arc<dyn Cas>,
+        clock: Arc<dyn Clock>,
+        can: Capabilities,
+        place: String,
+        options: ObjectOptions,
+        seed: NonceSeed,
+    ) -> Self {
+        ObjectStoreInner {
+            cas,
+            clock,
+            can,
+            place,
+            options,
+            seen: Observations::default(),
+            nonces: Nonces { seed, next: AtomicU64::new(0) },
+            floor: std::sync::Mutex::default(),
+            limits: std::sync::Mutex::default(),
+            longest_ttl_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// How long one request about a lease of this ttl may take.
+    pub(super) fn limit(ttl_ms: u64) -> Duration {
+        Duration::from_millis((ttl_ms / LIMIT_PART).max(LIMIT_MS_MIN)).min(LIMIT)
+    }
+
+    /// Reads one object, and remembers since when it is what it is.
+    pub(super) async fn look(
+        &self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Option<ObservedVersion>, StoreError> {
+        let began = self.seen.begin();
+        let read = self.cas.read(name, limit).await;
+        let Some(object) = read.map_err(|error| error.into_store_error(&self.place))? else {
+            self.seen.absent(name, began);
+            return Ok(None);
+        };
+        let body = ObjectBody::decode(&object.body).map_err(|problem| self.unreadable(name, &problem))?;
+        // Only now: it may have been written at any moment before the answer arrived.
+        let now_ms = self.clock.now().store_ms;
+        Ok(Some(self.seen.saw(name, began, (object.version, body), now_ms)))
+    }
+
+    pub(super) fn record_of(
+        &self,
+        key: &Key,
+        seen: Option<&ObservedVersion>,
+    ) -> Result<LeaseRecord, StoreError> {
+        let Some(seen) = seen else { return Ok(LeaseRecord::default()) };
+        if seen.body.key != *key {
+            let problem = format!("it is the object of another key, {}", seen.body.key);
+            return Err(self.unreadable(key.as_str(), &problem));
+        }
+        seen.record().map_err(|problem| self.unreadable(key.as_str(), &problem))
+    }
+
+    pub(super) fn unreadable(&self, what: &str, problem: &str) -> StoreError {
+        StoreError::Unusable {
+            store: self.place.clone(),
+            message: format!("{what} cannot be read: {problem}"),
+        }
+    }
+
+    /// The floor that `store advance` has left for keys without a record; while it keeps those of this namespace closed,
+    /// for how long.
+    pub(super) async fn floor_of_new_keys(
+        &self,
+        namespace: &Namespace,
+        limit: Duration,
+    ) -> Result<Result<Token, u64>, StoreError> {
+        let Some(seen) = self.look_at_floor(limit).await? else { return Ok(Ok(Token::NONE)) };
+        let closed_ms = closed_in_ms(seen.base_ms, seen.body.closed_ms_in(namespace), self.clock.now());
+        Ok(closed_ms.map_or(Ok(seen.body.token), Err))
+    }
+
+    /// An error if the bucket is known to be missing.
+    pub(super) async fn reach(&self, limit: Duration) -> Result<(), StoreError> {
+        self.cas.reach(limit).await.map_err(|error| error.into_store_error(&self.place))
+    }
+
+    /// Reads the floor, and remembers since when it is what it is.
+    pub(super) async fn look_at_floor(
+        &self,
+        limit: Duration,
+    ) -> Result<Option<ObservedVersion<Floor>>, StoreError> {
+        let read = self.cas.read(object_names::FLOOR, limit).await;
+        let Some(object) = read.map_err(|error| error.into_store_error(&self.place))? else {
+            return Ok(None);
+        };
+        let body =
+            Floor::decode(&object.body).map_err(|problem| self.unreadable(object_names::FLOOR, &problem))?;
+        Ok(Some(self.saw_floor(object.version, body)))
+    }
+
+    fn saw_floor(&self, version: ObjectVersion, body: Floor) -> ObservedVersion<Floor> {
+        let mut known = self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = known.as_ref()
+            && known.version == version
+            && known.body.nonce == body.nonce
+        {
+            return known.clone();
+        }
+        let base_ms = self.clock.now().store_ms;
+        known
+            .insert(ObservedVersion { version, body, base_ms, own: false, noted: 0 })
+            .clone()
+    }
+
+    /// The longest ttl that an advance has come across.
+    pub(super) fn longest_ttl_ms(&self) -> u64 {
+        self.longest_ttl_ms.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn note_longest_ttl_ms(&self, ttl_ms: u64) {
+        self.longest_ttl_ms.fetch_max(ttl_ms, Ordering::SeqCst);
+    }
+}
+
+/// Unique numbers: a random seed, and a count.
+#[derive(Debug)]
+pub(super) struct Nonces {
+    seed: NonceSeed,
+    next: AtomicU64,
+}
+
+impl Nonces {
+    pub(super) fn next(&self) -> String {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:032x}-{next}", u128::from_be_bytes(self.seed.0))
+    }
+}

@@ -1,0 +1,155 @@
+//! Looking around.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use fencehold_contract::{
+    EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
+};
+use fencehold_core::lease::{HoldState, LeaseRecord};
+use fencehold_core::{Key, Namespace};
+use tokio::task::JoinSet;
+
+use super::holder::AT_ONCE;
+use super::object_names;
+use super::observations::ObservedVersion;
+use super::shared::{LIMIT, ObjectStoreInner};
+
+impl ObjectStoreInner {
+    pub(super) async fn get(
+        &self,
+        namespace: &Namespace,
+        key: &Key,
+    ) -> Result<Option<LeaseView>, StoreError> {
+        let seen = self.look(&object_names::of(namespace, key)?, LIMIT).await?;
+        let record = self.record_of(key, seen.as_ref())?;
+        if seen.is_none() {
+            self.reach(LIMIT).await?;
+        }
+        Ok(seen.map(|seen| self.view(&seen, &record)))
+    }
+
+    /// A page of a list: names are listed whole each time, in the order of [`object_names::place`], and only as many objects
+    /// are read as the page has room for.
+    pub(super) async fn list(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        request: &ListLeasesRequest,
+    ) -> Result<LeasePage, StoreError> {
+        let prefix = request.prefix.as_deref().unwrap_or_default();
+        let names = self.names(&object_names::folder(namespace)).await?;
+        let from = request.cursor.unwrap_or(0);
+        let mut due: BTreeMap<u64, String> = names
+            .into_iter()
+            .filter(|name| object_names::has_prefix(name, namespace, prefix))
+            .map(|name| (object_names::place(&name), name))
+            .filter(|(place, _)| *place >= from)
+            .collect();
+        let rest = due.keys().nth(request.limit).copied().map(|next| (next, due.split_off(&next)));
+        let next = rest.map(|(next, _)| next);
+        let seen = self.look_at(due.into_values().collect()).await?;
+        let mut leases = Vec::new();
+        for seen in seen {
+            let record = self.record_of(&seen.body.key, Some(&seen))?;
+            let view = self.view(&seen, &record);
+            if matches(&view, request) {
+                leases.push(view);
+            }
+        }
+        Ok(LeasePage { leases, next_cursor: next })
+    }
+
+    pub(super) async fn status(self: &Arc<Self>, namespace: &Namespace) -> Result<StoreStatus, StoreError> {
+        let seen = self.look_at(self.names(object_names::LEASES).await?).await?;
+        let now = self.clock.now();
+        let held = seen
+            .iter()
+            .filter(|seen| matches!(seen.term(now), HoldState::Live { .. }))
+            .count();
+        Ok(StoreStatus {
+            store: self.can.store.to_owned(),
+            key_count: seen.len() as u64,
+            held_count: held as u64,
+            closed_for_ms: self.closed_for_ms(namespace).await?,
+            ..StoreStatus::default()
+        })
+    }
+
+    /// As far as new keys are concerned, which are closed for as long as any other of their namespace. A handle counts from
+    /// when it first saw that.
+    pub(super) async fn closed_for_ms(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        Ok(self.floor_of_new_keys(namespace, LIMIT).await?.err().unwrap_or(0))
+    }
+
+    pub(super) async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        self.cas
+            .list(folder, LIMIT)
+            .await
+            .map_err(|error| error.into_store_error(&self.place))
+    }
+
+    /// Reads many objects, many at once.
+    pub(super) async fn look_at(
+        self: &Arc<Self>,
+        names: Vec<String>,
+    ) -> Result<Vec<ObservedVersion>, StoreError> {
+        let mut waiting = names.into_iter();
+        let mut under_way = JoinSet::new();
+        let mut seen = Vec::new();
+        loop {
+            while under_way.len() < AT_ONCE
+                && let Some(name) = waiting.next()
+            {
+                let inner = Arc::clone(self);
+                under_way.spawn(async move { inner.look(&name, LIMIT).await });
+            }
+            match under_way.join_next().await {
+                None => return Ok(seen),
+                Some(Ok(found)) => seen.extend(found?),
+                Some(Err(_)) => {
+                    return Err(StoreError::Unavailable { message: "the call broke off".to_owned() });
+                }
+            }
+        }
+    }
+
+    pub(super) fn view(&self, seen: &ObservedVersion, record: &LeaseRecord) -> LeaseView {
+        let now = self.clock.now();
+        let holder = match (seen.term(now), &record.hold) {
+            (HoldState::Live { remaining_ms }, Some(hold)) => Some(HolderView {
+                owner: hold.owner.clone(),
+                task: hold.task.clone(),
+                ttl_ms: hold.ttl_ms,
+                max_age_ms: hold.max_age_ms.map(NonZeroU64::get),
+                priority: hold.priority,
+                age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
+                acquired_at_ms: hold.since.wall_ms,
+                renewed_ago_ms: seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms)),
+                remaining_ms,
+                yield_request: None,
+            }),
+            _ => None,
+        };
+        LeaseView {
+            key: seen.body.key.clone(),
+            token: record.counter,
+            holder,
+            waiter_count: 0,
+            endings: record.endings().iter().map(EndingView::of).collect(),
+        }
+    }
+}
+
+fn matches(view: &LeaseView, request: &ListLeasesRequest) -> bool {
+    let holder = view.holder.as_ref();
+    let owner = request
+        .owner
+        .as_ref()
+        .is_none_or(|owner| holder.is_some_and(|holder| holder.owner == *owner));
+    let task = request
+        .task
+        .as_ref()
+        .is_none_or(|task| holder.is_some_and(|holder| holder.task.as_ref() == Some(task)));
+    (holder.is_some() || request.include_free) && owner && task
+}

@@ -1,0 +1,170 @@
+//! Keeping holds and giving them back, many in one call.
+
+use fencehold_contract::stored::NoticeV1;
+use fencehold_contract::{HoldRef, ReleasedLease, StoreError};
+use fencehold_core::lease::LeaseRenewal;
+use fencehold_core::{Key, Namespace, Refusal, Token};
+use serde::de::DeserializeOwned;
+use tokio_postgres::types::Type;
+
+use super::acquire::number;
+use super::budget::StatementBudget;
+use super::fenced::FencedAction;
+use super::pool::PoolLane;
+use super::response::{RefusalRow, RenewalRow, yield_request};
+use super::{PostgresInner, ResendPolicy};
+
+impl PostgresInner {
+    /// One statement for those that are live; a second for those that are not, which must learn why.
+    pub(super) async fn renew(
+        &self,
+        budget: &mut StatementBudget,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Result<LeaseRenewal, Refusal>>, StoreError> {
+        let mut answers: Vec<Option<Result<LeaseRenewal, Refusal>>> = vec![None; holds.len()];
+        budget.lane = PoolLane::Renewals;
+        for row in self.renew_live(budget, namespace, holds).await? {
+            let nth: i64 = row.get("nth");
+            let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
+            let notice: Option<String> = row.get("notice");
+            let renewal = LeaseRenewal {
+                token: holds[at].token,
+                remaining_ms: row.get::<_, i64>("remaining_ms").unsigned_abs(),
+                yield_request: yield_request(
+                    notice.map(|notice| self.read::<NoticeV1>(&notice)).transpose()?,
+                    row.get::<_, Option<i64>>("yield_in_ms").map(i64::unsigned_abs),
+                ),
+            };
+            answers[at] = Some(Ok(renewal));
+        }
+        let rest: Vec<HoldRef> = holds
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(hold, _)| hold.clone())
+            .collect();
+        budget.lane = PoolLane::Checks;
+        let mut checked = if rest.is_empty() {
+            Vec::new()
+        } else {
+            self.ask_each::<RenewalRow, _>(budget, namespace, &rest, "lease_renew_checked")
+                .await?
+        }
+        .into_iter();
+        let misfit =
+            || StoreError::OutcomeUnknown { message: "the answer does not fit the question".to_owned() };
+        answers
+            .into_iter()
+            .map(|answer| answer.or_else(|| checked.next()).ok_or_else(misfit))
+            .collect()
+    }
+
+    pub(super) async fn release(
+        &self,
+        budget: &mut StatementBudget,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let released: Vec<Result<Token, Refusal>> =
+            self.ask_each::<Token, _>(budget, namespace, holds, "lease_release").await?;
+        let of = |(hold, released): (&HoldRef, Result<Token, Refusal>)| {
+            released.map(|token| ReleasedLease { key: hold.key.clone(), token })
+        };
+        Ok(holds.iter().zip(released).map(of).collect())
+    }
+
+    async fn renew_live(
+        &self,
+        budget: &mut StatementBudget,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        let sql = self.sql("SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)");
+        let asked = HoldColumns::of(holds);
+        let lock_ms = PostgresInner::lock_ms(budget);
+        let before_ms = self.clock.now().store_ms;
+        let rows = self
+            .run(budget, ResendPolicy::Safe, async |client| {
+                client
+                    .query_typed(
+                        &sql,
+                        &[
+                            (&namespace.as_str(), Type::TEXT),
+                            (&asked.keys, Type::TEXT_ARRAY),
+                            (&asked.hashes, Type::BYTEA_ARRAY),
+                            (&asked.tokens, Type::INT8_ARRAY),
+                            (&lock_ms, Type::INT8),
+                        ],
+                    )
+                    .await
+            })
+            .await?;
+        // What is renewed is renewed, whatever comes after.
+        budget.outcome_unknown |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
+        if let Some(row) = rows.first() {
+            self.saw_the_clock(budget, before_ms, row.get("at_ms")).await?;
+        }
+        Ok(rows)
+    }
+
+    /// Asks a function that answers for each hold in order.
+    async fn ask_each<Row: DeserializeOwned, T: From<Row>>(
+        &self,
+        budget: &mut StatementBudget,
+        namespace: &Namespace,
+        holds: &[HoldRef],
+        function: &str,
+    ) -> Result<Vec<Result<T, Refusal>>, StoreError> {
+        let sql = self.sql(&format!("SELECT fencehold.{function}($1, $2, $3, $4, $5)::text[]"));
+        let asked = HoldColumns::of(holds);
+        let lock_ms = PostgresInner::lock_ms(budget);
+        let answers: Vec<String> = self
+            .run_past_fences(
+                budget,
+                ResendPolicy::Safe,
+                FencedAction::Keys(namespace, &asked.keys),
+                async |client| {
+                    let rows = client
+                        .query_typed(
+                            &sql,
+                            &[
+                                (&namespace.as_str(), Type::TEXT),
+                                (&asked.keys, Type::TEXT_ARRAY),
+                                (&asked.hashes, Type::BYTEA_ARRAY),
+                                (&asked.tokens, Type::INT8_ARRAY),
+                                (&lock_ms, Type::INT8),
+                            ],
+                        )
+                        .await?;
+                    rows[0].try_get(0)
+                },
+            )
+            .await?;
+        let read = |answer: &String| self.read::<Result<Row, RefusalRow>>(answer);
+        answers
+            .iter()
+            .map(|answer| Ok(read(answer)?.map(T::from).map_err(Refusal::from)))
+            .collect()
+    }
+}
+
+/// Holds, as the functions take them.
+struct HoldColumns<'a> {
+    keys: Vec<&'a str>,
+    hashes: Vec<Vec<u8>>,
+    tokens: Vec<i64>,
+}
+
+impl<'a> HoldColumns<'a> {
+    fn of(holds: &'a [HoldRef]) -> Self {
+        HoldColumns {
+            keys: holds.iter().map(|hold| Key::as_str(&hold.key)).collect(),
+            hashes: holds.iter().map(|hold| hold.hold_id.hash().as_bytes().to_vec()).collect(),
+            tokens: holds.iter().map(|hold| number(hold.token.get())).collect(),
+        }
+    }
+}

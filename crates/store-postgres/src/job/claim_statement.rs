@@ -1,0 +1,266 @@
+//! Taking jobs: one statement, and what it answers.
+
+use std::collections::HashMap;
+
+use fencehold_contract::job::{ClaimJobsRequest, ClaimedJob};
+use fencehold_contract::stored::{EffectV1, TermsV1};
+use fencehold_contract::{CallContext, StoreError};
+use fencehold_core::Token;
+use fencehold_core::job::{JobId, JobKind};
+use fencehold_core::ledger::Effect;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::columns::{JobExtra, terms_of};
+use super::decide::{DecisionScope, read};
+use super::value::{Json, Uuid128, from_sql, to_sql};
+use crate::budget::StatementBudget;
+use crate::{PostgresInner, ResendPolicy};
+
+/// What `job_claim` returns, by number: a name is looked for among all of them, for every field of every row.
+mod column {
+    pub(super) const ID: usize = 0;
+    pub(super) const TOKEN: usize = 1;
+    pub(super) const QUEUE: usize = 2;
+    pub(super) const LANE: usize = 3;
+    pub(super) const ARRIVAL: usize = 4;
+    pub(super) const PRIORITY: usize = 5;
+    pub(super) const KIND: usize = 6;
+    pub(super) const PAYLOAD: usize = 7;
+    pub(super) const ATTEMPT: usize = 8;
+    pub(super) const REMAINING_MS: usize = 9;
+    pub(super) const TERMS: usize = 10;
+    pub(super) const EXTRA: usize = 11;
+    pub(super) const URGENT: usize = 12;
+    pub(super) const FAILURES: usize = 13;
+    pub(super) const CRASHES: usize = 14;
+    pub(super) const CHECKPOINT: usize = 15;
+    pub(super) const EFFECTS: usize = 16;
+}
+
+/// What a claim came to.
+pub(super) struct ClaimResult {
+    pub(super) now_ms: u64,
+    pub(super) became: ClaimEnd,
+    pub(super) jobs: Vec<ClaimedJob>,
+}
+
+/// How a claim comes to its jobs.
+pub(super) enum ClaimRoute<'a> {
+    /// Behind those who stand in line.
+    AtOnce,
+    /// Past those who stand in line and do not take what is there.
+    PastTheLine,
+    /// From its place in line, unless the caller has gone.
+    InLine { sending: Uuid128, gone: &'a dyn Fn() -> bool },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClaimEnd {
+    Served,
+    /// It was served before, and has these jobs.
+    Repeated,
+    /// The store is closed for so long.
+    Closed(u64),
+    /// Its ttl is above the longest of the namespace, which is so long.
+    TtlTooLong(u64),
+    /// Its time in line is up.
+    TooLate,
+    /// A later sending has taken its place.
+    Replaced,
+    /// Others stand in line before it, for something that is there.
+    Behind,
+}
+
+/// What a claim was answered.
+struct ClaimRow {
+    taken: ClaimResult,
+    /// Those of its jobs that had asked others to yield.
+    urgent: Vec<JobId>,
+    /// The clocks of its queues after this, if there are several.
+    clocks: Vec<u64>,
+    /// There may be something for those in line.
+    stirs: bool,
+    /// The last place in each lane at which a job was found.
+    found: HashMap<i32, i64>,
+}
+
+impl PostgresInner {
+    /// Takes what there is, once.
+    pub(super) async fn take_jobs(
+        &self,
+        budget: &mut StatementBudget,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
+        way: &ClaimRoute<'_>,
+    ) -> Result<ClaimResult, StoreError> {
+        let (lanes, heads) = self.jobs.memory.borrow().trusted_heads(self.clock.now().store_ms);
+        let mut taken = self.take_from(budget, call, request, way, &lanes, &heads).await?;
+        if taken.jobs.is_empty() && taken.became == ClaimEnd::Served && !lanes.is_empty() {
+            // Perhaps below.
+            taken = self.take_from(budget, call, request, way, &[], &[]).await?;
+        }
+        Ok(taken)
+    }
+
+    async fn take_from(
+        &self,
+        budget: &mut StatementBudget,
+        call: &CallContext,
+        request: &ClaimJobsRequest,
+        way: &ClaimRoute<'_>,
+        lanes: &[i32],
+        heads: &[i64],
+    ) -> Result<ClaimResult, StoreError> {
+        let names: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
+        let weights: Vec<i32> = request
+            .queues
+            .iter()
+            .map(|(_, weight)| i32::try_from(*weight).unwrap_or(i32::MAX))
+            .collect();
+        let turns = self.jobs.memory.borrow().turns(call.namespace.as_str(), &names);
+        let namespace = call.namespace.as_str();
+        let limit = i32::try_from(request.limit).unwrap_or(i32::MAX);
+        let hash = Uuid128::from(request.hold_id.hash());
+        let owner = request.owner.as_str();
+        let ttl_ms = to_sql(request.ttl_ms);
+        let (sending, pushes) = match way {
+            ClaimRoute::AtOnce => (None, false),
+            ClaimRoute::PastTheLine => (None, true),
+            ClaimRoute::InLine { sending, .. } => (Some(*sending), false),
+        };
+        let sent_ms = self.clock.now().store_ms;
+        let rows = self
+            .run(budget, ResendPolicy::Safe, async |client| {
+                let sql = self.sql(
+                    "SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                );
+                let asked: [(&(dyn ToSql + Sync), Type); 12] = [
+                    (&namespace, Type::TEXT),
+                    (&names, Type::TEXT_ARRAY),
+                    (&weights, Type::INT4_ARRAY),
+                    (&turns, Type::INT8_ARRAY),
+                    (&limit, Type::INT4),
+                    (&hash, Type::UUID),
+                    (&owner, Type::TEXT),
+                    (&ttl_ms, Type::INT8),
+                    (&lanes, Type::INT4_ARRAY),
+                    (&heads, Type::INT8_ARRAY),
+                    (&sending, Type::UUID),
+                    (&pushes, Type::BOOL),
+                ];
+                let ClaimRoute::InLine { gone, .. } = way else {
+                    return client.query_typed(&sql, &asked).await;
+                };
+                // Nothing is taken for a caller that is known to have gone.
+                let transaction = client.transaction().await?;
+                let rows = transaction.query_typed(&sql, &asked).await?;
+                if gone() {
+                    transaction.rollback().await?;
+                    return Ok(Vec::new());
+                }
+                transaction.commit().await?;
+                Ok(rows)
+            })
+            .await?;
+        let search_ms = self.clock.now().store_ms.saturating_sub(sent_ms);
+        let ClaimRow { taken, urgent, clocks, stirs, found } =
+            answer(&rows, request).map_err(|why| self.unusable(why))?;
+        if stirs {
+            self.jobs
+                .notification
+                .note(&call.namespace, request.queues.iter().map(|(queue, _)| queue));
+        }
+        let now_ms = self.clock.now().store_ms;
+        let given = if taken.became == ClaimEnd::Repeated { 0 } else { taken.jobs.len() };
+        self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms, search_ms);
+        self.jobs
+            .memory
+            .borrow_mut()
+            .note_turns(namespace, &request.queues, given, &clocks);
+        if !urgent.is_empty() {
+            let about = DecisionScope::jobs(&call.namespace, urgent.clone());
+            let withdrawn = self
+                .decide(budget, ResendPolicy::Safe, &about, |replay| replay.need_no_room(&urgent))
+                .await;
+            if let Err(why) = withdrawn {
+                // The jobs are claimed, whatever becomes of this: their asker gets them.
+                tracing::debug!(%why, "a request for room that is not needed any more could not be withdrawn");
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// Reads what a claim was answered: see `job_claim` for the rows that are no jobs.
+fn answer(rows: &[Row], request: &ClaimJobsRequest) -> Result<ClaimRow, String> {
+    let mut taken = ClaimResult { now_ms: 0, became: ClaimEnd::Served, jobs: Vec::new() };
+    let (mut urgent, mut clocks, mut found) = (Vec::new(), Vec::new(), HashMap::new());
+    let mut stirs = false;
+    for row in rows {
+        if let Some(id) = row.get::<_, Option<Uuid128>>(column::ID) {
+            let job = claimed(row, id, request)?;
+            urgent.extend(row.get::<_, bool>(column::URGENT).then_some(job.id));
+            let last: &mut i64 = found.entry(row.get(column::LANE)).or_default();
+            *last = (*last).max(row.get(column::ARRIVAL));
+            taken.jobs.push(job);
+        } else if let Some(now_ms) = row.get::<_, Option<i64>>(column::TOKEN) {
+            taken.now_ms = from_sql(now_ms);
+            taken.became = match row.get::<_, i32>(column::QUEUE) {
+                1 => ClaimEnd::Repeated,
+                -1 => ClaimEnd::Closed(from_sql(row.get(column::REMAINING_MS))),
+                -2 => ClaimEnd::TooLate,
+                -3 => ClaimEnd::Replaced,
+                -4 => ClaimEnd::Behind,
+                -5 => ClaimEnd::TtlTooLong(from_sql(row.get(column::REMAINING_MS))),
+                said => {
+                    stirs |= said == 2;
+                    taken.became
+                }
+            };
+        } else {
+            clocks.push(from_sql(row.get(column::REMAINING_MS)));
+        }
+    }
+    // In the order in which they were taken, which is that of their turns.
+    taken.jobs.sort_by_key(|job| job.token);
+    Ok(ClaimRow { taken, urgent, clocks, stirs, found })
+}
+
+/// A row of a claim.
+fn claimed(row: &Row, id: Uuid128, request: &ClaimJobsRequest) -> Result<ClaimedJob, String> {
+    let nth: Option<i32> = row.get(column::QUEUE);
+    let named = nth
+        .and_then(|nth| usize::try_from(nth - 1).ok())
+        .and_then(|nth| request.queues.get(nth));
+    let (queue, _) = named.ok_or("a claimed job is in none of the queues that were named")?;
+    let terms: Option<Json> = row.get(column::TERMS);
+    let terms: Option<TermsV1> = terms.map(|json| read("job's terms", &json.0)).transpose()?;
+    let extra: Option<Json> = row.get(column::EXTRA);
+    let extra: JobExtra = extra.map(|json| read("job", &json.0)).transpose()?.unwrap_or_default();
+    let effects: Option<Json> = row.get(column::EFFECTS);
+    let effects: Vec<EffectV1<'_>> = effects
+        .map(|json| read("job's effects", &json.0))
+        .transpose()?
+        .unwrap_or_default();
+    let mut effects: Vec<Effect> = effects.into_iter().map(Effect::from).collect();
+    effects.sort_by_key(|effect| effect.position);
+    let small = |number: i32| u16::try_from(number).unwrap_or(u16::MAX);
+    Ok(ClaimedJob {
+        id: JobId::from_bytes(id.0),
+        queue: queue.clone(),
+        kind: JobKind::new(row.get::<_, &str>(column::KIND)).map_err(|bad| bad.to_string())?,
+        payload: row.get::<_, String>(column::PAYLOAD).into(),
+        token: Token::new(from_sql(row.get(column::TOKEN))),
+        attempt: u32::try_from(row.get::<_, i64>(column::ATTEMPT)).unwrap_or(u32::MAX),
+        remaining_ms: from_sql(row.get(column::REMAINING_MS)),
+        options: terms_of(terms, row.get(column::PRIORITY)),
+        failure_count: small(row.get(column::FAILURES)),
+        crash_count: small(row.get(column::CRASHES)),
+        labels: extra.labels,
+        traceparent: extra.trace,
+        checkpoint: row.get(column::CHECKPOINT),
+        effects,
+        compensates: extra.undo_of.map(Into::into),
+    })
+}

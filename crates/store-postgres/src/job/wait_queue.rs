@@ -1,0 +1,89 @@
+//! Those of this handle who stand in line: once in a while they say together that they are still there, and learn who should look.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use fencehold_net::sleep;
+use tokio::sync::Notify;
+use tokio_postgres::types::Type;
+
+use super::value::Uuid128;
+use crate::pool::PoolLane;
+use crate::{PostgresInner, ResendPolicy};
+
+/// How often. A process whose places have not been kept up for ten times as long is passed over.
+const BEAT: Duration = Duration::from_millis(500);
+const TIMEOUT_MS: u64 = 2_000;
+
+/// Everybody of this handle who stands in line, by sending.
+#[derive(Debug, Default)]
+pub(super) struct WaitQueue {
+    places: Rc<RefCell<HashMap<Uuid128, Rc<Notify>>>>,
+}
+
+impl WaitQueue {
+    pub(super) fn stand(&self, sending: Uuid128) -> QueuePlace {
+        let notify = Rc::new(Notify::new());
+        self.places.borrow_mut().insert(sending, Rc::clone(&notify));
+        QueuePlace { notify, sending, places: Rc::downgrade(&self.places) }
+    }
+
+    fn sendings(&self) -> Vec<Uuid128> {
+        self.places.borrow().keys().copied().collect()
+    }
+
+    fn wake(&self, sending: Uuid128) {
+        if let Some(notify) = self.places.borrow().get(&sending) {
+            notify.notify_one();
+        }
+    }
+}
+
+/// A place in line. It is kept up until it is dropped.
+pub(super) struct QueuePlace {
+    notify: Rc<Notify>,
+    sending: Uuid128,
+    places: Weak<RefCell<HashMap<Uuid128, Rc<Notify>>>>,
+}
+
+impl QueuePlace {
+    /// Returns when there may be something, or when its time may be up.
+    pub(super) async fn beaten(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        if let Some(places) = self.places.upgrade() {
+            places.borrow_mut().remove(&self.sending);
+        }
+    }
+}
+
+/// Keeps up the places of a handle, for as long as it lives.
+pub(super) async fn keep_up(core: Weak<PostgresInner>) {
+    loop {
+        sleep(BEAT).await;
+        let Some(core) = core.upgrade() else { return };
+        let sendings = core.jobs.line.sendings();
+        if sendings.is_empty() {
+            continue;
+        }
+        let mut budget = core.budget(TIMEOUT_MS, 0);
+        budget.lane = PoolLane::Renewals;
+        let beaten = core
+            .run(&mut budget, ResendPolicy::Safe, async |client| {
+                let sql = core.sql("SELECT * FROM fencehold.job_line_beat($1)");
+                let rows = client.query_typed(&sql, &[(&sendings, Type::UUID_ARRAY)]).await?;
+                Ok(rows.iter().map(|row| row.get(0)).collect::<Vec<Uuid128>>())
+            })
+            .await;
+        match beaten {
+            Ok(sendings) => sendings.into_iter().for_each(|sending| core.jobs.line.wake(sending)),
+            Err(why) => tracing::debug!(%why, "places in line could not be kept up; trying again"),
+        }
+    }
+}

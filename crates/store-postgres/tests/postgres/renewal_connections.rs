@@ -1,0 +1,94 @@
+//! Renewals and signs of life have connections of their own: no call of the same handle keeps them waiting, however many there are and
+//! whatever those wait for.
+
+use std::thread;
+
+use fencehold_contract::job::ClaimJobsRequest;
+use fencehold_contract::{AcquireLeaseRequest, HoldRef};
+use fencehold_core::{HoldId, Key, Owner};
+use fencehold_test_store::{TestStore as _, block_on};
+
+use crate::job_races::{A, B, JobRaceFixture, run};
+use crate::job_transactions::{attempt, call, request};
+use crate::session::{LOOKS_MAX, Session};
+
+/// As many as the URL of the tests allows.
+const CONNECTIONS: usize = 4;
+
+/// A session that keeps every look at a lease waiting, and no renewal.
+fn in_the_way_of_looks(fixture: &JobRaceFixture) -> Session {
+    let session = fixture.session();
+    run(&session, "BEGIN");
+    run(&session, "LOCK TABLE lease_ending IN ACCESS EXCLUSIVE MODE");
+    session
+}
+
+/// Does something while all connections for calls are in use, each by a call that waits.
+fn with_all_connections_in_use(fixture: &JobRaceFixture, work: impl FnOnce()) {
+    let store = fixture.test_store.store();
+    let key = || Key::new("k").unwrap();
+    let blocker = in_the_way_of_looks(fixture);
+    thread::scope(|scope| {
+        let looks: Vec<_> = (0..2 * CONNECTIONS)
+            .map(|_| scope.spawn(|| block_on(store.get(&call(), key())).unwrap()))
+            .collect();
+        let in_use = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE '{}' = ANY (pg_blocking_pids(pid)::text[]) AND query LIKE '%lease_get%'",
+            blocker.pid
+        );
+        let all = (0..LOOKS_MAX).any(|_| fixture.watch.value(&in_use) == CONNECTIONS.to_string());
+        assert!(all, "not all connections are in use");
+        work();
+        assert_eq!(fixture.watch.value(&in_use), CONNECTIONS.to_string(), "they are still in use");
+        run(&blocker, "COMMIT");
+        for look in looks {
+            look.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn renewals_go_through_while_all_connections_for_calls_are_in_use() {
+    let fixture = JobRaceFixture::new();
+    let store = fixture.test_store.store();
+    let hold = HoldId::from_random([1; 16]);
+    let owner = Owner::new("A").unwrap();
+    let wanted = AcquireLeaseRequest::new(Key::new("k").unwrap(), hold, owner, 30_000);
+    let token = block_on(store.acquire(&call(), wanted)).unwrap().grant.token;
+    let lease = HoldRef { key: Key::new("k").unwrap(), hold_id: hold, token };
+    let jobs = store.jobs().unwrap();
+    block_on(jobs.claim(&call(), request(A))).unwrap();
+    with_all_connections_in_use(&fixture, || {
+        let soon = || call().with_timeout_ms(5_000);
+        let renewed = block_on(store.renew(&soon(), vec![lease])).expect("leases are renewed");
+        assert!(renewed.results[0].is_ok(), "{renewed:?}");
+        let renewed =
+            block_on(jobs.renew_attempts(&soon(), vec![attempt(A, 1)])).expect("claims are renewed");
+        assert!(renewed.results[0].is_ok(), "{renewed:?}");
+        // One that is decided by the rules, for it is refused.
+        let refused = block_on(jobs.renew_attempts(&soon(), vec![attempt(B, 1)])).expect("it is answered");
+        assert!(refused.results[0].is_err(), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_claim_keeps_its_place_in_line_while_all_connections_for_calls_are_in_use() {
+    let fixture = JobRaceFixture::new();
+    let store = fixture.test_store.store();
+    let jobs = store.jobs().unwrap();
+    block_on(jobs.claim(&call(), request(A))).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let wait = ClaimJobsRequest { wait_ms: 600_000, ..request(B) };
+            block_on(jobs.claim(&call(), wait)).unwrap()
+        });
+        let beat = || fixture.watch.value("SELECT max(beat) FROM fencehold.job_waiter");
+        assert!((0..LOOKS_MAX).any(|_| !beat().is_empty()), "it does not stand in line");
+        with_all_connections_in_use(&fixture, || {
+            let before = beat();
+            assert!((0..LOOKS_MAX).any(|_| beat() != before), "its place is not kept up");
+        });
+        fixture.watch.run("SELECT fencehold.enqueue_job('q', 'work', '2')");
+        assert_eq!(waiting.join().unwrap().jobs.len(), 1);
+    });
+}

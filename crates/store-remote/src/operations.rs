@@ -1,0 +1,208 @@
+//! Every call as the operation that it is, and its answer.
+
+use fencehold_contract::http::{
+    self, DeleteScheduleRequest, EnqueueJobBatchRequest, GetJobRequest, GetLeaseRequest, HttpOperation,
+    LeaseSelector, QueueRequest, ReportAttemptBatchRequest, RevokeLeaseBatchRequest, RevokeLeaseRequest,
+    Transport, WriteEffectBatchRequest, op,
+};
+use fencehold_contract::job::ListJobsRequest;
+use fencehold_contract::operation::{
+    JobRequest, JobResponse, StoreRequest, StoreResponse, keeps_finished_elsewhere, unfit,
+};
+use fencehold_contract::problem::ErrorKind;
+use fencehold_contract::{CallContext, EventPage, RevokeLeasesRequest, RevokeTarget, StoreError};
+use fencehold_core::job::JobRefusal;
+use fencehold_core::{BadInput, Token};
+
+use super::budget::RequestError;
+use super::http_client::HttpClient;
+
+impl Transport for HttpClient {
+    type Error = RequestError;
+
+    async fn send<O: HttpOperation>(
+        &self,
+        call: &CallContext,
+        request: O::Request,
+    ) -> Result<O::Response, RequestError> {
+        HttpClient::send::<O>(self, call, &request).await
+    }
+}
+
+/// Most calls are an operation as they are. The others are here.
+pub(super) async fn ask(
+    wire: &HttpClient,
+    call: &CallContext,
+    ask: StoreRequest,
+) -> Result<StoreResponse, RequestError> {
+    match ask {
+        // The server goes from page to page itself.
+        StoreRequest::Revoke { request, .. } => {
+            let RevokeLeasesRequest { target, by, reason } = request;
+            let selector = match target {
+                RevokeTarget::Key { key, only_token } => {
+                    let request = RevokeLeaseRequest { key, only_token, by, reason };
+                    let revoked = wire.send::<op::RevokeLease>(call, &request).await?;
+                    return Ok(StoreResponse::Revoked { ended: vec![revoked], next: None });
+                }
+                RevokeTarget::Task(task) => LeaseSelector::Task { task },
+                RevokeTarget::Owner(owner) => LeaseSelector::Owner { owner },
+                RevokeTarget::Prefix(prefix) => LeaseSelector::Prefix { prefix },
+            };
+            let request = RevokeLeaseBatchRequest { selector, by, reason };
+            let results = wire.send::<op::RevokeLeaseBatch>(call, &request).await?.results;
+            Ok(StoreResponse::Revoked { ended: results.into_iter().flatten().collect(), next: None })
+        }
+        StoreRequest::Get(key) => {
+            let view = wire.send::<op::GetLease>(call, &GetLeaseRequest { key }).await?;
+            // A key that nothing is kept of has never had a token.
+            Ok(StoreResponse::Lease(
+                Some(view).filter(|view| view.token != Token::default() || view.waiter_count > 0),
+            ))
+        }
+        StoreRequest::Events(request) => {
+            let EventPage { mut events, next_cursor: next } =
+                wire.send::<op::ListEvents>(call, &request).await?;
+            for event in &mut events {
+                event.namespace = call.namespace.clone();
+            }
+            Ok(StoreResponse::Events(EventPage { events, next_cursor: next }))
+        }
+        StoreRequest::Job(ask) => job(wire, call, ask).await,
+        ask => carry(wire, call, ask).await,
+    }
+}
+
+async fn carry(
+    wire: &HttpClient,
+    call: &CallContext,
+    ask: StoreRequest,
+) -> Result<StoreResponse, RequestError> {
+    http::send(wire, call, ask)
+        .await?
+        .map_err(|_| RequestError::Problem(Box::new(keeps_finished_elsewhere().into())))
+}
+
+async fn job(wire: &HttpClient, call: &CallContext, ask: JobRequest) -> Result<StoreResponse, RequestError> {
+    let answer = match ask {
+        JobRequest::Enqueue(jobs) => JobResponse::Enqueued(
+            each(jobs, unfit::job, async |jobs| {
+                Ok(wire
+                    .send::<op::EnqueueJobBatch>(call, &EnqueueJobBatchRequest { jobs })
+                    .await?
+                    .results)
+            })
+            .await?,
+        ),
+        JobRequest::Report(reports) => JobResponse::Reported(
+            each(reports, unfit::report, async |reports| {
+                Ok(wire
+                    .send::<op::ReportAttemptBatch>(call, &ReportAttemptBatchRequest { reports })
+                    .await?
+                    .results)
+            })
+            .await?,
+        ),
+        JobRequest::WriteEffects(entries) => JobResponse::WrittenEffects(
+            each(entries, unfit::entry, async |entries| {
+                Ok(wire
+                    .send::<op::WriteEffectBatch>(call, &WriteEffectBatchRequest { entries })
+                    .await?
+                    .results)
+            })
+            .await?,
+        ),
+        JobRequest::Get(job) => detail(wire, call, GetJobRequest { job_id: job, wait_ms: None }).await?,
+        JobRequest::WaitFor(request) => {
+            detail(wire, call, GetJobRequest { job_id: request.id, wait_ms: Some(request.wait_ms) }).await?
+        }
+        JobRequest::DeleteQueue { queue, by } => {
+            let deleted = wire.send::<op::DeleteQueue>(call, &QueueRequest { queue, by }).await;
+            JobResponse::Deleted(found_or(deleted, ErrorKind::QueueNotFound)?.is_some())
+        }
+        JobRequest::DeleteSchedule { name, by } => {
+            let deleted = wire
+                .send::<op::DeleteSchedule>(call, &DeleteScheduleRequest { schedule: name, by })
+                .await;
+            JobResponse::Deleted(found_or(deleted, ErrorKind::ScheduleNotFound)?.is_some())
+        }
+        JobRequest::BeginOperation(request) => {
+            let begun = wire.send::<op::BeginOperation>(call, &request).await;
+            JobResponse::BegunOperation(refused_or(begun, &[ErrorKind::Conflict])?)
+        }
+        JobRequest::ResolveEffect(request) => {
+            let kinds = [ErrorKind::JobNotFound, ErrorKind::WrongState, ErrorKind::BadInput];
+            let resolved = wire.send::<op::ResolveEffect>(call, &request).await;
+            JobResponse::ResolvedEffect(refused_or(resolved, &kinds)?.map(drop))
+        }
+        JobRequest::List(request) => {
+            check_labels(&request)?;
+            return carry(wire, call, StoreRequest::Job(JobRequest::List(request))).await;
+        }
+        ask => return carry(wire, call, StoreRequest::Job(ask)).await,
+    };
+    Ok(StoreResponse::Job(answer))
+}
+
+/// Sends the items that can travel. The others are answered here, in their places: a bad item costs the good ones
+/// nothing.
+async fn each<T, A>(
+    items: Vec<T>,
+    unfit: impl Fn(&T) -> Result<(), BadInput>,
+    send: impl AsyncFnOnce(Vec<T>) -> Result<Vec<Result<A, JobRefusal>>, RequestError>,
+) -> Result<Vec<Result<A, JobRefusal>>, RequestError> {
+    let bad: Vec<Option<BadInput>> = items.iter().map(|item| unfit(item).err()).collect();
+    let fit = items
+        .into_iter()
+        .zip(&bad)
+        .filter(|(_, bad)| bad.is_none())
+        .map(|(item, _)| item)
+        .collect();
+    let mut answers = send(fit).await?.into_iter();
+    let answer = |bad: Option<BadInput>| match bad {
+        Some(bad) => Some(Err(JobRefusal::BadInput(bad))),
+        None => answers.next(),
+    };
+    let answers: Option<Vec<_>> = bad.into_iter().map(answer).collect();
+    answers.ok_or_else(|| RequestError::Unread("it answers fewer items than it was asked".to_owned()))
+}
+
+/// A missing thing is an answer, not a fault.
+fn found_or<T>(found: Result<T, RequestError>, missing: ErrorKind) -> Result<Option<T>, RequestError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(RequestError::Problem(problem)) if problem.kind == missing => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// A refusal of the rules is an answer, not a fault.
+fn refused_or<T>(
+    answer: Result<T, RequestError>,
+    kinds: &[ErrorKind],
+) -> Result<Result<T, JobRefusal>, RequestError> {
+    match answer {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(RequestError::Problem(problem)) if kinds.contains(&problem.kind) => Ok(Err((*problem).into())),
+        Err(fault) => Err(fault),
+    }
+}
+
+async fn detail(
+    wire: &HttpClient,
+    call: &CallContext,
+    request: GetJobRequest,
+) -> Result<JobResponse, RequestError> {
+    let found = wire.send::<op::GetJob>(call, &request).await;
+    Ok(JobResponse::Job(found_or(found, ErrorKind::JobNotFound)?.map(Box::new)))
+}
+
+/// A query writes a label as NAME=VALUE.
+fn check_labels(request: &ListJobsRequest) -> Result<(), RequestError> {
+    let Some((name, _)) = request.filter.labels.iter().find(|(name, _)| name.contains('=')) else {
+        return Ok(());
+    };
+    let problem = format!("{name:?} has a '=' in its name, which a query cannot tell from the other");
+    let error = StoreError::BadInput(BadInput::new("label", problem));
+    Err(RequestError::Problem(Box::new(error.into())))
+}

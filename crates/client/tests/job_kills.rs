@@ -151,7 +151,7 @@ impl KillFixture {
     fn start(&self, name: &str) -> (WorkerProcess, mpsc::Receiver<ProcessEvent>) {
         let (tell, told) = mpsc::channel();
         let process = WorkerProcess::start("job_kills::the_worker", name, &self.work_dir, move |said| {
-            drop(tell.send(said))
+            drop(tell.send(said));
         });
         (process, told)
     }

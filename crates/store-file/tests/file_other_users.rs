@@ -139,7 +139,7 @@ impl Scratch {
             User::Other | User::Root => command.arg("--clear-groups"),
         };
         let script =
-            format!("umask {umask}; exec \"$0\" file_neighbours::plays_its_role --exact --nocapture");
+            format!("umask {umask}; exec \"$0\" file_other_users::plays_its_role --exact --nocapture");
         let child = command
             .args(["--", "sh", "-c", &script])
             .arg(&self.program)

@@ -143,8 +143,7 @@ impl ObjectStoreInner {
     ) -> Result<ChangeResult, StoreError> {
         let mut attempts: Vec<WriteAttempt> = Vec::new();
         let mut last_why = String::new();
-        let (mut losses, mut backoff) = (0, BACKOFF);
-        let mut cached = start == ChangeStart::Last;
+        let (mut losses, mut backoff, mut cached) = (0, BACKOFF, start == ChangeStart::Last);
         for _ in 0..ROUNDS_MAX {
             let known = if std::mem::take(&mut cached) { self.seen.last(&context.name) } else { None };
             let remembered = known.is_some();

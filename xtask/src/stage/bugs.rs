@@ -52,7 +52,7 @@ const NAMED: [Layer; 2] = [
             &[
                 "--skip=file_owner::",
                 "--skip=file_socket::",
-                "--skip=file_neighbours::",
+                "--skip=file_other_users::",
                 "--skip=same_second::",
             ],
         )),

@@ -328,7 +328,7 @@ async fn about_store(checks: &mut Checks, store: &OpenStore, began_ms: u64) {
         }
         // Two doctors may look at once, and not every store lets the second one wait.
         Err(Failure::Said { exit: ExitStatus::Held, what, .. }) => {
-            checks.add("round trip", CheckResult::Warning, what)
+            checks.add("round trip", CheckResult::Warning, what);
         }
         Err(failure) => checks.failed("round trip", failure),
     }

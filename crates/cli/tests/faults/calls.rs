@@ -39,9 +39,8 @@ impl Participant {
 
     pub fn acquires(&mut self, key: &str) -> Option<(HoldId, u64)> {
         let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.participant_plan.who.as_str()).unwrap();
-        let mut request =
-            AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.participant_plan.ttl_ms);
+        let owner = Owner::new(self.plan.who.as_str()).unwrap();
+        let mut request = AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.plan.ttl_ms);
         for _ in 0..RESENDS {
             let (asked, ask) = (request.clone(), AskedCall::Acquire { key: key.to_owned() });
             let told = self.asks(ask, |store, call| {
@@ -64,9 +63,8 @@ impl Participant {
         self.nth += 1;
         self.write(SystemClock.now().store_ms, CallHalf::Asked(AskedCall::Acquire { key: key.to_owned() }));
         let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.participant_plan.who.as_str()).unwrap();
-        let request =
-            AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.participant_plan.ttl_ms);
+        let owner = Owner::new(self.plan.who.as_str()).unwrap();
+        let request = AcquireLeaseRequest::new(Key::new(key).unwrap(), hold, owner, self.plan.ttl_ms);
         block_on(self.store().unwrap().acquire(&self.call, request)).unwrap();
     }
 
@@ -107,7 +105,7 @@ impl Participant {
     /// Ends whatever hold there is, by force.
     pub fn revokes(&mut self, key: &str) {
         let which = RevokeTarget::Key { key: Key::new(key).unwrap(), only_token: None };
-        let by = Owner::new(self.participant_plan.who.as_str()).unwrap();
+        let by = Owner::new(self.plan.who.as_str()).unwrap();
         let request = RevokeLeasesRequest { target: which, by, reason: Reason::new("a fault").unwrap() };
         self.asks(AskedCall::Revoke { key: key.to_owned() }, |store, call| {
             block_on(store.revoke(call, request)).map(|_| CallResult::Revoked)
@@ -136,9 +134,9 @@ impl Participant {
     /// Claims a job, has its effect and completes it. False: there was none.
     pub fn works(&mut self, forgets: bool) -> bool {
         let hold = HoldId::from_random(self.random.bits());
-        let owner = Owner::new(self.participant_plan.who.as_str()).unwrap();
+        let owner = Owner::new(self.plan.who.as_str()).unwrap();
         let queues = vec![(queue(), 1)];
-        let ttl_ms = self.participant_plan.ttl_ms;
+        let ttl_ms = self.plan.ttl_ms;
         let request = ClaimJobsRequest {
             queues,
             limit: 1,

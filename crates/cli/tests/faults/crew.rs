@@ -84,7 +84,7 @@ impl<'a> Participants<'a> {
         Participants { prepare, ..self }
     }
 
-    pub fn participant_plan(&mut self) -> ParticipantPlan {
+    pub fn plan(&mut self) -> ParticipantPlan {
         let nth = self.started.fetch_add(1, Ordering::Relaxed);
         let seed = self.random.below(u64::MAX);
         self.part_of(&format!("p{nth}"), seed)
@@ -106,13 +106,13 @@ impl<'a> Participants<'a> {
     }
 
     pub fn start(&mut self) -> RunningProcess {
-        let participant_plan = self.participant_plan();
-        self.play(&participant_plan)
+        let plan = self.plan();
+        self.play(&plan)
     }
 
     /// The process that plays a part.
-    pub fn play(&self, participant_plan: &ParticipantPlan) -> RunningProcess {
-        let mut command = participant_plan.command();
+    pub fn play(&self, plan: &ParticipantPlan) -> RunningProcess {
+        let mut command = plan.command();
         (self.prepare)(&mut command);
         RunningProcess::adopt(command.stdout(Stdio::null()).spawn().unwrap())
     }
@@ -186,12 +186,12 @@ impl<'a> Participants<'a> {
     /// What the last participant says: a process like the others, in the same surroundings.
     fn final_state(&self, role: Role) -> RunEnd {
         // No two processes draw the same hold ids: those of the others were drawn from their own names.
-        let participant_plan = ParticipantPlan { role, ..self.part_of("last", self.random.0) };
-        let ended = self.play(&participant_plan).child.wait().unwrap();
-        let said = || std::fs::read_to_string(participant_plan.history()).unwrap_or_default();
+        let plan = ParticipantPlan { role, ..self.part_of("last", self.random.0) };
+        let ended = self.play(&plan).child.wait().unwrap();
+        let said = || std::fs::read_to_string(plan.history()).unwrap_or_default();
         let last = |said: String| said.lines().last().unwrap_or_default().to_owned();
         assert!(ended.success(), "the last participant ended badly: {ended}: {}", last(said()));
-        serde_json::from_str(&std::fs::read_to_string(participant_plan.final_state()).unwrap()).unwrap()
+        serde_json::from_str(&std::fs::read_to_string(plan.final_state()).unwrap()).unwrap()
     }
 
     pub fn judges(&self, end: Option<&fencehold_proof::history::FinalState>) -> Judgement {

@@ -21,15 +21,15 @@ const TIMEOUT_MS: u64 = 1_500;
 fn short_run(fault: &str, call: &str, nth: usize) -> Option<Judgement> {
     let (dir, histories) = (TestDirectory::new(), tempfile::tempdir().unwrap());
     let mut participants = Participants::new(&dir.store(), histories.path());
-    let participant_plan = ParticipantPlan {
+    let plan = ParticipantPlan {
         who: "struck".to_owned(),
         seed: 7,
         calls: CALLS,
         timeout_ms: TIMEOUT_MS,
-        ..participants.participant_plan()
+        ..participants.plan()
     };
     let notes = histories.path().join("strace");
-    let plain = participant_plan.command();
+    let plain = plan.command();
     let mut command = Command::new("strace");
     command
         .args(["-f", "-qq", "-o"])
@@ -136,16 +136,16 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
         FENCEHOLD_TEST_PART="$AFTER" start "$@" || exit 3
         cp -r "$DISK/leases" "$KEPT"
     "#;
-    let participant_plan = |participants: &mut Participants<'_>, who: &str, calls| {
+    let plan = |participants: &mut Participants<'_>, who: &str, calls| {
         serde_json::to_string(&ParticipantPlan {
             who: who.to_owned(),
             calls,
             timeout_ms: TIMEOUT_MS,
-            ..participants.participant_plan()
+            ..participants.plan()
         })
         .unwrap()
     };
-    let plain = participants.participant_plan().command();
+    let plain = participants.plan().command();
     let kept = histories.path().join("kept");
     let ended = unshare()
         .args(["sh", "-c", script, "sh"])
@@ -153,9 +153,9 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
         .args(plain.get_args())
         .env("DISK", &disk)
         .env("KEPT", &kept)
-        .env("BEFORE", participant_plan(&mut participants, "before", 40))
-        .env("FULL", participant_plan(&mut participants, "full", 12))
-        .env("AFTER", participant_plan(&mut participants, "after", 40))
+        .env("BEFORE", plan(&mut participants, "before", 40))
+        .env("FULL", plan(&mut participants, "full", 12))
+        .env("AFTER", plan(&mut participants, "after", 40))
         .status()
         .unwrap();
     assert!(ended.success(), "it ended badly: {ended}");

@@ -91,11 +91,10 @@ impl ParticipantPlan {
 
 /// The process's part: plays it if it was given one, and never comes back then.
 pub fn take_part_if_asked() {
-    let Ok(participant_plan) = std::env::var(PART) else { return };
-    let participant_plan: ParticipantPlan = serde_json::from_str(&participant_plan).unwrap();
-    let (stop, final_state, role) =
-        (participant_plan.dir.join("stop"), participant_plan.final_state(), participant_plan.role);
-    let mut participant = Participant::new(participant_plan);
+    let Ok(plan) = std::env::var(PART) else { return };
+    let plan: ParticipantPlan = serde_json::from_str(&plan).unwrap();
+    let (stop, final_state, role) = (plan.dir.join("stop"), plan.final_state(), plan.role);
+    let mut participant = Participant::new(plan);
     if role != Role::Works {
         let how = serde_json::to_string(&participant.finishes()).unwrap();
         std::fs::write(final_state, how).unwrap();
@@ -126,7 +125,7 @@ impl Random {
 }
 
 pub struct Participant {
-    pub participant_plan: ParticipantPlan,
+    pub plan: ParticipantPlan,
     pub random: Random,
     history: File,
     /// Where it writes down what its wall clock says, if it does.
@@ -140,37 +139,26 @@ pub struct Participant {
 }
 
 impl Participant {
-    pub fn new(participant_plan: ParticipantPlan) -> Self {
+    pub fn new(plan: ParticipantPlan) -> Self {
         let opened = |path: PathBuf| OpenOptions::new().create(true).append(true).open(path).unwrap();
-        let history = opened(participant_plan.history());
-        let times = participant_plan
-            .tells_the_time
-            .then(|| opened(participant_plan.history().with_extension("times")));
-        let call = CallContext::new(Namespace::default()).with_timeout_ms(participant_plan.timeout_ms);
+        let history = opened(plan.history());
+        let times = plan.tells_the_time.then(|| opened(plan.history().with_extension("times")));
+        let call = CallContext::new(Namespace::default()).with_timeout_ms(plan.timeout_ms);
         // Names are part of the seed: no two processes draw the same hold ids.
-        let seed = participant_plan
+        let seed = plan
             .who
             .bytes()
-            .fold(participant_plan.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-        Participant {
-            random: Random(seed),
-            history,
-            times,
-            unusable: None,
-            nth: 0,
-            store: None,
-            call,
-            participant_plan,
-        }
+            .fold(plan.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+        Participant { random: Random(seed), history, times, unusable: None, nth: 0, store: None, call, plan }
     }
 
     fn is_through(&self) -> bool {
-        self.nth >= self.participant_plan.calls
+        self.nth >= self.plan.calls
     }
 
     /// Whether the store has said that it cannot be used, where that is an end.
     fn gives_up(&self) -> bool {
-        self.participant_plan.role == Role::EndsOrGivesUp && self.unusable.is_some()
+        self.plan.role == Role::EndsOrGivesUp && self.unusable.is_some()
     }
 
     /// Remembers why a store cannot be used.
@@ -192,13 +180,13 @@ impl Participant {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let url: StoreUrl = self.participant_plan.url.parse().unwrap();
+        let url: StoreUrl = self.plan.url.parse().unwrap();
         let store = open(&url, Arc::new(SystemClock))?;
         Ok(Arc::clone(self.store.insert(store)))
     }
 
     pub fn write(&mut self, at_ms: u64, what: CallHalf) {
-        let line = HistoryLine::new(self.participant_plan.who.clone(), self.nth, at_ms, what);
+        let line = HistoryLine::new(self.plan.who.clone(), self.nth, at_ms, what);
         let text = serde_json::to_string(&line).unwrap() + "\n";
         // In one piece, so that a kill tears at most the last line.
         self.history.write_all(text.as_bytes()).unwrap();
@@ -213,7 +201,7 @@ impl Participant {
     }
 
     pub fn takes_a_turn(&mut self) {
-        if self.participant_plan.jobs && self.random.below(3) == 0 {
+        if self.plan.jobs && self.random.below(3) == 0 {
             self.turns_to_a_job();
         } else {
             let nth = self.random.below(KEYS);
@@ -259,7 +247,7 @@ impl Participant {
             self.releases(&key(nth), hold, token);
             end.keys.insert(key(nth), token);
         }
-        if self.participant_plan.jobs && !self.gives_up() {
+        if self.plan.jobs && !self.gives_up() {
             until("queues that are empty", || {
                 while self.works(false) {}
                 (self.is_all_done() || self.gives_up()).then_some(())

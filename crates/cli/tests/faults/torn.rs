@@ -38,14 +38,14 @@ fn files(dir: &TestDirectory) -> [PathBuf; 2] {
 fn the_power_goes() -> DiskImage {
     let (dir, histories) = (TestDirectory::new(), tempfile::tempdir().unwrap());
     let mut participants = Participants::new(&dir.store(), histories.path());
-    let participant_plan = ParticipantPlan { calls: CALLS[0] as u64, ..participants.participant_plan() };
-    assert!(participants.play(&participant_plan).child.wait().unwrap().success());
+    let plan = ParticipantPlan { calls: CALLS[0] as u64, ..participants.plan() };
+    assert!(participants.play(&plan).child.wait().unwrap().success());
     let running = [participants.start(), participants.start()];
     eventually("calls of those that are killed", || participants.calls() >= CALLS[0] + CALLS[1]);
     // They are killed with -9 when they go.
     drop(running);
 
-    let mut alone = Participant::new(participants.participant_plan());
+    let mut alone = Participant::new(participants.plan());
     while alone.nth < CALLS[2] as u64 {
         alone.takes_a_turn();
     }

@@ -160,7 +160,7 @@ impl ChaosLeader {
     fn hear(&mut self, news: LeaderEvent) {
         match news {
             LeaderEvent::Said(number, ProcessEvent { what, attempt }) => {
-                self.hear_worker(number, what, attempt)
+                self.hear_worker(number, what, attempt);
             }
             LeaderEvent::Owner(pid) => {
                 self.owner_pid = pid;

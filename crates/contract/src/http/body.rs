@@ -99,7 +99,7 @@ http_types! {
         pub by: Owner,
         /// By how much every counter rises.
         #[serde(default = "advance_by")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = u64::MAX)))]
         pub increment: u64,
     }
 

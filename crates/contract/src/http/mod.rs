@@ -225,7 +225,7 @@ operations! {
     SetQuota = "set_quota" Post "/v1/quota/set" ADMIN (SetQuotaRequest) -> QuotaView, [];
 
     /// Enqueue a job
-    EnqueueJob = "enqueue_job" Post "/v1/jobs/enqueue" JOB_ENQUEUE (NewJob) -> EnqueuedJob, [409];
+    EnqueueJob = "enqueue_job" Post "/v1/jobs/enqueue" JOB_ENQUEUE (NewJob) -> EnqueuedJob, [404 409];
     /// Enqueue many jobs: one result for each, in order
     EnqueueJobBatch = "enqueue_job_batch" Post "/v1/jobs/enqueue-batch" JOB_ENQUEUE
         (EnqueueJobBatchRequest) -> EnqueueJobBatchResponse, [];

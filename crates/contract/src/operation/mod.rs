@@ -134,7 +134,7 @@ impl StoreResponse {
     pub fn waited_longer(mut self, by_ms: u64) -> StoreResponse {
         match &mut self {
             StoreResponse::Acquired(acquired) => {
-                acquired.waited_ms = acquired.waited_ms.saturating_add(by_ms)
+                acquired.waited_ms = acquired.waited_ms.saturating_add(by_ms);
             }
             StoreResponse::Renewed(renewed) => renewed.waited_ms = renewed.waited_ms.saturating_add(by_ms),
             StoreResponse::Job(answer) => answer.waited_longer(by_ms),

@@ -125,7 +125,7 @@ fn play(steps: &[Step]) {
             }
             Step::Renew(back) => renew_or_release(&mut rig, &mut disk, &holds, *back, StoreRequest::Renew),
             Step::Release(back) => {
-                renew_or_release(&mut rig, &mut disk, &holds, *back, StoreRequest::Release)
+                renew_or_release(&mut rig, &mut disk, &holds, *back, StoreRequest::Release);
             }
             Step::Revoke(name) => disk.keep(rig.ask(revoke(&format!("k/{name}"))).0),
             Step::Pass(ms) => {

@@ -188,7 +188,7 @@ fn an_operation_that_one_of_two_sendings_takes_is_kept() {
         .unwrap()
     {
         Ok(StoreResponse::Job(JobResponse::Job(Some(detail)))) => {
-            assert_eq!(detail.job.state, JobState::Running)
+            assert_eq!(detail.job.state, JobState::Running);
         }
         other => panic!("{other:?}"),
     }

@@ -126,7 +126,7 @@ fn stories(calls: &[RecordedCall]) -> KeyHistories<'_> {
             (_, Some(CallResult::Lost { .. })) => story.at(own).denied.push(call),
             (AskedCall::Release { .. } | AskedCall::Complete { .. }, Some(CallResult::Refused { .. })) => {}
             (AskedCall::Release { .. } | AskedCall::Complete { .. }, _) => {
-                story.at(own).gives_back.push(call)
+                story.at(own).gives_back.push(call);
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ pub(super) fn problems(calls: &[RecordedCall], end: Option<&FinalState>) -> Vec<
     for call in calls {
         match (&call.ask, call.answer()) {
             (AskedCall::Enqueue { job }, Some(CallResult::Enqueued)) => {
-                stories.entry(job).or_default().enqueued = true
+                stories.entry(job).or_default().enqueued = true;
             }
             (AskedCall::Claim, Some(CallResult::Claimed { job, .. })) => {
                 stories.entry(job).or_default().claims.push(call);

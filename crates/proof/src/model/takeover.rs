@@ -148,7 +148,7 @@ impl Model for TakeoverModel {
             match process {
                 ModelProcess::Dead => continue,
                 ModelProcess::Client if world.takeovers < bounds.takeovers => {
-                    steps.push(TakeoverStep::TakeOver(at))
+                    steps.push(TakeoverStep::TakeOver(at));
                 }
                 ModelProcess::Owner { batch: OwnerBatch::None, .. } if world.requests < bounds.requests => {
                     steps.extend([TakeoverStep::DecideGrant(at), TakeoverStep::DecideLook(at)]);
@@ -156,7 +156,7 @@ impl Model for TakeoverModel {
                 ModelProcess::Client | ModelProcess::Owner { batch: OwnerBatch::None, .. } => {}
                 ModelProcess::Owner { batch: OwnerBatch::Grant, .. } => steps.push(TakeoverStep::Commit(at)),
                 ModelProcess::Owner { batch: OwnerBatch::Look { .. }, .. } => {
-                    steps.push(TakeoverStep::Answer(at))
+                    steps.push(TakeoverStep::Answer(at));
                 }
             }
             if world.deaths < bounds.deaths {

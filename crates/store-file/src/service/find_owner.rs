@@ -127,7 +127,7 @@ async fn find(
                 return FindResult::Unusable(error);
             }
             Ok(TakeoverResult::Unusable(StoreError::Unavailable { message: why })) => {
-                shared.set_obstacle(why)
+                shared.set_obstacle(why);
             }
             Ok(TakeoverResult::Unusable(error)) => shared.set_obstacle(error.to_string()),
             Err(panic) => shared.set_obstacle(format!("{path}: taking over failed: {panic}")),

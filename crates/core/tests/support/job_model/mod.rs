@@ -203,7 +203,7 @@ impl JobModel {
         match self.caller(by) {
             Caller::Refused(refusal) => assert_eq!(*reply, Err(refusal)),
             Caller::RanOut(how) => {
-                assert_eq!(*reply, Err(JobRefusal::Over { token: by.token, outcome: how }))
+                assert_eq!(*reply, Err(JobRefusal::Over { token: by.token, outcome: how }));
             }
             Caller::Over(how) if ran_out(how) => {
                 assert_eq!(*reply, Err(JobRefusal::Over { token: by.token, outcome: how }));

@@ -229,7 +229,7 @@ impl JobWorld {
         match message {
             JobMessage::Claim { worker, hold, sent } => self.claim(worker, hold, sent),
             JobMessage::Renew { worker, hold, token, sent } => {
-                self.renewal(worker, hold, token, sent, bounds)
+                self.renewal(worker, hold, token, sent, bounds);
             }
             JobMessage::Announce { worker, hold, token } => self.announcement(worker, hold, token, bounds),
             JobMessage::Record { hold, token } => self.recording(hold, token, bounds),

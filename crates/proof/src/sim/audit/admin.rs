@@ -50,12 +50,9 @@ impl Auditor {
                 if !claimed.jobs.is_empty() {
                     pair.in_time(now_ms, request.wait_ms, "a job was given")?;
                 }
-                if claimed.jobs.len() > request.limit {
-                    return Err(format!(
-                        "{} jobs were given, {} were asked for",
-                        claimed.jobs.len(),
-                        request.limit
-                    ));
+                let (given, limit) = (claimed.jobs.len(), request.limit);
+                if given > limit {
+                    return Err(format!("{given} jobs were given, {limit} were asked for"));
                 }
                 if claimed.jobs.is_empty() {
                     return self.sent_away(now_ms, pair.asked.arrived_ms, request);

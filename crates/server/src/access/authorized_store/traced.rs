@@ -36,7 +36,7 @@ impl AuthorizedStore {
             StoreRequest::Renew(holds) | StoreRequest::Release(holds) => traced.held = held(call, holds),
             StoreRequest::Job(JobRequest::Enqueue(jobs)) => traced.spans = self.place_in_trace(call, jobs),
             StoreRequest::Job(JobRequest::Report(reports)) => {
-                traced.ending = reports.iter().map(ended_by).collect()
+                traced.ending = reports.iter().map(ended_by).collect();
             }
             _ => {}
         }

@@ -1,8 +1,6 @@
 //! The few messages of OTLP that spans need, written by hand: field numbers never change, and what a receiver does not
 //! find it takes for empty.
 
-#![expect(clippy::struct_field_names, reason = "the names are OTLP's own")]
-
 use prost::{Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]

@@ -29,7 +29,7 @@ fn short_run(fault: &str, call: &str, nth: usize) -> Option<Judgement> {
         ..participants.plan()
     };
     let notes = histories.path().join("strace");
-    let plain = plan.command();
+    let ordinary = plan.command();
     let mut command = Command::new("strace");
     command
         .args(["-f", "-qq", "-o"])
@@ -40,8 +40,8 @@ fn short_run(fault: &str, call: &str, nth: usize) -> Option<Judgement> {
         .arg(dir.path("leases/fencehold.db"))
         .arg("-P")
         .arg(dir.path("leases/fencehold.db-wal"));
-    command.arg(plain.get_program()).args(plain.get_args());
-    for (name, value) in plain.get_envs() {
+    command.arg(ordinary.get_program()).args(ordinary.get_args());
+    for (name, value) in ordinary.get_envs() {
         command.env(name, value.unwrap());
     }
     let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
@@ -145,12 +145,12 @@ fn a_disk_that_was_full_is_used_again_and_nothing_acknowledged_is_lost() {
         })
         .unwrap()
     };
-    let plain = participants.plan().command();
+    let ordinary = participants.plan().command();
     let kept = histories.path().join("kept");
     let ended = unshare()
         .args(["sh", "-c", script, "sh"])
-        .arg(plain.get_program())
-        .args(plain.get_args())
+        .arg(ordinary.get_program())
+        .args(ordinary.get_args())
         .env("DISK", &disk)
         .env("KEPT", &kept)
         .env("BEFORE", plan(&mut participants, "before", 40))

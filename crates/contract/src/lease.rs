@@ -41,7 +41,7 @@ calls! {
         /// For how long nothing is granted after `advance`; 0: the store grants. It is asked often, so it counts nothing.
         async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError>;
 
-        /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
+        /// Checks that the store is reachable and can be used.
         async fn ping(&self, call: &CallContext) -> Result<(), StoreError>;
 
         /// Has a listener called with each key on whose hold another caller acted: ended it, asked it to yield, called its job off. Every
@@ -137,8 +137,8 @@ calls! {
         list: List(request: ListLeasesRequest) -> Leases(LeasePage);
         /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
         list_events: Events(request: ListEventsRequest) -> Events(EventPage);
-        /// After a restore or a lossy failover: ends every lease of every namespace, lifts every counter and floor
-        /// by `lift`, and returns for how long nothing may be granted, which is the longest ttl there was.
+        /// After a restore or a lossy failover: ends every lease of every namespace, raises every counter and floor
+        /// by `increment`, and returns for how long nothing may be granted, which is the longest ttl there was.
         advance: Advance { by: Owner, increment: u64 } -> Advanced(AdvancedStore);
         /// Looks at the limits of the caller's namespace, or sets them.
         quota: Quota(request: QuotaRequest) -> Quota(QuotaView);

@@ -1,5 +1,5 @@
 //! Every operation over HTTP: where it is asked, for what, by whom, and what comes back. The one list: the server's routes,
-//! the remote store's requests and the OpenAPI document are made from it.
+//! the remote store's requests and the OpenAPI document are made from it. Streams, probes and metrics are in `server/src/http/mod.rs`.
 //!
 //! Durations are in milliseconds and named so (`ttl_ms`), times are RFC 3339, tokens are numbers below 2^53, payloads are
 //! plain JSON. A request with a field that is not known is refused: it may have been meant as a safeguard.

@@ -26,7 +26,7 @@ pub trait Route: Send + Sync {
     fn measured(&self) -> Option<&StoreMetrics> {
         None
     }
-    /// Proves that the store answers, and that it can be used. One that is proven by opening it has nothing more to say.
+    /// Checks that the store is reachable and can be used. The default succeeds at once, for stores where opening proves that.
     fn proven(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }

@@ -1,21 +1,21 @@
 //! The suite that every store passes.
 //!
-//! Nouns: an [`TestStore`] is one fresh store together with power over its time; a [`TestStoreFactory`] makes arenas; a case is one
-//! promise, named as it reads, checked in an arena of its own. A change of the contract starts here.
+//! Nouns: a [`TestStore`] is one fresh store together with power over its time; a [`TestStoreFactory`] makes them; a case is one
+//! promise, named as it reads, checked on a test store of its own. A change of the contract starts here.
 //!
 //! A new store is a test file of a few lines:
 //!
 //! ```no_run
-//! use fencehold_conformance::ClockArena;
+//! use fencehold_conformance::ClockedTestStore;
 //! use fencehold_engine::MemoryStore;
 //!
-//! fencehold_conformance::lease_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
-//! fencehold_conformance::job_conformance!(|| ClockArena::new(|clock| MemoryStore::open(clock)));
+//! fencehold_conformance::lease_conformance!(|| ClockedTestStore::new(|clock| MemoryStore::open(clock)));
+//! fencehold_conformance::job_conformance!(|| ClockedTestStore::new(|clock| MemoryStore::open(clock)));
 //! # fn main() {}
 //! ```
 //!
-//! What an arena cannot show (see [`TestCapability`]), and what a store says that it cannot do, is reported by name as not
-//! applicable; nothing passes in silence. Order comes from barriers, from the arena's clock and from what the store
+//! What a test store cannot show (see [`TestCapability`]), and what a store says that it cannot do, is reported by name as not
+//! applicable; nothing passes in silence. Order comes from barriers, from the test store's clock and from what the store
 //! itself shows of its line; no case sleeps.
 
 mod concurrent;
@@ -40,7 +40,7 @@ struct Case {
 /// What a case that did not fail says.
 type CaseResult = Result<(), NotApplicable>;
 
-/// What the store, or the arena, would have to be able to do.
+/// What the store, or the test store, would have to be able to do.
 #[derive(Clone, Copy, Debug)]
 struct NotApplicable(&'static str);
 

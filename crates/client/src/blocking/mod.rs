@@ -100,7 +100,7 @@ impl Fencehold {
         Worker::new(self.inner.worker())
     }
 
-    /// What ttl would suit. See [`crate::Fencehold::advice`].
+    /// What ttl would suit. See [`crate::Fencehold::ttl_advice`].
     pub fn ttl_advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
         self.inner.ttl_advice(key_or_prefix)
     }

@@ -1,7 +1,7 @@
 //! Every call of the contract, and its answer, as plain data. The same types cross the socket
 //! between processes.
 //!
-//! A call is one row of [`calls!`]: from it follow the variant that asks, the variant that answers, the method of the trait that
+//! A call is one row of `calls!`: from it follow the variant that asks, the variant that answers, the method of the trait that
 //! callers use, and the match that has a store carry it out.
 
 mod calls;

@@ -27,8 +27,8 @@ use std::process::ExitCode;
 use stage::{
     ALIKE, API, BUGS, CHAOS, CLIPPY, CLOCKS, CRATES, DENY, DOCS, DOCTESTS, EDITS, ETCD_FAULTS, EXAMPLES,
     FAULTS, FEATURES, FORMAT, LINES, LONG, PACKAGE, PEERS, PEERS_HTTP, PEERS_POSTGRES, POSTGRES, PROGRAMS,
-    PROOF, PROOF_LARGE, RACES, RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, STORED, Stage, TESTS,
-    TESTS_QUICK, TYPES, UPGRADE, WORDS,
+    PROOF, PROOF_LARGE, RACES, REQUESTS, RUSTDOC, SAME_SECOND, SECURITY, SERVERS, SHIPPED, STORED, Stage,
+    TESTS, TESTS_QUICK, TYPES, UPGRADE, WORDS,
 };
 
 struct Command {
@@ -53,7 +53,19 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "long",
         about: "what takes long: races, chaos, faults and floods at length, and every test twenty times",
-        stages: &[SERVERS, RACES, CHAOS, CLOCKS, SAME_SECOND, ETCD_FAULTS, POSTGRES, ALIKE, UPGRADE, LONG],
+        stages: &[
+            SERVERS,
+            RACES,
+            CHAOS,
+            CLOCKS,
+            SAME_SECOND,
+            ETCD_FAULTS,
+            POSTGRES,
+            ALIKE,
+            UPGRADE,
+            REQUESTS,
+            LONG,
+        ],
     },
     Command { name: "servers", about: "installs the servers that tests start", stages: &[SERVERS] },
     Command {

@@ -5,6 +5,8 @@ mod api;
 mod clocked;
 mod conformance;
 mod fuzz;
+#[cfg(feature = "installed")]
+mod generated_clients;
 mod lost_responses;
 mod metrics;
 mod plain_client;

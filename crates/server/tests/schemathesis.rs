@@ -12,6 +12,8 @@ use crate::clocked::ClockedServer;
 
 /// At least so many requests must have been made.
 const REQUESTS: u64 = 2_000;
+/// How many are made up for each operation, beside those that cover its document: a number to look for longer.
+const EXAMPLES: &str = "FENCEHOLD_REQUEST_EXAMPLES";
 /// What is looked for: no failure of the server, nothing that the document does not say, nothing refused that it allows, and
 /// nothing accepted that it forbids; and the few operations of which that cannot be asked.
 const SETTINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis.toml");
@@ -23,6 +25,7 @@ const HOOKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemathesis_hoo
 #[test]
 fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
     let program = fencehold_test_servers::installed("python/bin/schemathesis");
+    let examples = std::env::var(EXAMPLES).unwrap_or_else(|_| "20".to_owned());
     let mut server = ClockedServer::start("memory:", None);
     let folder = tempfile::tempdir().unwrap();
     let document = format!("{}/v1/openapi.json", server.url);
@@ -36,7 +39,7 @@ fn whatever_is_asked_the_answer_is_one_that_the_document_promises() {
     let output = Command::new(program)
         .current_dir(folder.path())
         .args(["--config-file", SETTINGS, "run", &document, "--exclude-operation-id", "watch_events"])
-        .args(["--phases", "coverage,fuzzing", "--max-examples", "60", "--generation-deterministic"])
+        .args(["--phases", "coverage,fuzzing", "--max-examples", &examples, "--generation-deterministic"])
         .args(["--continue-on-failure", "--suppress-health-check", "all", "--warnings", "off", "--no-color"])
         .env("NO_PROXY", "*")
         .env("SCHEMATHESIS_HOOKS", HOOKS)

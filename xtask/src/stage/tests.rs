@@ -17,11 +17,11 @@ const LANES: usize = 2;
 /// Programs that need servers or many seconds, longest first: they start first, so that nothing long is left alone at the end. Of
 /// each, the modules that need them, which are left out of what every commit should pass; none: the whole program is.
 const LONG: [(&str, &[&str]); 8] = [
-    ("cli", &["far_stores::", "faults::", "postgres::", "serve::"]),
+    ("server", &["conformance::", "generated_clients::", "schemathesis::"]),
     ("postgres", &[]),
-    ("server", &["conformance::", "schemathesis::"]),
-    ("object", &[]),
+    ("cli", &["far_stores::", "faults::", "postgres::", "serve::"]),
     ("client", &["chaos::", "fence_object::", "fence_postgres::", "job_kills::", "job_postgres::"]),
+    ("object", &[]),
     ("file", &["same_second::"]),
     ("proof", &["sim::"]),
     ("etcd", &[]),

@@ -130,3 +130,12 @@ struct Fencing;
 #[cfg(all(doctest, feature = "postgres"))]
 #[doc = include_str!("../../../docs/postgres.md")]
 struct Postgres;
+
+/// And those of the pages that answer one question each.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/ttl.md")]
+#[doc = include_str!("../../../docs/workers.md")]
+#[doc = include_str!("../../../docs/preemption.md")]
+#[doc = include_str!("../../../docs/elections.md")]
+#[doc = include_str!("../../../docs/exactly_once.md")]
+struct Pages;

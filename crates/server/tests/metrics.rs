@@ -130,8 +130,8 @@ fn a_cancelled_job_that_runs_on_is_counted_with_its_time() {
     assert!(!page(&client).contains(&format!("{name}{{")), "it has ended");
 }
 
-/// Every `label="value"` that some rule picks, with the metric that it picks from.
-fn selected(rules: &str) -> Vec<(&str, &str)> {
+/// Every `label="value"` that some rule picks, with the metric that it picks from. Of `label=~"a|b"`, each.
+fn selected(rules: &str) -> Vec<(&str, String)> {
     let mut found = Vec::new();
     for (at, _) in rules.match_indices("fencehold_") {
         let rest = &rules[at..];
@@ -141,18 +141,32 @@ fn selected(rules: &str) -> Vec<(&str, &str)> {
         let picked = rest[name.len()..]
             .strip_prefix('{')
             .and_then(|rest| Some(rest.split_once('}')?.0));
-        found.extend(
-            picked
-                .into_iter()
-                .flat_map(|picked| picked.split(','))
-                .map(|label| (name, label)),
-        );
+        for label in picked.into_iter().flat_map(|picked| picked.split(',')) {
+            match label.split_once("=~") {
+                Some((label, values)) => found.extend(
+                    values
+                        .trim_matches('"')
+                        .split('|')
+                        .map(|value| (name, format!("{label}=\"{value}\""))),
+                ),
+                None => found.push((name, label.to_owned())),
+            }
+        }
     }
     found
 }
 
+/// Each alert of some rules, with what stands below its name.
+fn alerts(rules: &str) -> Vec<(&str, &str)> {
+    rules
+        .split("- alert: ")
+        .skip(1)
+        .map(|rule| rule.split_once('\n').expect("a rule has more lines"))
+        .collect()
+}
+
 #[test]
-fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
+fn the_alert_rules_ask_only_for_what_there_is_and_each_has_a_runbook() {
     let client = serve(&ManualClock::new(), ServerOptions::default);
     client.post("/v1/jobs/enqueue-batch", "", &json!({ "jobs": [{ "queue": "q", "kind": "k" }] }));
     let page = page(&client);
@@ -160,24 +174,37 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
         .collect();
-    let rules = include_str!("../../../deploy/alerts.yml");
+    let runbooks = include_str!("../../../docs/runbooks.md");
+    let (fixed, slo) = (include_str!("../../../deploy/alerts.yml"), include_str!("../../../deploy/slo.yml"));
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-    let asked: BTreeSet<&str> = rules
-        .split(word)
-        .filter(|name| name.starts_with("fencehold_"))
-        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
-        .collect();
-    assert!(asked.len() > 5 && selected(rules).len() > 3, "{asked:?}");
-    let missing: Vec<_> = asked.difference(&there).collect();
-    assert!(missing.is_empty(), "no such metrics: {missing:?}");
-    for (name, label) in selected(rules) {
-        let has = |line: &str| line.starts_with(name) && line.contains(label);
-        assert!(page.lines().any(has), "{name} never has {label}");
+    for rules in [fixed, slo] {
+        let asked: BTreeSet<&str> = rules
+            .split(word)
+            .filter(|name| name.starts_with("fencehold_"))
+            .map(|name| name.strip_suffix("_bucket").or(name.strip_suffix("_count")).unwrap_or(name))
+            .collect();
+        assert!(asked.len() > 2 && selected(rules).len() > 3, "{asked:?}");
+        let missing: Vec<_> = asked.difference(&there).collect();
+        assert!(missing.is_empty(), "no such metrics: {missing:?}");
+        for (name, label) in selected(rules) {
+            let has = |line: &str| line.starts_with(name) && line.contains(&label);
+            assert!(page.lines().any(has), "{name} never has {label}");
+        }
+        for (alert, rule) in alerts(rules) {
+            let link = format!("runbook: docs/runbooks.md#{}\n", alert.to_lowercase());
+            assert!(rule.contains(&link), "{alert} does not link to its runbook");
+            let (_, runbook) = runbooks
+                .split_once(&format!("\n## {alert}\n"))
+                .unwrap_or_else(|| panic!("no runbook for {alert}"));
+            let runbook = runbook.split("\n## ").next().unwrap_or_default();
+            for part in ["**What it means.**", "**What to look at.**", "**What is safe to do.**"] {
+                assert!(runbook.contains(part), "the runbook of {alert} does not say: {part}");
+            }
+        }
     }
-    let explained = include_str!("../../../docs/operations.md");
-    for alert in rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
-        assert!(explained.contains(&format!("\n### {alert}\n")), "no page says what to do about {alert}");
-        assert!(rules.contains(&format!("runbook: docs/operations.md#{}", alert.to_lowercase())), "{alert}");
+    let known: Vec<&str> = [fixed, slo].into_iter().flat_map(alerts).map(|(alert, _)| alert).collect();
+    for heading in runbooks.lines().filter_map(|line| line.strip_prefix("## Fencehold")) {
+        assert!(known.contains(&&*format!("Fencehold{heading}")), "a runbook without an alert: {heading}");
     }
     // Prometheus' own tool has the last word on both.
     let program = promtool();
@@ -195,6 +222,7 @@ fn the_alert_rules_ask_only_for_what_there_is_and_each_is_explained() {
     };
     promtool(&["check", "metrics"], &page);
     promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/alerts.test.yml")], "");
+    promtool(&["test", "rules", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/slo.test.yml")], "");
 }
 
 /// Where `cargo xtask servers` has put it, else wherever it is.

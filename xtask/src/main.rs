@@ -12,6 +12,7 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "it times its stages for people; nothing decides by that time")]
 
+mod doc_index;
 mod edit;
 mod exceptions;
 mod install;

@@ -3,6 +3,7 @@
 //! Line by line. Code, fenced or inline, has neither links nor headings.
 
 use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -42,8 +43,22 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
+/// `target`, seen from `file`, as a path from the root; nothing if it leads out of it.
+pub(crate) fn inside(file: &Path, target: &str) -> Option<PathBuf> {
+    let mut path = file.parent().unwrap_or(Path::new("")).to_path_buf();
+    for component in Path::new(target).components() {
+        match component {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => path.pop().then_some(())?,
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(path)
+}
+
 /// The lines outside fenced code, with their numbers from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut open_fence: Option<&str> = None;
     text.lines().enumerate().filter_map(move |(index, line)| {
         let fence = fence(line);
@@ -140,7 +155,7 @@ fn attribute<'a>(line: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> 
     })
 }
 
-fn heading(line: &str) -> Option<&str> {
+pub(crate) fn heading(line: &str) -> Option<&str> {
     let text = line.trim_start_matches('#');
     let level = line.len() - text.len();
     ((1..=6).contains(&level) && text.starts_with(' ')).then(|| text.trim().trim_end_matches('#').trim_end())

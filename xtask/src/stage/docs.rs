@@ -1,12 +1,12 @@
-//! What is written down holds: relative links in Markdown lead somewhere, files and tests that a page names are there, and no
-//! text speaks of a path that only the machine of its writer has.
+//! What is written down holds: relative links in Markdown lead somewhere, files and tests that a page names are there, the index
+//! leads to every page and every word, and no text speaks of a path that only the machine of its writer has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{markdown, workspace};
+use crate::{doc_index, markdown, workspace};
 
 /// Folders of checkouts and of things beside them: a reader has neither. Split, so that this file may hold them.
 const FOREIGN_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("../sha", "red")];
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<(), String> {
     let root = workspace::root();
     let files = committed(root)?;
     let mut faults = Vec::new();
-    let mut pages = 0;
+    let mut pages = BTreeMap::new();
     for file in &files {
         // What is not UTF-8, or has a NUL, is no text.
         let Ok(text) = fs::read_to_string(root.join(file)) else { continue };
@@ -24,15 +24,17 @@ pub(crate) fn run() -> Result<(), String> {
         }
         faults.extend(foreign_paths(file, &text));
         if file.extension().is_some_and(|extension| extension == "md") {
-            pages += 1;
             faults.extend(broken_links(root, file, &text));
             // What was decided or changed once may be gone.
             if !file.starts_with("docs/decisions") && file != Path::new("CHANGELOG.md") {
                 faults.extend(gone(root, file, &text));
             }
+            pages.insert(file.clone(), text);
         }
     }
+    faults.extend(doc_index::faults(&pages));
     if faults.is_empty() {
+        let pages = pages.len();
         println!("{} files, {pages} of them Markdown: links resolve, no foreign paths", files.len());
         return Ok(());
     }
@@ -146,7 +148,7 @@ fn why_broken(root: &Path, file: &Path, text: &str, target: &str) -> Option<&'st
     if path.is_empty() {
         return anchor.and_then(|anchor| why_no_anchor(text, anchor));
     }
-    let Some(path) = inside(file, path) else { return Some("it leaves the project") };
+    let Some(path) = markdown::inside(file, path) else { return Some("it leaves the project") };
     let path = root.join(path);
     if !path.exists() {
         return Some("there is no such file");
@@ -161,20 +163,6 @@ fn why_broken(root: &Path, file: &Path, text: &str, target: &str) -> Option<&'st
 
 fn why_no_anchor(text: &str, anchor: &str) -> Option<&'static str> {
     (!markdown::anchors(text).contains(anchor)).then_some("that page has no such heading")
-}
-
-/// `target`, seen from `file`, as a path from the root; nothing if it leads out of it.
-fn inside(file: &Path, target: &str) -> Option<PathBuf> {
-    let mut path = file.parent().unwrap_or(Path::new("")).to_path_buf();
-    for component in Path::new(target).components() {
-        match component {
-            Component::Normal(name) => path.push(name),
-            Component::CurDir => {}
-            Component::ParentDir => path.pop().then_some(())?,
-            Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(path)
 }
 
 #[cfg(test)]

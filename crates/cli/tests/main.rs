@@ -17,6 +17,7 @@ mod missing_store;
 mod one_at_a_time;
 mod other_users;
 mod owner_change;
+mod pages;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod prompt_loss;

@@ -5,84 +5,91 @@ use std::num::NonZeroU64;
 use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::quota::Limited;
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError, closed};
-use fencehold_core::lease::{Acquire, LeaseCommand, LeaseCommandResult, PreemptRequest};
+use fencehold_core::lease::{Acquire, LeaseCommand, LeaseCommandResult, LeaseRecord, PreemptRequest};
 use fencehold_core::limits::WAITERS_PER_KEY_MAX;
-use fencehold_core::{HoldHash, Key, Refusal, Timestamp};
+use fencehold_core::{HoldHash, Refusal, Timestamp};
 
 use super::jobs::Archive;
 use super::persistence::Change;
-use super::state::{Engine, Granted, OutgoingResponse, ResponseBody};
+use super::state::{Engine, Granted, ResponseBody};
+use super::step::Step;
+use super::table::LeaseSlot;
 use super::waiters::{Ticket, Waiter};
 
 impl Engine {
+    /// Grants a key, or has the request stand in line. An error is its answer.
     pub(super) fn acquire(
         &mut self,
-        now: Timestamp,
         ticket: Ticket,
         space: u32,
         mut request: AcquireLeaseRequest,
-    ) {
-        if let Some(closed) = self.closed(now, space) {
-            return self.answer(ticket, Err(closed));
-        }
+    ) -> Result<(), StoreError> {
+        self.check_open(space)?;
         let hash = request.hold_id.hash();
-        // What has run out goes to those who stand in line already, this one's own earlier sending among them.
+        let knows = |slot: &LeaseSlot| slot.record.knows(hash);
+        // What has run out goes to those who stand in line already, this one's own earlier sending among them; except that a
+        // hold id that comes back to its own key must be judged by the rules first.
         for key in &request.any_of {
-            if let Some(at) = self.table.find(space, key) {
-                self.settle_unless_own(now, at, hash);
+            if let Some(at) = self.table.find(space, key)
+                && !self.table.at(at).is_some_and(knows)
+            {
+                self.settle(at);
             }
         }
         // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
-        let own = request.any_of.iter().position(|key| {
-            let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
-            slot.is_some_and(|slot| slot.record.knows(hash))
-        });
+        let own = request
+            .any_of
+            .iter()
+            .position(|key| self.table.get(space, key).is_some_and(knows));
+        let earlier = self.waiters.with_hash(space, hash);
         if let Some(own) = own {
             // What was seen of the first key says nothing of another.
             request.seen_token = request.seen_token.filter(|_| own == 0);
             request.any_of = vec![request.any_of.swap_remove(own)];
+        } else {
+            // On a key where its hold id may have ended long ago, it must not be granted another either.
+            let (now_ms, age_ms) = (self.now.store_ms, request.hold_id_age_ms);
+            let forgets = |slot: &LeaseSlot| slot.record.may_have_forgotten(now_ms, age_ms);
+            let key = request
+                .any_of
+                .iter()
+                .find(|key| self.table.get(space, key).is_some_and(forgets));
+            if let Some(key) = key.filter(|_| earlier.is_none()) {
+                return Err(StoreError::refused(key, Refusal::HoldIdUsed { token: None, outcome: None }));
+            }
+            self.check_ttl(space, request.ttl_ms)?;
         }
-        if own.is_none()
-            && self.waiters.with_hash(space, hash).is_none()
-            && let Some(key) = self.key_that_may_have_forgotten(now, space, &request)
-        {
-            let refusal = Refusal::HoldIdUsed { token: None, outcome: None };
-            return self.answer(ticket, Err(StoreError::refused(&key, refusal)));
-        }
-        if own.is_none()
-            && let Err(bad) = self.check_ttl(space, request.ttl_ms)
-        {
-            return self.answer(ticket, Err(bad.into()));
-        }
-        let earlier = self.waiters.with_hash(space, hash);
         let earlier = earlier.and_then(|ticket| Some((ticket, self.waiters.remove(ticket)?)));
         if let Some((ticket, waiter)) = &earlier {
             // It stands in line already: the later sending takes the place of the earlier.
-            let stood_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
+            let stood_ms = self.now.store_ms.saturating_sub(waiter.arrived_ms);
             let stood_ms = stood_ms.saturating_add(waiter.request.waited_before_ms);
             request.waited_before_ms = request.waited_before_ms.max(stood_ms);
             // A waiter was never granted anything, whatever has been forgotten since.
             request.hold_id_age_ms = 0;
-            let why = "the same request was sent again, and the later one stands in line".to_owned();
-            self.answer(*ticket, Err(StoreError::Unavailable { message: why }));
+            let message = "the same request was sent again, and the later one stands in line".to_owned();
+            self.answer(*ticket, Err(StoreError::Unavailable { message }));
         }
-        self.take_or_stand_in_line(now, ticket, space, hash, request);
+        let taken = self.take_or_stand_in_line(ticket, space, hash, request);
         if let Some((_, waiter)) = earlier {
             // Unless the later sending stands there now, no waiter asks for what the earlier one asked for.
-            self.refresh_notices(now, &waiter);
+            self.refresh_notices(&waiter);
         }
+        taken
     }
 
     /// For how long nothing is granted in a namespace. One of which nothing is known is closed for as long as any.
-    pub(super) fn closed_for_ms(&self, now: Timestamp, space: u32) -> u64 {
+    pub(super) fn closed_for_ms(&self, space: u32) -> u64 {
         let own = self.table.space_at(space).and_then(|space| space.closed_until_ms);
-        own.unwrap_or(self.closed_until_ms).saturating_sub(now.store_ms)
+        own.unwrap_or(self.closed_until_ms).saturating_sub(self.now.store_ms)
     }
 
-    /// Why nothing is granted in a namespace at the moment.
-    pub(super) fn closed(&self, now: Timestamp, space: u32) -> Option<StoreError> {
-        let left_ms = self.closed_for_ms(now, space);
-        (left_ms > 0).then(|| StoreError::Unavailable { message: closed::because(left_ms) })
+    /// Whether anything is granted in a namespace at the moment.
+    pub(super) fn check_open(&self, space: u32) -> Result<(), StoreError> {
+        match self.closed_for_ms(space) {
+            0 => Ok(()),
+            left_ms => Err(StoreError::Unavailable { message: closed::because(left_ms) }),
+        }
     }
 
     /// Notes the longest ttl that was ever granted, in the store and in a namespace.
@@ -98,82 +105,58 @@ impl Engine {
         }
     }
 
-    /// A key of the request on which its hold id may have ended long ago: then it must not be granted another either.
-    fn key_that_may_have_forgotten(
-        &self,
-        now: Timestamp,
-        space: u32,
-        request: &AcquireLeaseRequest,
-    ) -> Option<Key> {
-        let forgets = |key: &&Key| {
-            let slot = self.table.find(space, key).and_then(|at| self.table.at(at));
-            slot.is_some_and(|slot| slot.record.may_have_forgotten(now.store_ms, request.hold_id_age_ms))
-        };
-        request.any_of.iter().find(forgets).cloned()
-    }
-
     fn take_or_stand_in_line(
         &mut self,
-        now: Timestamp,
         ticket: Ticket,
         space: u32,
         hash: HoldHash,
         request: AcquireLeaseRequest,
-    ) {
+    ) -> Result<(), StoreError> {
         let mut waiter = Waiter {
             space,
             slots: Vec::with_capacity(request.any_of.len()),
             hash,
-            arrived_ms: now.store_ms,
-            until_ms: now.store_ms.saturating_add(request.wait_ms),
+            arrived_ms: self.now.store_ms,
+            until_ms: self.now.store_ms.saturating_add(request.wait_ms),
             request,
         };
         for nth in 0..waiter.request.any_of.len() {
             let key = &waiter.request.any_of[nth];
-            if self.table.find(space, key).is_none()
-                && let Err(full) = self.check_quota(space, Limited::Keys, 1)
-            {
-                return self.answer(ticket, Err(full));
+            if self.table.find(space, key).is_none() {
+                self.check_quota(space, Limited::Keys, 1)?;
             }
             let at = self.table.find_or_insert(space, key);
-            match self.try_grant(now, at, ticket, &waiter) {
-                AcquireAttempt::Answered => {
-                    self.pass_on(now, at);
-                    return self.drop_if_unused(at);
-                }
-                AcquireAttempt::Held => waiter.slots.push(at),
+            if self.try_grant(at, ticket, &waiter) {
+                self.pass_on(at);
+                self.drop_if_unused(at);
+                return Ok(());
             }
+            waiter.slots.push(at);
         }
         if waiter.request.wait_ms == 0 {
-            let refused = self.held(now, &waiter);
-            return self.answer(ticket, Err(refused));
+            return Err(self.held(&waiter));
         }
-        if let Some(at) = waiter
-            .slots
-            .iter()
-            .find(|at| self.waiters.in_line_count(**at) >= WAITERS_PER_KEY_MAX)
-        {
+        let is_full = |at: &&u32| self.waiters.in_line_count(**at) >= WAITERS_PER_KEY_MAX;
+        if let Some(at) = waiter.slots.iter().find(is_full) {
             let key = self.table.at(*at).map(|slot| slot.key.to_string()).unwrap_or_default();
-            let what = format!("{key}: requests in line for this key");
-            return self.answer(
-                ticket,
-                Err(StoreError::LimitReached { message: what, limit: WAITERS_PER_KEY_MAX as u64 }),
-            );
+            let message = format!("{key}: requests in line for this key");
+            return Err(StoreError::LimitReached { message, limit: WAITERS_PER_KEY_MAX as u64 });
         }
         let slots = waiter.slots.clone();
         // Its age was looked at; from now on it is known not to have been granted.
         waiter.request.hold_id_age_ms = 0;
         self.waiters.add(ticket, waiter);
         for at in slots {
-            self.refresh_notice(now, at);
+            self.refresh_notice(at);
         }
+        Ok(())
     }
 
-    /// Tries to grant a key, and answers unless it is held.
-    fn try_grant(&mut self, now: Timestamp, at: u32, ticket: Ticket, waiter: &Waiter) -> AcquireAttempt {
+    /// Tries to grant a key, and answers unless it is held: then it is false.
+    fn try_grant(&mut self, at: u32, ticket: Ticket, waiter: &Waiter) -> bool {
         let request = &waiter.request;
-        let waited_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
-        let Some(key) = self.table.at(at).map(|slot| slot.key.clone()) else { return AcquireAttempt::Held };
+        let waited_ms = self.now.store_ms.saturating_sub(waiter.arrived_ms);
+        let Some(key) = self.table.at(at).map(|slot| slot.key.clone()) else { return false };
         let command = LeaseCommand::Acquire(Acquire {
             hash: waiter.hash,
             hold_age_ms: request.hold_id_age_ms,
@@ -184,112 +167,106 @@ impl Engine {
             priority: request.priority,
             seen_token: request.seen_token.filter(|_| request.any_of.first() == Some(&key)),
         });
-        match self.apply(now, at, &command) {
+        match self.apply(at, &command) {
             Ok(LeaseCommandResult::Granted(grant)) => {
                 self.note_ttl(waiter.space, request.ttl_ms);
-                let granted = Some(Granted::Lease { slot: at, hash: waiter.hash, fresh: !grant.resumed });
-                let result =
-                    ResponseBody::Said(Ok(StoreResponse::Acquired(AcquiredLease { key, grant, waited_ms })));
-                self.batch.answers.push(OutgoingResponse { ticket, result, granted });
+                let granted = Granted::Lease { slot: at, hash: waiter.hash, fresh: !grant.resumed };
+                let acquired = StoreResponse::Acquired(AcquiredLease { key, grant, waited_ms });
+                self.respond(ticket, ResponseBody::Said(Ok(acquired)), Some(granted));
             }
-            Err(Refusal::Held { .. }) => return AcquireAttempt::Held,
+            Err(Refusal::Held { .. }) => return false,
             Err(refusal) => self.answer(ticket, Err(StoreError::refused(&key, refusal))),
             Ok(_) => self.answer(ticket, Err(StoreError::refused(&key, Refusal::NotHeld))),
         }
-        AcquireAttempt::Answered
+        true
     }
 
     /// A refused request leaves no record of a key that was never held.
     fn drop_if_unused(&mut self, at: u32) {
-        let unused =
-            |slot: &super::table::LeaseSlot| slot.record == fencehold_core::lease::LeaseRecord::default();
-        if self.table.at(at).is_some_and(unused) {
+        if self.table.at(at).is_some_and(|slot| slot.record == LeaseRecord::default()) {
             self.table.remove(at);
             self.wheel.take_off(at);
         }
     }
 
     /// Notes a hold that has run out and passes the key on.
-    pub(super) fn settle(&mut self, now: Timestamp, at: u32) {
+    pub(super) fn settle(&mut self, at: u32) {
         // A live one is left alone: the rules refuse to expire it.
-        let _ = self.apply(now, at, &LeaseCommand::Expire);
-        self.pass_on(now, at);
-    }
-
-    /// A key that has run out goes to those who stand in line before anybody who just came, except that a hold
-    /// id that comes back to its own key must be judged by the rules first.
-    fn settle_unless_own(&mut self, now: Timestamp, at: u32, hash: HoldHash) {
-        let own = self.table.at(at).is_some_and(|slot| slot.record.knows(hash));
-        if !own {
-            self.settle(now, at);
-        }
+        let _ = self.apply(at, &LeaseCommand::Expire);
+        self.pass_on(at);
     }
 
     /// Gives a free key to the first in line who can still take it.
-    pub(super) fn pass_on(&mut self, now: Timestamp, at: u32) {
+    pub(super) fn pass_on(&mut self, at: u32) {
         while self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
             let Some((ticket, _)) = self.waiters.first(at) else { return };
             let Some(waiter) = self.waiters.remove(ticket) else { return };
-            if waiter.until_ms <= now.store_ms {
-                let refused = self.held(now, &waiter);
-                self.answer(ticket, Err(refused));
+            if waiter.until_ms <= self.now.store_ms {
+                self.turn_away(ticket, &waiter);
             } else {
-                self.try_grant(now, at, ticket, &waiter);
+                self.try_grant(at, ticket, &waiter);
+                self.refresh_notices(&waiter);
             }
-            self.refresh_notices(now, &waiter);
         }
     }
 
     /// Turns away everybody whose time in line is up. First of all in every step: a waiter that is found in line after
     /// this may be granted.
-    pub(super) fn time_outs(&mut self, now: Timestamp) {
-        while let Some(ticket) = self.waiters.first_overdue(now.store_ms) {
+    pub(super) fn time_outs(&mut self) {
+        while let Some(ticket) = self.waiters.waiting.first_overdue(self.now.store_ms) {
             let Some(waiter) = self.waiters.remove(ticket) else { return };
-            let refused = self.held(now, &waiter);
-            self.answer(ticket, Err(refused));
-            self.refresh_notices(now, &waiter);
+            self.turn_away(ticket, &waiter);
         }
+    }
+
+    /// The time of a waiter is up.
+    fn turn_away(&mut self, ticket: Ticket, waiter: &Waiter) {
+        let refused = self.held(waiter);
+        self.answer(ticket, Err(refused));
+        self.refresh_notices(waiter);
     }
 
     /// The caller has gone: it no longer stands in line. False: it stood in none.
     pub fn cancel(&mut self, now: Timestamp, ticket: Ticket) -> bool {
-        if self.watchers.remove(ticket).is_some() || self.cancel_job_ask(ticket) {
+        self.begin_step(now);
+        if self.watchers.remove(ticket).is_some() || self.cancel_job_wait(ticket) {
             return true;
         }
         let Some(waiter) = self.waiters.remove(ticket) else { return false };
-        self.refresh_notices(now, &waiter);
+        self.refresh_notices(&waiter);
         true
     }
 
     /// The caller of a grant has gone: the key is free again at once.
     pub fn abandon(&mut self, now: Timestamp, granted: Granted, archive: &mut dyn Archive) {
+        self.begin_step(now);
         match granted {
             Granted::Lease { slot, hash, .. } => {
-                let _ = self.apply(now, slot, &LeaseCommand::Abandon { hash });
-                self.pass_on(now, slot);
+                let _ = self.apply(slot, &LeaseCommand::Abandon { hash });
+                self.pass_on(slot);
             }
-            Granted::Jobs(given) => self.abandon_jobs(now, given, archive),
+            Granted::Jobs(given) => Step { engine: self, archive }.abandon_jobs(given),
             Granted::Again(_) => {}
         }
     }
 
     pub(super) fn send_everybody_home(&mut self, why: &str) {
-        while let Some(ticket) = self.waiters.first_overdue(u64::MAX) {
+        while let Some(ticket) = self.waiters.waiting.first_overdue(u64::MAX) {
             self.waiters.remove(ticket);
             self.answer(ticket, Err(StoreError::Unavailable { message: why.to_owned() }));
         }
         self.send_claimers_home(why);
     }
 
-    fn refresh_notices(&mut self, now: Timestamp, waiter: &Waiter) {
+    fn refresh_notices(&mut self, waiter: &Waiter) {
         for at in &waiter.slots {
-            self.refresh_notice(now, *at);
+            self.refresh_notice(*at);
         }
     }
 
     /// Makes the notice on a hold say what the line says: the highest that asks it to yield, or none.
-    fn refresh_notice(&mut self, now: Timestamp, at: u32) {
-        let Some(slot) = self.table.at(at).filter(|slot| slot.is_live(now.store_ms)) else { return };
+    fn refresh_notice(&mut self, at: u32) {
+        let Some(slot) = self.table.at(at).filter(|slot| slot.is_live(self.now.store_ms)) else { return };
         let Some(hold) = &slot.record.hold else { return };
         // The line is in order of priority: the first that asks is the highest, and the many of no higher rank are
         // not looked at.
@@ -297,7 +274,7 @@ impl Engine {
         let line = self.waiters.in_line(at).map(|(_, waiter)| waiter);
         let asking = line.take_while(|waiter| higher(waiter)).find_map(|waiter| {
             let yield_in_ms = waiter.request.preempt_within_ms?;
-            let stood_ms = now.store_ms.saturating_sub(waiter.arrived_ms);
+            let stood_ms = self.now.store_ms.saturating_sub(waiter.arrived_ms);
             Some(PreemptRequest {
                 contender: waiter.request.owner.clone(),
                 task: waiter.request.task.clone(),
@@ -305,55 +282,41 @@ impl Engine {
                 yield_in_ms: yield_in_ms.saturating_sub(stood_ms),
             })
         });
-        let stands = match (&hold.yield_request, &asking) {
-            (Some(notice), Some(ask)) => {
-                notice.contender == ask.contender
-                    && notice.task == ask.task
-                    && notice.priority == ask.priority
-            }
-            (None, None) => true,
-            _ => false,
-        };
+        let notice = hold.yield_request.as_ref();
+        let stands = notice.map(|notice| (&notice.contender, &notice.task, notice.priority))
+            == asking.as_ref().map(|asking| (&asking.contender, &asking.task, asking.priority));
         if stands {
             return;
         }
         // One that outranks the notice takes it over with the time that was promised; anybody else starts anew.
-        let outranks = |ask: &PreemptRequest| {
-            hold.yield_request.as_ref().is_some_and(|notice| ask.priority > notice.priority)
-        };
-        if !asking.as_ref().is_some_and(outranks) {
-            let _ = self.apply(now, at, &LeaseCommand::Withdraw);
+        let outranks = asking
+            .as_ref()
+            .zip(notice)
+            .is_some_and(|(asking, notice)| asking.priority > notice.priority);
+        if !outranks {
+            let _ = self.apply(at, &LeaseCommand::Withdraw);
         }
-        if let Some(ask) = asking {
-            let _ = self.apply(now, at, &LeaseCommand::Preempt(ask));
+        if let Some(asking) = asking {
+            let _ = self.apply(at, &LeaseCommand::Preempt(asking));
         }
     }
 
     /// The refusal for a caller that cannot have any of its keys: the one that comes free first.
-    fn held(&self, now: Timestamp, waiter: &Waiter) -> StoreError {
+    fn held(&self, waiter: &Waiter) -> StoreError {
         let holds = waiter.slots.iter().filter_map(|at| {
             let slot = self.table.at(*at)?;
             let hold = slot.record.hold.as_ref()?;
-            Some((slot.deadline_ms.saturating_sub(now.store_ms), slot, hold))
+            Some((slot.deadline_ms.saturating_sub(self.now.store_ms), slot, hold))
         });
-        match holds.min_by_key(|(expires_in_ms, ..)| *expires_in_ms) {
-            Some((expires_in_ms, slot, hold)) => StoreError::refused(
-                &slot.key,
-                Refusal::Held {
-                    owner: hold.owner.clone(),
-                    task: hold.task.clone(),
-                    remaining_ms: expires_in_ms,
-                    token: slot.record.counter,
-                },
-            ),
-            None => StoreError::Unavailable {
-                message: "the time to wait was up before the key was free".to_owned(),
-            },
+        match holds.min_by_key(|(remaining_ms, ..)| *remaining_ms) {
+            Some((remaining_ms, slot, hold)) => {
+                let (owner, task, token) = (hold.owner.clone(), hold.task.clone(), slot.record.counter);
+                StoreError::refused(&slot.key, Refusal::Held { owner, task, remaining_ms, token })
+            }
+            None => {
+                let message = "the time to wait was up before the key was free".to_owned();
+                StoreError::Unavailable { message }
+            }
         }
     }
-}
-
-enum AcquireAttempt {
-    Answered,
-    Held,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::{EVENTS_KEPT, WAIT_MS_MAX};
-use fencehold_core::{BadInput, Event, EventData, Key, Namespace, Timestamp};
+use fencehold_core::{BadInput, Event, EventData, Key, Namespace};
 
 use super::persistence::{OldEvents, StoredEvents};
 use super::state::Engine;
@@ -199,27 +199,27 @@ impl Events {
 }
 
 impl Engine {
+    /// A page of events. `None`: there are none yet, and the request waits for one.
     pub(super) fn watch(
         &mut self,
-        now: Timestamp,
         ticket: Ticket,
         namespace: &Namespace,
         request: ListEventsRequest,
-    ) {
-        match self.events.page(namespace, &request) {
-            Ok(page) if page.events.is_empty() && request.wait_ms > 0 => {
-                let until_ms = now.store_ms + request.wait_ms.min(WAIT_MS_MAX);
-                let request = ListEventsRequest { cursor: Some(page.next_cursor), ..request };
-                let namespace = namespace.clone();
-                self.watchers.add(ticket, Watcher { namespace, request, until_ms });
-            }
-            page => self.answer(ticket, page.map(StoreResponse::Events)),
+    ) -> Result<Option<EventPage>, StoreError> {
+        let page = self.events.page(namespace, &request)?;
+        if !page.events.is_empty() || request.wait_ms == 0 {
+            return Ok(Some(page));
         }
+        let until_ms = self.now.store_ms + request.wait_ms.min(WAIT_MS_MAX);
+        let request = ListEventsRequest { cursor: Some(page.next_cursor), ..request };
+        self.watchers
+            .add(ticket, Watcher { namespace: namespace.clone(), request, until_ms });
+        Ok(None)
     }
 
     /// Answers those who watch, if what they wait for has happened.
     pub(super) fn answer_watchers(&mut self) {
-        if self.events.new == 0 || self.watchers.is_empty() {
+        if self.events.new == 0 || self.watchers.waiting.len() == 0 {
             return;
         }
         let new = self.events.recent.iter().skip(self.events.recent.len() - self.events.new);
@@ -240,14 +240,12 @@ impl Engine {
     }
 
     /// Answers those who have watched for long enough, with what there is: nothing.
-    pub(super) fn dismiss_watchers(&mut self, now: Timestamp) {
-        while let Some(ticket) = self.watchers.first_overdue(now.store_ms) {
+    pub(super) fn dismiss_watchers(&mut self) {
+        while let Some(ticket) = self.watchers.waiting.first_overdue(self.now.store_ms) {
             let Some(watcher) = self.watchers.remove(ticket) else { return };
-            let next = self.events.seen_by_all().max(watcher.request.cursor.unwrap_or(0));
-            self.answer(
-                ticket,
-                Ok(StoreResponse::Events(EventPage { events: Vec::new(), next_cursor: next })),
-            );
+            let next_cursor = self.events.seen_by_all().max(watcher.request.cursor.unwrap_or(0));
+            let page = EventPage { events: Vec::new(), next_cursor };
+            self.answer(ticket, Ok(StoreResponse::Events(page)));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What each namespace may have, and has. It is counted in the step that adds or removes it, so what is looked at is what is there.
 
-use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::quota::{Limited, full};
 use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError};
 use fencehold_core::{BadInput, Namespace};
@@ -34,7 +33,7 @@ impl LimitsSet {
 
 impl Engine {
     /// Sets limits, if that is asked for, and tells those that are in force.
-    pub(super) fn look_at_limits(&mut self, namespace: &Namespace, request: &QuotaRequest) -> StoreResponse {
+    pub(super) fn quota(&mut self, namespace: &Namespace, request: &QuotaRequest) -> QuotaView {
         if let Some(set) = request.quota {
             let whose = (!request.all_namespaces).then(|| namespace.clone());
             let before = match &whose {
@@ -49,7 +48,7 @@ impl Engine {
         let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
         let used = self.table.space_at(space).map(|space| space.used).unwrap_or_default();
         let used = QuotaUsage { schedule_count: self.jobs.schedules_in(space), ..used };
-        StoreResponse::Quota(QuotaView { quota: self.limits.of(namespace), usage: used })
+        QuotaView { quota: self.limits.of(namespace), usage: used }
     }
 
     /// Whether a lease or a claim in a namespace may have this ttl.

@@ -9,8 +9,8 @@ use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::StoreResponse;
 use fencehold_core::job::AttemptProof;
 use fencehold_core::lease::{
-    DeadlineChange as Deadline, HoldState, LeaseCommand, LeaseCommandResult, LeaseDecision, LeaseRecord,
-    LeaseStanding, decide,
+    DeadlineChange as Deadline, HoldState, LeaseCommand, LeaseCommandResult, LeaseRecord, LeaseStanding,
+    decide,
 };
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
 use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Refusal, Timestamp, Token};
@@ -24,8 +24,12 @@ use super::waiters::{Ticket, Waiters, Watchers};
 use super::wheel::Wheel;
 
 /// The working state of every lease of a store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Engine {
+    /// The moment of the step under way.
+    pub(super) now: Timestamp,
+    /// The last moment that was kept.
+    now_kept: Timestamp,
     pub(super) table: LeaseTable,
     pub(super) wheel: Wheel,
     pub(super) waiters: Waiters,
@@ -48,13 +52,10 @@ pub struct Engine {
     /// What they get once it is kept.
     to_tell: Vec<Arc<Event>>,
     pub(super) batch: LeaseBatch,
-    /// The last moment that the engine was given, and the last one that was kept, in store time.
-    pub(super) seen: Timestamp,
-    seen_kept: Timestamp,
 }
 
 /// How often the moment is kept, while there is something else to keep.
-const SEEN_EVERY_MS: u64 = 60_000;
+const NOW_KEPT_EVERY_MS: u64 = 60_000;
 /// A wall clock that is off by this much was set.
 const STEP_MS: u64 = 1_000;
 
@@ -99,14 +100,8 @@ impl ResponseBody {
     pub(super) fn said(self) -> Result<StoreResponse, StoreError> {
         match self {
             ResponseBody::Said(result) => result,
-            ResponseBody::ToRead(look) => panic!("still to be read: {look:?}"),
+            ResponseBody::ToRead(read) => panic!("still to be read: {read:?}"),
         }
-    }
-}
-
-impl OutgoingResponse {
-    pub(super) fn to_look(ticket: Ticket, look: ArchiveRead) -> Self {
-        OutgoingResponse { ticket, result: ResponseBody::ToRead(look), granted: None }
     }
 }
 
@@ -120,55 +115,30 @@ pub enum Granted {
     Again(HoldHash),
 }
 
-impl Default for Engine {
-    fn default() -> Self {
-        Engine::new()
-    }
-}
-
 impl Engine {
     /// An engine that holds nothing.
     pub fn new() -> Self {
-        Engine {
-            table: LeaseTable::default(),
-            wheel: Wheel::default(),
-            waiters: Waiters::default(),
-            watchers: Watchers::default(),
-            events: Events::default(),
-            jobs: JobEngine::default(),
-            closed_until_ms: 0,
-            longest_ttl_ms: 0,
-            held: 0,
-            set_aside: 0,
-            limits: LimitsSet::default(),
-            served_by: None,
-            measures: Arc::default(),
-            hold_changes: Arc::default(),
-            to_tell: Vec::new(),
-            batch: LeaseBatch::default(),
-            seen: Timestamp::default(),
-            seen_kept: Timestamp::default(),
-        }
+        Engine::default()
     }
 
-    /// The moment it is.
-    pub(super) fn sees(&mut self, now: Timestamp) {
-        if self.seen_kept == Timestamp::default() {
-            self.seen_kept = now;
+    /// Every step begins with the moment at which it is taken.
+    pub(super) fn begin_step(&mut self, now: Timestamp) {
+        if self.now_kept == Timestamp::default() {
+            self.now_kept = now;
         }
-        self.seen = now;
+        self.now = now;
     }
 
     /// A step of the wall clock is noted at once: over a reboot it would be taken for time that has passed.
-    fn seen_must_be_kept(&self) -> bool {
-        let passed_ms = self.seen.store_ms.saturating_sub(self.seen_kept.store_ms);
-        let on_the_wall_ms = self.seen_kept.wall_ms.saturating_add(passed_ms);
-        passed_ms >= SEEN_EVERY_MS || self.seen.wall_ms.abs_diff(on_the_wall_ms) >= STEP_MS
+    fn now_must_be_kept(&self) -> bool {
+        let passed_ms = self.now.store_ms.saturating_sub(self.now_kept.store_ms);
+        let on_the_wall_ms = self.now_kept.wall_ms.saturating_add(passed_ms);
+        passed_ms >= NOW_KEPT_EVERY_MS || self.now.wall_ms.abs_diff(on_the_wall_ms) >= STEP_MS
     }
 
     /// An engine that goes on from what was kept. All moments are on the clock that it will be asked by.
     pub fn from_kept(now: Timestamp, kept: super::persistence::StoredState) -> Self {
-        let mut engine = Engine::new();
+        let mut engine = Engine { now, ..Engine::default() };
         for (namespace, floor) in kept.floors {
             let space = engine.table.space(&namespace);
             engine.table.space_mut(space).floor = floor;
@@ -188,65 +158,36 @@ impl Engine {
             engine
                 .table
                 .restore(lease.slot, space, lease.key, lease.record, lease.deadline_ms);
-            engine.reschedule(lease.slot);
+            engine.wheel.schedule(lease.slot, lease.deadline_ms);
         }
         engine.table.restored();
         engine.events = Events::from_kept(kept.events, kept.last_seq);
         engine.closed_until_ms = kept.closed_until_ms;
         engine.longest_ttl_ms = kept.longest_ttl_ms;
         engine.set_aside = kept.set_aside;
-        kept.limits
-            .into_iter()
-            .for_each(|(namespace, limits)| engine.limits.put(namespace, limits));
+        for (namespace, limits) in kept.limits {
+            engine.limits.put(namespace, limits);
+        }
         match kept.jobs {
-            Some(jobs) => engine.restore_jobs(now, jobs),
-            None => engine.leave_jobs_for_later(now),
+            Some(jobs) => engine.restore_jobs(jobs),
+            None => engine.leave_jobs_for_later(),
         }
         engine
     }
 
     /// Decides one command on one key and carries it out. A key that is free afterwards is passed on at once.
-    pub(super) fn apply(
-        &mut self,
-        now: Timestamp,
-        at: u32,
-        command: &LeaseCommand,
-    ) -> Result<LeaseCommandResult, Refusal> {
+    pub(super) fn apply(&mut self, at: u32, command: &LeaseCommand) -> Result<LeaseCommandResult, Refusal> {
         let Some(slot) = self.table.at(at) else { return Err(Refusal::NotHeld) };
+        let now_ms = self.now.store_ms;
         let standing =
-            LeaseStanding { now, floor: self.table.floor(slot.space), term: slot.term(now.store_ms) };
+            LeaseStanding { now: self.now, floor: self.table.floor(slot.space), term: slot.term(now_ms) };
         let decision = decide(&standing, &slot.record, command);
         if let Ok(LeaseCommandResult::Renewed(_)) = decision.reply {
-            let left_ms = slot.deadline_ms.saturating_sub(now.store_ms);
+            let left_ms = slot.deadline_ms.saturating_sub(now_ms);
             self.measures.renewed(left_ms, u64::from(slot.lasts_ms));
         }
         // An expiry promises nothing to anybody: losing it to a power cut only lengthens the lease.
         let promises = !matches!(command, LeaseCommand::Expire);
-        self.carry_out(now, at, decision, promises)
-    }
-
-    /// Decides a command on a key of which nothing is kept. Nothing comes of it but an answer and facts.
-    pub(super) fn apply_to_nothing(
-        &mut self,
-        now: Timestamp,
-        namespace: &Namespace,
-        floor: Token,
-        key: &Key,
-        command: &LeaseCommand,
-    ) -> Result<LeaseCommandResult, Refusal> {
-        let standing = LeaseStanding { now, floor, term: HoldState::Free };
-        let decision = decide(&standing, &LeaseRecord::default(), command);
-        self.note_in(now, namespace, key, decision.facts);
-        decision.reply
-    }
-
-    fn carry_out(
-        &mut self,
-        now: Timestamp,
-        at: u32,
-        decision: LeaseDecision,
-        promises: bool,
-    ) -> Result<LeaseCommandResult, Refusal> {
         let Some(slot) = self.table.at_mut(at) else { return Err(Refusal::NotHeld) };
         if let Some(record) = decision.record {
             self.held += u64::from(record.hold.is_some());
@@ -258,40 +199,45 @@ impl Engine {
         match decision.deadline {
             Deadline::Keep => {}
             Deadline::LastsMs(lasts_ms) => {
-                slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
+                slot.deadline_ms = self.now.store_ms.saturating_add(lasts_ms);
                 slot.lasts_ms = u32::try_from(lasts_ms).unwrap_or(0);
                 self.batch.touched.entry(at).or_insert(SlotChange::Term);
             }
-            Deadline::Clear => slot.deadline_ms = now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
+            Deadline::Clear => slot.deadline_ms = self.now.store_ms.saturating_add(COLLECT_AFTER_FREE_MS),
         }
-        self.reschedule(at);
-        if !decision.facts.is_empty()
-            && let Some(slot) = self.table.at(at)
-        {
+        self.wheel.schedule(at, slot.deadline_ms);
+        if !decision.facts.is_empty() {
             let (space, key) = (slot.space, slot.key.clone());
-            self.note(now, space, &key, decision.facts);
+            self.note(space, &key, decision.facts);
         }
         decision.reply
     }
 
-    /// Makes sure that the wheel looks at a slot in time.
-    pub(super) fn reschedule(&mut self, at: u32) {
-        if let Some(slot) = self.table.at(at) {
-            self.wheel.schedule(at, slot.deadline_ms);
-        }
+    /// Decides a command on a key of which nothing is kept. Nothing comes of it but an answer and facts.
+    pub(super) fn apply_to_nothing(
+        &mut self,
+        namespace: &Namespace,
+        floor: Token,
+        key: &Key,
+        command: &LeaseCommand,
+    ) -> Result<LeaseCommandResult, Refusal> {
+        let standing = LeaseStanding { now: self.now, floor, term: HoldState::Free };
+        let decision = decide(&standing, &LeaseRecord::default(), command);
+        self.note_in(namespace, key, decision.facts);
+        decision.reply
     }
 
     /// Records facts as events.
-    pub(super) fn note(&mut self, now: Timestamp, space: u32, key: &Key, facts: Vec<EventData>) {
+    pub(super) fn note(&mut self, space: u32, key: &Key, facts: Vec<EventData>) {
         let namespace = self.table.name_of(space).clone();
-        self.note_in(now, &namespace, key, facts);
+        self.note_in(&namespace, key, facts);
     }
 
     /// Records facts as events of a namespace that need not exist.
-    fn note_in(&mut self, now: Timestamp, namespace: &Namespace, key: &Key, facts: Vec<EventData>) {
+    fn note_in(&mut self, namespace: &Namespace, key: &Key, facts: Vec<EventData>) {
         for fact in facts {
             self.measures.facts.count(&fact);
-            self.events.add(now.wall_ms, namespace.clone(), key.clone(), fact);
+            self.events.add(self.now.wall_ms, namespace.clone(), key.clone(), fact);
         }
     }
 
@@ -304,11 +250,12 @@ impl Engine {
     }
 
     pub(super) fn answer(&mut self, ticket: Ticket, result: Result<StoreResponse, StoreError>) {
-        self.batch.answers.push(OutgoingResponse {
-            ticket,
-            result: ResponseBody::Said(result),
-            granted: None,
-        });
+        self.respond(ticket, ResponseBody::Said(result), None);
+    }
+
+    /// Answers with what goes back if the caller has gone.
+    pub(super) fn respond(&mut self, ticket: Ticket, result: ResponseBody, granted: Option<Granted>) {
+        self.batch.answers.push(OutgoingResponse { ticket, result, granted });
     }
 
     /// How many answers the steps since the last batch have given.
@@ -350,9 +297,9 @@ impl Engine {
             rows.push(change);
         }
         let keeps_something = !(rows.is_empty() && jobs.is_empty() && events.is_empty());
-        if keeps_something && self.seen_must_be_kept() {
-            self.seen_kept = self.seen;
-            rows.push(Change::Seen { now: self.seen });
+        if keeps_something && self.now_must_be_kept() {
+            self.now_kept = self.now;
+            rows.push(Change::Seen { now: self.now });
         }
         (Changes { rows, jobs, events, old_events, durable: batch.durable }, batch.answers)
     }
@@ -364,9 +311,8 @@ impl Engine {
 
     /// The last deadline that anybody may believe in.
     pub fn latest_deadline_ms(&self) -> u64 {
-        let held = (0..self.table.len())
-            .filter_map(|at| self.table.at(at))
-            .filter(|slot| slot.record.hold.is_some());
+        let slots = (0..self.table.len()).filter_map(|at| self.table.at(at));
+        let held = slots.filter(|slot| slot.record.hold.is_some());
         held.map(|slot| slot.deadline_ms).max().unwrap_or(0).max(self.latest_claim_ms())
     }
 
@@ -375,8 +321,8 @@ impl Engine {
         let reopens_ms = Some(self.closed_until_ms).filter(|until_ms| *until_ms > 0);
         [
             self.wheel.next_ms(),
-            self.waiters.next_ms(),
-            self.watchers.next_ms(),
+            self.waiters.waiting.next_ms(),
+            self.watchers.waiting.next_ms(),
             self.next_job_due_ms(),
             reopens_ms,
         ]

@@ -1,13 +1,15 @@
 //! One request at a time: parse, decide, answer. And the sweep that notes what has run out.
 
+use std::ops::{Deref, DerefMut};
+
 use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{
     AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, ReleasedLease, RenewLeaseBatchResponse,
     RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
-use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, LeaseRenewal};
+use fencehold_core::lease::{LeaseCommand, LeaseCommandResult};
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp, Token};
+use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp};
 
 use super::jobs::Archive;
 use super::persistence::Change;
@@ -16,6 +18,26 @@ use super::table::{LeaseSlot, NOWHERE};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 
+/// One step of the engine, with the archive at hand.
+pub(super) struct Step<'a> {
+    pub(super) engine: &'a mut Engine,
+    pub(super) archive: &'a mut dyn Archive,
+}
+
+impl Deref for Step<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.engine
+    }
+}
+
+impl DerefMut for Step<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.engine
+    }
+}
+
 impl Engine {
     /// Takes one request. Its answer comes with the batch, or with a later one if it waits.
     pub fn ask(
@@ -23,101 +45,151 @@ impl Engine {
         now: Timestamp,
         ticket: Ticket,
         namespace: &Namespace,
-        ask: StoreRequest,
+        request: StoreRequest,
         archive: &mut dyn Archive,
     ) {
-        self.sees(now);
-        self.time_outs(now);
-        if let Err(bad) = ask.check() {
-            return self.answer(ticket, Err(bad.into()));
+        self.begin_step(now);
+        self.time_outs();
+        let result = Step { engine: self, archive }.take(ticket, namespace, request);
+        if let Some(result) = result.transpose() {
+            self.answer(ticket, result);
         }
-        if ask.needs_jobs()
-            && let Err(error) = self.load_jobs(now, archive)
-        {
-            return self.answer(ticket, Err(error));
+    }
+
+    /// Notes what has run out and what has come due, at most `budget` of each. True: there is more.
+    pub fn sweep(&mut self, now: Timestamp, budget: usize, archive: &mut dyn Archive) -> bool {
+        self.begin_step(now);
+        let mut step = Step { engine: self, archive };
+        step.load_jobs_in_time();
+        let jobs = step.sweep_jobs(budget);
+        self.sweep_leases(budget) || jobs
+    }
+}
+
+impl Step<'_> {
+    /// The answer to a request. `None`: it waits for something, or what it says is still to be read.
+    fn take(
+        &mut self,
+        ticket: Ticket,
+        namespace: &Namespace,
+        request: StoreRequest,
+    ) -> Result<Option<StoreResponse>, StoreError> {
+        request.check()?;
+        if request.needs_jobs() {
+            self.load_jobs()?;
         }
-        let result = match ask {
+        Ok(Some(match request {
             StoreRequest::Acquire(request) => {
                 let space = self.table.space(namespace);
-                return self.acquire(now, ticket, space, request);
+                self.acquire(ticket, space, request)?;
+                return Ok(None);
             }
-            StoreRequest::Events(request) => return self.watch(now, ticket, namespace, request),
-            StoreRequest::Renew(holds) => Ok(self.renew(now, namespace, &holds)),
-            StoreRequest::Release(holds) => Ok(self.release(now, namespace, &holds)),
-            StoreRequest::Revoke { request, from } => self.revoke(now, namespace, &request, from),
-            StoreRequest::Get(key) => Ok(StoreResponse::Lease(self.view(now, namespace, &key))),
-            StoreRequest::List(request) => Ok(self.list(now, namespace, &request)),
+            StoreRequest::Events(request) => {
+                return Ok(self.watch(ticket, namespace, request)?.map(StoreResponse::Events));
+            }
+            StoreRequest::Renew(holds) => self.renew(namespace, &holds),
+            StoreRequest::Release(holds) => self.release(namespace, &holds),
+            StoreRequest::Revoke { request, from } => self.revoke(namespace, &request, from)?,
+            StoreRequest::Get(key) => StoreResponse::Lease(self.view(namespace, &key)),
+            StoreRequest::List(request) => StoreResponse::Leases(self.list(namespace, &request)),
             StoreRequest::Advance { by, increment: lift } => {
                 // There must be a floor to lift, by which every new namespace then begins.
                 self.table.space(namespace);
-                self.advance(now, &by, lift, archive)
+                StoreResponse::Advanced(self.advance(&by, lift)?)
             }
-            StoreRequest::Job(ask) => {
-                if !ask.may_leave_something() {
-                    // There is nothing to look at, or to speak of, in a namespace that does not exist.
-                    let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
-                    return self.ask_jobs(now, ticket, space, ask, archive);
-                }
+            StoreRequest::Job(request) if request.may_leave_something() => {
                 let space = self.table.visit_space(namespace);
-                self.ask_jobs(now, ticket, space, ask, archive);
-                return self.table.leave_space(space);
+                let response = self.take_job_request(ticket, space, request);
+                self.table.leave_space(space);
+                return Ok(response?.map(StoreResponse::Job));
             }
-            StoreRequest::Quota(request) => Ok(self.look_at_limits(namespace, &request)),
-            StoreRequest::Reopen { .. } => Ok(self.open_now()),
-            StoreRequest::Status => Ok(StoreResponse::Status(self.status(now, namespace))),
+            StoreRequest::Job(request) => {
+                // There is nothing to look at, or to speak of, in a namespace that does not exist.
+                let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
+                return Ok(self.take_job_request(ticket, space, request)?.map(StoreResponse::Job));
+            }
+            StoreRequest::Quota(request) => StoreResponse::Quota(self.quota(namespace, &request)),
+            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now()),
+            StoreRequest::Status => StoreResponse::Status(self.status(namespace)),
             StoreRequest::KeepFinished { ms } => {
-                KeepFinished::for_ms(ms).map_err(StoreError::from).map(|kept| {
-                    self.set_keep_finished(kept);
-                    StoreResponse::KeepsFinished
-                })
+                self.set_keep_finished(KeepFinished::for_ms(ms)?);
+                StoreResponse::KeepsFinished
+            }
+        }))
+    }
+
+    fn advance(&mut self, by: &Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
+        // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
+        let longest_ms = self.longest_ttl_ms;
+        let (key_count, ended_count) = (self.table.keys(), self.held);
+        let slots: Vec<u32> = (0..self.table.len()).filter(|at| self.table.at(*at).is_some()).collect();
+        // All or nothing: whether every counter can rise so far is known before the first one does.
+        for slot in slots.iter().filter_map(|at| self.table.at(*at)) {
+            if slot.record.counter.max(self.table.floor(slot.space)).lifted(lift).is_none() {
+                return Err(StoreError::refused(&slot.key, Refusal::TokensExhausted));
+            }
+        }
+        self.advance_jobs(lift)?;
+        self.send_everybody_home("every lease was ended by `store advance`");
+        for at in slots {
+            // It cannot be refused any more.
+            let _ = self.apply(at, &LeaseCommand::Advance { lift, by: by.clone() });
+        }
+        let mut namespaces = Vec::new();
+        let engine = &mut *self.engine;
+        for space in engine.table.kept_spaces() {
+            if let Some(floor) = space.floor.lifted(lift) {
+                space.floor = floor;
+                engine.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
+            }
+            // Of a namespace in which nothing was granted, as far as is known here, nothing is known.
+            if space.longest_ttl_ms > 0 {
+                space.closed_until_ms = Some(engine.now.store_ms.saturating_add(space.longest_ttl_ms));
+                engine.batch.others.push(space.change());
+                let closed_for_ms = space.longest_ttl_ms;
+                namespaces.push(ClosedNamespace { namespace: space.name.clone(), closed_for_ms });
+            }
+        }
+        namespaces.sort_by(|a, b| b.closed_for_ms.cmp(&a.closed_for_ms).then(a.namespace.cmp(&b.namespace)));
+        namespaces.truncate(PAGE_MAX);
+        let until_ms = self.closed_until_ms.max(self.now.store_ms.saturating_add(longest_ms));
+        let closed_for_ms = until_ms - self.now.store_ms;
+        if closed_for_ms > 0 {
+            self.closed_until_ms = until_ms;
+            self.batch.others.push(Change::ClosedUntil { until_ms });
+        }
+        self.batch.durable = true;
+        Ok(AdvancedStore { key_count, ended_count, closed_for_ms, namespaces })
+    }
+}
+
+impl Engine {
+    fn renew(&mut self, namespace: &Namespace, holds: &[HoldRef]) -> StoreResponse {
+        let renew = |hold: &HoldRef| {
+            let command = LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
+            match self.apply_and_pass_on(namespace, &hold.key, &command)? {
+                LeaseCommandResult::Renewed(renewal) => Ok(renewal),
+                _ => Err(Refusal::NotHeld),
             }
         };
-        self.answer(ticket, result);
+        let results = holds.iter().map(renew).collect();
+        StoreResponse::Renewed(RenewLeaseBatchResponse { results, waited_ms: 0 })
     }
 
-    fn renew(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> StoreResponse {
-        let answers = holds.iter().map(|hold| self.renew_one(now, namespace, hold)).collect();
-        StoreResponse::Renewed(RenewLeaseBatchResponse { results: answers, waited_ms: 0 })
-    }
-
-    fn renew_one(
-        &mut self,
-        now: Timestamp,
-        namespace: &Namespace,
-        hold: &HoldRef,
-    ) -> Result<LeaseRenewal, Refusal> {
-        let command = LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
-        match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
-            LeaseCommandResult::Renewed(renewal) => Ok(renewal),
-            _ => Err(Refusal::NotHeld),
-        }
-    }
-
-    fn release(&mut self, now: Timestamp, namespace: &Namespace, holds: &[HoldRef]) -> StoreResponse {
+    fn release(&mut self, namespace: &Namespace, holds: &[HoldRef]) -> StoreResponse {
         let release = |hold: &HoldRef| {
-            let token = self.release_one(now, namespace, hold)?;
-            Ok(ReleasedLease { key: hold.key.clone(), token })
+            let command = LeaseCommand::Release { hash: hold.hold_id.hash(), token: hold.token };
+            match self.apply_and_pass_on(namespace, &hold.key, &command)? {
+                LeaseCommandResult::Released { token } => Ok(ReleasedLease { key: hold.key.clone(), token }),
+                _ => Err(Refusal::NotHeld),
+            }
         };
         StoreResponse::Released(holds.iter().map(release).collect())
-    }
-
-    fn release_one(
-        &mut self,
-        now: Timestamp,
-        namespace: &Namespace,
-        hold: &HoldRef,
-    ) -> Result<Token, Refusal> {
-        let command = LeaseCommand::Release { hash: hold.hold_id.hash(), token: hold.token };
-        match self.apply_and_pass_on(now, namespace, &hold.key, &command)? {
-            LeaseCommandResult::Released { token } => Ok(token),
-            _ => Err(Refusal::NotHeld),
-        }
     }
 
     /// Ends the one that is meant, or a page of the many, from a slot on.
     fn revoke(
         &mut self,
-        now: Timestamp,
         namespace: &Namespace,
         request: &RevokeLeasesRequest,
         from: u32,
@@ -128,7 +200,7 @@ impl Engine {
             only_token,
         };
         if let RevokeTarget::Key { key, only_token } = &request.target {
-            let outcome = self.apply_and_pass_on(now, namespace, key, &revoke(*only_token));
+            let outcome = self.apply_and_pass_on(namespace, key, &revoke(*only_token));
             let outcome = outcome.map_err(|refusal| StoreError::refused(key, refusal))?;
             let ended = revoked(key.clone(), outcome).into_iter().collect();
             return Ok(StoreResponse::Revoked { ended, next: None });
@@ -156,10 +228,10 @@ impl Engine {
             };
             let key = slot.key.clone();
             // A refusal here means that its tokens are used up; the others are ended all the same.
-            if let Ok(outcome) = self.apply(now, at, &revoke(None)) {
+            if let Ok(outcome) = self.apply(at, &revoke(None)) {
                 ended.extend(revoked(key, outcome));
             }
-            self.pass_on(now, at);
+            self.pass_on(at);
         }
         Ok(StoreResponse::Revoked { ended, next: (to < self.table.len()).then_some(to) })
     }
@@ -168,7 +240,6 @@ impl Engine {
     /// not made for it: there is nothing in it to renew or to end.
     fn apply_and_pass_on(
         &mut self,
-        now: Timestamp,
         namespace: &Namespace,
         key: &Key,
         command: &LeaseCommand,
@@ -177,77 +248,22 @@ impl Engine {
         let Some(at) = space.and_then(|space| self.table.find(space, key)) else {
             let floor =
                 space.map_or_else(|| self.table.floor_of_a_new_one(), |space| self.table.floor(space));
-            return self.apply_to_nothing(now, namespace, floor, key, command);
+            return self.apply_to_nothing(namespace, floor, key, command);
         };
-        let outcome = self.apply(now, at, command);
-        self.pass_on(now, at);
+        let outcome = self.apply(at, command);
+        self.pass_on(at);
         outcome
     }
 
-    fn advance(
-        &mut self,
-        now: Timestamp,
-        by: &Owner,
-        lift: u64,
-        archive: &mut dyn Archive,
-    ) -> Result<StoreResponse, StoreError> {
-        // Not only of what is held here: what was granted in the time that the store lost may still be believed in.
-        let longest_ms = self.longest_ttl_ms;
-        let (keys, ended) = (self.table.keys(), self.held);
-        let slots: Vec<u32> = (0..self.table.len()).filter(|at| self.table.at(*at).is_some()).collect();
-        // All or nothing: whether every counter can rise so far is known before the first one does.
-        for slot in slots.iter().filter_map(|at| self.table.at(*at)) {
-            if slot.record.counter.max(self.table.floor(slot.space)).lifted(lift).is_none() {
-                return Err(StoreError::refused(&slot.key, Refusal::TokensExhausted));
-            }
-        }
-        self.advance_jobs(now, lift, archive)?;
-        self.send_everybody_home("every lease was ended by `store advance`");
-        for at in slots {
-            // It cannot be refused any more.
-            let _ = self.apply(now, at, &LeaseCommand::Advance { lift, by: by.clone() });
-        }
-        let mut namespaces = Vec::new();
-        for space in self.table.kept_spaces() {
-            if let Some(floor) = space.floor.lifted(lift) {
-                space.floor = floor;
-                self.batch.others.push(Change::Floor { namespace: space.name.clone(), floor });
-            }
-            // Of a namespace in which nothing was granted, as far as is known here, nothing is known.
-            if space.longest_ttl_ms > 0 {
-                space.closed_until_ms = Some(now.store_ms.saturating_add(space.longest_ttl_ms));
-                self.batch.others.push(space.change());
-                let closed_for_ms = space.longest_ttl_ms;
-                namespaces.push(ClosedNamespace { namespace: space.name.clone(), closed_for_ms });
-            }
-        }
-        namespaces.sort_by(|a, b| b.closed_for_ms.cmp(&a.closed_for_ms).then(a.namespace.cmp(&b.namespace)));
-        namespaces.truncate(PAGE_MAX);
-        let until_ms = self.closed_until_ms.max(now.store_ms.saturating_add(longest_ms));
-        let closed_for_ms = until_ms - now.store_ms;
-        if closed_for_ms > 0 {
-            self.closed_until_ms = until_ms;
-            self.batch.others.push(Change::ClosedUntil { until_ms: self.closed_until_ms });
-        }
-        self.batch.durable = true;
-        Ok(StoreResponse::Advanced(AdvancedStore {
-            key_count: keys,
-            ended_count: ended,
-            closed_for_ms,
-            namespaces,
-        }))
-    }
-
     /// Opens every namespace that an advance has closed. What was granted before it may still be believed in.
-    fn open_now(&mut self) -> StoreResponse {
-        self.closed_until_ms = 0;
-        self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
-        self.open_namespaces();
+    fn open_now(&mut self) {
         self.batch.durable = true;
-        StoreResponse::Reopened(())
+        self.open_namespaces();
     }
 
     fn open_namespaces(&mut self) {
+        self.closed_until_ms = 0;
+        self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
         for space in self.table.kept_spaces() {
             if space.closed_until_ms.take().is_some() {
                 self.batch.others.push(space.change());
@@ -255,67 +271,57 @@ impl Engine {
         }
     }
 
-    fn status(&self, now: Timestamp, namespace: &Namespace) -> StoreStatus {
+    fn status(&self, namespace: &Namespace) -> StoreStatus {
         let space = self.table.find_space(namespace).unwrap_or(NOWHERE);
         StoreStatus {
             owner_pid: self.served_by.map(|(pid, _)| pid),
             epoch: self.served_by.map(|(_, epoch)| epoch),
             key_count: self.table.keys(),
             held_count: self.held,
-            waiter_count: self.waiters.len(),
+            waiter_count: self.waiters.waiting.len() as u64,
             job_count: self.jobs.live(),
             newest_event_seq: self.events.last_seq(),
             unreadable_row_count: self.set_aside,
-            closed_for_ms: self.closed_for_ms(now, space),
+            closed_for_ms: self.closed_for_ms(space),
             ..StoreStatus::default()
         }
     }
 
     /// Notes what has run out, at most `budget` slots of it. True: there is more.
-    pub fn sweep(&mut self, now: Timestamp, budget: usize, archive: &mut dyn Archive) -> bool {
-        self.sees(now);
-        self.load_jobs_in_time(now, archive);
-        let jobs = self.sweep_jobs(now, budget, archive);
-        self.sweep_leases(now, budget) || jobs
-    }
-
-    fn sweep_leases(&mut self, now: Timestamp, budget: usize) -> bool {
-        self.time_outs(now);
-        self.dismiss_watchers(now);
-        if self.closed_until_ms > 0 && self.closed_until_ms <= now.store_ms {
+    fn sweep_leases(&mut self, budget: usize) -> bool {
+        self.time_outs();
+        self.dismiss_watchers();
+        if self.closed_until_ms > 0 && self.closed_until_ms <= self.now.store_ms {
             // Noted, so that a later boot, whose clock starts anew, does not take it for closed.
-            self.closed_until_ms = 0;
-            self.batch.others.push(Change::ClosedUntil { until_ms: 0 });
             self.open_namespaces();
         }
         for _ in 0..budget {
-            let Some(at) = self.wheel.pop_due(now.store_ms) else { return false };
+            let Some(at) = self.wheel.pop_due(self.now.store_ms) else { return false };
             let Some(slot) = self.table.at(at) else { continue };
-            if now.store_ms < slot.deadline_ms {
+            if self.now.store_ms < slot.deadline_ms {
                 // Renewed since. The wheel is lazy: only now does it learn.
-                self.reschedule(at);
+                self.wheel.schedule(at, slot.deadline_ms);
             } else if slot.record.hold.is_some() {
-                self.settle(now, at);
+                self.settle(at);
             } else {
-                self.collect(now, at);
+                self.collect(at);
             }
         }
         true
     }
 
     /// Removes a key that has been free for long, and raises the floor in the same step.
-    fn collect(&mut self, now: Timestamp, at: u32) {
+    fn collect(&mut self, at: u32) {
         let Some(slot) = self.table.remove(at) else { return };
         let space = self.table.space_mut(slot.space);
         let token = slot.record.counter;
         if token > space.floor {
             space.floor = token;
-            self.batch
-                .others
-                .push(Change::Floor { namespace: space.name.clone(), floor: token });
+            let namespace = space.name.clone();
+            self.batch.others.push(Change::Floor { namespace, floor: token });
         }
         self.batch.touched.insert(at, SlotChange::Drop);
-        self.note(now, slot.space, &slot.key, vec![EventData::KeyCollected { token }]);
+        self.note(slot.space, &slot.key, vec![EventData::KeyCollected { token }]);
     }
 }
 

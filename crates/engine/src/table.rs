@@ -24,13 +24,7 @@ pub(super) struct LeaseSlot {
 impl LeaseSlot {
     /// Whether the recorded hold is live at this moment.
     pub(super) fn term(&self, now_ms: u64) -> HoldState {
-        if self.record.hold.is_none() {
-            HoldState::Free
-        } else if now_ms < self.deadline_ms {
-            HoldState::Live { remaining_ms: self.deadline_ms - now_ms }
-        } else {
-            HoldState::Over { since_ms: now_ms - self.deadline_ms }
-        }
+        HoldState::at(now_ms, self.record.hold.as_ref().map(|_| self.deadline_ms))
     }
 
     /// How long ago the holder was granted its lease, or last renewed it, where that is known.
@@ -40,7 +34,7 @@ impl LeaseSlot {
     }
 
     pub(super) fn is_live(&self, now_ms: u64) -> bool {
-        matches!(self.term(now_ms), HoldState::Live { .. })
+        self.term(now_ms).is_live()
     }
 }
 
@@ -199,6 +193,10 @@ impl LeaseTable {
         let hash = self.hasher.hash_one((space, key));
         let same = |at: &u32| self.at(*at).is_some_and(|slot| slot.space == space && slot.key == *key);
         self.index.find(hash, same).copied()
+    }
+
+    pub(super) fn get(&self, space: u32, key: &Key) -> Option<&LeaseSlot> {
+        self.at(self.find(space, key)?)
     }
 
     /// The slot of a key, made if it is new.

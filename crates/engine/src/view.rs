@@ -1,6 +1,5 @@
 //! What people may see of a key: everything but the proof of a hold.
 
-use fencehold_contract::operation::StoreResponse;
 use fencehold_contract::{EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest};
 use fencehold_core::{Key, Namespace, Timestamp};
 
@@ -11,19 +10,14 @@ use super::table::LeaseSlot;
 pub(super) const LOOK_AT_MAX: u32 = 10_000;
 
 impl Engine {
-    pub(super) fn view(&self, now: Timestamp, namespace: &Namespace, key: &Key) -> Option<LeaseView> {
+    pub(super) fn view(&self, namespace: &Namespace, key: &Key) -> Option<LeaseView> {
         let at = self.table.find(self.table.find_space(namespace)?, key)?;
-        self.table.at(at).map(|slot| self.view_slot(now, at, slot))
+        self.table.at(at).map(|slot| self.view_slot(at, slot))
     }
 
-    pub(super) fn list(
-        &self,
-        now: Timestamp,
-        namespace: &Namespace,
-        request: &ListLeasesRequest,
-    ) -> StoreResponse {
+    pub(super) fn list(&self, namespace: &Namespace, request: &ListLeasesRequest) -> LeasePage {
         let Some(space) = self.table.find_space(namespace) else {
-            return StoreResponse::Leases(LeasePage { leases: Vec::new(), next_cursor: None });
+            return LeasePage { leases: Vec::new(), next_cursor: None };
         };
         // The cursor is a slot: a key keeps its slot for as long as it is kept, so nothing is skipped or seen twice.
         let from = u32::try_from(request.cursor.unwrap_or(0)).unwrap_or(u32::MAX);
@@ -32,31 +26,31 @@ impl Engine {
             LeasePage { leases: Vec::new(), next_cursor: (to < self.table.len()).then_some(u64::from(to)) };
         for at in from..to {
             let Some(slot) = self.table.at(at).filter(|slot| slot.space == space) else { continue };
-            if !matches(slot, now, request) {
+            if !matches(slot, self.now, request) {
                 continue;
             }
             if page.leases.len() == request.limit {
                 page.next_cursor = Some(u64::from(at));
                 break;
             }
-            page.leases.push(self.view_slot(now, at, slot));
+            page.leases.push(self.view_slot(at, slot));
         }
-        StoreResponse::Leases(page)
+        page
     }
 
-    fn view_slot(&self, now: Timestamp, at: u32, slot: &LeaseSlot) -> LeaseView {
-        let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
+    fn view_slot(&self, at: u32, slot: &LeaseSlot) -> LeaseView {
+        let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(self.now.store_ms));
         let holder = hold.map(|hold| HolderView {
             owner: hold.owner.clone(),
             task: hold.task.clone(),
             ttl_ms: hold.ttl_ms,
             max_age_ms: hold.max_age_ms.map(std::num::NonZeroU64::get),
             priority: hold.priority,
-            age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
+            age_ms: self.now.store_ms.saturating_sub(hold.since.store_ms),
             acquired_at_ms: hold.since.wall_ms,
-            remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
-            renewed_ago_ms: slot.renewed_ms_ago(now.store_ms),
-            yield_request: hold.yield_request.as_ref().map(|asked| asked.seen_at(now.store_ms)),
+            remaining_ms: slot.deadline_ms.saturating_sub(self.now.store_ms),
+            renewed_ago_ms: slot.renewed_ms_ago(self.now.store_ms),
+            yield_request: hold.yield_request.as_ref().map(|asked| asked.seen_at(self.now.store_ms)),
         });
         LeaseView {
             key: slot.key.clone(),
@@ -69,18 +63,12 @@ impl Engine {
 }
 
 fn matches(slot: &LeaseSlot, now: Timestamp, request: &ListLeasesRequest) -> bool {
+    let ListLeasesRequest { owner, task, prefix, include_free, .. } = request;
     let hold = slot.record.hold.as_ref().filter(|_| slot.is_live(now.store_ms));
-    let owner = request
-        .owner
-        .as_ref()
-        .is_none_or(|owner| hold.is_some_and(|hold| hold.owner == *owner));
-    let task = request
-        .task
-        .as_ref()
-        .is_none_or(|task| hold.is_some_and(|hold| hold.task.as_ref() == Some(task)));
-    let prefix = request
-        .prefix
-        .as_ref()
-        .is_none_or(|prefix| slot.key.as_str().starts_with(prefix.as_str()));
-    (hold.is_some() || request.include_free) && owner && task && prefix
+    (hold.is_some() || *include_free)
+        && (owner.is_none() || hold.map(|hold| &hold.owner) == owner.as_ref())
+        && (task.is_none() || hold.and_then(|hold| hold.task.as_ref()) == task.as_ref())
+        && prefix
+            .as_ref()
+            .is_none_or(|prefix| slot.key.as_str().starts_with(prefix.as_str()))
 }

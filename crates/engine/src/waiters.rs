@@ -11,6 +11,51 @@ use hashbrown::HashMap;
 /// A request's number, for finding its caller again.
 pub(crate) type Ticket = u64;
 
+/// Requests that wait, each until its time is up.
+#[derive(Debug)]
+pub(crate) struct Waiting<T> {
+    by_ticket: HashMap<Ticket, (u64, T)>,
+    by_until: BTreeSet<(u64, Ticket)>,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Waiting { by_ticket: HashMap::new(), by_until: BTreeSet::new() }
+    }
+}
+
+impl<T> Waiting<T> {
+    pub(crate) fn add(&mut self, ticket: Ticket, until_ms: u64, request: T) {
+        self.by_until.insert((until_ms, ticket));
+        self.by_ticket.insert(ticket, (until_ms, request));
+    }
+
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<T> {
+        let (until_ms, request) = self.by_ticket.remove(&ticket)?;
+        self.by_until.remove(&(until_ms, ticket));
+        Some(request)
+    }
+
+    pub(crate) fn get(&self, ticket: Ticket) -> Option<&T> {
+        self.by_ticket.get(&ticket).map(|(_, request)| request)
+    }
+
+    /// One whose time is up.
+    pub(crate) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
+        let (until_ms, ticket) = self.by_until.first()?;
+        (*until_ms <= now_ms).then_some(*ticket)
+    }
+
+    /// When the first of them has waited for long enough.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.by_until.first().map(|(until_ms, _)| *until_ms)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_ticket.len()
+    }
+}
+
 /// One that waits.
 #[derive(Debug)]
 pub(super) struct Waiter {
@@ -25,8 +70,8 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Its place in line: rank, then how long it has stood in line in all, then order of arrival.
-    fn place(&self, ticket: Ticket) -> WaitPosition {
+    /// Its position in line: rank, then how long it has stood in line in all, then order of arrival.
+    fn position(&self, ticket: Ticket) -> WaitPosition {
         let since_ms = self.arrived_ms.saturating_sub(self.request.waited_before_ms);
         (Reverse(self.request.priority), since_ms, ticket)
     }
@@ -36,36 +81,33 @@ type WaitPosition = (Reverse<i16>, u64, Ticket);
 
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    waiting: HashMap<Ticket, Waiter>,
+    pub(super) waiting: Waiting<Waiter>,
     lines: HashMap<u32, BTreeSet<WaitPosition>>,
-    by_until: BTreeSet<(u64, Ticket)>,
     /// By namespace too: a hold id means nothing in another.
     by_hash: HashMap<(u32, [u8; 16]), Ticket>,
 }
 
 impl Waiters {
     pub(super) fn add(&mut self, ticket: Ticket, waiter: Waiter) {
-        let place = waiter.place(ticket);
+        let position = waiter.position(ticket);
         for slot in &waiter.slots {
-            self.lines.entry(*slot).or_default().insert(place);
+            self.lines.entry(*slot).or_default().insert(position);
         }
-        self.by_until.insert((waiter.until_ms, ticket));
         self.by_hash.insert((waiter.space, *waiter.hash.as_bytes()), ticket);
-        self.waiting.insert(ticket, waiter);
+        self.waiting.add(ticket, waiter.until_ms, waiter);
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiter> {
-        let waiter = self.waiting.remove(&ticket)?;
-        let place = waiter.place(ticket);
+        let waiter = self.waiting.remove(ticket)?;
+        let position = waiter.position(ticket);
         for slot in &waiter.slots {
             if let Some(line) = self.lines.get_mut(slot) {
-                line.remove(&place);
+                line.remove(&position);
                 if line.is_empty() {
                     self.lines.remove(slot);
                 }
             }
         }
-        self.by_until.remove(&(waiter.until_ms, ticket));
         self.by_hash.remove(&(waiter.space, *waiter.hash.as_bytes()));
         Some(waiter)
     }
@@ -78,37 +120,23 @@ impl Waiters {
     /// Everybody in line for a key, first to last.
     pub(super) fn in_line(&self, slot: u32) -> impl Iterator<Item = (Ticket, &Waiter)> {
         let tickets = self.lines.get(&slot).into_iter().flatten().map(|(_, _, ticket)| *ticket);
-        tickets.filter_map(|ticket| self.waiting.get(&ticket).map(|waiter| (ticket, waiter)))
+        tickets.filter_map(|ticket| self.waiting.get(ticket).map(|waiter| (ticket, waiter)))
     }
 
     pub(super) fn in_line_count(&self, slot: u32) -> usize {
         self.lines.get(&slot).map_or(0, BTreeSet::len)
     }
 
-    /// A waiter whose time is up.
-    pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
-        first_until(&self.by_until, now_ms)
-    }
-
     /// The waiter that stands in line with this hold id already.
     pub(super) fn with_hash(&self, space: u32, hash: HoldHash) -> Option<Ticket> {
         self.by_hash.get(&(space, *hash.as_bytes())).copied()
-    }
-
-    pub(super) fn next_ms(&self) -> Option<u64> {
-        self.by_until.first().map(|(until_ms, _)| *until_ms)
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.waiting.len() as u64
     }
 }
 
 /// Those that wait for something to happen. An event finds those that it concerns, however many others there are.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
-    waiting: HashMap<Ticket, Watcher>,
-    by_until: BTreeSet<(u64, Ticket)>,
+    pub(super) waiting: Waiting<Watcher>,
     by_prefix: HashMap<Namespace, Prefixes<Ticket>>,
 }
 
@@ -128,20 +156,13 @@ impl Watcher {
 
 impl Watchers {
     pub(super) fn add(&mut self, ticket: Ticket, watcher: Watcher) {
-        self.by_until.insert((watcher.until_ms, ticket));
-        if let Some(prefixes) = self.by_prefix.get_mut(&watcher.namespace) {
-            prefixes.insert(watcher.prefix(), ticket);
-        } else {
-            let mut prefixes = Prefixes::default();
-            prefixes.insert(watcher.prefix(), ticket);
-            self.by_prefix.insert(watcher.namespace.clone(), prefixes);
-        }
-        self.waiting.insert(ticket, watcher);
+        let prefixes = self.by_prefix.entry(watcher.namespace.clone()).or_default();
+        prefixes.insert(watcher.prefix(), ticket);
+        self.waiting.add(ticket, watcher.until_ms, watcher);
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Watcher> {
-        let watcher = self.waiting.remove(&ticket)?;
-        self.by_until.remove(&(watcher.until_ms, ticket));
+        let watcher = self.waiting.remove(ticket)?;
         if let Some(prefixes) = self.by_prefix.get_mut(&watcher.namespace) {
             prefixes.remove(watcher.prefix(), &ticket);
             if prefixes.is_empty() {
@@ -156,25 +177,4 @@ impl Watchers {
         let prefixes = self.by_prefix.get(namespace).into_iter();
         prefixes.flat_map(move |prefixes| prefixes.of(key)).copied()
     }
-
-    /// A waiter whose time is up.
-    pub(super) fn first_overdue(&self, now_ms: u64) -> Option<Ticket> {
-        first_until(&self.by_until, now_ms)
-    }
-
-    pub(super) fn next_ms(&self) -> Option<u64> {
-        self.by_until.first().map(|(until_ms, _)| *until_ms)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
-
-/// The first whose time is up.
-fn first_until(by_until: &BTreeSet<(u64, Ticket)>, now_ms: u64) -> Option<Ticket> {
-    by_until
-        .first()
-        .filter(|(until_ms, _)| *until_ms <= now_ms)
-        .map(|(_, ticket)| *ticket)
 }

@@ -343,11 +343,10 @@ impl<K: Persistence> WriterThread<K> {
     ) -> Result<(Result<StoreResponse, StoreError>, Vec<Token>), PersistError> {
         match reply {
             state::ResponseBody::Said(result) => Ok((result, Vec::new())),
-            state::ResponseBody::ToRead(look) => {
-                match self.engine.read(now, look, self.persistence.archive()) {
-                    Ok((answer, left_out)) => Ok((Ok(StoreResponse::Job(answer)), left_out)),
-                    Err(why) => Err(PersistError::Failed(why)),
-                }
+            state::ResponseBody::ToRead(read) => {
+                let read = self.engine.read(now, read, self.persistence.archive());
+                let (response, left_out) = read.map_err(PersistError::Failed)?;
+                Ok((Ok(StoreResponse::Job(response)), left_out))
             }
         }
     }

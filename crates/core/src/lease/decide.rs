@@ -36,6 +36,24 @@ pub enum HoldState {
     },
 }
 
+impl HoldState {
+    /// How a hold with this deadline stands; `None`: no hold is recorded.
+    pub fn at(now_ms: u64, deadline_ms: Option<u64>) -> Self {
+        match deadline_ms {
+            None => HoldState::Free,
+            Some(deadline_ms) if now_ms < deadline_ms => {
+                HoldState::Live { remaining_ms: deadline_ms - now_ms }
+            }
+            Some(deadline_ms) => HoldState::Over { since_ms: now_ms - deadline_ms },
+        }
+    }
+
+    /// Whether the hold is live.
+    pub fn is_live(self) -> bool {
+        matches!(self, HoldState::Live { .. })
+    }
+}
+
 /// What follows from a command, as data. The code that keeps the record carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseDecision {

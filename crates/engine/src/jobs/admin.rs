@@ -5,117 +5,89 @@ use fencehold_contract::job::{
     ChangeJobBatchResponse, ChangeJobResult, ChangeJobsRequest, Contents, JobAction, JobFilter, JobSelector,
     QueueMode, QueueView, SetQueueModeRequest,
 };
-use fencehold_contract::operation::JobResponse;
 use fencehold_contract::quota::Limited;
 use fencehold_core::job::{JobCommand, JobCommandResult, JobId, JobRefusal, JobState, QueueName};
-use fencehold_core::{EventData, Owner, Timestamp};
+use fencehold_core::{EventData, Owner};
 
 use super::JobSlotChange;
-use super::archive::{Archive, JobChange};
+use super::archive::JobChange;
 use super::enqueue::unique_digest;
 use super::queues::QueueState;
 use crate::state::Engine;
+use crate::step::Step;
 
-impl Engine {
-    pub(super) fn act(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        request: ChangeJobsRequest,
-        archive: &mut dyn Archive,
-    ) -> JobResponse {
-        let (ids, next) = match &request.selector {
+impl Step<'_> {
+    pub(super) fn change_jobs(&mut self, space: u32, request: &ChangeJobsRequest) -> ChangeJobBatchResponse {
+        let (ids, next_cursor) = match &request.selector {
             JobSelector::Ids { job_ids } => (job_ids.clone(), None),
-            JobSelector::Filter { filter } => self.matching(now, space, filter, &request, archive),
-            JobSelector::All {} => self.matching(now, space, &JobFilter::default(), &request, archive),
+            JobSelector::Filter { filter } => self.matching(space, filter, request),
+            JobSelector::All {} => self.matching(space, &JobFilter::default(), request),
         };
-        let items = ids
-            .into_iter()
-            .map(|id| ChangeJobResult { job_id: id, result: self.act_on(now, space, id, &request, archive) })
-            .collect();
-        JobResponse::Changed(ChangeJobBatchResponse { results: items, next_cursor: next })
+        let change = |job_id| ChangeJobResult { job_id, result: self.change_job(space, job_id, request) };
+        ChangeJobBatchResponse { results: ids.into_iter().map(change).collect(), next_cursor }
     }
 
     /// The jobs of one page. Nothing comes in between: they are changed in the same step.
     fn matching(
         &mut self,
-        now: Timestamp,
         space: u32,
         filter: &JobFilter,
         request: &ChangeJobsRequest,
-        archive: &mut dyn Archive,
     ) -> (Vec<JobId>, Option<u64>) {
         let mut ids: Vec<JobId> = Vec::new();
-        let (cursor, limit) = (request.cursor, request.limit);
-        let next = self.each_match(now, space, filter, cursor, limit, archive, &mut |slot, _| {
-            ids.push(slot.id);
-        });
-        (ids, self.archived(next).flatten())
+        let next = self.each_match(space, filter, request.cursor, request.limit, |slot, _| ids.push(slot.id));
+        (ids, self.archived(|_| next).flatten())
     }
 
-    fn act_on(
+    fn change_job(
         &mut self,
-        now: Timestamp,
         space: u32,
         id: JobId,
         request: &ChangeJobsRequest,
-        archive: &mut dyn Archive,
     ) -> Result<JobState, JobRefusal> {
-        let at = self.find_job(space, id, archive)?;
+        let at = self.find_job(space, id)?;
         let by = request.by.clone();
         let command = match &request.action {
-            JobAction::Cancel { reason, force: now } => {
-                JobCommand::Cancel { by, reason: reason.clone(), now: *now }
+            JobAction::Cancel { reason, force } => {
+                JobCommand::Cancel { by, reason: reason.clone(), now: *force }
             }
             JobAction::Retry => JobCommand::Retry { by },
             JobAction::Delete { force } => JobCommand::Delete { force: *force },
         };
         if request.dry_run {
-            return self.would(now, at, &command);
+            let slot = self.job(at).ok_or(JobRefusal::JobNotFound)?;
+            let decision = self.decide_job(slot, &command);
+            decision.reply?;
+            return Ok(decision.record.as_ref().unwrap_or(&slot.record).state_at(self.now));
         }
-        let stood = self
-            .jobs
-            .table
-            .at(at)
-            .map_or(JobState::Completed, |slot| slot.record.state_at(now));
-        if self.apply_to_job(now, at, &command, archive)? == JobCommandResult::Deleted {
-            self.delete(now, space, at, &request.by, archive);
-            return Ok(stood);
+        let state = self.job_state(at).unwrap_or(JobState::Completed);
+        if self.apply_to_job(at, &command)? == JobCommandResult::Deleted {
+            let (by, forced) = (request.by.clone(), state == JobState::Running);
+            self.note_job(space, id, vec![EventData::JobDeleted { by, state, forced }]);
+            self.remove_job(space, at);
+            return Ok(state);
         }
-        self.withdraw_notice_if_gone(now, at, archive);
-        Ok(self.jobs.table.at(at).map_or(stood, |slot| slot.record.state_at(now)))
-    }
-
-    /// What a command would lead to.
-    fn would(&self, now: Timestamp, at: u32, command: &JobCommand) -> Result<JobState, JobRefusal> {
-        let slot = self.jobs.table.at(at).ok_or(JobRefusal::JobNotFound)?;
-        let standing =
-            fencehold_core::job::JobStanding { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
-        let decision = fencehold_core::job::decide(&standing, &slot.record, command);
-        decision.reply?;
-        Ok(decision.record.as_ref().unwrap_or(&slot.record).state_at(now))
-    }
-
-    /// Forgets a job with all that belongs to it.
-    fn delete(&mut self, now: Timestamp, space: u32, at: u32, by: &Owner, archive: &mut dyn Archive) {
-        let Some(slot) = self.jobs.table.at(at) else { return };
-        let (id, state) = (slot.id, slot.record.state_at(now));
-        let forced = state == JobState::Running;
-        self.note_job(now, space, id, vec![EventData::JobDeleted { by: by.clone(), state, forced }]);
-        self.remove_job(now, space, at, archive);
+        // A job that is not ready any more asks no holder to yield.
+        if self.job_state(at) != Some(JobState::Queued) {
+            self.withdraw_notice_for(at);
+        }
+        Ok(self.job_state(at).unwrap_or(state))
     }
 
     /// Removes a job from memory and from the archive, and frees its unique key.
-    pub(super) fn remove_job(&mut self, now: Timestamp, space: u32, at: u32, archive: &mut dyn Archive) {
+    pub(super) fn remove_job(&mut self, space: u32, at: u32) {
         self.answer_waits(at);
-        let Some(arrival) = self.jobs.table.at(at).map(|slot| slot.arrival) else { return };
-        if let Some(body) = self.body(arrival, archive)
+        let Some((arrival, id)) = self.job(at).map(|slot| (slot.arrival, slot.id)) else { return };
+        if let Some(body) = self.body(arrival)
             && let Some(key) = &body.unique
         {
-            self.free_unique_of(space, at, unique_digest("job", key));
-            self.free_unique_of(space, at, unique_digest("operation", key));
+            for key in ["job", "operation"].map(|kind| unique_digest(kind, key)) {
+                if self.jobs.uniques.get(space, key).is_some_and(|taken| taken.job == id) {
+                    self.drop_unique(space, key);
+                }
+            }
         }
-        self.withdraw_notice_for(now, at, archive);
+        self.withdraw_notice_for(at);
         self.jobs.forget_notice_of(at);
         self.leave_place(at);
         self.jobs.table.remove(at);
@@ -125,26 +97,9 @@ impl Engine {
         self.jobs.batch.touched.insert(arrival, JobSlotChange::Drop);
         self.batch.durable = true;
     }
+}
 
-    fn free_unique_of(&mut self, space: u32, at: u32, key: [u8; 16]) {
-        let id = self.jobs.table.at(at).map(|slot| slot.id);
-        if self.jobs.uniques.get(space, key).is_some_and(|taken| Some(taken.job) == id) {
-            self.drop_unique(space, key);
-        }
-    }
-
-    /// A job that is not ready any more asks no holder to yield.
-    fn withdraw_notice_if_gone(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
-        let ready = self
-            .jobs
-            .table
-            .at(at)
-            .is_some_and(|slot| slot.record.state_at(now) == JobState::Queued);
-        if !ready {
-            self.withdraw_notice_for(now, at, archive);
-        }
-    }
-
+impl Engine {
     pub(super) fn queue_views(&self, space: u32) -> Vec<QueueView> {
         let mut views: Vec<QueueView> = self.jobs.queues.of_space(space).map(QueueState::view).collect();
         views.sort_by(|a, b| a.name.cmp(&b.name));
@@ -165,57 +120,47 @@ impl Engine {
 
     pub(super) fn set_queue(
         &mut self,
-        now: Timestamp,
         space: u32,
-        order: &SetQueueModeRequest,
-    ) -> Result<JobResponse, StoreError> {
-        let known = self.jobs.queues.find(space, &order.queue);
-        if known.is_none_or(|number| !self.jobs.queues.at(number).is_kept) {
+        request: SetQueueModeRequest,
+    ) -> Result<QueueView, StoreError> {
+        let SetQueueModeRequest { queue: name, mode, by, .. } = request;
+        if self.jobs.queues.find_kept(space, &name).is_none() {
             self.check_quota(space, Limited::Queues, 1)?;
         }
         self.table.keep_space(space);
-        let number = self.jobs.queues.find_or_insert(space, &order.queue);
+        let number = self.jobs.queues.find_or_insert(space, &name);
         self.keep_queue(number);
         let queue = self.jobs.queues.at_mut(number);
-        let changed = std::mem::replace(&mut queue.mode, order.mode) != order.mode;
+        let changed = std::mem::replace(&mut queue.mode, mode) != mode;
         let view = queue.view();
         self.jobs.batch.queues.insert(number);
         self.jobs.queues.may_be_idle(number);
         if changed {
             self.jobs.queues.stirred.insert(number);
-            self.batch.durable = true;
-            let mode = order.mode.name().to_owned();
-            let fact = EventData::QueueChanged { queue: order.queue.clone(), mode, by: order.by.clone() };
-            if let Ok(key) = fencehold_core::Key::new(format!("queue/{}", order.queue)) {
-                self.note(now, space, &key, vec![fact]);
-            }
+            self.note_queue_change(space, name, mode.name(), by);
         }
-        Ok(JobResponse::Queue(view))
+        Ok(view)
+    }
+
+    fn note_queue_change(&mut self, space: u32, queue: QueueName, mode: &str, by: Owner) {
+        self.batch.durable = true;
+        let name = format!("queue/{queue}");
+        self.note_about(space, name, vec![EventData::QueueChanged { queue, mode: mode.to_owned(), by }]);
     }
 
     /// Removes a queue that has no jobs and no schedules. Claims that wait for its jobs go on waiting.
     pub(super) fn remove_queue(
         &mut self,
-        now: Timestamp,
         space: u32,
         name: &QueueName,
-        by: &Owner,
-    ) -> Result<JobResponse, StoreError> {
-        let number = self.jobs.queues.find(space, name);
-        let Some(number) = number.filter(|number| self.jobs.queues.at(*number).is_kept) else {
-            return Ok(JobResponse::Deleted(false));
-        };
+        by: Owner,
+    ) -> Result<bool, StoreError> {
+        let Some(number) = self.jobs.queues.find_kept(space, name) else { return Ok(false) };
         let schedules = self.jobs.schedules.count_into(space, name);
-        let contents = Contents { counts: self.jobs.queues.at(number).counts, schedules };
-        contents.check(name)?;
+        Contents { counts: self.jobs.queues.at(number).counts, schedules }.check(name)?;
         self.forget_queue(number);
-        self.batch.durable = true;
-        let fact =
-            EventData::QueueChanged { queue: name.clone(), mode: "removed".to_owned(), by: by.clone() };
-        if let Ok(key) = fencehold_core::Key::new(format!("queue/{name}")) {
-            self.note(now, space, &key, vec![fact]);
-        }
-        Ok(JobResponse::Deleted(true))
+        self.note_queue_change(space, name.clone(), "removed", by);
+        Ok(true)
     }
 
     /// Forgets queues that have become unused, a few at a time. True: there are more to look at.

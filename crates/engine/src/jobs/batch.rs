@@ -38,15 +38,16 @@ impl Engine {
         for (arrival, touch) in batch.touched {
             into.push(match touch {
                 JobSlotChange::Drop => JobChange::Drop { arrival },
-                JobSlotChange::Put(at) | JobSlotChange::Term(at) => match (self.jobs.table.at_mut(at), touch)
-                {
-                    (None, _) => JobChange::Drop { arrival },
-                    (Some(slot), JobSlotChange::Term(_)) => {
+                JobSlotChange::Term(at) => {
+                    self.jobs.table.at_mut(at).map_or(JobChange::Drop { arrival }, |slot| {
                         slot.renewed = true;
                         JobChange::Term { arrival, token: slot.record.token, deadline_ms: slot.deadline_ms }
-                    }
-                    (Some(slot), _) if slot.record.state.is_final() => JobChange::Finished(slot.kept()),
-                    (Some(slot), _) => JobChange::Live(slot.kept()),
+                    })
+                }
+                JobSlotChange::Put(at) => match self.jobs.table.at(at) {
+                    None => JobChange::Drop { arrival },
+                    Some(slot) if slot.record.state.is_final() => JobChange::Finished(slot.kept()),
+                    Some(slot) => JobChange::Live(slot.kept()),
                 },
             });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{CompensatedEffect, EnqueuedJob, NewJob, QueueMode};
-use fencehold_contract::operation::{JobResponse, check_job};
+use fencehold_contract::operation::check_job;
 use fencehold_contract::quota::Limited;
 use fencehold_core::job::{Due, JobId, JobKind, JobRecord, JobRefusal, JobState, QueueName, UniqueKey};
 use fencehold_core::limits::JOBS_MAX;
@@ -13,10 +13,10 @@ use fencehold_core::{EventData, Timestamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
-use super::JobSlotChange;
-use super::archive::{Archive, JobBody, JobChange, JobSummary, StoredJob, StoredUnique};
+use super::archive::{JobBody, JobChange, JobSummary, StoredJob, StoredUnique};
 use super::canonical::{canonical, same_json};
 use crate::state::Engine;
+use crate::step::Step;
 
 /// How precisely the ends of windows are noted: a key may stay taken for so much longer.
 const WINDOW_STEP_MS: u64 = 60_000;
@@ -71,8 +71,8 @@ impl UniqueJobs {
             && *first.key() < now_ms / WINDOW_STEP_MS
         {
             let keys = first.get_mut();
-            let persistence = keys.len().saturating_sub(most - ended.len());
-            ended.extend(keys.drain(persistence..));
+            let left = keys.len().saturating_sub(most - ended.len());
+            ended.extend(keys.drain(left..));
             if keys.is_empty() {
                 first.remove();
             }
@@ -114,8 +114,8 @@ fn difference(first: &JobBody, queue: &QueueName, kind: &JobKind, payload: &str)
     }
 }
 
-fn conflict(what: &str, first: JobId, differs: &str) -> JobRefusal {
-    JobRefusal::Conflict { field: what.to_owned(), job_id: first, differs: differs.to_owned() }
+pub(super) fn conflict(field: &str, first: JobId, differs: &str) -> JobRefusal {
+    JobRefusal::Conflict { field: field.to_owned(), job_id: first, differs: differs.to_owned() }
 }
 
 /// What a unique key is recognised by. Keys of operations are apart from those of jobs.
@@ -123,42 +123,23 @@ pub fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
     digest(&format!("{kind}:{key}"))
 }
 
-impl Engine {
-    pub(super) fn enqueue(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        jobs: Vec<NewJob>,
-        archive: &mut dyn Archive,
-    ) -> JobResponse {
-        let answers = jobs.into_iter().map(|job| self.enqueue_one(now, space, job, archive)).collect();
-        JobResponse::Enqueued(answers)
-    }
-
-    fn enqueue_one(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        job: NewJob,
-        archive: &mut dyn Archive,
-    ) -> Result<EnqueuedJob, JobRefusal> {
-        let due = check_job(&job, now)?;
-        if let Some(found) = self.job_with_id(space, job.id, archive)? {
+impl Step<'_> {
+    pub(super) fn enqueue(&mut self, space: u32, job: NewJob) -> Result<EnqueuedJob, JobRefusal> {
+        let due = check_job(&job, self.now)?;
+        if let Some(found) = self.job_with_id(space, job.id)? {
             if let Some(differs) = difference(&found, &job.queue, &job.kind, &job.payload) {
                 return Err(conflict("id", job.id, differs));
             }
             return Ok(EnqueuedJob { job_id: job.id, existed: true });
         }
-        let unique = job
-            .unique
-            .as_ref()
-            .map(|unique| (unique_digest("job", &unique.key), unique.window_ms));
+        let unique = job.unique.as_ref();
+        let unique = unique.map(|unique| (unique_digest("job", &unique.key), unique.window_ms));
         let payload = if unique.is_some() { identity(&job.queue, &job.kind, &job.payload) } else { [0; 16] };
         if let Some((key, _)) = unique
-            && let Some(taken) = self.taken_by(now, space, key, archive)
+            && let Some(taken) = self.taken_by(space, key)
         {
             let same = (&job.queue, &job.kind, &*job.payload, payload);
-            if let Some(differs) = self.differs_from_first(space, taken, same, archive) {
+            if let Some(differs) = self.differs_from_first(space, taken, same) {
                 return Err(conflict("unique_key", taken.job, differs));
             }
             return Ok(EnqueuedJob { job_id: taken.job, existed: true });
@@ -170,38 +151,16 @@ impl Engine {
         }
         self.check_room_for_job(space, &job.queue, job.payload.len())?;
         if self.jobs.live() >= JOBS_MAX {
-            return Err(JobRefusal::LimitReached {
-                message: "jobs of this store".to_owned(),
-                limit: JOBS_MAX,
-            });
+            let message = "jobs of this store".to_owned();
+            return Err(JobRefusal::LimitReached { message, limit: JOBS_MAX });
         }
         if let Some((key, window_ms)) = unique {
-            let until_ms = window_clock_ms(now).saturating_add(window_ms);
+            let until_ms = window_clock_ms(self.now).saturating_add(window_ms);
             self.take_unique(space, key, UniqueJob { job: job.id, payload, until_ms });
         }
         let id = job.id;
-        self.add_job(now, space, job, due, None);
+        self.add_job(space, job, due, None);
         Ok(EnqueuedJob { job_id: id, existed: false })
-    }
-
-    /// Whether a namespace has room for one more job.
-    pub(super) fn check_room_for_job(
-        &self,
-        space: u32,
-        queue: &QueueName,
-        bytes: usize,
-    ) -> Result<(), JobRefusal> {
-        let known = self.jobs.queues.find(space, queue);
-        let new_queue = known.is_none_or(|number| !self.jobs.queues.at(number).is_kept);
-        let room = if new_queue { self.check_quota(space, Limited::Queues, 1) } else { Ok(()) };
-        room.and_then(|()| self.check_quota(space, Limited::Jobs, 1))
-            .and_then(|()| self.check_quota(space, Limited::Bytes, bytes as u64))
-            .map_err(|full| match full {
-                StoreError::LimitReached { message: what, limit } => {
-                    JobRefusal::LimitReached { message: what, limit }
-                }
-                other => JobRefusal::LimitReached { message: other.to_string(), limit: 0 },
-            })
     }
 
     /// What is not the same about the request that took a key first, if anything. What a request is recognised by comes with
@@ -211,17 +170,91 @@ impl Engine {
         space: u32,
         taken: UniqueJob,
         (queue, kind, payload, identity): (&QueueName, &JobKind, &str, [u8; 16]),
-        archive: &mut dyn Archive,
     ) -> Option<&'static str> {
         if taken.payload == identity {
             return None;
         }
-        let at = self.find_job(space, taken.job, archive).ok();
-        let arrival = at.and_then(|at| self.jobs.table.at(at)).map(|slot| slot.arrival);
-        match arrival.and_then(|arrival| self.body(arrival, archive)) {
+        let arrival = self.find_slot(space, taken.job).map(|slot| slot.arrival);
+        match arrival.and_then(|arrival| self.body(arrival)) {
             Some(first) => difference(&first, queue, kind, payload),
             None => (taken.payload != digest(payload)).then_some("payload"),
         }
+    }
+
+    /// Whose a unique key is at this moment: for its window, and until its job has come to its end.
+    pub(super) fn taken_by(&mut self, space: u32, key: [u8; 16]) -> Option<UniqueJob> {
+        let taken = self.jobs.uniques.get(space, key)?;
+        if window_clock_ms(self.now) < taken.until_ms {
+            return Some(taken);
+        }
+        let is_final = self.find_slot(space, taken.job)?.record.state.is_final();
+        (!is_final).then_some(taken)
+    }
+
+    /// The id that follows from something of this namespace. An id names one job in the whole store: where another
+    /// namespace has taken this one, whether by chance or to be in the way, it is the next that follows from it.
+    pub(super) fn id_here(&mut self, space: u32, mut id: JobId) -> JobId {
+        while self.find_job(space, id).is_err() && self.jobs.table.find(id).is_some() {
+            id = id.following("taken elsewhere");
+        }
+        id
+    }
+
+    /// The body of the job that has this id already.
+    pub(super) fn job_with_id(&mut self, space: u32, id: JobId) -> Result<Option<Arc<JobBody>>, JobRefusal> {
+        // Ids are made in the order of time: one that is later than all others is new.
+        if self.jobs.last_id.is_none_or(|last| id > last) {
+            return Ok(None);
+        }
+        let Some(arrival) = self.find_slot(space, id).map(|slot| slot.arrival) else {
+            // Of another namespace, or of none. An id names one job, so another namespace's cannot be used here; but it is
+            // none of this one's business whose it is.
+            return if self.jobs.table.find(id).is_some() { Err(JobRefusal::JobNotFound) } else { Ok(None) };
+        };
+        Ok(self.body(arrival))
+    }
+
+    /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be made to
+    /// go on: it has its key again then, unless it was taken meanwhile; that must not depend on who looked when. True: there
+    /// may be more.
+    pub(super) fn free_uniques(&mut self) -> bool {
+        const AT_A_TIME: usize = 256;
+        let now_ms = window_clock_ms(self.now);
+        let ended = self.jobs.uniques.ended(now_ms, AT_A_TIME);
+        let more = ended.len() == AT_A_TIME;
+        for (space, key) in ended {
+            let Some(taken) = self.jobs.uniques.get(space, key) else { continue };
+            let slot = self.find_slot(space, taken.job);
+            let may_go_on = slot.is_some_and(|slot| slot.record.state != JobState::Completed);
+            if may_go_on || now_ms < taken.until_ms {
+                self.jobs.uniques.put_off(space, key, now_ms);
+            } else {
+                self.drop_unique(space, key);
+            }
+        }
+        more
+    }
+}
+
+impl Engine {
+    /// Whether a namespace has room for one more job.
+    pub(super) fn check_room_for_job(
+        &self,
+        space: u32,
+        queue: &QueueName,
+        bytes: usize,
+    ) -> Result<(), JobRefusal> {
+        let has_room = || {
+            if self.jobs.queues.find_kept(space, queue).is_none() {
+                self.check_quota(space, Limited::Queues, 1)?;
+            }
+            self.check_quota(space, Limited::Jobs, 1)?;
+            self.check_quota(space, Limited::Bytes, bytes as u64)
+        };
+        has_room().map_err(|full| match full {
+            StoreError::LimitReached { message, limit } => JobRefusal::LimitReached { message, limit },
+            other => JobRefusal::LimitReached { message: other.to_string(), limit: 0 },
+        })
     }
 
     pub(super) fn take_unique(&mut self, space: u32, key: [u8; 16], taken: UniqueJob) {
@@ -233,57 +266,9 @@ impl Engine {
         self.jobs.batch.others.push(JobChange::Unique(kept));
     }
 
-    /// Whose a unique key is at this moment: for its window, and until its job has come to its end.
-    pub(super) fn taken_by(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        key: [u8; 16],
-        archive: &mut dyn Archive,
-    ) -> Option<UniqueJob> {
-        let taken = self.jobs.uniques.get(space, key)?;
-        if window_clock_ms(now) < taken.until_ms {
-            return Some(taken);
-        }
-        let at = self.find_job(space, taken.job, archive).ok()?;
-        let slot = self.jobs.table.at(at)?;
-        (!slot.record.state.is_final()).then_some(taken)
-    }
-
-    /// The id that follows from something of this namespace. An id names one job in the whole store: where another
-    /// namespace has taken this one, whether by chance or to be in the way, it is the next that follows from it.
-    pub(super) fn id_here(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> JobId {
-        let mut id = id;
-        while self.find_job(space, id, archive).is_err() && self.jobs.table.find(id).is_some() {
-            id = id.following("taken elsewhere");
-        }
-        id
-    }
-
-    /// The body of the job that has this id already.
-    pub(super) fn job_with_id(
-        &mut self,
-        space: u32,
-        id: JobId,
-        archive: &mut dyn Archive,
-    ) -> Result<Option<Arc<JobBody>>, JobRefusal> {
-        // Ids are made in the order of time: one that is later than all others is new.
-        if self.jobs.last_id.is_none_or(|last| id > last) {
-            return Ok(None);
-        }
-        let Ok(at) = self.find_job(space, id, archive) else {
-            // Of another namespace, or of none. An id names one job, so another namespace's cannot be used here; but it is
-            // none of this one's business whose it is.
-            return if self.jobs.table.find(id).is_some() { Err(JobRefusal::JobNotFound) } else { Ok(None) };
-        };
-        let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
-        Ok(self.body(arrival, archive))
-    }
-
     /// Makes a job. It has been looked at.
     pub(super) fn add_job(
         &mut self,
-        now: Timestamp,
         space: u32,
         job: NewJob,
         due: Due,
@@ -295,7 +280,7 @@ impl Engine {
         self.jobs.last_arrival += 1;
         self.jobs.last_id = self.jobs.last_id.max(Some(job.id));
         let arrival = self.jobs.last_arrival;
-        let record = JobRecord::due(job.options, due, now);
+        let record = JobRecord::due(job.options, due, self.now);
         let state = record.state;
         let about = JobSummary {
             bytes: u32::try_from(job.payload.len()).unwrap_or(u32::MAX),
@@ -312,7 +297,7 @@ impl Engine {
             trace: job.traceparent,
             unique: job.unique.map(|unique| unique.key),
             yield_within_ms: job.preempt_within_ms,
-            enqueued_wall_ms: now.wall_ms,
+            enqueued_wall_ms: self.now.wall_ms,
             undo_of,
         });
         let at = self.jobs.table.insert(StoredJob {
@@ -326,33 +311,11 @@ impl Engine {
             renewed: false,
         });
         self.jobs.batch.bodies.insert(arrival, (job.id, body));
-        self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
+        self.jobs.touch(at);
         self.batch.durable = true;
-        self.take_place(now, at);
-        self.note_job(now, space, job.id, vec![fact]);
+        self.take_place(at);
+        self.note_job(space, job.id, vec![fact]);
         at
-    }
-
-    /// Forgets unique keys whose window has ended and whose job is done, or gone. One that failed or was cancelled may be made to
-    /// go on: it has its key again then, unless it was taken meanwhile; that must not depend on who looked when. True: there
-    /// may be more.
-    pub(super) fn free_uniques(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
-        const AT_A_TIME: usize = 256;
-        let now_ms = window_clock_ms(now);
-        let ended = self.jobs.uniques.ended(now_ms, AT_A_TIME);
-        let more = ended.len() == AT_A_TIME;
-        for (space, key) in ended {
-            let Some(taken) = self.jobs.uniques.get(space, key) else { continue };
-            let at = self.find_job(space, taken.job, archive).ok();
-            let slot = at.and_then(|at| self.jobs.table.at(at));
-            let may_go_on = slot.is_some_and(|slot| slot.record.state != JobState::Completed);
-            if may_go_on || now_ms < taken.until_ms {
-                self.jobs.uniques.put_off(space, key, now_ms);
-            } else {
-                self.drop_unique(space, key);
-            }
-        }
-        more
     }
 
     pub(super) fn drop_unique(&mut self, space: u32, key: [u8; 16]) {

@@ -4,9 +4,11 @@ use fencehold_contract::job::{
     AttemptLedgerEntry, CompensatedEffect, EffectResolution, LedgerEntry, LedgerResponse, NewJob,
     ResolveEffectRequest,
 };
-use fencehold_contract::operation::{JobResponse, check_json};
+use fencehold_contract::operation::check_json;
+use fencehold_core::EventData;
 use fencehold_core::job::{
-    AttemptWrite, CompensationState, EffectName, JobCommand, JobId, JobOptions, JobRefusal, JobState,
+    AttemptWrite, CompensationState, Due, EffectName, JobCommand, JobId, JobOptions, JobRefusal, JobState,
+    QueueName,
 };
 use fencehold_core::ledger::{
     Compensation, Effect, EffectOutcome, EffectStart, EffectState, begin, next_to_undo, record,
@@ -15,67 +17,42 @@ use fencehold_core::ledger::{
 use fencehold_core::limits::{
     EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX,
 };
-use fencehold_core::{EventData, Timestamp};
 
-use super::JobSlotChange;
-use super::archive::{Archive, JobChange};
+use super::archive::JobChange;
 use super::report::by;
 use crate::state::Engine;
+use crate::step::Step;
 
-impl Engine {
-    pub(super) fn write_ledger(
+impl Step<'_> {
+    pub(super) fn write_effect(
         &mut self,
-        now: Timestamp,
-        space: u32,
-        entries: Vec<AttemptLedgerEntry>,
-        archive: &mut dyn Archive,
-    ) -> JobResponse {
-        let answers = entries
-            .into_iter()
-            .map(|entry| self.enter(now, space, entry, archive))
-            .collect();
-        JobResponse::WrittenEffects(answers)
-    }
-
-    fn enter(
-        &mut self,
-        now: Timestamp,
         space: u32,
         entry: AttemptLedgerEntry,
-        archive: &mut dyn Archive,
     ) -> Result<LedgerResponse, JobRefusal> {
-        let at = self.find_job(space, entry.attempt.job_id, archive)?;
+        let at = self.find_job(space, entry.attempt.job_id)?;
         let speaker = by(&entry.attempt);
+        let may_write = |what| JobCommand::Write { by: speaker, what };
         match entry.entry {
             LedgerEntry::Begin { effect, in_doubt_policy: policy } => {
-                let found = self.effect(at, &effect, archive);
+                let found = self.effect(at, &effect);
                 if let Some(found) = found.as_ref().filter(|found| !is_open(found)) {
                     // It is recorded: the caller may know, live or not, as long as it may speak at all.
-                    let command = JobCommand::Write { by: speaker, what: AttemptWrite::Outcome };
-                    self.apply_to_job(now, at, &command, archive)?;
+                    self.apply_to_job(at, &may_write(AttemptWrite::Outcome))?;
                     return Ok(LedgerResponse::Recorded { recorded_effect: found.clone() });
                 }
-                self.apply_to_job(
-                    now,
-                    at,
-                    &JobCommand::Write { by: speaker, what: AttemptWrite::Intent },
-                    archive,
-                )?;
+                self.apply_to_job(at, &may_write(AttemptWrite::Intent))?;
                 let nth = self.next_nth(at, found.as_ref())?;
-                match begin(found.as_ref(), &effect, policy, speaker.token, nth, now.wall_ms) {
+                match begin(found.as_ref(), &effect, policy, speaker.token, nth, self.now.wall_ms) {
                     EffectStart::Go(effect) => {
-                        self.keep_effect(at, effect, archive);
+                        self.keep_effect(at, effect);
                         Ok(LedgerResponse::Proceed {})
                     }
-                    EffectStart::Recorded(effect) => Ok(LedgerResponse::Recorded { recorded_effect: effect }),
+                    EffectStart::Recorded(recorded_effect) => {
+                        Ok(LedgerResponse::Recorded { recorded_effect })
+                    }
                     EffectStart::InDoubt => {
                         let effect = effect.as_str().into();
-                        self.apply_to_job(
-                            now,
-                            at,
-                            &JobCommand::StopAtIntent { by: speaker, effect },
-                            archive,
-                        )?;
+                        self.apply_to_job(at, &JobCommand::StopAtIntent { by: speaker, effect })?;
                         Ok(LedgerResponse::InDoubt {})
                     }
                 }
@@ -84,147 +61,89 @@ impl Engine {
                 check_json("value of the effect", &value, EFFECT_VALUE_BYTES_MAX)?;
                 if let Some(undo) = &undo {
                     check_json("payload of the undo job", &undo.payload, PAYLOAD_BYTES_MAX)?;
-                    undo.queue.as_ref().map_or(Ok(()), fencehold_core::job::QueueName::check_open)?;
+                    undo.queue.as_ref().map_or(Ok(()), QueueName::check_open)?;
                 }
-                self.apply_to_job(
-                    now,
-                    at,
-                    &JobCommand::Write { by: speaker, what: AttemptWrite::Outcome },
-                    archive,
-                )?;
-                let found = self.effect(at, &effect, archive);
+                self.apply_to_job(at, &may_write(AttemptWrite::Outcome))?;
+                let found = self.effect(at, &effect);
                 let nth = self.next_nth(at, found.as_ref())?;
                 if found.as_ref().is_none_or(is_open) {
                     self.check_room(at, value.len() + undo.as_ref().map_or(0, |undo| undo.payload.len()))?;
                 }
                 let outcome = EffectOutcome { name: effect, value, compensation: undo.map(Box::new) };
-                match record(found.as_ref(), &outcome, speaker.token, nth, now.wall_ms) {
-                    Ok(effect) => {
-                        self.keep_effect(at, effect.clone(), archive);
-                        Ok(LedgerResponse::Recorded { recorded_effect: effect })
-                    }
-                    // The first record stands.
-                    Err(first) => Ok(LedgerResponse::Recorded { recorded_effect: first }),
+                // The first record stands.
+                let recorded = record(found.as_ref(), &outcome, speaker.token, nth, self.now.wall_ms);
+                if let Ok(effect) = &recorded {
+                    self.keep_effect(at, effect.clone());
                 }
+                let (Ok(recorded_effect) | Err(recorded_effect)) = recorded;
+                Ok(LedgerResponse::Recorded { recorded_effect })
             }
             LedgerEntry::Withdraw { effect } => {
-                self.apply_to_job(
-                    now,
-                    at,
-                    &JobCommand::Write { by: speaker, what: AttemptWrite::Outcome },
-                    archive,
-                )?;
-                match self.effect(at, &effect, archive) {
+                self.apply_to_job(at, &may_write(AttemptWrite::Outcome))?;
+                match self.effect(at, &effect) {
                     Some(found) if withdraws(&found, speaker.token) => {
-                        self.forget_effect(at, effect, archive);
+                        self.forget_effect(at, effect);
                         Ok(LedgerResponse::Withdrawn {})
                     }
                     None => Ok(LedgerResponse::Withdrawn {}),
                     Some(found) if is_open(&found) => {
-                        let state = JobState::Running;
-                        let why = format!(
-                            "effect {effect} was announced by an earlier attempt, which may have had it"
-                        );
-                        Err(JobRefusal::WrongState { state, message: why })
+                        let why = "was announced by an earlier attempt, which may have had it";
+                        let message = format!("effect {effect} {why}");
+                        Err(JobRefusal::WrongState { state: JobState::Running, message })
                     }
-                    Some(found) => Ok(LedgerResponse::Recorded { recorded_effect: found }),
+                    Some(recorded_effect) => Ok(LedgerResponse::Recorded { recorded_effect }),
                 }
             }
         }
     }
 
-    fn forget_effect(&mut self, at: u32, effect: EffectName, archive: &mut dyn Archive) {
-        self.effects(at, archive).retain(|other| other.name != effect);
+    fn forget_effect(&mut self, at: u32, effect: EffectName) {
+        self.effects(at).retain(|other| other.name != effect);
         self.recount_effects(at);
-        let arrival = self.jobs.table.at(at).map_or(0, |slot| slot.arrival);
+        let arrival = self.job(at).map_or(0, |slot| slot.arrival);
         self.jobs.batch.others.push(JobChange::NoEffect { arrival, effect });
         self.batch.durable = true;
     }
 
     /// The effects of a job, in memory from now on.
-    fn effects(&mut self, at: u32, archive: &mut dyn Archive) -> &mut Vec<Effect> {
+    fn effects(&mut self, at: u32) -> &mut Vec<Effect> {
         if !self.jobs.ledgers.contains_key(&at) {
-            let slot = self.jobs.table.at(at);
-            let kept = slot.filter(|slot| slot.record.notes.effects > 0).map(|slot| slot.arrival);
-            let effects = kept
-                .and_then(|arrival| self.archived(archive.effects(arrival)))
-                .unwrap_or_default();
-            self.jobs.ledgers.insert(at, effects);
+            let slot = self.job(at).filter(|slot| slot.record.notes.effects > 0);
+            let arrival = slot.map(|slot| slot.arrival);
+            let kept = arrival.and_then(|arrival| self.archived(|archive| archive.effects(arrival)));
+            self.jobs.ledgers.insert(at, kept.unwrap_or_default());
         }
         self.jobs.ledgers.entry(at).or_default()
     }
 
-    fn effect(&mut self, at: u32, name: &EffectName, archive: &mut dyn Archive) -> Option<Effect> {
-        self.effects(at, archive).iter().find(|effect| effect.name == *name).cloned()
+    fn effect(&mut self, at: u32, name: &EffectName) -> Option<Effect> {
+        self.effects(at).iter().find(|effect| effect.name == *name).cloned()
     }
 
-    /// The place of the next new effect of a job, if it may have another.
-    fn next_nth(&self, at: u32, found: Option<&Effect>) -> Result<u16, JobRefusal> {
-        let count = self.jobs.table.at(at).map_or(0, |slot| slot.record.notes.effects);
-        if found.is_none() && usize::from(count) >= EFFECTS_PER_JOB_MAX {
-            let what = "effects of this job".to_owned();
-            return Err(JobRefusal::LimitReached { message: what, limit: EFFECTS_PER_JOB_MAX as u64 });
-        }
-        let highest = self
-            .jobs
-            .ledgers
-            .get(&at)
-            .and_then(|effects| effects.iter().map(|effect| effect.position).max());
-        Ok(highest.map_or(0, |nth| nth.saturating_add(1)))
-    }
-
-    /// Whether a job's effects may have so many bytes more: each attempt is handed all of them.
-    fn check_room(&self, at: u32, bytes: usize) -> Result<(), JobRefusal> {
-        let effects = self.jobs.ledgers.get(&at).map_or(&[][..], Vec::as_slice);
-        let known: usize = effects
-            .iter()
-            .map(|effect| {
-                let undo = effect.compensation.as_ref().map_or(0, |undo| undo.payload.len());
-                effect.value.as_ref().map_or(0, |value| value.len()) + undo
-            })
-            .sum();
-        if known + bytes > EFFECTS_BYTES_MAX {
-            let what = "bytes of this job's effects".to_owned();
-            return Err(JobRefusal::LimitReached { message: what, limit: EFFECTS_BYTES_MAX as u64 });
-        }
-        Ok(())
-    }
-
-    fn keep_effect(&mut self, at: u32, effect: Effect, archive: &mut dyn Archive) {
-        let effects = self.effects(at, archive);
+    fn keep_effect(&mut self, at: u32, effect: Effect) {
+        let effects = self.effects(at);
         match effects.iter_mut().find(|other| other.name == effect.name) {
             Some(other) => *other = effect.clone(),
             None => effects.push(effect.clone()),
         }
         self.recount_effects(at);
-        let Some(arrival) = self.jobs.table.at(at).map(|slot| slot.arrival) else { return };
+        let Some(arrival) = self.job(at).map(|slot| slot.arrival) else { return };
         self.jobs.batch.others.push(JobChange::Effect { arrival, effect });
         self.batch.durable = true;
     }
 
-    fn recount_effects(&mut self, at: u32) {
-        let count = self.jobs.ledgers.get(&at).map_or(0, Vec::len);
-        let Some(slot) = self.jobs.table.at_mut(at) else { return };
-        let count = u16::try_from(count).unwrap_or(u16::MAX);
-        if slot.record.notes.effects != count {
-            slot.record.notes.effects = count;
-            let arrival = slot.arrival;
-            self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
-        }
-    }
-
     /// A job has failed for good or was called off: its effects are undone, last one first.
-    pub(super) fn begin_to_undo(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
-        let slot = self.jobs.table.at(at);
+    pub(super) fn begin_to_undo(&mut self, at: u32) {
+        let slot = self.job(at);
         let undone = |state| matches!(state, JobState::Failed | JobState::Cancelled);
         if slot.is_some_and(|slot| undone(slot.record.state) && slot.record.notes.effects > 0) {
-            self.undo_next(now, at, archive);
+            self.undo_next(at);
         }
     }
 
     /// Enqueues the next undo job of a job, or notes that there is none left.
-    fn undo_next(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
-        let effects = self.effects(at, archive);
+    fn undo_next(&mut self, at: u32) {
+        let effects = self.effects(at);
         let stands = if effects.iter().any(|effect| effect.state == EffectState::CompensationFailed) {
             CompensationState::Stopped
         } else if next_to_undo(effects).is_some() {
@@ -237,99 +156,110 @@ impl Engine {
             CompensationState::None
         };
         if let Some(effect) = next_to_undo(effects).cloned() {
-            self.enqueue_undo(now, at, effect, archive);
+            self.enqueue_undo(at, effect);
         }
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         slot.record.compensation_state = stands;
-        let arrival = slot.arrival;
-        self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
+        self.jobs.touch(at);
         self.batch.durable = true;
     }
 
-    fn enqueue_undo(&mut self, now: Timestamp, at: u32, effect: Effect, archive: &mut dyn Archive) {
-        let Some(slot) = self.jobs.table.at(at) else { return };
-        let (id, queue_no, arrival, terms) = (slot.id, slot.queue, slot.arrival, slot.record.options);
-        let queue = self.jobs.queues.at(queue_no);
+    fn enqueue_undo(&mut self, at: u32, effect: Effect) {
+        let Some(slot) = self.job(at) else { return };
+        let (id, arrival, options) = (slot.id, slot.arrival, slot.record.options);
+        let queue = self.jobs.queues.at(slot.queue);
         let (space, own_queue) = (queue.space, queue.name.clone());
         let Some(Compensation { kind, queue, payload }) = effect.compensation.as_deref().cloned() else {
             return;
         };
         // Always the same id: however often this is tried, there is one undo job.
-        let undo_id: JobId = self.id_here(space, id.following(effect.name.as_str()), archive);
-        if self.find_job(space, undo_id, archive).is_err() {
-            let trace = self.body(arrival, archive).and_then(|body| body.trace.clone());
+        let undo_id: JobId = self.id_here(space, id.following(effect.name.as_str()));
+        if self.find_job(space, undo_id).is_err() {
+            let traceparent = self.body(arrival).and_then(|body| body.trace.clone());
             // Undoing is tried as often as the work itself was to be, and is not pressed for time.
-            let terms = JobOptions { attempt_timeout_ms: None, ..terms };
-            let job = NewJob {
-                options: terms,
-                traceparent: trace,
-                ..NewJob::new(undo_id, queue.unwrap_or(own_queue), kind, payload)
-            };
+            let options = JobOptions { attempt_timeout_ms: None, ..options };
+            let job = NewJob::new(undo_id, queue.unwrap_or(own_queue), kind, payload);
             let undo_of = CompensatedEffect { job_id: id, effect: effect.name.clone() };
-            self.add_job(now, space, job, fencehold_core::job::Due::Now, Some(undo_of));
+            self.add_job(space, NewJob { options, traceparent, ..job }, Due::Now, Some(undo_of));
         }
-        let effect =
-            Effect { state: EffectState::Compensating, compensation_job_id: Some(undo_id), ..effect };
-        self.keep_effect(at, effect, archive);
+        let compensation_job_id = Some(undo_id);
+        self.keep_effect(at, Effect { state: EffectState::Compensating, compensation_job_id, ..effect });
     }
 
     /// An undo job has come to its end: so has the effect that it undoes, and the next one is begun.
-    pub(super) fn undo_goes_on(&mut self, now: Timestamp, undo_at: u32, archive: &mut dyn Archive) {
-        let Some(slot) = self.jobs.table.at(undo_at) else { return };
-        let (arrival, state, queue) = (slot.arrival, slot.record.state, slot.queue);
-        let space = self.jobs.queues.at(queue).space;
-        let Some(CompensatedEffect { job_id: job, effect }) =
-            self.body(arrival, archive).and_then(|body| body.undo_of.clone())
-        else {
-            return;
-        };
-        let Ok(at) = self.find_job(space, job, archive) else { return };
-        let Some(found) = self.effect(at, &effect, archive) else { return };
-        let undone = state == JobState::Completed;
-        let stands = if undone { EffectState::Compensated } else { EffectState::CompensationFailed };
-        self.keep_effect(at, Effect { state: stands, ..found }, archive);
-        self.note_job(
-            now,
-            space,
-            job,
-            vec![EventData::EffectCompensationEnded { effect: effect.to_string(), compensated: undone }],
-        );
-        self.undo_next(now, at, archive);
+    pub(super) fn undo_goes_on(&mut self, undo_at: u32) {
+        let Some(slot) = self.job(undo_at) else { return };
+        let (arrival, compensated) = (slot.arrival, slot.record.state == JobState::Completed);
+        let space = self.jobs.queues.at(slot.queue).space;
+        let undo_of = self.body(arrival).and_then(|body| body.undo_of.clone());
+        let Some(CompensatedEffect { job_id, effect }) = undo_of else { return };
+        let Ok(at) = self.find_job(space, job_id) else { return };
+        let Some(found) = self.effect(at, &effect) else { return };
+        let state = if compensated { EffectState::Compensated } else { EffectState::CompensationFailed };
+        self.keep_effect(at, Effect { state, ..found });
+        let fact = EventData::EffectCompensationEnded { effect: effect.to_string(), compensated };
+        self.note_job(space, job_id, vec![fact]);
+        self.undo_next(at);
     }
 
     /// Resolves an effect in doubt as a person decided.
-    pub(super) fn resolve(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        request: &ResolveEffectRequest,
-        archive: &mut dyn Archive,
-    ) -> Result<(), JobRefusal> {
-        let at = self.find_job(space, request.job_id, archive)?;
-        let state = self
-            .jobs
-            .table
-            .at(at)
-            .map_or(JobState::Completed, |slot| slot.record.state_at(now));
-        let found = self.effect(at, &request.effect, archive);
-        let Some(found) = found.filter(is_open) else {
-            let why = format!("it has no open intent {}; `effect ls` lists what is open", request.effect);
-            return Err(JobRefusal::WrongState { state, message: why });
+    pub(super) fn resolve(&mut self, space: u32, request: ResolveEffectRequest) -> Result<(), JobRefusal> {
+        let at = self.find_job(space, request.job_id)?;
+        let state = self.job_state(at).unwrap_or(JobState::Completed);
+        let Some(found) = self.effect(at, &request.effect).filter(is_open) else {
+            let message = format!("it has no open intent {}; `effect ls` lists what is open", request.effect);
+            return Err(JobRefusal::WrongState { state, message });
         };
         if state == JobState::Running {
-            let why = "its holder is still at work, and may know itself".to_owned();
-            return Err(JobRefusal::WrongState { state, message: why });
+            let message = "its holder is still at work, and may know itself".to_owned();
+            return Err(JobRefusal::WrongState { state, message });
         }
-        if let EffectResolution::Happened { value } = &request.resolution {
-            let (state, value) = (EffectState::Done, Some(value.clone()));
-            self.keep_effect(at, Effect { state, value, written_at_ms: now.wall_ms, ..found }, archive);
+        if let EffectResolution::Happened { value } = request.resolution {
+            let (state, value, written_at_ms) = (EffectState::Done, Some(value), self.now.wall_ms);
+            self.keep_effect(at, Effect { state, value, written_at_ms, ..found });
         } else {
-            self.forget_effect(at, request.effect.clone(), archive);
+            self.forget_effect(at, request.effect);
         }
         if state == JobState::InDoubt {
-            self.apply_to_job(now, at, &JobCommand::Retry { by: request.by.clone() }, archive)?;
+            self.apply_to_job(at, &JobCommand::Retry { by: request.by })?;
         }
         Ok(())
+    }
+}
+
+impl Engine {
+    /// The place of the next new effect of a job, if it may have another.
+    fn next_nth(&self, at: u32, found: Option<&Effect>) -> Result<u16, JobRefusal> {
+        let count = self.job(at).map_or(0, |slot| slot.record.notes.effects);
+        if found.is_none() && usize::from(count) >= EFFECTS_PER_JOB_MAX {
+            let message = "effects of this job".to_owned();
+            return Err(JobRefusal::LimitReached { message, limit: EFFECTS_PER_JOB_MAX as u64 });
+        }
+        let positions = self.jobs.ledgers.get(&at).into_iter().flatten().map(|effect| effect.position);
+        Ok(positions.max().map_or(0, |nth| nth.saturating_add(1)))
+    }
+
+    /// Whether a job's effects may have so many bytes more: each attempt is handed all of them.
+    fn check_room(&self, at: u32, bytes: usize) -> Result<(), JobRefusal> {
+        let effects = self.jobs.ledgers.get(&at).into_iter().flatten();
+        let values = effects.clone().flat_map(|effect| &effect.value);
+        let payloads = effects.flat_map(|effect| &effect.compensation).map(|undo| &undo.payload);
+        let known: usize = values.chain(payloads).map(|text| text.len()).sum();
+        if known + bytes > EFFECTS_BYTES_MAX {
+            let message = "bytes of this job's effects".to_owned();
+            return Err(JobRefusal::LimitReached { message, limit: EFFECTS_BYTES_MAX as u64 });
+        }
+        Ok(())
+    }
+
+    fn recount_effects(&mut self, at: u32) {
+        let count = self.jobs.ledgers.get(&at).map_or(0, Vec::len);
+        let Some(slot) = self.jobs.table.at_mut(at) else { return };
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
+        if slot.record.notes.effects != count {
+            slot.record.notes.effects = count;
+            self.jobs.touch(at);
+        }
     }
 }
 

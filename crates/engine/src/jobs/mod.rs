@@ -30,13 +30,17 @@ mod wait;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fencehold_contract::StoreError;
+use fencehold_contract::job::RenewAttemptBatchResponse;
+use fencehold_contract::operation::{JobRequest, JobResponse};
 use fencehold_core::job::{
-    AttemptProof, JobCommand, JobCommandResult, JobDecision, JobId, JobRefusal, JobStanding, WeightedTurns,
+    JobCommand, JobCommandResult, JobDecision, JobId, JobRefusal, JobStanding, JobState, WeightedTurns,
     decide,
 };
-use fencehold_core::lease::{DeadlineChange as Deadline, HoldState};
+use fencehold_core::lease::DeadlineChange as Deadline;
 use fencehold_core::ledger::Effect;
-use fencehold_core::{HoldHash, Key, Namespace, Timestamp, Token};
+use fencehold_core::limits::TOKEN_MAX;
+use fencehold_core::{EventData, Key, Namespace, Token};
 use hashbrown::HashMap;
 
 pub use archive::{Archive, ArchiveResult, JobBody, JobChange, MemoryArchive};
@@ -46,19 +50,17 @@ pub use enqueue::{digest, unique_digest};
 pub(crate) use read::ArchiveRead;
 pub use replay::{Replay, ReplayInput, ReplayJob, ReplayOutput};
 
-use fencehold_contract::StoreError;
-use fencehold_contract::operation::{JobRequest, JobResponse};
-
 use self::batch::{JobBatch, JobSlotChange};
 use self::claim::WaitingClaims;
 use self::enqueue::UniqueJobs;
 use self::prune::Pruning;
 use self::queues::QueueTable;
 use self::schedule::ScheduleTable;
-use self::table::JobTable;
+use self::table::{JobSlot, JobTable};
 use self::used_hold_ids::{NamespaceHold, UsedHoldIds};
 use self::wait::JobWaiters;
-use super::state::Engine;
+use super::state::{Engine, ResponseBody};
+use super::step::Step;
 use super::waiters::Ticket;
 use super::wheel::Wheel;
 
@@ -105,113 +107,153 @@ pub(crate) struct JobEngine {
     to_load_ms: Option<u64>,
 }
 
-impl Engine {
-    /// Takes one request about jobs. Its answer comes with the batch, or with a later one if it waits.
-    pub(super) fn ask_jobs(
+impl Step<'_> {
+    /// The answer to a request about jobs. `None`: it waits for something, or what it says is still to be read.
+    pub(super) fn take_job_request(
         &mut self,
-        now: Timestamp,
         ticket: Ticket,
         space: u32,
-        ask: JobRequest,
-        archive: &mut dyn Archive,
-    ) {
-        self.look_at_the_wall_clock(now);
-        let result = match ask {
-            JobRequest::Claim(request) => return self.claim(now, ticket, space, request),
-            JobRequest::WaitFor(request) => return self.wait_for(now, ticket, space, &request, archive),
-            JobRequest::BeginOperation(request) => return self.begin(now, ticket, space, request, archive),
-            JobRequest::Get(id) => return self.look(ticket, ArchiveRead::Job { space, id }),
-            JobRequest::List(request) => return self.look(ticket, ArchiveRead::List { space, request }),
+        request: JobRequest,
+    ) -> Result<Option<JobResponse>, StoreError> {
+        self.look_at_the_wall_clock();
+        Ok(Some(match request {
+            JobRequest::Claim(request) => return self.claim(ticket, space, request).map(|()| None),
+            JobRequest::WaitFor(request) => return Ok(self.wait_for(ticket, space, request)),
+            JobRequest::BeginOperation(request) => return self.begin_operation(ticket, space, request),
+            JobRequest::Get(id) => return Ok(self.read_later(ticket, ArchiveRead::Job { space, id })),
+            JobRequest::List(request) => {
+                return Ok(self.read_later(ticket, ArchiveRead::List { space, request }));
+            }
             JobRequest::Effects(request) => {
-                return self.look(ticket, ArchiveRead::Findings { space, request });
+                return Ok(self.read_later(ticket, ArchiveRead::Findings { space, request }));
             }
-            JobRequest::Enqueue(jobs) => Ok(self.enqueue(now, space, jobs, archive)),
-            JobRequest::Renew(attempts) => Ok(self.renew_claims(now, space, &attempts, archive)),
-            JobRequest::Report(reports) => Ok(self.report(now, space, reports, archive)),
-            JobRequest::WriteEffects(entries) => Ok(self.write_ledger(now, space, entries, archive)),
-            JobRequest::Change(request) => Ok(self.act(now, space, request, archive)),
-            JobRequest::Queues => Ok(JobResponse::Queues(self.queue_views(space))),
-            JobRequest::SetQueueMode(order) => self.set_queue(now, space, &order),
-            JobRequest::DeleteQueue { queue, by } => self.remove_queue(now, space, &queue, &by),
-            JobRequest::Schedules => Ok(JobResponse::Schedules(self.schedule_views(space))),
-            JobRequest::SetSchedule(spec) => self.set_schedule(now, space, *spec),
-            JobRequest::DeleteSchedule { name, .. } => Ok(self.remove_schedule(space, &name)),
-            JobRequest::ResolveEffect(request) => {
-                Ok(JobResponse::ResolvedEffect(self.resolve(now, space, &request, archive)))
+            JobRequest::Enqueue(jobs) => {
+                JobResponse::Enqueued(jobs.into_iter().map(|job| self.enqueue(space, job)).collect())
             }
-        };
-        self.answer(ticket, result.map(fencehold_contract::operation::StoreResponse::Job));
+            JobRequest::Renew(attempts) => {
+                let results = attempts.iter().map(|attempt| self.renew_claim(space, attempt)).collect();
+                JobResponse::Renewed(RenewAttemptBatchResponse { results, waited_ms: 0 })
+            }
+            JobRequest::Report(reports) => {
+                JobResponse::Reported(reports.into_iter().map(|report| self.report(space, report)).collect())
+            }
+            JobRequest::WriteEffects(entries) => JobResponse::WrittenEffects(
+                entries.into_iter().map(|entry| self.write_effect(space, entry)).collect(),
+            ),
+            JobRequest::Change(request) => JobResponse::Changed(self.change_jobs(space, &request)),
+            JobRequest::Queues => JobResponse::Queues(self.queue_views(space)),
+            JobRequest::SetQueueMode(request) => JobResponse::Queue(self.set_queue(space, request)?),
+            JobRequest::DeleteQueue { queue, by } => {
+                JobResponse::Deleted(self.remove_queue(space, &queue, by)?)
+            }
+            JobRequest::Schedules => JobResponse::Schedules(self.schedule_views(space)),
+            JobRequest::SetSchedule(spec) => {
+                JobResponse::Schedule(Box::new(self.set_schedule(space, *spec)?))
+            }
+            JobRequest::DeleteSchedule { name, .. } => {
+                JobResponse::Deleted(self.remove_schedule(space, name))
+            }
+            JobRequest::ResolveEffect(request) => JobResponse::ResolvedEffect(self.resolve(space, request)),
+        }))
     }
 
     /// Decides one command on one job and carries it out.
-    fn apply_to_job(
-        &mut self,
-        now: Timestamp,
-        at: u32,
-        command: &JobCommand,
-        archive: &mut dyn Archive,
-    ) -> Result<JobCommandResult, JobRefusal> {
-        let Some(slot) = self.jobs.table.at(at) else { return Err(JobRefusal::JobNotFound) };
-        let standing = JobStanding { now, newest: self.jobs.newest, term: slot.term(now.store_ms) };
-        let JobDecision { record, deadline, mut reply, facts } = decide(&standing, &slot.record, command);
-        let (id, queue) = (slot.id, slot.queue);
-        match deadline {
-            Deadline::Keep | Deadline::Clear => {}
-            Deadline::LastsMs(lasts_ms) => {
-                if let Some(slot) = self.jobs.table.at_mut(at) {
-                    slot.deadline_ms = now.store_ms.saturating_add(lasts_ms);
-                    let (arrival, deadline_ms) = (slot.arrival, slot.deadline_ms);
-                    self.jobs.batch.touched.entry(arrival).or_insert(JobSlotChange::Term(at));
-                    self.jobs.wheel.schedule(at, deadline_ms);
-                }
-            }
+    fn apply_to_job(&mut self, at: u32, command: &JobCommand) -> Result<JobCommandResult, JobRefusal> {
+        let slot = self.job(at).ok_or(JobRefusal::JobNotFound)?;
+        let JobDecision { record, deadline, mut reply, facts } = self.decide_job(slot, command);
+        let (id, space) = (slot.id, self.jobs.queues.at(slot.queue).space);
+        let now_ms = self.now.store_ms;
+        let jobs = &mut self.jobs;
+        if let Deadline::LastsMs(lasts_ms) = deadline
+            && let Some(slot) = jobs.table.at_mut(at)
+        {
+            slot.deadline_ms = now_ms.saturating_add(lasts_ms);
+            jobs.batch.touched.entry(slot.arrival).or_insert(JobSlotChange::Term(at));
+            jobs.wheel.schedule(at, slot.deadline_ms);
         }
         if let Some(record) = record {
             // An expiry promises nothing to anybody: losing it to a power cut only lengthens the claim.
             self.batch.durable |= !matches!(command, JobCommand::Expire { .. });
-            self.become_job(now, at, record, archive);
+            self.become_job(at, record);
         }
         if !facts.is_empty() {
-            let space = self.jobs.queues.at(queue).space;
-            self.note_job(now, space, id, facts);
+            self.note_job(space, id, facts);
         }
-        if let Err(JobRefusal::WrongJob { token, job_id: job }) = &mut reply {
+        if let Err(JobRefusal::WrongJob { token, job_id }) = &mut reply {
             // By its name only within the namespace: jobs of other namespaces are not shown.
-            let space = self.jobs.queues.at(queue).space;
-            let holder = self.jobs.by_token.get(token).and_then(|at| self.jobs.table.at(*at));
-            *job = holder
-                .filter(|slot| self.jobs.queues.at(slot.queue).space == space)
-                .map(|slot| slot.id);
+            let holder = self.jobs.by_token.get(token).and_then(|at| self.job(*at));
+            let shown = holder.filter(|slot| self.jobs.queues.at(slot.queue).space == space);
+            *job_id = shown.map(|slot| slot.id);
         }
         reply
     }
 
     /// The slot of a job of this namespace: of a live one, or of one that has come to its end, brought back for now.
-    fn find_job(&mut self, space: u32, id: JobId, archive: &mut dyn Archive) -> Result<u32, JobRefusal> {
+    fn find_job(&mut self, space: u32, id: JobId) -> Result<u32, JobRefusal> {
         let at = if let Some(at) = self.jobs.table.find(id) {
             at
         } else {
-            let read = archive.finished(id);
-            let job = self.archived(read).flatten().ok_or(JobRefusal::JobNotFound)?;
+            let job = self.archived(|archive| archive.finished(id)).flatten();
+            let job = job.ok_or(JobRefusal::JobNotFound)?;
             let at = self.jobs.table.insert(job);
             self.jobs.batch.leaving.push(at);
             at
         };
-        let queue = self.jobs.table.at(at).map(|slot| slot.queue).ok_or(JobRefusal::JobNotFound)?;
+        let queue = self.job(at).map(|slot| slot.queue).ok_or(JobRefusal::JobNotFound)?;
         if self.jobs.queues.at(queue).space == space { Ok(at) } else { Err(JobRefusal::JobNotFound) }
     }
 
-    /// What was read from the archive. An archive that cannot be read ends this engine's service: nothing is answered then.
-    fn archived<T>(&mut self, read: ArchiveResult<T>) -> Option<T> {
-        read.map_err(|why| self.jobs.broken = Some(why)).ok()
+    /// A job of this namespace, found as [`Step::find_job`] does.
+    fn find_slot(&mut self, space: u32, id: JobId) -> Option<&JobSlot> {
+        let at = self.find_job(space, id).ok()?;
+        self.job(at)
     }
 
     /// A job's body, also one that this batch has brought.
-    fn body(&mut self, arrival: u64, archive: &mut dyn Archive) -> Option<Arc<JobBody>> {
+    fn body(&mut self, arrival: u64) -> Option<Arc<JobBody>> {
         if let Some((_, body)) = self.jobs.batch.bodies.get(&arrival) {
             return Some(Arc::clone(body));
         }
-        self.archived(archive.body(arrival)).flatten()
+        self.archived(|archive| archive.body(arrival)).flatten()
+    }
+
+    /// After `store advance`: nothing from before speaks for a job any more.
+    pub(super) fn advance_jobs(&mut self, lift: u64) -> Result<(), StoreError> {
+        let Some(lifted) = self.jobs.newest.max(self.jobs.ceiling).lifted(lift) else {
+            return Err(StoreError::LimitReached {
+                message: "the tokens of jobs".to_owned(),
+                limit: TOKEN_MAX,
+            });
+        };
+        self.raise_newest(lifted);
+        // Also of those that have run out: they may still speak, and must not.
+        for at in self.jobs.table.with_attempts() {
+            let _ = self.apply_to_job(at, &JobCommand::Advance);
+        }
+        Ok(())
+    }
+
+    /// What was read from the archive. An archive that cannot be read ends this engine's service: nothing is answered then.
+    fn archived<T>(&mut self, read: impl FnOnce(&mut dyn Archive) -> ArchiveResult<T>) -> Option<T> {
+        read(self.archive).map_err(|why| self.engine.jobs.broken = Some(why)).ok()
+    }
+}
+
+impl Engine {
+    fn job(&self, at: u32) -> Option<&JobSlot> {
+        self.jobs.table.at(at)
+    }
+
+    /// How a job stands at this moment.
+    fn job_state(&self, at: u32) -> Option<JobState> {
+        self.job(at).map(|slot| slot.record.state_at(self.now))
+    }
+
+    /// What a command leads to.
+    fn decide_job(&self, slot: &JobSlot, command: &JobCommand) -> JobDecision {
+        let term = slot.term(self.now.store_ms);
+        let standing = JobStanding { now: self.now, newest: self.jobs.newest, term };
+        decide(&standing, &slot.record, command)
     }
 
     fn raise_newest(&mut self, token: Token) {
@@ -226,53 +268,30 @@ impl Engine {
         }
     }
 
-    fn note_job(&mut self, now: Timestamp, space: u32, id: JobId, facts: Vec<fencehold_core::EventData>) {
-        if let Ok(key) = Key::new(format!("job/{id}")) {
-            self.note(now, space, &key, facts);
+    fn note_job(&mut self, space: u32, id: JobId, facts: Vec<EventData>) {
+        self.note_about(space, format!("job/{id}"), facts);
+    }
+
+    /// Records facts about something that is no key, under a name of its own.
+    fn note_about(&mut self, space: u32, name: String, facts: Vec<EventData>) {
+        if let Ok(key) = Key::new(name) {
+            self.note(space, &key, facts);
         }
     }
 
-    /// An answer that is read from the archive once this batch has been kept.
-    fn look(&mut self, ticket: Ticket, look: ArchiveRead) {
-        self.batch.answers.push(super::state::OutgoingResponse::to_look(ticket, look));
+    /// An answer that is read from the archive once this batch has been kept: there is none yet.
+    fn read_later(&mut self, ticket: Ticket, read: ArchiveRead) -> Option<JobResponse> {
+        self.respond(ticket, ResponseBody::ToRead(read), None);
+        None
     }
 
-    /// The same, about jobs that this hold was given before.
-    fn look_again(&mut self, ticket: Ticket, hash: HoldHash, look: ArchiveRead) {
-        let granted = Some(super::state::Granted::Again(hash));
-        let answered = super::state::OutgoingResponse {
-            granted,
-            ..super::state::OutgoingResponse::to_look(ticket, look)
-        };
-        self.batch.answers.push(answered);
-    }
-
-    pub(super) fn namespace(&self, space: u32) -> Namespace {
+    fn namespace(&self, space: u32) -> Namespace {
         self.table.name_of(space).clone()
     }
 
     /// Why nothing more may be answered.
     pub fn broken(&mut self) -> Option<String> {
         self.jobs.broken.take()
-    }
-
-    /// After `store advance`: nothing from before speaks for a job any more.
-    pub(super) fn advance_jobs(
-        &mut self,
-        now: Timestamp,
-        lift: u64,
-        archive: &mut dyn Archive,
-    ) -> Result<(), StoreError> {
-        let Some(lifted) = self.jobs.newest.max(self.jobs.ceiling).lifted(lift) else {
-            let what = "the tokens of jobs".to_owned();
-            return Err(StoreError::LimitReached { message: what, limit: fencehold_core::limits::TOKEN_MAX });
-        };
-        self.raise_newest(lifted);
-        // Also of those that have run out: they may still speak, and must not.
-        for at in self.jobs.table.with_attempts() {
-            let _ = self.apply_to_job(now, at, &JobCommand::Advance, archive);
-        }
-        Ok(())
     }
 }
 
@@ -287,16 +306,11 @@ impl JobEngine {
         self.schedules.in_space(space)
     }
 
-    fn is_live(&self, at: u32, now: Timestamp) -> bool {
-        self.table
-            .at(at)
-            .is_some_and(|slot| matches!(slot.term(now.store_ms), HoldState::Live { .. }))
-    }
-
-    /// The attempt that holds a job.
-    fn holder(&self, at: u32) -> Option<AttemptProof> {
-        let slot = self.table.at(at)?;
-        Some(AttemptProof { hash: slot.record.claim.as_ref()?.hash, token: slot.record.token })
+    /// What is kept of a job has changed.
+    fn touch(&mut self, at: u32) {
+        if let Some(slot) = self.table.at(at) {
+            self.batch.touched.insert(slot.arrival, JobSlotChange::Put(at));
+        }
     }
 
     fn forget_notice_of(&mut self, victim: u32) {

@@ -1,43 +1,42 @@
 //! Where a job stands by its record: among the ready ones of its queue, with those that wait for their time, or with its holder.
 
-use fencehold_core::Timestamp;
 use fencehold_core::job::{Due, JobRecord, JobState};
 
-use super::archive::Archive;
-use super::batch::JobSlotChange;
 use crate::state::Engine;
+use crate::step::Step;
 
-impl Engine {
+impl Step<'_> {
     /// Gives a job a new record, and moves it to where it then belongs.
-    pub(super) fn become_job(
-        &mut self,
-        now: Timestamp,
-        at: u32,
-        record: JobRecord,
-        archive: &mut dyn Archive,
-    ) {
-        let state = record.state;
+    pub(super) fn become_job(&mut self, at: u32, record: JobRecord) {
+        let (state, now_ms) = (record.state, self.now.store_ms);
         self.leave_place(at);
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         let was = std::mem::replace(&mut slot.record, record);
         if state.is_final() && !was.state.is_final() {
-            slot.deadline_ms = now.store_ms;
+            slot.deadline_ms = now_ms;
         }
-        let (arrival, newest) = (slot.arrival, slot.record.token);
-        self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
+        let newest = slot.record.token;
+        self.jobs.touch(at);
         self.raise_newest(newest);
-        self.take_place(now, at);
+        self.take_place(at);
         if state.is_settled() && !was.state.is_settled() {
             self.answer_waits(at);
         }
         if state.is_final() && !was.state.is_final() {
-            self.come_to_an_end(now, at, archive);
+            // What it undid counts, what it did is undone.
+            self.jobs.batch.leaving.push(at);
+            if self.job(at).is_some_and(|slot| slot.undoes) {
+                self.undo_goes_on(at);
+            }
+            self.begin_to_undo(at);
         }
         if state != JobState::Running && was.state == JobState::Running {
             self.jobs.forget_notice_of(at);
         }
     }
+}
 
+impl Engine {
     /// Takes a job out of the place that its record gives it.
     pub(super) fn leave_place(&mut self, at: u32) {
         let jobs = &mut self.jobs;
@@ -99,16 +98,15 @@ impl Engine {
         }
         slot.record.state = JobState::Queued;
         if let Due::Wall(_) = std::mem::take(&mut slot.record.due) {
-            let arrival = slot.arrival;
-            self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
+            self.jobs.touch(at);
         }
     }
 
     /// Takes a job that cannot be claimed from among the ready ones, to where its record says that it belongs.
-    pub(super) fn is_not_ready(&mut self, now: Timestamp, at: u32) {
+    pub(super) fn is_not_ready(&mut self, at: u32) {
         let Some(slot) = self.jobs.table.at(at) else { return };
         let (queue, priority, arrival) = (slot.queue, slot.record.options.priority, slot.arrival);
-        let state = slot.record.state_at(now);
+        let state = slot.record.state_at(self.now);
         let queue = self.jobs.queues.at_mut(queue);
         queue.ready.remove(priority, arrival);
         if state == JobState::Scheduled {
@@ -119,18 +117,13 @@ impl Engine {
                 used.job_count = used.job_count.saturating_sub(1);
                 used.payload_bytes = used.payload_bytes.saturating_sub(bytes);
             }
-            self.take_place(now, at);
+            self.take_place(at);
         }
     }
 
     /// Puts a job into the place that its record gives it.
-    pub(super) fn take_place(&mut self, now: Timestamp, at: u32) {
-        if self
-            .jobs
-            .table
-            .at(at)
-            .is_some_and(|slot| slot.record.state_at(now) == JobState::Queued)
-        {
+    pub(super) fn take_place(&mut self, at: u32) {
+        if self.job_state(at) == Some(JobState::Queued) {
             self.becomes_ready(at);
         }
         let jobs = &mut self.jobs;
@@ -138,7 +131,7 @@ impl Engine {
         let (record, queue_no) = (&slot.record, slot.queue);
         let queue = jobs.queues.at_mut(queue_no);
         let (priority, arrival) = (record.options.priority, slot.arrival);
-        let shown = record.state_at(now);
+        let shown = record.state_at(self.now);
         *queue.counts.of(shown) += 1;
         if !shown.is_final()
             && let Some(used) = self.table.used_mut(queue.space)
@@ -171,15 +164,5 @@ impl Engine {
             jobs.pruning.ended(arrival, slot.deadline_ms);
             jobs.batch.queues.insert(queue_no);
         }
-    }
-
-    /// A job has come to its end: what it undid counts, what it did is undone.
-    fn come_to_an_end(&mut self, now: Timestamp, at: u32, archive: &mut dyn Archive) {
-        self.jobs.batch.leaving.push(at);
-        let Some(slot) = self.jobs.table.at(at) else { return };
-        if slot.undoes {
-            self.undo_goes_on(now, at, archive);
-        }
-        self.begin_to_undo(now, at, archive);
     }
 }

@@ -9,15 +9,15 @@
 use std::collections::BTreeSet;
 
 use fencehold_contract::KeepFinished;
-use fencehold_core::Timestamp;
 use fencehold_core::job::{CompensationState, JobId};
 use hashbrown::HashMap;
 
-use super::archive::{Archive, ArchiveRange, ArchiveRow};
+use super::archive::{ArchiveRange, ArchiveRow};
 use super::batch::JobSlotChange;
 use super::enqueue::{unique_digest, window_clock_ms};
 use crate::persistence::Change;
 use crate::state::Engine;
+use crate::step::Step;
 
 /// How many finished jobs one step looks at.
 const STEP: usize = 256;
@@ -64,11 +64,11 @@ impl Pruning {
     }
 
     /// Where to look next: at what was not looked at yet, else where a job ended long enough ago.
-    fn next_look(&mut self, now: Timestamp) -> Option<PruneRange> {
+    fn next_look(&mut self, now_ms: u64) -> Option<PruneRange> {
         if let Some(from) = self.unseen_from {
             return Some(PruneRange { from, to: None });
         }
-        let ended_by_ms = now.store_ms.checked_sub(self.kept_ms)?;
+        let ended_by_ms = now_ms.checked_sub(self.kept_ms)?;
         let from = self.ends.take(ended_by_ms)? * STEP as u64;
         Some(PruneRange { from, to: Some(from + STEP as u64) })
     }
@@ -110,6 +110,79 @@ impl EarliestEnds {
     }
 }
 
+impl Step<'_> {
+    /// Looks at a stretch, and forgets what is to be forgotten there. True: there is more to do.
+    pub(super) fn prune(&mut self) -> bool {
+        if self.jobs.finished == 0 && self.jobs.uniques.is_empty() {
+            self.jobs.pruning.forget_all();
+            return false;
+        }
+        // The first look comes at once: who owns the store may not do so for long.
+        if self.jobs.pruning.next_ms.is_some_and(|next_ms| next_ms > self.now.store_ms) {
+            return false;
+        }
+        let more_keys = self.free_uniques();
+        let now_ms = self.now.store_ms;
+        let Some(PruneRange { from, to }) = self.jobs.pruning.next_look(now_ms) else {
+            self.jobs.pruning.next_ms = (!more_keys).then(|| now_ms.saturating_add(REST_MS));
+            return more_keys;
+        };
+        let rows = self.archived(|archive| archive.page(ArchiveRange::Finished, from, STEP));
+        let rows = rows.unwrap_or_default();
+        if to.is_none() {
+            let last = rows.last().filter(|_| rows.len() == STEP);
+            self.jobs.pruning.unseen_from = last.map(|row| row.arrival + 1);
+        }
+        for row in rows.into_iter().filter(|row| to.is_none_or(|to| row.arrival < to)) {
+            self.forget_or_note(row);
+        }
+        if let Some(to) = to {
+            self.note_what_just_ended(from, to);
+        }
+        true
+    }
+
+    /// Forgets a finished job whose time has come, or notes when to look at it again.
+    fn forget_or_note(&mut self, row: ArchiveRow) {
+        let ArchiveRow { arrival, id, finished } = row;
+        let Some(job) = finished else { return };
+        // What is being undone, or could not be, is kept for people. Once it is undone it is noted again.
+        if !matches!(job.record.compensation_state, CompensationState::None | CompensationState::Done) {
+            return;
+        }
+        // An earlier version noted the end in wall time alone, from which its store time was begun.
+        let noted_ms = if job.deadline_ms == 0 { job.record.since_wall_ms } else { job.deadline_ms };
+        let (ended_ms, kept_ms) = (noted_ms.min(self.now.store_ms), self.jobs.pruning.kept_ms);
+        if self.now.store_ms - ended_ms < kept_ms {
+            return self.jobs.pruning.ended(arrival, ended_ms);
+        }
+        let space = self.jobs.queues.at(job.queue).space;
+        // While its unique key is taken, the same request gets this job.
+        if let Some(until_ms) = self.keeps_its_key_until(space, id, arrival) {
+            return self.jobs.pruning.ended(arrival, until_ms.saturating_sub(kept_ms));
+        }
+        // As it stands now, not as it stood in the archive: it may have been started over in this batch.
+        if let Ok(at) = self.find_job(space, id)
+            && self.job(at).is_some_and(|slot| slot.record.state.is_final())
+        {
+            self.remove_job(space, at);
+        }
+    }
+
+    /// Until when the window of a job's unique key is open, if it still is.
+    fn keeps_its_key_until(&mut self, space: u32, id: JobId, arrival: u64) -> Option<u64> {
+        if self.jobs.uniques.is_empty() {
+            return None;
+        }
+        let key = self.body(arrival)?.unique.clone()?;
+        let open = |kind| {
+            let taken = self.jobs.uniques.get(space, unique_digest(kind, &key))?;
+            (taken.job == id && taken.until_ms > window_clock_ms(self.now)).then_some(taken.until_ms)
+        };
+        ["job", "operation"].into_iter().filter_map(open).max()
+    }
+}
+
 impl Engine {
     /// Sets for how long finished jobs are kept from now on.
     pub fn keep_finished(&mut self, kept: KeepFinished) {
@@ -124,64 +197,6 @@ impl Engine {
         self.batch.durable = true;
     }
 
-    /// Looks at a stretch, and forgets what is to be forgotten there. True: there is more to do.
-    pub(super) fn prune(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
-        if self.jobs.finished == 0 && self.jobs.uniques.is_empty() {
-            self.jobs.pruning.forget_all();
-            return false;
-        }
-        // The first look comes at once: who owns the store may not do so for long.
-        if self.jobs.pruning.next_ms.is_some_and(|next_ms| next_ms > now.store_ms) {
-            return false;
-        }
-        let more_keys = self.free_uniques(now, archive);
-        let Some(PruneRange { from, to }) = self.jobs.pruning.next_look(now) else {
-            self.jobs.pruning.next_ms = (!more_keys).then(|| now.store_ms.saturating_add(REST_MS));
-            return more_keys;
-        };
-        let rows = self
-            .archived(archive.page(ArchiveRange::Finished, from, STEP))
-            .unwrap_or_default();
-        if to.is_none() {
-            let last = rows.last().filter(|_| rows.len() == STEP);
-            self.jobs.pruning.unseen_from = last.map(|row| row.arrival + 1);
-        }
-        for row in rows.into_iter().filter(|row| to.is_none_or(|to| row.arrival < to)) {
-            self.forget_or_note(now, row, archive);
-        }
-        if let Some(to) = to {
-            self.note_what_just_ended(from, to);
-        }
-        true
-    }
-
-    /// Forgets a finished job whose time has come, or notes when to look at it again.
-    fn forget_or_note(&mut self, now: Timestamp, row: ArchiveRow, archive: &mut dyn Archive) {
-        let ArchiveRow { arrival, id, finished } = row;
-        let Some(job) = finished else { return };
-        // What is being undone, or could not be, is kept for people. Once it is undone it is noted again.
-        if !matches!(job.record.compensation_state, CompensationState::None | CompensationState::Done) {
-            return;
-        }
-        // An earlier version noted the end in wall time alone, from which its store time was begun.
-        let noted_ms = if job.deadline_ms == 0 { job.record.since_wall_ms } else { job.deadline_ms };
-        let (ended_ms, kept_ms) = (noted_ms.min(now.store_ms), self.jobs.pruning.kept_ms);
-        if now.store_ms - ended_ms < kept_ms {
-            return self.jobs.pruning.ended(arrival, ended_ms);
-        }
-        let space = self.jobs.queues.at(job.queue).space;
-        // While its unique key is taken, the same request gets this job.
-        if let Some(until_ms) = self.keeps_its_key_until(now, space, id, arrival, archive) {
-            return self.jobs.pruning.ended(arrival, until_ms.saturating_sub(kept_ms));
-        }
-        // As it stands now, not as it stood in the archive: it may have been started over in this batch.
-        if let Ok(at) = self.find_job(space, id, archive)
-            && self.jobs.table.at(at).is_some_and(|slot| slot.record.state.is_final())
-        {
-            self.remove_job(now, space, at, archive);
-        }
-    }
-
     /// What ended in this very batch is not in the archive yet, so a look there has not found it.
     fn note_what_just_ended(&mut self, from: u64, to: u64) {
         let jobs = &mut self.jobs;
@@ -192,25 +207,5 @@ impl Engine {
                 jobs.pruning.ended(*arrival, slot.deadline_ms);
             }
         }
-    }
-
-    /// Until when the window of a job's unique key is open, if it still is.
-    fn keeps_its_key_until(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        id: JobId,
-        arrival: u64,
-        archive: &mut dyn Archive,
-    ) -> Option<u64> {
-        if self.jobs.uniques.is_empty() {
-            return None;
-        }
-        let key = self.body(arrival, archive)?.unique.clone()?;
-        let open = |kind| {
-            let taken = self.jobs.uniques.get(space, unique_digest(kind, &key))?;
-            (taken.job == id && taken.until_ms > window_clock_ms(now)).then_some(taken.until_ms)
-        };
-        ["job", "operation"].into_iter().filter_map(open).max()
     }
 }

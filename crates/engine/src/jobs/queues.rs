@@ -27,19 +27,6 @@ pub(super) struct QueueState {
 }
 
 impl QueueState {
-    pub(super) fn vacant() -> Self {
-        QueueState {
-            space: NOWHERE,
-            name: QueueName::default(),
-            mode: QueueMode::Open,
-            ready: ReadyQueue::default(),
-            running: BTreeSet::new(),
-            counts: JobCounts::default(),
-            line: BTreeSet::new(),
-            is_kept: false,
-        }
-    }
-
     /// Whether it has nothing in it, serves no one, and no operator has set it to anything.
     pub(super) fn is_idle(&self) -> bool {
         self.is_kept
@@ -64,8 +51,18 @@ impl QueueState {
 }
 
 impl Default for QueueState {
+    /// A number that no queue has.
     fn default() -> Self {
-        QueueState::vacant()
+        QueueState {
+            space: NOWHERE,
+            name: QueueName::default(),
+            mode: QueueMode::Open,
+            ready: ReadyQueue::default(),
+            running: BTreeSet::new(),
+            counts: JobCounts::default(),
+            line: BTreeSet::new(),
+            is_kept: false,
+        }
     }
 }
 
@@ -93,6 +90,11 @@ impl QueueTable {
         self.by_name.get(&(space, name.clone())).copied()
     }
 
+    /// The number of a queue that is kept.
+    pub(super) fn find_kept(&self, space: u32, name: &QueueName) -> Option<u32> {
+        self.find(space, name).filter(|number| self.at(*number).is_kept)
+    }
+
     /// The number of a queue; a new one gets a free one.
     pub(super) fn find_or_insert(&mut self, space: u32, name: &QueueName) -> u32 {
         if let Some(number) = self.find(space, name) {
@@ -100,10 +102,10 @@ impl QueueTable {
         }
         let own = self.former.remove(&(space, name.clone()));
         let number = own.or_else(|| self.vacant.pop()).unwrap_or_else(|| {
-            self.all.push(QueueState::vacant());
+            self.all.push(QueueState::default());
             u32::try_from(self.all.len() - 1).expect("fewer than 2^32 queues")
         });
-        self.all[number as usize] = QueueState { space, name: name.clone(), ..QueueState::vacant() };
+        self.all[number as usize] = QueueState { space, name: name.clone(), ..QueueState::default() };
         self.by_name.insert((space, name.clone()), number);
         number
     }
@@ -128,6 +130,13 @@ impl QueueTable {
         }
     }
 
+    /// A schedule does not put its jobs into this queue any more.
+    pub(super) fn is_left_by_schedule(&mut self, space: u32, name: &QueueName) {
+        if let Some(number) = self.find(space, name) {
+            self.may_be_idle(number);
+        }
+    }
+
     /// Takes a queue out of memory. Its number is free again, once many others have been forgotten since.
     pub(super) fn forget(&mut self, number: u32) {
         let queue = self.at(number);
@@ -135,7 +144,7 @@ impl QueueTable {
         self.by_name.remove(&name);
         self.stirred.remove(&number);
         self.idle.remove(&number);
-        self.all[number as usize] = QueueState::vacant();
+        self.all[number as usize] = QueueState::default();
         self.former.insert(name, number);
         if self.former.len() > FORMER_MAX {
             self.vacant.extend(self.former.pop_first().map(|(_, number)| number));
@@ -146,7 +155,7 @@ impl QueueTable {
     pub(super) fn restore(&mut self, space: u32, kept: StoredQueue) {
         while self.all.len() <= kept.number as usize {
             self.vacant.extend(u32::try_from(self.all.len()));
-            self.all.push(QueueState::vacant());
+            self.all.push(QueueState::default());
         }
         self.vacant.retain(|number| *number != kept.number);
         let number = kept.number;
@@ -157,7 +166,7 @@ impl QueueTable {
             mode: kept.mode,
             counts: kept.finished,
             is_kept: true,
-            ..QueueState::vacant()
+            ..QueueState::default()
         };
         // What is empty is looked at by the sweep: by then its live jobs are there.
         self.idle.insert(number);

@@ -6,12 +6,13 @@ use fencehold_contract::job::{
 };
 use fencehold_contract::operation::JobResponse;
 use fencehold_core::job::{JobId, JobNotes, JobOptions, JobState, PastAttempt};
-use fencehold_core::ledger::{Effect, EffectState};
+use fencehold_core::ledger::{Compensation, Effect, EffectState};
 use fencehold_core::{Timestamp, Token};
 
 use super::archive::{Archive, ArchiveRange, ArchiveResult, JobBody, JobNote};
 use super::table::JobSlot;
 use crate::state::Engine;
+use crate::step::Step;
 
 /// How many rows one page looks at, so that listing a million jobs never holds up a renewal for long.
 const LOOK_AT_MAX: usize = 1_000;
@@ -58,160 +59,68 @@ pub struct PickedJob {
     notes: JobNotes,
 }
 
-impl Engine {
-    /// What the holder of a job gets to know of it.
-    pub(super) fn picked(&self, now: Timestamp, at: u32) -> Option<PickedJob> {
-        let slot = self.jobs.table.at(at)?;
-        let record = &slot.record;
-        Some(PickedJob {
-            id: slot.id,
-            arrival: slot.arrival,
-            token: record.token,
-            attempt: record.attempt_count(),
-            remaining_ms: slot.deadline_ms.saturating_sub(now.store_ms),
-            terms: record.options,
-            failures: record.failure_count,
-            crashes: record.crash_count,
-            notes: record.notes,
-        })
-    }
-
-    /// Reads what is still to be read for an answer. The tokens are those of claimed jobs for which it has no room.
-    pub fn read(
-        &self,
-        now: Timestamp,
-        look: ArchiveRead,
-        archive: &mut dyn Archive,
-    ) -> ArchiveResult<(JobResponse, Vec<Token>)> {
-        let answer = match look {
-            ArchiveRead::Claimed { jobs, waited_ms, resumed } => {
-                let (jobs, left_out) = those_with_room(jobs, archive)?;
-                return Ok((JobResponse::Claimed(ClaimedJobs { jobs, waited_ms, resumed }), left_out));
-            }
-            ArchiveRead::Began { job, resumed } => {
-                let id = job.id;
-                let what = match claimed(job, archive)? {
-                    Some(job) => OperationStatus::Started { job: Box::new(job) },
-                    None => OperationStatus::InDoubt { job_id: id },
-                };
-                JobResponse::BegunOperation(Ok(BegunOperation { operation: what, waited_ms: 0, resumed }))
-            }
-            ArchiveRead::Done { id, arrival, result } => {
-                let result = if result { text(archive.note(arrival, JobNote::Result)?) } else { None };
-                JobResponse::BegunOperation(Ok(BegunOperation {
-                    operation: OperationStatus::Completed { job_id: id, result },
-                    waited_ms: 0,
-                    resumed: false,
-                }))
-            }
-            ArchiveRead::Job { space, id } => {
-                JobResponse::Job(self.detail(now, space, id, archive)?.map(Box::new))
-            }
-            ArchiveRead::List { space, request } => {
-                JobResponse::Jobs(self.page(now, space, &request, archive)?)
-            }
-            ArchiveRead::Findings { space, request } => {
-                JobResponse::Effects(self.findings(now, space, &request, archive)?)
-            }
-        };
-        Ok((answer, Vec::new()))
-    }
-
+impl Step<'_> {
     /// About how many bytes an answer has to carry for this job.
-    pub(super) fn carried_bytes(&mut self, at: u32, archive: &mut dyn Archive) -> usize {
-        let Some(slot) = self.jobs.table.at(at) else { return 0 };
+    pub(super) fn carried_bytes(&mut self, at: u32) -> usize {
+        let Some(slot) = self.job(at) else { return 0 };
         let (arrival, notes, body) = (slot.arrival, slot.record.notes, slot.bytes as usize);
         let mut bytes = JOB_BYTES + body;
         if notes.checkpoint {
-            let read = self.archived(archive.note(arrival, JobNote::Checkpoint)).flatten();
-            bytes += read.map_or(0, |checkpoint| checkpoint.len());
+            let checkpoint = self.archived(|archive| archive.note(arrival, JobNote::Checkpoint)).flatten();
+            bytes += checkpoint.map_or(0, |checkpoint| checkpoint.len());
         }
         if notes.effects > 0 {
             bytes += if let Some(effects) = self.jobs.ledgers.get(&at) {
                 effects.iter().map(effect_bytes).sum::<usize>()
             } else {
-                let read = self.archived(archive.effects(arrival)).unwrap_or_default();
-                read.iter().map(effect_bytes).sum()
+                let effects = self.archived(|archive| archive.effects(arrival)).unwrap_or_default();
+                effects.iter().map(effect_bytes).sum()
             };
         }
         bytes
     }
 
-    fn detail(
-        &self,
-        now: Timestamp,
-        space: u32,
-        id: JobId,
-        archive: &mut dyn Archive,
-    ) -> ArchiveResult<Option<JobDetail>> {
-        let finished;
-        let slot = match self.jobs.table.find(id).and_then(|at| self.jobs.table.at(at)) {
-            Some(slot) => slot,
-            None => match archive.finished(id)? {
-                Some(job) => {
-                    finished = JobSlot::of(job);
-                    &finished
-                }
-                None => return Ok(None),
-            },
-        };
-        if self.jobs.queues.at(slot.queue).space != space {
+    fn detail(&mut self, space: u32, id: JobId) -> ArchiveResult<Option<JobDetail>> {
+        let Step { engine, archive } = self;
+        let live = engine.jobs.table.get(id);
+        let finished = if live.is_none() { archive.finished(id)?.map(JobSlot::of) } else { None };
+        let slot = live.or(finished.as_ref());
+        let Some(slot) = slot.filter(|slot| engine.jobs.queues.at(slot.queue).space == space) else {
             return Ok(None);
-        }
+        };
         let Some(body) = archive.body(slot.arrival)? else { return Ok(None) };
         let notes = slot.record.notes;
         let mut note = |there: bool, what| if there { archive.note(slot.arrival, what) } else { Ok(None) };
-        let result = text(note(notes.result, JobNote::Result)?);
-        let progress = text(note(notes.progress, JobNote::Progress)?);
-        let checkpoint = note(notes.checkpoint, JobNote::Checkpoint)?.map(|bytes| bytes.to_vec());
-        let effects = if notes.effects > 0 { in_order(archive.effects(slot.arrival)?) } else { Vec::new() };
         Ok(Some(JobDetail {
-            job: view(now, slot, &body),
+            job: view(engine.now, slot, &body),
             payload: body.payload.clone(),
-            result,
-            progress,
-            checkpoint,
+            result: text(note(notes.result, JobNote::Result)?),
+            progress: text(note(notes.progress, JobNote::Progress)?),
+            checkpoint: note(notes.checkpoint, JobNote::Checkpoint)?.map(|bytes| bytes.to_vec()),
             traceparent: body.trace.clone(),
             attempts: slot.record.attempts().iter().map(view_attempt).collect(),
-            effects,
+            effects: effects_in_order(*archive, slot.arrival, notes)?,
         }))
     }
 
-    fn page(
-        &self,
-        now: Timestamp,
-        space: u32,
-        request: &ListJobsRequest,
-        archive: &mut dyn Archive,
-    ) -> ArchiveResult<JobPage> {
-        let mut page = JobPage { jobs: Vec::new(), next_cursor: None };
-        let next = self.each_match(
-            now,
-            space,
-            &request.filter,
-            request.cursor,
-            request.limit,
-            archive,
-            &mut |slot, body| {
-                page.jobs.push(view(now, slot, body));
-            },
-        )?;
-        page.next_cursor = next;
-        Ok(page)
+    fn page(&mut self, space: u32, request: &ListJobsRequest) -> ArchiveResult<JobPage> {
+        let ListJobsRequest { filter, cursor, limit, .. } = request;
+        let (now, mut jobs) = (self.now, Vec::new());
+        let next_cursor =
+            self.each_match(space, filter, *cursor, *limit, |slot, body| jobs.push(view(now, slot, body)))?;
+        Ok(JobPage { jobs, next_cursor })
     }
 
     /// Every job of a page that matches; where the next page starts.
-    #[expect(clippy::too_many_arguments, reason = "a page is what, from where, how much, and for whom")]
     pub(super) fn each_match(
-        &self,
-        now: Timestamp,
+        &mut self,
         space: u32,
         filter: &JobFilter,
         cursor: Option<u64>,
         limit: usize,
-        archive: &mut dyn Archive,
-        each: &mut dyn FnMut(&JobSlot, &JobBody),
+        mut each: impl FnMut(&JobSlot, &JobBody),
     ) -> ArchiveResult<Option<u64>> {
+        let Step { engine, archive } = self;
         let rows = match (filter.states.is_empty(), filter.states.iter().all(|state| state.is_final())) {
             (false, true) => ArchiveRange::Finished,
             (false, false) if !filter.states.iter().any(|state| state.is_final()) => ArchiveRange::Live,
@@ -227,10 +136,9 @@ impl Engine {
                 return Ok(Some(row.arrival));
             }
             last = Some(row.arrival);
-            let live = self.jobs.table.find(row.id).and_then(|at| self.jobs.table.at(at));
             let finished = row.finished.map(JobSlot::of);
-            let Some(slot) = live.or(finished.as_ref()) else { continue };
-            if self.jobs.queues.at(slot.queue).space != space || !stands(now, slot, filter) {
+            let Some(slot) = engine.jobs.table.get(row.id).or(finished.as_ref()) else { continue };
+            if engine.jobs.queues.at(slot.queue).space != space || !stands(engine.now, slot, filter) {
                 continue;
             }
             let Some(body) = archive.body(slot.arrival)? else { continue };
@@ -242,23 +150,17 @@ impl Engine {
         Ok(last.filter(|_| full).map(|last| last + 1))
     }
 
-    fn findings(
-        &self,
-        now: Timestamp,
-        space: u32,
-        request: &ListEffectsRequest,
-        archive: &mut dyn Archive,
-    ) -> ArchiveResult<EffectPage> {
-        let jobs = archive.with_effects(request.cursor.unwrap_or(0), request.limit)?;
+    fn findings(&mut self, space: u32, request: &ListEffectsRequest) -> ArchiveResult<EffectPage> {
+        let jobs = self.archive.with_effects(request.cursor.unwrap_or(0), request.limit)?;
         let full = jobs.len() == request.limit;
         let mut page = EffectPage { effects: Vec::new(), next_cursor: None };
         for (arrival, id) in jobs {
             page.next_cursor = Some(arrival + 1).filter(|_| full);
-            let Some(detail) = self.detail(now, space, id, archive)? else { continue };
+            let Some(detail) = self.detail(space, id)? else { continue };
             for effect in detail.effects {
-                let Some(what) = finding(&detail.job, &effect) else { continue };
+                let Some(finding) = finding(&detail.job, &effect) else { continue };
                 page.effects.push(EffectView {
-                    finding: what,
+                    finding,
                     job_id: id,
                     queue: detail.job.queue.clone(),
                     kind: detail.job.kind.clone(),
@@ -276,6 +178,60 @@ impl Engine {
             }
         }
         Ok(page)
+    }
+}
+
+impl Engine {
+    /// What the holder of a job gets to know of it.
+    pub(super) fn picked(&self, at: u32) -> Option<PickedJob> {
+        let slot = self.job(at)?;
+        let record = &slot.record;
+        Some(PickedJob {
+            id: slot.id,
+            arrival: slot.arrival,
+            token: record.token,
+            attempt: record.attempt_count(),
+            remaining_ms: slot.deadline_ms.saturating_sub(self.now.store_ms),
+            terms: record.options,
+            failures: record.failure_count,
+            crashes: record.crash_count,
+            notes: record.notes,
+        })
+    }
+
+    /// Reads what is still to be read for an answer. The tokens are those of claimed jobs for which it has no room.
+    pub fn read(
+        &mut self,
+        now: Timestamp,
+        read: ArchiveRead,
+        archive: &mut dyn Archive,
+    ) -> ArchiveResult<(JobResponse, Vec<Token>)> {
+        self.begin_step(now);
+        let mut step = Step { engine: self, archive };
+        let archive = &mut *step.archive;
+        let response = match read {
+            ArchiveRead::Claimed { jobs, waited_ms, resumed } => {
+                let (jobs, left_out) = those_with_room(jobs, archive)?;
+                return Ok((JobResponse::Claimed(ClaimedJobs { jobs, waited_ms, resumed }), left_out));
+            }
+            ArchiveRead::Began { job, resumed } => {
+                let job_id = job.id;
+                let operation = match claimed(job, archive)? {
+                    Some(job) => OperationStatus::Started { job: Box::new(job) },
+                    None => OperationStatus::InDoubt { job_id },
+                };
+                JobResponse::BegunOperation(Ok(BegunOperation { operation, waited_ms: 0, resumed }))
+            }
+            ArchiveRead::Done { id: job_id, arrival, result } => {
+                let result = if result { text(archive.note(arrival, JobNote::Result)?) } else { None };
+                let operation = OperationStatus::Completed { job_id, result };
+                JobResponse::BegunOperation(Ok(BegunOperation { operation, waited_ms: 0, resumed: false }))
+            }
+            ArchiveRead::Job { space, id } => JobResponse::Job(step.detail(space, id)?.map(Box::new)),
+            ArchiveRead::List { space, request } => JobResponse::Jobs(step.page(space, &request)?),
+            ArchiveRead::Findings { space, request } => JobResponse::Effects(step.findings(space, &request)?),
+        };
+        Ok((response, Vec::new()))
     }
 }
 
@@ -324,31 +280,23 @@ fn those_with_room(
 
 /// How many bytes a job has in an answer: what can be long about it, and enough for the rest.
 fn job_bytes(job: &ClaimedJob) -> usize {
-    let ClaimedJob {
-        queue,
-        kind,
-        payload,
-        labels,
-        traceparent: trace,
-        checkpoint,
-        effects,
-        compensates: undo_of,
-        ..
-    } = job;
-    let labels: usize = labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
-    let undo_of = undo_of.as_ref().map_or(0, |of| of.effect.as_str().len());
-    let names = queue.as_str().len() + kind.as_str().len() + trace.as_ref().map_or(0, |trace| trace.len());
-    let effects: usize = effects.iter().map(effect_bytes).sum();
-    JOB_BYTES + payload.len() + checkpoint.as_ref().map_or(0, Vec::len) + labels + names + undo_of + effects
+    let labels = job.labels.iter().map(|(name, value)| name.len() + value.len() + 8);
+    let names = job.queue.as_str().len() + job.kind.as_str().len();
+    let undo_of = job.compensates.as_ref().map_or(0, |undo_of| undo_of.effect.as_str().len());
+    let traceparent = job.traceparent.as_ref().map_or(0, |trace| trace.len());
+    let checkpoint = job.checkpoint.as_ref().map_or(0, Vec::len);
+    let long: usize = labels.chain(job.effects.iter().map(effect_bytes)).sum();
+    JOB_BYTES + job.payload.len() + names + undo_of + traceparent + checkpoint + long
 }
 
 /// How many bytes an effect has in an answer.
 pub(super) fn effect_bytes(effect: &Effect) -> usize {
-    let undo = effect.compensation.as_ref().map_or(0, |undo| {
-        undo.payload.len()
-            + undo.kind.as_str().len()
-            + undo.queue.as_ref().map_or(0, |queue| queue.as_str().len())
-    });
+    let undo = effect
+        .compensation
+        .as_deref()
+        .map_or(0, |Compensation { kind, queue, payload }| {
+            payload.len() + kind.as_str().len() + queue.as_ref().map_or(0, |queue| queue.as_str().len())
+        });
     EFFECT_BYTES + effect.name.as_str().len() + effect.value.as_ref().map_or(0, |value| value.len()) + undo
 }
 
@@ -356,7 +304,7 @@ fn claimed(job: PickedJob, archive: &mut dyn Archive) -> ArchiveResult<Option<Cl
     let Some(body) = archive.body(job.arrival)? else { return Ok(None) };
     let notes = job.notes;
     let checkpoint = if notes.checkpoint { archive.note(job.arrival, JobNote::Checkpoint)? } else { None };
-    let effects = if notes.effects > 0 { in_order(archive.effects(job.arrival)?) } else { Vec::new() };
+    let effects = effects_in_order(archive, job.arrival, notes)?;
     Ok(Some(ClaimedJob {
         id: job.id,
         queue: body.queue.clone(),
@@ -376,9 +324,10 @@ fn claimed(job: PickedJob, archive: &mut dyn Archive) -> ArchiveResult<Option<Cl
     }))
 }
 
-fn in_order(mut effects: Vec<Effect>) -> Vec<Effect> {
+fn effects_in_order(archive: &mut dyn Archive, arrival: u64, notes: JobNotes) -> ArchiveResult<Vec<Effect>> {
+    let mut effects = if notes.effects > 0 { archive.effects(arrival)? } else { Vec::new() };
     effects.sort_by_key(|effect| effect.position);
-    effects
+    Ok(effects)
 }
 
 fn text(bytes: Option<std::sync::Arc<[u8]>>) -> Option<Box<str>> {
@@ -431,22 +380,18 @@ fn view_attempt(attempt: &PastAttempt) -> AttemptView {
 
 /// Whether a job stands as the filter says.
 pub(super) fn stands(now: Timestamp, slot: &JobSlot, filter: &JobFilter) -> bool {
-    let state = slot.record.state_at(now);
-    let by_owner = filter
-        .owner
-        .as_ref()
-        .is_none_or(|owner| slot.record.claim.as_ref().is_some_and(|claim| claim.owner == *owner));
-    by_owner && (filter.states.is_empty() || filter.states.contains(&state))
+    let runner = slot.record.claim.as_ref().map(|claim| &claim.owner);
+    (filter.owner.is_none() || runner == filter.owner.as_ref())
+        && (filter.states.is_empty() || filter.states.contains(&slot.record.state_at(now)))
 }
 
 /// Whether a job is what the filter says.
 fn is_about(body: &JobBody, filter: &JobFilter) -> bool {
-    let labelled = |label: &(Box<str>, Box<str>)| body.labels.contains(label);
-    filter.queue.as_ref().is_none_or(|queue| body.queue == *queue)
-        && filter.kind.as_ref().is_none_or(|kind| body.kind == *kind)
-        && filter.labels.iter().all(labelled)
-        && filter
-            .payload_contains
+    let JobFilter { queue, kind, labels, payload_contains, .. } = filter;
+    queue.as_ref().is_none_or(|queue| body.queue == *queue)
+        && kind.as_ref().is_none_or(|kind| body.kind == *kind)
+        && labels.iter().all(|label| body.labels.contains(label))
+        && payload_contains
             .as_ref()
             .is_none_or(|text| body.payload.contains(text.as_str()))
 }
@@ -455,7 +400,6 @@ fn is_about(body: &JobBody, filter: &JobFilter) -> bool {
 mod tests {
     use fencehold_contract::job::CompensatedEffect;
     use fencehold_core::job::{EffectName, JobKind, QueueName};
-    use fencehold_core::ledger::Compensation;
     use fencehold_core::limits::{LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, TRACE_BYTES_MAX};
 
     use super::*;

@@ -11,9 +11,11 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use fencehold_contract::job::{JobFilter, JobView, QueueMode};
-use fencehold_contract::operation::{JobRequest, JobResponse, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{
+    JobRequest, JobResponse, StoreRequest, StoreResponse, unexpected_response,
+};
 use fencehold_contract::{Quota, QuotaUsage, StoreError};
-use fencehold_core::job::{AttemptProof, JobCommand, JobId};
+use fencehold_core::job::{AttemptProof, JobCommand, JobId, QueueName};
 use fencehold_core::ledger::Effect;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{Event, Namespace, Timestamp, Token};
@@ -24,7 +26,9 @@ use super::archive::{
     StoredSchedule, StoredUnique,
 };
 use super::read::{stands, view};
+use super::table::JobSlot;
 use crate::state::{Engine, ResponseBody};
+use crate::step::Step;
 
 /// The places of jobs that a decision makes: the first, the second, and so on.
 const NEW_FROM: u64 = 1 << 62;
@@ -42,7 +46,7 @@ pub struct ReplayInput {
     pub jobs: Vec<ReplayJob>,
     /// Jobs that were looked for, found or not.
     pub known: HashSet<JobId>,
-    pub queues: Vec<(Namespace, fencehold_core::job::QueueName, QueueMode)>,
+    pub queues: Vec<(Namespace, QueueName, QueueMode)>,
     pub uniques: Vec<StoredUnique>,
     pub schedules: Vec<StoredSchedule>,
     /// What a namespace may have, and what it has of queues, jobs and bytes. `None`: no limit is set, or what is decided keeps to none.
@@ -65,7 +69,6 @@ pub struct ReplayJob {
 pub struct Replay {
     engine: Engine,
     archive: ReplayArchive,
-    now: Timestamp,
     tokens: VecDeque<Token>,
     changes: Vec<JobChange>,
     events: Vec<Event>,
@@ -88,6 +91,7 @@ impl Replay {
         let ReplayInput { now, newest, tokens, closed_ms, jobs, known, queues, uniques, schedules, room } =
             brought;
         let mut engine = Engine::new();
+        engine.now = now;
         engine.closed_until_ms = if closed_ms == 0 { 0 } else { now.store_ms.saturating_add(closed_ms) };
         engine.jobs.newest = newest;
         engine.jobs.ceiling = Token::new(TOKEN_MAX);
@@ -115,7 +119,7 @@ impl Replay {
             } else {
                 archive.inner.take(JobChange::Live(Box::new(kept.clone())));
                 let at = engine.jobs.table.insert(kept);
-                engine.take_place(now, at);
+                engine.take_place(at);
             }
         }
         for unique in uniques {
@@ -143,101 +147,92 @@ impl Replay {
         }
         engine.jobs.batch = JobBatch::default();
         engine.jobs.queues.stirred.clear();
-        Replay { engine, archive, now, tokens, changes: Vec::new(), events: Vec::new(), consumed: 0 }
+        Replay { engine, archive, tokens, changes: Vec::new(), events: Vec::new(), consumed: 0 }
     }
 
     /// What is asked, and its answer.
-    pub fn ask(&mut self, namespace: &Namespace, ask: JobRequest) -> Result<JobResponse, StoreError> {
-        let newest = self.begin();
-        self.engine
-            .ask(self.now, 0, namespace, StoreRequest::Job(ask), &mut self.archive);
-        let mut answers = self.end(newest);
+    pub fn ask(&mut self, namespace: &Namespace, request: JobRequest) -> Result<JobResponse, StoreError> {
+        let now = self.engine.now;
+        let mut answers =
+            self.step(|step| step.engine.ask(now, 0, namespace, StoreRequest::Job(request), step.archive));
         match answers.pop() {
-            Some(ResponseBody::Said(Ok(StoreResponse::Job(answer)))) => Ok(answer),
+            Some(ResponseBody::Said(Ok(StoreResponse::Job(response)))) => Ok(response),
             Some(ResponseBody::Said(Err(error))) => Err(error),
-            Some(ResponseBody::ToRead(look)) => {
-                let read = self.engine.read(self.now, look, &mut self.archive);
-                read.map(|(answer, _)| answer)
-                    .map_err(|why| StoreError::Unavailable { message: why })
-            }
-            Some(ResponseBody::Said(Ok(_))) | None => {
-                Err(fencehold_contract::operation::unexpected_response())
-            }
+            Some(ResponseBody::ToRead(read)) => match self.engine.read(now, read, &mut self.archive) {
+                Ok((response, _)) => Ok(response),
+                Err(message) => Err(StoreError::Unavailable { message }),
+            },
+            Some(ResponseBody::Said(Ok(_))) | None => Err(unexpected_response()),
         }
     }
 
     /// Notes which of these claims have run out.
     pub fn expire(&mut self, ids: &[JobId]) {
         for id in ids {
-            let Some(at) = self.engine.jobs.table.find(*id) else { continue };
-            let Some(slot) = self.engine.jobs.table.at(at).filter(|slot| slot.record.claim.is_some()) else {
-                continue;
-            };
-            let random = id.spread(slot.record.token.get());
-            self.apply(at, &JobCommand::Expire { random });
+            let slot = self.engine.jobs.table.get(*id).filter(|slot| slot.record.claim.is_some());
+            if let Some(random) = slot.map(|slot| id.spread(slot.record.token.get())) {
+                self.apply(*id, &JobCommand::Expire { random });
+            }
         }
     }
 
     /// Gives jobs back that were handed to a caller that had gone.
     pub fn abandon(&mut self, given: &[(JobId, AttemptProof)]) {
         for (id, by) in given {
-            if let Some(at) = self.engine.jobs.table.find(*id) {
-                self.apply(at, &JobCommand::Abandon(*by));
-            }
+            self.apply(*id, &JobCommand::Abandon(*by));
         }
     }
 
     /// Fires the schedules that are due, and notes the next moments of the others.
     pub fn fire(&mut self) {
-        let newest = self.begin();
-        self.engine.keep_next_moments(self.now);
-        self.engine.fire_schedules(self.now, &mut self.archive);
-        self.end(newest);
+        self.step(|step| {
+            step.keep_next_moments();
+            step.fire_schedules();
+        });
     }
 
     /// Has the first ready job of a queue ask for room.
-    pub fn ask_for_room(&mut self, namespace: &Namespace, queue: &fencehold_core::job::QueueName) {
+    pub fn ask_for_room(&mut self, namespace: &Namespace, queue: &QueueName) {
         let space = self.engine.table.space(namespace);
-        let Some(number) = self.engine.jobs.queues.find(space, queue) else { return };
-        let newest = self.begin();
-        self.engine.ask_for_room(self.now, number, &mut self.archive);
-        self.end(newest);
+        if let Some(number) = self.engine.jobs.queues.find(space, queue) {
+            self.step(|step| step.ask_for_room(number));
+        }
     }
 
     /// These jobs need no room any more.
     pub fn need_no_room(&mut self, contenders: &[JobId]) {
-        let newest = self.begin();
-        for id in contenders {
-            if let Some(at) = self.engine.jobs.table.find(*id) {
-                self.engine.withdraw_notice_for(self.now, at, &mut self.archive);
+        self.step(|step| {
+            for id in contenders {
+                if let Some(at) = step.jobs.table.find(*id) {
+                    step.withdraw_notice_for(at);
+                }
             }
-        }
-        self.end(newest);
+        });
     }
 
     /// How these jobs stand, in this order.
     pub fn views(&mut self, ids: &[JobId]) -> Vec<JobView> {
-        let now = self.now;
-        let mut views = Vec::with_capacity(ids.len());
-        for id in ids {
-            let kept = self.archive.finished(*id).ok().flatten().map(super::table::JobSlot::of);
-            let live = self.engine.jobs.table.find(*id).and_then(|at| self.engine.jobs.table.at(at));
-            let Some(slot) = live.or(kept.as_ref()) else { continue };
-            let body = self.archive.body(slot.arrival).ok().flatten();
-            views.extend(body.map(|body| view(now, slot, &body)));
-        }
-        views
+        let now = self.engine.now;
+        let view_of = |id: &JobId| {
+            self.look_at(*id, |slot, archive| Some(view(now, slot, &*archive.body(slot.arrival).ok()??)))?
+        };
+        ids.iter().filter_map(view_of).collect()
     }
 
     pub fn now_ms(&self) -> u64 {
-        self.now.store_ms
+        self.engine.now.store_ms
     }
 
     /// Whether a job still stands as a filter says.
     pub fn still_stands(&mut self, id: JobId, filter: &JobFilter) -> bool {
-        let kept = self.archive.finished(id).ok().flatten().map(super::table::JobSlot::of);
-        let live = self.engine.jobs.table.find(id).and_then(|at| self.engine.jobs.table.at(at));
-        live.or(kept.as_ref()).is_some_and(|slot| stands(self.now, slot, filter))
+        let now = self.engine.now;
+        self.look_at(id, |slot, _| stands(now, slot, filter)).unwrap_or(false)
+    }
+
+    fn look_at<T>(&mut self, id: JobId, look: impl FnOnce(&JobSlot, &mut ReplayArchive) -> T) -> Option<T> {
+        let finished = self.archive.finished(id).ok().flatten().map(JobSlot::of);
+        let slot = self.engine.jobs.table.get(id).or(finished.as_ref())?;
+        Some(look(slot, &mut self.archive))
     }
 
     pub fn into_replayed(self) -> ReplayOutput {
@@ -245,23 +240,21 @@ impl Replay {
         ReplayOutput { changes: self.changes, events: self.events, missed, consumed: self.consumed }
     }
 
-    fn apply(&mut self, at: u32, command: &JobCommand) {
-        let newest = self.begin();
-        // What the rules refuse here changes nothing.
-        let _ = self.engine.apply_to_job(self.now, at, command, &mut self.archive);
-        self.end(newest);
+    fn apply(&mut self, id: JobId, command: &JobCommand) {
+        if let Some(at) = self.engine.jobs.table.find(id) {
+            // What the rules refuse here changes nothing.
+            self.step(|step| drop(step.apply_to_job(at, command)));
+        }
     }
 
-    /// Makes the next token that was set aside the next one to be given.
-    fn begin(&mut self) -> Token {
+    /// Takes one step, and what it has changed, as if that had been kept.
+    fn step(&mut self, act: impl FnOnce(&mut Step<'_>)) -> Vec<ResponseBody> {
+        // The next token that was set aside is the next one to be given.
         if let Some(token) = self.tokens.get(self.consumed) {
             self.engine.jobs.newest = Token::new(token.get().saturating_sub(1));
         }
-        self.engine.jobs.newest
-    }
-
-    /// Takes what a step has changed, as if it had been kept.
-    fn end(&mut self, newest: Token) -> Vec<ResponseBody> {
+        let newest = self.engine.jobs.newest;
+        act(&mut Step { engine: &mut self.engine, archive: &mut self.archive });
         self.consumed += usize::from(self.engine.jobs.newest > newest);
         let (changes, answers) = self.engine.take_batch(true);
         for change in &changes.jobs {
@@ -269,20 +262,14 @@ impl Replay {
         }
         self.engine.kept();
         self.changes.extend(changes.jobs);
-        self.events
-            .extend(changes.events.into_iter().map(std::sync::Arc::unwrap_or_clone));
+        self.events.extend(changes.events.into_iter().map(Arc::unwrap_or_clone));
         answers.into_iter().map(|answered| answered.result).collect()
     }
 }
 
 impl Engine {
     /// The number of a queue that was brought. What it does comes once, before its jobs.
-    fn bring_queue(
-        &mut self,
-        namespace: &Namespace,
-        name: &fencehold_core::job::QueueName,
-        mode: QueueMode,
-    ) -> u32 {
+    fn bring_queue(&mut self, namespace: &Namespace, name: &QueueName, mode: QueueMode) -> u32 {
         let space = self.table.space(namespace);
         let number = self.jobs.queues.find_or_insert(space, name);
         let queue = self.jobs.queues.at_mut(number);

@@ -2,45 +2,29 @@
 
 use std::sync::Arc;
 
-use fencehold_contract::job::{AttemptRef, AttemptReport, RenewAttemptBatchResponse, Report};
-use fencehold_contract::operation::{JobResponse, check_word};
-use fencehold_core::Timestamp;
+use fencehold_contract::job::{AttemptRef, AttemptReport, Report};
+use fencehold_contract::operation::check_word;
 use fencehold_core::job::{
-    AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal, ReportedAttempt,
+    AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal, JobState,
+    ReportedAttempt,
 };
 
-use super::JobSlotChange;
-use super::archive::{Archive, JobChange, JobNote};
+use super::archive::{JobChange, JobNote};
 use super::canonical::same_json;
 use crate::state::Engine;
+use crate::step::Step;
 
-impl Engine {
-    pub(super) fn renew_claims(
+impl Step<'_> {
+    pub(super) fn renew_claim(
         &mut self,
-        now: Timestamp,
-        space: u32,
-        attempts: &[AttemptRef],
-        archive: &mut dyn Archive,
-    ) -> JobResponse {
-        let answers = attempts
-            .iter()
-            .map(|attempt| self.renew_claim(now, space, attempt, archive))
-            .collect();
-        JobResponse::Renewed(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
-    }
-
-    fn renew_claim(
-        &mut self,
-        now: Timestamp,
         space: u32,
         attempt: &AttemptRef,
-        archive: &mut dyn Archive,
     ) -> Result<AttemptRenewal, JobRefusal> {
-        let at = self.find_job(space, attempt.job_id, archive)?;
-        let deadline_ms = self.jobs.table.at(at).map_or(0, |slot| slot.deadline_ms);
-        match self.apply_to_job(now, at, &JobCommand::Renew(by(attempt)), archive)? {
+        let at = self.find_job(space, attempt.job_id)?;
+        let deadline_ms = self.job(at).map_or(0, |slot| slot.deadline_ms);
+        match self.apply_to_job(at, &JobCommand::Renew(by(attempt)))? {
             JobCommandResult::Renewed(renewal) => {
-                let left_ms = deadline_ms.saturating_sub(now.store_ms);
+                let left_ms = deadline_ms.saturating_sub(self.now.store_ms);
                 self.measures.claim_renewed(left_ms, renewal.remaining_ms);
                 Ok(renewal)
             }
@@ -50,33 +34,17 @@ impl Engine {
 
     pub(super) fn report(
         &mut self,
-        now: Timestamp,
-        space: u32,
-        reports: Vec<AttemptReport>,
-        archive: &mut dyn Archive,
-    ) -> JobResponse {
-        let answers = reports
-            .into_iter()
-            .map(|report| self.hear(now, space, report, archive))
-            .collect();
-        JobResponse::Reported(answers)
-    }
-
-    fn hear(
-        &mut self,
-        now: Timestamp,
         space: u32,
         report: AttemptReport,
-        archive: &mut dyn Archive,
     ) -> Result<ReportedAttempt, JobRefusal> {
         check_word(&report.report)?;
-        let at = self.find_job(space, report.attempt.job_id, archive)?;
+        let at = self.find_job(space, report.attempt.job_id)?;
         let speaker = by(&report.attempt);
         let (command, note) = match report.report {
-            Report::Complete { result } => (
-                JobCommand::Complete(speaker),
-                result.map(|text| (JobNote::Result, Arc::from(text.into_boxed_bytes()))),
-            ),
+            Report::Complete { result } => {
+                let result = result.map(|text| (JobNote::Result, Arc::from(text.into_boxed_bytes())));
+                (JobCommand::Complete(speaker), result)
+            }
             Report::Fail { error, retry_in_ms, permanent: for_good } => {
                 let random = report.attempt.job_id.spread(speaker.token.get());
                 let error = error.into_boxed_str();
@@ -93,19 +61,15 @@ impl Engine {
                 (command, Some((JobNote::Progress, Arc::from(note.into_boxed_bytes()))))
             }
         };
-        let before = self.jobs.table.at(at).map(|slot| slot.record.state);
-        let outcome = self.apply_to_job(now, at, &command, archive)?;
-        let state = self
-            .jobs
-            .table
-            .at(at)
-            .map_or(fencehold_core::job::JobState::Completed, |slot| slot.record.state);
+        let before = self.job(at).map(|slot| slot.record.state);
+        let outcome = self.apply_to_job(at, &command)?;
+        let state = self.job(at).map_or(JobState::Completed, |slot| slot.record.state);
         // A completion that is only repeated changes nothing, so its result is not kept either: the first one stands. One that
         // says something else learns so.
         let first = before != Some(state) || matches!(outcome, JobCommandResult::MayWrite);
         if !first
             && matches!(command, JobCommand::Complete(_))
-            && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes), archive)
+            && self.has_another_result(at, note.as_ref().map(|(_, bytes)| &**bytes))
         {
             let (field, differs) = ("result".to_owned(), "result".to_owned());
             return Err(JobRefusal::Conflict { field, job_id: report.attempt.job_id, differs });
@@ -117,13 +81,13 @@ impl Engine {
             return Ok(reported);
         }
         // As it stands at this moment: that its time has come may not have been noticed yet.
-        let stands = self.jobs.table.at(at).map_or(state, |slot| slot.record.state_at(now));
-        Ok(ReportedAttempt { state: stands, retry_in_ms: None, late: false })
+        let state = self.job_state(at).unwrap_or(state);
+        Ok(ReportedAttempt { state, retry_in_ms: None, late: false })
     }
 
     /// Whether a completed job has another result than this one.
-    fn has_another_result(&mut self, at: u32, said: Option<&[u8]>, archive: &mut dyn Archive) -> bool {
-        let Some(slot) = self.jobs.table.at(at) else { return false };
+    fn has_another_result(&mut self, at: u32, said: Option<&[u8]>) -> bool {
+        let Some(slot) = self.job(at) else { return false };
         let arrival = slot.arrival;
         if !slot.record.notes.result {
             return said.is_some();
@@ -136,14 +100,16 @@ impl Engine {
         });
         let kept = match of_this_batch {
             Some(kept) => Some(kept),
-            None => self.archived(archive.note(arrival, JobNote::Result)).flatten(),
+            None => self.archived(|archive| archive.note(arrival, JobNote::Result)).flatten(),
         };
         // Where the result was not brought along, nothing can be said against it.
         let Some(kept) = kept else { return false };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         said.is_none_or(|said| !same_json(&text(said), &text(&kept)))
     }
+}
 
+impl Engine {
     pub(super) fn keep_note(&mut self, at: u32, what: JobNote, bytes: Arc<[u8]>) {
         let Some(slot) = self.jobs.table.at_mut(at) else { return };
         let notes = &mut slot.record.notes;
@@ -152,9 +118,9 @@ impl Engine {
             JobNote::Progress => &mut notes.progress,
             JobNote::Result => &mut notes.result,
         };
-        let arrival = slot.arrival;
-        if !std::mem::replace(known, true) {
-            self.jobs.batch.touched.insert(arrival, JobSlotChange::Put(at));
+        let (arrival, is_new) = (slot.arrival, !std::mem::replace(known, true));
+        if is_new {
+            self.jobs.touch(at);
         }
         self.jobs.batch.others.push(JobChange::Note { arrival, what, bytes });
         // How far a job has come is for people; everything else is promised.

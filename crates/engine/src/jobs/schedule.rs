@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fencehold_contract::StoreError;
 use fencehold_contract::job::{NewJob, ScheduleSpec, ScheduleView};
-use fencehold_contract::operation::JobResponse;
 use fencehold_contract::quota::Limited;
 use fencehold_core::job::schedule::{Cron, Zone};
-use fencehold_core::job::{JobId, QueueName, ScheduleName};
+use fencehold_core::job::{Due, JobId, QueueName, ScheduleName};
 use fencehold_core::{BadInput, EventData, Timestamp};
 use hashbrown::HashMap;
 
-use super::archive::{Archive, JobChange, StoredSchedule};
+use super::archive::{JobChange, StoredSchedule};
 use crate::state::Engine;
+use crate::step::Step;
 
 /// How many schedules fire in one step.
 const FIRE_MAX: usize = 64;
@@ -132,6 +132,37 @@ impl ScheduleTable {
     }
 }
 
+impl Step<'_> {
+    /// Fires what is due. What fell due while no process served is made up for by one firing. True: there is more.
+    pub(super) fn fire_schedules(&mut self) -> bool {
+        for _ in 0..FIRE_MAX {
+            let due = self.jobs.schedules.due.first();
+            let due = due.filter(|(at_ms, ..)| *at_ms <= self.now.wall_ms).cloned();
+            let Some((due_wall_ms, space, name)) = due else { return false };
+            let Some(schedule) = self.jobs.schedules.remove(space, &name) else { continue };
+            self.fire(space, &schedule, due_wall_ms);
+            let next_wall_ms = schedule.cron.next_after(self.now.wall_ms.max(due_wall_ms), &schedule.zone);
+            let fired = ScheduleState { next_wall_ms, last_wall_ms: Some(due_wall_ms), ..schedule };
+            self.keep_schedule(space, fired);
+        }
+        true
+    }
+
+    fn fire(&mut self, space: u32, schedule: &ScheduleState, due_wall_ms: u64) {
+        let spec = &schedule.spec;
+        let id = JobId::due(due_wall_ms, &format!("{}/{}", self.namespace(space), spec.name));
+        let id = self.id_here(space, id);
+        if self.find_job(space, id).is_ok() {
+            return;
+        }
+        let job = NewJob::new(id, spec.queue.clone(), spec.kind.clone(), spec.payload.clone());
+        let job = NewJob { options: spec.options, labels: spec.labels.clone(), ..job };
+        self.add_job(space, job, Due::Now, None);
+        let fact = EventData::ScheduleFired { schedule: spec.name.clone(), due_at_ms: due_wall_ms };
+        self.note_about(space, format!("schedule/{}", spec.name), vec![fact]);
+    }
+}
+
 impl Engine {
     pub(super) fn schedule_views(&self, space: u32) -> Vec<ScheduleView> {
         let own = self.jobs.schedules.all.iter().filter(|((at, _), _)| *at == space);
@@ -140,10 +171,9 @@ impl Engine {
 
     pub(super) fn set_schedule(
         &mut self,
-        now: Timestamp,
         space: u32,
         spec: ScheduleSpec,
-    ) -> Result<JobResponse, StoreError> {
+    ) -> Result<ScheduleView, StoreError> {
         let cron = Cron::parse(&spec.cron)?;
         let zone = Zone::parse(&spec.time_zone)?;
         let earlier = self.jobs.schedules.all.get(&(space, spec.name.clone()));
@@ -154,12 +184,12 @@ impl Engine {
             .map(|earlier| earlier.spec.queue.clone())
             .filter(|queue| *queue != spec.queue);
         let last_wall_ms = earlier.and_then(|schedule| schedule.last_wall_ms);
-        // Sent twice, it stays as it is: what is due but has not fired yet is not put off.
-        let unchanged = earlier
-            .filter(|earlier| earlier.spec.cron == spec.cron && earlier.spec.time_zone == spec.time_zone);
-        let next_wall_ms = match unchanged {
-            Some(earlier) => earlier.next_wall_ms(now),
-            None => cron.next_after(now.wall_ms, &zone),
+        let next_wall_ms = match earlier {
+            // Sent twice, it stays as it is: what is due but has not fired yet is not put off.
+            Some(earlier) if earlier.spec.cron == spec.cron && earlier.spec.time_zone == spec.time_zone => {
+                earlier.next_wall_ms(self.now)
+            }
+            _ => cron.next_after(self.now.wall_ms, &zone),
         };
         if next_wall_ms.is_none() {
             return Err(BadInput::new("cron line", format!("{:?} never comes to pass", spec.cron)).into());
@@ -167,27 +197,21 @@ impl Engine {
         let schedule = ScheduleState { spec, cron, zone, next_wall_ms, last_wall_ms };
         let view = schedule.view();
         self.keep_schedule(space, schedule);
-        if let Some(queue) = left.and_then(|queue| self.jobs.queues.find(space, &queue)) {
-            self.jobs.queues.may_be_idle(queue);
+        if let Some(queue) = left {
+            self.jobs.queues.is_left_by_schedule(space, &queue);
         }
         self.batch.durable = true;
-        Ok(JobResponse::Schedule(Box::new(view)))
+        Ok(view)
     }
 
-    pub(super) fn remove_schedule(&mut self, space: u32, name: &ScheduleName) -> JobResponse {
-        let removed = self.jobs.schedules.remove(space, name);
-        if let Some(schedule) = &removed {
-            if let Some(queue) = self.jobs.queues.find(space, &schedule.spec.queue) {
-                self.jobs.queues.may_be_idle(queue);
-            }
-            let namespace = self.namespace(space);
-            self.jobs
-                .batch
-                .others
-                .push(JobChange::NoSchedule { namespace, name: name.clone() });
-            self.batch.durable = true;
-        }
-        JobResponse::Deleted(removed.is_some())
+    /// False: there is none.
+    pub(super) fn remove_schedule(&mut self, space: u32, name: ScheduleName) -> bool {
+        let Some(schedule) = self.jobs.schedules.remove(space, &name) else { return false };
+        self.jobs.queues.is_left_by_schedule(space, &schedule.spec.queue);
+        let namespace = self.namespace(space);
+        self.jobs.batch.others.push(JobChange::NoSchedule { namespace, name });
+        self.batch.durable = true;
+        true
     }
 
     fn keep_schedule(&mut self, space: u32, schedule: ScheduleState) {
@@ -203,54 +227,13 @@ impl Engine {
     }
 
     /// Keeps the schedules that are not due as they are seen now: their next moments were looked for anew when they were loaded.
-    pub(super) fn keep_next_moments(&mut self, now: Timestamp) {
-        let later = self.jobs.schedules.due.iter().filter(|(at_ms, ..)| *at_ms > now.wall_ms);
+    pub(super) fn keep_next_moments(&mut self) {
+        let later = self.jobs.schedules.due.iter().filter(|(at_ms, ..)| *at_ms > self.now.wall_ms);
         let later: Vec<_> = later.map(|(_, space, name)| (*space, name.clone())).collect();
         for (space, name) in later {
             if let Some(schedule) = self.jobs.schedules.remove(space, &name) {
                 self.keep_schedule(space, schedule);
             }
-        }
-    }
-
-    /// Fires what is due. What fell due while no process served is made up for by one firing. True: there is more.
-    pub(super) fn fire_schedules(&mut self, now: Timestamp, archive: &mut dyn Archive) -> bool {
-        for _ in 0..FIRE_MAX {
-            let Some((due_wall_ms, space, name)) = self.jobs.schedules.due.first().cloned() else {
-                return false;
-            };
-            if due_wall_ms > now.wall_ms {
-                return false;
-            }
-            let Some(schedule) = self.jobs.schedules.remove(space, &name) else { continue };
-            self.fire(now, space, &schedule, due_wall_ms, archive);
-            let next_wall_ms = schedule.cron.next_after(now.wall_ms.max(due_wall_ms), &schedule.zone);
-            let fired = ScheduleState { next_wall_ms, last_wall_ms: Some(due_wall_ms), ..schedule };
-            self.keep_schedule(space, fired);
-        }
-        true
-    }
-
-    fn fire(
-        &mut self,
-        now: Timestamp,
-        space: u32,
-        schedule: &ScheduleState,
-        due_wall_ms: u64,
-        archive: &mut dyn Archive,
-    ) {
-        let spec = &schedule.spec;
-        let id = JobId::due(due_wall_ms, &format!("{}/{}", self.namespace(space), spec.name));
-        let id = self.id_here(space, id, archive);
-        if self.find_job(space, id, archive).is_ok() {
-            return;
-        }
-        let job = NewJob::new(id, spec.queue.clone(), spec.kind.clone(), spec.payload.clone());
-        let job = NewJob { options: spec.options, labels: spec.labels.clone(), ..job };
-        self.add_job(now, space, job, fencehold_core::job::Due::Now, None);
-        if let Ok(key) = fencehold_core::Key::new(format!("schedule/{}", spec.name)) {
-            let fact = EventData::ScheduleFired { schedule: spec.name.clone(), due_at_ms: due_wall_ms };
-            self.note(now, space, &key, vec![fact]);
         }
     }
 }

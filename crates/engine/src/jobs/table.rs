@@ -49,13 +49,11 @@ impl JobSlot {
     }
 
     pub(super) fn term(&self, now_ms: u64) -> HoldState {
-        if self.record.claim.is_none() {
-            HoldState::Free
-        } else if now_ms < self.deadline_ms {
-            HoldState::Live { remaining_ms: self.deadline_ms - now_ms }
-        } else {
-            HoldState::Over { since_ms: now_ms - self.deadline_ms }
-        }
+        HoldState::at(now_ms, self.record.claim.as_ref().map(|_| self.deadline_ms))
+    }
+
+    pub(super) fn is_live(&self, now_ms: u64) -> bool {
+        self.term(now_ms).is_live()
     }
 
     pub(super) fn kept(&self) -> Box<StoredJob> {
@@ -90,6 +88,10 @@ impl JobTable {
         self.index
             .find(hash, |at| self.at(*at).is_some_and(|slot| slot.id == id))
             .copied()
+    }
+
+    pub(super) fn get(&self, id: JobId) -> Option<&JobSlot> {
+        self.at(self.find(id)?)
     }
 
     pub(super) fn insert(&mut self, job: StoredJob) -> u32 {

@@ -1,40 +1,30 @@
 //! Those who wait for a job to come to its end, or to where only a person can help.
 
-use std::collections::BTreeSet;
-
 use fencehold_contract::job::WaitRequest;
-use fencehold_contract::operation::{JobResponse, StoreResponse};
-use fencehold_core::Timestamp;
-use fencehold_core::job::{JobId, JobRefusal};
+use fencehold_contract::operation::JobResponse;
+use fencehold_core::job::JobId;
 use fencehold_core::limits::WAIT_MS_MAX;
 use hashbrown::HashMap;
 
 use super::ArchiveRead;
-use super::archive::Archive;
 use crate::state::Engine;
-use crate::waiters::Ticket;
+use crate::step::Step;
+use crate::waiters::{Ticket, Waiting};
 
 #[derive(Debug, Default)]
 pub(super) struct JobWaiters {
     by_job: HashMap<JobId, Vec<Ticket>>,
-    by_until: BTreeSet<(u64, Ticket)>,
-    waiting: HashMap<Ticket, (u32, JobId, u64)>,
+    pub(super) waiting: Waiting<(u32, JobId)>,
 }
 
 impl JobWaiters {
-    pub(super) fn next_ms(&self) -> Option<u64> {
-        self.by_until.first().map(|(until_ms, _)| *until_ms)
-    }
-
     fn add(&mut self, ticket: Ticket, space: u32, id: JobId, until_ms: u64) {
         self.by_job.entry(id).or_default().push(ticket);
-        self.by_until.insert((until_ms, ticket));
-        self.waiting.insert(ticket, (space, id, until_ms));
+        self.waiting.add(ticket, until_ms, (space, id));
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<(u32, JobId)> {
-        let (space, id, until_ms) = self.waiting.remove(&ticket)?;
-        self.by_until.remove(&(until_ms, ticket));
+        let (space, id) = self.waiting.remove(ticket)?;
         if let Some(tickets) = self.by_job.get_mut(&id) {
             tickets.retain(|other| *other != ticket);
             if tickets.is_empty() {
@@ -45,51 +35,44 @@ impl JobWaiters {
     }
 }
 
-impl Engine {
+impl Step<'_> {
+    /// How a job stands, once that is worth telling. `None`: the request waits, or the job is still to be read.
     pub(super) fn wait_for(
         &mut self,
-        now: Timestamp,
         ticket: Ticket,
         space: u32,
-        request: &WaitRequest,
-        archive: &mut dyn Archive,
-    ) {
-        let WaitRequest { id, wait_ms } = *request;
-        match self.find_job(space, id, archive) {
-            Err(JobRefusal::JobNotFound) => {
-                self.answer(ticket, Ok(StoreResponse::Job(JobResponse::Job(None))));
-            }
-            Ok(at) => {
-                let settled = self.jobs.table.at(at).is_some_and(|slot| slot.record.state.is_settled());
-                if settled || wait_ms == 0 {
-                    return self.look(ticket, ArchiveRead::Job { space, id });
-                }
-                let until_ms = now.store_ms.saturating_add(wait_ms.min(WAIT_MS_MAX));
-                self.jobs.waits.add(ticket, space, id, until_ms);
-            }
-            Err(_) => self.answer(ticket, Ok(StoreResponse::Job(JobResponse::Job(None)))),
+        request: WaitRequest,
+    ) -> Option<JobResponse> {
+        let WaitRequest { id, wait_ms } = request;
+        let Some(slot) = self.find_slot(space, id) else { return Some(JobResponse::Job(None)) };
+        if slot.record.state.is_settled() || wait_ms == 0 {
+            return self.read_later(ticket, ArchiveRead::Job { space, id });
+        }
+        let until_ms = self.now.store_ms.saturating_add(wait_ms.min(WAIT_MS_MAX));
+        self.jobs.waits.add(ticket, space, id, until_ms);
+        None
+    }
+}
+
+impl Engine {
+    /// A job has come to its end, waits for a person, or is gone.
+    pub(super) fn answer_waits(&mut self, at: u32) {
+        let Some(id) = self.job(at).map(|slot| slot.id) else { return };
+        for ticket in self.jobs.waits.by_job.get(&id).cloned().unwrap_or_default() {
+            self.answer_wait(ticket);
         }
     }
 
-    /// A job has come to its end, waits for a person, or is gone.
-    pub(super) fn answer_waits(&mut self, at: u32) {
-        let Some(id) = self.jobs.table.at(at).map(|slot| slot.id) else { return };
-        for ticket in self.jobs.waits.by_job.get(&id).cloned().unwrap_or_default() {
-            self.jobs.waits.remove(ticket).into_iter().for_each(|(space, id)| {
-                self.look(ticket, ArchiveRead::Job { space, id });
-            });
+    fn answer_wait(&mut self, ticket: Ticket) {
+        if let Some((space, id)) = self.jobs.waits.remove(ticket) {
+            self.read_later(ticket, ArchiveRead::Job { space, id });
         }
     }
 
     /// Tells those who have waited for long enough how the job stands.
-    pub(super) fn dismiss_waits(&mut self, now: Timestamp) {
-        while let Some((until_ms, ticket)) = self.jobs.waits.by_until.first().copied() {
-            if until_ms > now.store_ms {
-                return;
-            }
-            if let Some((space, id)) = self.jobs.waits.remove(ticket) {
-                self.look(ticket, ArchiveRead::Job { space, id });
-            }
+    pub(super) fn dismiss_waits(&mut self) {
+        while let Some(ticket) = self.jobs.waits.waiting.first_overdue(self.now.store_ms) {
+            self.answer_wait(ticket);
         }
     }
 }

@@ -60,6 +60,11 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     Ok(total_ms)
 }
 
+/// Reads a number that is written in digits only, without a sign.
+pub(crate) fn parse_digits<T: std::str::FromStr>(text: &str) -> Option<T> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
 /// The milliseconds of what stands after a point. `None`: they are not whole.
 fn decimal_ms(decimals: &str, unit_ms: u64) -> Option<u64> {
     let decimals = decimals.trim_end_matches('0');

@@ -96,27 +96,14 @@ impl Serialize for HoldId {
 impl<'de> Deserialize<'de> for HoldId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            crate::key::read_text(deserializer, HoldId::parse)
+            crate::wire::read_text(deserializer, HoldId::parse)
         } else {
             Deserialize::deserialize(deserializer).map(HoldId)
         }
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for HoldId {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "HoldId".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$" })
-    }
-}
+inline_schema!(HoldId, "HoldId", { "type": "string", "pattern": "^[0-9a-fA-F]{32}$" });
 
 impl fmt::Debug for HoldId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

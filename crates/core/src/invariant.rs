@@ -49,6 +49,11 @@ impl fmt::Display for LeaseViolation {
     }
 }
 
+/// States what must hold.
+pub(crate) fn must<V>(holds: bool, violation: V) -> Result<(), V> {
+    if holds { Ok(()) } else { Err(violation) }
+}
+
 /// Checks one decision against all invariants.
 pub fn check(
     standing: &LeaseStanding,
@@ -61,7 +66,6 @@ pub fn check(
         HoldState::Live { remaining_ms } => Some(remaining_ms),
         HoldState::Free | HoldState::Over { .. } => None,
     };
-    let must = |holds: bool, violation| if holds { Ok(()) } else { Err(violation) };
 
     must(after.counter >= before.counter, LeaseViolation::TokenDidNotGrow)?;
     must(after.counter.get() <= TOKEN_MAX, LeaseViolation::TokenOverCap)?;

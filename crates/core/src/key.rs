@@ -1,10 +1,5 @@
 //! Names: keys, namespaces, owners, tasks and reasons, each checked once, when it is made.
 
-use std::fmt;
-
-use serde::Deserializer;
-use serde::de::Visitor;
-
 use crate::error::BadInput;
 use crate::limits::{KEY_BYTES_MAX, NAMESPACE_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, TASK_BYTES_MAX};
 
@@ -24,28 +19,6 @@ pub(crate) fn check_text(field: &'static str, text: &str, bytes_max: usize) -> R
         return Err(BadInput::new(field, format!("has a control character at byte {at}")));
     }
     Ok(())
-}
-
-/// Reads something that is written as a text, without a copy of that text in between.
-pub(crate) fn read_text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    make: impl FnOnce(&str) -> Result<T, BadInput>,
-) -> Result<T, D::Error> {
-    struct Text<F>(F);
-
-    impl<T, F: FnOnce(&str) -> Result<T, BadInput>> Visitor<'_> for Text<F> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-            (self.0)(text).map_err(E::custom)
-        }
-    }
-
-    deserializer.deserialize_str(Text(make))
 }
 
 /// A kind of name: a checked text.
@@ -71,25 +44,13 @@ macro_rules! text {
             }
         }
 
-        #[cfg(feature = "schema")]
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({
-                    "type": "string",
-                    "minLength": 1,
-                    "maxLength": $max,
-                    "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$",
-                })
-            }
-        }
+        said_by_its_text!($name, new);
+        inline_schema!($name, stringify!($name), {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": $max,
+            "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$",
+        });
 
         impl TryFrom<String> for $name {
             type Error = $crate::BadInput;
@@ -105,46 +66,15 @@ macro_rules! text {
             }
         }
 
-        impl std::str::FromStr for $name {
-            type Err = $crate::BadInput;
-            fn from_str(text: &str) -> Result<Self, $crate::BadInput> {
-                Self::new(text)
-            }
-        }
-
         impl From<$name> for String {
             fn from(name: $name) -> String {
                 name.as_str().to_owned()
             }
         }
 
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::key::read_text(deserializer, |text| Self::new(text))
-            }
-        }
-
         impl AsRef<str> for $name {
             fn as_ref(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(&self.0)
-            }
-        }
-
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Debug::fmt(&self.0, f)
             }
         }
     };
@@ -156,10 +86,10 @@ fn simple_name(text: &str) -> Result<(), BadInput> {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     match text.chars().find(|c| !fine(*c)) {
         None => Ok(()),
-        Some(c) => Err(BadInput::new(
-            "namespace",
-            format!("has {c:?}; it takes lower-case letters, digits, '-', '_' and '.'"),
-        )),
+        Some(c) => {
+            let problem = format!("has {c:?}; it takes lower-case letters, digits, '-', '_' and '.'");
+            Err(BadInput::new("namespace", problem))
+        }
     }
 }
 

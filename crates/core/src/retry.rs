@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::duration::{parse_ms, show_exact_ms};
+use crate::duration::{parse_digits, parse_ms, show_exact_ms};
 use crate::error::BadInput;
 use crate::key::check_text;
 use crate::limits::RETRY_BYTES_MAX;
@@ -22,18 +22,16 @@ pub fn full_jitter_ms(base_ms: u64, cap_ms: u64, attempt: u32, random: u64) -> u
     random % ceiling.saturating_add(1).max(1)
 }
 
-/// How the delay grows from one failure to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Backoff {
-    /// Not at all: the base, every time.
-    Fixed,
-    /// By the base: once, twice, three times the base.
-    Linear,
-    /// Twofold: the base, 2, 4, 8 times the base.
-    Exponential,
+worded! {
+    /// How the delay grows from one failure to the next.
+    pub enum Backoff {
+        /// Not at all: the base, every time.
+        Fixed = "fixed",
+        /// By the base: once, twice, three times the base.
+        Linear = "linear",
+        /// Twofold: the base, 2, 4, 8 times the base.
+        Exponential = "exponential",
+    }
 }
 
 /// When a job that failed is tried again. Written `exponential:1s..1h`, `linear:5s..10m` or `fixed:10s`, each
@@ -94,28 +92,18 @@ impl RetryPolicy {
     /// Whether the policy makes sense; the error says what does not, and what would.
     pub fn check(&self) -> Result<(), BadInput> {
         let (base, cap) = (show_exact_ms(self.base_delay_ms.into()), show_exact_ms(self.max_delay_ms.into()));
-        if self.base_delay_ms == 0 {
-            return Err(BadInput::new("retry", "has a base of 0s; the least is 1ms"));
-        }
-        if self.max_delay_ms < self.base_delay_ms {
-            return Err(BadInput::new(
-                "retry",
-                format!("has a cap of {cap}, below its base of {base}: the base comes first, as in 1s..1h"),
-            ));
-        }
-        if self.backoff == Backoff::Fixed && self.max_delay_ms != self.base_delay_ms {
-            return Err(BadInput::new(
-                "retry",
-                format!("is fixed at {base} and has a cap of {cap}: a fixed delay has none"),
-            ));
-        }
-        if self.jitter_percent > 100 {
-            return Err(BadInput::new(
-                "retry",
-                format!("has a jitter of {}%; it takes 0% to 100%", self.jitter_percent),
-            ));
-        }
-        Ok(())
+        let problem = if self.base_delay_ms == 0 {
+            "has a base of 0s; the least is 1ms".to_owned()
+        } else if self.max_delay_ms < self.base_delay_ms {
+            format!("has a cap of {cap}, below its base of {base}: the base comes first, as in 1s..1h")
+        } else if self.backoff == Backoff::Fixed && self.max_delay_ms != self.base_delay_ms {
+            format!("is fixed at {base} and has a cap of {cap}: a fixed delay has none")
+        } else if self.jitter_percent > 100 {
+            format!("has a jitter of {}%; it takes 0% to 100%", self.jitter_percent)
+        } else {
+            return Ok(());
+        };
+        Err(BadInput::new("retry", problem))
     }
 
     /// Reads `exponential:1s..1h`, `linear:5s..10m` or `fixed:10s`, each with an optional `~20%`, and checks it.
@@ -133,9 +121,8 @@ impl RetryPolicy {
         let (base, cap) = match (backoff, delays.split_once("..")) {
             (Backoff::Fixed, None) => (delays, delays),
             (Backoff::Fixed, Some((base, _))) => {
-                return Err(bad(format!(
-                    "{text:?} has a cap, and a fixed delay has none: write fixed:{base}"
-                )));
+                let problem = format!("{text:?} has a cap, and a fixed delay has none: write fixed:{base}");
+                return Err(bad(problem));
             }
             (_, Some(ends)) => ends,
             (_, None) => return Err(bad(format!("{text:?} needs a cap: write it as {name}:{delays}..1h"))),
@@ -153,19 +140,8 @@ impl RetryPolicy {
 }
 
 impl Backoff {
-    /// Every one, in the order of their tags.
-    pub const ALL: [Backoff; 3] = [Backoff::Fixed, Backoff::Linear, Backoff::Exponential];
-
-    fn name(self) -> &'static str {
-        match self {
-            Backoff::Fixed => "fixed",
-            Backoff::Linear => "linear",
-            Backoff::Exponential => "exponential",
-        }
-    }
-
     fn parse(name: &str) -> Result<Self, BadInput> {
-        Self::ALL.into_iter().find(|backoff| backoff.name() == name).ok_or_else(|| {
+        Self::ALL.into_iter().find(|backoff| backoff.word() == name).ok_or_else(|| {
             BadInput::new("retry", format!("{name:?} is not known; it takes fixed, linear or exponential"))
         })
     }
@@ -178,18 +154,9 @@ fn parse_delay(text: &str) -> Result<u32, BadInput> {
 }
 
 fn parse_percent(text: &str) -> Result<u8, BadInput> {
-    let digits = text
-        .strip_suffix('%')
-        .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-    digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| {
+    text.strip_suffix('%').and_then(parse_digits).ok_or_else(|| {
         BadInput::new("retry", format!("jitter {text:?} is not a percentage; write it as ~20%"))
     })
-}
-
-impl fmt::Display for Backoff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 impl fmt::Display for RetryPolicy {

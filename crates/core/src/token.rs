@@ -58,20 +58,7 @@ impl fmt::Display for Token {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Token {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Token".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "minimum": 0, "maximum": TOKEN_MAX })
-    }
-}
+inline_schema!(Token, "Token", { "type": "integer", "minimum": 0, "maximum": TOKEN_MAX });
 
 #[cfg(test)]
 mod tests {

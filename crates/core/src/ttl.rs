@@ -10,10 +10,8 @@ pub fn check(ttl_ms: u64, ttl_ms_min: u64) -> Result<(), BadInput> {
         return Err(BadInput::new("ttl", format!("is {ttl_ms} ms; this store's least is {ttl_ms_min} ms")));
     }
     if ttl_ms > TTL_MS_MAX {
-        return Err(BadInput::new(
-            "ttl",
-            format!("is {ttl_ms} ms; the limit is {TTL_MS_MAX} ms (a day): renew a shorter lease instead"),
-        ));
+        let limit = format!("the limit is {TTL_MS_MAX} ms (a day): renew a shorter lease instead");
+        return Err(BadInput::new("ttl", format!("is {ttl_ms} ms; {limit}")));
     }
     Ok(())
 }
@@ -21,10 +19,8 @@ pub fn check(ttl_ms: u64, ttl_ms_min: u64) -> Result<(), BadInput> {
 /// Checks a `max_age`.
 pub fn check_max_age(max_age_ms: u64) -> Result<(), BadInput> {
     if max_age_ms == 0 || max_age_ms > MAX_AGE_MS_MAX {
-        return Err(BadInput::new(
-            "max_age",
-            format!("is {max_age_ms} ms; it takes 1 to {MAX_AGE_MS_MAX} ms"),
-        ));
+        let problem = format!("is {max_age_ms} ms; it takes 1 to {MAX_AGE_MS_MAX} ms");
+        return Err(BadInput::new("max_age", problem));
     }
     Ok(())
 }

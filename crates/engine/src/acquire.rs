@@ -12,18 +12,13 @@ use fencehold_core::{HoldHash, Refusal, Timestamp};
 use super::jobs::Archive;
 use super::persistence::Change;
 use super::state::{Engine, Granted, ResponseBody};
-use super::step::Step;
+use super::step::{Answer, Step};
 use super::table::LeaseSlot;
 use super::waiters::{Ticket, Waiter};
 
 impl Engine {
-    /// Grants a key, or has the request stand in line. An error is its answer.
-    pub(super) fn acquire(
-        &mut self,
-        ticket: Ticket,
-        space: u32,
-        mut request: AcquireLeaseRequest,
-    ) -> Result<(), StoreError> {
+    /// Grants a key, or has the request stand in line.
+    pub(super) fn acquire(&mut self, ticket: Ticket, space: u32, mut request: AcquireLeaseRequest) -> Answer {
         self.check_open(space)?;
         let hash = request.hold_id.hash();
         let knows = |slot: &LeaseSlot| slot.record.knows(hash);
@@ -111,7 +106,7 @@ impl Engine {
         space: u32,
         hash: HoldHash,
         request: AcquireLeaseRequest,
-    ) -> Result<(), StoreError> {
+    ) -> Answer {
         let mut waiter = Waiter {
             space,
             slots: Vec::with_capacity(request.any_of.len()),
@@ -129,7 +124,7 @@ impl Engine {
             if self.try_grant(at, ticket, &waiter) {
                 self.pass_on(at);
                 self.drop_if_unused(at);
-                return Ok(());
+                return Ok(None);
             }
             waiter.slots.push(at);
         }
@@ -149,7 +144,7 @@ impl Engine {
         for at in slots {
             self.refresh_notice(at);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Tries to grant a key, and answers unless it is held: then it is false.
@@ -199,8 +194,7 @@ impl Engine {
     /// Gives a free key to the first in line who can still take it.
     pub(super) fn pass_on(&mut self, at: u32) {
         while self.table.at(at).is_some_and(|slot| slot.record.hold.is_none()) {
-            let Some((ticket, _)) = self.waiters.first(at) else { return };
-            let Some(waiter) = self.waiters.remove(ticket) else { return };
+            let Some((ticket, waiter)) = self.waiters.pop_first(at) else { return };
             if waiter.until_ms <= self.now.store_ms {
                 self.turn_away(ticket, &waiter);
             } else {

@@ -22,17 +22,15 @@ const NO_TICKET: Ticket = 0;
 pub(crate) type PingReply = Box<dyn FnOnce() + Send>;
 
 pub(super) enum Message {
-    Ask {
-        ticket: Ticket,
-        namespace: Namespace,
-        ask: Box<StoreRequest>,
-        caller: WaitingCaller,
-    },
+    /// A request, and where its answer goes.
+    Ask { ticket: Ticket, namespace: Namespace, request: Box<StoreRequest>, caller: WaitingCaller },
+    /// The caller of this request has gone.
     Cancel(Ticket),
     /// Whether the engine still runs.
     Ping(PingReply),
     /// The clock was moved by hand.
     Nudge,
+    /// The thread is to end.
     Stop,
 }
 
@@ -103,16 +101,16 @@ impl Handle {
     pub fn send(
         &self,
         namespace: Namespace,
-        ask: StoreRequest,
+        request: StoreRequest,
         give_up_ms: u64,
         reply: ReplyFn,
     ) -> Option<Ticket> {
-        self.post(namespace, ask, WaitingCaller { reply, own: false, give_up_ms, gives_back: None })
+        self.post(namespace, request, WaitingCaller { reply, own: false, give_up_ms, gives_back: None })
     }
 
-    fn post(&self, namespace: Namespace, ask: StoreRequest, caller: WaitingCaller) -> Option<Ticket> {
+    fn post(&self, namespace: Namespace, request: StoreRequest, caller: WaitingCaller) -> Option<Ticket> {
         let ticket = self.0.next_ticket.fetch_add(1, Ordering::Relaxed);
-        let message = Message::Ask { ticket, namespace, ask: Box::new(ask), caller };
+        let message = Message::Ask { ticket, namespace, request: Box::new(request), caller };
         self.0.inbox.leave(message).then_some(ticket)
     }
 
@@ -147,25 +145,21 @@ impl Handle {
     pub fn ask(
         &self,
         namespace: Namespace,
-        ask: StoreRequest,
+        request: StoreRequest,
         claim: Option<CallHold>,
         give_up_ms: u64,
     ) -> impl Future<Output = Option<Result<StoreResponse, StoreError>>> + Send + Unpin + use<> {
         let (sender, receiver) = response_channel();
         let reply: ReplyFn = Box::new(move |result| sender.send(result).is_ok());
         let own = claim.is_some_and(|claim| claim.own);
-        let ticket =
-            self.post(namespace.clone(), ask, WaitingCaller { reply, own, give_up_ms, gives_back: None });
+        let caller = WaitingCaller { reply, own, give_up_ms, gives_back: None };
+        let ticket = self.post(namespace.clone(), request, caller);
         let handle = self.clone();
-        PendingResponse::new(receiver, move |answer| {
+        PendingResponse::new(receiver, move |response| {
             let Some(ticket) = ticket else { return };
-            match answer {
-                Some(answer) => {
-                    if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(answer)) {
-                        handle.give_back_of(ticket, namespace, unclaimed);
-                    }
-                }
-                None => handle.cancel(ticket),
+            let Some(response) = response else { return handle.cancel(ticket) };
+            if let Some(unclaimed) = claim.and_then(|claim| claim.unclaimed(response)) {
+                handle.give_back_of(ticket, namespace, unclaimed);
             }
         })
     }

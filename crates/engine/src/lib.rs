@@ -18,7 +18,7 @@ mod jobs;
 mod memory;
 mod persistence;
 mod quota;
-mod recent_grants;
+mod recent;
 mod response;
 mod state;
 mod step;
@@ -30,20 +30,16 @@ mod waiters;
 mod wheel;
 mod writer;
 
-pub use handle::Handle;
-pub use handle::ReplyFn;
+pub use handle::{Handle, ReplyFn};
 pub use jobs::MemoryArchive;
 pub use jobs::{Archive, ArchiveRange, ArchiveResult, ArchiveRow, StoredJobs, StoredQueue};
 pub use jobs::{JobBody, JobChange, JobNote, JobSummary, StoredJob, StoredSchedule, StoredUnique};
 pub use jobs::{Replay, ReplayInput, ReplayJob, ReplayOutput, digest, unique_digest};
 pub use memory::MemoryStore;
-pub use persistence::MemoryPersistence;
 pub use persistence::{
-    Change, Changes, OldEvents, PersistError, Persistence, StoredEvents, StoredLease, StoredNamespace,
-    StoredState,
+    Change, Changes, MemoryPersistence, OldEvents, PersistError, Persistence, StoredEvents, StoredLease,
+    StoredNamespace, StoredState,
 };
 pub use response::{PendingResponse, ResponseSender, response_channel};
-pub use state::Engine;
-pub use state::{Granted, OutgoingResponse, ResponseBody as Said};
-pub use writer::Writer;
-pub use writer::WriterEnd;
+pub use state::{Engine, Granted, OutgoingResponse, ResponseBody as Said};
+pub use writer::{Writer, WriterEnd};

@@ -9,11 +9,10 @@ use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::StoreResponse;
 use fencehold_core::job::AttemptProof;
 use fencehold_core::lease::{
-    DeadlineChange as Deadline, HoldState, LeaseCommand, LeaseCommandResult, LeaseRecord, LeaseStanding,
-    decide,
+    DeadlineChange as Deadline, LeaseCommand, LeaseCommandResult, LeaseStanding, decide,
 };
 use fencehold_core::limits::COLLECT_AFTER_FREE_MS;
-use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Refusal, Timestamp, Token};
+use fencehold_core::{Event, EventData, HoldHash, Key, Namespace, Refusal, Timestamp};
 
 use super::events::Events;
 use super::jobs::{ArchiveRead, JobEngine};
@@ -92,17 +91,6 @@ pub enum ResponseBody {
     Said(Result<StoreResponse, StoreError>),
     /// It is read once the changes of its batch have been kept.
     ToRead(ArchiveRead),
-}
-
-#[cfg(test)]
-impl ResponseBody {
-    /// What it says, where nothing is to be read.
-    pub(super) fn said(self) -> Result<StoreResponse, StoreError> {
-        match self {
-            ResponseBody::Said(result) => result,
-            ResponseBody::ToRead(read) => panic!("still to be read: {read:?}"),
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,20 +201,6 @@ impl Engine {
         decision.reply
     }
 
-    /// Decides a command on a key of which nothing is kept. Nothing comes of it but an answer and facts.
-    pub(super) fn apply_to_nothing(
-        &mut self,
-        namespace: &Namespace,
-        floor: Token,
-        key: &Key,
-        command: &LeaseCommand,
-    ) -> Result<LeaseCommandResult, Refusal> {
-        let standing = LeaseStanding { now: self.now, floor, term: HoldState::Free };
-        let decision = decide(&standing, &LeaseRecord::default(), command);
-        self.note_in(namespace, key, decision.facts);
-        decision.reply
-    }
-
     /// Records facts as events.
     pub(super) fn note(&mut self, space: u32, key: &Key, facts: Vec<EventData>) {
         let namespace = self.table.name_of(space).clone();
@@ -234,7 +208,7 @@ impl Engine {
     }
 
     /// Records facts as events of a namespace that need not exist.
-    fn note_in(&mut self, namespace: &Namespace, key: &Key, facts: Vec<EventData>) {
+    pub(super) fn note_in(&mut self, namespace: &Namespace, key: &Key, facts: Vec<EventData>) {
         for fact in facts {
             self.measures.facts.count(&fact);
             self.events.add(self.now.wall_ms, namespace.clone(), key.clone(), fact);
@@ -302,11 +276,6 @@ impl Engine {
             rows.push(Change::Seen { now: self.now });
         }
         (Changes { rows, jobs, events, old_events, durable: batch.durable }, batch.answers)
-    }
-
-    /// The batch that was handed over has been kept.
-    pub fn kept(&mut self) {
-        self.let_go();
     }
 
     /// The last deadline that anybody may believe in.

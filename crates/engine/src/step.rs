@@ -7,7 +7,9 @@ use fencehold_contract::{
     AdvancedStore, ClosedNamespace, HoldRef, KeepFinished, ReleasedLease, RenewLeaseBatchResponse,
     RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError, StoreStatus,
 };
-use fencehold_core::lease::{LeaseCommand, LeaseCommandResult};
+use fencehold_core::lease::{
+    HoldState, LeaseCommand, LeaseCommandResult, LeaseRecord, LeaseStanding, decide,
+};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{EventData, Key, Namespace, Owner, Refusal, Timestamp};
 
@@ -17,6 +19,9 @@ use super::state::{Engine, SlotChange};
 use super::table::{LeaseSlot, NOWHERE};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
+
+/// The answer to a request. `None`: it waits for something, or what it says is still to be read.
+pub(super) type Answer = Result<Option<StoreResponse>, StoreError>;
 
 /// One step of the engine, with the archive at hand.
 pub(super) struct Step<'a> {
@@ -67,13 +72,7 @@ impl Engine {
 }
 
 impl Step<'_> {
-    /// The answer to a request. `None`: it waits for something, or what it says is still to be read.
-    fn take(
-        &mut self,
-        ticket: Ticket,
-        namespace: &Namespace,
-        request: StoreRequest,
-    ) -> Result<Option<StoreResponse>, StoreError> {
+    fn take(&mut self, ticket: Ticket, namespace: &Namespace, request: StoreRequest) -> Answer {
         request.check()?;
         if request.needs_jobs() {
             self.load_jobs()?;
@@ -81,8 +80,7 @@ impl Step<'_> {
         Ok(Some(match request {
             StoreRequest::Acquire(request) => {
                 let space = self.table.space(namespace);
-                self.acquire(ticket, space, request)?;
-                return Ok(None);
+                return self.acquire(ticket, space, request);
             }
             StoreRequest::Events(request) => {
                 return Ok(self.watch(ticket, namespace, request)?.map(StoreResponse::Events));
@@ -109,7 +107,11 @@ impl Step<'_> {
                 return Ok(self.take_job_request(ticket, space, request)?.map(StoreResponse::Job));
             }
             StoreRequest::Quota(request) => StoreResponse::Quota(self.quota(namespace, &request)),
-            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now()),
+            // What was granted before an advance may still be believed in.
+            StoreRequest::Reopen { .. } => {
+                self.batch.durable = true;
+                StoreResponse::Reopened(self.open_namespaces())
+            }
             StoreRequest::Status => StoreResponse::Status(self.status(namespace)),
             StoreRequest::KeepFinished { ms } => {
                 self.set_keep_finished(KeepFinished::for_ms(ms)?);
@@ -248,19 +250,18 @@ impl Engine {
         let Some(at) = space.and_then(|space| self.table.find(space, key)) else {
             let floor =
                 space.map_or_else(|| self.table.floor_of_a_new_one(), |space| self.table.floor(space));
-            return self.apply_to_nothing(namespace, floor, key, command);
+            // Nothing is kept of the key: nothing comes of it but an answer and facts.
+            let standing = LeaseStanding { now: self.now, floor, term: HoldState::Free };
+            let decision = decide(&standing, &LeaseRecord::default(), command);
+            self.note_in(namespace, key, decision.facts);
+            return decision.reply;
         };
         let outcome = self.apply(at, command);
         self.pass_on(at);
         outcome
     }
 
-    /// Opens every namespace that an advance has closed. What was granted before it may still be believed in.
-    fn open_now(&mut self) {
-        self.batch.durable = true;
-        self.open_namespaces();
-    }
-
+    /// Opens every namespace that an advance has closed.
     fn open_namespaces(&mut self) {
         self.closed_until_ms = 0;
         self.batch.others.push(Change::ClosedUntil { until_ms: 0 });

@@ -139,6 +139,14 @@ impl LeaseTable {
         self.spaces.get_mut(space as usize).map(|space| &mut space.used)
     }
 
+    /// One job less, with so many bytes.
+    pub(super) fn uncount_job(&mut self, space: u32, bytes: u32) {
+        if let Some(used) = self.used_mut(space) {
+            used.job_count = used.job_count.saturating_sub(1);
+            used.payload_bytes = used.payload_bytes.saturating_sub(u64::from(bytes));
+        }
+    }
+
     pub(super) fn space_mut(&mut self, space: u32) -> &mut Space {
         &mut self.spaces[space as usize]
     }

@@ -112,9 +112,10 @@ impl Waiters {
         Some(waiter)
     }
 
-    /// The first in line for a key.
-    pub(super) fn first(&self, slot: u32) -> Option<(Ticket, &Waiter)> {
-        self.in_line(slot).next()
+    /// Takes the first in line for a key out of every line.
+    pub(super) fn pop_first(&mut self, slot: u32) -> Option<(Ticket, Waiter)> {
+        let (ticket, _) = self.in_line(slot).next()?;
+        Some((ticket, self.remove(ticket)?))
     }
 
     /// Everybody in line for a key, first to last.

@@ -14,7 +14,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::handle::{Handle, Message, MessageReceiver, PingReply, WaitingCaller};
 use super::persistence::{Changes, PersistError, Persistence};
-use super::recent_grants::RecentGrants;
+use super::recent::Recent;
 use super::state::{self, Engine, Granted, OutgoingResponse};
 use super::waiters::Ticket;
 
@@ -62,7 +62,7 @@ impl Writer {
             callers: HashMap::new(),
             recent: 0,
             expected: 0,
-            recent_grants: RecentGrants::default(),
+            recent_grants: Recent::default(),
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let end = work.run();
@@ -101,7 +101,10 @@ struct WriterThread<K> {
     recent: usize,
     /// How many the next batch can have, if everybody who was just answered comes back at once.
     expected: usize,
-    recent_grants: RecentGrants,
+    /// Holds that were granted once more, and the call that got each last. A call is cut off, the same hold id is sent again,
+    /// and that sending is answered: its caller works under the hold. When the first call is found to be gone only after that,
+    /// it has nothing to give back. The newest so many are remembered; a call is found to be gone within moments.
+    recent_grants: Recent<[u8; 16], Ticket, 4_096>,
 }
 
 /// What one batch has come to, beside what the engine decided.
@@ -188,11 +191,11 @@ impl<K: Persistence> WriterThread<K> {
     fn take(&mut self, now: Timestamp, message: Message, gathered: &mut BatchResult) {
         match message {
             Message::Ask { caller: WaitingCaller { gives_back: Some((ticket, hash)), .. }, .. }
-                if self.recent_grants.to_another_than(ticket, hash) => {}
-            Message::Ask { ticket, namespace, ask, caller } => {
-                gathered.may_sync |= ask.may_sync();
+                if self.recent_grants.get(hash.as_bytes()).is_some_and(|last| *last != ticket) => {}
+            Message::Ask { ticket, namespace, request, caller } => {
+                gathered.may_sync |= request.may_sync();
                 self.callers.insert(ticket, caller);
-                self.engine.ask(now, ticket, &namespace, *ask, self.persistence.archive());
+                self.engine.ask(now, ticket, &namespace, *request, self.persistence.archive());
             }
             Message::Cancel(ticket) => {
                 if self.engine.cancel(now, ticket) {
@@ -313,7 +316,7 @@ impl<K: Persistence> WriterThread<K> {
             match granted {
                 Some(Granted::Lease { hash, fresh: false, .. } | Granted::Again(hash)) if arrived => {
                     delivered.insert(*hash.as_bytes());
-                    self.recent_grants.note(hash, ticket);
+                    self.recent_grants.insert(*hash.as_bytes(), ticket);
                 }
                 Some(Granted::Lease { hash, .. }) if arrived => drop(delivered.insert(*hash.as_bytes())),
                 Some(Granted::Lease { fresh, .. }) if !fresh && !own => {}

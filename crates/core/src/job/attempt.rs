@@ -1,7 +1,5 @@
 //! The attempts of a job that are over, and the ways in which one can end.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::hold::HoldHash;
@@ -38,58 +36,39 @@ pub struct PastAttempt {
     pub error: Option<Box<str>>,
 }
 
-/// The ways in which an attempt can end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum AttemptOutcome {
-    /// The work was done.
-    Completed,
-    /// The work was done, and reported after the claim had run out but before anybody else had the job.
-    CompletedLate,
-    /// Its holder reported an error.
-    Failed,
-    /// Its holder reported an error after the claim had run out.
-    FailedLate,
-    /// It ran over its time limit.
-    TimedOut,
-    /// Its holder died, stalled, or could not reach the store.
-    Crashed,
-    /// Its holder put the job off.
-    Snoozed,
-    /// Its holder gave the job back.
-    Released,
-    /// It was asked to yield, and its time ran out.
-    Yielded,
-    /// It was handed to a caller that had already gone, and was freed at once.
-    Abandoned,
-    /// It stopped at an effect in doubt.
-    InDoubt,
-    /// It was ended by force.
-    Revoked,
-    /// `store advance` ended every claim.
-    Advanced,
+worded! {
+    /// The ways in which an attempt can end.
+    pub enum AttemptOutcome {
+        /// The work was done.
+        Completed = "completed",
+        /// The work was done, and reported after the claim had run out but before anybody else had the job.
+        CompletedLate = "completed late",
+        /// Its holder reported an error.
+        Failed = "failed",
+        /// Its holder reported an error after the claim had run out.
+        FailedLate = "failed late",
+        /// It ran over its time limit.
+        TimedOut = "timed out",
+        /// Its holder died, stalled, or could not reach the store.
+        Crashed = "crashed",
+        /// Its holder put the job off.
+        Snoozed = "snoozed",
+        /// Its holder gave the job back.
+        Released = "released",
+        /// It was asked to yield, and its time ran out.
+        Yielded = "yielded",
+        /// It was handed to a caller that had already gone, and was freed at once.
+        Abandoned = "abandoned",
+        /// It stopped at an effect in doubt.
+        InDoubt = "in doubt",
+        /// It was ended by force.
+        Revoked = "revoked",
+        /// `store advance` ended every claim.
+        Advanced = "ended by store advance",
+    }
 }
 
 impl AttemptOutcome {
-    /// Every way, in the order of their tags.
-    pub const ALL: [AttemptOutcome; 13] = [
-        AttemptOutcome::Completed,
-        AttemptOutcome::CompletedLate,
-        AttemptOutcome::Failed,
-        AttemptOutcome::FailedLate,
-        AttemptOutcome::TimedOut,
-        AttemptOutcome::Crashed,
-        AttemptOutcome::Snoozed,
-        AttemptOutcome::Released,
-        AttemptOutcome::Yielded,
-        AttemptOutcome::Abandoned,
-        AttemptOutcome::InDoubt,
-        AttemptOutcome::Revoked,
-        AttemptOutcome::Advanced,
-    ];
-
     /// Whether the claim simply ran out, so that its holder may not know that it is over.
     pub const fn ran_out(self) -> bool {
         matches!(self, AttemptOutcome::TimedOut | AttemptOutcome::Crashed | AttemptOutcome::Yielded)
@@ -112,25 +91,5 @@ impl AttemptOutcome {
             | AttemptOutcome::Released
             | AttemptOutcome::InDoubt => LeaseOutcome::Released,
         }
-    }
-}
-
-impl fmt::Display for AttemptOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            AttemptOutcome::Completed => "completed",
-            AttemptOutcome::CompletedLate => "completed late",
-            AttemptOutcome::Failed => "failed",
-            AttemptOutcome::FailedLate => "failed late",
-            AttemptOutcome::TimedOut => "timed out",
-            AttemptOutcome::Crashed => "crashed",
-            AttemptOutcome::Snoozed => "snoozed",
-            AttemptOutcome::Released => "released",
-            AttemptOutcome::Yielded => "yielded",
-            AttemptOutcome::Abandoned => "abandoned",
-            AttemptOutcome::InDoubt => "in doubt",
-            AttemptOutcome::Revoked => "revoked",
-            AttemptOutcome::Advanced => "ended by store advance",
-        })
     }
 }

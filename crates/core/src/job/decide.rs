@@ -6,11 +6,12 @@
 use super::attempt::{AttemptOutcome, PastAttempt};
 use super::command::{AttemptProof, AttemptRenewal, AttemptWrite, JobCommand, JobCommandResult, JobRefusal};
 use super::record::{Claim, JobRecord};
+use super::report::settle;
 use super::state::{Due, JobState};
 use crate::event::{BlockedAction, EventData};
 use crate::hold::HoldHash;
 use crate::key::Owner;
-use crate::lease::{DeadlineChange, HoldState};
+use crate::lease::{DeadlineChange, Decision, HoldState, answer};
 use crate::time::Timestamp;
 use crate::token::Token;
 
@@ -26,18 +27,22 @@ pub struct JobStanding {
     pub term: HoldState,
 }
 
-/// What follows from a command, as data. The code that keeps the record carries it out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobDecision {
-    /// The record to keep from now on; `None`: as it was.
-    pub record: Option<JobRecord>,
-    /// What becomes of the claim's deadline.
-    pub deadline: DeadlineChange,
-    /// The answer.
-    pub reply: Result<JobCommandResult, JobRefusal>,
-    /// What happened.
-    pub facts: Vec<EventData>,
+/// What follows from a command on a job. Its deadline is the claim's.
+pub type JobDecision = Decision<JobRecord, JobCommandResult, JobRefusal>;
+
+/// A command that was not carried out. It changes nothing about the job; what a stale attempt tried is on record.
+pub(super) struct Refused {
+    refusal: JobRefusal,
+    fact: Option<Box<EventData>>,
 }
+
+impl From<JobRefusal> for Refused {
+    fn from(refusal: JobRefusal) -> Self {
+        Refused { refusal, fact: None }
+    }
+}
+
+pub(super) type Decided = Result<JobDecision, Refused>;
 
 /// Decides one command. Total: every input has an answer.
 ///
@@ -46,7 +51,7 @@ pub struct JobDecision {
 /// In debug builds, if the decision breaks an [invariant](super::JobViolation): that is a bug in the rules.
 pub fn decide(standing: &JobStanding, record: &JobRecord, command: &JobCommand) -> JobDecision {
     let case = JobCase { standing, record };
-    let decision = match command {
+    let decided = match command {
         JobCommand::Claim { hash, owner, ttl_ms } => case.claim(*hash, owner, *ttl_ms),
         JobCommand::Renew(by) => case.renew(*by),
         JobCommand::Complete(by) => case.complete(*by),
@@ -66,6 +71,10 @@ pub fn decide(standing: &JobStanding, record: &JobRecord, command: &JobCommand) 
         JobCommand::Withdraw => case.withdraw(),
         JobCommand::Advance => case.advance(),
     };
+    let decision = decided.unwrap_or_else(|Refused { refusal, fact }| JobDecision {
+        facts: fact.into_iter().map(|fact| *fact).collect(),
+        ..answer(Err(refusal))
+    });
     #[cfg(debug_assertions)]
     if let Err(violation) = super::invariant::check(standing, record, command, &decision) {
         panic!("{violation}: {command:?} on {record:?} at {standing:?} gave {decision:?}");
@@ -89,45 +98,42 @@ pub(super) enum AttemptStatus<'a> {
 }
 
 impl JobCase<'_> {
-    fn claim(&self, hash: HoldHash, owner: &Owner, ttl_ms: u64) -> JobDecision {
+    fn claim(&self, hash: HoldHash, owner: &Owner, ttl_ms: u64) -> Decided {
+        self.check_not_running()?;
         let now = self.standing.now;
         let state = self.record.state_at(now);
-        if let (Some(claim), HoldState::Live { remaining_ms }) = (&self.record.claim, self.standing.term) {
-            return answer(Err(JobRefusal::JobRunning {
-                owner: claim.owner.clone(),
-                token: self.record.token,
-                remaining_ms,
-            }));
-        }
         if state != JobState::Queued {
-            return answer(Err(not_now(state, "only queued jobs can be claimed")));
+            return Err(not_now(state, "only queued jobs can be claimed"));
         }
-        let Some(token) = self.standing.newest.max(self.record.token).next_to_grant() else {
-            return answer(Err(JobRefusal::TokensExhausted));
-        };
+        let newest = self.standing.newest.max(self.record.token);
+        let token = newest.next_to_grant().ok_or(JobRefusal::TokensExhausted)?;
         let mut record = self.record.clone();
-        record.state = JobState::Running;
-        record.due = Due::Now;
+        settle(&mut record, (JobState::Running, Due::Now), now);
         record.token = token;
-        record.since_wall_ms = now.wall_ms;
         let claim =
             Claim { hash, owner: owner.clone(), ttl_ms, since: now, cancel: None, yield_request: None };
         let lasts_ms = limit_left_ms(&record, &claim, now).map_or(ttl_ms, |left_ms| ttl_ms.min(left_ms));
         record.claim = Some(Box::new(claim));
         let attempt = record.attempt_count();
-        JobDecision {
+        Ok(JobDecision {
             record: Some(record),
             deadline: DeadlineChange::LastsMs(lasts_ms),
             reply: Ok(JobCommandResult::Claimed { token, remaining_ms: lasts_ms, attempt }),
             facts: vec![EventData::JobClaimed { token, owner: owner.clone(), attempt }],
-        }
+        })
     }
 
-    fn renew(&self, by: AttemptProof) -> JobDecision {
-        let (claim, remaining_ms) = match self.live(by, BlockedAction::Renew) {
-            Ok(found) => found,
-            Err(refused) => return *refused,
+    /// Refuses what a live claim stands in the way of.
+    pub(super) fn check_not_running(&self) -> Result<(), Refused> {
+        let (Some(claim), HoldState::Live { remaining_ms }) = (&self.record.claim, self.standing.term) else {
+            return Ok(());
         };
+        let (owner, token) = (claim.owner.clone(), self.record.token);
+        Err(JobRefusal::JobRunning { owner, token, remaining_ms }.into())
+    }
+
+    fn renew(&self, by: AttemptProof) -> Decided {
+        let (claim, remaining_ms) = self.live(by, BlockedAction::Renew)?;
         let now = self.standing.now;
         let mut lasts_ms = claim.ttl_ms;
         if let Some(left_ms) = limit_left_ms(self.record, claim, now) {
@@ -144,13 +150,13 @@ impl JobCase<'_> {
             cancel_requested: claim.cancel.is_some(),
             yield_request: claim.yield_request.as_ref().map(|asked| asked.seen_at(now.store_ms)),
         };
-        JobDecision {
+        Ok(JobDecision {
             deadline: DeadlineChange::LastsMs(lasts_ms),
             ..answer(Ok(JobCommandResult::Renewed(renewal)))
-        }
+        })
     }
 
-    fn write(&self, by: AttemptProof, what: AttemptWrite) -> JobDecision {
+    fn write(&self, by: AttemptProof, what: AttemptWrite) -> Decided {
         let attempted = match what {
             AttemptWrite::Checkpoint => BlockedAction::Checkpoint,
             AttemptWrite::Progress => BlockedAction::Progress,
@@ -158,16 +164,16 @@ impl JobCase<'_> {
             AttemptWrite::Outcome => BlockedAction::RecordEffect,
         };
         let may_be_late = matches!(what, AttemptWrite::Checkpoint | AttemptWrite::Outcome);
-        match self.speaker(by, attempted) {
-            Ok(AttemptStatus::Live(..)) => answer(Ok(JobCommandResult::MayWrite)),
-            Ok(AttemptStatus::Unnoted(_)) if may_be_late => answer(Ok(JobCommandResult::MayWrite)),
-            Ok(AttemptStatus::Unnoted(claim)) => self.refuse(by, self.how_it_ran_out(claim), attempted),
-            Ok(AttemptStatus::Over(attempt)) if may_be_late && self.is_open_to(attempt) => {
-                answer(Ok(JobCommandResult::MayWrite))
+        match self.speaker(by, attempted)? {
+            AttemptStatus::Live(..) => {}
+            AttemptStatus::Unnoted(_) if may_be_late => {}
+            AttemptStatus::Unnoted(claim) => {
+                return Err(self.refuse(by, self.how_it_ran_out(claim), attempted));
             }
-            Ok(AttemptStatus::Over(attempt)) => self.refuse(by, attempt.outcome, attempted),
-            Err(refused) => *refused,
+            AttemptStatus::Over(attempt) if may_be_late && self.is_open_to(attempt) => {}
+            AttemptStatus::Over(attempt) => return Err(self.refuse(by, attempt.outcome, attempted)),
         }
+        Ok(answer(Ok(JobCommandResult::MayWrite)))
     }
 
     /// Whether an attempt whose claim simply ran out may still report its outcome: no other attempt has had the job since, and no
@@ -178,17 +184,11 @@ impl JobCase<'_> {
     }
 
     /// The live claim that this hold id and token speak for, or why they speak for none.
-    pub(super) fn live(
-        &self,
-        by: AttemptProof,
-        attempted: BlockedAction,
-    ) -> Result<(&Claim, u64), Box<JobDecision>> {
+    pub(super) fn live(&self, by: AttemptProof, attempted: BlockedAction) -> Result<(&Claim, u64), Refused> {
         match self.speaker(by, attempted)? {
             AttemptStatus::Live(claim, remaining_ms) => Ok((claim, remaining_ms)),
-            AttemptStatus::Unnoted(claim) => {
-                Err(Box::new(self.refuse(by, self.how_it_ran_out(claim), attempted)))
-            }
-            AttemptStatus::Over(attempt) => Err(Box::new(self.refuse(by, attempt.outcome, attempted))),
+            AttemptStatus::Unnoted(claim) => Err(self.refuse(by, self.how_it_ran_out(claim), attempted)),
+            AttemptStatus::Over(attempt) => Err(self.refuse(by, attempt.outcome, attempted)),
         }
     }
 
@@ -197,19 +197,18 @@ impl JobCase<'_> {
         &self,
         by: AttemptProof,
         attempted: BlockedAction,
-    ) -> Result<AttemptStatus<'_>, Box<JobDecision>> {
-        let refused = |refusal| Err(Box::new(answer(Err(refusal))));
-        let current = self.record.token;
-        if by.token > self.standing.newest {
-            let (shown, current) = (by.token, self.standing.newest);
-            return Err(Box::new(JobDecision {
-                facts: vec![EventData::StoreRewound { token: shown, current_token: current }],
-                ..answer(Err(JobRefusal::StoreRewound { token: shown, current_token: current }))
-            }));
+    ) -> Result<AttemptStatus<'_>, Refused> {
+        let (token, current) = (by.token, self.record.token);
+        if token > self.standing.newest {
+            let current_token = self.standing.newest;
+            return Err(Refused {
+                refusal: JobRefusal::StoreRewound { token, current_token },
+                fact: Some(Box::new(EventData::StoreRewound { token, current_token })),
+            });
         }
         if let Some(claim) = self.record.claim.as_ref().filter(|_| by.token == current) {
             if claim.hash != by.hash {
-                return refused(JobRefusal::WrongHoldId { token: by.token });
+                return Err(JobRefusal::WrongHoldId { token }.into());
             }
             return Ok(match self.standing.term {
                 HoldState::Live { remaining_ms } => AttemptStatus::Live(claim, remaining_ms),
@@ -218,13 +217,13 @@ impl JobCase<'_> {
         }
         let attempt = self.record.attempt(by.token);
         if attempt.is_some_and(|attempt| attempt.hash != by.hash) {
-            return refused(JobRefusal::WrongHoldId { token: by.token });
+            return Err(JobRefusal::WrongHoldId { token }.into());
         }
         match attempt {
             Some(attempt) if by.token == current => Ok(AttemptStatus::Over(attempt)),
-            Some(attempt) => Err(Box::new(self.stale(by, Some(attempt.outcome), attempted))),
-            None if self.may_have_forgotten(by.token) => Err(Box::new(self.stale(by, None, attempted))),
-            None => refused(JobRefusal::WrongJob { token: by.token, job_id: None }),
+            Some(attempt) => Err(self.stale(by, Some(attempt.outcome), attempted)),
+            None if self.may_have_forgotten(token) => Err(self.stale(by, None, attempted)),
+            None => Err(JobRefusal::WrongJob { token, job_id: None }.into()),
         }
     }
 
@@ -235,21 +234,13 @@ impl JobCase<'_> {
             .is_some_and(|oldest| token < oldest.token)
     }
 
-    fn stale(&self, by: AttemptProof, how: Option<AttemptOutcome>, attempted: BlockedAction) -> JobDecision {
-        let current = self.record.token;
-        JobDecision {
-            facts: vec![self.blocked(by, how, attempted)],
-            ..answer(Err(JobRefusal::Stale { token: by.token, outcome: how, current_token: current }))
-        }
+    fn stale(&self, by: AttemptProof, how: Option<AttemptOutcome>, attempted: BlockedAction) -> Refused {
+        let (token, current_token) = (by.token, self.record.token);
+        self.blocked(JobRefusal::Stale { token, outcome: how, current_token }, by, how, attempted)
     }
 
     /// Refuses an attempt that is over, although no other attempt has had the job since.
-    pub(super) fn refuse(
-        &self,
-        by: AttemptProof,
-        how: AttemptOutcome,
-        attempted: BlockedAction,
-    ) -> JobDecision {
+    pub(super) fn refuse(&self, by: AttemptProof, how: AttemptOutcome, attempted: BlockedAction) -> Refused {
         // Who renews learns how its claim ended; who reports, that the job has come to its end without it.
         let asks_why = attempted == BlockedAction::Renew && how.ran_out();
         let refusal = if self.record.state.is_final() && !asks_why {
@@ -257,16 +248,23 @@ impl JobCase<'_> {
         } else {
             JobRefusal::Over { token: by.token, outcome: how }
         };
-        JobDecision { facts: vec![self.blocked(by, Some(how), attempted)], ..answer(Err(refusal)) }
+        self.blocked(refusal, by, Some(how), attempted)
     }
 
-    fn blocked(&self, by: AttemptProof, how: Option<AttemptOutcome>, attempted: BlockedAction) -> EventData {
-        EventData::StaleWriteBlocked {
+    fn blocked(
+        &self,
+        refusal: JobRefusal,
+        by: AttemptProof,
+        how: Option<AttemptOutcome>,
+        attempted: BlockedAction,
+    ) -> Refused {
+        let fact = EventData::StaleWriteBlocked {
             token: by.token,
             current_token: self.record.token,
             action: attempted,
             outcome: how.map(AttemptOutcome::how),
-        }
+        };
+        Refused { refusal, fact: Some(Box::new(fact)) }
     }
 
     /// Why the time of a claim that is over was up.
@@ -301,11 +299,6 @@ fn limit_left_ms(record: &JobRecord, claim: &Claim, now: Timestamp) -> Option<u6
     Some(claim.since.store_ms.saturating_add(limit_ms).saturating_sub(now.store_ms))
 }
 
-/// An answer that changes nothing.
-pub(super) fn answer(reply: Result<JobCommandResult, JobRefusal>) -> JobDecision {
-    JobDecision { record: None, deadline: DeadlineChange::Keep, reply, facts: Vec::new() }
-}
-
-pub(super) fn not_now(state: JobState, why: &str) -> JobRefusal {
-    JobRefusal::WrongState { state, message: why.to_owned() }
+pub(super) fn not_now(state: JobState, why: &str) -> Refused {
+    JobRefusal::WrongState { state, message: why.to_owned() }.into()
 }

@@ -77,10 +77,8 @@ impl JobId {
     pub fn parse(text: &str) -> Result<Self, BadInput> {
         let bad = || {
             let shown: String = text.chars().filter(|c| !c.is_control()).take(64).collect();
-            BadInput::new(
-                "job id",
-                format!("{shown:?} is not 32 hexadecimal digits, as `job enqueue` printed them"),
-            )
+            let problem = format!("{shown:?} is not 32 hexadecimal digits, as `job enqueue` printed them");
+            BadInput::new("job id", problem)
         };
         let mut digits = text.trim().chars().filter(|c| *c != '-').map(|c| c.to_digit(16));
         let mut id = [0; 16];
@@ -149,20 +147,7 @@ impl<'de> Deserialize<'de> for JobId {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for JobId {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "JobId".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "uuid" })
-    }
-}
+inline_schema!(JobId, "JobId", { "type": "string", "format": "uuid" });
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use super::command::{AttemptProof, JobCommand, JobCommandResult};
 use super::decide::{JobDecision, JobStanding};
 use super::record::{Claim, JobRecord};
 use super::state::{Due, JobState};
+use crate::invariant::must;
 use crate::lease::{DeadlineChange, HoldState};
 use crate::limits::{TOKEN_MAX, TRAIL_MAX};
 
@@ -64,10 +65,6 @@ impl fmt::Display for JobViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invariant broken: {self:?}")
     }
-}
-
-fn must(holds: bool, violation: JobViolation) -> Result<(), JobViolation> {
-    if holds { Ok(()) } else { Err(violation) }
 }
 
 /// Checks one decision against all invariants.
@@ -203,30 +200,22 @@ impl CheckedDecision<'_> {
     /// Crashes are not failures, a failure counts once, and a late word takes back what was counted when nothing was
     /// heard.
     fn counts_add_up(&self) -> Result<(), JobViolation> {
+        use AttemptOutcome::{Crashed, Failed, FailedLate, TimedOut};
+
         let (before, after) = (self.before, self.after);
         let restarted = matches!(self.command, JobCommand::Retry { .. }) && self.decision.record.is_some();
         if restarted {
             return must(after.failure_count == 0 && after.crash_count == 0, JobViolation::Miscounted);
         }
         let (was, is) = self.ending();
-        let failed = |how| {
-            matches!(
-                how,
-                Some(AttemptOutcome::Failed | AttemptOutcome::FailedLate | AttemptOutcome::TimedOut)
-            )
-        };
-        let crashed = |how| how == Some(AttemptOutcome::Crashed);
+        let failed = |how| matches!(how, Some(Failed | FailedLate | TimedOut));
+        let crashed = |how| how == Some(Crashed);
         let expected = |count: u16, was: bool, is: bool| {
             count.saturating_sub(u16::from(was)).saturating_add(u16::from(is))
         };
-        must(
-            after.failure_count == expected(before.failure_count, failed(was), failed(is)),
-            JobViolation::Miscounted,
-        )?;
-        must(
-            after.crash_count == expected(before.crash_count, crashed(was), crashed(is)),
-            JobViolation::Miscounted,
-        )?;
+        let failures = expected(before.failure_count, failed(was), failed(is));
+        let crashes = expected(before.crash_count, crashed(was), crashed(is));
+        must((after.failure_count, after.crash_count) == (failures, crashes), JobViolation::Miscounted)?;
         if was != is && matches!(after.state, JobState::Queued | JobState::Scheduled) {
             let too_often = failed(is) && after.failure_count >= after.options.max_failures
                 || crashed(is) && after.crash_count >= after.options.max_crashes;

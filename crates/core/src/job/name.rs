@@ -39,10 +39,8 @@ impl QueueName {
     /// Whether users may enqueue here and claim from here.
     pub fn check_open(&self) -> Result<(), BadInput> {
         if self.as_str().starts_with(RESERVED) {
-            return Err(BadInput::new(
-                "queue",
-                format!("{self} is reserved: names that start with {RESERVED} are"),
-            ));
+            let problem = format!("{self} is reserved: names that start with {RESERVED} are");
+            return Err(BadInput::new("queue", problem));
         }
         Ok(())
     }

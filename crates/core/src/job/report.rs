@@ -1,50 +1,37 @@
-//! How attempts end by their holders' own word: completed, failed, snoozed, released, stopped at an intent.
+//! How attempts end by their holders' own reports: completed, failed, snoozed, released, stopped at an intent.
 //!
-//! The first word stands. The same word again gets the same answer; another word about an attempt that is over is
+//! The first report stands. The same report again gets the same answer; another report on an attempt that is over is
 //! refused.
 
 use super::attempt::AttemptOutcome;
 use super::command::{AttemptProof, JobCommandResult, JobRefusal, ReportedAttempt};
-use super::decide::{AttemptStatus, JobCase, JobDecision, answer};
+use super::decide::{AttemptStatus, Decided, JobCase, JobDecision};
 use super::record::JobRecord;
 use super::state::{Due, JobState};
 use crate::event::{BlockedAction, EventData};
-use crate::lease::{DeadlineChange, HoldState};
+use crate::lease::{DeadlineChange, HoldState, answer};
 use crate::limits::{CRASH_NOTICED_MS, CRASH_SPREAD_MS, ERROR_BYTES_KEPT};
 use crate::time::Timestamp;
 
 impl JobCase<'_> {
-    pub(super) fn complete(&self, by: AttemptProof) -> JobDecision {
-        let speaker = match self.speaker(by, BlockedAction::Complete) {
-            Ok(speaker) => speaker,
-            Err(refused) => return *refused,
-        };
-        match speaker {
-            AttemptStatus::Live(..) => {
-                self.over(AttemptOutcome::Completed, self.standing.now, None, JobState::Completed, Due::Now)
-            }
-            AttemptStatus::Unnoted(_) => self.over(
-                AttemptOutcome::CompletedLate,
-                self.standing.now,
-                None,
-                JobState::Completed,
-                Due::Now,
-            ),
+    pub(super) fn complete(&self, by: AttemptProof) -> Decided {
+        let completed = (JobState::Completed, Due::Now);
+        match self.speaker(by, BlockedAction::Complete)? {
+            AttemptStatus::Live(..) => Ok(self.over(AttemptOutcome::Completed, None, completed)),
+            AttemptStatus::Unnoted(_) => Ok(self.over(AttemptOutcome::CompletedLate, None, completed)),
             AttemptStatus::Over(attempt) => match attempt.outcome {
-                // The same word again.
+                // The same report again.
                 AttemptOutcome::Completed | AttemptOutcome::CompletedLate
                     if self.record.state == JobState::Completed =>
                 {
-                    self.reported(self.record, attempt.outcome == AttemptOutcome::CompletedLate)
+                    Ok(self.repeated(attempt.outcome))
                 }
                 how if self.is_open_to(attempt) => {
-                    let mut decision = self.late(how, AttemptOutcome::CompletedLate, None);
-                    if let Some(record) = &mut decision.record {
-                        settle(record, JobState::Completed, Due::Now, self.standing.now);
-                    }
-                    self.tell(decision, AttemptOutcome::CompletedLate)
+                    let mut record = self.late(how, AttemptOutcome::CompletedLate, None);
+                    settle(&mut record, completed, self.standing.now);
+                    Ok(self.ended(record, DeadlineChange::Keep, AttemptOutcome::CompletedLate))
                 }
-                how => self.refuse(by, how, BlockedAction::Complete),
+                how => Err(self.refuse(by, how, BlockedAction::Complete)),
             },
         }
     }
@@ -56,160 +43,101 @@ impl JobCase<'_> {
         retry_in_ms: Option<u64>,
         for_good: bool,
         random: u64,
-    ) -> JobDecision {
-        if let Some(again) = self.said_before(by, &[AttemptOutcome::Failed, AttemptOutcome::FailedLate]) {
-            return again;
+    ) -> Decided {
+        if let Some(again) = self.reported_before(by, &[AttemptOutcome::Failed, AttemptOutcome::FailedLate]) {
+            return Ok(again);
         }
-        let speaker = match self.speaker(by, BlockedAction::Fail) {
-            Ok(speaker) => speaker,
-            Err(refused) => return *refused,
+        let (mut record, deadline, how) = match self.speaker(by, BlockedAction::Fail)? {
+            AttemptStatus::Live(..) => self.end_claim(AttemptOutcome::Failed, Some(kept(error))),
+            AttemptStatus::Unnoted(_) => self.end_claim(AttemptOutcome::FailedLate, Some(kept(error))),
+            AttemptStatus::Over(attempt) if self.is_open_to(attempt) => {
+                let how = AttemptOutcome::FailedLate;
+                (self.late(attempt.outcome, how, Some(kept(error))), DeadlineChange::Keep, how)
+            }
+            AttemptStatus::Over(attempt) => {
+                return Err(self.refuse(by, attempt.outcome, BlockedAction::Fail));
+            }
         };
-        let how = match speaker {
-            AttemptStatus::Live(..) => AttemptOutcome::Failed,
-            AttemptStatus::Unnoted(_) => AttemptOutcome::FailedLate,
-            AttemptStatus::Over(attempt) => match attempt.outcome {
-                how if self.is_open_to(attempt) => {
-                    let mut decision = self.late(how, AttemptOutcome::FailedLate, Some(kept(error)));
-                    if let Some(record) = &mut decision.record {
-                        count_failure(record, None, retry_in_ms, for_good, random, self.standing.now);
-                    }
-                    return self.tell(decision, AttemptOutcome::FailedLate);
-                }
-                how => return self.refuse(by, how, BlockedAction::Fail),
-            },
-        };
-        let mut record = self.record.clone();
-        let cancelled = record.claim.as_ref().is_some_and(|claim| claim.cancel.is_some());
-        record.end(how, self.standing.now, Some(kept(error)));
-        let instead = cancelled.then_some(JobState::Cancelled);
-        count_failure(&mut record, instead, retry_in_ms, for_good, random, self.standing.now);
-        self.tell(
-            JobDecision {
-                record: Some(record),
-                deadline: DeadlineChange::Clear,
-                ..answer(Ok(JobCommandResult::Nothing))
-            },
-            how,
-        )
+        let next = count_failure(&mut record, retry_in_ms, for_good, random, self.standing.now);
+        settle(&mut record, self.unless_called_off(next), self.standing.now);
+        Ok(self.ended(record, deadline, how))
     }
 
-    pub(super) fn snooze(&self, by: AttemptProof, for_ms: u64) -> JobDecision {
+    pub(super) fn snooze(&self, by: AttemptProof, for_ms: u64) -> Decided {
         let due = Due::Store(self.standing.now.store_ms.saturating_add(for_ms));
-        self.put_back(by, AttemptOutcome::Snoozed, BlockedAction::Snooze, JobState::Scheduled, due)
+        self.put_back(by, AttemptOutcome::Snoozed, BlockedAction::Snooze, None, (JobState::Scheduled, due))
     }
 
-    pub(super) fn hand_back(&self, by: AttemptProof) -> JobDecision {
-        self.put_back(by, AttemptOutcome::Released, BlockedAction::ReleaseJob, JobState::Queued, Due::Now)
+    pub(super) fn hand_back(&self, by: AttemptProof) -> Decided {
+        let queued = (JobState::Queued, Due::Now);
+        self.put_back(by, AttemptOutcome::Released, BlockedAction::ReleaseJob, None, queued)
     }
 
-    /// The same word again was heard the first time, also where another attempt has begun since.
-    fn said_before(&self, by: AttemptProof, words: &[AttemptOutcome]) -> Option<JobDecision> {
+    pub(super) fn stop_at_intent(&self, by: AttemptProof, effect: &str) -> Decided {
+        let why = format!("it is not known whether the effect {effect} happened").into_boxed_str();
+        let in_doubt = (JobState::InDoubt, Due::Now);
+        self.put_back(by, AttemptOutcome::InDoubt, BlockedAction::BeginEffect, Some(why), in_doubt)
+    }
+
+    /// A report that was made before gets its answer again, also where another attempt has begun since.
+    fn reported_before(&self, by: AttemptProof, outcomes: &[AttemptOutcome]) -> Option<JobDecision> {
         let attempt = self.record.attempt(by.token)?;
-        let same = attempt.hash == by.hash && words.contains(&attempt.outcome);
-        same.then(|| self.reported(self.record, attempt.outcome == AttemptOutcome::FailedLate))
+        let same = attempt.hash == by.hash && outcomes.contains(&attempt.outcome);
+        same.then(|| self.repeated(attempt.outcome))
     }
 
+    /// Ends a live attempt that did not do its work.
     fn put_back(
         &self,
         by: AttemptProof,
         how: AttemptOutcome,
         attempted: BlockedAction,
-        state: JobState,
-        due: Due,
-    ) -> JobDecision {
-        if let Some(again) = self.said_before(by, &[how]) {
-            return again;
+        error: Option<Box<str>>,
+        next: (JobState, Due),
+    ) -> Decided {
+        if let Some(again) = self.reported_before(by, &[how]) {
+            return Ok(again);
         }
-        match self.live(by, attempted) {
-            Ok((claim, _)) if claim.cancel.is_some() => {
-                self.over(how, self.standing.now, None, JobState::Cancelled, Due::Now)
-            }
-            Ok(_) => self.over(how, self.standing.now, None, state, due),
-            Err(refused) => *refused,
-        }
+        self.live(by, attempted)?;
+        Ok(self.over(how, error, self.unless_called_off(next)))
     }
 
-    pub(super) fn abandon(&self, by: AttemptProof) -> JobDecision {
+    pub(super) fn abandon(&self, by: AttemptProof) -> Decided {
+        let queued = self.unless_called_off((JobState::Queued, Due::Now));
         match self.live(by, BlockedAction::ReleaseJob) {
-            Ok((claim, _)) => {
-                let state = if claim.cancel.is_some() { JobState::Cancelled } else { JobState::Queued };
-                self.over(AttemptOutcome::Abandoned, self.standing.now, None, state, Due::Now)
-            }
-            Err(_) => answer(Ok(JobCommandResult::Nothing)),
+            Ok(_) => Ok(self.over(AttemptOutcome::Abandoned, None, queued)),
+            Err(_) => Ok(answer(Ok(JobCommandResult::Nothing))),
         }
     }
 
-    pub(super) fn stop_at_intent(&self, by: AttemptProof, effect: &str) -> JobDecision {
-        if let Some(again) = self.said_before(by, &[AttemptOutcome::InDoubt]) {
-            return again;
-        }
-        match self.live(by, BlockedAction::BeginEffect) {
-            Ok((claim, _)) => {
-                let why = format!("it is not known whether the effect {effect} happened").into_boxed_str();
-                let called_off = claim.cancel.is_some();
-                let state = if called_off { JobState::Cancelled } else { JobState::InDoubt };
-                self.over(AttemptOutcome::InDoubt, self.standing.now, Some(why), state, Due::Now)
-            }
-            Err(refused) => *refused,
-        }
-    }
-
-    pub(super) fn expire(&self, random: u64) -> JobDecision {
-        let Some(claim) = &self.record.claim else { return answer(Ok(JobCommandResult::Nothing)) };
+    pub(super) fn expire(&self, random: u64) -> Decided {
+        let Some(claim) = &self.record.claim else { return Ok(answer(Ok(JobCommandResult::Nothing))) };
         if let HoldState::Live { remaining_ms } = self.standing.term {
-            return answer(Err(JobRefusal::NotExpired { remaining_ms }));
+            return Err(JobRefusal::NotExpired { remaining_ms }.into());
         }
         let how = self.how_it_ran_out(claim);
         let now = self.standing.now;
         let mut record = self.record.clone();
-        let called_off = claim.cancel.is_some();
-        let error =
-            (how == AttemptOutcome::TimedOut).then(|| "it ran over the time limit of an attempt".into());
+        let timed_out = how == AttemptOutcome::TimedOut;
+        let error = timed_out.then(|| "it ran over the time limit of an attempt".into());
         record.end(how, self.ran_out_at(), error);
-        match how {
-            AttemptOutcome::TimedOut => {
-                count_failure(
-                    &mut record,
-                    called_off.then_some(JobState::Cancelled),
-                    None,
-                    false,
-                    random,
-                    now,
-                );
-            }
+        let next = match how {
+            AttemptOutcome::TimedOut => count_failure(&mut record, None, false, random, now),
             AttemptOutcome::Crashed => {
                 record.crash_count = record.crash_count.saturating_add(1);
-                let (state, due) = if called_off {
-                    (JobState::Cancelled, Due::Now)
-                } else if record.crash_count >= record.options.max_crashes {
+                if record.crash_count >= record.options.max_crashes {
                     (JobState::Quarantined, Due::Now)
                 } else {
-                    (
-                        JobState::Scheduled,
-                        Due::Store(self.spread_from_ms().saturating_add(crash_delay_ms(random))),
-                    )
-                };
-                settle(&mut record, state, due, now);
+                    // Its place in the spread.
+                    let delay_ms = random % (CRASH_SPREAD_MS + 1);
+                    (JobState::Scheduled, Due::Store(self.spread_from_ms().saturating_add(delay_ms)))
+                }
             }
-            _ => {
-                settle(
-                    &mut record,
-                    if called_off { JobState::Cancelled } else { JobState::Queued },
-                    Due::Now,
-                    now,
-                );
-            }
-        }
-        let mut decision = self.tell(
-            JobDecision {
-                record: Some(record),
-                deadline: DeadlineChange::Clear,
-                ..answer(Ok(JobCommandResult::Nothing))
-            },
-            how,
-        );
-        decision.reply = Ok(JobCommandResult::Expired { how });
-        decision
+            _ => (JobState::Queued, Due::Now),
+        };
+        settle(&mut record, self.unless_called_off(next), now);
+        let reply = Ok(JobCommandResult::Expired { how });
+        Ok(JobDecision { reply, ..self.ended(record, DeadlineChange::Clear, how) })
     }
 
     /// From when on a crashed job's time away counts: from the end of its claim, so that a slow sweep puts nothing off. But
@@ -219,30 +147,36 @@ impl JobCase<'_> {
         if now_ms.saturating_sub(ended_ms) > CRASH_NOTICED_MS { now_ms } else { ended_ms }
     }
 
+    /// How the job stands from now on, if no one has called it off.
+    pub(super) fn unless_called_off(&self, next: (JobState, Due)) -> (JobState, Due) {
+        let called_off = self.record.claim.as_ref().is_some_and(|claim| claim.cancel.is_some());
+        if called_off { (JobState::Cancelled, Due::Now) } else { next }
+    }
+
     /// Ends the claim in this way, and says how the job stands from now on.
     pub(super) fn over(
         &self,
         how: AttemptOutcome,
-        at: Timestamp,
         error: Option<Box<str>>,
-        state: JobState,
-        due: Due,
+        next: (JobState, Due),
     ) -> JobDecision {
-        let mut record = self.record.clone();
-        record.end(how, at, error);
-        settle(&mut record, state, due, self.standing.now);
-        self.tell(
-            JobDecision {
-                record: Some(record),
-                deadline: DeadlineChange::Clear,
-                ..answer(Ok(JobCommandResult::Nothing))
-            },
-            how,
-        )
+        let (mut record, deadline, how) = self.end_claim(how, error);
+        settle(&mut record, next, self.standing.now);
+        self.ended(record, deadline, how)
     }
 
-    /// An attempt that had run out says after all what came of it. What was counted against the job is taken back.
-    fn late(&self, ran_out: AttemptOutcome, how: AttemptOutcome, error: Option<Box<str>>) -> JobDecision {
+    fn end_claim(
+        &self,
+        how: AttemptOutcome,
+        error: Option<Box<str>>,
+    ) -> (JobRecord, DeadlineChange, AttemptOutcome) {
+        let mut record = self.record.clone();
+        record.end(how, self.standing.now, error);
+        (record, DeadlineChange::Clear, how)
+    }
+
+    /// An attempt that had run out reports after all what came of it. What was counted against the job is taken back.
+    fn late(&self, ran_out: AttemptOutcome, how: AttemptOutcome, error: Option<Box<str>>) -> JobRecord {
         let mut record = self.record.clone();
         match ran_out {
             AttemptOutcome::Crashed => record.crash_count = record.crash_count.saturating_sub(1),
@@ -250,70 +184,60 @@ impl JobCase<'_> {
             _ => {}
         }
         if let Some(attempt) = record.trail.as_mut().and_then(|trail| trail.attempts.last_mut()) {
-            attempt.outcome = how;
-            attempt.ended = self.standing.now;
-            attempt.error = error;
+            (attempt.outcome, attempt.ended, attempt.error) = (how, self.standing.now, error);
         }
-        JobDecision { record: Some(record), ..answer(Ok(JobCommandResult::Nothing)) }
+        record
     }
 
-    /// Adds the answer and the fact to a decision that ended an attempt.
-    fn tell(&self, mut decision: JobDecision, how: AttemptOutcome) -> JobDecision {
-        let record = decision.record.as_ref().unwrap_or(self.record);
-        let late = matches!(how, AttemptOutcome::CompletedLate | AttemptOutcome::FailedLate);
-        decision.reply = self.reported(record, late).reply;
-        if let Some(attempt) = record.attempts().last() {
-            decision.facts.push(EventData::JobAttemptEnded {
-                token: attempt.token,
-                owner: attempt.owner.clone(),
-                outcome: how,
-                state: record.state_at(self.standing.now),
-                retry_in_ms: again_in_ms(record, self.standing.now),
-            });
-        }
-        decision
+    /// The answer and the fact of an attempt that ended.
+    fn ended(&self, record: JobRecord, deadline: DeadlineChange, how: AttemptOutcome) -> JobDecision {
+        let reported = self.reported(&record, how);
+        let fact = record.attempts().last().map(|attempt| EventData::JobAttemptEnded {
+            token: attempt.token,
+            owner: attempt.owner.clone(),
+            outcome: how,
+            state: reported.state,
+            retry_in_ms: reported.retry_in_ms,
+        });
+        let reply = Ok(JobCommandResult::Reported(reported));
+        JobDecision { record: Some(record), deadline, reply, facts: fact.into_iter().collect() }
     }
 
-    fn reported(&self, record: &JobRecord, late: bool) -> JobDecision {
+    /// The answer to a report that was heard before.
+    fn repeated(&self, how: AttemptOutcome) -> JobDecision {
+        answer(Ok(JobCommandResult::Reported(self.reported(self.record, how))))
+    }
+
+    fn reported(&self, record: &JobRecord, how: AttemptOutcome) -> ReportedAttempt {
         let now = self.standing.now;
-        let (state, again_in_ms) = (record.state_at(now), again_in_ms(record, now));
-        answer(Ok(JobCommandResult::Reported(ReportedAttempt { state, retry_in_ms: again_in_ms, late })))
+        let waits = matches!(record.state, JobState::Queued | JobState::Scheduled);
+        ReportedAttempt {
+            state: record.state_at(now),
+            retry_in_ms: waits.then(|| record.due.in_ms(now)),
+            late: matches!(how, AttemptOutcome::CompletedLate | AttemptOutcome::FailedLate),
+        }
     }
-}
-
-fn again_in_ms(record: &JobRecord, now: Timestamp) -> Option<u64> {
-    matches!(record.state, JobState::Queued | JobState::Scheduled).then(|| record.due.in_ms(now))
-}
-
-/// How long a crashed job stays away: its place in the spread.
-fn crash_delay_ms(random: u64) -> u64 {
-    random % (CRASH_SPREAD_MS + 1)
 }
 
 /// Counts a failure and says what follows from it.
 fn count_failure(
     record: &mut JobRecord,
-    instead: Option<JobState>,
     retry_in_ms: Option<u64>,
     for_good: bool,
     random: u64,
     now: Timestamp,
-) {
+) -> (JobState, Due) {
     record.failure_count = record.failure_count.saturating_add(1);
-    let (state, due) = if let Some(state) = instead {
-        (state, Due::Now)
-    } else if for_good || record.failure_count >= record.options.max_failures {
-        (JobState::Failed, Due::Now)
-    } else {
-        let by_policy_ms = || record.options.retry.delay_ms(u32::from(record.failure_count), random);
-        let delay_ms = retry_in_ms.unwrap_or_else(by_policy_ms);
-        (JobState::Scheduled, Due::Store(now.store_ms.saturating_add(delay_ms)))
-    };
-    settle(record, state, due, now);
+    if for_good || record.failure_count >= record.options.max_failures {
+        return (JobState::Failed, Due::Now);
+    }
+    let by_policy_ms = || record.options.retry.delay_ms(u32::from(record.failure_count), random);
+    let delay_ms = retry_in_ms.unwrap_or_else(by_policy_ms);
+    (JobState::Scheduled, Due::Store(now.store_ms.saturating_add(delay_ms)))
 }
 
 /// Says how a job stands from now on.
-pub(super) fn settle(record: &mut JobRecord, state: JobState, due: Due, now: Timestamp) {
+pub(super) fn settle(record: &mut JobRecord, (state, due): (JobState, Due), now: Timestamp) {
     record.state = state;
     record.due = due;
     record.since_wall_ms = now.wall_ms;

@@ -1,49 +1,34 @@
 //! How a job stands, and what it waits for.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::error::BadInput;
 use crate::time::Timestamp;
 
-/// How a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum JobState {
-    /// Ready to be claimed.
-    Queued,
-    /// Waiting for its time, or for its retry.
-    Scheduled,
-    /// Claimed: a worker has it.
-    Running,
-    /// Done.
-    Completed,
-    /// Failed for good; kept for people.
-    Failed,
-    /// Called off.
-    Cancelled,
-    /// It was the end of too many holders; kept for people.
-    Quarantined,
-    /// An effect was begun and may or may not have happened: a person must look.
-    InDoubt,
+worded! {
+    /// How a job stands.
+    #[derive(PartialOrd, Ord)]
+    pub enum JobState {
+        /// Ready to be claimed.
+        Queued = "queued",
+        /// Waiting for its time, or for its retry.
+        Scheduled = "scheduled",
+        /// Claimed: a worker has it.
+        Running = "running",
+        /// Done.
+        Completed = "completed",
+        /// Failed for good; kept for people.
+        Failed = "failed",
+        /// Called off.
+        Cancelled = "cancelled",
+        /// It was the end of too many holders; kept for people.
+        Quarantined = "quarantined",
+        /// An effect was begun and may or may not have happened: a person must look.
+        InDoubt = "in_doubt",
+    }
 }
 
 impl JobState {
-    /// Every state, in the order of their tags.
-    pub const ALL: [JobState; 8] = [
-        JobState::Queued,
-        JobState::Scheduled,
-        JobState::Running,
-        JobState::Completed,
-        JobState::Failed,
-        JobState::Cancelled,
-        JobState::Quarantined,
-        JobState::InDoubt,
-    ];
-
     /// Whether the job has come to its end. It is then kept for a set time, and pruned.
     pub const fn is_final(self) -> bool {
         matches!(self, JobState::Completed | JobState::Failed | JobState::Cancelled)
@@ -56,22 +41,7 @@ impl JobState {
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
-        match self {
-            JobState::Queued => "queued",
-            JobState::Scheduled => "scheduled",
-            JobState::Running => "running",
-            JobState::Completed => "completed",
-            JobState::Failed => "failed",
-            JobState::Cancelled => "cancelled",
-            JobState::Quarantined => "quarantined",
-            JobState::InDoubt => "in_doubt",
-        }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        self.word()
     }
 }
 

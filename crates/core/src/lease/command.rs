@@ -77,18 +77,8 @@ pub struct Acquire {
     pub seen_token: Option<Token>,
 }
 
-/// A contender that asks the holder to yield.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PreemptRequest {
-    /// Who asks.
-    pub contender: Owner,
-    /// What for.
-    pub task: Option<Task>,
-    /// Must be above the holder's.
-    pub priority: i16,
-    /// How long the holder gets.
-    pub yield_in_ms: u64,
-}
+/// A contender that asks the holder to yield, as the holder sees it. Its priority must be above the holder's.
+pub type PreemptRequest = YieldRequest;
 
 /// What a command that was carried out gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]

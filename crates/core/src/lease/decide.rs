@@ -56,16 +56,19 @@ impl HoldState {
 
 /// What follows from a command, as data. The code that keeps the record carries it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseDecision {
+pub struct Decision<Record, Reply, Refusal> {
     /// The record to keep from now on; `None`: as it was.
-    pub record: Option<LeaseRecord>,
+    pub record: Option<Record>,
     /// What becomes of the deadline.
     pub deadline: DeadlineChange,
     /// The answer.
-    pub reply: Result<LeaseCommandResult, Refusal>,
+    pub reply: Result<Reply, Refusal>,
     /// What happened.
     pub facts: Vec<EventData>,
 }
+
+/// What follows from a command on a key.
+pub type LeaseDecision = Decision<LeaseRecord, LeaseCommandResult, Refusal>;
 
 /// What becomes of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +114,7 @@ pub(super) struct LeaseCase<'a> {
 
 impl LeaseCase<'_> {
     fn acquire(&self, ask: &Acquire) -> LeaseDecision {
-        if let Some(seen) = ask.seen_token
-            && let Some(alarm) = self.rewound(seen)
-        {
+        if let Some(alarm) = ask.seen_token.and_then(|seen| self.rewound(seen)) {
             return alarm;
         }
         if let Some(hold) = &self.record.hold {
@@ -123,21 +124,13 @@ impl LeaseCase<'_> {
                     return answer(Ok(LeaseCommandResult::Granted(grant)));
                 }
                 HoldState::Live { remaining_ms } => {
-                    if let Some(ending) = self.record.ending_of(ask.hash) {
-                        return answer(Err(Refusal::HoldIdUsed {
-                            token: Some(ending.token),
-                            outcome: Some(ending.outcome),
-                        }));
-                    }
-                    if self.record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms) {
-                        return answer(Err(Refusal::HoldIdUsed { token: None, outcome: None }));
-                    }
-                    return answer(Err(Refusal::Held {
+                    let held = || Refusal::Held {
                         owner: hold.owner.clone(),
                         task: hold.task.clone(),
                         remaining_ms,
                         token: self.record.counter,
-                    }));
+                    };
+                    return answer(Err(self.used(self.record, ask).unwrap_or_else(held)));
                 }
                 HoldState::Over { .. } | HoldState::Free => {}
             }
@@ -146,13 +139,8 @@ impl LeaseCase<'_> {
         // is found among the ended.
         let mut next = self.run_out();
         let record = next.record.as_ref().unwrap_or(self.record);
-        if let Some(ending) = record.ending_of(ask.hash) {
-            next.reply =
-                Err(Refusal::HoldIdUsed { token: Some(ending.token), outcome: Some(ending.outcome) });
-            return next;
-        }
-        if record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms) {
-            next.reply = Err(Refusal::HoldIdUsed { token: None, outcome: None });
+        if let Some(used) = self.used(record, ask) {
+            next.reply = Err(used);
             return next;
         }
         let newest = record.counter.max(self.standing.floor);
@@ -185,6 +173,15 @@ impl LeaseCase<'_> {
         next
     }
 
+    /// The refusal of a hold id that has ended on this key, or may have.
+    fn used(&self, record: &LeaseRecord, ask: &Acquire) -> Option<Refusal> {
+        if let Some(Ending { token, outcome, .. }) = record.ending_of(ask.hash) {
+            return Some(Refusal::HoldIdUsed { token: Some(*token), outcome: Some(*outcome) });
+        }
+        let forgotten = record.may_have_forgotten(self.standing.now.store_ms, ask.hold_age_ms);
+        forgotten.then_some(Refusal::HoldIdUsed { token: None, outcome: None })
+    }
+
     fn expire(&self) -> LeaseDecision {
         match self.standing.term {
             HoldState::Live { remaining_ms } => answer(Err(Refusal::NotExpired { remaining_ms })),
@@ -206,33 +203,19 @@ impl LeaseCase<'_> {
         let (Some(hold), HoldState::Over { since_ms }) = (&self.record.hold, self.standing.term) else {
             return answer(Ok(LeaseCommandResult::Nothing));
         };
-        let how = self.how_it_ran_out(hold);
-        let outcome = LeaseCommandResult::Expired { token: self.record.counter, how };
-        // A holder that had to yield learns for whom, also when the contender has long gone.
-        let asked_by = hold
-            .yield_request
-            .as_ref()
-            .filter(|_| how == LeaseOutcome::Yielded)
-            .map(|notice| notice.contender.clone());
-        self.ended(how, self.standing.now.earlier(since_ms), asked_by, None, outcome)
-    }
-
-    /// Why the time of a hold that is over was up.
-    fn how_it_ran_out(&self, hold: &Hold) -> LeaseOutcome {
-        let since_ms = if let HoldState::Over { since_ms } = self.standing.term { since_ms } else { 0 };
-        let ended_at_ms = self.standing.now.store_ms.saturating_sub(since_ms);
-        let age_ms = ended_at_ms.saturating_sub(hold.since.store_ms);
-        if hold.max_age_ms.is_some_and(|max_age_ms| age_ms >= max_age_ms.get()) {
-            LeaseOutcome::AgedOut
-        } else if hold
-            .yield_request
-            .as_ref()
-            .is_some_and(|notice| notice.yield_at_ms <= ended_at_ms)
-        {
-            LeaseOutcome::Yielded
+        let ended_at = self.standing.now.earlier(since_ms);
+        let age_ms = ended_at.store_ms.saturating_sub(hold.since.store_ms);
+        let notice = hold.yield_request.as_ref();
+        // Why its time was up. A holder that had to yield learns for whom, also when the contender has long gone.
+        let (how, by) = if hold.max_age_ms.is_some_and(|max_age_ms| age_ms >= max_age_ms.get()) {
+            (LeaseOutcome::AgedOut, None)
+        } else if let Some(notice) = notice.filter(|notice| notice.yield_at_ms <= ended_at.store_ms) {
+            (LeaseOutcome::Yielded, Some(notice.contender.clone()))
         } else {
-            LeaseOutcome::Expired
-        }
+            (LeaseOutcome::Expired, None)
+        };
+        let outcome = LeaseCommandResult::Expired { token: self.record.counter, how };
+        self.ended(how, ended_at, by, None, outcome)
     }
 
     /// Ends the hold, if there is one.
@@ -271,6 +254,6 @@ pub(super) fn lost(token: Token, ending: Option<&Ending>, current: Token) -> Ref
 }
 
 /// An answer that changes nothing.
-pub(super) fn answer(reply: Result<LeaseCommandResult, Refusal>) -> LeaseDecision {
-    LeaseDecision { record: None, deadline: DeadlineChange::Keep, reply, facts: Vec::new() }
+pub(crate) fn answer<T, U, V>(reply: Result<U, V>) -> Decision<T, U, V> {
+    Decision { record: None, deadline: DeadlineChange::Keep, reply, facts: Vec::new() }
 }

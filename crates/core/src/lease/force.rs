@@ -5,14 +5,12 @@ use crate::event::EventData;
 use crate::key::{Owner, Reason};
 use crate::lease::command::{LeaseCommandResult, PreemptRequest, Revoked};
 use crate::lease::decide::{HoldState, LeaseCase, LeaseDecision, answer, lost};
-use crate::lease::record::{LeaseOutcome, PendingYield};
+use crate::lease::record::LeaseOutcome;
 use crate::token::Token;
 
 impl LeaseCase<'_> {
     pub(super) fn revoke(&self, by: &Owner, reason: &Reason, only_token: Option<Token>) -> LeaseDecision {
-        if let Some(shown) = only_token
-            && let Some(alarm) = self.rewound(shown)
-        {
+        if let Some(alarm) = only_token.and_then(|shown| self.rewound(shown)) {
             return alarm;
         }
         let Some(hold) = &self.record.hold else { return answer(Err(Refusal::NotHeld)) };
@@ -22,19 +20,13 @@ impl LeaseCase<'_> {
             return answer(Err(lost(only, ending, token)));
         }
         // A hold that has run out unnoticed is ended by force all the same: fences must refuse its holder from now on.
-        let Some(consumed) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
-        let revoked =
-            Revoked { token, consumed_token: consumed, owner: hold.owner.clone(), task: hold.task.clone() };
-        let outcome = LeaseCommandResult::Revoked(revoked);
-        let mut decision = self.ended(
-            LeaseOutcome::Revoked,
-            self.standing.now,
-            Some(by.clone()),
-            Some(reason.clone()),
-            outcome,
-        );
+        let Some(consumed_token) = token.lifted(1) else { return answer(Err(Refusal::TokensExhausted)) };
+        let (owner, task) = (hold.owner.clone(), hold.task.clone());
+        let revoked = LeaseCommandResult::Revoked(Revoked { token, consumed_token, owner, task });
+        let (by, reason) = (Some(by.clone()), Some(reason.clone()));
+        let mut decision = self.ended(LeaseOutcome::Revoked, self.standing.now, by, reason, revoked);
         if let Some(record) = &mut decision.record {
-            record.counter = consumed;
+            record.counter = consumed_token;
         }
         decision
     }
@@ -54,36 +46,21 @@ impl LeaseCase<'_> {
             let free_in_ms = notice.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
             return answer(Ok(LeaseCommandResult::Asked { free_in_ms }));
         }
-        // A contender that was promised a moment must find the key free by then.
-        let promised_ms = hold.yield_request.as_ref().map_or(u64::MAX, |notice| notice.yield_at_ms);
-        let yield_at_ms = now_ms.saturating_add(ask.yield_in_ms).min(promised_ms);
-        let yield_in_ms = yield_at_ms.saturating_sub(now_ms);
+        let pending = ask.pending(now_ms, hold.yield_request.as_deref());
+        let facts = vec![pending.requested(self.record.counter, now_ms)];
+        let free_in_ms = pending.yield_at_ms.saturating_sub(now_ms).max(remaining_ms);
         let mut record = self.record.clone();
         if let Some(hold) = &mut record.hold {
-            hold.yield_request = Some(Box::new(PendingYield {
-                contender: ask.contender.clone(),
-                task: ask.task.clone(),
-                priority: ask.priority,
-                yield_at_ms,
-            }));
+            hold.yield_request = Some(Box::new(pending));
         }
-        LeaseDecision {
-            record: Some(record),
-            facts: vec![EventData::YieldRequested {
-                token: self.record.counter,
-                contender: ask.contender.clone(),
-                task: ask.task.clone(),
-                priority: ask.priority,
-                yield_in_ms,
-            }],
-            ..answer(Ok(LeaseCommandResult::Asked { free_in_ms: yield_in_ms.max(remaining_ms) }))
-        }
+        let asked = Ok(LeaseCommandResult::Asked { free_in_ms });
+        LeaseDecision { record: Some(record), facts, ..answer(asked) }
     }
 
     pub(super) fn withdraw(&self) -> LeaseDecision {
         let asked = self.record.hold.as_ref().is_some_and(|hold| hold.yield_request.is_some());
         // Once its time is up, the notice is why: that is not taken back.
-        if !asked || !matches!(self.standing.term, HoldState::Live { .. }) {
+        if !asked || !self.standing.term.is_live() {
             return answer(Ok(LeaseCommandResult::Nothing));
         }
         let mut record = self.record.clone();
@@ -101,13 +78,8 @@ impl LeaseCase<'_> {
         let Some(lifted) = self.record.counter.max(self.standing.floor).lifted(lift) else {
             return answer(Err(Refusal::TokensExhausted));
         };
-        let mut decision = self.ended(
-            LeaseOutcome::Advanced,
-            self.standing.now,
-            Some(by.clone()),
-            None,
-            LeaseCommandResult::Nothing,
-        );
+        let (how, nothing) = (LeaseOutcome::Advanced, LeaseCommandResult::Nothing);
+        let mut decision = self.ended(how, self.standing.now, Some(by.clone()), None, nothing);
         let record = decision.record.get_or_insert_with(|| self.record.clone());
         record.counter = lifted;
         // What ended in the time that was lost is not in the history: every hold id from before is treated as ended.

@@ -50,28 +50,20 @@ impl LeaseCase<'_> {
             // The same request again: the same answer.
             return answer(Ok(LeaseCommandResult::Released { token }));
         }
+        let released = LeaseCommandResult::Released { token };
         match self.holder(hash, token, BlockedAction::Release) {
-            Ok(_) => self.ended(
-                LeaseOutcome::Released,
-                self.standing.now,
-                None,
-                None,
-                LeaseCommandResult::Released { token },
-            ),
+            Ok(_) => self.ended(LeaseOutcome::Released, self.standing.now, None, None, released),
             Err(refused) => *refused,
         }
     }
 
     pub(super) fn abandon(&self, hash: HoldHash) -> LeaseDecision {
-        match (&self.record.hold, self.standing.term) {
-            (Some(hold), HoldState::Live { .. }) if hold.hash == hash => self.ended(
-                LeaseOutcome::Abandoned,
-                self.standing.now,
-                None,
-                None,
-                LeaseCommandResult::Nothing,
-            ),
-            _ => answer(Ok(LeaseCommandResult::Nothing)),
+        let nothing = LeaseCommandResult::Nothing;
+        match &self.record.hold {
+            Some(hold) if hold.hash == hash && self.standing.term.is_live() => {
+                self.ended(LeaseOutcome::Abandoned, self.standing.now, None, None, nothing)
+            }
+            _ => answer(Ok(nothing)),
         }
     }
 
@@ -85,12 +77,8 @@ impl LeaseCase<'_> {
         if let Some(alarm) = self.rewound(token) {
             return Err(Box::new(alarm));
         }
-        let own = self
-            .record
-            .hold
-            .as_ref()
-            .filter(|hold| hold.hash == hash && self.record.counter == token);
-        if let Some(hold) = own {
+        let hold = self.record.hold.as_ref();
+        if let Some(hold) = hold.filter(|hold| hold.hash == hash && self.record.counter == token) {
             return match self.standing.term {
                 HoldState::Live { remaining_ms } => Ok((hold, remaining_ms)),
                 HoldState::Over { .. } | HoldState::Free => {

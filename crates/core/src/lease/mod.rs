@@ -9,5 +9,6 @@ mod record;
 pub use command::{
     Acquire, Grant, LeaseCommand, LeaseCommandResult, LeaseRenewal, PreemptRequest, Revoked, YieldRequest,
 };
-pub use decide::{DeadlineChange, HoldState, LeaseDecision, LeaseStanding, decide};
+pub(crate) use decide::answer;
+pub use decide::{DeadlineChange, Decision, HoldState, LeaseDecision, LeaseStanding, decide};
 pub use record::{Ending, Hold, HoldHistory, LeaseOutcome, LeaseRecord, PendingYield};

@@ -1,14 +1,14 @@
 //! What a store keeps of one key. Deadlines are not here: each store keeps them by its own clock, or judges by
 //! observation.
 
-use std::fmt;
 use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::EventData;
 use crate::hold::HoldHash;
 use crate::key::{Owner, Reason, Task};
-use crate::lease::command::YieldRequest;
+use crate::lease::command::{PreemptRequest, YieldRequest};
 use crate::limits::HISTORY_MAX;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -68,6 +68,25 @@ impl PendingYield {
             yield_in_ms: self.yield_at_ms.saturating_sub(now_ms),
         }
     }
+
+    /// That it was made, of the hold under this token.
+    pub(crate) fn requested(&self, token: Token, now_ms: u64) -> EventData {
+        let YieldRequest { contender, task, priority, yield_in_ms } = self.seen_at(now_ms);
+        EventData::YieldRequested { token, contender, task, priority, yield_in_ms }
+    }
+}
+
+impl PreemptRequest {
+    /// The request as a record keeps it. A contender that was promised a moment must find the hold over by then.
+    pub(crate) fn pending(&self, now_ms: u64, earlier: Option<&PendingYield>) -> PendingYield {
+        let promised_ms = earlier.map_or(u64::MAX, |earlier| earlier.yield_at_ms);
+        PendingYield {
+            contender: self.contender.clone(),
+            task: self.task.clone(),
+            priority: self.priority,
+            yield_at_ms: now_ms.saturating_add(self.yield_in_ms).min(promised_ms),
+        }
+    }
 }
 
 /// The last endings of a key, oldest first.
@@ -101,40 +120,27 @@ pub struct Ending {
     pub reason: Option<Reason>,
 }
 
-/// The ways in which a hold can end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum LeaseOutcome {
-    /// Its holder gave it back.
-    Released,
-    /// Its time ran out: the holder died, stalled, or could not reach the store.
-    Expired,
-    /// Someone ended it by force.
-    Revoked,
-    /// It was held for its whole `max_age`.
-    AgedOut,
-    /// It was asked to yield, and its time ran out.
-    Yielded,
-    /// It was granted to a waiter that had already gone, and was freed at once.
-    Abandoned,
-    /// `store advance` ended every lease.
-    Advanced,
+worded! {
+    /// The ways in which a hold can end.
+    pub enum LeaseOutcome {
+        /// Its holder gave it back.
+        Released = "released",
+        /// Its time ran out: the holder died, stalled, or could not reach the store.
+        Expired = "expired",
+        /// Someone ended it by force.
+        Revoked = "revoked",
+        /// It was held for its whole `max_age`.
+        AgedOut = "aged out",
+        /// It was asked to yield, and its time ran out.
+        Yielded = "yielded",
+        /// It was granted to a waiter that had already gone, and was freed at once.
+        Abandoned = "abandoned",
+        /// `store advance` ended every lease.
+        Advanced = "ended by store advance",
+    }
 }
 
 impl LeaseOutcome {
-    /// Every way, in the order of their tags.
-    pub const ALL: [LeaseOutcome; 7] = [
-        LeaseOutcome::Released,
-        LeaseOutcome::Expired,
-        LeaseOutcome::Revoked,
-        LeaseOutcome::AgedOut,
-        LeaseOutcome::Yielded,
-        LeaseOutcome::Abandoned,
-        LeaseOutcome::Advanced,
-    ];
-
     /// What happened, in words for code that relied on the hold.
     pub fn told(self, by: Option<&Owner>, reason: Option<&Reason>) -> String {
         let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
@@ -145,20 +151,6 @@ impl LeaseOutcome {
             LeaseOutcome::Yielded => format!("it was asked to yield{by}, and its time was up"),
             how => format!("it was {how}{by}{reason}"),
         }
-    }
-}
-
-impl fmt::Display for LeaseOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            LeaseOutcome::Released => "released",
-            LeaseOutcome::Expired => "expired",
-            LeaseOutcome::Revoked => "revoked",
-            LeaseOutcome::AgedOut => "aged out",
-            LeaseOutcome::Yielded => "yielded",
-            LeaseOutcome::Abandoned => "abandoned",
-            LeaseOutcome::Advanced => "ended by store advance",
-        })
     }
 }
 

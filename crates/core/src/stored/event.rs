@@ -8,26 +8,9 @@ use crate::job::{JobKind, QueueName, ScheduleName};
 use crate::lease::LeaseOutcome;
 use crate::{BlockedAction, Event, EventData, Key, Namespace, Owner, Reason, Task, Token};
 
-/// An event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventV1 {
-    pub seq: u64,
-    pub at_wall_ms: u64,
-    pub namespace: Namespace,
-    pub key: Key,
-    pub fact: FactV1,
-}
-
-impl From<Event> for EventV1 {
-    fn from(Event { seq, at_ms: at_wall_ms, namespace, key, data }: Event) -> Self {
-        EventV1 { seq, at_wall_ms, namespace, key, fact: data.into() }
-    }
-}
-
-impl From<EventV1> for Event {
-    fn from(EventV1 { seq, at_wall_ms, namespace, key, fact }: EventV1) -> Self {
-        Event { seq, at_ms: at_wall_ms, namespace, key, data: fact.into() }
-    }
+stored_struct! {
+    /// An event.
+    EventV1 of Event { seq: u64, at_wall_ms as at_ms: u64, namespace: Namespace, key: Key, fact as data: FactV1 }
 }
 
 /// The facts, each with its fields.

@@ -44,23 +44,21 @@ pub enum DueV1 {
     Wall(u64),
 }
 
-/// On which terms a job is tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TermsV1 {
-    pub priority: i16,
-    pub max_attempts: u16,
-    pub max_crashes: u16,
-    pub attempt_ms: Option<NonZeroU32>,
-    pub retry: RetryV1,
+stored_struct! {
+    /// On which terms a job is tried.
+    #[derive(Copy)]
+    TermsV1 of JobOptions {
+        priority: i16, max_attempts as max_failures: u16, max_crashes: u16,
+        attempt_ms as attempt_timeout_ms: Option<NonZeroU32>, retry: RetryV1,
+    }
 }
 
-/// When a job is tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetryV1 {
-    pub backoff: BackoffV1,
-    pub base_ms: u32,
-    pub cap_ms: u32,
-    pub jitter_percent: u8,
+stored_struct! {
+    /// When a job is tried again.
+    #[derive(Copy)]
+    RetryV1 of RetryPolicy {
+        backoff: BackoffV1, base_ms as base_delay_ms: u32, cap_ms as max_delay_ms: u32, jitter_percent: u8,
+    }
 }
 
 stored_enum! {
@@ -73,13 +71,10 @@ stored_enum! {
     UndoV1 of CompensationState { #[serde(rename = "nothing")] None, #[serde(rename = "under_way")] Running, Done, Stopped }
 }
 
-/// What is kept of a job elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotesV1 {
-    pub checkpoint: bool,
-    pub progress: bool,
-    pub result: bool,
-    pub effects: u16,
+stored_struct! {
+    /// What is kept of a job elsewhere.
+    #[derive(Copy)]
+    NotesV1 of JobNotes { checkpoint: bool, progress: bool, result: bool, effects: u16 }
 }
 
 /// A claim.
@@ -93,11 +88,9 @@ pub struct ClaimV1 {
     pub notice: Option<NoticeV1>,
 }
 
-/// A request to call a running job off.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CancelV1 {
-    pub by: Owner,
-    pub reason: Option<Reason>,
+stored_struct! {
+    /// A request to call a running job off.
+    CancelV1 of CancelRequest { by: Owner, reason: Option<Reason> }
 }
 
 /// The attempts of a job that ended, oldest first.
@@ -107,16 +100,12 @@ pub struct TrailV1 {
     pub forgotten: u32,
 }
 
-/// An attempt that ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttemptV1 {
-    pub token: Token,
-    pub hash: HoldHash,
-    pub owner: Owner,
-    pub since: Timestamp,
-    pub ended: Timestamp,
-    pub how: EndedV1,
-    pub error: Option<Box<str>>,
+stored_struct! {
+    /// An attempt that ended.
+    AttemptV1 of PastAttempt {
+        token: Token, hash: HoldHash, owner: Owner, since: Timestamp, ended: Timestamp, how as outcome: EndedV1,
+        error: Option<Box<str>>,
+    }
 }
 
 stored_enum! {
@@ -169,38 +158,33 @@ pub struct UndoWithV1<'a> {
 
 impl From<&JobRecord> for JobV1 {
     fn from(record: &JobRecord) -> Self {
-        let JobRecord {
+        let &JobRecord {
             state,
             due,
             token,
             failure_count: failures,
             crash_count: crashes,
-            options: terms,
-            compensation_state: undo,
-            notes: JobNotes { checkpoint, progress, result, effects },
+            options,
+            compensation_state,
+            notes,
             since_wall_ms,
-            claim,
-            trail,
+            ref claim,
+            ref trail,
         } = record;
         JobV1 {
-            state: (*state).into(),
-            due: match *due {
+            state: state.into(),
+            due: match due {
                 Due::Now => DueV1::Now,
                 Due::Store(ms) => DueV1::Store(ms),
                 Due::Wall(ms) => DueV1::Wall(ms),
             },
-            token: *token,
-            failures: *failures,
-            crashes: *crashes,
-            terms: (*terms).into(),
-            undo: (*undo).into(),
-            notes: NotesV1 {
-                checkpoint: *checkpoint,
-                progress: *progress,
-                result: *result,
-                effects: *effects,
-            },
-            since_wall_ms: *since_wall_ms,
+            token,
+            failures,
+            crashes,
+            terms: options.into(),
+            undo: compensation_state.into(),
+            notes: notes.into(),
+            since_wall_ms,
             claim: claim.as_deref().map(|claim| claim.clone().into()),
             trail: trail.as_deref().map(|trail| trail.clone().into()),
         }
@@ -211,7 +195,6 @@ impl From<JobV1> for JobRecord {
     fn from(stored: JobV1) -> Self {
         let JobV1 { state, due, token, failures, crashes, terms, undo, notes, since_wall_ms, claim, trail } =
             stored;
-        let NotesV1 { checkpoint, progress, result, effects } = notes;
         JobRecord {
             state: state.into(),
             due: match due {
@@ -224,45 +207,10 @@ impl From<JobV1> for JobRecord {
             crash_count: crashes,
             options: terms.into(),
             compensation_state: undo.into(),
-            notes: JobNotes { checkpoint, progress, result, effects },
+            notes: notes.into(),
             since_wall_ms,
             claim: claim.map(|claim| Box::new(claim.into())),
             trail: trail.map(|trail| Box::new(trail.into())),
-        }
-    }
-}
-
-impl From<JobOptions> for TermsV1 {
-    fn from(
-        JobOptions {
-            priority,
-            max_failures: max_attempts,
-            max_crashes,
-            attempt_timeout_ms: attempt_ms,
-            retry,
-        }: JobOptions,
-    ) -> Self {
-        let RetryPolicy { backoff, base_delay_ms: base_ms, max_delay_ms: cap_ms, jitter_percent } = retry;
-        let retry = RetryV1 { backoff: backoff.into(), base_ms, cap_ms, jitter_percent };
-        TermsV1 { priority, max_attempts, max_crashes, attempt_ms, retry }
-    }
-}
-
-impl From<TermsV1> for JobOptions {
-    fn from(TermsV1 { priority, max_attempts, max_crashes, attempt_ms, retry }: TermsV1) -> Self {
-        let RetryV1 { backoff, base_ms, cap_ms, jitter_percent } = retry;
-        let retry = RetryPolicy {
-            backoff: backoff.into(),
-            base_delay_ms: base_ms,
-            max_delay_ms: cap_ms,
-            jitter_percent,
-        };
-        JobOptions {
-            priority,
-            max_failures: max_attempts,
-            max_crashes,
-            attempt_timeout_ms: attempt_ms,
-            retry,
         }
     }
 }
@@ -277,26 +225,8 @@ impl From<Claim> for ClaimV1 {
 impl From<ClaimV1> for Claim {
     fn from(ClaimV1 { hash, owner, ttl_ms, since, cancel, notice }: ClaimV1) -> Self {
         let cancel = cancel.map(|cancel| Box::new(cancel.into()));
-        Claim {
-            hash,
-            owner,
-            ttl_ms,
-            since,
-            cancel,
-            yield_request: notice.map(|notice| Box::new(notice.into())),
-        }
-    }
-}
-
-impl From<CancelRequest> for CancelV1 {
-    fn from(CancelRequest { by, reason }: CancelRequest) -> Self {
-        CancelV1 { by, reason }
-    }
-}
-
-impl From<CancelV1> for CancelRequest {
-    fn from(CancelV1 { by, reason }: CancelV1) -> Self {
-        CancelRequest { by, reason }
+        let yield_request = notice.map(|notice| Box::new(notice.into()));
+        Claim { hash, owner, ttl_ms, since, cancel, yield_request }
     }
 }
 
@@ -312,43 +242,31 @@ impl From<TrailV1> for AttemptHistory {
     }
 }
 
-impl From<PastAttempt> for AttemptV1 {
-    fn from(PastAttempt { token, hash, owner, since, ended, outcome: how, error }: PastAttempt) -> Self {
-        AttemptV1 { token, hash, owner, since, ended, how: how.into(), error }
-    }
-}
-
-impl From<AttemptV1> for PastAttempt {
-    fn from(AttemptV1 { token, hash, owner, since, ended, how, error }: AttemptV1) -> Self {
-        PastAttempt { token, hash, owner, since, ended, outcome: how.into(), error }
-    }
-}
-
 impl<'a> From<&'a Effect> for EffectV1<'a> {
     fn from(effect: &'a Effect) -> Self {
-        let Effect {
-            name,
+        let &Effect {
+            ref name,
             position: nth,
             token,
             written_at_ms: at_wall_ms,
             state,
-            value,
-            compensation: undo,
+            ref value,
+            ref compensation,
             compensation_job_id: undo_job,
         } = effect;
         EffectV1 {
             name: name.clone(),
-            nth: *nth,
-            token: *token,
-            at_wall_ms: *at_wall_ms,
-            state: (*state).into(),
+            nth,
+            token,
+            at_wall_ms,
+            state: state.into(),
             value: value.as_deref().map(Cow::Borrowed),
-            undo: undo.as_deref().map(|Compensation { kind, queue, payload }| UndoWithV1 {
+            undo: compensation.as_deref().map(|Compensation { kind, queue, payload }| UndoWithV1 {
                 kind: kind.clone(),
                 queue: queue.clone(),
                 payload: Cow::Borrowed(payload),
             }),
-            undo_job: *undo_job,
+            undo_job,
         }
     }
 }
@@ -356,18 +274,16 @@ impl<'a> From<&'a Effect> for EffectV1<'a> {
 impl From<EffectV1<'_>> for Effect {
     fn from(stored: EffectV1<'_>) -> Self {
         let EffectV1 { name, nth, token, at_wall_ms, state, value, undo, undo_job } = stored;
-        let undo = undo.map(|UndoWithV1 { kind, queue, payload }| {
-            Box::new(Compensation { kind, queue, payload: payload.into() })
-        });
-        let (state, value) = (state.into(), value.map(Box::from));
         Effect {
             name,
             position: nth,
             token,
             written_at_ms: at_wall_ms,
-            state,
-            value,
-            compensation: undo,
+            state: state.into(),
+            value: value.map(Box::from),
+            compensation: undo.map(|UndoWithV1 { kind, queue, payload }| {
+                Box::new(Compensation { kind, queue, payload: payload.into() })
+            }),
             compensation_job_id: undo_job,
         }
     }

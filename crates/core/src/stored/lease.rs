@@ -32,26 +32,17 @@ pub struct HoldV1 {
     pub notice: Option<NoticeV1>,
 }
 
-/// A request that the holder yield.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoticeV1 {
-    pub contender: Owner,
-    pub task: Option<Task>,
-    pub priority: i16,
-    pub yield_at_ms: u64,
+stored_struct! {
+    /// A request that the holder yield.
+    NoticeV1 of PendingYield { contender: Owner, task: Option<Task>, priority: i16, yield_at_ms: u64 }
 }
 
-/// How a hold ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndingV1 {
-    pub token: Token,
-    pub hash: HoldHash,
-    pub owner: Owner,
-    pub task: Option<Task>,
-    pub how: HowV1,
-    pub at: Timestamp,
-    pub by: Option<Owner>,
-    pub reason: Option<Reason>,
+stored_struct! {
+    /// How a hold ended.
+    EndingV1 of Ending {
+        token: Token, hash: HoldHash, owner: Owner, task: Option<Task>, how as outcome: HowV1, at: Timestamp,
+        by: Option<Owner>, reason: Option<Reason>,
+    }
 }
 
 stored_enum! {
@@ -124,29 +115,5 @@ impl From<HoldV1> for Hold {
         let HoldV1 { hash, owner, task, ttl_ms, max_age_ms, since, priority, notice } = stored;
         let notice = notice.map(|notice| Box::new(notice.into()));
         Hold { hash, owner, task, ttl_ms, max_age_ms, since, priority, yield_request: notice }
-    }
-}
-
-impl From<PendingYield> for NoticeV1 {
-    fn from(PendingYield { contender, task, priority, yield_at_ms }: PendingYield) -> Self {
-        NoticeV1 { contender, task, priority, yield_at_ms }
-    }
-}
-
-impl From<NoticeV1> for PendingYield {
-    fn from(NoticeV1 { contender, task, priority, yield_at_ms }: NoticeV1) -> Self {
-        PendingYield { contender, task, priority, yield_at_ms }
-    }
-}
-
-impl From<Ending> for EndingV1 {
-    fn from(Ending { token, hash, owner, task, outcome: how, at, by, reason }: Ending) -> Self {
-        EndingV1 { token, hash, owner, task, how: how.into(), at, by, reason }
-    }
-}
-
-impl From<EndingV1> for Ending {
-    fn from(EndingV1 { token, hash, owner, task, how, at, by, reason }: EndingV1) -> Self {
-        Ending { token, hash, owner, task, outcome: how.into(), at, by, reason }
     }
 }

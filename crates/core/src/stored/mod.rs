@@ -46,6 +46,28 @@ macro_rules! stored_enum {
     };
 }
 
+/// A struct that is stored: each field by its stored name, then `as` its name in memory where that is another.
+macro_rules! stored_struct {
+    ($(#[$doc:meta])* $stored:ident of $kind:ident { $($field:ident $(as $in_memory:ident)?: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $stored { $(pub $field: $type),* }
+
+        impl From<$kind> for $stored {
+            fn from($kind { $($($in_memory:)? $field),* }: $kind) -> Self {
+                $stored { $($field: $field.into()),* }
+            }
+        }
+
+        impl From<$stored> for $kind {
+            fn from($stored { $($field),* }: $stored) -> Self {
+                $(let $field = $field.into();)*
+                $kind { $($($in_memory:)? $field),* }
+            }
+        }
+    };
+}
+
 mod event;
 mod job;
 mod lease;

@@ -46,30 +46,9 @@ pub fn null() -> Box<str> {
     "null".into()
 }
 
+inline_schema!(AsJson, "Json", {});
 #[cfg(feature = "schema")]
-mod schema {
-    use std::borrow::Cow;
-
-    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-
-    use super::{AsJson, AsOptionalJson};
-
-    impl JsonSchema for AsJson {
-        fn schema_name() -> Cow<'static, str> {
-            "Json".into()
-        }
-
-        fn inline_schema() -> bool {
-            true
-        }
-
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({})
-        }
-    }
-
-    crate::schema_as! { AsOptionalJson = Option<AsJson> }
-}
+crate::schema_as! { AsOptionalJson = Option<AsJson> }
 
 #[cfg(test)]
 mod tests {

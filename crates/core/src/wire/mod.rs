@@ -26,6 +26,29 @@ macro_rules! schema_as {
     };
 }
 
+/// A type that is described wherever it is used, by this JSON Schema.
+macro_rules! inline_schema {
+    ($type:ident, $name:expr, $schema:tt) => {
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+
+#[macro_use]
+mod text;
+
 mod json;
 mod moment;
 mod tagged;
@@ -34,6 +57,7 @@ pub use json::{AsJson, AsOptionalJson, null};
 pub use moment::{AsMoment, AsOptionalMoment, Moment};
 #[doc(hidden)]
 pub use tagged::Tagged;
+pub(crate) use text::read_text;
 
 /// Makes types that travel: with a JSON form after their `serde` and `schemars` attributes, and a frame form of their fields
 /// in order. Of a field, attributes follow its documentation: `serde` first. An enumeration with `#[serde(tag = "type")]` after its

@@ -95,30 +95,9 @@ impl AsOptionalMoment {
     }
 }
 
+inline_schema!(Moment, "Moment", { "type": "string", "format": "date-time" });
 #[cfg(feature = "schema")]
-mod schema {
-    use std::borrow::Cow;
-
-    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-
-    use super::{AsMoment, AsOptionalMoment, Moment};
-
-    impl JsonSchema for Moment {
-        fn schema_name() -> Cow<'static, str> {
-            "Moment".into()
-        }
-
-        fn inline_schema() -> bool {
-            true
-        }
-
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({ "type": "string", "format": "date-time" })
-        }
-    }
-
-    crate::schema_as! { AsMoment = Moment, AsOptionalMoment = Option<Moment> }
-}
+crate::schema_as! { AsMoment = Moment, AsOptionalMoment = Option<Moment> }
 
 #[cfg(test)]
 mod tests {

@@ -9,10 +9,10 @@ use fencehold_contract::quota::Limited;
 use fencehold_core::job::{JobCommand, JobCommandResult, JobId, JobRefusal, JobState, QueueName};
 use fencehold_core::{EventData, Owner};
 
-use super::JobSlotChange;
 use super::archive::JobChange;
 use super::enqueue::unique_digest;
 use super::queues::QueueState;
+use super::{ItemResult, JobSlotChange};
 use crate::state::Engine;
 use crate::step::Step;
 
@@ -39,12 +39,7 @@ impl Step<'_> {
         (ids, self.archived(|_| next).flatten())
     }
 
-    fn change_job(
-        &mut self,
-        space: u32,
-        id: JobId,
-        request: &ChangeJobsRequest,
-    ) -> Result<JobState, JobRefusal> {
+    fn change_job(&mut self, space: u32, id: JobId, request: &ChangeJobsRequest) -> ItemResult<JobState> {
         let at = self.find_job(space, id)?;
         let by = request.by.clone();
         let command = match &request.action {

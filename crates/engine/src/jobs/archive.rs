@@ -97,58 +97,35 @@ pub struct StoredSchedule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobChange {
     /// A new job's body.
-    Body {
-        arrival: u64,
-        id: JobId,
-        body: Arc<JobBody>,
-    },
+    Body { arrival: u64, id: JobId, body: Arc<JobBody> },
     /// A job that has not come to its end.
     Live(Box<StoredJob>),
     /// A renewal: only the deadline of the claim under this token moved.
-    Term {
-        arrival: u64,
-        token: Token,
-        deadline_ms: u64,
-    },
+    Term { arrival: u64, token: Token, deadline_ms: u64 },
     /// A job that has come to its end.
     Finished(Box<StoredJob>),
     /// A job that is forgotten, with all that belongs to it.
-    Drop {
-        arrival: u64,
-    },
-    Note {
-        arrival: u64,
-        what: JobNote,
-        bytes: Arc<[u8]>,
-    },
-    Effect {
-        arrival: u64,
-        effect: Effect,
-    },
+    Drop { arrival: u64 },
+    /// What a job's holder left behind.
+    Note { arrival: u64, what: JobNote, bytes: Arc<[u8]> },
+    /// An effect that was announced or recorded.
+    Effect { arrival: u64, effect: Effect },
     /// An effect that did not happen after all.
-    NoEffect {
-        arrival: u64,
-        effect: EffectName,
-    },
+    NoEffect { arrival: u64, effect: EffectName },
+    /// A unique key that is taken.
     Unique(StoredUnique),
-    NoUnique {
-        namespace: Namespace,
-        key: [u8; 16],
-    },
+    /// A unique key that is free again.
+    NoUnique { namespace: Namespace, key: [u8; 16] },
+    /// A queue that is new or stands otherwise.
     Queue(StoredQueue),
     /// A queue that is forgotten.
-    NoQueue {
-        number: u32,
-    },
+    NoQueue { number: u32 },
+    /// A schedule that is new or stands otherwise.
     Schedule(Box<StoredSchedule>),
-    NoSchedule {
-        namespace: Namespace,
-        name: ScheduleName,
-    },
+    /// A schedule that was removed.
+    NoSchedule { namespace: Namespace, name: ScheduleName },
     /// Tokens up to this one may have been given.
-    TokenCeiling {
-        token: Token,
-    },
+    TokenCeiling { token: Token },
 }
 
 /// Which rows a page looks at.
@@ -212,6 +189,8 @@ pub struct MemoryArchive {
     ids: HashMap<JobId, u64>,
     notes: HashMap<(u64, JobNote), Arc<[u8]>>,
     effects: BTreeMap<(u64, EffectName), Effect>,
+    /// Jobs that were looked for among the finished in vain, where they are noted.
+    pub(super) missed: Option<BTreeSet<JobId>>,
 }
 
 impl MemoryArchive {
@@ -238,11 +217,7 @@ impl MemoryArchive {
                 for what in [JobNote::Checkpoint, JobNote::Progress, JobNote::Result] {
                     self.notes.remove(&(arrival, what));
                 }
-                let names: Vec<EffectName> =
-                    self.effects_of(arrival).map(|effect| effect.name.clone()).collect();
-                for name in names {
-                    self.effects.remove(&(arrival, name));
-                }
+                self.effects.retain(|(at, _), _| *at != arrival);
             }
             JobChange::Note { arrival, what, bytes } => drop(self.notes.insert((arrival, what), bytes)),
             JobChange::Effect { arrival, effect } => {
@@ -259,19 +234,15 @@ impl MemoryArchive {
             | JobChange::TokenCeiling { .. } => {}
         }
     }
-
-    fn effects_of(&self, arrival: u64) -> impl Iterator<Item = &Effect> {
-        self.effects
-            .iter()
-            .skip_while(move |((at, _), _)| *at < arrival)
-            .take_while(move |((at, _), _)| *at == arrival)
-            .map(|(_, effect)| effect)
-    }
 }
 
 impl Archive for MemoryArchive {
     fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
-        Ok(self.ids.get(&id).and_then(|arrival| self.finished.get(arrival)).cloned())
+        let found = self.ids.get(&id).and_then(|arrival| self.finished.get(arrival)).cloned();
+        if let Some(missed) = self.missed.as_mut().filter(|_| found.is_none()) {
+            missed.insert(id);
+        }
+        Ok(found)
     }
 
     fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {
@@ -283,7 +254,9 @@ impl Archive for MemoryArchive {
     }
 
     fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
-        Ok(self.effects_of(arrival).cloned().collect())
+        let from_here = self.effects.iter().skip_while(|((at, _), _)| *at < arrival);
+        let own = from_here.take_while(|((at, _), _)| *at == arrival);
+        Ok(own.map(|(_, effect)| effect.clone()).collect())
     }
 
     fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
@@ -291,21 +264,12 @@ impl Archive for MemoryArchive {
             let (id, _) = self.bodies.get(&arrival)?;
             Some(ArchiveRow { arrival, id: *id, finished: self.finished.get(&arrival).cloned() })
         };
-        Ok(match rows {
-            ArchiveRange::Live => self.live.range(from..).take(rows_max).filter_map(|at| row(*at)).collect(),
-            ArchiveRange::Finished => self
-                .finished
-                .range(from..)
-                .take(rows_max)
-                .filter_map(|(at, _)| row(*at))
-                .collect(),
-            ArchiveRange::All => self
-                .bodies
-                .range(from..)
-                .take(rows_max)
-                .filter_map(|(at, _)| row(*at))
-                .collect(),
-        })
+        let arrivals: Box<dyn Iterator<Item = &u64>> = match rows {
+            ArchiveRange::Live => Box::new(self.live.range(from..)),
+            ArchiveRange::Finished => Box::new(self.finished.range(from..).map(|(at, _)| at)),
+            ArchiveRange::All => Box::new(self.bodies.range(from..).map(|(at, _)| at)),
+        };
+        Ok(arrivals.take(rows_max).filter_map(|at| row(*at)).collect())
     }
 
     fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {

@@ -59,8 +59,8 @@ impl Engine {
         self.jobs.batch.leaving = batch.leaving;
     }
 
-    /// The batch has been kept: what is in the archive now need not be in memory.
-    pub(crate) fn let_go(&mut self) {
+    /// The batch that was handed over has been kept: what is in the archive now need not be in memory.
+    pub fn kept(&mut self) {
         for at in std::mem::take(&mut self.jobs.batch.leaving) {
             match self.jobs.table.at_mut(at) {
                 Some(slot) if slot.record.state.is_final() => drop(self.jobs.table.remove(at)),

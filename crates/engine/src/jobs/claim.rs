@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::archive::Archive;
 use super::read::{ArchiveRead, CLAIM_BYTES_MAX, PickedJob};
-use super::used_hold_ids::NamespaceHold;
+use super::{JobAnswer, NamespaceHold};
 use crate::state::{Engine, Granted, ResponseBody};
 use crate::step::Step;
 use crate::waiters::{Ticket, Waiting};
@@ -24,9 +24,7 @@ pub(super) struct WaitingClaim {
     hash: HoldHash,
     /// Queues by number, with their weights.
     queues: Vec<(u32, u32)>,
-    limit: usize,
-    owner: Owner,
-    ttl_ms: u64,
+    request: ClaimJobsRequest,
     arrived_ms: u64,
     /// Since when it stands in line, here or elsewhere.
     since_ms: u64,
@@ -83,13 +81,13 @@ impl Step<'_> {
             return;
         }
         let Some(claimer) = self.leave_line(ticket) else { return };
-        let command =
-            JobCommand::Claim { hash: claimer.hash, owner: claimer.owner.clone(), ttl_ms: claimer.ttl_ms };
+        let (hash, ttl_ms) = (claimer.hash, claimer.request.ttl_ms);
+        let command = JobCommand::Claim { hash, owner: claimer.request.owner.clone(), ttl_ms };
         let mut jobs: Vec<PickedJob> = Vec::new();
         let mut given: Vec<(u32, AttemptProof)> = Vec::new();
         let mut bytes = 0;
         let mut exhausted = false;
-        while jobs.len() < claimer.limit && bytes < CLAIM_BYTES_MAX {
+        while jobs.len() < claimer.request.limit && bytes < CLAIM_BYTES_MAX {
             let (queues, turns) = (&self.engine.jobs.queues, &mut self.engine.jobs.turns);
             let offering = claimer.queues.iter().copied().filter(|(number, _)| queues.at(*number).offers());
             let Some(number) = turns.next(offering) else { break };
@@ -114,7 +112,7 @@ impl Step<'_> {
                 }
             };
             self.withdraw_notice_for(at);
-            given.push((at, AttemptProof { hash: claimer.hash, token }));
+            given.push((at, AttemptProof { hash, token }));
             jobs.extend(self.picked(at));
         }
         if given.is_empty() && exhausted {
@@ -124,7 +122,7 @@ impl Step<'_> {
             // There was nothing for it after all: it goes on waiting, for as long as it wants to.
             return self.stand_in_line(ticket, claimer);
         }
-        self.note_ttl(claimer.space, claimer.ttl_ms);
+        self.note_ttl(claimer.space, ttl_ms);
         let waited_ms = self.now.store_ms.saturating_sub(claimer.arrived_ms);
         let read = ArchiveRead::Claimed { jobs, waited_ms, resumed: false };
         self.respond(ticket, ResponseBody::ToRead(read), Some(Granted::Jobs(given)));
@@ -174,18 +172,13 @@ impl Step<'_> {
 }
 
 impl Engine {
-    /// Has a claim stand in line, to be served with its batch. An error is its answer.
-    pub(super) fn claim(
-        &mut self,
-        ticket: Ticket,
-        space: u32,
-        request: ClaimJobsRequest,
-    ) -> Result<(), StoreError> {
+    /// Has a claim stand in line, to be served with its batch.
+    pub(super) fn claim(&mut self, ticket: Ticket, space: u32, request: ClaimJobsRequest) -> JobAnswer {
         self.check_open(space)?;
         let hash = request.hold_id.hash();
         let holder = (space, *hash.as_bytes());
         let held = self.jobs.by_hold.get(&holder).cloned().unwrap_or_default();
-        if !held.is_empty() || self.jobs.past.has(&holder) {
+        if !held.is_empty() || self.jobs.past.get(&holder).is_some() {
             // The same claim again gets the jobs that it still has, with the time that remains, and nothing in their stead.
             let now_ms = self.now.store_ms;
             let live = held
@@ -194,7 +187,7 @@ impl Engine {
             let jobs = live.filter_map(|at| self.picked(at)).collect();
             let read = ArchiveRead::Claimed { jobs, waited_ms: 0, resumed: true };
             self.respond(ticket, ResponseBody::ToRead(read), Some(Granted::Again(hash)));
-            return Ok(());
+            return Ok(None);
         }
         self.check_ttl(space, request.ttl_ms)?;
         let mut since_ms = self.now.store_ms.saturating_sub(request.waited_before_ms);
@@ -216,15 +209,13 @@ impl Engine {
             space,
             hash,
             queues,
-            limit: request.limit,
-            owner: request.owner,
-            ttl_ms: request.ttl_ms,
             arrived_ms: self.now.store_ms,
             since_ms,
             until_ms: (request.wait_ms > 0).then(|| self.now.store_ms.saturating_add(request.wait_ms)),
+            request,
         };
         self.stand_in_line(ticket, claimer);
-        Ok(())
+        Ok(None)
     }
 
     fn stand_in_line(&mut self, ticket: Ticket, claimer: WaitingClaim) {

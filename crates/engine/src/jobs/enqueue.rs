@@ -13,6 +13,7 @@ use fencehold_core::{EventData, Timestamp};
 use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
+use super::ItemResult;
 use super::archive::{JobBody, JobChange, JobSummary, StoredJob, StoredUnique};
 use super::canonical::{canonical, same_json};
 use crate::state::Engine;
@@ -124,7 +125,7 @@ pub fn unique_digest(kind: &str, key: &UniqueKey) -> [u8; 16] {
 }
 
 impl Step<'_> {
-    pub(super) fn enqueue(&mut self, space: u32, job: NewJob) -> Result<EnqueuedJob, JobRefusal> {
+    pub(super) fn enqueue(&mut self, space: u32, job: NewJob) -> ItemResult<EnqueuedJob> {
         let due = check_job(&job, self.now)?;
         if let Some(found) = self.job_with_id(space, job.id)? {
             if let Some(differs) = difference(&found, &job.queue, &job.kind, &job.payload) {
@@ -201,7 +202,7 @@ impl Step<'_> {
     }
 
     /// The body of the job that has this id already.
-    pub(super) fn job_with_id(&mut self, space: u32, id: JobId) -> Result<Option<Arc<JobBody>>, JobRefusal> {
+    pub(super) fn job_with_id(&mut self, space: u32, id: JobId) -> ItemResult<Option<Arc<JobBody>>> {
         // Ids are made in the order of time: one that is later than all others is new.
         if self.jobs.last_id.is_none_or(|last| id > last) {
             return Ok(None);
@@ -238,12 +239,7 @@ impl Step<'_> {
 
 impl Engine {
     /// Whether a namespace has room for one more job.
-    pub(super) fn check_room_for_job(
-        &self,
-        space: u32,
-        queue: &QueueName,
-        bytes: usize,
-    ) -> Result<(), JobRefusal> {
+    pub(super) fn check_room_for_job(&self, space: u32, queue: &QueueName, bytes: usize) -> ItemResult<()> {
         let has_room = || {
             if self.jobs.queues.find_kept(space, queue).is_none() {
                 self.check_quota(space, Limited::Queues, 1)?;

@@ -18,6 +18,7 @@ use fencehold_core::limits::{
     EFFECT_VALUE_BYTES_MAX, EFFECTS_BYTES_MAX, EFFECTS_PER_JOB_MAX, PAYLOAD_BYTES_MAX,
 };
 
+use super::ItemResult;
 use super::archive::JobChange;
 use super::report::by;
 use crate::state::Engine;
@@ -28,7 +29,7 @@ impl Step<'_> {
         &mut self,
         space: u32,
         entry: AttemptLedgerEntry,
-    ) -> Result<LedgerResponse, JobRefusal> {
+    ) -> ItemResult<LedgerResponse> {
         let at = self.find_job(space, entry.attempt.job_id)?;
         let speaker = by(&entry.attempt);
         let may_write = |what| JobCommand::Write { by: speaker, what };
@@ -203,7 +204,7 @@ impl Step<'_> {
     }
 
     /// Resolves an effect in doubt as a person decided.
-    pub(super) fn resolve(&mut self, space: u32, request: ResolveEffectRequest) -> Result<(), JobRefusal> {
+    pub(super) fn resolve(&mut self, space: u32, request: ResolveEffectRequest) -> ItemResult<()> {
         let at = self.find_job(space, request.job_id)?;
         let state = self.job_state(at).unwrap_or(JobState::Completed);
         let Some(found) = self.effect(at, &request.effect).filter(is_open) else {
@@ -229,7 +230,7 @@ impl Step<'_> {
 
 impl Engine {
     /// The place of the next new effect of a job, if it may have another.
-    fn next_nth(&self, at: u32, found: Option<&Effect>) -> Result<u16, JobRefusal> {
+    fn next_nth(&self, at: u32, found: Option<&Effect>) -> ItemResult<u16> {
         let count = self.job(at).map_or(0, |slot| slot.record.notes.effects);
         if found.is_none() && usize::from(count) >= EFFECTS_PER_JOB_MAX {
             let message = "effects of this job".to_owned();
@@ -240,7 +241,7 @@ impl Engine {
     }
 
     /// Whether a job's effects may have so many bytes more: each attempt is handed all of them.
-    fn check_room(&self, at: u32, bytes: usize) -> Result<(), JobRefusal> {
+    fn check_room(&self, at: u32, bytes: usize) -> ItemResult<()> {
         let effects = self.jobs.ledgers.get(&at).into_iter().flatten();
         let values = effects.clone().flat_map(|effect| &effect.value);
         let payloads = effects.flat_map(|effect| &effect.compensation).map(|undo| &undo.payload);

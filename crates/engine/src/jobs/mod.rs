@@ -24,7 +24,6 @@ mod restore;
 mod schedule;
 mod sweep;
 mod table;
-mod used_hold_ids;
 mod wait;
 
 use std::collections::BTreeSet;
@@ -57,12 +56,19 @@ use self::prune::Pruning;
 use self::queues::QueueTable;
 use self::schedule::ScheduleTable;
 use self::table::{JobSlot, JobTable};
-use self::used_hold_ids::{NamespaceHold, UsedHoldIds};
 use self::wait::JobWaiters;
+use super::recent::Recent;
 use super::state::{Engine, ResponseBody};
 use super::step::Step;
 use super::waiters::Ticket;
 use super::wheel::Wheel;
+
+/// The answer to a request about jobs. `None`: it waits for something, or what it says is still to be read.
+type JobAnswer = Result<Option<JobResponse>, StoreError>;
+/// What became of one item of a request.
+type ItemResult<T> = Result<T, JobRefusal>;
+/// A namespace, and what recognises a hold id in it.
+type NamespaceHold = (u32, [u8; 16]);
 
 /// How many tokens are set aside at a time, so that giving one writes nothing of its own.
 const TOKENS_AHEAD: u64 = 4_096;
@@ -81,7 +87,10 @@ pub(crate) struct JobEngine {
     /// Claimed jobs by their token, and by their holder.
     by_token: HashMap<Token, u32>,
     by_hold: HashMap<NamespaceHold, Vec<u32>>,
-    past: UsedHoldIds,
+    /// Hold ids of claims that have had their jobs. A claim that is sent once more after all of them have ended gets nothing (R13):
+    /// its sender was given jobs before, and a new claim has a new hold id. A sender that comes back after it was forgotten is
+    /// taken for new, and given tokens of its own: nothing that it says under the old ones is heard. A few megabytes.
+    past: Recent<NamespaceHold, (), { 1 << 16 }>,
     turns: WeightedTurns,
     claimers: WaitingClaims,
     waits: JobWaiters,
@@ -108,16 +117,11 @@ pub(crate) struct JobEngine {
 }
 
 impl Step<'_> {
-    /// The answer to a request about jobs. `None`: it waits for something, or what it says is still to be read.
-    pub(super) fn take_job_request(
-        &mut self,
-        ticket: Ticket,
-        space: u32,
-        request: JobRequest,
-    ) -> Result<Option<JobResponse>, StoreError> {
+    /// Takes one request about jobs.
+    pub(super) fn take_job_request(&mut self, ticket: Ticket, space: u32, request: JobRequest) -> JobAnswer {
         self.look_at_the_wall_clock();
         Ok(Some(match request {
-            JobRequest::Claim(request) => return self.claim(ticket, space, request).map(|()| None),
+            JobRequest::Claim(request) => return self.claim(ticket, space, request),
             JobRequest::WaitFor(request) => return Ok(self.wait_for(ticket, space, request)),
             JobRequest::BeginOperation(request) => return self.begin_operation(ticket, space, request),
             JobRequest::Get(id) => return Ok(self.read_later(ticket, ArchiveRead::Job { space, id })),
@@ -158,7 +162,7 @@ impl Step<'_> {
     }
 
     /// Decides one command on one job and carries it out.
-    fn apply_to_job(&mut self, at: u32, command: &JobCommand) -> Result<JobCommandResult, JobRefusal> {
+    fn apply_to_job(&mut self, at: u32, command: &JobCommand) -> ItemResult<JobCommandResult> {
         let slot = self.job(at).ok_or(JobRefusal::JobNotFound)?;
         let JobDecision { record, deadline, mut reply, facts } = self.decide_job(slot, command);
         let (id, space) = (slot.id, self.jobs.queues.at(slot.queue).space);
@@ -189,7 +193,7 @@ impl Step<'_> {
     }
 
     /// The slot of a job of this namespace: of a live one, or of one that has come to its end, brought back for now.
-    fn find_job(&mut self, space: u32, id: JobId) -> Result<u32, JobRefusal> {
+    fn find_job(&mut self, space: u32, id: JobId) -> ItemResult<u32> {
         let at = if let Some(at) = self.jobs.table.find(id) {
             at
         } else {

@@ -66,7 +66,7 @@ impl Engine {
                         held.retain(|other| *other != at);
                         if held.is_empty() {
                             jobs.by_hold.remove(&hold);
-                            jobs.past.add(hold);
+                            jobs.past.insert(hold, ());
                         }
                     }
                 }
@@ -75,16 +75,11 @@ impl Engine {
         }
         let count = queue.counts.of(shown);
         *count = count.saturating_sub(1);
-        let (space, bytes) = (queue.space, u64::from(slot.bytes));
-        if !shown.is_final()
-            && let Some(used) = self.table.used_mut(space)
-        {
-            used.job_count = used.job_count.saturating_sub(1);
-            used.payload_bytes = used.payload_bytes.saturating_sub(bytes);
-        }
         if shown.is_final() {
             jobs.finished = jobs.finished.saturating_sub(1);
             jobs.batch.queues.insert(queue_no);
+        } else {
+            self.table.uncount_job(queue.space, slot.bytes);
         }
         jobs.queues.may_be_idle(queue_no);
     }
@@ -111,12 +106,8 @@ impl Engine {
         queue.ready.remove(priority, arrival);
         if state == JobState::Scheduled {
             queue.counts.queued = queue.counts.queued.saturating_sub(1);
-            let (space, bytes) = (queue.space, u64::from(slot.bytes));
-            if let Some(used) = self.table.used_mut(space) {
-                // It is counted again where it belongs.
-                used.job_count = used.job_count.saturating_sub(1);
-                used.payload_bytes = used.payload_bytes.saturating_sub(bytes);
-            }
+            // It is counted again where it belongs.
+            self.table.uncount_job(queue.space, slot.bytes);
             self.take_place(at);
         }
     }

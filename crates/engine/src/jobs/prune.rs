@@ -32,7 +32,7 @@ pub(super) struct Pruning {
     /// Jobs from this arrival on ended under an earlier owner, and have not been looked at.
     unseen_from: Option<u64>,
     /// When to begin again, in store time; while there is more to do: now.
-    next_ms: Option<u64>,
+    pub(super) next_ms: Option<u64>,
 }
 
 impl Default for Pruning {
@@ -43,10 +43,6 @@ impl Default for Pruning {
 }
 
 impl Pruning {
-    pub(super) fn next_ms(&self) -> Option<u64> {
-        self.next_ms
-    }
-
     /// A job has come to its end.
     pub(super) fn ended(&mut self, arrival: u64, ended_ms: u64) {
         self.ends.note(arrival, ended_ms);

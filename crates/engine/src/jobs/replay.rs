@@ -22,8 +22,7 @@ use fencehold_core::{Event, Namespace, Timestamp, Token};
 
 use super::JobBatch;
 use super::archive::{
-    Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobChange, JobNote, MemoryArchive, StoredJob,
-    StoredSchedule, StoredUnique,
+    Archive, JobBody, JobChange, JobNote, MemoryArchive, StoredJob, StoredSchedule, StoredUnique,
 };
 use super::read::{stands, view};
 use super::table::JobSlot;
@@ -68,7 +67,9 @@ pub struct ReplayJob {
 #[derive(Debug)]
 pub struct Replay {
     engine: Engine,
-    archive: ReplayArchive,
+    /// What was brought.
+    archive: MemoryArchive,
+    known: HashSet<JobId>,
     tokens: VecDeque<Token>,
     changes: Vec<JobChange>,
     events: Vec<Event>,
@@ -98,7 +99,8 @@ impl Replay {
         engine.jobs.last_arrival = NEW_FROM - 1;
         // Every id is looked for: which one is the latest is not known here.
         engine.jobs.last_id = Some(JobId::from_bytes([0xff; 16]));
-        let mut archive = ReplayArchive { inner: MemoryArchive::default(), known, missed: BTreeSet::new() };
+        let mut archive = MemoryArchive::default();
+        archive.missed = Some(BTreeSet::new());
         for (namespace, name, mode) in queues {
             engine.bring_queue(&namespace, &name, mode);
         }
@@ -107,17 +109,17 @@ impl Replay {
             kept.queue = engine.bring_queue(&body.namespace, &body.queue, QueueMode::Open);
             let (arrival, id) = (kept.arrival, kept.id);
             asking.extend(victim.map(|victim| (id, victim)));
-            archive.inner.take(JobChange::Body { arrival, id, body });
+            archive.take(JobChange::Body { arrival, id, body });
             for (what, bytes) in notes {
-                archive.inner.take(JobChange::Note { arrival, what, bytes });
+                archive.take(JobChange::Note { arrival, what, bytes });
             }
             for effect in effects {
-                archive.inner.take(JobChange::Effect { arrival, effect });
+                archive.take(JobChange::Effect { arrival, effect });
             }
             if kept.record.state.is_final() {
-                archive.inner.take(JobChange::Finished(Box::new(kept)));
+                archive.take(JobChange::Finished(Box::new(kept)));
             } else {
-                archive.inner.take(JobChange::Live(Box::new(kept.clone())));
+                archive.take(JobChange::Live(Box::new(kept.clone())));
                 let at = engine.jobs.table.insert(kept);
                 engine.take_place(at);
             }
@@ -133,7 +135,7 @@ impl Replay {
         for (contender, victim) in asking {
             match (engine.jobs.table.find(contender), engine.jobs.table.find(victim)) {
                 (Some(contender), Some(victim)) => drop(engine.jobs.notices.insert(contender, victim)),
-                (Some(_), None) if !archive.known.contains(&victim) => drop(archive.missed.insert(victim)),
+                (Some(_), None) => drop(archive.missed.get_or_insert_default().insert(victim)),
                 _ => {}
             }
         }
@@ -147,7 +149,7 @@ impl Replay {
         }
         engine.jobs.batch = JobBatch::default();
         engine.jobs.queues.stirred.clear();
-        Replay { engine, archive, tokens, changes: Vec::new(), events: Vec::new(), consumed: 0 }
+        Replay { engine, archive, known, tokens, changes: Vec::new(), events: Vec::new(), consumed: 0 }
     }
 
     /// What is asked, and its answer.
@@ -229,14 +231,20 @@ impl Replay {
         self.look_at(id, |slot, _| stands(now, slot, filter)).unwrap_or(false)
     }
 
-    fn look_at<T>(&mut self, id: JobId, look: impl FnOnce(&JobSlot, &mut ReplayArchive) -> T) -> Option<T> {
+    fn look_at<T>(&mut self, id: JobId, look: impl FnOnce(&JobSlot, &mut MemoryArchive) -> T) -> Option<T> {
         let finished = self.archive.finished(id).ok().flatten().map(JobSlot::of);
         let slot = self.engine.jobs.table.get(id).or(finished.as_ref())?;
         Some(look(slot, &mut self.archive))
     }
 
     pub fn into_replayed(self) -> ReplayOutput {
-        let missed = self.archive.missed.into_iter().collect();
+        let missed = self
+            .archive
+            .missed
+            .into_iter()
+            .flatten()
+            .filter(|id| !self.known.contains(id))
+            .collect();
         ReplayOutput { changes: self.changes, events: self.events, missed, consumed: self.consumed }
     }
 
@@ -258,7 +266,7 @@ impl Replay {
         self.consumed += usize::from(self.engine.jobs.newest > newest);
         let (changes, answers) = self.engine.take_batch(true);
         for change in &changes.jobs {
-            self.archive.inner.take(change.clone());
+            self.archive.take(change.clone());
         }
         self.engine.kept();
         self.changes.extend(changes.jobs);
@@ -277,43 +285,5 @@ impl Engine {
             queue.mode = mode;
         }
         number
-    }
-}
-
-/// What was brought, as an archive that notes what it was asked for in vain.
-#[derive(Debug)]
-struct ReplayArchive {
-    inner: MemoryArchive,
-    known: HashSet<JobId>,
-    missed: BTreeSet<JobId>,
-}
-
-impl Archive for ReplayArchive {
-    fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
-        let found = self.inner.finished(id)?;
-        if found.is_none() && !self.known.contains(&id) {
-            self.missed.insert(id);
-        }
-        Ok(found)
-    }
-
-    fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {
-        self.inner.body(arrival)
-    }
-
-    fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>> {
-        self.inner.note(arrival, what)
-    }
-
-    fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
-        self.inner.effects(arrival)
-    }
-
-    fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
-        self.inner.page(rows, from, rows_max)
-    }
-
-    fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {
-        self.inner.with_effects(from, rows_max)
     }
 }

@@ -9,17 +9,14 @@ use fencehold_core::job::{
     ReportedAttempt,
 };
 
+use super::ItemResult;
 use super::archive::{JobChange, JobNote};
 use super::canonical::same_json;
 use crate::state::Engine;
 use crate::step::Step;
 
 impl Step<'_> {
-    pub(super) fn renew_claim(
-        &mut self,
-        space: u32,
-        attempt: &AttemptRef,
-    ) -> Result<AttemptRenewal, JobRefusal> {
+    pub(super) fn renew_claim(&mut self, space: u32, attempt: &AttemptRef) -> ItemResult<AttemptRenewal> {
         let at = self.find_job(space, attempt.job_id)?;
         let deadline_ms = self.job(at).map_or(0, |slot| slot.deadline_ms);
         match self.apply_to_job(at, &JobCommand::Renew(by(attempt)))? {
@@ -32,11 +29,7 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn report(
-        &mut self,
-        space: u32,
-        report: AttemptReport,
-    ) -> Result<ReportedAttempt, JobRefusal> {
+    pub(super) fn report(&mut self, space: u32, report: AttemptReport) -> ItemResult<ReportedAttempt> {
         check_word(&report.report)?;
         let at = self.find_job(space, report.attempt.job_id)?;
         let speaker = by(&report.attempt);

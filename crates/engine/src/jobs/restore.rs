@@ -70,7 +70,7 @@ impl Engine {
             }
             let space = self.jobs.queues.at(job.queue).space;
             for attempt in job.record.attempts() {
-                self.jobs.past.add((space, *attempt.hash.as_bytes()));
+                self.jobs.past.insert((space, *attempt.hash.as_bytes()), ());
             }
             let at = self.jobs.table.insert(job);
             self.take_place(at);

@@ -25,7 +25,6 @@ pub(super) struct ScheduleTable {
     due: BTreeSet<(u64, u32, ScheduleName)>,
     /// How many put their jobs into which queue.
     queues: HashMap<(u32, QueueName), u64>,
-    counts: HashMap<u32, u64>,
     /// The furthest that the wall clock was ahead of store time since the next moments were last looked for.
     wall_ahead_ms: i128,
 }
@@ -72,13 +71,12 @@ impl ScheduleTable {
             self.due.insert((next_ms, space, name.clone()));
         }
         *self.queues.entry((space, schedule.spec.queue.clone())).or_default() += 1;
-        *self.counts.entry(space).or_default() += 1;
         self.all.insert((space, name), schedule);
     }
 
     /// How many a namespace has.
     pub(super) fn in_space(&self, space: u32) -> u64 {
-        self.counts.get(&space).copied().unwrap_or(0)
+        self.all.keys().filter(|(at, _)| *at == space).count() as u64
     }
 
     /// How many put their jobs into this queue.
@@ -90,9 +88,6 @@ impl ScheduleTable {
         let schedule = self.all.remove(&(space, name.clone()))?;
         if let Some(next_ms) = schedule.next_wall_ms {
             self.due.remove(&(next_ms, space, name.clone()));
-        }
-        if let Some(count) = self.counts.get_mut(&space) {
-            *count -= 1;
         }
         let queue = (space, schedule.spec.queue.clone());
         if let Some(count) = self.queues.get_mut(&queue) {

@@ -78,7 +78,7 @@ impl Engine {
             jobs.claimers.waiting.next_ms(),
             jobs.waits.waiting.next_ms(),
             jobs.schedules.next_wall_ms().map(to_store_ms),
-            jobs.pruning.next_ms(),
+            jobs.pruning.next_ms,
             jobs.to_load_ms,
             (!jobs.queues.idle.is_empty()).then_some(0),
         ]

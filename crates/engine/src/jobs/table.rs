@@ -84,10 +84,8 @@ pub(super) struct JobTable {
 
 impl JobTable {
     pub(super) fn find(&self, id: JobId) -> Option<u32> {
-        let hash = self.hasher.hash_one(id);
-        self.index
-            .find(hash, |at| self.at(*at).is_some_and(|slot| slot.id == id))
-            .copied()
+        let same = |at: &u32| self.at(*at).is_some_and(|slot| slot.id == id);
+        self.index.find(self.hasher.hash_one(id), same).copied()
     }
 
     pub(super) fn get(&self, id: JobId) -> Option<&JobSlot> {
@@ -127,12 +125,9 @@ impl JobTable {
 
     /// The jobs that have ever been claimed.
     pub(super) fn with_attempts(&self) -> Vec<u32> {
-        let numbered = (0_u32..).zip(&self.slots);
         let claimed = |slot: &JobSlot| slot.record.claim.is_some() || slot.record.trail.is_some();
-        numbered
-            .filter(|(_, slot)| slot.as_ref().is_some_and(claimed))
-            .map(|(at, _)| at)
-            .collect()
+        let slots = (0..).zip(&self.slots).filter(|(_, slot)| slot.as_ref().is_some_and(claimed));
+        slots.map(|(at, _)| at).collect()
     }
 
     pub(super) fn len(&self) -> u64 {

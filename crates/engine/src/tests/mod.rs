@@ -16,8 +16,18 @@ use fencehold_core::{HoldId, Key, Namespace, Owner, Refusal, Timestamp, Token};
 
 use super::jobs::MemoryArchive;
 use super::persistence::Changes;
-use super::state::{Engine, OutgoingResponse};
+use super::state::{Engine, OutgoingResponse, ResponseBody};
 use super::waiters::Ticket;
+
+impl ResponseBody {
+    /// What it says, where nothing is to be read.
+    fn said(self) -> Result<StoreResponse, StoreError> {
+        match self {
+            ResponseBody::Said(result) => result,
+            ResponseBody::ToRead(read) => panic!("still to be read: {read:?}"),
+        }
+    }
+}
 
 /// An engine and the hands of a clock.
 struct TestEngine {

@@ -66,7 +66,15 @@ pub struct Cron {
     by_elapsed_time: bool,
 }
 
-super::said_by_its_text!(Cron);
+said_by_its_text!(Cron, parse);
+
+impl PartialEq for Cron {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Cron {}
 
 impl Cron {
     /// Reads a cron line. It is kept as it was written, but for the spaces.

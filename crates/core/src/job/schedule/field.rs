@@ -1,5 +1,6 @@
 //! One field of a cron line: a set of numbers, written as a list of values, ranges and steps.
 
+use crate::duration::parse_digits;
 use crate::error::BadInput;
 
 /// What a field takes.
@@ -81,17 +82,15 @@ impl Field {
         if span == "*" {
             return Ok((self.min, self.star_max));
         }
-        let Some((first, last)) = span
+        let ends = span
             .split_once('-')
-            .filter(|(first, last)| !(first.is_empty() || last.is_empty()))
-        else {
+            .filter(|(first, last)| !(first.is_empty() || last.is_empty()));
+        let Some((first, last)) = ends else {
             let value = self.value(span)?;
             // Some crons read `5/15` as 5 alone, others as 5-59/15.
-            return match step {
-                None => Ok((value, value)),
-                Some(step) => Err(self
-                    .bad(format!("{item:?} has a step and no range: write {span}-{}/{step}", self.star_max))),
-            };
+            let Some(step) = step else { return Ok((value, value)) };
+            let written = format!("{span}-{}/{step}", self.star_max);
+            return Err(self.bad(format!("{item:?} has a step and no range: write {written}")));
         };
         let (from, mut to) = (self.value(first)?, self.value(last)?);
         // Sunday has two numbers so that it can begin a week and end one: FRI-SUN.
@@ -99,30 +98,18 @@ impl Field {
             to = self.max;
         }
         if from > to {
-            return Err(self.bad(format!(
-                "{span:?} runs backwards: write {first}-{},{}-{last}",
-                self.star_max, self.min
-            )));
+            let written = format!("{first}-{},{}-{last}", self.star_max, self.min);
+            return Err(self.bad(format!("{span:?} runs backwards: write {written}")));
         }
         Ok((from, to))
     }
 
     fn value(&self, text: &str) -> Result<u32, BadInput> {
-        let number = || {
-            let digits = text.bytes().all(|b| b.is_ascii_digit());
-            digits
-                .then(|| text.parse().ok())
-                .flatten()
-                .filter(|n| (self.min..=self.max).contains(n))
-        };
-        let name = || {
-            (self.min..)
-                .zip(self.names)
-                .find(|(_, name)| name.eq_ignore_ascii_case(text))
-                .map(|(n, _)| n)
-        };
-        number()
-            .or_else(name)
+        let number = parse_digits(text).filter(|number| (self.min..=self.max).contains(number));
+        let mut names = (self.min..).zip(self.names);
+        let named = || Some(names.find(|(_, name)| name.eq_ignore_ascii_case(text))?.0);
+        number
+            .or_else(named)
             .ok_or_else(|| self.bad(format!("{text:?} is not in {}", self.allowed)))
     }
 
@@ -130,11 +117,7 @@ impl Field {
     /// `*/90` is not every 90 minutes.
     fn step(&self, item: &str, text: &str) -> Result<usize, BadInput> {
         let most = (self.star_max - self.min) as usize;
-        let digits = text.bytes().all(|b| b.is_ascii_digit());
-        digits
-            .then(|| text.parse().ok())
-            .flatten()
-            .filter(|step| (1..=most).contains(step))
-            .ok_or_else(|| self.bad(format!("{item:?} has a step of {text:?}, which is not in 1-{most}")))
+        let step = parse_digits(text).filter(|step| (1..=most).contains(step));
+        step.ok_or_else(|| self.bad(format!("{item:?} has a step of {text:?}, which is not in 1-{most}")))
     }
 }

@@ -15,7 +15,15 @@ pub struct Zone {
     rules: TimeZone,
 }
 
-super::said_by_its_text!(Zone);
+said_by_its_text!(Zone, parse);
+
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Zone {}
 
 impl Default for Zone {
     fn default() -> Self {

@@ -1,4 +1,8 @@
-//! One effect: announced, recorded, found again.
+//! The ledger of a job: its side effects by name, each recorded at most once, and the order in which they are undone.
+//!
+//! An effect may be announced before it happens (an *intent*) and is recorded when it has (an *outcome*, with a value).
+//! An attempt that finds an intent without an outcome cannot know whether the effect happened: it goes by the policy
+//! that the intent was written with.
 
 use std::fmt;
 
@@ -70,33 +74,20 @@ impl fmt::Display for EffectState {
     }
 }
 
-/// The state of an effect without what goes with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "EffectState"))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum EffectStateKind {
-    /// It was announced: it may have happened.
-    Intended,
-    /// It happened.
-    Done,
-    /// Its compensation is under way.
-    Compensating,
-    /// It was compensated.
-    Compensated,
-    /// Its compensation failed.
-    CompensationFailed,
-}
-
-impl fmt::Display for EffectStateKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            EffectStateKind::Intended => "intended",
-            EffectStateKind::Done => "done",
-            EffectStateKind::Compensating => "compensating",
-            EffectStateKind::Compensated => "compensated",
-            EffectStateKind::CompensationFailed => "compensation failed",
-        })
+worded! {
+    /// The state of an effect without what goes with it.
+    #[cfg_attr(feature = "schema", schemars(rename = "EffectState"))]
+    pub enum EffectStateKind {
+        /// It was announced: it may have happened.
+        Intended = "intended",
+        /// It happened.
+        Done = "done",
+        /// Its compensation is under way.
+        Compensating = "compensating",
+        /// It was compensated.
+        Compensated = "compensated",
+        /// Its compensation failed.
+        CompensationFailed = "compensation failed",
     }
 }
 
@@ -258,5 +249,28 @@ pub fn record(
         value: Some(outcome.value.clone()),
         compensation: outcome.compensation.clone(),
         compensation_job_id: None,
+    })
+}
+
+/// The effect to undo next; `None`: there is nothing (more) to undo, or an undo that failed stands in the way, or one is
+/// under way.
+pub fn next_to_undo(effects: &[Effect]) -> Option<&Effect> {
+    let blocked =
+        |effect: &Effect| matches!(effect.state, EffectState::Compensating | EffectState::CompensationFailed);
+    if effects.iter().any(blocked) {
+        return None;
+    }
+    effects
+        .iter()
+        .filter(|effect| effect.state == EffectState::Done && effect.compensation.is_some())
+        .max_by_key(|effect| effect.position)
+}
+
+/// Whether nothing that can be undone is left.
+pub fn stands_undone(effects: &[Effect]) -> bool {
+    effects.iter().all(|effect| match effect.state {
+        EffectState::Done => effect.compensation.is_none(),
+        EffectState::Compensating | EffectState::CompensationFailed => false,
+        EffectState::Intended(_) | EffectState::Compensated => true,
     })
 }

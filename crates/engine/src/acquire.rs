@@ -12,13 +12,13 @@ use fencehold_core::{HoldHash, Refusal, Timestamp};
 use super::jobs::Archive;
 use super::persistence::Change;
 use super::state::{Engine, Granted, ResponseBody};
-use super::step::{Answer, Step};
+use super::step::{Reply, Step};
 use super::table::LeaseSlot;
 use super::waiters::{Ticket, Waiter};
 
 impl Engine {
     /// Grants a key, or has the request stand in line.
-    pub(super) fn acquire(&mut self, ticket: Ticket, space: u32, mut request: AcquireLeaseRequest) -> Answer {
+    pub(super) fn acquire(&mut self, ticket: Ticket, space: u32, mut request: AcquireLeaseRequest) -> Reply {
         self.check_open(space)?;
         let hash = request.hold_id.hash();
         let knows = |slot: &LeaseSlot| slot.record.knows(hash);
@@ -106,7 +106,7 @@ impl Engine {
         space: u32,
         hash: HoldHash,
         request: AcquireLeaseRequest,
-    ) -> Answer {
+    ) -> Reply {
         let mut waiter = Waiter {
             space,
             slots: Vec::with_capacity(request.any_of.len()),

@@ -20,8 +20,8 @@ use super::table::{LeaseSlot, NOWHERE};
 use super::view::LOOK_AT_MAX;
 use super::waiters::Ticket;
 
-/// The answer to a request. `None`: it waits for something, or what it says is still to be read.
-pub(super) type Answer = Result<Option<StoreResponse>, StoreError>;
+/// The reply to a request. `None`: it waits for something, or what it says is still to be read.
+pub(super) type Reply = Result<Option<StoreResponse>, StoreError>;
 
 /// One step of the engine, with the archive at hand.
 pub(super) struct Step<'a> {
@@ -72,7 +72,7 @@ impl Engine {
 }
 
 impl Step<'_> {
-    fn take(&mut self, ticket: Ticket, namespace: &Namespace, request: StoreRequest) -> Answer {
+    fn take(&mut self, ticket: Ticket, namespace: &Namespace, request: StoreRequest) -> Reply {
         request.check()?;
         if request.needs_jobs() {
             self.load_jobs()?;

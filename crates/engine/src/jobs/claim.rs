@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::archive::Archive;
 use super::read::{ArchiveRead, CLAIM_BYTES_MAX, PickedJob};
-use super::{JobAnswer, NamespaceHold};
+use super::{JobReply, NamespaceHold};
 use crate::state::{Engine, Granted, ResponseBody};
 use crate::step::Step;
 use crate::waiters::{Ticket, Waiting};
@@ -173,7 +173,7 @@ impl Step<'_> {
 
 impl Engine {
     /// Has a claim stand in line, to be served with its batch.
-    pub(super) fn claim(&mut self, ticket: Ticket, space: u32, request: ClaimJobsRequest) -> JobAnswer {
+    pub(super) fn claim(&mut self, ticket: Ticket, space: u32, request: ClaimJobsRequest) -> JobReply {
         self.check_open(space)?;
         let hash = request.hold_id.hash();
         let holder = (space, *hash.as_bytes());

@@ -63,8 +63,8 @@ use super::step::Step;
 use super::waiters::Ticket;
 use super::wheel::Wheel;
 
-/// The answer to a request about jobs. `None`: it waits for something, or what it says is still to be read.
-type JobAnswer = Result<Option<JobResponse>, StoreError>;
+/// The reply to a request about jobs. `None`: it waits for something, or what it says is still to be read.
+type JobReply = Result<Option<JobResponse>, StoreError>;
 /// What became of one item of a request.
 type ItemResult<T> = Result<T, JobRefusal>;
 /// A namespace, and what recognises a hold id in it.
@@ -118,7 +118,7 @@ pub(crate) struct JobEngine {
 
 impl Step<'_> {
     /// Takes one request about jobs.
-    pub(super) fn take_job_request(&mut self, ticket: Ticket, space: u32, request: JobRequest) -> JobAnswer {
+    pub(super) fn take_job_request(&mut self, ticket: Ticket, space: u32, request: JobRequest) -> JobReply {
         self.look_at_the_wall_clock();
         Ok(Some(match request {
             JobRequest::Claim(request) => return self.claim(ticket, space, request),

@@ -9,7 +9,7 @@ use fencehold_core::job::{
 };
 use fencehold_core::ledger::InDoubtPolicy;
 
-use super::JobAnswer;
+use super::JobReply;
 use super::claim::tokens_exhausted;
 use super::enqueue::{UniqueJob, identity, unique_digest, window_clock_ms};
 use super::read::ArchiveRead;
@@ -24,7 +24,7 @@ impl Step<'_> {
         ticket: Ticket,
         space: u32,
         request: BeginOperationRequest,
-    ) -> JobAnswer {
+    ) -> JobReply {
         self.check_open(space)?;
         self.check_ttl(space, request.ttl_ms)?;
         let (queue, kind) = (QueueName::operations(), JobKind::new("operation")?);
@@ -59,7 +59,7 @@ impl Step<'_> {
     }
 
     /// An operation that was begun before.
-    fn begin_again(&mut self, ticket: Ticket, at: u32, request: &BeginOperationRequest) -> JobAnswer {
+    fn begin_again(&mut self, ticket: Ticket, at: u32, request: &BeginOperationRequest) -> JobReply {
         let now = self.now;
         if !self.job(at).is_some_and(|slot| slot.is_live(now.store_ms)) {
             // It may have run out unnoticed. The next holder need not wait for the spread: there is no other contender.
@@ -132,7 +132,7 @@ impl Step<'_> {
         Some(AttemptProof { hash, token: self.job(at)?.record.token })
     }
 
-    fn hand_over(&mut self, ticket: Ticket, at: u32, request: &BeginOperationRequest) -> JobAnswer {
+    fn hand_over(&mut self, ticket: Ticket, at: u32, request: &BeginOperationRequest) -> JobReply {
         let claimed = self.claim_operation(at, request);
         let (by, job) = claimed.zip(self.picked(at)).ok_or_else(tokens_exhausted)?;
         let read = ArchiveRead::Began { job, resumed: false };

@@ -302,15 +302,11 @@ impl Engine {
             let hold = slot.record.hold.as_ref()?;
             Some((slot.deadline_ms.saturating_sub(self.now.store_ms), slot, hold))
         });
-        match holds.min_by_key(|(remaining_ms, ..)| *remaining_ms) {
-            Some((remaining_ms, slot, hold)) => {
-                let (owner, task, token) = (hold.owner.clone(), hold.task.clone(), slot.record.counter);
-                StoreError::refused(&slot.key, Refusal::Held { owner, task, remaining_ms, token })
-            }
-            None => {
-                let message = "the time to wait was up before the key was free".to_owned();
-                StoreError::Unavailable { message }
-            }
-        }
+        let Some((remaining_ms, slot, hold)) = holds.min_by_key(|(remaining_ms, ..)| *remaining_ms) else {
+            let message = "the time to wait was up before the key was free".to_owned();
+            return StoreError::Unavailable { message };
+        };
+        let (owner, task, token) = (hold.owner.clone(), hold.task.clone(), slot.record.counter);
+        StoreError::refused(&slot.key, Refusal::Held { owner, task, remaining_ms, token })
     }
 }

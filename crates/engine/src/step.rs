@@ -110,7 +110,8 @@ impl Step<'_> {
             // What was granted before an advance may still be believed in.
             StoreRequest::Reopen { .. } => {
                 self.batch.durable = true;
-                StoreResponse::Reopened(self.open_namespaces())
+                self.open_namespaces();
+                StoreResponse::Reopened(())
             }
             StoreRequest::Status => StoreResponse::Status(self.status(namespace)),
             StoreRequest::KeepFinished { ms } => {

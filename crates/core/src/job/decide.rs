@@ -60,7 +60,7 @@ pub fn decide(standing: &JobStanding, record: &JobRecord, command: &JobCommand) 
         }
         JobCommand::Snooze { by, for_ms } => case.snooze(*by, *for_ms),
         JobCommand::HandBack(by) => case.hand_back(*by),
-        JobCommand::Abandon(by) => case.abandon(*by),
+        JobCommand::Abandon(by) => Ok(case.abandon(*by)),
         JobCommand::Write { by, what } => case.write(*by, *what),
         JobCommand::StopAtIntent { by, effect } => case.stop_at_intent(*by, effect),
         JobCommand::Expire { random } => case.expire(*random),
@@ -68,8 +68,8 @@ pub fn decide(standing: &JobStanding, record: &JobRecord, command: &JobCommand) 
         JobCommand::Retry { by } => case.retry(by),
         JobCommand::Delete { force } => case.delete(*force),
         JobCommand::Preempt(preempt) => case.preempt(preempt),
-        JobCommand::Withdraw => case.withdraw(),
-        JobCommand::Advance => case.advance(),
+        JobCommand::Withdraw => Ok(case.withdraw()),
+        JobCommand::Advance => Ok(case.advance()),
     };
     let decision = decided.unwrap_or_else(|Refused { refusal, fact }| JobDecision {
         facts: fact.into_iter().map(|fact| *fact).collect(),

@@ -141,21 +141,21 @@ impl JobCase<'_> {
         Ok(JobDecision { record: Some(record), facts, ..nothing })
     }
 
-    pub(super) fn withdraw(&self) -> Decided {
+    pub(super) fn withdraw(&self) -> JobDecision {
         let nothing = answer(Ok(JobCommandResult::Nothing));
         let asked = self.record.claim.as_ref().is_some_and(|claim| claim.yield_request.is_some());
         if !asked || !self.standing.term.is_live() {
-            return Ok(nothing);
+            return nothing;
         }
         let mut record = self.record.clone();
         if let Some(claim) = &mut record.claim {
             claim.yield_request = None;
         }
         let facts = vec![EventData::YieldWithdrawn { token: self.record.token }];
-        Ok(JobDecision { record: Some(record), facts, ..nothing })
+        JobDecision { record: Some(record), facts, ..nothing }
     }
 
-    pub(super) fn advance(&self) -> Decided {
+    pub(super) fn advance(&self) -> JobDecision {
         let nothing = answer(Ok(JobCommandResult::Nothing));
         let mut decision = if self.record.claim.is_some() {
             let next = self.unless_called_off((JobState::Queued, Due::Now));
@@ -164,13 +164,13 @@ impl JobCase<'_> {
             // Someone may have had the job in the time that was lost, so what was late before is stale now.
             JobDecision { record: Some(self.record.clone()), ..nothing }
         } else {
-            return Ok(nothing);
+            return nothing;
         };
         if let Some(record) = &mut decision.record {
             // The store has lifted its counter already: nothing from before speaks for this job any more.
             record.token = self.standing.newest.max(self.record.token);
         }
-        Ok(JobDecision { reply: Ok(JobCommandResult::Nothing), ..decision })
+        JobDecision { reply: Ok(JobCommandResult::Nothing), ..decision }
     }
 
     fn consumed(&self) -> Result<Token, JobRefusal> {

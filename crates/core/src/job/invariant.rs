@@ -213,9 +213,10 @@ impl CheckedDecision<'_> {
         let expected = |count: u16, was: bool, is: bool| {
             count.saturating_sub(u16::from(was)).saturating_add(u16::from(is))
         };
-        let failures = expected(before.failure_count, failed(was), failed(is));
-        let crashes = expected(before.crash_count, crashed(was), crashed(is));
-        must((after.failure_count, after.crash_count) == (failures, crashes), JobViolation::Miscounted)?;
+        let failure_count = expected(before.failure_count, failed(was), failed(is));
+        let crash_count = expected(before.crash_count, crashed(was), crashed(is));
+        let counts = (after.failure_count, after.crash_count);
+        must(counts == (failure_count, crash_count), JobViolation::Miscounted)?;
         if was != is && matches!(after.state, JobState::Queued | JobState::Scheduled) {
             let too_often = failed(is) && after.failure_count >= after.options.max_failures
                 || crashed(is) && after.crash_count >= after.options.max_crashes;

@@ -102,11 +102,11 @@ impl JobCase<'_> {
         Ok(self.over(how, error, self.unless_called_off(next)))
     }
 
-    pub(super) fn abandon(&self, by: AttemptProof) -> Decided {
+    pub(super) fn abandon(&self, by: AttemptProof) -> JobDecision {
         let queued = self.unless_called_off((JobState::Queued, Due::Now));
         match self.live(by, BlockedAction::ReleaseJob) {
-            Ok(_) => Ok(self.over(AttemptOutcome::Abandoned, None, queued)),
-            Err(_) => Ok(answer(Ok(JobCommandResult::Nothing))),
+            Ok(_) => self.over(AttemptOutcome::Abandoned, None, queued),
+            Err(_) => answer(Ok(JobCommandResult::Nothing)),
         }
     }
 

@@ -107,9 +107,9 @@ impl Field {
     fn value(&self, text: &str) -> Result<u32, BadInput> {
         let number = parse_digits(text).filter(|number| (self.min..=self.max).contains(number));
         let mut names = (self.min..).zip(self.names);
-        let named = || Some(names.find(|(_, name)| name.eq_ignore_ascii_case(text))?.0);
+        let by_name = || Some(names.find(|(_, name)| name.eq_ignore_ascii_case(text))?.0);
         number
-            .or_else(named)
+            .or_else(by_name)
             .ok_or_else(|| self.bad(format!("{text:?} is not in {}", self.allowed)))
     }
 

@@ -36,6 +36,9 @@
 //! - `file` (default): the store `file:DIR`.
 //! - `tower`: layers that fence an HTTP service ([`fence`]).
 
+#[macro_use]
+mod forward;
+
 mod acquisition;
 pub mod blocking;
 mod breaker;

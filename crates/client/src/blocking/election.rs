@@ -22,43 +22,27 @@ use crate::wake::block_on;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Election {
-    inner: crate::Election,
+    pub(super) inner: crate::Election,
 }
 
 impl Election {
-    pub(super) fn new(inner: crate::Election) -> Self {
-        Election { inner }
-    }
-
-    /// Who stands. Default: the handle's owner.
-    pub fn owner(self, owner: impl AsRef<str>) -> Self {
-        Election { inner: self.inner.owner(owner) }
-    }
-
-    /// What observers see beside the leader's name.
-    pub fn task(self, task: impl AsRef<str>) -> Self {
-        Election { inner: self.inner.task(task) }
-    }
-
-    /// How long the others wait when a leader dies. Default: 30 s.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Election { inner: self.inner.ttl(ttl) }
-    }
-
-    /// How long to campaign. Default: until elected.
-    pub fn wait(self, wait: Duration) -> Self {
-        Election { inner: self.inner.wait(wait) }
-    }
-
-    /// Rank among candidates. Default: 0.
-    pub fn priority(self, priority: i16) -> Self {
-        Election { inner: self.inner.priority(priority) }
+    builder_steps! {
+        /// Who stands. Default: the handle's owner.
+        owner(owner: impl AsRef<str>);
+        /// What observers see beside the leader's name.
+        task(task: impl AsRef<str>);
+        /// How long the others wait when a leader dies. Default: 30 s.
+        ttl(ttl: Duration);
+        /// How long to campaign. Default: until elected.
+        wait(wait: Duration);
+        /// Rank among candidates. Default: 0.
+        priority(priority: i16);
     }
 
     /// Stands for election, and blocks until elected.
     pub fn campaign(&self) -> Result<Leader, Error> {
         let leader = block_on(self.inner.campaign())?;
-        Ok(Leader { lease: Lease::new(leader.into_lease()) })
+        Ok(Leader { lease: Lease { inner: leader.into_lease() } })
     }
 
     /// Who leads now, and the means to wait for a change.

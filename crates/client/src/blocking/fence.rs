@@ -42,34 +42,18 @@ impl FencedFile {
         block_on(options.open(path)).map(FencedFile::from)
     }
 
-    /// Raises the fence. See [`crate::fence::FencedFile::raise`].
-    pub fn raise(&self, pass: impl Into<KeyToken>) -> Result<(), FenceError> {
-        block_on(self.inner.raise(pass))
-    }
-
-    /// Adds bytes to the end of the file, once. See [`crate::fence::FencedFile::append`].
-    pub fn append(
-        &self,
-        pass: impl Into<KeyToken>,
-        idempotency_key: &str,
-        bytes: impl Into<Vec<u8>>,
-    ) -> Result<Appended, FenceError> {
-        block_on(self.inner.append(pass, idempotency_key, bytes))
-    }
-
-    /// Puts another content in the place of the file. See [`crate::fence::FencedFile::replace`].
-    pub fn replace(&self, pass: impl Into<KeyToken>, content: impl Into<Vec<u8>>) -> Result<(), FenceError> {
-        block_on(self.inner.replace(pass, content))
-    }
-
-    /// How high the fence stands for a key.
-    pub fn mark(&self, namespace: &Namespace, key: &Key) -> Result<Option<Mark>, FenceError> {
-        block_on(self.inner.mark(namespace, key))
-    }
-
-    /// Forgets a key. See [`crate::fence::FencedFile::forget`].
-    pub fn forget(&self, namespace: &Namespace, key: &Key) -> Result<(), FenceError> {
-        block_on(self.inner.forget(namespace, key))
+    blocking_calls! {
+        /// Raises the fence. See [`crate::fence::FencedFile::raise`].
+        raise(pass: impl Into<KeyToken>) -> Result<(), FenceError>;
+        /// Adds bytes to the end of the file, once. See [`crate::fence::FencedFile::append`].
+        append(pass: impl Into<KeyToken>, idempotency_key: &str, bytes: impl Into<Vec<u8>>)
+            -> Result<Appended, FenceError>;
+        /// Puts another content in the place of the file. See [`crate::fence::FencedFile::replace`].
+        replace(pass: impl Into<KeyToken>, content: impl Into<Vec<u8>>) -> Result<(), FenceError>;
+        /// How high the fence stands for a key.
+        mark(namespace: &Namespace, key: &Key) -> Result<Option<Mark>, FenceError>;
+        /// Forgets a key. See [`crate::fence::FencedFile::forget`].
+        forget(namespace: &Namespace, key: &Key) -> Result<(), FenceError>;
     }
 
     /// The file.

@@ -13,62 +13,37 @@ use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 #[derive(Clone, Debug)]
 #[must_use = "nothing is requested until `acquire` or `try_acquire` is called"]
 pub struct LeaseBuilder {
-    inner: crate::LeaseBuilder,
+    pub(super) inner: crate::LeaseBuilder,
 }
 
 impl LeaseBuilder {
-    pub(super) fn new(inner: crate::LeaseBuilder) -> Self {
-        LeaseBuilder { inner }
-    }
-
-    /// What the lease serves.
-    pub fn task(self, task: impl AsRef<str>) -> Self {
-        LeaseBuilder { inner: self.inner.task(task) }
-    }
-
-    /// Who holds it. Default: the handle's owner.
-    pub fn owner(self, owner: impl AsRef<str>) -> Self {
-        LeaseBuilder { inner: self.inner.owner(owner) }
-    }
-
-    /// How long a grant or a renewal lasts. Default: 30 s.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        LeaseBuilder { inner: self.inner.ttl(ttl) }
-    }
-
-    /// How long the lease may be held in all. Default: for ever.
-    pub fn max_age(self, max_age: Duration) -> Self {
-        LeaseBuilder { inner: self.inner.max_age(max_age) }
-    }
-
-    /// Its rank. Default: 0.
-    pub fn priority(self, priority: i16) -> Self {
-        LeaseBuilder { inner: self.inner.priority(priority) }
-    }
-
-    /// How long to stand in line. Default: for as long as it takes.
-    pub fn wait(self, wait: Duration) -> Self {
-        LeaseBuilder { inner: self.inner.wait(wait) }
-    }
-
-    /// Asks a holder of lower priority to yield within this time. See [`crate::LeaseBuilder::preempt_within`].
-    pub fn preempt_within(self, within: Duration) -> Self {
-        LeaseBuilder { inner: self.inner.preempt_within(within) }
-    }
-
-    /// The largest token that the caller has ever seen for the (first) key.
-    pub fn seen_token(self, token: Token) -> Self {
-        LeaseBuilder { inner: self.inner.seen_token(token) }
+    builder_steps! {
+        /// What the lease serves.
+        task(task: impl AsRef<str>);
+        /// Who holds it. Default: the handle's owner.
+        owner(owner: impl AsRef<str>);
+        /// How long a grant or a renewal lasts. Default: 30 s.
+        ttl(ttl: Duration);
+        /// How long the lease may be held in all. Default: for ever.
+        max_age(max_age: Duration);
+        /// Its rank. Default: 0.
+        priority(priority: i16);
+        /// How long to stand in line. Default: for as long as it takes.
+        wait(wait: Duration);
+        /// Asks a holder of lower priority to yield within this time. See [`crate::LeaseBuilder::preempt_within`].
+        preempt_within(within: Duration);
+        /// The largest token that the caller has ever seen for the (first) key.
+        seen_token(token: Token);
     }
 
     /// Takes the key if it is free now. See [`crate::LeaseBuilder::try_acquire`].
     pub fn try_acquire(self) -> Result<Lease, Error> {
-        block_on(self.inner.try_acquire()).map(Lease::new)
+        block_on(self.inner.try_acquire()).map(|inner| Lease { inner })
     }
 
     /// Takes the key, standing in line for it. See [`crate::LeaseBuilder::acquire`].
     pub fn acquire(self) -> Result<Lease, Error> {
-        block_on(self.inner.acquire()).map(Lease::new)
+        block_on(self.inner.acquire()).map(|inner| Lease { inner })
     }
 }
 
@@ -76,67 +51,36 @@ impl LeaseBuilder {
 #[derive(Debug)]
 #[must_use = "a lease is given back as soon as its guard is dropped"]
 pub struct Lease {
-    inner: crate::Lease,
+    pub(super) inner: crate::Lease,
 }
 
 impl Lease {
-    pub(super) fn new(inner: crate::Lease) -> Self {
-        Lease { inner }
+    getters! {
+        /// Which key is held.
+        key() -> &Key;
+        /// The fencing token.
+        token() -> Token;
+        /// Who holds it.
+        owner() -> &Owner;
+        /// What it serves.
+        task() -> Option<&Task>;
+        /// What this holder shows at a fence. See [`crate::Lease::key_token`].
+        key_token() -> crate::fence::KeyToken;
+        /// Whether it can be relied on now. Work that goes on for long looks at this between its steps.
+        state() -> LeaseState;
+        /// When the lease ends at the latest unless it is renewed. See [`crate::Lease::deadline_ms`].
+        deadline_ms() -> u64;
+        /// When this guard takes the lease for lost unless it is renewed. See [`crate::Lease::lost_at_ms`].
+        lost_at_ms() -> u64;
+        /// The request of a contender that this holder yield, if there is one.
+        yield_request() -> Option<YieldRequest>;
     }
 
-    /// Which key is held.
-    pub fn key(&self) -> &Key {
-        self.inner.key()
-    }
-
-    /// The fencing token.
-    pub fn token(&self) -> Token {
-        self.inner.token()
-    }
-
-    /// Who holds it.
-    pub fn owner(&self) -> &Owner {
-        self.inner.owner()
-    }
-
-    /// What it serves.
-    pub fn task(&self) -> Option<&Task> {
-        self.inner.task()
-    }
-
-    /// What this holder shows at a fence. See [`crate::Lease::key_token`].
-    pub fn key_token(&self) -> crate::fence::KeyToken {
-        self.inner.key_token()
-    }
-
-    /// Whether it can be relied on now. Work that goes on for long looks at this between its steps.
-    pub fn state(&self) -> LeaseState {
-        self.inner.state()
-    }
-
-    /// When the lease ends at the latest unless it is renewed. See [`crate::Lease::deadline_ms`].
-    pub fn deadline_ms(&self) -> u64 {
-        self.inner.deadline_ms()
-    }
-
-    /// When this guard takes the lease for lost unless it is renewed. See [`crate::Lease::lost_at_ms`].
-    pub fn lost_at_ms(&self) -> u64 {
-        self.inner.lost_at_ms()
-    }
-
-    /// The request of a contender that this holder yield, if there is one.
-    pub fn yield_request(&self) -> Option<YieldRequest> {
-        self.inner.yield_request()
-    }
-
-    /// Blocks until a contender requests that this holder yield. `None`: the lease ended first.
-    pub fn yield_requested(&self) -> Option<YieldRequest> {
-        block_on(self.inner.yield_requested())
-    }
-
-    /// Blocks until the lease is lost, and says why.
-    pub fn lost(&self) -> LostCause {
-        block_on(self.inner.lost())
+    blocking_calls! {
+        /// Blocks until a contender requests that this holder yield. `None`: the lease ended first.
+        yield_requested() -> Option<YieldRequest>;
+        /// Blocks until the lease is lost, and says why.
+        lost() -> LostCause;
     }
 
     /// Follows the lease from another thread.

@@ -67,52 +67,46 @@ impl Fencehold {
 
     /// Asks for a lease on one key. See [`crate::Fencehold::lease`].
     pub fn lease(&self, key: impl AsRef<str>) -> LeaseBuilder {
-        LeaseBuilder::new(self.inner.lease(key))
+        LeaseBuilder { inner: self.inner.lease(key) }
     }
 
     /// Asks for a lease on any one of these keys. See [`crate::Fencehold::lease_any_of`].
     pub fn lease_any_of<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> LeaseBuilder {
-        LeaseBuilder::new(self.inner.lease_any_of(keys))
+        LeaseBuilder { inner: self.inner.lease_any_of(keys) }
     }
 
     /// An election: the holder of this key leads. See [`crate::Fencehold::election`].
     pub fn election(&self, key: impl AsRef<str>) -> Election {
-        Election::new(self.inner.election(key))
+        Election { inner: self.inner.election(key) }
     }
 
     /// A queue of jobs. See [`crate::Fencehold::queue`].
     pub fn queue(&self, name: impl AsRef<str>) -> JobQueue {
-        JobQueue::new(self.inner.queue(name))
+        JobQueue { inner: self.inner.queue(name) }
     }
 
     /// The jobs of all queues. See [`crate::Fencehold::jobs`].
     pub fn jobs(&self) -> Jobs {
-        Jobs::new(self.inner.jobs())
+        Jobs { inner: self.inner.jobs() }
     }
 
     /// Operations of request handlers. See [`crate::Fencehold::operations`].
     pub fn operations(&self) -> Operations {
-        Operations::new(self.inner.operations())
+        Operations { inner: self.inner.operations() }
     }
 
     /// A worker: takes jobs out of queues and has handlers run them. See [`crate::Fencehold::worker`].
     pub fn worker(&self) -> Worker {
-        Worker::new(self.inner.worker())
+        Worker { inner: self.inner.worker() }
     }
 
-    /// What ttl would suit. See [`crate::Fencehold::ttl_advice`].
-    pub fn ttl_advice(&self, key_or_prefix: &str) -> Option<TtlAdvice> {
-        self.inner.ttl_advice(key_or_prefix)
-    }
-
-    /// The store. See [`crate::Fencehold::store`]; [`wait`](Fencehold::wait) drives its futures.
-    pub fn store(&self) -> &Arc<dyn LeaseStore> {
-        self.inner.store()
-    }
-
-    /// A call in this handle's namespace, with its timeout.
-    pub fn call(&self) -> CallContext {
-        self.inner.call()
+    getters! {
+        /// What ttl would suit. See [`crate::Fencehold::ttl_advice`].
+        ttl_advice(key_or_prefix: &str) -> Option<TtlAdvice>;
+        /// The store. See [`crate::Fencehold::store`]; [`wait`](Fencehold::wait) drives its futures.
+        store() -> &Arc<dyn LeaseStore>;
+        /// A call in this handle's namespace, with its timeout.
+        call() -> CallContext;
     }
 
     /// Blocks until a future is done: for what has no blocking twin.

@@ -16,14 +16,10 @@ use crate::wake::block_on;
 /// A queue of jobs. See [`crate::JobQueue`].
 #[derive(Clone, Debug)]
 pub struct JobQueue {
-    inner: crate::JobQueue,
+    pub(super) inner: crate::JobQueue,
 }
 
 impl JobQueue {
-    pub(super) fn new(inner: crate::JobQueue) -> Self {
-        JobQueue { inner }
-    }
-
     /// A job of this kind with this payload. See [`crate::JobQueue::job`].
     pub fn job(&self, kind: impl AsRef<str>, payload: &(impl Serialize + ?Sized)) -> JobBuilder {
         JobBuilder { inner: self.inner.job(kind, payload) }
@@ -37,24 +33,15 @@ impl JobQueue {
         block_on(self.inner.enqueue_batch(jobs.into_iter().map(|job| job.inner)))
     }
 
-    /// Has it hand out no jobs. See [`crate::JobQueue::pause`].
-    pub fn pause(&self) -> Result<QueueView, Error> {
-        block_on(self.inner.pause())
-    }
-
-    /// Has it hand out jobs and take new ones. See [`crate::JobQueue::resume`].
-    pub fn resume(&self) -> Result<QueueView, Error> {
-        block_on(self.inner.resume())
-    }
-
-    /// Has it take no new jobs. See [`crate::JobQueue::drain`].
-    pub fn drain(&self) -> Result<QueueView, Error> {
-        block_on(self.inner.drain())
-    }
-
-    /// How many jobs it has in which state.
-    pub fn counts(&self) -> Result<JobCounts, Error> {
-        block_on(self.inner.counts())
+    blocking_calls! {
+        /// Has it hand out no jobs. See [`crate::JobQueue::pause`].
+        pause() -> Result<QueueView, Error>;
+        /// Has it hand out jobs and take new ones. See [`crate::JobQueue::resume`].
+        resume() -> Result<QueueView, Error>;
+        /// Has it take no new jobs. See [`crate::JobQueue::drain`].
+        drain() -> Result<QueueView, Error>;
+        /// How many jobs it has in which state.
+        counts() -> Result<JobCounts, Error>;
     }
 }
 
@@ -65,20 +52,8 @@ pub struct JobBuilder {
     inner: crate::JobBuilder,
 }
 
-/// The same terms, passed on.
-macro_rules! terms {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
-        $(
-            $(#[$doc])*
-            pub fn $name(self, $($argument: $type),*) -> Self {
-                JobBuilder { inner: self.inner.$name($($argument),*) }
-            }
-        )*
-    };
-}
-
 impl JobBuilder {
-    terms! {
+    builder_steps! {
         /// Its id. Default: a new one.
         id(id: JobId);
         /// Its rank. Default: 0.
@@ -114,14 +89,10 @@ impl JobBuilder {
 /// The jobs of all queues. See [`crate::Jobs`]; [`wait`](super::Fencehold::wait) drives what has no twin here.
 #[derive(Clone, Debug)]
 pub struct Jobs {
-    inner: crate::Jobs,
+    pub(super) inner: crate::Jobs,
 }
 
 impl Jobs {
-    pub(super) fn new(inner: crate::Jobs) -> Self {
-        Jobs { inner }
-    }
-
     /// Everything about one job.
     pub fn get(&self, id: JobId) -> Result<JobDetail, Error> {
         block_on(self.inner.get(id))
@@ -132,46 +103,30 @@ impl Jobs {
         block_on(self.inner.result(id, limit))
     }
 
-    /// Cancels a job. See [`crate::Jobs::cancel`].
-    pub fn cancel(&self, id: JobId, reason: Option<Reason>) -> Result<JobState, Error> {
-        block_on(self.inner.cancel(id, reason))
-    }
-
-    /// Starts a job again. See [`crate::Jobs::retry`].
-    pub fn retry(&self, id: JobId) -> Result<JobState, Error> {
-        block_on(self.inner.retry(id))
-    }
-
-    /// How many jobs there are in which state, all queues together.
-    pub fn counts(&self) -> Result<JobCounts, Error> {
-        block_on(self.inner.counts())
+    blocking_calls! {
+        /// Cancels a job. See [`crate::Jobs::cancel`].
+        cancel(id: JobId, reason: Option<Reason>) -> Result<JobState, Error>;
+        /// Starts a job again. See [`crate::Jobs::retry`].
+        retry(id: JobId) -> Result<JobState, Error>;
+        /// How many jobs there are in which state, all queues together.
+        counts() -> Result<JobCounts, Error>;
     }
 }
 
 /// The terms on which operations begin. See [`crate::Operations`].
 #[derive(Clone, Debug)]
 pub struct Operations {
-    inner: crate::Operations,
+    pub(super) inner: crate::Operations,
 }
 
 impl Operations {
-    pub(super) fn new(inner: crate::Operations) -> Self {
-        Operations { inner }
-    }
-
-    /// How long others get `InProgress` when the caller that carries it out dies. Default: 30 s.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Operations { inner: self.inner.ttl(ttl) }
-    }
-
-    /// For how long a key and its answer are kept. Default: a day.
-    pub fn idempotency_window(self, window: Duration) -> Self {
-        Operations { inner: self.inner.idempotency_window(window) }
-    }
-
-    /// What to do when an earlier caller died half-way.
-    pub fn in_doubt_policy(self, policy: InDoubtPolicy) -> Self {
-        Operations { inner: self.inner.in_doubt_policy(policy) }
+    builder_steps! {
+        /// How long others get `InProgress` when the caller that carries it out dies. Default: 30 s.
+        ttl(ttl: Duration);
+        /// For how long a key and its answer are kept. Default: a day.
+        idempotency_window(window: Duration);
+        /// What to do when an earlier caller died half-way.
+        in_doubt_policy(policy: InDoubtPolicy);
     }
 
     /// Begins the operation of this key, or says what has become of it. [`wait`](super::Fencehold::wait) drives the

@@ -34,42 +34,23 @@ use crate::worker::{Drained, WorkerEvent};
 #[derive(Debug)]
 #[must_use = "nothing happens until `run` or `start` is called"]
 pub struct Worker {
-    inner: crate::Worker,
+    pub(super) inner: crate::Worker,
 }
 
 impl Worker {
-    pub(super) fn new(inner: crate::Worker) -> Self {
-        Worker { inner }
-    }
-
-    /// A queue to take jobs from. See [`crate::Worker::queue`].
-    pub fn queue(self, name: impl AsRef<str>, weight: u32) -> Self {
-        Worker { inner: self.inner.queue(name, weight) }
-    }
-
-    /// How many jobs run at once. Default: 8.
-    pub fn concurrency(self, concurrency: usize) -> Self {
-        Worker { inner: self.inner.concurrency(concurrency) }
-    }
-
-    /// At most how many jobs are claimed ahead. See [`crate::Worker::prefetch`].
-    pub fn prefetch(self, most: usize) -> Self {
-        Worker { inner: self.inner.prefetch(most) }
-    }
-
-    /// How long a claim or a renewal lasts. Default: 30 s.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Worker { inner: self.inner.ttl(ttl) }
-    }
-
-    /// Who works. Default: the handle's owner.
-    pub fn owner(self, owner: impl AsRef<str>) -> Self {
-        Worker { inner: self.inner.owner(owner) }
-    }
-
-    /// How long running jobs have to end when the worker drains. Default: 25 s.
-    pub fn drain_timeout(self, limit: Duration) -> Self {
-        Worker { inner: self.inner.drain_timeout(limit) }
+    builder_steps! {
+        /// A queue to take jobs from. See [`crate::Worker::queue`].
+        queue(name: impl AsRef<str>, weight: u32);
+        /// How many jobs run at once. Default: 8.
+        concurrency(concurrency: usize);
+        /// At most how many jobs are claimed ahead. See [`crate::Worker::prefetch`].
+        prefetch(most: usize);
+        /// How long a claim or a renewal lasts. Default: 30 s.
+        ttl(ttl: Duration);
+        /// Who works. Default: the handle's owner.
+        owner(owner: impl AsRef<str>);
+        /// How long running jobs have to end when the worker drains. Default: 25 s.
+        drain_timeout(limit: Duration);
     }
 
     /// Has jobs of this kind run by this handler. It cannot be stopped from outside: long work looks at
@@ -93,19 +74,13 @@ impl Worker {
         Worker { inner: self.inner.handle_any_blocking(handler) }
     }
 
-    /// How long the worker waits for handlers once the drain timeout is over. See [`crate::Worker::stop_timeout`].
-    pub fn stop_timeout(self, limit: Duration) -> Self {
-        Worker { inner: self.inner.stop_timeout(limit) }
-    }
-
-    /// Works until no job is ready and none runs. See [`crate::Worker::until_empty`].
-    pub fn until_empty(self) -> Self {
-        Worker { inner: self.inner.until_empty() }
-    }
-
-    /// Calls this for what happens to the worker. See [`crate::Worker::on_event`].
-    pub fn on_event(self, hook: impl Fn(&WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
-        Worker { inner: self.inner.on_event(hook) }
+    builder_steps! {
+        /// How long the worker waits for handlers once the drain timeout is over. See [`crate::Worker::stop_timeout`].
+        stop_timeout(limit: Duration);
+        /// Works until no job is ready and none runs. See [`crate::Worker::until_empty`].
+        until_empty();
+        /// Calls this for what happens to the worker. See [`crate::Worker::on_event`].
+        on_event(hook: impl Fn(&WorkerEvent<'_>) + Send + Sync + 'static);
     }
 
     /// Works until this process is sent SIGTERM or SIGINT, and then ends in good order. See [`crate::Worker::run`].

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, HoldRef, StoreError};
+use fencehold_core::Refusal;
 use fencehold_core::limits::{HOLD_AGE_MS_MAX, WAIT_MS_MAX};
 use fencehold_core::ttl::GrantedTerm;
-use fencehold_core::{HoldId, Key, Owner, Refusal, Task, Token};
 
 use crate::connection::ConnectionInner;
 use crate::error::Error;
@@ -19,7 +19,6 @@ use crate::holding::{HoldGrant, HoldTarget};
 use crate::random::hold_id;
 use crate::renewal::{free_unseen_grant, give_back};
 use crate::retry_loop::{RetryLoop, left_alone};
-use crate::time::{First, first};
 
 /// A caller with a limit does not retry a silent store for longer than that limit; but no less than this.
 const PATIENCE_MS_MIN: u64 = 1_000;
@@ -30,62 +29,24 @@ const ENDED_MAX: u32 = 8;
 /// A store without lines is polled as if it had failed this often: every 1.6 s at most.
 const POLL_FAILURES: u32 = 6;
 
-/// The terms of one acquisition, checked.
-#[derive(Clone, Debug)]
-pub(crate) struct AcquisitionTerms {
-    pub(crate) keys: Vec<Key>,
-    pub(crate) owner: Owner,
-    pub(crate) task: Option<Task>,
-    pub(crate) ttl_ms: u64,
-    pub(crate) max_age_ms: Option<u64>,
-    pub(crate) priority: i16,
-    pub(crate) seen_token: Option<Token>,
-    pub(crate) preempt_within_ms: Option<u64>,
-}
-
-/// Whether to stand in line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum WaitMode {
-    /// Not at all.
-    None,
-    /// For as long as it takes, or up to a limit.
-    Stand { limit_ms: Option<u64> },
-}
-
-/// Acquires, on these terms.
+/// Acquires, on these terms, standing in line for up to a limit: `None` is as long as it takes, 0 not at all. Hold ids, and
+/// what a request says of time in line, are made here.
 pub(crate) async fn acquire(
     connection: &Arc<ConnectionInner>,
-    terms: &AcquisitionTerms,
-    line: WaitMode,
+    terms: &AcquireLeaseRequest,
+    limit_ms: Option<u64>,
 ) -> Result<(HoldRef, HoldGrant), Error> {
     let started_ms = connection.now_ms();
-    let limit_ms = match line {
-        WaitMode::None => Some(0),
-        WaitMode::Stand { limit_ms } => limit_ms,
-    };
     let claim = HoldAttempt::new(connection, terms)?;
-    let mut acquisition = Acquisition {
-        connection,
-        terms,
-        started_ms,
-        limit_ms,
-        claim,
-        tries: RetryLoop::new(
-            limit_ms
-                .filter(|limit_ms| *limit_ms > 0)
-                .map(|ms| started_ms.saturating_add(ms)),
-        ),
-        ended: 0,
-    };
-    match first(connection.until_closed(), acquisition.run()).await {
-        First::Left(closed) => Err(closed),
-        First::Right(outcome) => outcome,
-    }
+    let until_ms = limit_ms.filter(|ms| *ms > 0).map(|ms| started_ms.saturating_add(ms));
+    let tries = RetryLoop::new(until_ms);
+    let mut acquisition = Acquisition { connection, terms, started_ms, limit_ms, claim, tries, ended: 0 };
+    connection.unless_closed(acquisition.run()).await
 }
 
 struct Acquisition<'a> {
     connection: &'a Arc<ConnectionInner>,
-    terms: &'a AcquisitionTerms,
+    terms: &'a AcquireLeaseRequest,
     started_ms: u64,
     /// `None`: as long as it takes; 0: no standing in line.
     limit_ms: Option<u64>,
@@ -127,10 +88,7 @@ impl Acquisition<'_> {
             hold_id_age_ms: self.claim.age_ms(sent_ms),
             wait_ms,
             waited_before_ms: stood_ms,
-            preempt_within_ms: self
-                .terms
-                .preempt_within_ms
-                .map(|within_ms| within_ms.saturating_sub(stood_ms)),
+            preempt_within_ms: self.terms.preempt_within_ms.map(|ms| ms.saturating_sub(stood_ms)),
             ..self.claim.request.clone()
         };
         let call = self.connection.call(timeout_ms);
@@ -166,38 +124,25 @@ impl Acquisition<'_> {
         let AcquiredLease { key, grant, waited_ms } = acquired;
         let now_ms = self.connection.now_ms();
         let term = GrantedTerm::new(sent_ms, waited_ms, now_ms, grant.remaining_ms);
-        let trip_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms);
         let late = !self.is_try() && self.until_ms().is_some_and(|until_ms| now_ms > until_ms);
+        let AcquireLeaseRequest { hold_id, owner, task, ttl_ms, max_age_ms, .. } = self.claim.request.clone();
+        let (token, held) = (grant.token, HoldTarget::Key(key.clone()));
+        let hold = HoldRef { key, hold_id, token };
         if late || now_ms >= term.lost_at_ms() {
-            let hold = HoldRef { key: key.clone(), hold_id: self.claim.request.hold_id, token: grant.token };
+            let why = format!("a grant of {} arrived only when most of its time was over", hold.key);
             self.connection
                 .spawn(give_back(Arc::clone(self.connection), hold, term.deadline_ms()));
             self.claim = HoldAttempt::new(self.connection, self.terms)?;
             if late {
-                return Err(self.timed_out(now_ms));
+                let waited = Duration::from_millis(now_ms.saturating_sub(self.started_ms));
+                return Err(Error::WaitTimedOut { keys: self.terms.any_of.clone(), waited });
             }
-            let why = format!("a grant of {key} arrived only when most of its time was over");
             return self.failed(StoreError::Unavailable { message: why }).await.map(|()| None);
         }
+        let trip_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms);
         self.connection.advisor.saw_round_trip(trip_ms);
-        let AcquisitionTerms { owner, task, ttl_ms, max_age_ms, .. } = self.terms.clone();
-        let hold = HoldRef { key: key.clone(), hold_id: self.claim.request.hold_id, token: grant.token };
-        let granted = HoldGrant {
-            held: HoldTarget::Key(key),
-            token: hold.token,
-            owner,
-            task,
-            ttl_ms,
-            max_age_ms,
-            hold: hold.hold_id,
-            term,
-        };
+        let granted = HoldGrant { held, token, owner, task, ttl_ms, max_age_ms, hold: hold_id, term };
         Ok(Some((hold, granted)))
-    }
-
-    fn timed_out(&self, now_ms: u64) -> Error {
-        let waited = Duration::from_millis(now_ms.saturating_sub(self.started_ms));
-        Error::WaitTimedOut { keys: self.terms.keys.clone(), waited }
     }
 
     /// Not granted: gives up with an error, or makes ready to ask again.
@@ -211,10 +156,9 @@ impl Acquisition<'_> {
                 self.claim = HoldAttempt::new(self.connection, self.terms)?;
                 if now_ms < line_until_ms {
                     // This store does not let anybody stand in line for as long as was asked: poll.
-                    self.pause_until(
-                        now_ms.saturating_add(self.connection.retries.backoff_ms(POLL_FAILURES)),
-                    )
-                    .await;
+                    let at_ms = now_ms.saturating_add(self.connection.retries.backoff_ms(POLL_FAILURES));
+                    let until_ms = self.until_ms().unwrap_or(u64::MAX);
+                    self.connection.timers.sleep_until(at_ms.min(until_ms)).await;
                     if !self.has_time(self.connection.now_ms()) {
                         return Err(Error::refused(key, refusal));
                     }
@@ -254,19 +198,10 @@ impl Acquisition<'_> {
     /// Waits for the breaker to let this call through.
     async fn admitted(&mut self) -> Result<(), Error> {
         if self.is_try() {
-            return self
-                .connection
-                .breaker
-                .admit(self.connection.now_ms())
-                .map_err(|_| left_alone());
+            let admitted = self.connection.breaker.admit(self.connection.now_ms());
+            return admitted.map_err(|_| left_alone());
         }
         self.tries.admitted(self.connection).await
-    }
-
-    /// Pauses, but not past the caller's own time.
-    async fn pause_until(&self, at_ms: u64) {
-        let until_ms = self.until_ms().filter(|_| !self.is_try()).unwrap_or(u64::MAX);
-        self.connection.timers.sleep_until(at_ms.min(until_ms)).await;
     }
 }
 
@@ -282,22 +217,8 @@ struct HoldAttempt<'a> {
 }
 
 impl<'a> HoldAttempt<'a> {
-    fn new(connection: &'a Arc<ConnectionInner>, terms: &AcquisitionTerms) -> Result<Self, Error> {
-        let hold: HoldId = hold_id()?;
-        let request = AcquireLeaseRequest {
-            any_of: terms.keys.clone(),
-            hold_id: hold,
-            hold_id_age_ms: 0,
-            owner: terms.owner.clone(),
-            task: terms.task.clone(),
-            ttl_ms: terms.ttl_ms,
-            max_age_ms: terms.max_age_ms,
-            wait_ms: 0,
-            waited_before_ms: 0,
-            priority: terms.priority,
-            preempt_within_ms: None,
-            seen_token: terms.seen_token,
-        };
+    fn new(connection: &'a Arc<ConnectionInner>, terms: &AcquireLeaseRequest) -> Result<Self, Error> {
+        let request = AcquireLeaseRequest { hold_id: hold_id()?, ..terms.clone() };
         Ok(HoldAttempt { connection, request, sent_ms: None, unsure_until_ms: None, line_until_ms: 0 })
     }
 

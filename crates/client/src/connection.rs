@@ -2,14 +2,14 @@
 //! and the thread that renews.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::job::AttemptRef;
+use fencehold_contract::operation::jobs_of;
 use fencehold_contract::{CallContext, HoldChange, HoldRef, JobStore, LeaseStore, StoreError, Subscription};
-use fencehold_core::job::JobId;
 use fencehold_core::{Key, Namespace};
 
 use crate::breaker::{Breaker, CircuitBreakerPolicy};
@@ -26,6 +26,9 @@ use crate::watch_value::WatchValue;
 
 /// How long past a call's own timeout its answer is still waited for.
 const GRACE_MS: u64 = 1_000;
+
+/// A call of the contract under way.
+pub(crate) type StoreCall<'c, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'c>>;
 
 pub(crate) struct ConnectionInner {
     pub(crate) store: Arc<dyn LeaseStore>,
@@ -44,7 +47,7 @@ pub(crate) struct ConnectionInner {
     pub(crate) changed: Arc<Mutex<ChangedHolds>>,
     _subscription: Option<Subscription>,
     pub(crate) background: Background,
-    pub(crate) reports: ReportQueue,
+    pub(crate) reports: Mutex<ReportQueue>,
     closed: WatchValue<bool>,
     /// No caller is left.
     pub(crate) left: AtomicBool,
@@ -101,7 +104,7 @@ impl ConnectionInner {
             timers: Timers::new(Arc::clone(&clock), Arc::clone(&wake)),
             renewals: Mutex::default(),
             background: Background::default(),
-            reports: ReportQueue::default(),
+            reports: Mutex::default(),
             closed: WatchValue::new(false),
             left: AtomicBool::new(false),
             serials: AtomicU64::new(1),
@@ -127,16 +130,29 @@ impl ConnectionInner {
     }
 
     /// The store's jobs, if it has any.
-    pub(crate) fn jobs(&self) -> Result<&dyn JobStore, Error> {
-        self.store.jobs().ok_or_else(|| Error::Unsupported {
-            store: self.store.capabilities().store.to_owned(),
-            message: "keep jobs".to_owned(),
-        })
+    pub(crate) fn jobs(&self) -> Result<&dyn JobStore, StoreError> {
+        jobs_of(&*self.store)
     }
 
-    /// A new job id.
-    pub(crate) fn new_job_id(&self) -> Result<JobId, Error> {
-        crate::random::job_id(self.clock.now().wall_ms)
+    /// Sends one call, and waits for its answer: for this handle's timeout, and as long as it may stand in line.
+    pub(crate) async fn send<T>(
+        &self,
+        wait_ms: u64,
+        send: impl for<'c> FnOnce(&'c dyn LeaseStore, &'c CallContext) -> StoreCall<'c, T>,
+    ) -> Result<T, StoreError> {
+        let call = self.call(self.timeout_ms);
+        self.answer(wait_ms.saturating_add(self.timeout_ms), send(&*self.store, &call))
+            .await
+    }
+
+    /// The same for a call about jobs.
+    pub(crate) async fn send_job<T>(
+        &self,
+        wait_ms: u64,
+        send: impl for<'c> FnOnce(&'c dyn JobStore, &'c CallContext) -> StoreCall<'c, T>,
+    ) -> Result<T, StoreError> {
+        let (jobs, call) = (self.jobs()?, self.call(self.timeout_ms));
+        self.answer(wait_ms.saturating_add(self.timeout_ms), send(jobs, &call)).await
     }
 
     /// Waits for a store's answer, but not for ever: a store that keeps silent past the timeout has lost the answer.
@@ -194,24 +210,23 @@ impl ConnectionInner {
         lock(&self.renewals).remove(holding.serial);
         if self.finish(holding) {
             let until_ms = holding.look().deadline_ms;
-            let HoldGrant { held, hold, token, .. } = &holding.granted;
-            match held {
+            let HoldGrant { held, hold: hold_id, token, .. } = &holding.granted;
+            let (hold_id, token, connection) = (*hold_id, *token, Arc::clone(self));
+            match held.clone() {
                 HoldTarget::Key(key) => {
-                    let hold = HoldRef { key: key.clone(), hold_id: *hold, token: *token };
-                    self.spawn(give_back(Arc::clone(self), hold, until_ms));
+                    self.spawn(give_back(connection, HoldRef { key, hold_id, token }, until_ms));
                 }
-                HoldTarget::Job(job) => {
-                    let attempt = AttemptRef { job_id: *job, hold_id: *hold, token: *token };
-                    self.spawn(hand_back(Arc::clone(self), attempt, until_ms));
+                HoldTarget::Job(job_id) => {
+                    self.spawn(hand_back(connection, AttemptRef { job_id, hold_id, token }, until_ms));
                 }
             }
         }
     }
 
-    /// The store refuses what is asked under a lease. It is sure: there is no way back.
-    pub(crate) fn refused(self: &Arc<Self>, holding: &Arc<Holding>, why: LostCause) {
+    /// A lease is over, and renewed no more. False: it was lost before.
+    pub(crate) fn ended(&self, holding: &Holding, why: LostCause) -> bool {
         lock(&self.renewals).remove(holding.serial);
-        holding.lose(why);
+        holding.lose(why)
     }
 
     /// Notes that the holder has done with a lease. True: the store may still keep it for the holder.
@@ -240,9 +255,15 @@ impl ConnectionInner {
         self.closed.read(|closed, _| *closed)
     }
 
-    /// Waits until the handle is closed.
-    pub(crate) async fn until_closed(&self) -> Error {
-        self.closed.when(|is, _| is.then(closed)).await
+    /// Sees work through, unless the handle is closed first.
+    pub(crate) async fn unless_closed<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match first(self.closed.when(|is, _| is.then(closed)), work).await {
+            First::Left(closed) => Err(closed),
+            First::Right(outcome) => outcome,
+        }
     }
 
     /// Gives back whatever is held, sees background tasks through as far as the timeout allows, and ends.
@@ -259,16 +280,6 @@ impl ConnectionInner {
         if self.owns_store {
             self.store.close().await;
         }
-    }
-}
-
-impl fmt::Debug for ConnectionInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionInner")
-            .field("store", &self.store.capabilities().store)
-            .field("namespace", &self.namespace)
-            .field("patience_ms", &self.timeout_ms)
-            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use fencehold_contract::{ListEventsRequest, StoreError};
+use fencehold_contract::{HolderView, LeaseView, ListEventsRequest, StoreError};
 use fencehold_core::{BadInput, Key, Owner, Task, Token};
 
 use crate::connect::Fencehold;
@@ -167,10 +167,8 @@ impl Observer {
     async fn wait_for_news(&mut self) -> Result<(), Error> {
         let connection = self.fencehold.connection();
         let Some(after) = self.cursor else {
-            connection
-                .timers
-                .sleep_until(connection.now_ms().saturating_add(LOOK_EVERY_MS))
-                .await;
+            let at_ms = connection.now_ms().saturating_add(LOOK_EVERY_MS);
+            connection.timers.sleep_until(at_ms).await;
             return self.look().await;
         };
         let request = ListEventsRequest {
@@ -179,15 +177,9 @@ impl Observer {
             limit: EVENTS,
             wait_ms: LISTEN_MS,
         };
-        let call = self.fencehold.call();
-        let timeout_ms = LISTEN_MS.saturating_add(call.timeout_ms);
-        match connection
-            .answer(timeout_ms, connection.store.list_events(&call, request))
-            .await
-        {
+        match connection.send(LISTEN_MS, |store, call| store.list_events(call, request)).await {
             Ok(page) => {
-                let concerns = page.events.iter().any(|event| event.key == self.key);
-                if concerns {
+                if page.events.iter().any(|event| event.key == self.key) {
                     self.look().await?;
                 }
                 // Only now: after an error in the look the same events are read again.
@@ -206,9 +198,7 @@ impl Observer {
 
     /// Notes where the story stands, and looks. In this order: what happens between the two is seen twice, not missed.
     async fn look_afresh(&mut self) -> Result<(), Error> {
-        let connection = self.fencehold.connection();
-        let call = self.fencehold.call();
-        self.cursor = match connection.answer(call.timeout_ms, connection.store.status(&call)).await {
+        self.cursor = match self.fencehold.connection().send(0, |store, call| store.status(call)).await {
             Ok(status) => Some(status.newest_event_seq),
             Err(StoreError::Unsupported { .. }) => None,
             Err(error) => return Err(error.into()),
@@ -217,15 +207,11 @@ impl Observer {
     }
 
     async fn look(&mut self) -> Result<(), Error> {
-        let connection = self.fencehold.connection();
-        let call = self.fencehold.call();
-        let view = connection
-            .answer(call.timeout_ms, connection.store.get(&call, self.key.clone()))
-            .await?;
-        self.leader = view.and_then(|view| {
-            let holder = view.holder?;
-            let acquired_at_ms = holder.acquired_at_ms;
-            Some(LeaderView { owner: holder.owner, task: holder.task, token: view.token, acquired_at_ms })
+        let key = self.key.clone();
+        let view = self.fencehold.connection().send(0, |store, call| store.get(call, key)).await?;
+        self.leader = view.and_then(|LeaseView { token, holder, .. }| {
+            let HolderView { owner, task, acquired_at_ms, .. } = holder?;
+            Some(LeaderView { owner, task, token, acquired_at_ms })
         });
         Ok(())
     }

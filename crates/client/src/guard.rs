@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use fencehold_contract::{HoldRef, StoreError};
-use fencehold_core::{Key, Owner, Refusal, Task, Token};
+use fencehold_core::{Key, Owner, Task, Token};
 use tracing::Instrument;
 
 use crate::error::{Error, LostCause};
@@ -213,9 +213,8 @@ impl Lease {
         if let Some(why) = holding.look().lost {
             return Err(holding.error(why));
         }
-        lock(&connection.renewals).remove(holding.serial);
         // Lost, or given back by a close, since it was looked at: then the drop of the guard does the rest.
-        if !holding.lose(LostCause::Released) {
+        if !connection.ended(holding, LostCause::Released) {
             let why = holding.look().lost.unwrap_or(LostCause::Released);
             return Err(holding.error(why));
         }
@@ -228,25 +227,27 @@ impl Lease {
         let holding = &self.holding;
         // From here on no renewal is sent; one that is under way finds the lease released and changes nothing.
         lock(&connection.renewals).leave(holding.serial);
+        // Released: a close of the handle gave it back, or a renewal that was under way learned before us that the release was
+        // carried out.
+        let ended = |why| if why == LostCause::Released { Ok(()) } else { Err(holding.error(why)) };
         if self.state() == LeaseState::Lost {
             // What may still be there is given back by the drop of the guard.
-            return match holding.lost().await {
-                // The handle was closed, and that gave it back.
-                LostCause::Released => Ok(()),
-                why => Err(holding.error(why)),
-            };
+            return ended(holding.lost().await);
         }
         let give_up_ms = connection.now_ms().saturating_add(connection.timeout_ms);
         let mut failures = 0;
         loop {
-            let call = connection.call(connection.timeout_ms);
-            let released = connection.store.release(&call, vec![self.hold.clone()]);
-            let error = match connection.answer(connection.timeout_ms, released).await {
-                Ok(mut answers) => {
+            let hold = vec![self.hold.clone()];
+            let error = match connection.send(0, |store, call| store.release(call, hold)).await {
+                Ok(answers) => {
                     self.done = true;
-                    let answer = answers.pop().map(|answer| answer.map(|released| released.token));
-                    let answer = answer.unwrap_or(Ok(holding.granted.token));
-                    return self.released(answer).await;
+                    if let Some(Err(refusal)) = answers.into_iter().next() {
+                        connection.ended(holding, LostCause::from_refusal(&refusal));
+                        return Err(holding.error(holding.lost().await));
+                    }
+                    lock(&connection.renewals).remove(holding.serial);
+                    connection.finish(holding);
+                    return Ok(());
                 }
                 Err(error) => error,
             };
@@ -256,25 +257,11 @@ impl Lease {
             if !again || pause_until_ms >= give_up_ms || connection.is_closed() {
                 return Err(error.into());
             }
-            if let First::Left(why) =
-                first(holding.lost(), connection.timers.sleep_until(pause_until_ms)).await
-            {
-                // A renewal that was under way may learn before us that the release was carried out.
-                let done = why == LostCause::Released;
-                return if done { Ok(()) } else { Err(holding.error(why)) };
+            let pause = connection.timers.sleep_until(pause_until_ms);
+            if let First::Left(why) = first(holding.lost(), pause).await {
+                return ended(why);
             }
         }
-    }
-
-    async fn released(&self, answer: Result<Token, Refusal>) -> Result<(), Error> {
-        let (connection, holding) = (&self.handle.connection, &self.holding);
-        if let Err(refusal) = answer {
-            connection.refused(holding, LostCause::from_refusal(&refusal));
-            return Err(holding.error(holding.lost().await));
-        }
-        lock(&connection.renewals).remove(holding.serial);
-        connection.finish(holding);
-        Ok(())
     }
 }
 

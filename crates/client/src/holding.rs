@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fencehold_contract::clock::Clock;
+use fencehold_contract::job::ClaimedJob;
 use fencehold_core::job::JobId;
 use fencehold_core::lease::{LeaseOutcome, LeaseRenewal};
 use fencehold_core::ttl::{Deadlines, GrantedTerm};
@@ -50,6 +51,21 @@ pub(crate) struct HoldGrant {
     pub(crate) max_age_ms: Option<u64>,
     pub(crate) hold: HoldId,
     pub(crate) term: GrantedTerm,
+}
+
+impl HoldGrant {
+    /// The claim of a job.
+    pub(crate) fn of_job(
+        job: &ClaimedJob,
+        hold: HoldId,
+        owner: Owner,
+        ttl_ms: u64,
+        term: GrantedTerm,
+    ) -> Self {
+        let max_age_ms = job.options.attempt_timeout_ms.map(|limit_ms| u64::from(limit_ms.get()));
+        let (held, token) = (HoldTarget::Job(job.id), job.token);
+        HoldGrant { held, token, owner, task: None, ttl_ms, max_age_ms, hold, term }
+    }
 }
 
 /// One granted lease.

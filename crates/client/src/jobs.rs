@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
-use crate::retry_loop::{RetryLoop, ask, ask_until, only};
+use crate::retry_loop::{RetryLoop, only};
 use crate::time::ms;
 
 impl Fencehold {
@@ -35,9 +35,7 @@ pub struct Jobs {
 impl Jobs {
     /// Everything about one job.
     pub async fn get(&self, id: JobId) -> Result<JobDetail, Error> {
-        let found =
-            ask(self.fencehold.connection(), |jobs, call| async move { jobs.get_job(&call, id).await })
-                .await?;
+        let found = self.fencehold.connection().ask(|jobs, call| jobs.get_job(call, id)).await?;
         found.ok_or(Error::JobNotFound { job_id: id })
     }
 
@@ -67,12 +65,11 @@ impl Jobs {
             let wait_ms = until_ms.saturating_sub(connection.now_ms()).min(WAIT_MS_MAX);
             let tries =
                 RetryLoop::new(Some(until_ms.max(connection.now_ms().saturating_add(connection.timeout_ms))));
-            let found = ask_until(connection, tries, wait_ms, |jobs, call| {
+            let found = connection.ask_until(tries, wait_ms, |jobs, call| {
                 let wait_ms = until_ms.saturating_sub(connection.now_ms()).min(WAIT_MS_MAX);
-                async move { jobs.wait_for_job(&call, WaitRequest { id, wait_ms }).await }
-            })
-            .await?;
-            let detail = found.ok_or(Error::JobNotFound { job_id: id })?;
+                jobs.wait_for_job(call, WaitRequest { id, wait_ms })
+            });
+            let detail = found.await?.ok_or(Error::JobNotFound { job_id: id })?;
             if detail.job.state.is_settled() || connection.now_ms() >= until_ms {
                 return Ok(detail);
             }
@@ -81,16 +78,15 @@ impl Jobs {
 
     /// Jobs, a page at a time, in the order of their arrival.
     pub async fn list(&self, request: ListJobsRequest) -> Result<JobPage, Error> {
-        ask(self.fencehold.connection(), |jobs, call| {
-            let request = request.clone();
-            async move { jobs.list_jobs(&call, request).await }
-        })
-        .await
+        self.fencehold
+            .connection()
+            .ask(|jobs, call| jobs.list_jobs(call, request.clone()))
+            .await
     }
 
     /// Every queue: what it does, and how many jobs it has in which state.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        ask(self.fencehold.connection(), |jobs, call| async move { jobs.list_queues(&call).await }).await
+        self.fencehold.connection().ask(|jobs, call| jobs.list_queues(call)).await
     }
 
     /// How many jobs there are in which state, all queues together.
@@ -209,21 +205,19 @@ impl Jobs {
     ) -> Result<ChangeJobBatchResponse, Error> {
         let (by, limit) = (self.fencehold.owner().clone(), fencehold_core::limits::PAGE_MAX);
         let request = ChangeJobsRequest { selector, action, by, dry_run, cursor, limit };
-        ask(self.fencehold.connection(), |jobs, call| {
-            let request = request.clone();
-            async move { jobs.change_jobs(&call, request).await }
-        })
-        .await
+        self.fencehold
+            .connection()
+            .ask(|jobs, call| jobs.change_jobs(call, request.clone()))
+            .await
     }
 
     /// Effects that people should know of: open intents, effects that are not compensated (yet), effects under superseded
     /// tokens.
     pub async fn effects(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
-        ask(self.fencehold.connection(), |jobs, call| {
-            let request = request.clone();
-            async move { jobs.list_effects(&call, request).await }
-        })
-        .await
+        self.fencehold
+            .connection()
+            .ask(|jobs, call| jobs.list_effects(call, request.clone()))
+            .await
     }
 
     /// Says what became of an effect in doubt: it happened and gave this value, or (`None`) it did not happen. The job
@@ -245,15 +239,15 @@ impl Jobs {
             resolution: happened,
             by: self.fencehold.owner().clone(),
         };
-        let resolved = ask(self.fencehold.connection(), |jobs, call| {
-            let request = request.clone();
-            async move { jobs.resolve_effect(&call, request).await }
-        });
+        let resolved = self
+            .fencehold
+            .connection()
+            .ask(|jobs, call| jobs.resolve_effect(call, request.clone()));
         resolved.await?.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
     /// Every schedule. [`Fencehold::schedule`] sets and deletes them.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
-        ask(self.fencehold.connection(), |jobs, call| async move { jobs.list_schedules(&call).await }).await
+        self.fencehold.connection().ask(|jobs, call| jobs.list_schedules(call)).await
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_core::{BadInput, Key, Owner, Task, Token};
+use fencehold_contract::AcquireLeaseRequest;
+use fencehold_core::{BadInput, HoldId, Key, Owner, Task, Token, ttl};
 use tracing::Instrument;
 
-use crate::acquisition::{AcquisitionTerms, WaitMode, acquire};
+use crate::acquisition::acquire;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::guard::Lease;
@@ -45,69 +46,60 @@ pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 #[must_use = "nothing is requested until `acquire` or `try_acquire` is awaited"]
 pub struct LeaseBuilder {
     fencehold: Fencehold,
-    keys: Result<Vec<Key>, BadInput>,
-    owner: Result<Owner, BadInput>,
-    task: Result<Option<Task>, BadInput>,
-    ttl: Duration,
-    max_age: Option<Duration>,
-    priority: i16,
+    /// What each sending is made from: it has its own hold id and time in line.
+    terms: Result<AcquireLeaseRequest, BadInput>,
     wait: Option<Duration>,
-    preempt_within: Option<Duration>,
-    seen_token: Option<Token>,
 }
 
 impl LeaseBuilder {
     pub(crate) fn new(fencehold: Fencehold, keys: Result<Vec<Key>, BadInput>) -> Self {
-        LeaseBuilder {
-            owner: Ok(fencehold.owner().clone()),
-            fencehold,
-            keys,
-            task: Ok(None),
-            ttl: TTL_DEFAULT,
-            max_age: None,
+        let terms = keys.map(|any_of| AcquireLeaseRequest {
+            any_of,
+            hold_id: HoldId::from_random([0; 16]),
+            hold_id_age_ms: 0,
+            owner: fencehold.owner().clone(),
+            task: None,
+            ttl_ms: ms(TTL_DEFAULT),
+            max_age_ms: None,
+            wait_ms: 0,
+            waited_before_ms: 0,
             priority: 0,
-            wait: None,
-            preempt_within: None,
+            preempt_within_ms: None,
             seen_token: None,
-        }
+        });
+        LeaseBuilder { fencehold, terms, wait: None }
     }
 
     /// What the lease serves (`run-42`). Contenders and operators see it.
-    pub fn task(mut self, task: impl AsRef<str>) -> Self {
-        self.task = Task::new(task.as_ref()).map(Some);
-        self
+    pub fn task(self, task: impl AsRef<str>) -> Self {
+        self.try_set(|terms| Task::new(task.as_ref()).map(|task| terms.task = Some(task)))
     }
 
     /// Who holds it. Default: the handle's owner.
-    pub fn owner(mut self, owner: impl AsRef<str>) -> Self {
-        self.owner = Owner::new(owner.as_ref());
-        self
+    pub fn owner(self, owner: impl AsRef<str>) -> Self {
+        self.try_set(|terms| Owner::new(owner.as_ref()).map(|owner| terms.owner = owner))
     }
 
     /// How long a grant or a renewal lasts. Default: 30 s. It is how long others wait when this holder dies, and how
     /// long this holder can be without the store.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.set(|terms| terms.ttl_ms = ms(ttl))
     }
 
     /// How long the lease may be held in all, however often it is renewed. Default: for ever.
-    pub fn max_age(mut self, max_age: Duration) -> Self {
-        self.max_age = Some(max_age);
-        self
+    pub fn max_age(self, max_age: Duration) -> Self {
+        self.set(|terms| terms.max_age_ms = Some(ms(max_age)))
     }
 
     /// Its rank: higher stands further ahead in line, and may [preempt](LeaseBuilder::preempt_within) lower. Default: 0.
-    pub fn priority(mut self, priority: i16) -> Self {
-        self.priority = priority;
-        self
+    pub fn priority(self, priority: i16) -> Self {
+        self.set(|terms| terms.priority = priority)
     }
 
     /// How long `acquire` stands in line. Default: for as long as it takes. A grant that arrives later than this is
     /// released.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
-        self
+    pub fn wait(self, wait: Duration) -> Self {
+        LeaseBuilder { wait: Some(wait), ..self }
     }
 
     /// While `acquire` stands in line, asks a holder of lower priority to yield within this time. Default: waits for it to
@@ -115,22 +107,19 @@ impl LeaseBuilder {
     /// when the time to yield is up, or when the time that it was already promised is, whichever is later.
     ///
     /// A store that cannot preempt refuses the acquisition: [`Error::Unsupported`].
-    pub fn preempt_within(mut self, within: Duration) -> Self {
-        self.preempt_within = Some(within);
-        self
+    pub fn preempt_within(self, within: Duration) -> Self {
+        self.set(|terms| terms.preempt_within_ms = Some(ms(within)))
     }
 
     /// The largest token that the caller has ever seen for the (first) key. A store that has only given smaller ones
     /// was rewound, and says so instead of granting.
-    pub fn seen_token(mut self, token: Token) -> Self {
-        self.seen_token = Some(token);
-        self
+    pub fn seen_token(self, token: Token) -> Self {
+        self.set(|terms| terms.seen_token = Some(token))
     }
 
     /// Takes the key if it is free now, and no other caller stands in line for it. Does not wait, and preempts no holder.
-    pub async fn try_acquire(mut self) -> Result<Lease, Error> {
-        self.preempt_within = None;
-        self.finish(WaitMode::None).await
+    pub async fn try_acquire(self) -> Result<Lease, Error> {
+        self.set(|terms| terms.preempt_within_ms = None).finish(Some(0)).await
     }
 
     /// Takes the key, standing in line for it. A caller that stops waiting, by dropping this future, leaves the line.
@@ -139,48 +128,44 @@ impl LeaseBuilder {
     /// tried again, up to that limit, or without one until the handle's
     /// [`timeout`](crate::FenceholdBuilder::timeout) is over.
     pub async fn acquire(self) -> Result<Lease, Error> {
-        let can = self.fencehold.store().capabilities();
-        if self.preempt_within.is_some() && !can.supports_preemption {
-            return Err(Error::Unsupported {
-                store: can.store.to_owned(),
-                message: "preempt holders".to_owned(),
-            });
-        }
-        let line = WaitMode::Stand { limit_ms: self.wait.map(ms) };
-        self.finish(line).await
+        let limit_ms = self.wait.map(ms);
+        self.finish(limit_ms).await
     }
 
     pub(crate) fn fencehold(&self) -> &Fencehold {
         &self.fencehold
     }
 
-    async fn finish(self, line: WaitMode) -> Result<Lease, Error> {
-        let handle = self.fencehold.handle();
-        let ttl_ms_min = self.fencehold.store().capabilities().min_ttl_ms;
-        let terms = self.terms(ttl_ms_min)?;
-        let (key, token) = (AnyOf(&terms.keys), tracing::field::Empty);
+    async fn finish(self, limit_ms: Option<u64>) -> Result<Lease, Error> {
+        let (handle, can, terms) =
+            (self.fencehold.handle(), self.fencehold.store().capabilities(), self.terms?);
+        if terms.preempt_within_ms.is_some() && !can.supports_preemption {
+            let (store, message) = (can.store.to_owned(), "preempt holders".to_owned());
+            return Err(Error::Unsupported { store, message });
+        }
+        ttl::check(terms.ttl_ms, can.min_ttl_ms)?;
+        terms.max_age_ms.map_or(Ok(()), ttl::check_max_age)?;
+        let (key, token) = (AnyOf(&terms.any_of), tracing::field::Empty);
         let span = tracing::info_span!("acquire", %key, owner = %terms.owner, token);
-        let (hold, granted) = acquire(&handle.connection, &terms, line).instrument(span.clone()).await?;
+        let acquiring = acquire(&handle.connection, &terms, limit_ms);
+        let (hold, granted) = acquiring.instrument(span.clone()).await?;
         span.record("token", granted.token.get());
         drop(span);
         let holding = handle.connection.take_in(granted)?;
         Ok(Lease::new(hold, holding, handle))
     }
 
-    fn terms(self, ttl_ms_min: u64) -> Result<AcquisitionTerms, BadInput> {
-        let (ttl_ms, max_age_ms) = (ms(self.ttl), self.max_age.map(ms));
-        fencehold_core::ttl::check(ttl_ms, ttl_ms_min)?;
-        max_age_ms.map_or(Ok(()), fencehold_core::ttl::check_max_age)?;
-        Ok(AcquisitionTerms {
-            keys: self.keys?,
-            owner: self.owner?,
-            task: self.task?,
-            ttl_ms,
-            max_age_ms,
-            priority: self.priority,
-            seen_token: self.seen_token,
-            preempt_within_ms: self.preempt_within.map(ms),
+    fn set(self, change: impl FnOnce(&mut AcquireLeaseRequest)) -> Self {
+        self.try_set(|terms| {
+            change(terms);
+            Ok(())
         })
+    }
+
+    /// The first bad input takes the place of the terms.
+    fn try_set(self, change: impl FnOnce(&mut AcquireLeaseRequest) -> Result<(), BadInput>) -> Self {
+        let terms = self.terms.and_then(|mut terms| change(&mut terms).map(|()| terms));
+        LeaseBuilder { terms, ..self }
     }
 }
 

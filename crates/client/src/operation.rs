@@ -7,9 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::job::{
-    AttemptReport, BeginOperationRequest, ClaimedJob, OperationStatus as Found, Report,
-};
+use fencehold_contract::job::{AttemptReport, BeginOperationRequest, OperationStatus as Found, Report};
 use fencehold_core::job::{JobId, JobState, UniqueKey};
 use fencehold_core::ledger::InDoubtPolicy;
 use fencehold_core::ttl::GrantedTerm;
@@ -19,15 +17,13 @@ use serde::de::DeserializeOwned;
 
 use crate::connect::Fencehold;
 use crate::error::{Error, LostCause};
-use crate::holding::{HoldGrant, HoldTarget};
+use crate::holding::HoldGrant;
 use crate::job::{AttemptReporter, Job, last_try_ms};
 use crate::json;
 use crate::lease::TTL_DEFAULT;
-use crate::random::hold_id;
+use crate::random::{hold_id, job_id};
 use crate::renewal::RenewalHandle;
-use crate::retry_loop::{RetryLoop, ask_until};
 use crate::time::ms;
-use crate::wake::lock;
 
 /// For how long a key is remembered, unless told otherwise.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -101,7 +97,7 @@ impl Operations {
         let ttl_ms = ms(self.ttl);
         fencehold_core::ttl::check(ttl_ms, connection.store.capabilities().min_ttl_ms)?;
         let request = BeginOperationRequest {
-            job_id: connection.new_job_id()?,
+            job_id: job_id(connection.clock.now().wall_ms)?,
             idempotency_key: UniqueKey::new(idempotency_key.as_ref())?,
             payload: json::written("payload", payload)?,
             hold_id: hold_id()?,
@@ -112,20 +108,18 @@ impl Operations {
         };
         // The same hold id is the same beginning: the answer to a repeat is counted from the first sending.
         let sent_ms = connection.now_ms();
-        let began = ask_until(connection, RetryLoop::default(), 0, |jobs, call| {
-            let request = request.clone();
-            async move { jobs.begin_operation(&call, request).await }
-        })
-        .await?;
-        let began = match began {
-            Ok(began) => began,
-            Err(refusal) => return Err(Error::job_refused(request.job_id, refusal)),
-        };
+        let began = connection.ask(|jobs, call| jobs.begin_operation(call, request.clone())).await?;
+        let began = began.map_err(|refusal| Error::job_refused(request.job_id, refusal))?;
         Ok(match began.operation {
             Found::Started { job: claimed } => {
+                let BeginOperationRequest { hold_id, owner, ttl_ms, .. } = request;
                 let term =
                     GrantedTerm::new(sent_ms, began.waited_ms, connection.now_ms(), claimed.remaining_ms);
-                OperationStatus::Started(self.guard(*claimed, &request, term)?)
+                let granted = HoldGrant::of_job(&claimed, hold_id, owner, ttl_ms, term);
+                let (holding, handle) = (connection.take_in(granted)?, self.fencehold.handle());
+                let reporter = AttemptReporter::Store(Arc::clone(&handle));
+                let job = Job::new(*claimed, holding, reporter, None);
+                OperationStatus::Started(Operation { job, handle, policy: self.policy, done: false })
             }
             Found::InProgress { job_id, owner, token, remaining_ms } => {
                 let remaining = Duration::from_millis(remaining_ms);
@@ -140,28 +134,6 @@ impl Operations {
             }
             Found::InDoubt { job_id } => OperationStatus::InDoubt { job_id },
         })
-    }
-
-    fn guard(
-        &self,
-        claimed: ClaimedJob,
-        request: &BeginOperationRequest,
-        term: GrantedTerm,
-    ) -> Result<Operation, Error> {
-        let handle = self.fencehold.handle();
-        let granted = HoldGrant {
-            held: HoldTarget::Job(claimed.id),
-            token: claimed.token,
-            owner: request.owner.clone(),
-            task: None,
-            ttl_ms: request.ttl_ms,
-            max_age_ms: None,
-            hold: request.hold_id,
-            term,
-        };
-        let holding = handle.connection.take_in(granted)?;
-        let job = Job::new(claimed, holding, AttemptReporter::Store(Arc::clone(&handle)), None);
-        Ok(Operation { job, handle, policy: self.policy, done: false })
     }
 }
 
@@ -235,8 +207,7 @@ impl Operation {
         let report = AttemptReport { attempt: self.job.attempt_ref(), report: word };
         let until_ms = last_try_ms(&self.handle, holding);
         self.handle.connection.say_and_hear(report, until_ms).await?;
-        lock(&self.handle.connection.renewals).remove(holding.serial);
-        holding.lose(LostCause::Released);
+        self.handle.connection.ended(holding, LostCause::Released);
         self.done = true;
         Ok(())
     }
@@ -260,8 +231,7 @@ impl Drop for Operation {
         if self.policy == InDoubtPolicy::Retry {
             self.handle.connection.give_back(holding);
         } else {
-            lock(&self.handle.connection.renewals).remove(holding.serial);
-            holding.lose(LostCause::Released);
+            self.handle.connection.ended(holding, LostCause::Released);
         }
     }
 }

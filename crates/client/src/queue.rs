@@ -1,6 +1,5 @@
 //! Queues, and putting jobs into them.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +15,8 @@ use serde::Serialize;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
-use crate::retry_loop::{ask, only};
+use crate::random::job_id;
+use crate::retry_loop::only;
 use crate::time::ms;
 
 /// What a job weighs in a call beside its payload: ids, names, labels.
@@ -105,13 +105,11 @@ impl JobQueue {
     /// Deletes it. One that has jobs, finished ones included, or schedules is not deleted: [`Error::QueueNotEmpty`]. False:
     /// there was none. A queue that is empty, open and unused vanishes by itself.
     pub async fn delete(&self) -> Result<bool, Error> {
-        let queue = self.queue.clone()?;
-        let by = self.fencehold.owner().clone();
-        ask(self.fencehold.connection(), |jobs, call| {
-            let (queue, by) = (queue.clone(), by.clone());
-            async move { jobs.delete_queue(&call, queue, by).await }
-        })
-        .await
+        let (queue, by) = (self.queue.clone()?, self.fencehold.owner());
+        let connection = self.fencehold.connection();
+        connection
+            .ask(|jobs, call| jobs.delete_queue(call, queue.clone(), by.clone()))
+            .await
     }
 
     /// What it does, how many jobs it has in which state, and how many claims wait for more. `None`: it has never had a job, or
@@ -128,13 +126,12 @@ impl JobQueue {
     }
 
     async fn set(&self, mode: QueueMode) -> Result<QueueView, Error> {
-        let order =
-            SetQueueModeRequest { queue: self.queue.clone()?, mode, by: self.fencehold.owner().clone() };
-        ask(self.fencehold.connection(), |jobs, call| {
-            let order = order.clone();
-            async move { jobs.set_queue_mode(&call, order).await }
-        })
-        .await
+        let (queue, by) = (self.queue.clone()?, self.fencehold.owner().clone());
+        let request = SetQueueModeRequest { queue, mode, by };
+        self.fencehold
+            .connection()
+            .ask(|jobs, call| jobs.set_queue_mode(call, request.clone()))
+            .await
     }
 }
 
@@ -169,12 +166,8 @@ impl EnqueueBatch {
             return Ok(());
         }
         let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        let enqueued = ask(fencehold.connection(), |store, call| {
-            let jobs = jobs.clone();
-            async move { store.enqueue(&call, jobs).await }
-        })
-        .await?;
-        for ((place, id), answer) in places.into_iter().zip(ids).zip(enqueued) {
+        let enqueued = fencehold.connection().ask(|store, call| store.enqueue(call, jobs.clone()));
+        for ((place, id), answer) in places.into_iter().zip(ids).zip(enqueued.await?) {
             if let Some(kept) = answers.get_mut(place) {
                 *kept = Some(answer.map_err(|refusal| Error::job_refused(id, refusal)));
             }
@@ -185,7 +178,7 @@ impl EnqueueBatch {
 
 /// A job to be, and the terms on which it is tried. Nothing happens until [`enqueue`](JobBuilder::enqueue) is awaited;
 /// that is also where a name or a time that is out of bounds is refused.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "nothing is enqueued until `enqueue` is awaited"]
 pub struct JobBuilder {
     fencehold: Fencehold,
@@ -201,53 +194,35 @@ impl JobBuilder {
 
     /// Its rank: higher is claimed first. Default: 0.
     pub fn priority(self, priority: i16) -> Self {
-        self.with(|job| {
-            job.options.priority = priority;
-            Ok(())
-        })
+        self.set(|job| job.options.priority = priority)
     }
 
     /// Ready only after this time, by the store's clock. Default: at once.
     pub fn delay(self, delay: Duration) -> Self {
-        self.with(|job| {
-            job.when = When::After { delay_ms: ms(delay) };
-            Ok(())
-        })
+        self.set(|job| job.when = When::After { delay_ms: ms(delay) })
     }
 
     /// Ready only at this moment, in wall time. Default: at once.
     pub fn run_at(self, at: SystemTime) -> Self {
-        self.with(|job| {
-            let since = at
-                .duration_since(UNIX_EPOCH)
-                .map_err(|_| BadInput::new("run_at", "is before 1970"))?;
-            job.when = When::At { wall_ms: ms(since) };
-            Ok(())
-        })
+        let since = at
+            .duration_since(UNIX_EPOCH)
+            .map_err(|_| BadInput::new("run_at", "is before 1970"));
+        self.try_set(|job| since.map(|since| job.when = When::At { wall_ms: ms(since) }))
     }
 
     /// How long it waits after a failure. Default: exponentially from a second to an hour.
     pub fn retry(self, retry: RetryPolicy) -> Self {
-        self.with(|job| {
-            job.options.retry = retry;
-            Ok(())
-        })
+        self.set(|job| job.options.retry = retry)
     }
 
     /// After this many failures the job has failed permanently. Default: 10.
     pub fn max_failures(self, failures: u16) -> Self {
-        self.with(|job| {
-            job.options.max_failures = failures;
-            Ok(())
-        })
+        self.set(|job| job.options.max_failures = failures)
     }
 
     /// After this many crashes of its worker the job is quarantined. Default: 5.
     pub fn max_crashes(self, crashes: u16) -> Self {
-        self.with(|job| {
-            job.options.max_crashes = crashes;
-            Ok(())
-        })
+        self.set(|job| job.options.max_crashes = crashes)
     }
 
     /// How long one attempt may take; beyond that it is a failure. Default: for ever.
@@ -255,48 +230,33 @@ impl JobBuilder {
     /// The store ends the attempt at the limit. Its handler is stopped before that, so that it is gone when another worker
     /// may begin: a tenth of the limit before, or a tenth of the worker's ttl where that is less.
     pub fn attempt_timeout(self, timeout: Duration) -> Self {
-        self.with(|job| {
-            let timeout_ms = u32::try_from(ms(timeout)).unwrap_or(u32::MAX);
-            let none = || BadInput::new("attempt_timeout_ms", "is 0; leave it out for no limit");
-            job.options.attempt_timeout_ms = Some(NonZeroU32::new(timeout_ms).ok_or_else(none)?);
-            Ok(())
-        })
+        let timeout_ms = NonZeroU32::new(u32::try_from(ms(timeout)).unwrap_or(u32::MAX));
+        let none = || BadInput::new("attempt_timeout_ms", "is 0; leave it out for no limit");
+        self.try_set(|job| timeout_ms.ok_or_else(none).map(|ms| job.options.attempt_timeout_ms = Some(ms)))
     }
 
     /// What makes it the same as another: within this time after the first, and in any case until the first has come to
     /// its end, the same key gives the first job's id. The same key with another payload is [`Error::Conflict`].
     pub fn unique(self, key: impl AsRef<str>, window: Duration) -> Self {
-        self.with(|job| {
-            job.unique = Some(Unique { key: UniqueKey::new(key.as_ref())?, window_ms: ms(window) });
-            Ok(())
-        })
+        let unique = UniqueKey::new(key.as_ref()).map(|key| Unique { key, window_ms: ms(window) });
+        self.try_set(|job| unique.map(|unique| job.unique = Some(unique)))
     }
 
     /// Something to find it by.
     pub fn label(self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
-        self.with(|job| {
-            job.labels.push((name.into(), value.into()));
-            Ok(())
-        })
+        self.set(|job| job.labels.push((name.into(), value.into())))
     }
 
     /// The W3C trace context (`traceparent`) under which it is enqueued. Its handler finds it in
     /// [`Job::traceparent`](crate::Job::traceparent).
     pub fn traceparent(self, traceparent: impl Into<Box<str>>) -> Self {
-        self.with(|job| {
-            let traceparent = traceparent.into();
-            crate::trace::check(&traceparent)?;
-            job.traceparent = Some(traceparent);
-            Ok(())
-        })
+        let traceparent = crate::trace::checked(traceparent.into());
+        self.try_set(|job| traceparent.map(|traceparent| job.traceparent = Some(traceparent)))
     }
 
     /// While it waits, requests that a running job of lower priority in its queue yield within this time.
     pub fn preempt_within(self, within: Duration) -> Self {
-        self.with(|job| {
-            job.preempt_within_ms = Some(ms(within));
-            Ok(())
-        })
+        self.set(|job| job.preempt_within_ms = Some(ms(within)))
     }
 
     /// Puts it into its queue.
@@ -304,12 +264,8 @@ impl JobBuilder {
         let fencehold = self.fencehold.clone();
         let job = self.finish()?;
         let id = job.id;
-        let answers = ask(fencehold.connection(), |jobs, call| {
-            let job = vec![job.clone()];
-            async move { jobs.enqueue(&call, job).await }
-        })
-        .await?;
-        only(answers)?.map_err(|refusal| Error::job_refused(id, refusal))
+        let answers = fencehold.connection().ask(|jobs, call| jobs.enqueue(call, vec![job.clone()]));
+        only(answers.await?)?.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
     fn finish(self) -> Result<NewJob, Error> {
@@ -317,23 +273,21 @@ impl JobBuilder {
         job.options.check()?;
         job.id = match self.id {
             Some(id) => id,
-            None => self.fencehold.connection().new_job_id()?,
+            None => job_id(self.fencehold.clock().now().wall_ms)?,
         };
         Ok(job)
     }
 
-    fn with(mut self, change: impl FnOnce(&mut NewJob) -> Result<(), BadInput>) -> Self {
-        if let Ok(job) = &mut self.job
-            && let Err(bad) = change(job)
-        {
-            self.job = Err(bad);
+    fn set(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
+        if let Ok(job) = &mut self.job {
+            change(job);
         }
         self
     }
-}
 
-impl fmt::Debug for JobBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobBuilder").field("job", &self.job).finish_non_exhaustive()
+    /// The first bad input takes the place of the job.
+    fn try_set(self, change: impl FnOnce(&mut NewJob) -> Result<(), BadInput>) -> Self {
+        let job = self.job.and_then(|mut job| change(&mut job).map(|()| job));
+        JobBuilder { job, ..self }
     }
 }

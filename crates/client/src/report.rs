@@ -5,10 +5,9 @@
 //! report twice.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fencehold_contract::job::{AttemptRef, AttemptReport, Report};
-use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::job::ReportedAttempt;
 use fencehold_core::limits::{CALL_BYTES_MAX, JOBS_PER_CALL_MAX};
 use futures_channel::oneshot;
@@ -40,11 +39,6 @@ pub(crate) struct QueuedReport {
 /// The words of one handle's attempts.
 #[derive(Default)]
 pub(crate) struct ReportQueue {
-    inbox: Mutex<ReportInbox>,
-}
-
-#[derive(Default)]
-struct ReportInbox {
     waiting: VecDeque<QueuedReport>,
     /// A task sends them.
     sending: bool,
@@ -53,7 +47,7 @@ struct ReportInbox {
 impl ConnectionInner {
     /// Has a word sent with the next call. Does not wait.
     pub(crate) fn say(self: &Arc<Self>, spoken: QueuedReport) {
-        let mut inbox = lock(&self.reports.inbox);
+        let mut inbox = lock(&self.reports);
         let is_progress = |spoken: &QueuedReport| matches!(spoken.report.report, Report::Progress { .. });
         // Of progress only the newest is of interest, unless something was said in between. Thousands of completions are not searched
         // for it.
@@ -92,22 +86,19 @@ async fn send_all(connection: Arc<ConnectionInner>) {
     let mut sender = ReportSender { connection: &connection, sent: Vec::new(), done: false };
     let mut failures = 0;
     while let Some(reports) = sender.take() {
-        let answer = report(&connection, reports).await;
+        let answer = connection.send_job(0, |jobs, call| jobs.report(call, reports)).await;
         let batch = std::mem::take(&mut sender.sent);
         match answer {
             Ok(answers) => {
                 failures = 0;
                 let mut answers = answers.into_iter();
                 for QueuedReport { report, told, .. } in batch {
-                    told(match answers.next() {
-                        Some(answer) => {
-                            let AttemptRef { job_id: job, token, .. } = report.attempt;
-                            answer.map_err(|refusal| Error::attempt_refused(job, token, refusal))
-                        }
-                        None => Err(Error::OutcomeUnknown {
-                            message: "the store left a word unanswered".to_owned(),
-                        }),
-                    });
+                    let none =
+                        || Error::OutcomeUnknown { message: "the store left a word unanswered".to_owned() };
+                    let AttemptRef { job_id, token, .. } = report.attempt;
+                    told(answers.next().ok_or_else(none).and_then(|answer| {
+                        answer.map_err(|refusal| Error::attempt_refused(job_id, token, refusal))
+                    }));
                 }
             }
             Err(error) => {
@@ -123,26 +114,13 @@ async fn send_all(connection: Arc<ConnectionInner>) {
                 for delayed in kept.iter_mut().filter_map(|spoken| spoken.delayed.take()) {
                     delayed(&error.clone().into());
                 }
-                if sender.put_back(kept) {
+                if !kept.is_empty() {
+                    sender.put_back(kept);
                     tracing::debug!(failures, %error, "what jobs have to say could not be sent, and is kept");
                     connection.timers.sleep_until(pause_until_ms).await;
                 }
             }
         }
-    }
-}
-
-async fn report(
-    connection: &ConnectionInner,
-    reports: Vec<AttemptReport>,
-) -> Result<Vec<Result<ReportedAttempt, fencehold_core::job::JobRefusal>>, StoreError> {
-    let call: CallContext = connection.call(connection.timeout_ms);
-    match connection.store.jobs() {
-        Some(jobs) => connection.answer(connection.timeout_ms, jobs.report(&call, reports)).await,
-        None => Err(StoreError::Unsupported {
-            store: connection.store.capabilities().store.to_owned(),
-            message: "keep jobs".to_owned(),
-        }),
     }
 }
 
@@ -157,7 +135,7 @@ struct ReportSender<'a> {
 impl ReportSender<'_> {
     /// As many words as one call may carry, to be sent. `None`: there are none, and this sender is no longer one.
     fn take(&mut self) -> Option<Vec<AttemptReport>> {
-        let mut inbox = lock(&self.connection.reports.inbox);
+        let mut inbox = lock(&self.connection.reports);
         let (mut count, mut bytes) = (0, 0);
         for spoken in inbox.waiting.iter().take(JOBS_PER_CALL_MAX) {
             bytes += weight(&spoken.report.report);
@@ -175,14 +153,10 @@ impl ReportSender<'_> {
         Some(self.sent.iter().map(|spoken| spoken.report.clone()).collect())
     }
 
-    /// Puts words back to where they stood. False: there were none.
-    fn put_back(&self, reports: Vec<QueuedReport>) -> bool {
-        let mut inbox = lock(&self.connection.reports.inbox);
-        let any = !reports.is_empty();
-        for spoken in reports.into_iter().rev() {
-            inbox.waiting.push_front(spoken);
-        }
-        any
+    /// Puts words back to where they stood.
+    fn put_back(&self, reports: Vec<QueuedReport>) {
+        let mut inbox = lock(&self.connection.reports);
+        reports.into_iter().rev().for_each(|spoken| inbox.waiting.push_front(spoken));
     }
 }
 
@@ -191,7 +165,7 @@ impl Drop for ReportSender<'_> {
         if self.done {
             return;
         }
-        let mut inbox = lock(&self.connection.reports.inbox);
+        let mut inbox = lock(&self.connection.reports);
         // Where the handle's thread itself ends, nothing is left to send with.
         let again = std::thread::panicking() && !inbox.waiting.is_empty();
         inbox.sending = again;

@@ -5,9 +5,8 @@
 
 use fencehold_contract::{CallContext, JobStore, StoreError};
 
-use crate::connection::ConnectionInner;
+use crate::connection::{ConnectionInner, StoreCall};
 use crate::error::Error;
-use crate::time::{First, first};
 
 /// The tries of one request.
 #[derive(Debug, Default)]
@@ -15,7 +14,7 @@ pub(crate) struct RetryLoop {
     /// Until when it is tried; `None`: until the handle's timeout after the first failure.
     pub(crate) until_ms: Option<u64>,
     /// Failures in a row, and since when.
-    failures: u32,
+    pub(crate) failures: u32,
     failing_since_ms: Option<u64>,
 }
 
@@ -87,43 +86,34 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
     )
 }
 
-/// Asks the store's jobs for something, and again while it cannot be reached, until the timeout.
-pub(crate) async fn ask<'a, T, F>(
-    connection: &'a ConnectionInner,
-    send: impl Fn(&'a dyn JobStore, CallContext) -> F,
-) -> Result<T, Error>
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    ask_until(connection, RetryLoop::default(), 0, send).await
-}
+impl ConnectionInner {
+    /// Asks the store's jobs for something, and again while it cannot be reached, until the timeout.
+    pub(crate) async fn ask<T>(
+        &self,
+        send: impl for<'c> Fn(&'c dyn JobStore, &'c CallContext) -> StoreCall<'c, T>,
+    ) -> Result<T, Error> {
+        self.ask_until(RetryLoop::default(), 0, send).await
+    }
 
-/// Likewise, by these tries, for something that may take `wait_ms` to answer.
-pub(crate) async fn ask_until<'a, T, F>(
-    connection: &'a ConnectionInner,
-    mut tries: RetryLoop,
-    wait_ms: u64,
-    send: impl Fn(&'a dyn JobStore, CallContext) -> F,
-) -> Result<T, Error>
-where
-    F: Future<Output = Result<T, StoreError>>,
-{
-    let jobs = connection.jobs()?;
-    let asking = async {
-        loop {
-            tries.admitted(connection).await?;
-            let call = connection.call(connection.timeout_ms);
-            let limit_ms = connection.timeout_ms.saturating_add(wait_ms);
-            match connection.answer(limit_ms, send(jobs, call)).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) if may_pass(&error) => tries.pause(connection, error).await?,
-                Err(error) => return Err(error.into()),
+    /// Likewise, by these tries, for something that may take `wait_ms` to answer.
+    pub(crate) async fn ask_until<T>(
+        &self,
+        mut tries: RetryLoop,
+        wait_ms: u64,
+        send: impl for<'c> Fn(&'c dyn JobStore, &'c CallContext) -> StoreCall<'c, T>,
+    ) -> Result<T, Error> {
+        self.jobs()?;
+        let asking = async {
+            loop {
+                tries.admitted(self).await?;
+                match self.send_job(wait_ms, &send).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) if may_pass(&error) => tries.pause(self, error).await?,
+                    Err(error) => return Err(error.into()),
+                }
             }
-        }
-    };
-    match first(connection.until_closed(), asking).await {
-        First::Left(closed) => Err(closed),
-        First::Right(answer) => answer,
+        };
+        self.unless_closed(asking).await
     }
 }
 

@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
-use crate::retry_loop::ask;
 
 impl Fencehold {
     /// A schedule, by its name.
@@ -100,20 +99,18 @@ impl Schedule {
             labels: self.labels,
             by: self.fencehold.owner().clone(),
         };
-        ask(self.fencehold.connection(), |jobs, call| {
-            let spec = spec.clone();
-            async move { jobs.set_schedule(&call, spec).await }
-        })
-        .await
+        self.fencehold
+            .connection()
+            .ask(|jobs, call| jobs.set_schedule(call, spec.clone()))
+            .await
     }
 
     /// Deletes the schedule. False: there was none.
     pub async fn delete(self) -> Result<bool, Error> {
-        let (name, by) = (self.name?, self.fencehold.owner().clone());
-        ask(self.fencehold.connection(), |jobs, call| {
-            let (name, by) = (name.clone(), by.clone());
-            async move { jobs.delete_schedule(&call, name, by).await }
-        })
-        .await
+        let (name, by) = (self.name?, self.fencehold.owner());
+        let connection = self.fencehold.connection();
+        connection
+            .ask(|jobs, call| jobs.delete_schedule(call, name.clone(), by.clone()))
+            .await
     }
 }

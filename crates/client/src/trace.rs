@@ -6,15 +6,16 @@ use fencehold_core::limits::TRACE_BYTES_MAX;
 /// The length of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
-/// Checks the form of a `traceparent`: version, trace id, parent id, flags. Versions to come may have more at the end.
-pub(crate) fn check(text: &str) -> Result<(), BadInput> {
+/// A `traceparent` whose form is right.
+pub(crate) fn checked(text: Box<str>) -> Result<Box<str>, BadInput> {
+    check(&text).map(|()| text)
+}
+
+/// Checks its form: version, trace id, parent id, flags. Versions to come may have more at the end.
+fn check(text: &str) -> Result<(), BadInput> {
     let bad = |problem: &str| {
-        Err(BadInput::new(
-            "trace",
-            format!(
-                "{problem}; a traceparent looks like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-            ),
-        ))
+        let like = "a traceparent looks like 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        Err(BadInput::new("trace", format!("{problem}; {like}")))
     };
     if text.len() > TRACE_BYTES_MAX {
         return bad(&format!("has {} bytes; the limit is {TRACE_BYTES_MAX}", text.len()));

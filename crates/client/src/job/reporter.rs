@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::holding::Holding;
 use crate::renewal::RenewalHandle;
 use crate::report::QueuedReport;
-use crate::retry_loop::{RetryLoop, ask_until, only};
+use crate::retry_loop::{RetryLoop, only};
 use crate::testing::FakeStore;
 
 /// Who hears an attempt.
@@ -67,13 +67,10 @@ impl AttemptReporter {
             AttemptReporter::Store(handle) => {
                 let AttemptRef { job_id: job, token, .. } = entry.attempt;
                 let tries = RetryLoop::new(Some(last_try_ms(handle, holding)));
-                ask_until(&handle.connection, tries, 0, |jobs, call| {
-                    let entries = vec![entry.clone()];
-                    async move { jobs.write_effects(&call, entries).await }
-                })
-                .await
-                .and_then(only)?
-                .map_err(|refusal| Error::attempt_refused(job, token, refusal))
+                let written = handle
+                    .connection
+                    .ask_until(tries, 0, |jobs, call| jobs.write_effects(call, vec![entry.clone()]));
+                only(written.await?)?.map_err(|refusal| Error::attempt_refused(job, token, refusal))
             }
             AttemptReporter::Kit(kit) => Ok(kit.write(entry)),
         }

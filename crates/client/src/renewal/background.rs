@@ -66,12 +66,7 @@ impl Drop for OpenTask {
 
 /// Gives a lease back, trying until it would have ended anyway.
 pub(crate) async fn give_back(connection: Arc<ConnectionInner>, hold: HoldRef, until_ms: u64) {
-    let send = || async {
-        let call = connection.call(connection.timeout_ms);
-        connection
-            .answer(connection.timeout_ms, connection.store.release(&call, vec![hold.clone()]))
-            .await
-    };
+    let send = || connection.send(0, |store, call| store.release(call, vec![hold.clone()]));
     // Released, or over in another way: either is fine.
     if retry_until(&connection, until_ms, send).await.is_none() {
         tracing::debug!(key = %hold.key, "the lease was left to run out: the store could not be reached");
@@ -80,15 +75,11 @@ pub(crate) async fn give_back(connection: Arc<ConnectionInner>, hold: HoldRef, u
 
 /// Hands a job back, trying until its claim would have run out anyway.
 pub(crate) async fn hand_back(connection: Arc<ConnectionInner>, attempt: AttemptRef, until_ms: u64) {
-    let Some(jobs) = connection.store.jobs() else { return };
-    let send = || async {
-        let call = connection.call(connection.timeout_ms);
-        let report = AttemptReport { attempt: attempt.clone(), report: Report::Release {} };
-        connection.answer(connection.timeout_ms, jobs.report(&call, vec![report])).await
-    };
+    let report = AttemptReport { attempt, report: Report::Release {} };
+    let send = || connection.send_job(0, |jobs, call| jobs.report(call, vec![report.clone()]));
     // Released, or over in another way: either is fine.
     if retry_until(&connection, until_ms, send).await.is_none() {
-        tracing::debug!(job = %attempt.job_id, "the claim was left to run out: the store could not be reached");
+        tracing::debug!(job = %report.attempt.job_id, "the claim was left to run out: the store could not be reached");
     }
 }
 
@@ -101,20 +92,16 @@ pub(crate) async fn free_unseen_grant(
     sent_ms: u64,
     until_ms: u64,
 ) {
-    let send = || async {
-        // Never none: the store takes a hold id of no age for one that it has never seen.
-        let hold_age_ms = connection.now_ms().saturating_sub(sent_ms).max(1);
+    let send = || {
         let again = AcquireLeaseRequest {
-            hold_id_age_ms: hold_age_ms,
+            // Never none: the store takes a hold id of no age for one that it has never seen.
+            hold_id_age_ms: connection.now_ms().saturating_sub(sent_ms).max(1),
             wait_ms: 0,
             waited_before_ms: 0,
             preempt_within_ms: None,
             ..request.clone()
         };
-        let call = connection.call(connection.timeout_ms);
-        connection
-            .answer(connection.timeout_ms, connection.store.acquire(&call, again))
-            .await
+        connection.send(0, |store, call| store.acquire(call, again))
     };
     // No store accepts an older hold id.
     let asks_until_ms = until_ms.min(sent_ms.saturating_add(HOLD_AGE_MS_MAX));
@@ -128,15 +115,9 @@ pub(crate) async fn free_unseen_grant(
 
 /// Releases what a claim may have been given without its caller ever knowing. Asking again by the same hold id tells.
 pub(crate) async fn free_unseen_claim(connection: Arc<ConnectionInner>, request: ClaimJobsRequest) {
-    let Some(jobs) = connection.store.jobs() else { return };
     let request = ClaimJobsRequest { wait_ms: 0, ..request };
     let until_ms = connection.now_ms().saturating_add(request.ttl_ms);
-    let send = || async {
-        let call = connection.call(connection.timeout_ms);
-        connection
-            .answer(connection.timeout_ms, jobs.claim(&call, request.clone()))
-            .await
-    };
+    let send = || connection.send_job(0, |jobs, call| jobs.claim(call, request.clone()));
     let Some(Ok(claimed)) = retry_until(&connection, until_ms, send).await else { return };
     for job in claimed.jobs {
         let attempt = AttemptRef { job_id: job.id, hold_id: request.hold_id, token: job.token };

@@ -26,7 +26,6 @@ use crate::wake::{WakeFlag, lock};
 const NAP_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the thread going. When the last one of a hub is gone, the thread finishes its background tasks and ends.
-#[derive(Debug)]
 pub(crate) struct RenewalHandle {
     pub(crate) connection: Arc<ConnectionInner>,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fencehold_contract::job::AttemptRef;
 use fencehold_contract::{HoldRef, StoreError};
+use fencehold_core::job::AttemptRenewal;
 use fencehold_core::lease::LeaseRenewal;
 
 use crate::connection::ConnectionInner;
@@ -15,18 +16,8 @@ use crate::wake::lock;
 /// The store is given this part of the shortest ttl to answer, so that there is time for a second and a third try.
 const PATIENCE_PART: u64 = 6;
 
-/// What one renewal brought.
-enum RenewalResult {
-    Kept {
-        renewal: LeaseRenewal,
-        /// Someone called the job off.
-        called_off: bool,
-    },
-    Lost(LostCause),
-}
-
-/// The answers to one call, in order, and how long it stood in line.
-type RenewalResults = (Vec<RenewalResult>, u64);
+/// What one renewal brought: more time, and whether someone called the job off; or how the lease was lost.
+type RenewalResult = Result<(LeaseRenewal, bool), LostCause>;
 
 /// Renews them all: either leases on keys, or leases on jobs.
 pub(super) async fn renew(connection: Arc<ConnectionInner>, due: Vec<Arc<Holding>>) {
@@ -39,25 +30,17 @@ pub(super) async fn renew(connection: Arc<ConnectionInner>, due: Vec<Arc<Holding
             HoldTarget::Job(job) => attempts.push(AttemptRef { job_id: *job, hold_id: *hold, token: *token }),
         }
     }
-    let mut unanswered = UnansweredRenewals {
-        connection: &connection,
-        due,
-        why: "the call to the store broke off".to_owned(),
-    };
+    let why = "the call to the store broke off".to_owned();
+    let mut unanswered = UnansweredRenewals { connection: &connection, due, why };
     let sent_ms = connection.now_ms();
     let limit_ms = timeout_ms.saturating_add(timeout_ms / 2);
-    let answers = async {
-        if attempts.is_empty() {
-            renew_keys(&connection, timeout_ms, holds).await
-        } else {
-            renew_jobs(&connection, timeout_ms, attempts).await
-        }
-    };
-    match connection.answer_within(limit_ms, answers).await {
+    match connection
+        .answer_within(limit_ms, send(&connection, timeout_ms, holds, attempts))
+        .await
+    {
         Ok((answers, waited_ms)) => {
-            connection
-                .advisor
-                .saw_round_trip(connection.now_ms().saturating_sub(sent_ms).saturating_sub(waited_ms));
+            let trip_ms = connection.now_ms().saturating_sub(sent_ms).saturating_sub(waited_ms);
+            connection.advisor.saw_round_trip(trip_ms);
             "the store left a renewal unanswered".clone_into(&mut unanswered.why);
             let answered = unanswered.due.len().min(answers.len());
             for (holding, answer) in unanswered.due.drain(..answered).zip(answers) {
@@ -68,49 +51,41 @@ pub(super) async fn renew(connection: Arc<ConnectionInner>, due: Vec<Arc<Holding
     }
 }
 
-async fn renew_keys(
+/// The answers to one call, in order, and how long it stood in line.
+async fn send(
     connection: &ConnectionInner,
     timeout_ms: u64,
     holds: Vec<HoldRef>,
-) -> Result<RenewalResults, StoreError> {
-    let renewed = connection.store.renew(&connection.call(timeout_ms), holds).await?;
-    let answers = renewed.results.into_iter().map(|answer| match answer {
-        Ok(renewal) => RenewalResult::Kept { renewal, called_off: false },
-        Err(refusal) => RenewalResult::Lost(LostCause::from_refusal(&refusal)),
-    });
-    Ok((answers.collect(), renewed.waited_ms))
-}
-
-async fn renew_jobs(
-    connection: &ConnectionInner,
-    timeout_ms: u64,
     attempts: Vec<AttemptRef>,
-) -> Result<RenewalResults, StoreError> {
-    let Some(jobs) = connection.store.jobs() else { return Ok((Vec::new(), 0)) };
-    let renewed = jobs.renew_attempts(&connection.call(timeout_ms), attempts).await?;
+) -> Result<(Vec<RenewalResult>, u64), StoreError> {
+    let call = connection.call(timeout_ms);
+    if attempts.is_empty() {
+        let renewed = connection.store.renew(&call, holds).await?;
+        let answers = renewed.results.into_iter().map(|answer| match answer {
+            Ok(renewal) => Ok((renewal, false)),
+            Err(refusal) => Err(LostCause::from_refusal(&refusal)),
+        });
+        return Ok((answers.collect(), renewed.waited_ms));
+    }
+    let renewed = connection.jobs()?.renew_attempts(&call, attempts).await?;
     let answers = renewed.results.into_iter().map(|answer| match answer {
-        Ok(renewal) => RenewalResult::Kept {
-            called_off: renewal.cancel_requested,
-            renewal: LeaseRenewal {
-                token: renewal.token,
-                remaining_ms: renewal.remaining_ms,
-                yield_request: renewal.yield_request,
-            },
-        },
-        Err(refusal) => RenewalResult::Lost(LostCause::from_job_refusal(&refusal)),
+        Ok(AttemptRenewal { token, remaining_ms, yield_request, cancel_requested }) => {
+            Ok((LeaseRenewal { token, remaining_ms, yield_request }, cancel_requested))
+        }
+        Err(refusal) => Err(LostCause::from_job_refusal(&refusal)),
     });
     Ok((answers.collect(), renewed.waited_ms))
 }
 
 fn take_answer(
-    connection: &Arc<ConnectionInner>,
-    holding: &Arc<Holding>,
+    connection: &ConnectionInner,
+    holding: &Holding,
     sent_ms: u64,
     waited_ms: u64,
     answer: RenewalResult,
 ) {
     match answer {
-        RenewalResult::Kept { renewal, called_off } => {
+        Ok((renewal, called_off)) => {
             if called_off {
                 holding.call_off();
             }
@@ -122,7 +97,9 @@ fn take_answer(
             }
         }
         // A store that refuses a renewal is sure: there is no way back.
-        RenewalResult::Lost(why) => connection.refused(holding, why),
+        Err(why) => {
+            connection.ended(holding, why);
+        }
     }
 }
 

@@ -42,7 +42,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::LostCause;
-use crate::holding::{HoldGrant, HoldTarget, Holding};
+use crate::holding::{HoldGrant, Holding};
 use crate::job::{AttemptReporter, IntoOutcome, Job, JobError};
 use crate::json;
 use crate::watch::YieldRequest;
@@ -85,47 +85,36 @@ impl TestJob {
                 compensates: None,
             })
         };
-        TestJob { claimed: claimed(), cancelled: false, lost: false, yield_request: None }
+        TestJob::from(claimed())
     }
 
     /// Which attempt it is, from 1. Its token grows with it.
     pub fn attempt(self, attempt: u32) -> Self {
-        self.with(|claimed| {
+        self.set(|claimed| {
             claimed.attempt = attempt;
             claimed.token = Token::new(u64::from(attempt));
-            Ok(())
         })
     }
 
     /// Its queue.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
-        self.with(|claimed| QueueName::new(queue.as_ref()).map(|queue| claimed.queue = queue))
+        self.try_set(|claimed| QueueName::new(queue.as_ref()).map(|queue| claimed.queue = queue))
     }
 
     /// A label of it.
     pub fn label(self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
-        self.with(|claimed| {
-            claimed.labels.push((name.into(), value.into()));
-            Ok(())
-        })
+        self.set(|claimed| claimed.labels.push((name.into(), value.into())))
     }
 
     /// Its trace context.
     pub fn traceparent(self, traceparent: impl Into<Box<str>>) -> Self {
-        self.with(|claimed| {
-            let traceparent = traceparent.into();
-            crate::trace::check(&traceparent)?;
-            claimed.traceparent = Some(traceparent);
-            Ok(())
-        })
+        let traceparent = crate::trace::checked(traceparent.into());
+        self.try_set(|claimed| traceparent.map(|traceparent| claimed.traceparent = Some(traceparent)))
     }
 
     /// Where an earlier attempt left off.
     pub fn checkpoint(self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.with(|claimed| {
-            claimed.checkpoint = Some(bytes.into());
-            Ok(())
-        })
+        self.set(|claimed| claimed.checkpoint = Some(bytes.into()))
     }
 
     /// An effect that an earlier attempt has recorded.
@@ -190,20 +179,17 @@ impl TestJob {
         crate::wake::block_on(run)
     }
 
+    fn from(claimed: Result<ClaimedJob, BadInput>) -> Self {
+        TestJob { claimed, cancelled: false, lost: false, yield_request: None }
+    }
+
     fn begin(self) -> Result<(Job, Arc<FakeStore>, ClaimedJob), BadInput> {
         let claimed = self.claimed?;
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new());
         let now_ms = clock.now().store_ms;
-        let granted = HoldGrant {
-            held: HoldTarget::Job(claimed.id),
-            token: claimed.token,
-            owner: Owner::new("trial")?,
-            task: None,
-            ttl_ms: TTL_MS,
-            max_age_ms: None,
-            hold: HoldId::from_random([7; 16]),
-            term: GrantedTerm::new(now_ms, 0, now_ms, TTL_MS),
-        };
+        let (hold, owner) = (HoldId::from_random([7; 16]), Owner::new("trial")?);
+        let term = GrantedTerm::new(now_ms, 0, now_ms, TTL_MS);
+        let granted = HoldGrant::of_job(&claimed, hold, owner, TTL_MS, term);
         let holding = Arc::new(Holding::new(0, granted, clock));
         if self.cancelled {
             holding.call_off();
@@ -224,31 +210,34 @@ impl TestJob {
     }
 
     fn effect(self, name: &str, state: EffectState, value: Result<Option<Box<str>>, BadInput>) -> Self {
-        self.with(|claimed| {
+        self.try_set(|claimed| {
             let nth = u16::try_from(claimed.effects.len()).unwrap_or(u16::MAX);
             let token = Token::new(claimed.token.get().saturating_sub(1));
             let (name, value) = (EffectName::new(name)?, value?);
-            let (undo, undo_job, at_wall_ms) = (None, None, 0);
             claimed.effects.push(Effect {
                 name,
                 position: nth,
                 token,
-                written_at_ms: at_wall_ms,
+                written_at_ms: 0,
                 state,
                 value,
-                compensation: undo,
-                compensation_job_id: undo_job,
+                compensation: None,
+                compensation_job_id: None,
             });
             Ok(())
         })
     }
 
-    fn with(mut self, change: impl FnOnce(&mut ClaimedJob) -> Result<(), BadInput>) -> Self {
-        if let Ok(claimed) = &mut self.claimed
-            && let Err(bad) = change(claimed)
-        {
-            self.claimed = Err(bad);
-        }
-        self
+    fn set(self, change: impl FnOnce(&mut ClaimedJob)) -> Self {
+        self.try_set(|claimed| {
+            change(claimed);
+            Ok(())
+        })
+    }
+
+    /// The first bad input takes the place of the job.
+    fn try_set(self, change: impl FnOnce(&mut ClaimedJob) -> Result<(), BadInput>) -> Self {
+        let claimed = self.claimed.and_then(|mut claimed| change(&mut claimed).map(|()| claimed));
+        TestJob { claimed, ..self }
     }
 }

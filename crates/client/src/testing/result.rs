@@ -134,11 +134,11 @@ impl TestResult {
     pub fn next_attempt(self) -> TestJob {
         let Some(mut claimed) = self.claimed else {
             let bad = BadInput::new("test job", "never began, so it has no next attempt");
-            return TestJob { claimed: Err(bad), cancelled: false, lost: false, yield_request: None };
+            return TestJob::from(Err(bad));
         };
         let attempt = claimed.attempt.saturating_add(1);
         claimed.effects = self.state.effects;
         claimed.checkpoint = self.state.checkpoint.or(claimed.checkpoint);
-        TestJob { claimed: Ok(claimed), cancelled: false, lost: false, yield_request: None }.attempt(attempt)
+        TestJob::from(Ok(claimed)).attempt(attempt)
     }
 }

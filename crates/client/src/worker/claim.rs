@@ -12,15 +12,14 @@ use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
 use fencehold_core::limits::JOBS_PER_CALL_MAX;
 use fencehold_core::ttl::GrantedTerm;
 
-use super::WorkerTerms;
+use super::WorkerCore;
 use super::event::WorkerEvent;
-use super::shared::{ReadyJob, WorkerShared};
-use crate::connection::ConnectionInner;
+use super::shared::ReadyJob;
 use crate::error::Error;
-use crate::holding::{HoldGrant, HoldTarget};
+use crate::holding::HoldGrant;
 use crate::random::hold_id;
-use crate::renewal::{RenewalHandle, free_unseen_claim};
-use crate::retry_loop::may_pass;
+use crate::renewal::free_unseen_claim;
+use crate::retry_loop::{RetryLoop, may_pass};
 use crate::time::{First, first};
 use crate::wake::lock;
 
@@ -29,23 +28,13 @@ const SHELF_MS_MAX: u64 = 2_000;
 /// How long one claim stands in line. Nothing depends on it but how soon a connection is noticed that died in silence.
 const CLAIM_WAIT_MS: u64 = 60_000;
 
-pub(super) struct Claimer {
-    pub(super) handle: Arc<RenewalHandle>,
-    pub(super) shared: Arc<WorkerShared>,
-    pub(super) terms: Arc<WorkerTerms>,
-}
-
-impl Claimer {
+impl WorkerCore {
     /// Claims until the worker is asked to stop, or cannot go on.
-    pub(super) async fn run(self) {
-        let connection = Arc::clone(&self.handle.connection);
-        let outcome = {
-            let work = first(connection.until_closed(), self.claim_on());
-            match first(self.shared.draining(), work).await {
-                First::Left(()) => Ok(()),
-                First::Right(First::Left(closed)) => Err(closed),
-                First::Right(First::Right(outcome)) => outcome,
-            }
+    pub(super) async fn claim(&self) {
+        let work = self.connection().unless_closed(self.claim_on());
+        let outcome = match first(self.shared.draining(), work).await {
+            First::Left(()) => Ok(()),
+            First::Right(outcome) => outcome,
         };
         self.shared.count(|tally| {
             tally.claimer_gone = true;
@@ -55,46 +44,45 @@ impl Claimer {
 
     /// `Ok`: no job is ready, and the worker is to end then.
     async fn claim_on(&self) -> Result<(), Error> {
-        let mut failures = 0;
+        let connection = self.connection();
+        // A worker has all the time in the world.
+        let mut tries = RetryLoop::new(Some(u64::MAX));
         loop {
             let room = self.until_room().await;
-            let request = self.request(hold_id()?, room);
+            let request = ClaimJobsRequest {
+                queues: self.terms.queues.clone(),
+                limit: room.min(JOBS_PER_CALL_MAX),
+                hold_id: hold_id()?,
+                owner: self.terms.owner.clone(),
+                ttl_ms: self.terms.ttl_ms,
+                // What runs, or was not reported yet, may make a job ready, and may itself wait for one.
+                wait_ms: if self.terms.until_empty && self.shared.is_idle() { 0 } else { CLAIM_WAIT_MS },
+                waited_before_ms: 0,
+            };
             let mut claim =
-                ClaimAttempt { claimer: self, request, began_ms: self.connection().now_ms(), unsure: false };
+                ClaimAttempt { worker: self, request, began_ms: connection.now_ms(), unsure: false };
             let count = loop {
-                self.admitted().await;
+                tries.admitted(connection).await?;
                 match claim.ask().await {
                     Ok(count) => break count,
                     Err(error) if may_pass(&error) => {
-                        failures += 1;
-                        self.pause(failures, error).await;
+                        if tries.failures == 0 {
+                            tracing::warn!(%error, "no jobs can be claimed for the moment; trying on");
+                            self.shared
+                                .report_to(&WorkerEvent::ClaimFailed { error: &error.clone().into() });
+                        }
+                        // A budget that never comes back still lets a worker try now and then.
+                        let _ = tries.pause(connection, error).await;
                     }
                     Err(error) => return Err(error.into()),
                 }
             };
-            failures = 0;
+            tries.answered();
             // Nothing was at work that could have made a job ready since.
             if count == 0 && claim.request.wait_ms == 0 {
                 return Ok(());
             }
         }
-    }
-
-    fn request(&self, hold: fencehold_core::HoldId, room: usize) -> ClaimJobsRequest {
-        ClaimJobsRequest {
-            queues: self.terms.queues.clone(),
-            limit: room.min(JOBS_PER_CALL_MAX),
-            hold_id: hold,
-            owner: self.terms.owner.clone(),
-            ttl_ms: self.terms.ttl_ms,
-            // What runs, or was not reported yet, may make a job ready, and may itself wait for one.
-            wait_ms: if self.terms.until_empty && self.shared.is_idle() { 0 } else { CLAIM_WAIT_MS },
-            waited_before_ms: 0,
-        }
-    }
-
-    fn connection(&self) -> &Arc<ConnectionInner> {
-        &self.handle.connection
     }
 
     /// Waits until there is room for more jobs. Meanwhile sees to it that none is kept from others for too long.
@@ -123,38 +111,14 @@ impl Claimer {
         if !stale.is_empty() {
             tracing::debug!(jobs = stale.len(), "handing back jobs that no slot came free for");
             lock(&self.shared.prefetch_pace).stalled();
-            self.shared.hand_back(&self.handle, stale);
-        }
-    }
-
-    /// Waits for the breaker. A worker has all the time in the world.
-    async fn admitted(&self) {
-        while let Err(at_ms) = self.connection().breaker.admit(self.connection().now_ms()) {
-            self.connection().timers.sleep_until(at_ms).await;
-        }
-    }
-
-    async fn pause(&self, failures: u32, error: StoreError) {
-        if failures == 1 {
-            tracing::warn!(%error, "no jobs can be claimed for the moment; trying on");
-            self.shared.report_to(&WorkerEvent::ClaimFailed { error: &error.into() });
-        }
-        let connection = self.connection();
-        let mut at_ms = connection.now_ms().saturating_add(connection.retries.backoff_ms(failures));
-        loop {
-            connection.timers.sleep_until(at_ms).await;
-            match connection.retries.take(connection.now_ms()) {
-                // A budget that never comes back still lets a worker try now and then.
-                Ok(()) | Err(u64::MAX) => return,
-                Err(ready_ms) => at_ms = ready_ms.saturating_add(connection.retries.backoff_ms(1)),
-            }
+            self.hand_back(stale);
         }
     }
 }
 
 /// One hold id, and whether jobs granted to it may not have been seen.
 struct ClaimAttempt<'a> {
-    claimer: &'a Claimer,
+    worker: &'a WorkerCore,
     request: ClaimJobsRequest,
     began_ms: u64,
     unsure: bool,
@@ -164,7 +128,7 @@ impl ClaimAttempt<'_> {
     /// Asks once. Gives how many jobs came of it.
     async fn ask(&mut self) -> Result<usize, StoreError> {
         let wait_ms = self.request.wait_ms;
-        let ends_when_idle = self.claimer.terms.until_empty && wait_ms > 0;
+        let ends_when_idle = self.worker.terms.until_empty && wait_ms > 0;
         let answer = if ends_when_idle { self.ask_until_idle().await } else { self.send(wait_ms).await };
         match answer {
             Ok((sent_ms, claimed)) => {
@@ -184,7 +148,7 @@ impl ClaimAttempt<'_> {
     async fn ask_until_idle(&mut self) -> Result<(u64, ClaimedJobs), StoreError> {
         let answer = {
             let mut in_line = pin!(self.send(self.request.wait_ms));
-            if let First::Right(answer) = first(self.claimer.shared.idle(), in_line.as_mut()).await {
+            if let First::Right(answer) = first(self.worker.shared.idle(), in_line.as_mut()).await {
                 return answer;
             }
             // The same claim again takes the place of the one in line, and gets what that was given in this moment. Neither is
@@ -213,25 +177,18 @@ impl ClaimAttempt<'_> {
 
     /// One sending. Gives when it was sent, too.
     async fn send(&self, wait_ms: u64) -> Result<(u64, ClaimedJobs), StoreError> {
-        let connection = self.claimer.connection();
-        let Some(jobs) = connection.store.jobs() else {
-            let store = connection.store.capabilities().store.to_owned();
-            return Err(StoreError::Unsupported { store, message: "keep jobs".to_owned() });
-        };
+        let connection = self.worker.connection();
         let sent_ms = connection.now_ms();
         let waited_before_ms = sent_ms.saturating_sub(self.began_ms);
         let wait_ms = wait_ms.saturating_sub(waited_before_ms);
         let request = ClaimJobsRequest { wait_ms, waited_before_ms, ..self.request.clone() };
-        let limit_ms = wait_ms.saturating_add(connection.timeout_ms);
-        let claimed = connection
-            .answer(limit_ms, jobs.claim(&connection.call(connection.timeout_ms), request))
-            .await?;
+        let claimed = connection.send_job(wait_ms, |jobs, call| jobs.claim(call, request)).await?;
         Ok((sent_ms, claimed))
     }
 
     fn take_in(&self, sent_ms: u64, claimed: ClaimedJobs) {
-        let Claimer { shared, terms, .. } = self.claimer;
-        let connection = self.claimer.connection();
+        let WorkerCore { shared, terms, .. } = self.worker;
+        let connection = self.worker.connection();
         let now_ms = connection.now_ms();
         let ClaimedJobs { jobs, waited_ms, .. } = claimed;
         if waited_ms == 0 && !jobs.is_empty() {
@@ -239,23 +196,15 @@ impl ClaimAttempt<'_> {
         }
         let mut ready = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let granted = HoldGrant {
-                held: HoldTarget::Job(job.id),
-                token: job.token,
-                owner: terms.owner.clone(),
-                task: None,
-                ttl_ms: terms.ttl_ms,
-                max_age_ms: job.options.attempt_timeout_ms.map(|limit_ms| u64::from(limit_ms.get())),
-                hold: self.request.hold_id,
-                term: GrantedTerm::new(sent_ms, waited_ms, now_ms, job.remaining_ms),
-            };
+            let term = GrantedTerm::new(sent_ms, waited_ms, now_ms, job.remaining_ms);
+            let granted =
+                HoldGrant::of_job(&job, self.request.hold_id, terms.owner.clone(), terms.ttl_ms, term);
             // A handle that was closed meanwhile has it released.
             if let Ok(holding) = connection.take_in(granted) {
                 ready.push(ReadyJob { claimed: job, holding, since_ms: now_ms });
             }
         }
-        let too_late = shared.put(ready);
-        shared.hand_back(&self.claimer.handle, too_late);
+        self.worker.hand_back(shared.put(ready));
     }
 }
 
@@ -264,7 +213,7 @@ impl Drop for ClaimAttempt<'_> {
     /// take back: dropping its future leaves the line.)
     fn drop(&mut self) {
         if self.unsure {
-            let connection = self.claimer.connection();
+            let connection = self.worker.connection();
             connection.spawn(free_unseen_claim(Arc::clone(connection), self.request.clone()));
         }
     }

@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_contract::job::QueueWeight;
+use fencehold_contract::job::{ClaimedJob, QueueWeight};
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::{JOBS_PER_CALL_MAX, QUEUES_PER_CLAIM_MAX};
 use fencehold_core::{BadInput, Owner};
@@ -34,12 +34,16 @@ pub(crate) use shared::WorkerShared;
 
 use crate::blocking;
 use crate::connect::Fencehold;
+use crate::connection::ConnectionInner;
 use crate::error::Error;
-use crate::job::{IntoOutcome, Job, JobError};
+use crate::holding::Holding;
+use crate::job::{AttemptReporter, IntoOutcome, Job, JobError};
 use crate::lease::TTL_DEFAULT;
+use crate::renewal::RenewalHandle;
 use crate::time::ms;
 use event::OnEvent;
 use handler::Handlers;
+use prefetch::PrefetchPace;
 use slot::Within;
 
 /// How many jobs at once, by default.
@@ -53,21 +57,21 @@ const STOP_DEFAULT: Duration = Duration::from_secs(1);
 impl Fencehold {
     /// A worker: takes jobs out of queues and has handlers run them.
     pub fn worker(&self) -> Worker {
-        Worker {
-            owner: Ok(self.owner().clone()),
-            fencehold: self.clone(),
-            queues: Ok(Vec::new()),
-            handlers: Ok(Handlers::default()),
+        let terms = WorkerTerms {
+            owner: self.owner().clone(),
+            queues: Vec::new(),
+            handlers: Handlers::default(),
             concurrency: CONCURRENCY_DEFAULT,
             prefetch: None,
-            ttl: TTL_DEFAULT,
-            drain_timeout: DRAIN_DEFAULT,
-            cancel_timeout: None,
-            stop_timeout: STOP_DEFAULT,
+            ttl_ms: ms(TTL_DEFAULT),
+            drain_ms: ms(DRAIN_DEFAULT),
+            cancel_ms: None,
+            stop_ms: ms(STOP_DEFAULT),
             until_empty: false,
             on_event: None,
             within: None,
-        }
+        };
+        Worker { fencehold: self.clone(), terms: Ok(terms) }
     }
 }
 
@@ -107,33 +111,41 @@ impl Fencehold {
 #[must_use = "nothing happens until `run`, `run_until` or `start` is called"]
 pub struct Worker {
     fencehold: Fencehold,
-    owner: Result<Owner, BadInput>,
-    queues: Result<Vec<QueueWeight>, BadInput>,
-    handlers: Result<Handlers, BadInput>,
-    concurrency: usize,
-    prefetch: Option<usize>,
-    ttl: Duration,
-    drain_timeout: Duration,
-    cancel_timeout: Option<Duration>,
-    stop_timeout: Duration,
-    until_empty: bool,
-    on_event: Option<OnEvent>,
-    within: Option<Within>,
+    terms: Result<WorkerTerms, BadInput>,
 }
 
-/// The terms of a worker, checked.
 struct WorkerTerms {
     owner: Owner,
     queues: Vec<QueueWeight>,
     handlers: Handlers,
     concurrency: usize,
-    prefetch: usize,
+    prefetch: Option<usize>,
     ttl_ms: u64,
     drain_ms: u64,
     cancel_ms: Option<u64>,
     stop_ms: u64,
     until_empty: bool,
+    on_event: Option<OnEvent>,
     within: Option<Within>,
+}
+
+/// What the threads of a worker have.
+#[derive(Clone)]
+struct WorkerCore {
+    handle: Arc<RenewalHandle>,
+    shared: Arc<WorkerShared>,
+    terms: Arc<WorkerTerms>,
+}
+
+impl WorkerCore {
+    fn connection(&self) -> &Arc<ConnectionInner> {
+        &self.handle.connection
+    }
+
+    fn job(&self, claimed: ClaimedJob, holding: Arc<Holding>) -> Job {
+        let reporter = AttemptReporter::Store(Arc::clone(&self.handle));
+        Job::new(claimed, holding, reporter, Some(Arc::clone(&self.shared)))
+    }
 }
 
 impl Worker {
@@ -142,47 +154,41 @@ impl Worker {
 
     /// A queue to take jobs from. A queue of weight 3 is given three times as many turns as one of weight 1. A weight of
     /// 0 is refused: leave the queue out.
-    pub fn queue(mut self, name: impl AsRef<str>, weight: u32) -> Self {
-        if let Ok(queues) = &mut self.queues {
-            match QueueName::new(name.as_ref()) {
-                Ok(queue) => queues.push((queue, weight)),
-                Err(bad) => self.queues = Err(bad),
-            }
-        }
-        self
+    pub fn queue(self, name: impl AsRef<str>, weight: u32) -> Self {
+        self.try_set(|terms| QueueName::new(name.as_ref()).map(|queue| terms.queues.push((queue, weight))))
     }
 
     /// How many jobs run at once. Default: 8.
     pub fn concurrency(self, concurrency: usize) -> Self {
-        Worker { concurrency, ..self }
+        self.set(|terms| terms.concurrency = concurrency)
     }
 
     /// At most how many jobs are claimed ahead of the slots that will run them. As many are as the pace of the work
     /// makes useful: none where jobs take long. Default: as many as there are slots.
     pub fn prefetch(self, most: usize) -> Self {
-        Worker { prefetch: Some(most), ..self }
+        self.set(|terms| terms.prefetch = Some(most))
     }
 
     /// How long a claim or a renewal lasts: how long a job stays away when this worker dies. Default: 30 s.
     pub fn ttl(self, ttl: Duration) -> Self {
-        Worker { ttl, ..self }
+        self.set(|terms| terms.ttl_ms = ms(ttl))
     }
 
     /// Who works. Default: the handle's owner.
     pub fn owner(self, owner: impl AsRef<str>) -> Self {
-        Worker { owner: Owner::new(owner.as_ref()), ..self }
+        self.try_set(|terms| Owner::new(owner.as_ref()).map(|owner| terms.owner = owner))
     }
 
     /// How long running jobs have to end when the worker drains. What has not ended by then is stopped and released.
     /// Default: 25 s.
     pub fn drain_timeout(self, limit: Duration) -> Self {
-        Worker { drain_timeout: limit, ..self }
+        self.set(|terms| terms.drain_ms = ms(limit))
     }
 
     /// How long a handler has to stop by itself once its job was cancelled. Then it is dropped. Default: as long as it
     /// takes.
     pub fn cancel_timeout(self, limit: Duration) -> Self {
-        Worker { cancel_timeout: Some(limit), ..self }
+        self.set(|terms| terms.cancel_ms = Some(ms(limit)))
     }
 
     /// How long the worker waits, once the [drain timeout](Worker::drain_timeout) is over, for handlers that cannot be
@@ -192,7 +198,7 @@ impl Worker {
     /// A handler that still runs afterwards is counted in [`Drained::still_running`], and draining ends without it. Its
     /// claim is renewed for as long as it runs, so that no other worker runs the job beside it.
     pub fn stop_timeout(self, limit: Duration) -> Self {
-        Worker { stop_timeout: limit, ..self }
+        self.set(|terms| terms.stop_ms = ms(limit))
     }
 
     /// Works until no job is ready in any of its queues and none of its own runs, and then ends by itself, without a
@@ -215,7 +221,7 @@ impl Worker {
     /// # }
     /// ```
     pub fn until_empty(self) -> Self {
-        Worker { until_empty: true, ..self }
+        self.set(|terms| terms.until_empty = true)
     }
 
     /// Calls this for what happens to the worker: each attempt that ended, with the store's response, and a store that
@@ -241,7 +247,7 @@ impl Worker {
     /// # }
     /// ```
     pub fn on_event(self, hook: impl Fn(&WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
-        Worker { on_event: Some(Arc::new(hook)), ..self }
+        self.set(|terms| terms.on_event = Some(Arc::new(hook)))
     }
 
     /// Wraps the threads that run handlers in something of yours, such as the context of another runtime. Default: the
@@ -259,7 +265,7 @@ impl Worker {
     /// # }
     /// ```
     pub fn wrap(self, wrap: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> Self {
-        Worker { within: Some(Arc::new(wrap)), ..self }
+        self.set(|terms| terms.within = Some(Arc::new(wrap)))
     }
 
     /// Has jobs of this kind run by an async handler. It gets the payload as the type that it asks for; what it returns is
@@ -271,7 +277,7 @@ impl Worker {
         F: Fn(Job, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, JobError>> + Send + 'static,
     {
-        self.with_handlers(|handlers| handlers.add(kind.as_ref(), handler::asynchronous(handler)))
+        self.try_set(|terms| terms.handlers.add(kind.as_ref(), handler::asynchronous(handler)))
     }
 
     /// Has jobs of every kind that has no handler of its own run by this async handler. [`Job::kind`] says which kind it
@@ -283,7 +289,7 @@ impl Worker {
         F: Fn(Job, P) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, JobError>> + Send + 'static,
     {
-        self.with_handlers(|handlers| handlers.add_any(handler::asynchronous(handler)))
+        self.try_set(|terms| terms.handlers.add_any(handler::asynchronous(handler)))
     }
 
     /// Has jobs of this kind run by a blocking handler, on the thread of its slot. It cannot be stopped from outside: long
@@ -295,7 +301,7 @@ impl Worker {
         R: IntoOutcome + 'static,
         F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
     {
-        self.with_handlers(|handlers| handlers.add(kind.as_ref(), handler::blocking(handler)))
+        self.try_set(|terms| terms.handlers.add(kind.as_ref(), handler::blocking(handler)))
     }
 
     /// Has jobs of every kind that has no handler of its own run by this blocking handler.
@@ -305,16 +311,20 @@ impl Worker {
         R: IntoOutcome + 'static,
         F: Fn(blocking::Job, P) -> Result<R, JobError> + Send + Sync + 'static,
     {
-        self.with_handlers(|handlers| handlers.add_any(handler::blocking(handler)))
+        self.try_set(|terms| terms.handlers.add_any(handler::blocking(handler)))
     }
 
-    fn with_handlers(mut self, add: impl FnOnce(&mut Handlers) -> Result<(), BadInput>) -> Self {
-        if let Ok(handlers) = &mut self.handlers
-            && let Err(bad) = add(handlers)
-        {
-            self.handlers = Err(bad);
-        }
-        self
+    fn set(self, change: impl FnOnce(&mut WorkerTerms)) -> Self {
+        self.try_set(|terms| {
+            change(terms);
+            Ok(())
+        })
+    }
+
+    /// The first bad input takes the place of the terms.
+    fn try_set(self, change: impl FnOnce(&mut WorkerTerms) -> Result<(), BadInput>) -> Self {
+        let terms = self.terms.and_then(|mut terms| change(&mut terms).map(|()| terms));
+        Worker { terms, ..self }
     }
 
     /// Works until this process is sent SIGTERM or SIGINT, and then ends in good order: nothing new is claimed, what was
@@ -336,21 +346,27 @@ impl Worker {
 
     /// Begins to work, on threads of its own.
     pub fn start(self) -> Result<RunningWorker, Error> {
-        let fencehold = self.fencehold.clone();
-        fencehold.connection().jobs()?;
-        let ttl_ms_min = fencehold.store().capabilities().min_ttl_ms;
-        let on_event = self.on_event.clone();
-        RunningWorker::start(&fencehold, self.terms(ttl_ms_min)?, on_event)
+        let handle = self.fencehold.handle();
+        handle.connection.jobs()?;
+        let mut terms = self.terms?;
+        terms.check(handle.connection.store.capabilities().min_ttl_ms)?;
+        terms.within = terms.within.or_else(slot::runtime);
+        let prefetch = terms.prefetch.unwrap_or(terms.concurrency).min(Worker::CONCURRENCY_MAX);
+        let pace = PrefetchPace::new(terms.concurrency, prefetch);
+        let shared = Arc::new(WorkerShared::new(pace, terms.on_event.clone()));
+        RunningWorker::start(&WorkerCore { handle, shared, terms: Arc::new(terms) })
     }
+}
 
-    fn terms(self, ttl_ms_min: u64) -> Result<WorkerTerms, BadInput> {
-        let (queues, ttl_ms) = (self.queues?, ms(self.ttl));
-        fencehold_core::ttl::check(ttl_ms, ttl_ms_min)?;
+impl WorkerTerms {
+    fn check(&self, ttl_ms_min: u64) -> Result<(), BadInput> {
+        let WorkerTerms { queues, concurrency, .. } = self;
+        fencehold_core::ttl::check(self.ttl_ms, ttl_ms_min)?;
         if queues.is_empty() || queues.len() > QUEUES_PER_CLAIM_MAX {
             let problem = format!("takes from {} queues; it takes 1 to {QUEUES_PER_CLAIM_MAX}", queues.len());
             return Err(BadInput::new("worker", problem));
         }
-        for (queue, weight) in &queues {
+        for (queue, weight) in queues {
             queue.check_open()?;
             if *weight == 0 {
                 let problem = format!(
@@ -360,36 +376,23 @@ impl Worker {
             }
         }
         let concurrency_max = Worker::CONCURRENCY_MAX;
-        if self.concurrency == 0 || self.concurrency > concurrency_max {
-            let problem = format!("is {}; it takes 1 to {concurrency_max}", self.concurrency);
+        if *concurrency == 0 || *concurrency > concurrency_max {
+            let problem = format!("is {concurrency}; it takes 1 to {concurrency_max}");
             return Err(BadInput::new("concurrency", problem));
         }
-        let handlers = self.handlers?;
-        if handlers.is_empty() {
+        if self.handlers.is_empty() {
             return Err(BadInput::new("worker", "has no handler, so every job would fail"));
         }
-        Ok(WorkerTerms {
-            owner: self.owner?,
-            queues,
-            handlers,
-            concurrency: self.concurrency,
-            prefetch: self.prefetch.unwrap_or(self.concurrency).min(concurrency_max),
-            ttl_ms,
-            drain_ms: ms(self.drain_timeout),
-            cancel_ms: self.cancel_timeout.map(ms),
-            stop_ms: ms(self.stop_timeout),
-            until_empty: self.until_empty,
-            within: self.within.or_else(slot::runtime),
-        })
+        Ok(())
     }
 }
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker")
-            .field("queues", &self.queues)
-            .field("kinds", &self.handlers.as_ref().map(Handlers::kinds))
-            .field("concurrency", &self.concurrency)
-            .finish_non_exhaustive()
+        let terms = self
+            .terms
+            .as_ref()
+            .map(|terms| (&terms.queues, terms.handlers.kinds(), terms.concurrency));
+        f.debug_tuple("Worker").field(&terms).finish()
     }
 }

@@ -2,18 +2,12 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::WorkerTerms;
-use super::claim::Claimer;
-use super::event::OnEvent;
-use super::prefetch::PrefetchPace;
-use super::shared::{JobTally, WorkerPhase, WorkerShared};
-use super::slot::Slot;
-use crate::connect::{Fencehold, no_thread};
+use super::WorkerCore;
+use super::shared::{JobTally, WorkerPhase};
+use crate::connect::no_thread;
 use crate::error::Error;
-use crate::renewal::RenewalHandle;
 use crate::time::{First, first};
 use crate::wake::block_on;
 
@@ -33,37 +27,23 @@ pub struct Drained {
 /// A worker at work, on threads of its own. Dropped, it stops at once: what runs is dropped and released.
 #[must_use = "a worker stops as soon as this is dropped"]
 pub struct RunningWorker {
-    handle: Arc<RenewalHandle>,
-    shared: Arc<WorkerShared>,
-    terms: Arc<WorkerTerms>,
+    core: WorkerCore,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl RunningWorker {
-    pub(super) fn start(
-        fencehold: &Fencehold,
-        terms: WorkerTerms,
-        on_event: Option<OnEvent>,
-    ) -> Result<Self, Error> {
-        let handle = fencehold.handle();
-        let prefetch_pace = PrefetchPace::new(terms.concurrency, terms.prefetch);
-        let (shared, terms) = (Arc::new(WorkerShared::new(prefetch_pace, on_event)), Arc::new(terms));
+    pub(super) fn start(core: &WorkerCore) -> Result<Self, Error> {
         // Made first: if a thread cannot be started, its drop ends those that were.
-        let mut running = RunningWorker { handle, shared, terms, threads: Vec::new() };
-        for nth in 0..running.terms.concurrency {
-            let RunningWorker { handle, shared, terms, .. } = &running;
-            let within = terms.within.clone();
-            let slot =
-                Slot { handle: Arc::clone(handle), shared: Arc::clone(shared), terms: Arc::clone(terms) };
-            running.spawn(format!("fencehold-job-{nth}"), move || match within {
-                Some(within) => within(&mut || slot.run()),
-                None => slot.run(),
+        let mut running = RunningWorker { core: core.clone(), threads: Vec::new() };
+        for nth in 0..core.terms.concurrency {
+            let slot = core.clone();
+            running.spawn(format!("fencehold-job-{nth}"), move || match &slot.terms.within {
+                Some(within) => within(&mut || slot.run_jobs()),
+                None => slot.run_jobs(),
             })?;
         }
-        let RunningWorker { handle, shared, terms, .. } = &running;
-        let claimer =
-            Claimer { handle: Arc::clone(handle), shared: Arc::clone(shared), terms: Arc::clone(terms) };
-        running.spawn("fencehold-claim".to_owned(), move || block_on(claimer.run()))?;
+        let claimer = core.clone();
+        running.spawn("fencehold-claim".to_owned(), move || block_on(claimer.claim()))?;
         Ok(running)
     }
 
@@ -75,13 +55,13 @@ impl RunningWorker {
 
     /// How many jobs run at this moment.
     pub fn running(&self) -> usize {
-        self.shared.tally.read(|tally, _| tally.running)
+        self.core.shared.tally.read(|tally, _| tally.running)
     }
 
     /// Waits until `stop` is done, or the worker cannot go on, or has nothing left to do
     /// ([`until_empty`](crate::Worker::until_empty)).
     pub async fn until(&self, stop: impl Future) {
-        first(stop, self.shared.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
+        first(stop, self.core.shared.tally.when(|tally, _| tally.claimer_gone.then_some(()))).await;
     }
 
     /// Ends in good order: nothing new is claimed, what was not begun is released, what runs has
@@ -95,22 +75,22 @@ impl RunningWorker {
     /// Likewise, with less time if `cut_short` is done earlier: what runs is then stopped at once, and the store has the
     /// handle's [timeout](crate::FenceholdBuilder::timeout) to take the last reports.
     pub async fn drain_until(mut self, cut_short: impl Future) -> Result<Drained, Error> {
-        let connection = &self.handle.connection;
-        let drained_by_ms = connection.now_ms().saturating_add(self.terms.drain_ms);
+        let connection = self.core.connection();
+        let drained_by_ms = connection.now_ms().saturating_add(self.core.terms.drain_ms);
         self.stop_claiming();
         let mut cut_short = pin!(cut_short);
         let time_is_up = first(connection.timers.sleep_until(drained_by_ms), cut_short.as_mut());
         let mut is_cut_short = false;
         if let First::Right(why) = first(self.all_ended(), time_is_up).await {
             is_cut_short = matches!(why, First::Right(_));
-            self.shared.advance(WorkerPhase::Stopping);
+            self.core.shared.advance(WorkerPhase::Stopping);
             // One that blocks its thread for longer cannot be stopped: its claim is renewed for as long as it runs, so that
             // no other worker runs the job beside it.
-            let give_up_ms = connection.now_ms().saturating_add(self.terms.stop_ms);
+            let give_up_ms = connection.now_ms().saturating_add(self.core.terms.stop_ms);
             first(self.all_ended(), connection.timers.sleep_until(give_up_ms)).await;
         }
         let still_running = self.still_running();
-        let heard = || self.shared.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
+        let heard = || self.core.shared.tally.when(|tally, _| (tally.unheard == 0).then_some(()));
         let patient_until_ms = || connection.now_ms().saturating_add(connection.timeout_ms);
         let time_is_up = connection.timers.sleep_until(drained_by_ms.max(patient_until_ms()));
         if is_cut_short
@@ -124,7 +104,7 @@ impl RunningWorker {
                 let _ = thread.join();
             }
         }
-        let (failure, finished, handed_back) = self.shared.tally.read(|tally, _| {
+        let (failure, finished, handed_back) = self.core.shared.tally.read(|tally, _| {
             let JobTally { failure, finished, handed_back, .. } = tally;
             (failure.clone(), *finished, *handed_back)
         });
@@ -136,20 +116,19 @@ impl RunningWorker {
 
     /// Nothing more is claimed, and what was not begun is released.
     fn stop_claiming(&self) {
-        self.shared.advance(WorkerPhase::Draining);
-        let left = self.shared.close();
-        self.shared.hand_back(&self.handle, left);
+        self.core.shared.advance(WorkerPhase::Draining);
+        self.core.hand_back(self.core.shared.close());
     }
 
     async fn all_ended(&self) {
         let ended = |tally: &JobTally, _| (tally.running == 0 && tally.claimer_gone).then_some(());
-        self.shared.tally.when(ended).await;
+        self.core.shared.tally.when(ended).await;
     }
 
     /// How many handlers cannot be stopped. Their jobs stay theirs: to hand one back would have it run twice at once. Counted
     /// are the slots that have a job, for one of them may be about to begin.
     fn still_running(&self) -> usize {
-        for job in self.shared.all_running() {
+        for job in self.core.shared.all_running() {
             tracing::warn!(
                 job = %job.id(), queue = %job.queue(), kind = %job.kind(), token = job.token().get(),
                 "a handler cannot be stopped: its claim is renewed until it ends"
@@ -162,14 +141,14 @@ impl RunningWorker {
 impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.stop_claiming();
-        self.shared.advance(WorkerPhase::Stopping);
+        self.core.shared.advance(WorkerPhase::Stopping);
     }
 }
 
 impl fmt::Debug for RunningWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningWorker")
-            .field("tally", &self.shared.tally)
+            .field("tally", &self.core.shared.tally)
             .finish_non_exhaustive()
     }
 }
@@ -177,12 +156,13 @@ impl fmt::Debug for RunningWorker {
 #[cfg(test)]
 mod tests {
     use std::future::ready;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use fencehold_core::job::JobState;
 
     use super::*;
-    use crate::Job;
+    use crate::{Fencehold, Job};
 
     /// A slot may have taken a job and not begun, on a machine with much to do.
     #[test]
@@ -194,9 +174,8 @@ mod tests {
             let worker = worker.handle("do", async |_: Job, (): ()| Ok(()));
             // The slot's own thread takes nothing: this one does.
             let running = worker.wrap(|_| {}).start()?;
-            let RunningWorker { handle, shared, terms, .. } = &running;
-            let (shared, terms) = (Arc::clone(shared), Arc::clone(terms));
-            let slot = Slot { handle: Arc::clone(handle), shared: Arc::clone(&shared), terms };
+            let slot = running.core.clone();
+            let shared = Arc::clone(&slot.shared);
             let taken = shared.take().expect("the claimer has put it there");
             let drained = running.drain_until(ready(())).await?;
             assert_eq!((drained.released, drained.still_running), (0, 1));

@@ -1,6 +1,5 @@
 //! A slot: a thread that runs one job after the other.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,13 +10,13 @@ use fencehold_contract::job::Report;
 use fencehold_core::lease::LeaseOutcome;
 use tracing::Instrument;
 
-use super::WorkerTerms;
+use super::WorkerCore;
+use super::event::ended_by;
 use super::handler::{HandlerResult, RunningHandler};
-use super::shared::{ReadyJob, WorkerShared};
+use super::shared::ReadyJob;
 use crate::error::{LostCause, ShownTime};
 use crate::holding::Holding;
-use crate::job::{AttemptReporter, Job, JobError};
-use crate::renewal::RenewalHandle;
+use crate::job::{Job, JobError};
 use crate::wake::{block_on, lock};
 use crate::watch::LeaseState;
 
@@ -33,27 +32,19 @@ pub(super) fn runtime() -> Option<Within> {
     }))
 }
 
-pub(super) struct Slot {
-    pub(super) handle: Arc<RenewalHandle>,
-    pub(super) shared: Arc<WorkerShared>,
-    pub(super) terms: Arc<WorkerTerms>,
-}
-
 /// How a handler's run ended.
 enum RunEnd {
-    /// By itself.
+    /// By itself, or by a panic.
     Ended(HandlerResult),
-    /// It panicked with these words.
-    Panicked(String),
     /// The claim was lost, and the handler was dropped.
     Lost(LostCause),
     /// The worker, or the operator who called the job off, would not wait any longer, and the handler was dropped.
     Dropped,
 }
 
-impl Slot {
+impl WorkerCore {
     /// Runs jobs until there are none.
-    pub(super) fn run(&self) {
+    pub(super) fn run_jobs(&self) {
         while let Some(ready) = self.shared.take() {
             self.work(ready);
         }
@@ -63,14 +54,12 @@ impl Slot {
         let ReadyJob { mut claimed, holding, since_ms } = ready;
         // A claim that is over, or that may soon be, is no ground to begin on, nor is a worker that waits for nothing more.
         if holding.look().state != LeaseState::Held || self.shared.is_stopping() {
-            self.shared
-                .hand_back(&self.handle, vec![ReadyJob { claimed, holding, since_ms }]);
+            self.hand_back(vec![ReadyJob { claimed, holding, since_ms }]);
             self.shared.count(|tally| tally.running -= 1);
             return;
         }
         let payload = std::mem::take(&mut claimed.payload);
-        let reporter = AttemptReporter::Store(Arc::clone(&self.handle));
-        let job = Job::new(claimed, Arc::clone(&holding), reporter, Some(Arc::clone(&self.shared)));
+        let job = self.job(claimed, Arc::clone(&holding));
         self.shared.begun(holding.serial, job.clone());
         let span = tracing::info_span!(
             parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.traceparent(),
@@ -78,18 +67,11 @@ impl Slot {
         );
         let ended = span.clone();
         let began_ms = self.handle.connection.now_ms();
-        let run = match self.terms.handlers.get(job.kind()) {
-            Err(unknown) => RunEnd::Ended(Err(unknown)),
-            Ok(handler) => match catch_unwind(AssertUnwindSafe(|| handler(job.clone(), payload))) {
-                Ok(RunningHandler::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
-                Ok(RunningHandler::Call(call)) => {
-                    match catch_unwind(AssertUnwindSafe(|| span.in_scope(call))) {
-                        Ok(ended) => RunEnd::Ended(ended),
-                        Err(panic) => RunEnd::Panicked(said(&*panic)),
-                    }
-                }
-                Err(panic) => RunEnd::Panicked(said(&*panic)),
-            },
+        let handler = self.terms.handlers.get(job.kind());
+        let run = match handler.and_then(|handler| guarded(|| handler(job.clone(), payload))) {
+            Ok(RunningHandler::Future(future)) => self.drive(&holding, Box::pin(future.instrument(span))),
+            Ok(RunningHandler::Call(call)) => RunEnd::Ended(guarded(|| span.in_scope(call)).flatten()),
+            Err(error) => RunEnd::Ended(Err(error)),
         };
         let work_ms = self.handle.connection.now_ms().saturating_sub(began_ms);
         lock(&self.shared.prefetch_pace).saw_work(work_ms);
@@ -98,8 +80,8 @@ impl Slot {
             let word = word(run, &holding);
             log(&ended, &job, word.as_ref(), work_ms);
             match word {
-                Some(word) => self.shared.say(&self.handle, job, word, work_ms),
-                None => self.shared.say_nothing(&self.handle, job, work_ms),
+                Some(word) => self.say(job, word, work_ms),
+                None => self.say_nothing(job, work_ms),
             }
         }
         self.shared.count(|tally| tally.running -= 1);
@@ -109,9 +91,8 @@ impl Slot {
     fn drive(
         &self,
         holding: &Holding,
-        future: Pin<Box<dyn Future<Output = HandlerResult> + Send + '_>>,
+        mut future: Pin<Box<dyn Future<Output = HandlerResult> + Send + '_>>,
     ) -> RunEnd {
-        let mut future = Some(future);
         let mut lost = pin!(holding.lost());
         let mut stopped = pin!(self.shared.stopping());
         let mut overdue = pin!(self.cancelled_for_too_long(holding));
@@ -124,17 +105,11 @@ impl Slot {
             if stopped.as_mut().poll(context).is_ready() || overdue.as_mut().poll(context).is_ready() {
                 return Poll::Ready(RunEnd::Dropped);
             }
-            let Some(work) = future.as_mut() else { return Poll::Ready(RunEnd::Dropped) };
-            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-                Ok(polled) => polled.map(RunEnd::Ended),
-                Err(panic) => Poll::Ready(RunEnd::Panicked(said(&*panic))),
-            }
+            let polled = guarded(|| future.as_mut().poll(context));
+            polled.unwrap_or_else(|panic| Poll::Ready(Err(panic))).map(RunEnd::Ended)
         }));
         // Other people's code runs in this drop too.
-        match catch_unwind(AssertUnwindSafe(|| drop(future.take()))) {
-            Ok(()) => run,
-            Err(panic) => RunEnd::Panicked(said(&*panic)),
-        }
+        guarded(|| drop(future)).map_or_else(|panic| RunEnd::Ended(Err(panic)), |()| run)
     }
 
     /// Done when a job was called off and its handler has had its time to stop.
@@ -142,24 +117,14 @@ impl Slot {
         let Some(limit_ms) = self.terms.cancel_ms else { return std::future::pending().await };
         // From when it was known, and not from when this was looked at: the handler may have heard of it before.
         let Some(since_ms) = holding.called_off().await else { return std::future::pending().await };
-        self.handle
-            .connection
-            .timers
-            .sleep_until(since_ms.saturating_add(limit_ms))
-            .await;
+        self.connection().timers.sleep_until(since_ms.saturating_add(limit_ms)).await;
     }
 }
 
 /// Says how an attempt ended: in its span, and in a line that names the job by itself.
 fn log(span: &tracing::Span, job: &Job, word: Option<&Report>, took_ms: u64) {
-    let outcome = match word {
-        Some(Report::Complete { .. }) => "completed",
-        Some(Report::Fail { .. }) => "failed",
-        Some(Report::Snooze { .. }) => "snoozed",
-        Some(_) => "released",
-        None => "over",
-    };
-    span.record("outcome", outcome);
+    let outcome = word.map_or_else(|| "over".to_owned(), |word| ended_by(word).to_string());
+    span.record("outcome", &outcome);
     let (id, queue, kind, attempt) = (job.id(), job.queue(), job.kind(), job.attempt());
     match word {
         Some(Report::Fail { error, permanent: for_good, .. }) => {
@@ -176,7 +141,6 @@ fn word(run: RunEnd, holding: &Holding) -> Option<Report> {
     match run {
         RunEnd::Ended(Ok(outcome)) => outcome.into_report(),
         RunEnd::Ended(Err(error)) => error.into_report(),
-        RunEnd::Panicked(said) => JobError::new(format!("the handler panicked: {said}")).into_report(),
         RunEnd::Lost(LostCause::Ended {
             outcome: Some(LeaseOutcome::AgedOut), current_token: None, ..
         }) => {
@@ -199,8 +163,11 @@ fn word(run: RunEnd, holding: &Holding) -> Option<Report> {
     }
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no words".to_owned())
+/// Runs other people's code: where it panics, the attempt has failed.
+fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, JobError> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        JobError::new(format!("the handler panicked: {}", said.unwrap_or("no words")))
+    })
 }

@@ -10,7 +10,7 @@ use fencehold_core::{BadInput, Key, Namespace, Owner};
 use futures_channel::oneshot;
 
 use crate::breaker::{CircuitBreakerPolicy, CircuitBreakerState};
-use crate::connection::{ConnectionInner, ConnectionOptions};
+use crate::connection::ConnectionInner;
 use crate::election::Election;
 use crate::error::Error;
 use crate::lease::LeaseBuilder;
@@ -228,9 +228,8 @@ pub struct FenceholdBuilder {
 
 impl FenceholdBuilder {
     /// The store, by its URL.
-    pub fn url(mut self, url: impl Into<String>) -> Self {
-        self.url = Some(url.into());
-        self
+    pub fn url(self, url: impl Into<String>) -> Self {
+        FenceholdBuilder { url: Some(url.into()), ..self }
     }
 
     /// Creates the store if there is none. Without this, or `?create=true` in the URL, a `file:` store must be there: a mistyped path
@@ -249,53 +248,45 @@ impl FenceholdBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn create(mut self) -> Self {
-        self.create = true;
-        self
+    pub fn create(self) -> Self {
+        FenceholdBuilder { create: true, ..self }
     }
 
     /// A store that is open already. It stays open when the handle is closed.
-    pub fn store(mut self, store: Arc<dyn LeaseStore>) -> Self {
-        self.store = Some(store);
-        self
+    pub fn store(self, store: Arc<dyn LeaseStore>) -> Self {
+        FenceholdBuilder { store: Some(store), ..self }
     }
 
     /// The namespace that keys live in. Default: `default`.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        FenceholdBuilder { namespace: Some(namespace.into()), ..self }
     }
 
     /// The owner of leases that name none. Default: `host/pid/random`.
-    pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        self.owner = Some(owner.into());
-        self
+    pub fn owner(self, owner: impl Into<String>) -> Self {
+        FenceholdBuilder { owner: Some(owner.into()), ..self }
     }
 
     /// Where time comes from. Default: the machine's boot-time clock. Tests pass a
     /// [`ManualClock`](crate::clock::ManualClock).
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        FenceholdBuilder { clock: Some(clock), ..self }
     }
 
     /// How long a call goes on trying a store that cannot be reached, beyond any time in line. Default: 10 s. Renewals
     /// have less, by their ttl.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        FenceholdBuilder { timeout: Some(timeout), ..self }
     }
 
     /// When the circuit breaker holds acquisitions back because the store keeps failing.
-    pub fn circuit_breaker(mut self, policy: CircuitBreakerPolicy) -> Self {
-        self.circuit_breaker = policy;
-        self
+    pub fn circuit_breaker(self, policy: CircuitBreakerPolicy) -> Self {
+        FenceholdBuilder { circuit_breaker: policy, ..self }
     }
 
     /// How often, and at what pace, failed acquisitions are tried again.
-    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
-        self.retry_budget = budget;
-        self
+    pub fn retry_budget(self, budget: RetryBudget) -> Self {
+        FenceholdBuilder { retry_budget: budget, ..self }
     }
 
     /// Opens the store, has it answer, and starts the handle's thread. A store that does not answer within the
@@ -325,22 +316,12 @@ impl FenceholdBuilder {
                 let url = if self.create { url.creating() } else { url };
                 open(url, Arc::clone(&clock), timeout_ms).await?
             }
-            (Some(_), Some(_)) => {
-                return Err(BadInput::new("store", "is given twice, as a store and as a URL").into());
-            }
-            (None, None) => {
-                return Err(BadInput::new("store", "is not given; it looks like file:DIR or memory:").into());
-            }
+            (Some(_), Some(_)) => Err(BadInput::new("store", "is given twice, as a store and as a URL"))?,
+            (None, None) => Err(BadInput::new("store", "is not given; it looks like file:DIR or memory:"))?,
         };
-        let connection = ConnectionInner::new(ConnectionOptions {
-            store,
-            owns_store,
-            clock,
-            namespace,
-            timeout_ms,
-            breaker: self.circuit_breaker,
-            retries: self.retry_budget,
-        });
+        let (breaker, retries) = (self.circuit_breaker, self.retry_budget);
+        let connection =
+            ConnectionInner::new(store, owns_store, clock, namespace, timeout_ms, breaker, retries);
         Ok(Fencehold { handle: RenewalHandle::start(connection).map_err(|error| no_thread(&error))?, owner })
     }
 }

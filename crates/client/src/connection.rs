@@ -62,19 +62,16 @@ pub(crate) struct ChangedHolds {
     pub(crate) all: bool,
 }
 
-pub(crate) struct ConnectionOptions {
-    pub(crate) store: Arc<dyn LeaseStore>,
-    pub(crate) owns_store: bool,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) namespace: Namespace,
-    pub(crate) timeout_ms: u64,
-    pub(crate) breaker: CircuitBreakerPolicy,
-    pub(crate) retries: RetryBudget,
-}
-
 impl ConnectionInner {
-    pub(crate) fn new(options: ConnectionOptions) -> Arc<Self> {
-        let ConnectionOptions { store, owns_store, clock, namespace, timeout_ms, breaker, retries } = options;
+    pub(crate) fn new(
+        store: Arc<dyn LeaseStore>,
+        owns_store: bool,
+        clock: Arc<dyn Clock>,
+        namespace: Namespace,
+        timeout_ms: u64,
+        breaker: CircuitBreakerPolicy,
+        retries: RetryBudget,
+    ) -> Arc<Self> {
         let wake = Arc::new(WakeFlag::default());
         let nudged = Arc::downgrade(&wake);
         clock.on_move(Box::new(move || {

@@ -331,10 +331,11 @@ impl HoldingState {
     fn why_over(&self, max_age_ms: Option<u64>) -> LostCause {
         if self.failure.is_none() && self.cut_short {
             if let Some(notice) = &self.snapshot.yield_request {
-                return LostCause::ended(LeaseOutcome::Yielded, Some(notice.contender.clone()));
+                let (outcome, by) = (Some(LeaseOutcome::Yielded), Some(notice.contender.clone()));
+                return LostCause::Ended { outcome, current_token: None, by, reason: None };
             }
             if max_age_ms.is_some() {
-                return LostCause::ended(LeaseOutcome::AgedOut, None);
+                return LostCause::ended(Some(LeaseOutcome::AgedOut), None);
             }
         }
         LostCause::NotRenewed { failure: self.failure.clone() }

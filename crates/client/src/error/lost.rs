@@ -1,6 +1,6 @@
 //! How a lease on a key or on a job came to be no longer its holder's.
 
-use fencehold_core::job;
+use fencehold_core::job::{AttemptOutcome, JobRefusal};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Owner, Reason, Refusal, Token};
 
@@ -45,19 +45,13 @@ impl LostCause {
         }
     }
 
-    /// Ended in this way, by the holder's own reckoning.
-    pub(crate) fn ended(outcome: LeaseOutcome, by: Option<Owner>) -> Self {
-        LostCause::Ended { outcome: Some(outcome), current_token: None, by, reason: None }
+    /// Ended in this way, where nothing is known of who did it, or why.
+    pub(crate) fn ended(outcome: Option<LeaseOutcome>, current_token: Option<Token>) -> Self {
+        LostCause::Ended { outcome, current_token, by: None, reason: None }
     }
 
     /// Why the store refuses what a holder asks under its token.
     pub(crate) fn from_refusal(refusal: &Refusal) -> Self {
-        let ended = |outcome: &Option<LeaseOutcome>, current_token| LostCause::Ended {
-            outcome: *outcome,
-            current_token,
-            by: None,
-            reason: None,
-        };
         match refusal {
             // Only its own holder can have done that.
             Refusal::Lost { outcome: Some(LeaseOutcome::Released), .. } => LostCause::Released,
@@ -67,36 +61,32 @@ impl LostCause {
                 by: by.clone(),
                 reason: reason.clone(),
             },
-            Refusal::HoldIdUsed { outcome, .. } => ended(outcome, None),
-            Refusal::Held { token, .. } => ended(&None, Some(*token)),
+            Refusal::HoldIdUsed { outcome, .. } => LostCause::ended(*outcome, None),
+            Refusal::Held { token, .. } => LostCause::ended(None, Some(*token)),
             Refusal::StoreRewound { current_token, .. } => {
                 LostCause::StoreRewound { current_token: *current_token }
             }
             Refusal::WrongHoldId { .. } => LostCause::WrongHoldId,
-            _ => ended(&None, None),
+            _ => LostCause::ended(None, None),
         }
     }
 
     /// Why the store refuses what a worker asks under its claim.
-    pub(crate) fn from_job_refusal(refusal: &job::JobRefusal) -> Self {
-        let ended = |outcome: Option<job::AttemptOutcome>, current_token| LostCause::Ended {
-            outcome: outcome.map(job::AttemptOutcome::how),
-            current_token,
-            by: None,
-            reason: None,
-        };
+    pub(crate) fn from_job_refusal(refusal: &JobRefusal) -> Self {
         match refusal {
-            job::JobRefusal::Stale { outcome, current_token, .. } => ended(*outcome, Some(*current_token)),
-            job::JobRefusal::Over { outcome, .. } => match ended(Some(*outcome), None) {
-                // Only its own worker can have done that.
-                LostCause::Ended { outcome: Some(LeaseOutcome::Released), .. } => LostCause::Released,
-                over => over,
-            },
-            job::JobRefusal::StoreRewound { current_token, .. } => {
+            JobRefusal::Stale { outcome, current_token, .. } => {
+                LostCause::ended(outcome.map(AttemptOutcome::how), Some(*current_token))
+            }
+            // Only its own worker can have done that.
+            JobRefusal::Over { outcome, .. } if outcome.how() == LeaseOutcome::Released => {
+                LostCause::Released
+            }
+            JobRefusal::Over { outcome, .. } => LostCause::ended(Some(outcome.how()), None),
+            JobRefusal::StoreRewound { current_token, .. } => {
                 LostCause::StoreRewound { current_token: *current_token }
             }
-            job::JobRefusal::WrongHoldId { .. } => LostCause::WrongHoldId,
-            _ => ended(None, None),
+            JobRefusal::WrongHoldId { .. } => LostCause::WrongHoldId,
+            _ => LostCause::ended(None, None),
         }
     }
 }

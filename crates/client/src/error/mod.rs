@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_contract::problem::Problem;
-use fencehold_core::job::{self, JobId, JobState, QueueName};
+use fencehold_core::job::{JobId, JobRefusal, JobState, QueueName};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{BadInput, Key, Owner, Refusal, Task, Token};
 
@@ -316,30 +316,28 @@ impl Error {
     }
 
     /// What an attempt asks for is refused: where the attempt has ended, in whatever way, it must stop.
-    pub(crate) fn attempt_refused(job_id: JobId, token: Token, refusal: job::JobRefusal) -> Self {
+    pub(crate) fn attempt_refused(job_id: JobId, token: Token, refusal: JobRefusal) -> Self {
         match refusal {
-            job::JobRefusal::JobNotFound | job::JobRefusal::Finished { .. } => {
+            JobRefusal::JobNotFound | JobRefusal::Finished { .. } => {
                 Error::lost(HoldTarget::Job(job_id), token, LostCause::from_job_refusal(&refusal))
             }
             refusal => Error::job_refused(job_id, refusal),
         }
     }
 
-    pub(crate) fn job_refused(job_id: JobId, refusal: job::JobRefusal) -> Self {
+    pub(crate) fn job_refused(job_id: JobId, refusal: JobRefusal) -> Self {
         match refusal {
-            job::JobRefusal::BadInput(bad) => Error::BadInput(bad),
-            job::JobRefusal::JobNotFound => Error::JobNotFound { job_id },
-            job::JobRefusal::Stale { token, .. }
-            | job::JobRefusal::Over { token, .. }
-            | job::JobRefusal::WrongHoldId { token }
-            | job::JobRefusal::StoreRewound { token, .. } => {
+            JobRefusal::BadInput(bad) => Error::BadInput(bad),
+            JobRefusal::JobNotFound => Error::JobNotFound { job_id },
+            JobRefusal::Stale { token, .. }
+            | JobRefusal::Over { token, .. }
+            | JobRefusal::WrongHoldId { token }
+            | JobRefusal::StoreRewound { token, .. } => {
                 Error::lost(HoldTarget::Job(job_id), token, LostCause::from_job_refusal(&refusal))
             }
-            job::JobRefusal::Conflict { field, job_id, differs } => {
-                Error::Conflict { field, job_id, differs }
-            }
-            job::JobRefusal::QueueDraining { queue } => Error::QueueDraining { queue },
-            job::JobRefusal::LimitReached { message, limit } => Error::LimitReached { message, limit },
+            JobRefusal::Conflict { field, job_id, differs } => Error::Conflict { field, job_id, differs },
+            JobRefusal::QueueDraining { queue } => Error::QueueDraining { queue },
+            JobRefusal::LimitReached { message, limit } => Error::LimitReached { message, limit },
             refusal => {
                 let message = refusal.to_string();
                 let problem = Problem::from(refusal);
@@ -425,7 +423,7 @@ mod tests {
         assert_eq!(low.kind(), ErrorKind::PriorityTooLow);
         assert!(matches!(low, Error::Refused { priority: Some(7), .. }), "{low}");
         let owner = Owner::new("w-1").expect("an owner");
-        let running = job::JobRefusal::JobRunning { owner, token: Token::new(4), remaining_ms: 5_000 };
+        let running = JobRefusal::JobRunning { owner, token: Token::new(4), remaining_ms: 5_000 };
         let (text, job_id) = (running.to_string(), JobId::from_random(0, [7; 10]));
         let running = Error::job_refused(job_id, running);
         assert_eq!(running.kind(), ErrorKind::JobRunning);

@@ -67,6 +67,14 @@ pub enum FenceError {
 }
 
 impl FenceError {
+    pub(super) fn unusable(resource: impl fmt::Display, message: impl fmt::Display) -> Self {
+        FenceError::Unusable { resource: resource.to_string(), message: message.to_string() }
+    }
+
+    pub(super) fn unknown(resource: impl fmt::Display, message: impl fmt::Display) -> Self {
+        FenceError::Unknown { resource: resource.to_string(), message: message.to_string() }
+    }
+
     /// Whether asking again may succeed without any repair. A stale token is never one of these.
     pub fn is_retryable(&self) -> bool {
         matches!(self, FenceError::Busy { .. } | FenceError::Unknown { .. })
@@ -127,10 +135,8 @@ impl fmt::Display for FenceError {
                 }
             }
             FenceError::Unknown { resource, message } => {
-                write!(
-                    f,
-                    "{resource}: it is not known whether this was carried out: {message}; asking again is safe"
-                )
+                write!(f, "{resource}: it is not known whether this was carried out: ")?;
+                write!(f, "{message}; asking again is safe")
             }
             FenceError::Unusable { resource, message } => {
                 write!(f, "{resource} cannot be fenced: {message}; it was left untouched")

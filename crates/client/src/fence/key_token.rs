@@ -44,15 +44,13 @@ impl KeyToken {
     }
 
     /// The namespace that the key lives in. The same key in two namespaces is two keys.
-    pub fn in_namespace(mut self, namespace: Namespace) -> Self {
-        self.namespace = namespace;
-        self
+    pub fn in_namespace(self, namespace: Namespace) -> Self {
+        KeyToken { namespace, ..self }
     }
 
     /// Who shows it, so that a caller that is refused later learns who raised the fence.
-    pub fn with_owner(mut self, owner: Owner) -> Self {
-        self.owner = Some(owner);
-        self
+    pub fn with_owner(self, owner: Owner) -> Self {
+        KeyToken { owner: Some(owner), ..self }
     }
 
     /// The namespace.

@@ -16,26 +16,18 @@ pub struct Mark {
     pub raised_by: Option<Owner>,
 }
 
-/// What a pass does to the mark of its key, if it is let through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MarkChange {
-    /// Its token was the highest already.
-    AsBefore,
-    /// Its token is higher than all before it.
-    Higher,
-}
-
 /// The marks of all keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks(HashMap<(Namespace, Key), Mark>);
 
 impl Marks {
-    /// The rule: a token below the mark is refused, and the mark says why.
-    pub(super) fn admit(&self, pass: &KeyToken) -> Result<MarkChange, &Mark> {
+    /// The rule: a token below the mark is refused, and the mark says why. One above it gets through, and gives the mark to raise it
+    /// to.
+    pub(super) fn admit(&self, pass: &KeyToken) -> Result<Option<Mark>, &Mark> {
         match self.0.get(&(pass.namespace.clone(), pass.key.clone())) {
             Some(mark) if pass.token < mark.token => Err(mark),
-            Some(mark) if pass.token == mark.token => Ok(MarkChange::AsBefore),
-            _ => Ok(MarkChange::Higher),
+            Some(mark) if pass.token == mark.token => Ok(None),
+            _ => Ok(Some(Mark { token: pass.token, raised_by: pass.owner.clone() })),
         }
     }
 
@@ -79,12 +71,12 @@ mod tests {
     #[test]
     fn a_mark_is_raised_and_never_sinks() {
         let mut marks = Marks::default();
-        assert_eq!(marks.admit(&pass(3)), Ok(MarkChange::Higher));
+        assert_eq!(marks.admit(&pass(3)), Ok(Some(mark(3))));
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(3));
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(2));
         assert_eq!(marks.admit(&pass(2)), Err(&mark(3)));
-        assert_eq!(marks.admit(&pass(3)), Ok(MarkChange::AsBefore));
-        assert_eq!(marks.admit(&pass(4)), Ok(MarkChange::Higher));
+        assert_eq!(marks.admit(&pass(3)), Ok(None));
+        assert_eq!(marks.admit(&pass(4)), Ok(Some(mark(4))));
     }
 
     #[test]
@@ -92,10 +84,7 @@ mod tests {
         let mut marks = Marks::default();
         marks.raise(Namespace::default(), Key::new("k").unwrap(), mark(9));
         let elsewhere = pass(1).in_namespace(Namespace::new("team-a").unwrap());
-        assert_eq!(marks.admit(&elsewhere), Ok(MarkChange::Higher));
-        assert_eq!(
-            marks.admit(&KeyToken::new(Key::new("other").unwrap(), Token::new(1))),
-            Ok(MarkChange::Higher)
-        );
+        assert_eq!(marks.admit(&elsewhere), Ok(Some(mark(1))));
+        assert_eq!(marks.admit(&KeyToken::new(Key::new("other").unwrap(), Token::new(1))), Ok(Some(mark(1))));
     }
 }

@@ -25,7 +25,7 @@ mod mark;
 #[cfg(feature = "object")]
 mod object;
 #[cfg(feature = "postgres")]
-mod postgres;
+pub(crate) mod postgres;
 
 pub use error::FenceError;
 pub use file::FencedFile;

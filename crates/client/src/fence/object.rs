@@ -87,23 +87,21 @@ impl FencedObject {
     /// The same for a place: its prefix, up to the last slash, is a folder, and the rest is the object's name.
     pub async fn open_with(mut place: ObjectUrl) -> Result<Self, FenceError> {
         let shown = place.to_string();
-        let (folder, name) = match place.prefix.rsplit_once('/') {
-            Some((folder, name)) => (folder.to_owned(), name.to_owned()),
-            None => (String::new(), place.prefix.clone()),
-        };
+        let (folder, name) = place.prefix.rsplit_once('/').unwrap_or(("", &place.prefix));
+        let (folder, name) = (folder.to_owned(), name.to_owned());
         if name.is_empty() {
             return Err(BadInput::new("object URL", "names no object in the bucket").into());
         }
         place.prefix = folder;
         let (sender, opened) = oneshot::channel();
-        let unusable = |message: String| FenceError::Unusable { resource: shown.clone(), message };
+        let unusable = |message: String| FenceError::unusable(&shown, message);
         // It waits for answers, and the caller's executor must not.
         std::thread::Builder::new()
             .name("fencehold-open".to_owned())
             .spawn(move || sender.send(Storage::open(&place)))
             .map_err(|error| unusable(format!("no thread could be started: {error}")))?;
-        let storage = opened.await.map_err(|_| unusable("opening it broke off".to_owned()))?;
-        let storage = storage.map_err(|error| unusable(error.to_string()))?;
+        let opened = opened.await.map_err(|_| unusable("opening it broke off".to_owned()))?;
+        let storage = opened.map_err(|error| unusable(error.to_string()))?;
         Ok(FencedObject { storage: Arc::new(storage), name, place: shown })
     }
 
@@ -139,7 +137,7 @@ impl FencedObject {
     async fn change(&self, pass: KeyToken, content: Option<Vec<u8>>) -> Result<(), FenceError> {
         pass.check()?;
         let mut nonces: Vec<String> = Vec::new();
-        let mut why = String::new();
+        let mut why = "others have written it again and again".to_owned();
         for _ in 0..ROUNDS_MAX {
             let object = match self.look().await {
                 Ok(object) => object,
@@ -155,8 +153,8 @@ impl FencedObject {
                     return Ok(());
                 }
                 if (&seal.namespace, &seal.key) != (&pass.namespace, &pass.key) {
-                    let message = format!("it is fenced for the key {}, not for {}", seal.key, pass.key);
-                    return Err(FenceError::Unusable { resource: self.place.clone(), message });
+                    let why = format_args!("it is fenced for the key {}, not for {}", seal.key, pass.key);
+                    return Err(FenceError::unusable(&self.place, why));
                 }
                 if pass.token < seal.token {
                     return Err(FenceError::stale(&self.place, &pass, &seal.mark()));
@@ -166,7 +164,7 @@ impl FencedObject {
                     return Ok(());
                 }
             }
-            let nonce = random::nonce().map_err(|error| self.unknown(error.to_string()))?;
+            let nonce = random::nonce().map_err(|error| FenceError::unknown(&self.place, error))?;
             let (written, body) = match (&content, &known) {
                 (Some(content), _) => (true, content.as_slice()),
                 (None, Some((seal, old))) => (seal.written, *old),
@@ -204,14 +202,7 @@ impl FencedObject {
                 Err(_) => {}
             }
         }
-        if why.is_empty() {
-            "others have written it again and again".clone_into(&mut why);
-        }
-        Err(self.unknown(why))
-    }
-
-    fn unknown(&self, message: String) -> FenceError {
-        FenceError::Unknown { resource: self.place.clone(), message }
+        Err(FenceError::unknown(&self.place, why))
     }
 
     async fn look(&self) -> Result<Option<ReadObject>, FenceError> {
@@ -219,19 +210,15 @@ impl FencedObject {
     }
 
     fn refused(&self, error: CasError) -> FenceError {
-        let resource = self.place.clone();
         match error {
-            CasError::Refused { why: message } => FenceError::Unusable { resource, message },
-            CasError::Unavailable { why: message } => FenceError::Unknown { resource, message },
-            other => FenceError::Unknown { resource, message: format!("{other:?}") },
+            CasError::Refused { why } => FenceError::unusable(&self.place, why),
+            CasError::Unavailable { why } => FenceError::unknown(&self.place, why),
+            other => FenceError::unknown(&self.place, format_args!("{other:?}")),
         }
     }
 
     fn unseal<'a>(&self, object: &'a ReadObject) -> Result<(ObjectHeader, &'a [u8]), FenceError> {
-        let unusable = |message: &str| FenceError::Unusable {
-            resource: self.place.clone(),
-            message: message.to_owned(),
-        };
+        let unusable = |why| FenceError::unusable(&self.place, why);
         let end = object.body.iter().position(|byte| *byte == b'\n');
         let (line, content) = object.body.split_at(end.unwrap_or(object.body.len()));
         let seal: ObjectHeader =

@@ -9,14 +9,14 @@ use fencehold_contract::PostgresUrl;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{BadInput, Token};
 use tokio_postgres::Transaction;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::error::FenceError;
 use super::key_token::KeyToken;
 use super::mark::Mark;
 
 /// Where the functions are, unless they were put elsewhere.
-const SCHEMA: &str = "fencehold";
+pub(crate) const SCHEMA: &str = "fencehold";
 
 /// Lets a transaction go on only while its holder is the newest, and keeps it so to the end of the transaction.
 ///
@@ -47,23 +47,30 @@ pub async fn postgres_in_schema(
 ) -> Result<(), FenceError> {
     let pass = pass.into();
     pass.check()?;
-    if !PostgresUrl::is_schema(schema) {
-        return Err(BadInput::new("schema", "is not a name that a store's URL can have").into());
-    }
-    let token = i64::try_from(pass.token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX);
-    let fenced = transaction
-        .query_typed(
-            &format!("SELECT \"{schema}\".fence($1, $2, $3)"),
-            &[(&pass.key.as_str(), Type::TEXT), (&token, Type::INT8), (&pass.namespace.as_str(), Type::TEXT)],
-        )
-        .await;
+    let sql = format!("SELECT {}.fence($1, $2, $3)", quoted(schema)?);
+    let (key, namespace, token) = (pass.key.as_str(), pass.namespace.as_str(), as_bigint(pass.token));
+    let terms: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&key, Type::TEXT), (&token, Type::INT8), (&namespace, Type::TEXT)];
+    let fenced = transaction.query_typed(&sql, &terms).await;
     fenced.map(drop).map_err(|error| refused(schema, &pass, &error))
+}
+
+/// The name of a schema in a statement: it may be a word of the language.
+pub(crate) fn quoted(schema: &str) -> Result<String, BadInput> {
+    if PostgresUrl::is_schema(schema) {
+        return Ok(format!("\"{schema}\""));
+    }
+    Err(BadInput::new("schema", "is not a name that a store's URL can have"))
+}
+
+pub(crate) fn as_bigint(token: Token) -> i64 {
+    i64::try_from(token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX)
 }
 
 fn refused(schema: &str, pass: &KeyToken, error: &tokio_postgres::Error) -> FenceError {
     let resource = format!("the fence of the schema {schema}");
     let Some(said) = error.as_db_error() else {
-        return FenceError::Unknown { resource, message: error.to_string() };
+        return FenceError::unknown(resource, error);
     };
     let message = said.message().to_owned();
     match said.code().code() {

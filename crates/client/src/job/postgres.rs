@@ -3,22 +3,18 @@
 //!
 //! Deliberately absent: connections. The transaction is the caller's, and so are its commit and its rollback.
 
-use fencehold_contract::PostgresUrl;
 use fencehold_core::job::EffectName;
-use fencehold_core::limits::TOKEN_MAX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio_postgres::Transaction;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Transaction};
 
 use super::Job;
 use super::error::JobError;
-use crate::error::Error;
+use crate::fence::postgres::{SCHEMA, as_bigint, quoted};
 use crate::json;
 use crate::once::in_doubt;
 
-/// Where the functions are, unless they were put elsewhere.
-const SCHEMA: &str = "fencehold";
 /// The SQLSTATE of an effect in doubt.
 const IN_DOUBT: &str = "FH005";
 
@@ -55,12 +51,9 @@ impl Job {
         result: &T,
     ) -> Result<(), JobError> {
         let result = json::written("result", result)?;
-        let (job, hash, token) = self.proof();
-        let sql =
-            format!("SELECT {}.job_complete_hashed($1::text::uuid, $2::text::uuid, $3, $4)", named(schema)?);
-        let asked: [(&(dyn ToSql + Sync), Type); 4] =
-            [(&job, Type::TEXT), (&hash, Type::TEXT), (&token, Type::INT8), (&&*result, Type::TEXT)];
-        transaction.query_typed(&sql, &asked).await?;
+        let schema = quoted(schema)?;
+        let function = "job_complete_hashed($1::text::uuid, $2::text::uuid, $3, $4)";
+        self.call(transaction, &schema, function, &[&result]).await?;
         Ok(())
     }
 
@@ -86,13 +79,10 @@ impl Job {
         name: impl AsRef<str>,
         effect: impl AsyncFnOnce(&mut Transaction<'_>) -> Result<T, JobError>,
     ) -> Result<T, JobError> {
-        let name = EffectName::new(name.as_ref()).map_err(Error::from)?;
-        let (job, hash, token) = self.proof();
-        let schema = named(schema)?;
-        let look = format!("SELECT {schema}.job_recorded($1::text::uuid, $2::text::uuid, $3, $4)::text");
-        let asked: [(&(dyn ToSql + Sync), Type); 4] =
-            [(&job, Type::TEXT), (&hash, Type::TEXT), (&token, Type::INT8), (&name.as_str(), Type::TEXT)];
-        let rows = match transaction.query_typed(&look, &asked).await {
+        let name = EffectName::new(name.as_ref())?;
+        let schema = quoted(schema)?;
+        let recorded = "job_recorded($1::text::uuid, $2::text::uuid, $3, $4)::text";
+        let rows = match self.call(transaction, &schema, recorded, &[name.as_str()]).await {
             Err(error) if error.code().is_some_and(|code| code.code() == IN_DOUBT) => {
                 // The transaction has failed, and locks nothing any more: the store can be asked to stop the job for a person.
                 return Err(in_doubt(self, &name).await.into());
@@ -105,34 +95,26 @@ impl Job {
         }
         let given = effect(transaction).await?;
         let value = json::written("value of the effect", &given)?;
-        let record = format!(
-            "SELECT {schema}.job_once_hashed($1::text::uuid, $2::text::uuid, $3, $4, $5::text::jsonb)::text"
-        );
-        let asked: [(&(dyn ToSql + Sync), Type); 5] = [
-            (&job, Type::TEXT),
-            (&hash, Type::TEXT),
-            (&token, Type::INT8),
-            (&name.as_str(), Type::TEXT),
-            (&&*value, Type::TEXT),
-        ];
-        transaction.query_typed(&record, &asked).await?;
+        let record = "job_once_hashed($1::text::uuid, $2::text::uuid, $3, $4, $5::text::jsonb)::text";
+        self.call(transaction, &schema, record, &[name.as_str(), &value]).await?;
         Ok(given)
     }
 
-    /// By what this attempt is known: the job, what its hold id is recognised by, and its token. The hold id itself stays here.
-    fn proof(&self) -> (String, String, i64) {
+    /// Calls a function of the schema. Its first arguments are what this attempt is known by: the job, what its hold id is
+    /// recognised by (which itself stays here), and its token. The others are text.
+    async fn call(
+        &self,
+        transaction: &mut Transaction<'_>,
+        schema: &str,
+        function: &str,
+        arguments: &[&str],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let attempt = self.attempt_ref();
+        let (job, token) = (attempt.job_id.to_string(), as_bigint(attempt.token));
         let hash = super::JobId::from_bytes(*attempt.hold_id.hash().as_bytes()).to_string();
-        let token = i64::try_from(attempt.token.get().min(TOKEN_MAX)).unwrap_or(i64::MAX);
-        (attempt.job_id.to_string(), hash, token)
+        let mut terms: Vec<(&(dyn ToSql + Sync), Type)> =
+            vec![(&job, Type::TEXT), (&hash, Type::TEXT), (&token, Type::INT8)];
+        terms.extend(arguments.iter().map(|text| (text as &(dyn ToSql + Sync), Type::TEXT)));
+        transaction.query_typed(&format!("SELECT {schema}.{function}"), &terms).await
     }
-}
-
-/// The schema, as it can stand in a statement.
-fn named(schema: &str) -> Result<String, Error> {
-    if PostgresUrl::is_schema(schema) {
-        // It may be a word of the language.
-        return Ok(format!("\"{schema}\""));
-    }
-    Err(fencehold_core::BadInput::new("schema", "is not a name that a store's URL can have").into())
 }

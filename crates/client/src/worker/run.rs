@@ -9,7 +9,7 @@ use super::shared::{JobTally, WorkerPhase};
 use crate::connect::no_thread;
 use crate::error::Error;
 use crate::time::{First, first};
-use crate::wake::block_on;
+use crate::wake::{block_on, lock};
 
 /// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,8 @@ impl RunningWorker {
     /// How many handlers cannot be stopped. Their jobs stay theirs: to hand one back would have it run twice at once. Counted
     /// are the slots that have a job, for one of them may be about to begin.
     fn still_running(&self) -> usize {
-        for job in self.core.shared.all_running() {
+        let running: Vec<_> = lock(&self.core.shared.running).values().cloned().collect();
+        for job in running {
             tracing::warn!(
                 job = %job.id(), queue = %job.queue(), kind = %job.kind(), token = job.token().get(),
                 "a handler cannot be stopped: its claim is renewed until it ends"

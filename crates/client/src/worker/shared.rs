@@ -64,7 +64,7 @@ pub(crate) struct WorkerShared {
     stage: WatchValue<WorkerPhase>,
     pub(super) prefetch_pace: Mutex<PrefetchPace>,
     /// The jobs that run, by the number of their holding.
-    running: Mutex<HashMap<u64, Job>>,
+    pub(super) running: Mutex<HashMap<u64, Job>>,
     pub(super) on_event: Option<OnEvent>,
 }
 
@@ -146,19 +146,6 @@ impl WorkerShared {
         drop(ready);
         self.filled.notify_all();
         left
-    }
-
-    pub(super) fn begun(&self, serial: u64, job: Job) {
-        lock(&self.running).insert(serial, job);
-    }
-
-    /// Ends the watch over a running job. `None`: it was ended already.
-    pub(super) fn ended(&self, serial: u64) -> Option<Job> {
-        lock(&self.running).remove(&serial)
-    }
-
-    pub(super) fn all_running(&self) -> Vec<Job> {
-        lock(&self.running).values().cloned().collect()
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut JobTally)) {

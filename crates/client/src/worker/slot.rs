@@ -60,7 +60,7 @@ impl WorkerCore {
         }
         let payload = std::mem::take(&mut claimed.payload);
         let job = self.job(claimed, Arc::clone(&holding));
-        self.shared.begun(holding.serial, job.clone());
+        lock(&self.shared.running).insert(holding.serial, job.clone());
         let span = tracing::info_span!(
             parent: &holding.span, "job", queue = %job.queue(), kind = %job.kind(), attempt = job.attempt(), traceparent = job.traceparent(),
             outcome = tracing::field::Empty
@@ -76,7 +76,7 @@ impl WorkerCore {
         let work_ms = self.handle.connection.now_ms().saturating_sub(began_ms);
         lock(&self.shared.prefetch_pace).saw_work(work_ms);
         // Where it was ended already, there is nothing to add.
-        if self.shared.ended(holding.serial).is_some() {
+        if lock(&self.shared.running).remove(&holding.serial).is_some() {
             let word = word(run, &holding);
             log(&ended, &job, word.as_ref(), work_ms);
             match word {

@@ -234,9 +234,7 @@ impl FileRequest {
         match self {
             FileRequest::Raise { answer, .. }
             | FileRequest::Replace { answer, .. }
-            | FileRequest::Forget { answer, .. } => {
-                let _ = answer.send(Err(error));
-            }
+            | FileRequest::Forget { answer, .. } => drop(answer.send(Err(error))),
             FileRequest::Append { answer, .. } => drop(answer.send(Err(error))),
             FileRequest::Mark { answer, .. } => drop(answer.send(Err(error))),
         }
@@ -245,11 +243,7 @@ impl FileRequest {
 
 fn told(folder: &str, fault: &StepError) -> FenceError {
     match fault {
-        StepError::Disk(error) => {
-            FenceError::Unknown { resource: folder.to_owned(), message: error.to_string() }
-        }
-        StepError::Unusable(why) => {
-            FenceError::Unusable { resource: folder.to_owned(), message: why.clone() }
-        }
+        StepError::Disk(error) => FenceError::unknown(folder, error),
+        StepError::Unusable(why) => FenceError::unusable(folder, why),
     }
 }

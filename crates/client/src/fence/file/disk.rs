@@ -1,5 +1,7 @@
 //! What the protocol asks of a disk, and the real one. The tests have another, which loses power.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -54,21 +56,20 @@ pub(super) trait Disk {
 pub(super) struct RealDisk {
     data: PathBuf,
     fence: PathBuf,
-    open: Vec<OpenFile>,
+    open: HashMap<Name, OpenFile>,
 }
 
 /// A descriptor is kept for as long as its name leads to the same file: so an inode that is compared is never a reused
 /// one, and a failed write-back that another process caused is reported here too.
 #[derive(Debug)]
 struct OpenFile {
-    name: Name,
     inode: u64,
     file: File,
 }
 
 impl RealDisk {
     pub(super) fn new(data: &Path, fence: &Path) -> Self {
-        RealDisk { data: data.to_owned(), fence: fence.to_owned(), open: Vec::new() }
+        RealDisk { data: data.to_owned(), fence: fence.to_owned(), open: HashMap::new() }
     }
 
     pub(super) fn lock_path(fence: &Path) -> PathBuf {
@@ -85,30 +86,36 @@ impl RealDisk {
         }
     }
 
-    fn forget(&mut self, name: Name) {
-        self.open.retain(|open| open.name != name);
-    }
-
     fn file(&mut self, name: Name, create: bool) -> io::Result<&File> {
-        if let Some(at) = self.open.iter().position(|open| open.name == name) {
-            return Ok(&self.open[at].file);
-        }
+        let path = self.path(name);
+        let vacant = match self.open.entry(name) {
+            Entry::Occupied(open) => return Ok(&open.into_mut().file),
+            Entry::Vacant(vacant) => vacant,
+        };
         // What the fence keeps beside the file must not be easier to read than the file.
         let mode = if matches!(name, Name::Data | Name::DataNext) { 0o666 } else { 0o600 };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(create).mode(mode);
-        let file = options.open(self.path(name))?;
+        let file = options.open(path)?;
         if name == Name::DataNext
             && let Ok(before) = fs::metadata(&self.data)
         {
             file.set_permissions(before.permissions())?;
         }
         let inode = file.metadata()?.ino();
-        self.open.push(OpenFile { name, inode, file });
-        self.open
-            .last()
-            .map(|open| &open.file)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+        Ok(&vacant.insert(OpenFile { inode, file }).file)
+    }
+
+    /// Does something with a file. What goes wrong is said of its path.
+    fn on<T>(
+        &mut self,
+        name: Name,
+        create: bool,
+        fails: &str,
+        act: impl FnOnce(&File) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let done = self.file(name, create).and_then(act);
+        done.map_err(|error| about(&self.path(name), fails, &error))
     }
 }
 
@@ -117,48 +124,38 @@ impl Disk for RealDisk {
         let found = match fs::metadata(self.path(name)) {
             Ok(found) => FileStat { inode: found.ino(), length: found.len() },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.forget(name);
+                self.open.remove(&name);
                 return Ok(None);
             }
             Err(error) => return Err(about(&self.path(name), "cannot be looked at", &error)),
         };
-        self.open.retain(|open| open.name != name || open.inode == found.inode);
+        self.open.retain(|open, file| *open != name || file.inode == found.inode);
         Ok(Some(found))
     }
 
     fn read(&mut self, name: Name, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-        let path = self.path(name);
-        let read = |file: &File| {
+        self.on(name, false, "cannot be read", |file| {
             let left = file.metadata()?.len().saturating_sub(offset).min(length);
             let mut bytes = vec![0; usize::try_from(left).map_err(io::Error::other)?];
             file.read_exact_at(&mut bytes, offset)?;
             Ok(bytes)
-        };
-        self.file(name, false)
-            .and_then(read)
-            .map_err(|error| about(&path, "cannot be read", &error))
+        })
     }
 
     fn write(&mut self, name: Name, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(name);
-        let written = self.file(name, true).and_then(|file| file.write_all_at(bytes, offset));
-        written.map_err(|error| about(&path, "cannot be written", &error))
+        self.on(name, true, "cannot be written", |file| file.write_all_at(bytes, offset))
     }
 
     fn truncate(&mut self, name: Name, length: u64) -> io::Result<()> {
-        let path = self.path(name);
-        let cut = self.file(name, false).and_then(|file| file.set_len(length));
-        cut.map_err(|error| about(&path, "cannot be cut", &error))
+        self.on(name, false, "cannot be cut", |file| file.set_len(length))
     }
 
     fn sync(&mut self, name: Name) -> io::Result<()> {
-        let path = self.path(name);
-        let synced = self.file(name, false).and_then(File::sync_data);
-        synced.map_err(|error| about(&path, "cannot be synced", &error))
+        self.on(name, false, "cannot be synced", File::sync_data)
     }
 
     fn remove(&mut self, name: Name) -> io::Result<()> {
-        self.forget(name);
+        self.open.remove(&name);
         match fs::remove_file(self.path(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(about(&self.path(name), "cannot be removed", &error))
@@ -168,11 +165,11 @@ impl Disk for RealDisk {
     }
 
     fn rename(&mut self, from: Name, to: Name) -> io::Result<()> {
-        self.forget(to);
+        self.open.remove(&to);
         let renamed = fs::rename(self.path(from), self.path(to));
         renamed.map_err(|error| about(&self.path(to), "cannot be replaced", &error))?;
-        if let Some(open) = self.open.iter_mut().find(|open| open.name == from) {
-            open.name = to;
+        if let Some(open) = self.open.remove(&from) {
+            self.open.insert(to, open);
         }
         Ok(())
     }

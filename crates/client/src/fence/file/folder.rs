@@ -31,28 +31,24 @@ pub(super) struct FenceFolder {
 impl FenceFolder {
     /// Finds the file, which need not be there yet, and makes the folder of its fence.
     pub(super) fn open(path: &Path, timeout: Duration) -> Result<Self, FenceError> {
-        let data = real_path(path).map_err(|why| unusable(path, &why))?;
+        let data = real_path(path).map_err(|why| FenceError::unusable(path.display(), why))?;
+        let unusable = |why: String| FenceError::unusable(data.display(), why);
         let folder = data.parent().unwrap_or(Path::new("/"));
-        match network_file_system(folder) {
-            Ok(None) => {}
-            Ok(Some(name)) => {
-                let why = format!(
-                    "it is on {name}, and a network file system keeps neither locks nor the order of writes"
-                );
-                return Err(unusable(&data, &why));
-            }
-            Err(error) => return Err(unusable(&data, &format!("its folder cannot be looked at: {error}"))),
+        let network = network_file_system(folder)
+            .map_err(|error| unusable(format!("its folder cannot be looked at: {error}")))?;
+        if let Some(name) = network {
+            let why = "and a network file system keeps neither locks nor the order of writes";
+            return Err(unusable(format!("it is on {name}, {why}")));
         }
         if fs::metadata(&data).is_ok_and(|found| !found.is_file()) {
-            return Err(unusable(&data, "it is not a plain file"));
+            return Err(unusable("it is not a plain file".to_owned()));
         }
         let mut name = data.file_name().unwrap_or_default().to_owned();
         name.push(".fence");
         let fence = data.with_file_name(name);
-        let made = make_folder(&fence, folder).and_then(|()| open_lock(&fence));
-        let lock = made.map_err(|error| {
-            unusable(&data, &format!("{} cannot be made or opened: {error}", fence.display()))
-        })?;
+        let lock = make_folder(&fence, folder)
+            .and_then(|()| open_lock(&fence))
+            .map_err(|error| unusable(format!("{} cannot be made or opened: {error}", fence.display())))?;
         Ok(FenceFolder { data, fence, lock, timeout })
     }
 
@@ -70,16 +66,13 @@ impl FenceFolder {
         let began_ms = SystemClock.now().store_ms;
         let mut pause = LOOK_AGAIN_MIN;
         loop {
-            match self.try_lock() {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(error) => {
-                    let path = RealDisk::lock_path(&self.fence);
-                    return Err(unusable(
-                        &self.data,
-                        &format!("{} cannot be locked: {error}", path.display()),
-                    ));
-                }
+            let locked = self.try_lock().map_err(|error| {
+                let path = RealDisk::lock_path(&self.fence);
+                let why = format_args!("{} cannot be locked: {error}", path.display());
+                FenceError::unusable(self.data.display(), why)
+            })?;
+            if locked {
+                return Ok(FolderLock { lock: &self.lock });
             }
             let waited_ms = SystemClock.now().store_ms.saturating_sub(began_ms);
             if waited_ms >= ms(self.timeout) {
@@ -89,7 +82,6 @@ impl FenceFolder {
             wait(pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
         }
-        Ok(FolderLock { lock: &self.lock })
     }
 
     fn try_lock(&mut self) -> io::Result<bool> {
@@ -176,8 +168,4 @@ fn open_lock(fence: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(RealDisk::lock_path(fence))
-}
-
-fn unusable(folder: &Path, why: &str) -> FenceError {
-    FenceError::Unusable { resource: folder.display().to_string(), message: why.to_owned() }
 }

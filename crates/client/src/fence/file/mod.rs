@@ -16,7 +16,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -91,7 +90,7 @@ pub enum Appended {
 ///
 /// Futures need no particular executor, and dropping one does not undo what it asked for. The handle's thread ends with
 /// its last clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct FencedFile {
     requests: mpsc::Sender<FileRequest>,
     path: PathBuf,
@@ -175,12 +174,6 @@ impl FencedFile {
     }
 }
 
-impl fmt::Debug for FencedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedFile").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
 /// How to open a [`FencedFile`].
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens until `open` is awaited"]
@@ -197,16 +190,14 @@ impl Default for FencedFileOptions {
 
 impl FencedFileOptions {
     /// How long a step of another process is waited for. Default: 10 s.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        FencedFileOptions { timeout, ..self }
     }
 
     /// How many of the latest appends are recognised when they are repeated. Default: a million. Where the processes that use a file
     /// differ in this, the least of them counts.
-    pub fn remember_appends(mut self, count: usize) -> Self {
-        self.remember_appends = count;
-        self
+    pub fn remember_appends(self, count: usize) -> Self {
+        FencedFileOptions { remember_appends: count, ..self }
     }
 
     /// Opens the fence of a file. The file itself need not be there; its folder must.
@@ -225,14 +216,11 @@ impl FencedFileOptions {
             Err(error) => drop(opened.send(Err(error))),
         };
         let thread = std::thread::Builder::new().name("fencehold-fence".to_owned()).spawn(thread);
-        thread.map_err(|error| FenceError::Unusable {
-            resource: path.display().to_string(),
-            message: format!("no thread could be started: {error}"),
+        thread.map_err(|error| {
+            FenceError::unusable(path.display(), format_args!("no thread could be started: {error}"))
         })?;
-        match opening.await {
-            Ok(opened) => opened.map(|()| FencedFile { requests, path }),
-            Err(_) => Err(broken_off(&path)),
-        }
+        opening.await.map_err(|_| broken_off(&path))??;
+        Ok(FencedFile { requests, path })
     }
 
     fn writer(&self, path: &Path) -> Result<BatchWriter<disk::RealDisk>, FenceError> {
@@ -250,19 +238,14 @@ fn checked(pass: KeyToken) -> Result<KeyToken, FenceError> {
 }
 
 fn made(pass: &KeyToken, idempotency_key: &str) -> Result<AppendId, BadInput> {
-    let problem = match idempotency_key.len() {
-        0 => "must not be empty".to_owned(),
-        1..=IDEMPOTENCY_KEY_BYTES_MAX => {
-            return Ok(AppendId::new(&pass.namespace, &pass.key, idempotency_key));
-        }
-        length => format!("has {length} bytes; the limit is {IDEMPOTENCY_KEY_BYTES_MAX}"),
-    };
-    Err(BadInput::new("idempotency key", problem))
+    let bad = |problem| Err(BadInput::new("idempotency key", problem));
+    match idempotency_key.len() {
+        0 => bad("must not be empty".to_owned()),
+        1..=IDEMPOTENCY_KEY_BYTES_MAX => Ok(AppendId::new(&pass.namespace, &pass.key, idempotency_key)),
+        length => bad(format!("has {length} bytes; the limit is {IDEMPOTENCY_KEY_BYTES_MAX}")),
+    }
 }
 
 fn broken_off(path: &Path) -> FenceError {
-    FenceError::Unknown {
-        resource: path.display().to_string(),
-        message: "the fence's thread broke off".to_owned(),
-    }
+    FenceError::unknown(path.display(), "the fence's thread broke off")
 }

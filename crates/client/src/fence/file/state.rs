@@ -6,7 +6,7 @@ use fencehold_core::{Key, Namespace};
 
 use super::frame::{AppendId, JournalEntry};
 use crate::fence::key_token::KeyToken;
-use crate::fence::mark::{Mark, MarkChange, Marks};
+use crate::fence::mark::{Mark, Marks};
 
 #[derive(Clone, Debug)]
 pub(super) struct FenceState {
@@ -25,16 +25,8 @@ impl FenceState {
 
     /// Whether a pass is let through, and what has to be remembered of it. A stale one gets the mark that it missed.
     pub(super) fn admit(&self, pass: &KeyToken) -> Result<Option<JournalEntry>, Mark> {
-        match self.marks.admit(pass) {
-            Err(mark) => Err(mark.clone()),
-            Ok(MarkChange::AsBefore) => Ok(None),
-            Ok(MarkChange::Higher) => Ok(Some(JournalEntry::Raised {
-                namespace: pass.namespace.clone(),
-                key: pass.key.clone(),
-                token: pass.token,
-                by: pass.owner.clone(),
-            })),
-        }
+        let raised = self.marks.admit(pass).map_err(Mark::clone)?;
+        Ok(raised.map(|mark| raised_to(&pass.namespace, &pass.key, &mark)))
     }
 
     pub(super) fn is_made(&self, made: AppendId) -> bool {
@@ -67,14 +59,14 @@ impl FenceState {
 
     /// Everything, as the fewest entries that lead to it.
     pub(super) fn entries(&self) -> Vec<JournalEntry> {
-        let raised = self.marks.iter().map(|(namespace, key, mark)| JournalEntry::Raised {
-            namespace: namespace.clone(),
-            key: key.clone(),
-            token: mark.token,
-            by: mark.raised_by.clone(),
-        });
+        let raised = self.marks.iter().map(|(namespace, key, mark)| raised_to(namespace, key, mark));
         raised.chain(self.order.iter().copied().map(JournalEntry::Made)).collect()
     }
+}
+
+fn raised_to(namespace: &Namespace, key: &Key, mark: &Mark) -> JournalEntry {
+    let Mark { token, raised_by: by } = mark.clone();
+    JournalEntry::Raised { namespace: namespace.clone(), key: key.clone(), token, by }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use fencehold_core::{Key, Namespace, Token};
 use crate::fence::error::FenceError;
 use crate::fence::file::FencedFile;
 use crate::fence::key_token::KeyToken;
-use crate::fence::mark::{Mark, MarkChange, Marks};
+use crate::fence::mark::{Mark, Marks};
 use crate::wake::lock;
 use crate::watch_value::WatchValue;
 
@@ -65,13 +65,9 @@ impl FenceMarks {
             MarkStorage::File(file) => file.raise(pass).await,
             MarkStorage::Memory(marks) => {
                 let mut marks = lock(marks);
-                match marks.admit(pass) {
-                    Err(mark) => return Err(FenceError::stale("this service", pass, mark)),
-                    Ok(MarkChange::AsBefore) => {}
-                    Ok(MarkChange::Higher) => {
-                        let mark = Mark { token: pass.token, raised_by: pass.owner.clone() };
-                        marks.raise(pass.namespace.clone(), pass.key.clone(), mark);
-                    }
+                let stale = |mark| FenceError::stale("this service", pass, mark);
+                if let Some(mark) = marks.admit(pass).map_err(stale)? {
+                    marks.raise(pass.namespace.clone(), pass.key.clone(), mark);
                 }
                 Ok(())
             }

@@ -56,12 +56,12 @@ impl FenceProblem {
         self.kind == STALE
     }
 
-    fn new(kind: &str, status: StatusCode, title: &str, detail: String) -> Self {
+    fn new(kind: &str, status: StatusCode, title: &str, detail: &str) -> Self {
         FenceProblem {
             kind: kind.to_owned(),
             title: title.to_owned(),
             status: status.as_u16(),
-            detail,
+            detail: detail.to_owned(),
             key: None,
             token: None,
             highest_token: None,
@@ -75,8 +75,7 @@ impl FenceProblem {
             StatusCode::PRECONDITION_REQUIRED,
             "A fencing token is required",
             "this request changes what a lease protects: send the lease's key and token as Fencing-Key and \
-             Fencing-Token"
-                .to_owned(),
+             Fencing-Token",
         )
     }
 
@@ -85,41 +84,38 @@ impl FenceProblem {
             "urn:fencehold:bad-input",
             StatusCode::BAD_REQUEST,
             "The fencing headers make no sense",
-            bad.to_string(),
+            &bad.to_string(),
         )
     }
 
     pub(super) fn refused(error: FenceError) -> Self {
         match error {
             FenceError::Stale { key, token, highest_token, raised_by, .. } => {
-                // What the marks are called may be a path of this machine, which stays private.
-                let resource = "this service".to_owned();
-                let (named, by) = (key.clone(), raised_by.clone());
-                let detail = FenceError::Stale { resource, key: named, token, highest_token, raised_by: by }
-                    .to_string();
-                let problem =
-                    FenceProblem::new(STALE, StatusCode::PRECONDITION_FAILED, "The token is stale", detail);
-                FenceProblem {
-                    key: Some(key),
+                let (status, title) = (StatusCode::PRECONDITION_FAILED, "The token is stale");
+                let problem = FenceProblem {
+                    key: Some(key.clone()),
                     token: Some(token),
                     highest_token: Some(highest_token),
-                    raised_by,
-                    ..problem
-                }
+                    raised_by: raised_by.clone(),
+                    ..FenceProblem::new(STALE, status, title, "")
+                };
+                // What the marks are called may be a path of this machine, which stays private.
+                let resource = "this service".to_owned();
+                let shown = FenceError::Stale { resource, key, token, highest_token, raised_by };
+                FenceProblem { detail: shown.to_string(), ..problem }
             }
             FenceError::BadInput(bad) => FenceProblem::bad_headers(&bad),
             error if error.is_retryable() => FenceProblem::new(
                 "urn:fencehold:unavailable",
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The marks of the fence are unavailable",
-                "the token could not be checked, so nothing was done; try again".to_owned(),
+                "the token could not be checked, so nothing was done; try again",
             ),
             _ => FenceProblem::new(
                 "urn:fencehold:unusable",
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "The marks of the fence cannot be used",
-                "the token could not be checked, so nothing was done; the log of the service says why"
-                    .to_owned(),
+                "the token could not be checked, so nothing was done; the log of the service says why",
             ),
         }
     }

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::holding::{HoldGrant, HoldTarget};
 use crate::random::hold_id;
 use crate::renewal::{free_unseen_grant, give_back};
-use crate::retry_loop::{RetryLoop, left_alone};
+use crate::retry::{RetryLoop, left_alone};
 
 /// A caller with a limit does not retry a silent store for longer than that limit; but no less than this.
 const PATIENCE_MS_MIN: u64 = 1_000;
@@ -101,9 +101,7 @@ impl Acquisition<'_> {
 
     /// How long this sending may stand in line.
     fn wait_ms(&self, now_ms: u64) -> u64 {
-        self.until_ms()
-            .map_or(u64::MAX, |until_ms| until_ms.saturating_sub(now_ms))
-            .min(WAIT_MS_MAX)
+        self.until_ms().unwrap_or(u64::MAX).saturating_sub(now_ms).min(WAIT_MS_MAX)
     }
 
     /// When the caller's own time is up.

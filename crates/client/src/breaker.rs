@@ -57,7 +57,6 @@ pub enum CircuitBreakerState {
     HalfOpen,
 }
 
-#[derive(Debug)]
 pub(crate) struct Breaker {
     policy: CircuitBreakerPolicy,
     inner: Mutex<BreakerState>,

@@ -150,7 +150,7 @@ impl Fencehold {
 
     /// The namespace that keys live in.
     pub fn namespace(&self) -> &Namespace {
-        self.connection().namespace()
+        &self.connection().namespace
     }
 
     /// The owner of leases that name none.
@@ -293,13 +293,11 @@ impl FenceholdBuilder {
     /// [`timeout`](Self::timeout) is an error.
     pub async fn connect(self) -> Result<Fencehold, Error> {
         let connected = self.connect_lazy().await?;
-        match connected.store().ping(&connected.call()).await {
-            Ok(()) => Ok(connected),
-            Err(error) => {
-                connected.close().await;
-                Err(error.into())
-            }
+        if let Err(error) = connected.store().ping(&connected.call()).await {
+            connected.close().await;
+            return Err(error.into());
         }
+        Ok(connected)
     }
 
     /// Opens the store and starts the handle's thread, without asking the store anything: what is wrong with it shows in the first call.
@@ -346,14 +344,10 @@ async fn open(url: StoreUrl, clock: Arc<dyn Clock>, timeout_ms: u64) -> Result<A
         // The caller may have gone: then the store is closed again at once.
         let _ = sender.send(opened);
     };
-    std::thread::Builder::new()
-        .name("fencehold-open".to_owned())
-        .spawn(opening)
-        .map_err(|error| no_thread(&error))?;
-    match receiver.await {
-        Ok(opened) => Ok(opened?),
-        Err(_) => Err(Error::Unavailable { message: "opening the store broke off".to_owned() }),
-    }
+    let thread = std::thread::Builder::new().name("fencehold-open".to_owned()).spawn(opening);
+    thread.map_err(|error| no_thread(&error))?;
+    let broke_off = |_| Error::Unavailable { message: "opening the store broke off".to_owned() };
+    Ok(receiver.await.map_err(broke_off)??)
 }
 
 pub(crate) fn no_thread(error: &std::io::Error) -> Error {

@@ -21,8 +21,7 @@ use crate::report::ReportQueue;
 use crate::retry::{Retries, RetryBudget};
 use crate::time::{First, Timers, first};
 use crate::ttl_advice::Advisor;
-use crate::wake::{WakeFlag, lock};
-use crate::watch_value::WatchValue;
+use crate::wake::{WakeFlag, WatchValue, lock};
 
 /// How long past a call's own timeout its answer is still waited for.
 const GRACE_MS: u64 = 1_000;
@@ -35,7 +34,7 @@ pub(crate) struct ConnectionInner {
     /// Whether closing the handle closes the store: only if the handle opened it.
     owns_store: bool,
     pub(crate) clock: Arc<dyn Clock>,
-    namespace: Namespace,
+    pub(crate) namespace: Namespace,
     pub(crate) timeout_ms: u64,
     pub(crate) breaker: Breaker,
     pub(crate) retries: Retries,
@@ -116,10 +115,6 @@ impl ConnectionInner {
 
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now().store_ms
-    }
-
-    pub(crate) fn namespace(&self) -> &Namespace {
-        &self.namespace
     }
 
     pub(crate) fn call(&self, timeout_ms: u64) -> CallContext {

@@ -43,48 +43,37 @@ const EVENTS: usize = 100;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Election {
-    candidacy: LeaseBuilder,
+    /// The candidacy.
+    inner: LeaseBuilder,
     key: Result<Key, BadInput>,
 }
 
 impl Election {
-    pub(crate) fn new(candidacy: LeaseBuilder, key: Result<Key, BadInput>) -> Self {
-        Election { candidacy, key }
+    pub(crate) fn new(inner: LeaseBuilder, key: Result<Key, BadInput>) -> Self {
+        Election { inner, key }
     }
 
-    /// Who stands. Default: the handle's owner.
-    pub fn owner(self, owner: impl AsRef<str>) -> Self {
-        Election { candidacy: self.candidacy.owner(owner), ..self }
-    }
-
-    /// What observers see beside the leader's name: an address, a term.
-    pub fn task(self, task: impl AsRef<str>) -> Self {
-        Election { candidacy: self.candidacy.task(task), ..self }
-    }
-
-    /// How long the others wait when a leader dies. Default: 30 s.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Election { candidacy: self.candidacy.ttl(ttl), ..self }
-    }
-
-    /// How long to campaign. Default: until elected.
-    pub fn wait(self, wait: Duration) -> Self {
-        Election { candidacy: self.candidacy.wait(wait), ..self }
-    }
-
-    /// Rank among candidates: a higher one is elected before a lower one, no matter who came first. Default: 0.
-    pub fn priority(self, priority: i16) -> Self {
-        Election { candidacy: self.candidacy.priority(priority), ..self }
+    builder_steps! {
+        /// Who stands. Default: the handle's owner.
+        owner(owner: impl AsRef<str>);
+        /// What observers see beside the leader's name: an address, a term.
+        task(task: impl AsRef<str>);
+        /// How long the others wait when a leader dies. Default: 30 s.
+        ttl(ttl: Duration);
+        /// How long to campaign. Default: until elected.
+        wait(wait: Duration);
+        /// Rank among candidates: a higher one is elected before a lower one, no matter who came first. Default: 0.
+        priority(priority: i16);
     }
 
     /// Stands for election, and waits to be elected. Dropping the future withdraws.
     pub async fn campaign(&self) -> Result<Leader, Error> {
-        self.candidacy.clone().acquire().await.map(|lease| Leader { lease })
+        self.inner.clone().acquire().await.map(|lease| Leader { lease })
     }
 
     /// Who leads now, and the means to wait for a change.
     pub async fn observe(&self) -> Result<Observer, Error> {
-        let fencehold = self.candidacy.fencehold().clone();
+        let fencehold = self.inner.fencehold.clone();
         let mut observer = Observer { fencehold, key: self.key.clone()?, leader: None, cursor: None };
         observer.look_afresh().await?;
         Ok(observer)

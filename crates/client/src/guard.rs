@@ -87,7 +87,7 @@ impl Lease {
 
     /// What this holder shows at a [fence](crate::fence): namespace, key, token and owner.
     pub fn key_token(&self) -> KeyToken {
-        let namespace = self.handle.connection.namespace().clone();
+        let namespace = self.handle.connection.namespace.clone();
         KeyToken::new(self.key().clone(), self.token())
             .in_namespace(namespace)
             .with_owner(self.owner().clone())

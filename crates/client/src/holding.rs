@@ -15,8 +15,8 @@ use fencehold_core::ttl::{Deadlines, GrantedTerm};
 use fencehold_core::{HoldId, Key, Owner, Task, Token};
 
 use crate::error::{Error, LostCause};
+use crate::wake::WatchValue;
 use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
-use crate::watch_value::WatchValue;
 
 /// How long a handler may go on after its job was cancelled before that is worth a warning. Then after twice that, and so on.
 const IGNORED_MS: u64 = 5_000;
@@ -41,7 +41,6 @@ pub enum HoldTarget {
 }
 
 /// What a hold was asked for with.
-#[derive(Debug)]
 pub(crate) struct HoldGrant {
     pub(crate) held: HoldTarget,
     pub(crate) token: Token,
@@ -78,7 +77,6 @@ pub(crate) struct Holding {
     watch: WatchValue<HoldingState>,
 }
 
-#[derive(Debug)]
 struct HoldingState {
     snapshot: LeaseSnapshot,
     deadlines: Deadlines,
@@ -256,24 +254,19 @@ impl Holding {
     /// Someone called the job off. Learnt anew with each renewal, for as long as its handler goes on.
     pub(crate) fn call_off(&self) {
         let now_ms = self.now_ms();
-        let called_off = self.watch.update(|standing| {
-            let is_new = standing.called_off_ms.is_none();
-            is_new.then(|| {
-                standing.called_off_ms = Some(now_ms);
-                standing.warn_at_ms = now_ms.saturating_add(IGNORED_MS);
-            })
-        });
-        if called_off.is_some() {
-            tracing::info!(parent: &self.span, "the job was called off");
-        }
-        // A handler that has not stopped does not look, or computes without an await: people must know which.
+        // How long it has been ignored; 0: it is new.
         let ignored_ms = self.watch.update(|standing| {
-            let since_ms = standing.called_off_ms.filter(|_| now_ms >= standing.warn_at_ms)?;
-            let ignored_ms = now_ms.saturating_sub(since_ms);
-            standing.warn_at_ms = now_ms.saturating_add(ignored_ms);
-            Some(ignored_ms)
+            let is_due = standing.called_off_ms.is_none() || now_ms >= standing.warn_at_ms;
+            let ignored_ms = now_ms.saturating_sub(*standing.called_off_ms.get_or_insert(now_ms));
+            if is_due {
+                standing.warn_at_ms = now_ms.saturating_add(ignored_ms.max(IGNORED_MS));
+            }
+            is_due.then_some(ignored_ms)
         });
-        if let Some(ignored_ms) = ignored_ms {
+        if ignored_ms == Some(0) {
+            tracing::info!(parent: &self.span, "the job was called off");
+        } else if let Some(ignored_ms) = ignored_ms {
+            // A handler that has not stopped does not look, or computes without an await: people must know which.
             self.warn(format_args!(
                 "was cancelled {ignored_ms} ms ago, and its handler goes on: look at `is_cancelled` or await `cancelled`, or \
                  set `cancel_timeout`"

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
-use crate::retry_loop::{RetryLoop, only};
+use crate::retry::{RetryLoop, only};
 use crate::time::ms;
 
 impl Fencehold {
@@ -35,7 +35,7 @@ pub struct Jobs {
 impl Jobs {
     /// Everything about one job.
     pub async fn get(&self, id: JobId) -> Result<JobDetail, Error> {
-        let found = self.fencehold.connection().ask(|jobs, call| jobs.get_job(call, id)).await?;
+        let found = self.fencehold.ask(|jobs, call| jobs.get_job(call, id)).await?;
         found.ok_or(Error::JobNotFound { job_id: id })
     }
 
@@ -78,15 +78,12 @@ impl Jobs {
 
     /// Jobs, a page at a time, in the order of their arrival.
     pub async fn list(&self, request: ListJobsRequest) -> Result<JobPage, Error> {
-        self.fencehold
-            .connection()
-            .ask(|jobs, call| jobs.list_jobs(call, request.clone()))
-            .await
+        self.fencehold.ask(|jobs, call| jobs.list_jobs(call, request.clone())).await
     }
 
     /// Every queue: what it does, and how many jobs it has in which state.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        self.fencehold.connection().ask(|jobs, call| jobs.list_queues(call)).await
+        self.fencehold.ask(|jobs, call| jobs.list_queues(call)).await
     }
 
     /// How many jobs there are in which state, all queues together.
@@ -173,51 +170,42 @@ impl Jobs {
     }
 
     async fn change(&self, id: JobId, action: JobAction) -> Result<JobState, Error> {
-        let selector = JobSelector::Ids { job_ids: vec![id] };
-        let changed = self.change_page(selector, action, false, None).await?;
+        let request = self.changes(JobSelector::Ids { job_ids: vec![id] }, action, false);
+        let changed = self.change_page(&request).await?;
         only(changed.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
-    /// Follows the pages to the last, and puts their results together.
     async fn change_all(
         &self,
         selector: JobSelector,
         action: JobAction,
         dry_run: bool,
     ) -> Result<ChangeJobBatchResponse, Error> {
-        let (mut results, mut cursor) = (Vec::new(), None);
+        let mut request = self.changes(selector, action, dry_run);
+        let mut results = Vec::new();
         loop {
-            let mut page = self.change_page(selector.clone(), action.clone(), dry_run, cursor).await?;
-            results.append(&mut page.results);
-            cursor = page.next_cursor;
-            if cursor.is_none() {
+            let page = self.change_page(&request).await?;
+            results.extend(page.results);
+            request.cursor = page.next_cursor;
+            if request.cursor.is_none() {
                 return Ok(ChangeJobBatchResponse { results, next_cursor: None });
             }
         }
     }
 
-    async fn change_page(
-        &self,
-        selector: JobSelector,
-        action: JobAction,
-        dry_run: bool,
-        cursor: Option<u64>,
-    ) -> Result<ChangeJobBatchResponse, Error> {
+    fn changes(&self, selector: JobSelector, action: JobAction, dry_run: bool) -> ChangeJobsRequest {
         let (by, limit) = (self.fencehold.owner().clone(), fencehold_core::limits::PAGE_MAX);
-        let request = ChangeJobsRequest { selector, action, by, dry_run, cursor, limit };
-        self.fencehold
-            .connection()
-            .ask(|jobs, call| jobs.change_jobs(call, request.clone()))
-            .await
+        ChangeJobsRequest { selector, action, by, dry_run, cursor: None, limit }
+    }
+
+    async fn change_page(&self, request: &ChangeJobsRequest) -> Result<ChangeJobBatchResponse, Error> {
+        self.fencehold.ask(|jobs, call| jobs.change_jobs(call, request.clone())).await
     }
 
     /// Effects that people should know of: open intents, effects that are not compensated (yet), effects under superseded
     /// tokens.
     pub async fn effects(&self, request: ListEffectsRequest) -> Result<EffectPage, Error> {
-        self.fencehold
-            .connection()
-            .ask(|jobs, call| jobs.list_effects(call, request.clone()))
-            .await
+        self.fencehold.ask(|jobs, call| jobs.list_effects(call, request.clone())).await
     }
 
     /// Says what became of an effect in doubt: it happened and gave this value, or (`None`) it did not happen. The job
@@ -239,15 +227,12 @@ impl Jobs {
             resolution: happened,
             by: self.fencehold.owner().clone(),
         };
-        let resolved = self
-            .fencehold
-            .connection()
-            .ask(|jobs, call| jobs.resolve_effect(call, request.clone()));
+        let resolved = self.fencehold.ask(|jobs, call| jobs.resolve_effect(call, request.clone()));
         resolved.await?.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
     /// Every schedule. [`Fencehold::schedule`] sets and deletes them.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
-        self.fencehold.connection().ask(|jobs, call| jobs.list_schedules(call)).await
+        self.fencehold.ask(|jobs, call| jobs.list_schedules(call)).await
     }
 }

@@ -6,9 +6,8 @@ use serde::de::DeserializeOwned;
 
 /// Writes a value down. `field` names it in the error.
 pub(crate) fn written(field: &'static str, value: &(impl Serialize + ?Sized)) -> Result<Box<str>, BadInput> {
-    serde_json::to_string(value)
-        .map(String::into_boxed_str)
-        .map_err(|error| BadInput::new(field, format!("cannot be written as JSON: {error}")))
+    let bad = |error| BadInput::new(field, format!("cannot be written as JSON: {error}"));
+    serde_json::to_string(value).map(String::into_boxed_str).map_err(bad)
 }
 
 /// Reads a value back. `field` names it in the error.

@@ -45,7 +45,7 @@ pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 #[must_use = "nothing is requested until `acquire` or `try_acquire` is awaited"]
 pub struct LeaseBuilder {
-    fencehold: Fencehold,
+    pub(crate) fencehold: Fencehold,
     /// What each sending is made from: it has its own hold id and time in line.
     terms: Result<AcquireLeaseRequest, BadInput>,
     wait: Option<Duration>,
@@ -132,10 +132,6 @@ impl LeaseBuilder {
         self.finish(limit_ms).await
     }
 
-    pub(crate) fn fencehold(&self) -> &Fencehold {
-        &self.fencehold
-    }
-
     async fn finish(self, limit_ms: Option<u64>) -> Result<Lease, Error> {
         let (handle, can, terms) =
             (self.fencehold.handle(), self.fencehold.store().capabilities(), self.terms?);
@@ -155,18 +151,7 @@ impl LeaseBuilder {
         Ok(Lease::new(hold, holding, handle))
     }
 
-    fn set(self, change: impl FnOnce(&mut AcquireLeaseRequest)) -> Self {
-        self.try_set(|terms| {
-            change(terms);
-            Ok(())
-        })
-    }
-
-    /// The first bad input takes the place of the terms.
-    fn try_set(self, change: impl FnOnce(&mut AcquireLeaseRequest) -> Result<(), BadInput>) -> Self {
-        let terms = self.terms.and_then(|mut terms| change(&mut terms).map(|()| terms));
-        LeaseBuilder { terms, ..self }
-    }
+    gathered!(terms: AcquireLeaseRequest);
 }
 
 /// Keys as a span shows them: the first, and how many more.

@@ -61,7 +61,6 @@ mod random;
 mod renewal;
 mod report;
 mod retry;
-mod retry_loop;
 mod schedule;
 pub mod testing;
 mod time;
@@ -69,7 +68,6 @@ mod trace;
 mod ttl_advice;
 mod wake;
 mod watch;
-mod watch_value;
 mod worker;
 
 pub use breaker::{CircuitBreakerPolicy, CircuitBreakerState};

@@ -215,7 +215,7 @@ pub(crate) async fn in_doubt(job: &Job, name: &EffectName) -> Error {
 }
 
 async fn write(job: &Job, act: LedgerEntry) -> Result<LedgerResponse, Error> {
-    let attempt = job.inner();
+    let attempt = &job.attempt;
     let entry = AttemptLedgerEntry { attempt: job.attempt_ref(), entry: act };
     attempt.reporter.write(entry, &attempt.holding).await
 }
@@ -249,7 +249,7 @@ struct EffectInProgress<'a> {
 
 impl<'a> EffectInProgress<'a> {
     fn begin(job: &'a Job, name: &'a EffectName) -> Result<(Self, Option<Effect>), BadInput> {
-        let found = match lock(&job.inner().ledger).insert(name.clone(), KnownEffect::UnderWay) {
+        let found = match lock(&job.attempt.ledger).insert(name.clone(), KnownEffect::UnderWay) {
             Some(KnownEffect::UnderWay) => {
                 return Err(BadInput::new("effect", format!("{name} is under way already in this attempt")));
             }
@@ -277,7 +277,7 @@ impl<'a> EffectInProgress<'a> {
 
 impl Drop for EffectInProgress<'_> {
     fn drop(&mut self) {
-        let mut ledger = lock(&self.job.inner().ledger);
+        let mut ledger = lock(&self.job.attempt.ledger);
         match self.kept.take() {
             Some(effect) => ledger.insert(self.name.clone(), KnownEffect::Kept(effect)),
             None => ledger.remove(self.name),

@@ -108,8 +108,8 @@ impl Operations {
         };
         // The same hold id is the same beginning: the answer to a repeat is counted from the first sending.
         let sent_ms = connection.now_ms();
-        let began = connection.ask(|jobs, call| jobs.begin_operation(call, request.clone())).await?;
-        let began = began.map_err(|refusal| Error::job_refused(request.job_id, refusal))?;
+        let began = self.fencehold.ask(|jobs, call| jobs.begin_operation(call, request.clone()));
+        let began = began.await?.map_err(|refusal| Error::job_refused(request.job_id, refusal))?;
         Ok(match began.operation {
             Found::Started { job: claimed } => {
                 let BeginOperationRequest { hold_id, owner, ttl_ms, .. } = request;
@@ -193,8 +193,8 @@ impl Operation {
 
     /// The operation has failed permanently, and everyone who begins it later learns so.
     pub async fn fail(self, error: impl fmt::Display) -> Result<(), Error> {
-        self.end(Report::Fail { error: error.to_string(), retry_in_ms: None, permanent: true })
-            .await
+        let error = error.to_string();
+        self.end(Report::Fail { error, retry_in_ms: None, permanent: true }).await
     }
 
     /// Releases it as if it had never begun. Only where nothing was done.
@@ -203,7 +203,7 @@ impl Operation {
     }
 
     async fn end(mut self, word: Report) -> Result<(), Error> {
-        let holding = &self.job.inner().holding;
+        let holding = &self.job.attempt.holding;
         let report = AttemptReport { attempt: self.job.attempt_ref(), report: word };
         let until_ms = last_try_ms(&self.handle, holding);
         self.handle.connection.say_and_hear(report, until_ms).await?;
@@ -227,7 +227,7 @@ impl Drop for Operation {
         if self.done {
             return;
         }
-        let holding = &self.job.inner().holding;
+        let holding = &self.job.attempt.holding;
         if self.policy == InDoubtPolicy::Retry {
             self.handle.connection.give_back(holding);
         } else {

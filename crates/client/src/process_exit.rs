@@ -55,11 +55,8 @@ fn wait(connection: &ConnectionInner) {
             return;
         }
         wake.wait(Some(Duration::from_millis(left_ms)));
-        if connection.background.are_done() {
-            return;
-        }
         // A clock that is moved by hand stands still: real time has passed all the same.
-        if connection.clock.real_time_until(until_ms).is_none() {
+        if connection.background.are_done() || connection.clock.real_time_until(until_ms).is_none() {
             return;
         }
     }

@@ -16,7 +16,7 @@ use crate::connect::Fencehold;
 use crate::error::Error;
 use crate::json;
 use crate::random::job_id;
-use crate::retry_loop::only;
+use crate::retry::only;
 use crate::time::ms;
 
 /// What a job weighs in a call beside its payload: ids, names, labels.
@@ -67,24 +67,45 @@ impl JobQueue {
         &self,
         jobs: impl IntoIterator<Item = JobBuilder>,
     ) -> Result<Vec<Result<EnqueuedJob, Error>>, Error> {
-        let mut answers: Vec<Option<Result<EnqueuedJob, Error>>> = Vec::new();
-        let mut batch = EnqueueBatch::default();
+        let mut answers = Vec::new();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
         for builder in jobs {
-            match builder.finish() {
-                Ok(job) => {
-                    if !batch.has_room_for(&job) {
-                        batch.send(&self.fencehold, &mut answers).await?;
-                    }
-                    batch.add(answers.len(), job);
-                    answers.push(None);
+            let job = match builder.finish() {
+                Ok(job) => job,
+                Err(error) => {
+                    answers.push(Err(error));
+                    continue;
                 }
-                Err(error) => answers.push(Some(Err(error))),
+            };
+            let weight = job.payload.len() + JOB_BYTES;
+            if batch.len() == JOBS_PER_CALL_MAX || bytes + weight > CALL_BYTES_MAX {
+                self.send(std::mem::take(&mut batch), &mut answers).await?;
+                bytes = 0;
             }
+            bytes += weight;
+            batch.push((answers.len(), job));
+            let unanswered = "the store left a job unanswered".to_owned();
+            answers.push(Err(Error::OutcomeUnknown { message: unanswered }));
         }
-        batch.send(&self.fencehold, &mut answers).await?;
-        let unanswered =
-            || Err(Error::OutcomeUnknown { message: "the store left a job unanswered".to_owned() });
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect())
+        self.send(batch, &mut answers).await?;
+        Ok(answers)
+    }
+
+    /// Enqueues jobs in one call, and puts each answer into its place.
+    async fn send(
+        &self,
+        batch: Vec<(usize, NewJob)>,
+        answers: &mut [Result<EnqueuedJob, Error>],
+    ) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (places, jobs): (Vec<usize>, Vec<NewJob>) = batch.into_iter().unzip();
+        let enqueued = self.fencehold.ask(|store, call| store.enqueue(call, jobs.clone()));
+        for ((place, job), answer) in places.into_iter().zip(&jobs).zip(enqueued.await?) {
+            answers[place] = answer.map_err(|refusal| Error::job_refused(job.id, refusal));
+        }
+        Ok(())
     }
 
     /// Has it hand out no jobs until it is [resumed](JobQueue::resume). What runs goes on.
@@ -106,10 +127,10 @@ impl JobQueue {
     /// there was none. A queue that is empty, open and unused vanishes by itself.
     pub async fn delete(&self) -> Result<bool, Error> {
         let (queue, by) = (self.queue.clone()?, self.fencehold.owner());
-        let connection = self.fencehold.connection();
-        connection
-            .ask(|jobs, call| jobs.delete_queue(call, queue.clone(), by.clone()))
-            .await
+        let deleted = self
+            .fencehold
+            .ask(|jobs, call| jobs.delete_queue(call, queue.clone(), by.clone()));
+        deleted.await
     }
 
     /// What it does, how many jobs it has in which state, and how many claims wait for more. `None`: it has never had a job, or
@@ -128,51 +149,8 @@ impl JobQueue {
     async fn set(&self, mode: QueueMode) -> Result<QueueView, Error> {
         let (queue, by) = (self.queue.clone()?, self.fencehold.owner().clone());
         let request = SetQueueModeRequest { queue, mode, by };
-        self.fencehold
-            .connection()
-            .ask(|jobs, call| jobs.set_queue_mode(call, request.clone()))
-            .await
-    }
-}
-
-/// Jobs that go into one call.
-#[derive(Default)]
-struct EnqueueBatch {
-    /// Where the answer to each belongs.
-    places: Vec<usize>,
-    jobs: Vec<NewJob>,
-    bytes: usize,
-}
-
-impl EnqueueBatch {
-    fn has_room_for(&self, job: &NewJob) -> bool {
-        let bytes = self.bytes + job.payload.len() + JOB_BYTES;
-        self.jobs.is_empty() || (self.jobs.len() < JOBS_PER_CALL_MAX && bytes <= CALL_BYTES_MAX)
-    }
-
-    fn add(&mut self, place: usize, job: NewJob) {
-        self.bytes += job.payload.len() + JOB_BYTES;
-        self.places.push(place);
-        self.jobs.push(job);
-    }
-
-    async fn send(
-        &mut self,
-        fencehold: &Fencehold,
-        answers: &mut [Option<Result<EnqueuedJob, Error>>],
-    ) -> Result<(), Error> {
-        let EnqueueBatch { places, jobs, .. } = std::mem::take(self);
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
-        let enqueued = fencehold.connection().ask(|store, call| store.enqueue(call, jobs.clone()));
-        for ((place, id), answer) in places.into_iter().zip(ids).zip(enqueued.await?) {
-            if let Some(kept) = answers.get_mut(place) {
-                *kept = Some(answer.map_err(|refusal| Error::job_refused(id, refusal)));
-            }
-        }
-        Ok(())
+        let set = self.fencehold.ask(|jobs, call| jobs.set_queue_mode(call, request.clone()));
+        set.await
     }
 }
 
@@ -204,9 +182,8 @@ impl JobBuilder {
 
     /// Ready only at this moment, in wall time. Default: at once.
     pub fn run_at(self, at: SystemTime) -> Self {
-        let since = at
-            .duration_since(UNIX_EPOCH)
-            .map_err(|_| BadInput::new("run_at", "is before 1970"));
+        let since = at.duration_since(UNIX_EPOCH);
+        let since = since.map_err(|_| BadInput::new("run_at", "is before 1970"));
         self.try_set(|job| since.map(|since| job.when = When::At { wall_ms: ms(since) }))
     }
 
@@ -264,7 +241,7 @@ impl JobBuilder {
         let fencehold = self.fencehold.clone();
         let job = self.finish()?;
         let id = job.id;
-        let answers = fencehold.connection().ask(|jobs, call| jobs.enqueue(call, vec![job.clone()]));
+        let answers = fencehold.ask(|jobs, call| jobs.enqueue(call, vec![job.clone()]));
         only(answers.await?)?.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
@@ -278,16 +255,5 @@ impl JobBuilder {
         Ok(job)
     }
 
-    fn set(mut self, change: impl FnOnce(&mut NewJob)) -> Self {
-        if let Ok(job) = &mut self.job {
-            change(job);
-        }
-        self
-    }
-
-    /// The first bad input takes the place of the job.
-    fn try_set(self, change: impl FnOnce(&mut NewJob) -> Result<(), BadInput>) -> Self {
-        let job = self.job.and_then(|mut job| change(&mut job).map(|()| job));
-        JobBuilder { job, ..self }
-    }
+    gathered!(job: NewJob);
 }

@@ -24,12 +24,8 @@ pub(crate) fn nonce() -> Result<String, Error> {
 #[expect(clippy::disallowed_methods, reason = "the library is where randomness enters")]
 fn bits<const N: usize>() -> Result<[u8; N], Error> {
     let mut bits = [0; N];
-    match getrandom::fill(&mut bits) {
-        Ok(()) => Ok(bits),
-        Err(error) => {
-            Err(Error::Unavailable { message: format!("the system gives no random bits: {error}") })
-        }
-    }
+    let failed = |error| Error::Unavailable { message: format!("the system gives no random bits: {error}") };
+    getrandom::fill(&mut bits).map_err(failed).map(|()| bits)
 }
 
 /// Bits that spread callers apart. Where the system gives none, everybody gets the middle.

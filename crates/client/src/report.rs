@@ -14,7 +14,7 @@ use futures_channel::oneshot;
 
 use crate::connection::{ConnectionInner, closed};
 use crate::error::Error;
-use crate::retry_loop::may_pass;
+use crate::retry::may_pass;
 use crate::wake::lock;
 
 /// What an item weighs beside its bytes: ids, token, frame.
@@ -51,15 +51,11 @@ impl ConnectionInner {
         let is_progress = |spoken: &QueuedReport| matches!(spoken.report.report, Report::Progress { .. });
         // Of progress only the newest is of interest, unless something was said in between. Thousands of completions are not searched
         // for it.
-        let last_of_attempt = is_progress(&spoken)
-            .then(|| {
-                let mut others = inbox.waiting.iter_mut().rev();
-                others.find(|other| other.report.attempt == spoken.report.attempt)
-            })
-            .flatten();
-        match last_of_attempt.filter(|other| is_progress(other)) {
-            Some(older) => *older = spoken,
-            None => inbox.waiting.push_back(spoken),
+        let of_attempt = |other: &&mut QueuedReport| other.report.attempt == spoken.report.attempt;
+        let progress = is_progress(&spoken);
+        match inbox.waiting.iter_mut().rev().take_while(|_| progress).find(of_attempt) {
+            Some(older) if is_progress(older) => *older = spoken,
+            _ => inbox.waiting.push_back(spoken),
         }
         if !std::mem::replace(&mut inbox.sending, true) {
             drop(inbox);

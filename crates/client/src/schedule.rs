@@ -99,18 +99,15 @@ impl Schedule {
             labels: self.labels,
             by: self.fencehold.owner().clone(),
         };
-        self.fencehold
-            .connection()
-            .ask(|jobs, call| jobs.set_schedule(call, spec.clone()))
-            .await
+        self.fencehold.ask(|jobs, call| jobs.set_schedule(call, spec.clone())).await
     }
 
     /// Deletes the schedule. False: there was none.
     pub async fn delete(self) -> Result<bool, Error> {
         let (name, by) = (self.name?, self.fencehold.owner());
-        let connection = self.fencehold.connection();
-        connection
-            .ask(|jobs, call| jobs.delete_schedule(call, name.clone(), by.clone()))
-            .await
+        let deleted = self
+            .fencehold
+            .ask(|jobs, call| jobs.delete_schedule(call, name.clone(), by.clone()));
+        deleted.await
     }
 }

@@ -2,9 +2,9 @@
 //! handle's own thread does the waking.
 
 use std::collections::BTreeMap;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
@@ -17,14 +17,12 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 }
 
 /// Who sleeps until when.
-#[derive(Debug)]
 pub(crate) struct Timers {
     clock: Arc<dyn Clock>,
     wake: Arc<WakeFlag>,
     sleeping: Mutex<Sleeping>,
 }
 
-#[derive(Debug)]
 struct Sleeping {
     next_place: u64,
     /// When the thread that wakes will look again by itself.
@@ -42,9 +40,28 @@ impl Timers {
         self.clock.now().store_ms
     }
 
-    /// A future that is done when the clock reaches `until_ms`.
-    pub(crate) fn sleep_until(&self, until_ms: u64) -> Sleep<'_> {
-        Sleep { timers: self, until_ms, place: None }
+    /// Waits until the clock reaches `until_ms`.
+    pub(crate) async fn sleep_until(&self, until_ms: u64) {
+        let mut sleeper = Sleeper { timers: self, until_ms, place: None };
+        std::future::poll_fn(move |context| {
+            if self.now_ms() >= until_ms {
+                return Poll::Ready(());
+            }
+            let mut sleeping = lock(&self.sleeping);
+            let place = *sleeper.place.get_or_insert_with(|| {
+                sleeping.next_place += 1;
+                sleeping.next_place
+            });
+            sleeping.until.insert((until_ms, place), context.waker().clone());
+            // The thread that wakes may itself be asleep until a later moment.
+            let too_late = until_ms < sleeping.looks_at_ms;
+            drop(sleeping);
+            if too_late {
+                self.wake.ring();
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Wakes everybody whose time has come.
@@ -86,38 +103,14 @@ impl Timers {
     }
 }
 
-/// A sleep.
-pub(crate) struct Sleep<'a> {
+/// One who sleeps, until it is dropped.
+struct Sleeper<'a> {
     timers: &'a Timers,
     until_ms: u64,
     place: Option<u64>,
 }
 
-impl Future for Sleep<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let timers = self.timers;
-        if timers.now_ms() >= self.until_ms {
-            return Poll::Ready(());
-        }
-        let mut sleeping = lock(&timers.sleeping);
-        let place = *self.place.get_or_insert_with(|| {
-            sleeping.next_place += 1;
-            sleeping.next_place
-        });
-        sleeping.until.insert((self.until_ms, place), context.waker().clone());
-        // The thread that wakes may itself be asleep until a later moment.
-        let too_late = self.until_ms < sleeping.looks_at_ms;
-        drop(sleeping);
-        if too_late {
-            timers.wake.ring();
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep<'_> {
+impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
             lock(&self.timers.sleeping).until.remove(&(self.until_ms, place));

@@ -51,7 +51,6 @@ pub struct TtlAdvice {
 }
 
 /// Remembers what was seen.
-#[derive(Debug)]
 pub(crate) struct Advisor {
     ttl_ms_min: u64,
     seen: Mutex<ObservedTimes>,

@@ -1,16 +1,15 @@
 //! A caller that can leave while its call is under way: the response then finds no reader.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// One who has made a call.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TestCaller(Arc<Control>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Control {
     gone: AtomicBool,
     /// Locked while the call is being looked at.
@@ -39,12 +38,6 @@ impl TestCaller {
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-}
-
-impl fmt::Debug for TestCaller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestCaller").finish_non_exhaustive()
     }
 }
 

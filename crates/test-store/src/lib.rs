@@ -2,14 +2,14 @@
 //! both played out here.
 
 mod caller;
-mod executor;
 
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 
 pub use caller::TestCaller;
-pub use executor::{block_on, drive};
 use fencehold_contract::clock::{Clock, ManualClock};
 use fencehold_contract::{CallContext, LeaseStore, StoreError};
 use fencehold_core::Key;
@@ -84,72 +84,57 @@ pub trait TestStore: Send + Sync {
     }
 }
 
-/// Something that an arena can show beyond the contract itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TestCapability {
-    /// [`TestStore::pass`] works: store time can be moved forward.
-    MovesTime,
-    /// Store time stands still unless it is moved, so that times can be compared exactly.
-    StandsStill,
-    /// [`TestStore::shift_wall`] works.
-    MovesWall,
-    /// [`TestStore::restart`] works.
-    Restarts,
-    /// A long-free key's record is removed as store time passes.
-    Collects,
-    /// A caller that goes away is noticed at once, not only when its lease runs out.
-    NoticesLeaving,
-    /// Events can be read. Of the [`EVENTS_KEPT`](fencehold_core::limits::EVENTS_KEPT) that are kept each namespace has its share, and
-    /// what is more than that is forgotten, at once or by the maintenance.
-    TellsEvents,
-    /// `advance` works.
-    Advances,
-    /// [`TestStore::open_again`] works.
-    Reopens,
-    /// The store has a clock of its own: a lease runs out by it, watched or not, that is noted without anybody asking,
-    /// and all handles agree on when something happened.
-    OwnClock,
-    /// A claim of jobs that has had them is recognised when it is sent once more after all of them have ended.
-    RemembersClaims,
-    /// A holder is notified at once when another handle acts on its hold.
-    TellsHolders,
+/// One row for each capability: its name, and what a store lacks that cannot show it.
+macro_rules! test_capabilities {
+    ($($(#[$doc:meta])* $name:ident: $lacking:literal;)*) => {
+        /// Something that an arena can show beyond the contract itself.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum TestCapability {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl TestCapability {
+            /// Everything that an arena can show.
+            pub const ALL: [TestCapability; 12] = [$(TestCapability::$name),*];
+
+            /// What a store lacks that cannot show this.
+            pub fn lacking(self) -> &'static str {
+                match self {
+                    $(TestCapability::$name => $lacking,)*
+                }
+            }
+        }
+    };
 }
 
-impl TestCapability {
-    /// Everything that an arena can show.
-    pub const ALL: [TestCapability; 12] = [
-        TestCapability::MovesTime,
-        TestCapability::StandsStill,
-        TestCapability::MovesWall,
-        TestCapability::Restarts,
-        TestCapability::Collects,
-        TestCapability::NoticesLeaving,
-        TestCapability::TellsEvents,
-        TestCapability::Advances,
-        TestCapability::Reopens,
-        TestCapability::OwnClock,
-        TestCapability::RemembersClaims,
-        TestCapability::TellsHolders,
-    ];
-
-    /// What a store lacks that cannot show this.
-    pub fn lacking(self) -> &'static str {
-        match self {
-            TestCapability::MovesTime => "its time cannot be moved",
-            TestCapability::StandsStill => "its time does not stand still",
-            TestCapability::MovesWall => "its wall clock cannot be set",
-            TestCapability::Restarts => "it cannot be restarted",
-            TestCapability::Collects => "it collects no keys",
-            TestCapability::NoticesLeaving => "it does not notice that a caller has gone",
-            TestCapability::TellsEvents => "it tells no events",
-            TestCapability::Advances => "it cannot be advanced",
-            TestCapability::Reopens => "the time for which an advance closes it cannot be moved",
-            TestCapability::OwnClock => "it has no clock of its own",
-            TestCapability::RemembersClaims => "it does not remember claims whose jobs have all ended",
-            TestCapability::TellsHolders => "it does not tell holders of other handles",
-        }
-    }
+test_capabilities! {
+    /// [`TestStore::pass`] works: store time can be moved forward.
+    MovesTime: "its time cannot be moved";
+    /// Store time stands still unless it is moved, so that times can be compared exactly.
+    StandsStill: "its time does not stand still";
+    /// [`TestStore::shift_wall`] works.
+    MovesWall: "its wall clock cannot be set";
+    /// [`TestStore::restart`] works.
+    Restarts: "it cannot be restarted";
+    /// A long-free key's record is removed as store time passes.
+    Collects: "it collects no keys";
+    /// A caller that goes away is noticed at once, not only when its lease runs out.
+    NoticesLeaving: "it does not notice that a caller has gone";
+    /// Events can be read. Of the [`EVENTS_KEPT`](fencehold_core::limits::EVENTS_KEPT) that are kept each namespace has its share, and
+    /// what is more than that is forgotten, at once or by the maintenance.
+    TellsEvents: "it tells no events";
+    /// `advance` works.
+    Advances: "it cannot be advanced";
+    /// [`TestStore::open_again`] works.
+    Reopens: "the time for which an advance closes it cannot be moved";
+    /// The store has a clock of its own: a lease runs out by it, watched or not, that is noted without anybody asking,
+    /// and all handles agree on when something happened.
+    OwnClock: "it has no clock of its own";
+    /// A claim of jobs that has had them is recognised when it is sent once more after all of them have ended.
+    RemembersClaims: "it does not remember claims whose jobs have all ended";
+    /// A holder is notified at once when another handle acts on its hold.
+    TellsHolders: "it does not tell holders of other handles";
 }
 
 /// Makes a fresh arena for every case.
@@ -179,11 +164,8 @@ pub struct ClockedTestStore {
     restarts: bool,
 }
 
-#[derive(Clone)]
-struct Handles {
-    store: Arc<dyn LeaseStore>,
-    other: Arc<dyn LeaseStore>,
-}
+/// The handle under test, and another client's.
+type Handles = (Arc<dyn LeaseStore>, Arc<dyn LeaseStore>);
 
 impl ClockedTestStore {
     /// An arena whose store is opened by this. What the store lies in (a directory) can live in the closure.
@@ -219,11 +201,9 @@ impl ClockedTestStore {
         let handles = handles.get_or_insert_with(|| {
             let clock = || Arc::new(self.clock.clone());
             let store = (self.open)(clock()).expect("a store that opens");
-            let other = self
-                .open_other
-                .as_ref()
-                .map(|open| open(clock()).expect("a second handle that opens"));
-            Handles { other: other.unwrap_or_else(|| store.clone()), store }
+            let other = self.open_other.as_ref();
+            let other = other.map(|open| open(clock()).expect("a second handle that opens"));
+            (Arc::clone(&store), other.unwrap_or(store))
         });
         handles.clone()
     }
@@ -237,18 +217,16 @@ fn boxed<S: LeaseStore + 'static>(
 
 impl TestStore for ClockedTestStore {
     fn store(&self) -> Arc<dyn LeaseStore> {
-        self.handles().store
+        self.handles().0
     }
 
     fn other(&self) -> Arc<dyn LeaseStore> {
-        self.handles().other
+        self.handles().1
     }
 
     fn test_capabilities(&self) -> Vec<TestCapability> {
-        TestCapability::ALL
-            .into_iter()
-            .filter(|capability| *capability != TestCapability::Restarts || self.restarts)
-            .collect()
+        let shown = |capability: &TestCapability| self.restarts || *capability != TestCapability::Restarts;
+        TestCapability::ALL.into_iter().filter(shown).collect()
     }
 
     fn pass(&self, ms: u64) {
@@ -261,7 +239,7 @@ impl TestStore for ClockedTestStore {
 
     fn restart(&self) {
         let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Handles { store, other }) = handles {
+        if let Some((store, other)) = handles {
             block_on(async {
                 other.close().await;
                 store.close().await;
@@ -276,4 +254,36 @@ impl fmt::Debug for ClockedTestStore {
             .field("clock", &self.clock)
             .finish_non_exhaustive()
     }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Drives a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(fencehold_contract::outside_runtime(future));
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Drives a future of an arena's store to its end, the way that arena does it.
+///
+/// # Panics
+///
+/// When the arena does not drive it to its end.
+pub fn drive<T: Send>(test_store: &(impl TestStore + ?Sized), future: impl Future<Output = T> + Send) -> T {
+    let mut answer = None;
+    test_store.drive(Box::pin(async { answer = Some(future.await) }));
+    answer.expect("an arena drives to the end")
 }

@@ -1,11 +1,15 @@
-//! Leases, blocking.
+//! Leases, elections and fenced files, blocking.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fencehold_contract::HoldRef;
-use fencehold_core::{Key, Owner, Task, Token};
+use fencehold_core::{Key, Namespace, Owner, Task, Token};
 
+use crate::election::LeaderView;
 use crate::error::{Error, LostCause};
+use crate::fence::file::{Appended, FencedFileOptions};
+use crate::fence::{FenceError, KeyToken, Mark};
 use crate::wake::block_on;
 use crate::watch::{LeaseSnapshot, LeaseState, YieldRequest};
 
@@ -65,7 +69,7 @@ impl Lease {
         /// What it serves.
         task() -> Option<&Task>;
         /// What this holder shows at a fence. See [`crate::Lease::key_token`].
-        key_token() -> crate::fence::KeyToken;
+        key_token() -> KeyToken;
         /// Whether it can be relied on now. Work that goes on for long looks at this between its steps.
         state() -> LeaseState;
         /// When the lease ends at the latest unless it is renewed. See [`crate::Lease::deadline_ms`].
@@ -130,5 +134,159 @@ impl LeaseWatch {
     /// Blocks until the lease is lost, and says why.
     pub fn lost(&self) -> LostCause {
         block_on(self.inner.lost())
+    }
+}
+
+/// An election. See [`crate::Election`].
+///
+/// ```
+/// use fencehold::blocking::Fencehold;
+///
+/// # fn main() -> Result<(), fencehold::Error> {
+/// let fh = Fencehold::connect("memory:")?;
+/// let election = fh.election("leader/scheduler");
+/// let leader = election.campaign()?;
+/// assert_eq!(election.observe()?.leader().map(|leader| leader.token), Some(leader.lease().token()));
+/// leader.resign()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    pub(super) inner: crate::Election,
+}
+
+impl Election {
+    builder_steps! {
+        /// Who stands. Default: the handle's owner.
+        owner(owner: impl AsRef<str>);
+        /// What observers see beside the leader's name.
+        task(task: impl AsRef<str>);
+        /// How long the others wait when a leader dies. Default: 30 s.
+        ttl(ttl: Duration);
+        /// How long to campaign. Default: until elected.
+        wait(wait: Duration);
+        /// Rank among candidates. Default: 0.
+        priority(priority: i16);
+    }
+
+    /// Stands for election, and blocks until elected.
+    pub fn campaign(&self) -> Result<Leader, Error> {
+        let leader = block_on(self.inner.campaign())?;
+        Ok(Leader { lease: Lease { inner: leader.into_lease() } })
+    }
+
+    /// Who leads now, and the means to wait for a change.
+    pub fn observe(&self) -> Result<Observer, Error> {
+        block_on(self.inner.observe()).map(|inner| Observer { inner })
+    }
+}
+
+/// The elected. See [`crate::Leader`].
+#[derive(Debug)]
+#[must_use = "a leader resigns as soon as it is dropped"]
+pub struct Leader {
+    lease: Lease,
+}
+
+impl Leader {
+    /// The lease that it leads by.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Steps down, so that the next in line can lead at once.
+    pub fn resign(self) -> Result<(), Error> {
+        self.lease.release()
+    }
+}
+
+impl std::ops::Deref for Leader {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+/// Sees who leads. See [`crate::Observer`].
+#[derive(Clone, Debug)]
+pub struct Observer {
+    inner: crate::Observer,
+}
+
+impl Observer {
+    /// Who leads, as of the last look.
+    pub fn leader(&self) -> Option<&LeaderView> {
+        self.inner.leader()
+    }
+
+    /// Blocks until the leader changes, and says who it is.
+    pub fn changed(&mut self) -> Result<Option<&LeaderView>, Error> {
+        block_on(self.inner.changed())
+    }
+}
+
+/// A file that lets no stale holder write. See [`crate::fence::FencedFile`].
+///
+/// ```
+/// use fencehold::blocking::{FencedFile, Fencehold};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("report.txt");
+/// let fh = Fencehold::connect("memory:")?;
+/// let file = FencedFile::open(&path)?;
+/// let lease = fh.lease("reports/daily").acquire()?;
+/// file.raise(&lease)?;
+/// file.replace(&lease, "the report\n")?;
+/// lease.release()?;
+/// # assert_eq!(std::fs::read_to_string(&path)?, "the report\n");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FencedFile {
+    inner: crate::fence::FencedFile,
+}
+
+impl FencedFile {
+    /// Opens the fence of a file. See [`crate::fence::FencedFile::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, FenceError> {
+        FencedFile::open_with(crate::fence::FencedFile::options(), path)
+    }
+
+    /// Opens with options.
+    pub fn open_with(options: FencedFileOptions, path: impl AsRef<Path>) -> Result<Self, FenceError> {
+        block_on(options.open(path)).map(FencedFile::from)
+    }
+
+    blocking_calls! {
+        /// Raises the fence. See [`crate::fence::FencedFile::raise`].
+        raise(pass: impl Into<KeyToken>) -> Result<(), FenceError>;
+        /// Adds bytes to the end of the file, once. See [`crate::fence::FencedFile::append`].
+        append(pass: impl Into<KeyToken>, idempotency_key: &str, bytes: impl Into<Vec<u8>>)
+            -> Result<Appended, FenceError>;
+        /// Puts another content in the place of the file. See [`crate::fence::FencedFile::replace`].
+        replace(pass: impl Into<KeyToken>, content: impl Into<Vec<u8>>) -> Result<(), FenceError>;
+        /// How high the fence stands for a key.
+        mark(namespace: &Namespace, key: &Key) -> Result<Option<Mark>, FenceError>;
+        /// Forgets a key. See [`crate::fence::FencedFile::forget`].
+        forget(namespace: &Namespace, key: &Key) -> Result<(), FenceError>;
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    /// The same file for async code.
+    pub fn as_async(&self) -> &crate::fence::FencedFile {
+        &self.inner
+    }
+}
+
+impl From<crate::fence::FencedFile> for FencedFile {
+    fn from(inner: crate::fence::FencedFile) -> Self {
+        FencedFile { inner }
     }
 }

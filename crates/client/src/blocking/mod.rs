@@ -15,21 +15,15 @@
 //! # }
 //! ```
 
-mod election;
-mod fence;
 mod job;
 mod lease;
 mod queue;
-mod worker;
 
 use std::sync::Arc;
 
-pub use election::{Election, Leader, Observer};
-pub use fence::FencedFile;
-pub use job::{Job, OnceEffect};
-pub use lease::{Lease, LeaseBuilder, LeaseWatch};
+pub use job::{Job, OnceEffect, RunningWorker, Worker};
+pub use lease::{Election, FencedFile, Leader, Lease, LeaseBuilder, LeaseWatch, Observer};
 pub use queue::{JobBuilder, JobQueue, Jobs, Operations};
-pub use worker::{RunningWorker, Worker};
 
 use crate::connect::FenceholdBuilder;
 use crate::error::Error;

@@ -63,9 +63,7 @@ impl LostCause {
             },
             Refusal::HoldIdUsed { outcome, .. } => LostCause::ended(*outcome, None),
             Refusal::Held { token, .. } => LostCause::ended(None, Some(*token)),
-            Refusal::StoreRewound { current_token, .. } => {
-                LostCause::StoreRewound { current_token: *current_token }
-            }
+            &Refusal::StoreRewound { current_token, .. } => LostCause::StoreRewound { current_token },
             Refusal::WrongHoldId { .. } => LostCause::WrongHoldId,
             _ => LostCause::ended(None, None),
         }
@@ -82,9 +80,7 @@ impl LostCause {
                 LostCause::Released
             }
             JobRefusal::Over { outcome, .. } => LostCause::ended(Some(outcome.how()), None),
-            JobRefusal::StoreRewound { current_token, .. } => {
-                LostCause::StoreRewound { current_token: *current_token }
-            }
+            &JobRefusal::StoreRewound { current_token, .. } => LostCause::StoreRewound { current_token },
             JobRefusal::WrongHoldId { .. } => LostCause::WrongHoldId,
             _ => LostCause::ended(None, None),
         }

@@ -3,9 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use fencehold_core::Token;
-use fencehold_core::lease::LeaseOutcome;
-
 use super::{Error, LostCause};
 use crate::holding::HoldTarget;
 
@@ -22,14 +19,31 @@ impl fmt::Display for Error {
                 write!(f, "wait for it, or try again later")
             }
             Error::Lost { target, token, cause, current_token } => {
-                lost(f, target, *token, cause, *current_token)
+                let (of, next) = match target {
+                    HoldTarget::Key(key) => {
+                        write!(f, "the lease on {key}")?;
+                        ("key", "stop what ran under it, and acquire anew")
+                    }
+                    HoldTarget::Job(job) => {
+                        write!(f, "the claim of job {job}")?;
+                        ("job", "stop the work: the store goes on without this attempt")
+                    }
+                };
+                write!(f, " under token {token} is lost: {cause}")?;
+                if let Some(current) = current_token.filter(|current| current != token) {
+                    write!(f, "; the {of}'s token is now {current}")?;
+                }
+                write!(f, "; {next}")
             }
             Error::HoldIdUsed { key, token, outcome } => {
-                let used = used(*token, *outcome);
-                write!(
-                    f,
-                    "{key}: this acquisition {used} and was over before its answer arrived; acquire anew"
-                )
+                write!(f, "{key}: this acquisition ")?;
+                match (token, outcome) {
+                    (Some(token), Some(outcome)) => write!(f, "had token {token} ({outcome})")?,
+                    _ => f.write_str(
+                        "may have been granted: the key's history no longer reaches back that far",
+                    )?,
+                }
+                f.write_str(" and was over before its answer arrived; acquire anew")
             }
             Error::WaitTimedOut { keys, waited } => {
                 let waited = ShownTime(*waited);
@@ -113,37 +127,6 @@ impl fmt::Display for Error {
     }
 }
 
-fn used(token: Option<Token>, outcome: Option<LeaseOutcome>) -> String {
-    match (token, outcome) {
-        (Some(token), Some(outcome)) => format!("had token {token} ({outcome})"),
-        _ => "may have been granted: the key's history no longer reaches back that far".to_owned(),
-    }
-}
-
-fn lost(
-    f: &mut fmt::Formatter<'_>,
-    target: &HoldTarget,
-    token: Token,
-    cause: &LostCause,
-    current_token: Option<Token>,
-) -> fmt::Result {
-    let (of, next) = match target {
-        HoldTarget::Key(key) => {
-            write!(f, "the lease on {key}")?;
-            ("key", "stop what ran under it, and acquire anew")
-        }
-        HoldTarget::Job(job) => {
-            write!(f, "the claim of job {job}")?;
-            ("job", "stop the work: the store goes on without this attempt")
-        }
-    };
-    write!(f, " under token {token} is lost: {cause}")?;
-    if let Some(current) = current_token.filter(|current| *current != token) {
-        write!(f, "; the {of}'s token is now {current}")?;
-    }
-    write!(f, "; {next}")
-}
-
 impl fmt::Display for LostCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -185,7 +168,8 @@ impl fmt::Display for ShownTime {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::{Key, Owner, Reason, Refusal};
+    use fencehold_core::lease::LeaseOutcome;
+    use fencehold_core::{Key, Owner, Reason, Refusal, Token};
 
     use super::*;
 

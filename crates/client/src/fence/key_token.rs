@@ -4,6 +4,7 @@ use fencehold_core::job::JobId;
 use fencehold_core::limits::TOKEN_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Token};
 
+use crate::blocking;
 use crate::guard::Lease;
 use crate::job::Job;
 
@@ -98,29 +99,20 @@ impl From<&KeyToken> for KeyToken {
     }
 }
 
-impl From<&Lease> for KeyToken {
-    fn from(lease: &Lease) -> Self {
-        lease.key_token()
-    }
+/// Whoever holds something can show its token.
+macro_rules! from_holders {
+    ($($holder:ty),*) => {
+        $(
+            impl From<&$holder> for KeyToken {
+                fn from(holder: &$holder) -> Self {
+                    holder.key_token()
+                }
+            }
+        )*
+    };
 }
 
-impl From<&Job> for KeyToken {
-    fn from(job: &Job) -> Self {
-        job.key_token()
-    }
-}
-
-impl From<&crate::blocking::Job> for KeyToken {
-    fn from(job: &crate::blocking::Job) -> Self {
-        job.key_token()
-    }
-}
-
-impl From<&crate::blocking::Lease> for KeyToken {
-    fn from(lease: &crate::blocking::Lease) -> Self {
-        lease.key_token()
-    }
-}
+from_holders!(Lease, Job, blocking::Lease, blocking::Job);
 
 #[cfg(test)]
 mod tests {

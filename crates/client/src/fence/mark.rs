@@ -33,10 +33,8 @@ impl Marks {
 
     /// Raises a mark. It never sinks.
     pub(super) fn raise(&mut self, namespace: Namespace, key: Key, to: Mark) {
-        let mark = self
-            .0
-            .entry((namespace, key))
-            .or_insert(Mark { token: Token::NONE, raised_by: None });
+        let none = Mark { token: Token::NONE, raised_by: None };
+        let mark = self.0.entry((namespace, key)).or_insert(none);
         if to.token > mark.token {
             *mark = to;
         }

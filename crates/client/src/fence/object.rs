@@ -96,10 +96,9 @@ impl FencedObject {
         let (sender, opened) = oneshot::channel();
         let unusable = |message: String| FenceError::unusable(&shown, message);
         // It waits for answers, and the caller's executor must not.
-        std::thread::Builder::new()
-            .name("fencehold-open".to_owned())
-            .spawn(move || sender.send(Storage::open(&place)))
-            .map_err(|error| unusable(format!("no thread could be started: {error}")))?;
+        let thread = std::thread::Builder::new().name("fencehold-open".to_owned());
+        let started = thread.spawn(move || sender.send(Storage::open(&place)));
+        started.map_err(|error| unusable(format!("no thread could be started: {error}")))?;
         let opened = opened.await.map_err(|_| unusable("opening it broke off".to_owned()))?;
         let storage = opened.map_err(|error| unusable(error.to_string()))?;
         Ok(FencedObject { storage: Arc::new(storage), name, place: shown })

@@ -6,7 +6,6 @@
 //!
 //! Deliberately absent: completing from here. A handler says what came of its work by what it returns.
 
-mod error;
 mod outcome;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -34,8 +33,7 @@ pub use fencehold_core::job::{EffectName, JobId};
 pub use fencehold_core::ledger::{Compensation, Effect, EffectState, InDoubtPolicy};
 pub use fencehold_core::retry::{Backoff, RetryPolicy};
 
-pub use error::JobError;
-pub use outcome::{IntoOutcome, Outcome};
+pub use outcome::{IntoOutcome, JobError, Outcome};
 pub(crate) use reporter::{AttemptReporter, last_try_ms};
 
 use crate::error::{Error, LostCause};
@@ -90,7 +88,7 @@ pub enum StopReason {
 /// ```
 #[derive(Clone)]
 pub struct Job {
-    attempt: Arc<JobAttempt>,
+    pub(crate) attempt: Arc<JobAttempt>,
 }
 
 /// What the clones of a job share.
@@ -121,22 +119,16 @@ impl Job {
         shared: Option<Arc<WorkerShared>>,
     ) -> Self {
         let effects = std::mem::take(&mut claimed.effects);
-        let ledger = effects
+        let known = effects
             .into_iter()
-            .map(|effect| (effect.name.clone(), KnownEffect::Kept(effect)))
-            .collect();
-        Job {
-            attempt: Arc::new(JobAttempt { claimed, holding, reporter, ledger: Mutex::new(ledger), shared }),
-        }
+            .map(|effect| (effect.name.clone(), KnownEffect::Kept(effect)));
+        let ledger = Mutex::new(known.collect());
+        Job { attempt: Arc::new(JobAttempt { claimed, holding, reporter, ledger, shared }) }
     }
 
     pub(crate) fn attempt_ref(&self) -> AttemptRef {
         let granted = &self.attempt.holding.granted;
         AttemptRef { job_id: self.id(), hold_id: granted.hold, token: granted.token }
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<JobAttempt> {
-        &self.attempt
     }
 
     /// Its id.
@@ -218,10 +210,8 @@ impl Job {
     /// Follows the claim from beside it: every new deadline, every change of state. Its key is the one by which the events of
     /// the store name the job.
     pub fn watch(&self) -> LeaseWatch {
-        LeaseWatch::new(
-            KeyToken::for_job(self.id(), self.token()).key().clone(),
-            Arc::clone(&self.attempt.holding),
-        )
+        let pass = KeyToken::for_job(self.id(), self.token());
+        LeaseWatch::new(pass.key().clone(), Arc::clone(&self.attempt.holding))
     }
 
     /// Waits until the claim is lost, and says why.
@@ -268,12 +258,10 @@ impl Job {
                     First::Left(None) | First::Right(None) => StopReason::Lost(holding.lost().await),
                 }
             };
-            match shared {
-                None => asked.await,
-                Some(shared) => match first(asked, shared.draining()).await {
-                    First::Left(reason) => reason,
-                    First::Right(()) => StopReason::Draining,
-                },
+            let Some(shared) = shared else { return asked.await };
+            match first(asked, shared.draining()).await {
+                First::Left(reason) => reason,
+                First::Right(()) => StopReason::Draining,
             }
         }
     }

@@ -9,8 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Transaction};
 
-use super::Job;
-use super::error::JobError;
+use super::{Job, JobError};
 use crate::fence::postgres::{SCHEMA, as_bigint, quoted};
 use crate::json;
 use crate::once::in_doubt;

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::holding::Holding;
 use crate::renewal::RenewalHandle;
 use crate::report::QueuedReport;
-use crate::retry_loop::{RetryLoop, only};
+use crate::retry::{RetryLoop, only};
 use crate::testing::FakeStore;
 
 /// Who hears an attempt.
@@ -25,7 +25,7 @@ impl AttemptReporter {
     /// The namespace that the job lives in.
     pub(crate) fn namespace(&self) -> Namespace {
         match self {
-            AttemptReporter::Store(handle) => handle.connection.namespace().clone(),
+            AttemptReporter::Store(handle) => handle.connection.namespace.clone(),
             AttemptReporter::Kit(_) => Namespace::default(),
         }
     }
@@ -49,9 +49,8 @@ impl AttemptReporter {
         match self {
             AttemptReporter::Store(handle) => {
                 let until_ms = last_try_ms(handle, holding);
-                handle
-                    .connection
-                    .say(QueuedReport { report, until_ms, delayed: None, told: Box::new(drop) });
+                let told = Box::new(drop);
+                handle.connection.say(QueuedReport { report, until_ms, delayed: None, told });
             }
             AttemptReporter::Kit(kit) => kit.hear(report.report),
         }

@@ -8,9 +8,8 @@ use fencehold_contract::{AcquireLeaseRequest, HoldRef, StoreError};
 use fencehold_core::limits::HOLD_AGE_MS_MAX;
 
 use crate::connection::ConnectionInner;
-use crate::retry_loop::may_pass;
-use crate::wake::lock;
-use crate::watch_value::WatchValue;
+use crate::retry::may_pass;
+use crate::wake::{WatchValue, lock};
 
 type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -27,10 +26,7 @@ impl Background {
         connection: Arc<ConnectionInner>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.open.update(|open| {
-            *open += 1;
-            Some(())
-        });
+        self.open.change(|open| *open += 1);
         let open = OpenTask(connection);
         lock(&self.waiting).push(Box::pin(async move {
             let _open = open;
@@ -57,10 +53,7 @@ struct OpenTask(Arc<ConnectionInner>);
 
 impl Drop for OpenTask {
     fn drop(&mut self) {
-        self.0.background.open.update(|open| {
-            *open -= 1;
-            Some(())
-        });
+        self.0.background.open.change(|open| *open -= 1);
     }
 }
 

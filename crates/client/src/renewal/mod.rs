@@ -32,11 +32,9 @@ pub(crate) struct RenewalHandle {
 
 impl RenewalHandle {
     pub(crate) fn start(connection: Arc<ConnectionInner>) -> std::io::Result<Arc<Self>> {
-        let thread =
-            RenewalThread { connection: Arc::clone(&connection), tasks: Vec::new(), left_at_ms: None };
-        std::thread::Builder::new()
-            .name("fencehold-keeper".to_owned())
-            .spawn(move || thread.run())?;
+        let thread = RenewalThread { connection: Arc::clone(&connection), tasks: Vec::new(), end_ms: None };
+        let named = std::thread::Builder::new().name("fencehold-keeper".to_owned());
+        named.spawn(move || thread.run())?;
         crate::process_exit::wait_at_exit_for(&connection);
         Ok(Arc::new(RenewalHandle { connection }))
     }
@@ -53,7 +51,7 @@ struct RenewalThread {
     connection: Arc<ConnectionInner>,
     tasks: Vec<RenewalTask>,
     /// When the last handle went.
-    left_at_ms: Option<u64>,
+    end_ms: Option<u64>,
 }
 
 impl RenewalThread {
@@ -66,13 +64,9 @@ impl RenewalThread {
             self.start_renewals(now_ms);
             self.connection.timers.fire(now_ms);
             let left = self.connection.left.load(Ordering::SeqCst);
-            self.tasks.extend(
-                self.connection
-                    .background
-                    .take()
-                    .into_iter()
-                    .map(|task| RenewalTask::new(task, &self.connection.wake)),
-            );
+            for task in self.connection.background.take() {
+                self.tasks.push(RenewalTask::new(task, &self.connection.wake));
+            }
             self.tasks.retain_mut(|task| !task.is_done());
             if left && self.may_end(now_ms) {
                 // Whatever is left undone must not keep the store open.
@@ -115,17 +109,14 @@ impl RenewalThread {
 
     /// No caller is left; background tasks get as long as a caller would have waited for them.
     fn may_end(&mut self, now_ms: u64) -> bool {
-        let left_at_ms = *self.left_at_ms.get_or_insert(now_ms);
-        self.connection.background.are_done()
-            || now_ms >= left_at_ms.saturating_add(self.connection.timeout_ms)
+        let end_ms = *self.end_ms.get_or_insert(now_ms.saturating_add(self.connection.timeout_ms));
+        self.connection.background.are_done() || now_ms >= end_ms
     }
 
     fn nap(&self) -> Option<Duration> {
         let renewals = lock(&self.connection.renewals).next_ms();
-        let end_ms = self
-            .left_at_ms
-            .map(|left_at_ms| left_at_ms.saturating_add(self.connection.timeout_ms));
-        self.connection.timers.nap(renewals.into_iter().chain(end_ms).min(), NAP_MAX)
+        let next_ms = renewals.into_iter().chain(self.end_ms).min();
+        self.connection.timers.nap(next_ms, NAP_MAX)
     }
 }
 
@@ -143,10 +134,6 @@ struct Woken {
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
         self.wake.ring();
     }

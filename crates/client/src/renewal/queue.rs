@@ -18,7 +18,7 @@ const BACKOFF_MAX_PART: u64 = 12;
 const BACKOFF_MS_MAX: u64 = 10_000;
 
 /// The leases of one handle.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RenewalQueue {
     entries: HashMap<u64, QueuedLease>,
     /// From when on a lease may be renewed together with others that are due.
@@ -29,7 +29,6 @@ pub(crate) struct RenewalQueue {
     lost: BTreeSet<(u64, u64)>,
 }
 
-#[derive(Debug)]
 struct QueuedLease {
     holding: Arc<Holding>,
     /// `None`: a renewal is under way, or none is wanted any more.
@@ -45,7 +44,7 @@ struct QueuedLease {
 /// How soon leases are renewed where the store may have missed that another caller acted on one.
 const MISSED_MS: u64 = 1_000;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct RenewalWindow {
     may_ms: u64,
     must_ms: u64,

@@ -34,10 +34,8 @@ pub(super) async fn renew(connection: Arc<ConnectionInner>, due: Vec<Arc<Holding
     let mut unanswered = UnansweredRenewals { connection: &connection, due, why };
     let sent_ms = connection.now_ms();
     let limit_ms = timeout_ms.saturating_add(timeout_ms / 2);
-    match connection
-        .answer_within(limit_ms, send(&connection, timeout_ms, holds, attempts))
-        .await
-    {
+    let sending = send(&connection, timeout_ms, holds, attempts);
+    match connection.answer_within(limit_ms, sending).await {
         Ok((answers, waited_ms)) => {
             let trip_ms = connection.now_ms().saturating_sub(sent_ms).saturating_sub(waited_ms);
             connection.advisor.saw_round_trip(trip_ms);

@@ -228,16 +228,5 @@ impl TestJob {
         })
     }
 
-    fn set(self, change: impl FnOnce(&mut ClaimedJob)) -> Self {
-        self.try_set(|claimed| {
-            change(claimed);
-            Ok(())
-        })
-    }
-
-    /// The first bad input takes the place of the job.
-    fn try_set(self, change: impl FnOnce(&mut ClaimedJob) -> Result<(), BadInput>) -> Self {
-        let claimed = self.claimed.and_then(|mut claimed| change(&mut claimed).map(|()| claimed));
-        TestJob { claimed, ..self }
-    }
+    gathered!(claimed: ClaimedJob);
 }

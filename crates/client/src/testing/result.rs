@@ -17,39 +17,31 @@ use crate::json;
 #[derive(Debug)]
 pub struct TestResult {
     claimed: Option<ClaimedJob>,
-    ended: TestEnd,
+    /// What was reported; an error: nothing, and why.
+    ended: Result<Report, String>,
     state: FakeStoreState,
-}
-
-#[derive(Debug)]
-enum TestEnd {
-    Word(Report),
-    Over(String),
 }
 
 impl TestResult {
     pub(super) fn new(claimed: ClaimedJob, fake_store: &FakeStore, ended: Result<Outcome, JobError>) -> Self {
         let ended = match ended {
-            Ok(outcome) => {
-                let over = || TestEnd::Over("the claim is left to expire".to_owned());
-                outcome.into_report().map_or_else(over, TestEnd::Word)
-            }
+            Ok(outcome) => outcome.into_report().ok_or_else(|| "the claim is left to expire".to_owned()),
             Err(error) => {
                 let text = error.to_string();
-                error.into_report().map_or(TestEnd::Over(text), TestEnd::Word)
+                error.into_report().ok_or(text)
             }
         };
         TestResult { claimed: Some(claimed), ended, state: fake_store.take() }
     }
 
     pub(super) fn not_begun(bad: BadInput) -> Self {
-        TestResult { claimed: None, ended: TestEnd::Over(bad.to_string()), state: FakeStoreState::default() }
+        TestResult { claimed: None, ended: Err(bad.to_string()), state: FakeStoreState::default() }
     }
 
     /// The result, if the handler completed. `None` too where it does not fit.
     pub fn result<T: DeserializeOwned>(&self) -> Option<T> {
         match &self.ended {
-            TestEnd::Word(Report::Complete { result }) => {
+            Ok(Report::Complete { result }) => {
                 json::read("result", result.as_deref().unwrap_or(json::NOTHING)).ok()
             }
             _ => None,
@@ -59,20 +51,20 @@ impl TestResult {
     /// The error, if the handler failed.
     pub fn failure(&self) -> Option<&str> {
         match &self.ended {
-            TestEnd::Word(Report::Fail { error, .. }) => Some(error),
+            Ok(Report::Fail { error, .. }) => Some(error),
             _ => None,
         }
     }
 
     /// Whether it failed permanently: it is not tried again.
     pub fn failed_permanently(&self) -> bool {
-        matches!(self.ended, TestEnd::Word(Report::Fail { permanent: true, .. }))
+        matches!(self.ended, Ok(Report::Fail { permanent: true, .. }))
     }
 
     /// After what time it asked to be tried again, if it failed and asked.
     pub fn retry_in(&self) -> Option<Duration> {
         match &self.ended {
-            TestEnd::Word(Report::Fail { retry_in_ms, .. }) => retry_in_ms.map(Duration::from_millis),
+            Ok(Report::Fail { retry_in_ms, .. }) => retry_in_ms.map(Duration::from_millis),
             _ => None,
         }
     }
@@ -80,22 +72,19 @@ impl TestResult {
     /// For how long the handler put the job off, if it did.
     pub fn snoozed(&self) -> Option<Duration> {
         match &self.ended {
-            TestEnd::Word(Report::Snooze { delay_ms: for_ms }) => Some(Duration::from_millis(*for_ms)),
+            Ok(Report::Snooze { delay_ms: for_ms }) => Some(Duration::from_millis(*for_ms)),
             _ => None,
         }
     }
 
     /// Whether the handler released the job.
     pub fn released(&self) -> bool {
-        matches!(self.ended, TestEnd::Word(Report::Release {}))
+        matches!(self.ended, Ok(Report::Release {}))
     }
 
     /// Why there was nothing to report: the claim was lost, an effect was in doubt, or the test job itself was wrong.
     pub fn lost(&self) -> Option<&str> {
-        match &self.ended {
-            TestEnd::Over(why) => Some(why),
-            TestEnd::Word(_) => None,
-        }
+        self.ended.as_ref().err().map(String::as_str)
     }
 
     /// The names of the effects that this attempt recorded, in order.

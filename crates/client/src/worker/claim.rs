@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::holding::HoldGrant;
 use crate::random::hold_id;
 use crate::renewal::free_unseen_claim;
-use crate::retry_loop::{RetryLoop, may_pass};
+use crate::retry::{RetryLoop, may_pass};
 use crate::time::{First, first};
 use crate::wake::lock;
 

@@ -38,11 +38,10 @@ pub(super) struct Handlers {
 impl Handlers {
     pub(super) fn add(&mut self, kind: &str, handler: Handler) -> Result<(), BadInput> {
         let kind = JobKind::new(kind)?;
-        if self.by_kind.contains_key(&kind) {
-            return Err(BadInput::new("kind", format!("{kind} has two handlers")));
+        match self.by_kind.insert(kind.clone(), handler) {
+            None => Ok(()),
+            Some(_) => Err(BadInput::new("kind", format!("{kind} has two handlers"))),
         }
-        self.by_kind.insert(kind, handler);
-        Ok(())
     }
 
     pub(super) fn add_any(&mut self, handler: Handler) -> Result<(), BadInput> {

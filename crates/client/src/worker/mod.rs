@@ -12,7 +12,6 @@ mod claim;
 mod event;
 mod handler;
 mod prefetch;
-mod report;
 mod run;
 mod shared;
 mod signals;
@@ -314,24 +313,15 @@ impl Worker {
         self.try_set(|terms| terms.handlers.add_any(handler::blocking(handler)))
     }
 
-    fn set(self, change: impl FnOnce(&mut WorkerTerms)) -> Self {
-        self.try_set(|terms| {
-            change(terms);
-            Ok(())
-        })
-    }
-
-    /// The first bad input takes the place of the terms.
-    fn try_set(self, change: impl FnOnce(&mut WorkerTerms) -> Result<(), BadInput>) -> Self {
-        let terms = self.terms.and_then(|mut terms| change(&mut terms).map(|()| terms));
-        Worker { terms, ..self }
-    }
+    gathered!(terms: WorkerTerms);
 
     /// Works until this process is sent SIGTERM or SIGINT, and then ends in good order: nothing new is claimed, what was
     /// not begun is released, and what runs has the [drain timeout](Worker::drain_timeout) to end. A second signal cuts
     /// that short. Afterwards the signals do what they did before.
     pub async fn run(self) -> Result<Drained, Error> {
-        let mut signals = signals::StopSignals::listen()?;
+        let mut signals = signals::StopSignals::listen().map_err(|error| Error::Unavailable {
+            message: format!("signals cannot be listened for: {error}"),
+        })?;
         let running = self.start()?;
         running.until(signals.next()).await;
         running.drain_until(signals.next()).await
@@ -389,10 +379,11 @@ impl WorkerTerms {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let terms = self
-            .terms
-            .as_ref()
-            .map(|terms| (&terms.queues, terms.handlers.kinds(), terms.concurrency));
-        f.debug_tuple("Worker").field(&terms).finish()
+        let mut shown = f.debug_struct("Worker");
+        match &self.terms {
+            Ok(terms) => shown.field("queues", &terms.queues).field("kinds", &terms.handlers.kinds()),
+            Err(bad) => shown.field("terms", bad),
+        };
+        shown.finish_non_exhaustive()
     }
 }

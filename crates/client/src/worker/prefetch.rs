@@ -15,7 +15,6 @@ const WORK_MIN: u64 = PARTS / 64;
 const TRIP_MIN: u64 = PARTS / 2;
 
 /// The pace of the work and of the store, as running means.
-#[derive(Debug)]
 pub(super) struct PrefetchPace {
     most: usize,
     slots: usize,
@@ -35,10 +34,8 @@ impl PrefetchPace {
         self.stalled = false;
         // The first is not believed to be nothing.
         let first = parts(work_ms).max(PARTS / 2);
-        self.work = Some(
-            self.work
-                .map_or(first, |mean| mixed(mean, work_ms, SHARE_OF_WORK).max(WORK_MIN)),
-        );
+        let mixed = |mean| mixed(mean, work_ms, SHARE_OF_WORK).max(WORK_MIN);
+        self.work = Some(self.work.map_or(first, mixed));
     }
 
     /// A claim that did not have to wait for jobs was answered after so long.

@@ -10,8 +10,7 @@ use super::prefetch::PrefetchPace;
 use crate::error::Error;
 use crate::holding::Holding;
 use crate::job::Job;
-use crate::wake::lock;
-use crate::watch_value::WatchValue;
+use crate::wake::{WatchValue, lock};
 
 /// A job that is claimed and not yet begun.
 pub(super) struct ReadyJob {
@@ -107,11 +106,9 @@ impl WorkerShared {
 
     /// The next job, for a slot that waits for it. `None`: there will be none.
     pub(super) fn take(&self) -> Option<ReadyJob> {
-        let ready = lock(&self.ready);
-        let mut ready = self
-            .filled
-            .wait_while(ready, |ready| ready.jobs.is_empty() && !ready.closed)
-            .unwrap_or_else(PoisonError::into_inner);
+        let is_empty = |ready: &mut WorkerQueue| ready.jobs.is_empty() && !ready.closed;
+        let ready = self.filled.wait_while(lock(&self.ready), is_empty);
+        let mut ready = ready.unwrap_or_else(PoisonError::into_inner);
         let job = ready.jobs.pop_front()?;
         // Counted with the shelf in hand: a count of both never finds a job in neither place.
         self.count(|tally| {
@@ -149,10 +146,7 @@ impl WorkerShared {
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut JobTally)) {
-        self.tally.update(|tally| {
-            change(tally);
-            Some(())
-        });
+        self.tally.change(change);
     }
 
     /// Whether nothing is left that could make a job ready.

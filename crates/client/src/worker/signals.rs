@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use libc::{SIGINT, SIGTERM, c_int, c_void, siginfo_t};
 
-use crate::error::Error;
-use crate::wake::lock;
-use crate::watch_value::WatchValue;
+use crate::wake::{WatchValue, lock};
 
 type Arrived = WatchValue<u64>;
 
@@ -41,13 +39,7 @@ pub(super) struct StopSignals {
 
 impl StopSignals {
     /// Listens from now on.
-    pub(super) fn listen() -> Result<Self, Error> {
-        StopSignals::try_listen().map_err(|error| Error::Unavailable {
-            message: format!("signals cannot be listened for: {error}"),
-        })
-    }
-
-    fn try_listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         let mut listeners = lock(&LISTENERS);
         if PIPE.load(Ordering::SeqCst) < 0 {
             start_reader()?;
@@ -94,10 +86,7 @@ fn start_reader() -> io::Result<()> {
         while reader.read_exact(&mut byte).is_ok() {
             let listeners: Vec<_> = lock(&LISTENERS).iter().filter_map(Weak::upgrade).collect();
             for listener in listeners {
-                listener.update(|count| {
-                    *count += 1;
-                    Some(())
-                });
+                listener.change(|count| *count += 1);
             }
         }
     };

@@ -146,11 +146,9 @@ fn word(run: RunEnd, holding: &Holding) -> Option<Report> {
         }) => {
             let limit = ShownTime(Duration::from_millis(holding.granted.max_age_ms.unwrap_or(0)));
             let after = ShownTime(Duration::from_millis(holding.age_ms()));
-            JobError::new(format!(
-                "the attempt was ended after {after}: its time limit is {limit}, and it must have stopped before another \
-                 worker may begin"
-            ))
-            .into_report()
+            let why = "and it must have stopped before another worker may begin";
+            let text = format!("the attempt was ended after {after}: its time limit is {limit}, {why}");
+            JobError::new(text).into_report()
         }
         // Where the claim is lost by the holder's own reckoning, that is ahead of the store's: it may be live still. The
         // work has stopped, so another worker may begin at once.

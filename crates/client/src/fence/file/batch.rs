@@ -21,7 +21,6 @@ const STEP_REQUESTS_MAX: usize = 1_024;
 pub(super) type FileResult<T> = Sender<Result<T, FenceError>>;
 
 /// Something asked of a fenced file.
-#[derive(Debug)]
 pub(super) enum FileRequest {
     Raise { pass: KeyToken, answer: FileResult<()> },
     Append { pass: KeyToken, made: AppendId, bytes: Vec<u8>, answer: FileResult<Appended> },

@@ -52,7 +52,6 @@ pub(super) trait Disk {
 }
 
 /// The disk of this machine.
-#[derive(Debug)]
 pub(super) struct RealDisk {
     data: PathBuf,
     fence: PathBuf,
@@ -61,7 +60,6 @@ pub(super) struct RealDisk {
 
 /// A descriptor is kept for as long as its name leads to the same file: so an inode that is compared is never a reused
 /// one, and a failed write-back that another process caused is reported here too.
-#[derive(Debug)]
 struct OpenFile {
     inode: u64,
     file: File,

@@ -1,6 +1,6 @@
 //! Where a fence lives: the folder beside the file, and the lock in it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::network_file_system;
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
 
 use super::disk::RealDisk;
 use crate::fence::error::FenceError;
@@ -20,7 +18,6 @@ const LOOK_AGAIN_MIN: Duration = Duration::from_micros(100);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(5);
 
 /// A file and the folder of its fence.
-#[derive(Debug)]
 pub(super) struct FenceFolder {
     data: PathBuf,
     fence: PathBuf,
@@ -62,6 +59,10 @@ impl FenceFolder {
     }
 
     /// Waits for the lock. It goes with its holder: the kernel drops it when the process dies.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kernel's lock can be waited for only without a time limit"
+    )]
     pub(super) fn lock(&mut self) -> Result<FolderLock<'_>, FenceError> {
         let began_ms = SystemClock.now().store_ms;
         let mut pause = LOOK_AGAIN_MIN;
@@ -79,16 +80,16 @@ impl FenceFolder {
                 let waited = Duration::from_millis(waited_ms);
                 return Err(FenceError::Busy { resource: self.name(), pid: self.locked_by(), waited });
             }
-            wait(pause);
+            std::thread::sleep(pause);
             pause = (pause * 2).min(LOOK_AGAIN_MAX);
         }
     }
 
     fn try_lock(&mut self) -> io::Result<bool> {
-        match rustix::fs::flock(&self.lock, FlockOperation::NonBlockingLockExclusive) {
+        match self.lock.try_lock() {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
         }
         // The folder may have been removed: then others lock another file of the same name.
         let mine = self.lock.metadata()?.ino();
@@ -113,16 +114,7 @@ impl FenceFolder {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the kernel's lock can be waited for only without a time limit"
-)]
-fn wait(pause: Duration) {
-    std::thread::sleep(pause);
-}
-
 /// The lock, for as long as this lives.
-#[derive(Debug)]
 pub(super) struct FolderLock<'a> {
     lock: &'a File,
 }
@@ -130,7 +122,7 @@ pub(super) struct FolderLock<'a> {
 impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
         // It cannot fail on an open file; if it did, others would wait until this process ends.
-        let _ = rustix::fs::flock(self.lock, FlockOperation::Unlock);
+        let _ = self.lock.unlock();
     }
 }
 

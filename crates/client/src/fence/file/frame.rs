@@ -136,12 +136,8 @@ pub(super) fn read_note(note: &[u8]) -> Option<(u64, u64)> {
 }
 
 fn check(before: FrameChain, lengths: &[u8], head: &[u8], bytes: &[u8]) -> FrameChain {
-    let mut hash = Sha256::new();
-    hash.update(before);
-    hash.update(lengths);
-    hash.update(head);
-    hash.update(bytes);
-    short(&hash.finalize())
+    let hash = Sha256::new().chain_update(before).chain_update(lengths);
+    short(&hash.chain_update(head).chain_update(bytes).finalize())
 }
 
 /// The first bytes of a hash, which is longer than any use of it here.

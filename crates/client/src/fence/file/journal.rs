@@ -42,7 +42,6 @@ impl From<io::Error> for StepError {
     }
 }
 
-#[derive(Debug)]
 pub(super) struct Journal<D> {
     disk: D,
     state: FenceState,
@@ -133,18 +132,16 @@ impl<D: Disk> Journal<D> {
     }
 
     fn standing(&self) -> Result<JournalPosition, StepError> {
-        self.read
-            .ok_or_else(|| StepError::Disk(io::Error::other("the journal was not read")))
+        self.read.ok_or_else(|| io::Error::other("the journal was not read").into())
     }
 
     fn catch_up(&mut self, in_order: Option<VerifiedUpTo>) -> Result<(), StepError> {
         let Some(stat) = self.disk.stat(Name::Journal)? else {
             if in_order.is_some() {
-                return Err(StepError::Unusable(
+                return unusable(
                     "its journal is gone, and with it the highest tokens seen; put it back, or remove the whole \
-                     folder to begin anew, when no older holder is left that could get through"
-                        .to_owned(),
-                ));
+                     folder to begin anew, when no older holder is left that could get through",
+                );
             }
             self.state = FenceState::new(self.remember);
             return self.begin(1);
@@ -168,16 +165,14 @@ impl<D: Disk> Journal<D> {
             rest = &rest[frame.length..];
         }
         if read.base_end == 0 {
-            return Err(StepError::Unusable(
-                "its journal has no first frame; put back a copy of it".to_owned(),
-            ));
+            return unusable("its journal has no first frame; put back a copy of it");
         }
         if !rest.is_empty() {
             if in_order.is_some_and(|known| known.generation == read.generation && known.end > read.end) {
-                let at = read.end;
-                return Err(StepError::Unusable(format!(
-                    "its journal is damaged at byte {at}; put back a copy of it"
-                )));
+                return unusable(format!(
+                    "its journal is damaged at byte {}; put back a copy of it",
+                    read.end
+                ));
             }
             // The checks tell it from a frame for ever; but everybody would read it again at each step.
             self.disk.truncate(Name::Journal, read.end)?;
@@ -200,11 +195,9 @@ impl<D: Disk> Journal<D> {
                 check,
             }),
             JournalHeader::OtherVersion => {
-                Err(StepError::Unusable("its journal was written by another version of Fencehold".to_owned()))
+                unusable("its journal was written by another version of Fencehold")
             }
-            JournalHeader::Foreign => {
-                Err(StepError::Unusable("the journal beside it is a foreign file".to_owned()))
-            }
+            JournalHeader::Foreign => unusable("the journal beside it is a foreign file"),
         }
     }
 
@@ -337,4 +330,8 @@ impl<D: Disk> Journal<D> {
         self.disk.write(Name::Lock, 0, &frame::write_note(read.generation, read.end))?;
         Ok(())
     }
+}
+
+fn unusable<T>(why: impl Into<String>) -> Result<T, StepError> {
+    Err(StepError::Unusable(why.into()))
 }

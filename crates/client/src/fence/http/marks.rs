@@ -1,7 +1,6 @@
 //! The highest token of every key, as a server keeps it, and the requests that are at work under it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -11,20 +10,19 @@ use crate::fence::error::FenceError;
 use crate::fence::file::FencedFile;
 use crate::fence::key_token::KeyToken;
 use crate::fence::mark::{Mark, Marks};
-use crate::wake::lock;
-use crate::watch_value::WatchValue;
+use crate::wake::{WatchValue, lock};
 
 /// The highest token of every key that this service was shown. Clones share it.
 ///
 /// One in memory forgets everything when its process ends: until the next raise, an old holder gets through again. One in
 /// a file does not, and several processes of the machine can share it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct FenceMarks {
     marks: MarkStorage,
     at_work: Arc<ActiveRequests>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum MarkStorage {
     Memory(Arc<Mutex<Marks>>),
     File(FencedFile),
@@ -82,29 +80,18 @@ impl FenceMarks {
         self.raise(pass).await?;
         let mut waited = false;
         let subject = &entered.subject;
-        self.at_work
-            .when(|at_work, _| {
-                let older = at_work
-                    .get(subject)
-                    .is_some_and(|tokens| tokens.range(..pass.token).next().is_some());
-                waited |= older;
-                (!older).then_some(())
-            })
-            .await;
+        let newest = self.at_work.when(|at_work, _| {
+            let tokens = at_work.get(subject);
+            let older = tokens.is_some_and(|tokens| tokens.range(..pass.token).next().is_some());
+            waited |= older;
+            (!older).then_some(())
+        });
+        newest.await;
         if waited {
             // Time has passed: it need not be the newest any more.
             self.raise(pass).await?;
         }
         Ok(entered)
-    }
-}
-
-impl fmt::Debug for FenceMarks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.marks {
-            MarkStorage::Memory(_) => f.write_str("Register(in memory)"),
-            MarkStorage::File(file) => f.debug_tuple("Register").field(&file.path()).finish(),
-        }
     }
 }
 

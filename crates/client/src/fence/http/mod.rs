@@ -26,14 +26,12 @@
 //!
 //! Deliberately absent: authentication. Anyone who may send requests may show any token, and shut others out with a large one.
 
-mod client;
 mod headers;
+mod layer;
 mod marks;
 mod problem;
-mod server;
 
-pub use client::{FenceClientLayer, FenceClientService};
 pub use headers::{KEY, NAMESPACE, OWNER, TOKEN, set_headers};
+pub use layer::{FenceClientLayer, FenceClientService, FenceLayer, FenceService, RaiseService};
 pub use marks::FenceMarks;
 pub use problem::FenceProblem;
-pub use server::{FenceLayer, FenceService, RaiseService};

@@ -1,4 +1,5 @@
-//! The server's side: a layer in front of handlers, and a service that only raises.
+//! The layers: one before a service, which lets no stale holder through, and one before a client, which shows a pass with every
+//! request.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -89,21 +90,16 @@ where
         if request.method().is_safe() {
             return Box::pin(inner.call(request));
         }
-        let pass = match shown(request.headers()) {
-            Ok(pass) => pass,
-            Err(problem) => return Box::pin(async move { Ok(problem.response()) }),
-        };
-        request.extensions_mut().insert(pass.clone());
         let marks = self.marks.clone();
         Box::pin(async move {
-            match enter(&marks, &pass).await {
-                Err(problem) => Ok(problem.response()),
-                Ok(at_work) => {
-                    let answer = inner.call(request).await;
-                    drop(at_work);
-                    answer
-                }
-            }
+            let (pass, at_work) = match admit(&marks, request.headers()).await {
+                Ok(admitted) => admitted,
+                Err(problem) => return Ok(problem.response()),
+            };
+            request.extensions_mut().insert(pass);
+            let answer = inner.call(request).await;
+            drop(at_work);
+            answer
         })
     }
 }
@@ -133,36 +129,100 @@ impl<In: Send + 'static> Service<Request<In>> for RaiseService {
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
         let marks = self.marks.clone();
-        let pass = shown(request.headers());
         Box::pin(async move {
-            let raised = match pass {
-                Ok(pass) => enter(&marks, &pass).await.map(drop),
-                Err(problem) => Err(problem),
-            };
-            Ok(raised.map_or_else(|problem| problem.response(), |()| no_content()))
+            let mut raised = Response::new(String::new());
+            *raised.status_mut() = StatusCode::NO_CONTENT;
+            let admitted = admit(&marks, request.headers()).await;
+            Ok(admitted.map_or_else(|problem| problem.response(), |_| raised))
         })
     }
 }
 
-fn no_content() -> Response<String> {
-    let mut response = Response::new(String::new());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
-}
-
-fn shown(headers: &HeaderMap) -> Result<KeyToken, Box<FenceProblem>> {
-    match headers::read(headers) {
-        Ok(Some(pass)) => Ok(pass),
-        Ok(None) => Err(Box::new(FenceProblem::token_required())),
-        Err(bad) => Err(Box::new(FenceProblem::bad_headers(&bad))),
+/// Lets a request through whose token is the newest. For as long as the guard lives, it is at work.
+async fn admit(
+    marks: &FenceMarks,
+    headers: &HeaderMap,
+) -> Result<(KeyToken, ActiveRequest), Box<FenceProblem>> {
+    let pass = headers::read(headers).map_err(|bad| FenceProblem::bad_headers(&bad))?;
+    let pass = pass.ok_or_else(FenceProblem::token_required)?;
+    match marks.enter(&pass).await {
+        Ok(at_work) => Ok((pass, at_work)),
+        Err(error) => {
+            if !matches!(error, FenceError::Stale { .. }) {
+                let (key, token) = (&pass.key, pass.token.get());
+                tracing::error!(%key, token, "a token could not be checked: {error}");
+            }
+            Err(Box::new(FenceProblem::refused(error)))
+        }
     }
 }
 
-async fn enter(marks: &FenceMarks, pass: &KeyToken) -> Result<ActiveRequest, Box<FenceProblem>> {
-    marks.enter(pass).await.map_err(|error| {
-        if !matches!(error, FenceError::Stale { .. }) {
-            tracing::error!(key = %pass.key, token = pass.token.get(), "a token could not be checked: {error}");
+/// Shows a pass with every request. One that is in the extensions of a request goes before the layer's own, so that one
+/// client can serve many leases.
+///
+/// ```
+/// use fencehold::fence::http::FenceClientLayer;
+/// use fencehold::Fencehold;
+/// use tower::ServiceBuilder;
+/// # use tower::{ServiceExt, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let transport = service_fn(|request: axum::http::Request<String>| async move {
+/// #     assert_eq!(request.headers()["fencing-token"], "1");
+/// #     Ok::<_, std::convert::Infallible>(())
+/// # });
+/// let fh = Fencehold::connect("memory:").await?;
+/// let lease = fh.lease("orders").acquire().await?;
+/// let client = ServiceBuilder::new().layer(FenceClientLayer::new(&lease)).service(transport);
+/// # client.oneshot(axum::http::Request::new(String::new())).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct FenceClientLayer {
+    pass: Option<KeyToken>,
+}
+
+impl FenceClientLayer {
+    /// Shows this pass, where a request brings none. [`FenceClientLayer::default`] shows only what requests bring.
+    pub fn new(pass: impl Into<KeyToken>) -> Self {
+        FenceClientLayer { pass: Some(pass.into()) }
+    }
+}
+
+impl<S> Layer<S> for FenceClientLayer {
+    type Service = FenceClientService<S>;
+
+    fn layer(&self, inner: S) -> FenceClientService<S> {
+        FenceClientService { inner, pass: self.pass.clone() }
+    }
+}
+
+/// A client behind a [`FenceClientLayer`].
+#[derive(Clone, Debug)]
+pub struct FenceClientService<S> {
+    inner: S,
+    pass: Option<KeyToken>,
+}
+
+impl<S, B> Service<Request<B>> for FenceClientService<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        let own = request.extensions().get::<KeyToken>().cloned();
+        if let Some(pass) = own.as_ref().or(self.pass.as_ref()) {
+            headers::set_headers(pass, request.headers_mut());
         }
-        Box::new(FenceProblem::refused(error))
-    })
+        self.inner.call(request)
+    }
 }

@@ -124,7 +124,7 @@ impl Acquisition<'_> {
         let term = GrantedTerm::new(sent_ms, waited_ms, now_ms, grant.remaining_ms);
         let late = !self.is_try() && self.until_ms().is_some_and(|until_ms| now_ms > until_ms);
         let AcquireLeaseRequest { hold_id, owner, task, ttl_ms, max_age_ms, .. } = self.claim.request.clone();
-        let (token, held) = (grant.token, HoldTarget::Key(key.clone()));
+        let (token, target) = (grant.token, HoldTarget::Key(key.clone()));
         let hold = HoldRef { key, hold_id, token };
         if late || now_ms >= term.lost_at_ms() {
             let why = format!("a grant of {} arrived only when most of its time was over", hold.key);
@@ -139,7 +139,7 @@ impl Acquisition<'_> {
         }
         let trip_ms = now_ms.saturating_sub(sent_ms).saturating_sub(waited_ms);
         self.connection.advisor.saw_round_trip(trip_ms);
-        let granted = HoldGrant { held, token, owner, task, ttl_ms, max_age_ms, hold: hold_id, term };
+        let granted = HoldGrant { held: target, token, owner, task, ttl_ms, max_age_ms, hold: hold_id, term };
         Ok(Some((hold, granted)))
     }
 

@@ -44,7 +44,7 @@ const OPEN_AGAIN: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone)]
 pub struct Fencehold {
-    handle: Arc<RenewalHandle>,
+    pub(crate) handle: Arc<RenewalHandle>,
     owner: Owner,
 }
 
@@ -95,7 +95,7 @@ impl Fencehold {
 
     /// An election: the holder of this key leads.
     pub fn election(&self, key: impl AsRef<str>) -> Election {
-        Election::new(self.lease(key.as_ref()), Key::new(key.as_ref()))
+        Election { inner: self.lease(key.as_ref()), key: Key::new(key.as_ref()) }
     }
 
     /// What ttl would suit the work that was done under this key, or under all keys that start with this text. `None`:
@@ -176,10 +176,6 @@ impl Fencehold {
 
     pub(crate) fn connection(&self) -> &Arc<ConnectionInner> {
         &self.handle.connection
-    }
-
-    pub(crate) fn handle(&self) -> Arc<RenewalHandle> {
-        Arc::clone(&self.handle)
     }
 }
 

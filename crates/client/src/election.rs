@@ -44,15 +44,11 @@ const EVENTS: usize = 100;
 #[derive(Clone, Debug)]
 pub struct Election {
     /// The candidacy.
-    inner: LeaseBuilder,
-    key: Result<Key, BadInput>,
+    pub(crate) inner: LeaseBuilder,
+    pub(crate) key: Result<Key, BadInput>,
 }
 
 impl Election {
-    pub(crate) fn new(inner: LeaseBuilder, key: Result<Key, BadInput>) -> Self {
-        Election { inner, key }
-    }
-
     builder_steps! {
         /// Who stands. Default: the handle's owner.
         owner(owner: impl AsRef<str>);

@@ -1,7 +1,7 @@
 //! Methods that many types have alike: those that only pass the call on to the `inner` value of a type, one row each with its
 //! documentation, and the steps of a builder.
 
-/// Steps of a builder: each gives the builder on.
+/// Steps of a builder: each returns it.
 macro_rules! builder_steps {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*);)*) => {
         $(

@@ -53,18 +53,14 @@ use crate::watch::{LeaseState, LeaseWatch, YieldRequest};
 /// guard that is alive when the process ends, or a process that is killed, leaves the lease to run out.
 #[must_use = "a lease is given back as soon as its guard is dropped"]
 pub struct Lease {
-    hold: HoldRef,
-    holding: Arc<Holding>,
-    handle: Arc<RenewalHandle>,
+    pub(crate) hold: HoldRef,
+    pub(crate) holding: Arc<Holding>,
+    pub(crate) handle: Arc<RenewalHandle>,
     /// Nothing is left to give back.
-    done: bool,
+    pub(crate) done: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(hold: HoldRef, holding: Arc<Holding>, handle: Arc<RenewalHandle>) -> Self {
-        Lease { hold, holding, handle, done: false }
-    }
-
     /// Which key is held; of several that were asked for, the one that was granted.
     pub fn key(&self) -> &Key {
         &self.hold.key

@@ -54,16 +54,10 @@ pub(crate) struct HoldGrant {
 
 impl HoldGrant {
     /// The claim of a job.
-    pub(crate) fn of_job(
-        job: &ClaimedJob,
-        hold: HoldId,
-        owner: Owner,
-        ttl_ms: u64,
-        term: GrantedTerm,
-    ) -> Self {
+    pub(crate) fn of(job: &ClaimedJob, hold: HoldId, owner: Owner, ttl_ms: u64, term: GrantedTerm) -> Self {
         let max_age_ms = job.options.attempt_timeout_ms.map(|limit_ms| u64::from(limit_ms.get()));
-        let (held, token) = (HoldTarget::Job(job.id), job.token);
-        HoldGrant { held, token, owner, task: None, ttl_ms, max_age_ms, hold, term }
+        let (target, token) = (HoldTarget::Job(job.id), job.token);
+        HoldGrant { held: target, token, owner, task: None, ttl_ms, max_age_ms, hold, term }
     }
 }
 
@@ -178,14 +172,10 @@ impl Holding {
             standing.snapshot.lost = Some(why.clone());
             Some(why)
         });
-        match lost {
-            Some(LostCause::Released) => true,
-            Some(why) => {
-                self.warn(format_args!("is lost: {why}"));
-                true
-            }
-            None => false,
+        if let Some(why) = lost.as_ref().filter(|why| **why != LostCause::Released) {
+            self.warn(format_args!("is lost: {why}"));
         }
+        lost.is_some()
     }
 
     /// A renewal came through. Gives what became of it; `None` where it came too late.

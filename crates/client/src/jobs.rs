@@ -175,6 +175,7 @@ impl Jobs {
         only(changed.results)?.result.map_err(|refusal| Error::job_refused(id, refusal))
     }
 
+    /// Follows the pages to the last, and puts their results together.
     async fn change_all(
         &self,
         selector: JobSelector,

@@ -1,6 +1,7 @@
 //! Asking for a lease.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::AcquireLeaseRequest;
@@ -134,7 +135,7 @@ impl LeaseBuilder {
 
     async fn finish(self, limit_ms: Option<u64>) -> Result<Lease, Error> {
         let (handle, can, terms) =
-            (self.fencehold.handle(), self.fencehold.store().capabilities(), self.terms?);
+            (Arc::clone(&self.fencehold.handle), self.fencehold.store().capabilities(), self.terms?);
         if terms.preempt_within_ms.is_some() && !can.supports_preemption {
             let (store, message) = (can.store.to_owned(), "preempt holders".to_owned());
             return Err(Error::Unsupported { store, message });
@@ -148,7 +149,7 @@ impl LeaseBuilder {
         span.record("token", granted.token.get());
         drop(span);
         let holding = handle.connection.take_in(granted)?;
-        Ok(Lease::new(hold, holding, handle))
+        Ok(Lease { hold, holding, handle, done: false })
     }
 
     gathered!(terms: AcquireLeaseRequest);

@@ -196,10 +196,10 @@ where
                 under_way.keep(recorded);
                 Ok(value)
             }
-            answer => Err(Error::OutcomeUnknown {
-                message: format!("the store answered the record of effect {name} with {answer:?}"),
+            answer => {
+                let message = format!("the store answered the record of effect {name} with {answer:?}");
+                Err(Error::OutcomeUnknown { message }.into())
             }
-            .into()),
         }
     }
 }

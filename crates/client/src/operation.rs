@@ -115,8 +115,8 @@ impl Operations {
                 let BeginOperationRequest { hold_id, owner, ttl_ms, .. } = request;
                 let term =
                     GrantedTerm::new(sent_ms, began.waited_ms, connection.now_ms(), claimed.remaining_ms);
-                let granted = HoldGrant::of_job(&claimed, hold_id, owner, ttl_ms, term);
-                let (holding, handle) = (connection.take_in(granted)?, self.fencehold.handle());
+                let granted = HoldGrant::of(&claimed, hold_id, owner, ttl_ms, term);
+                let (holding, handle) = (connection.take_in(granted)?, Arc::clone(&self.fencehold.handle));
                 let reporter = AttemptReporter::Store(Arc::clone(&handle));
                 let job = Job::new(*claimed, holding, reporter, None);
                 OperationStatus::Started(Operation { job, handle, policy: self.policy, done: false })

@@ -1,4 +1,5 @@
-//! One thread's wake-up call, and driving a future with it.
+//! One thread's wake-up call, and driving a future with it; and a value that any number of tasks can wait on, whatever runs
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt;

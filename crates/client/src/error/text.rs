@@ -7,6 +7,7 @@ use super::{Error, LostCause};
 use crate::holding::HoldTarget;
 
 impl fmt::Display for Error {
+    #[expect(clippy::too_many_lines, reason = "a list")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Held { key, owner, task, remaining, token } => {

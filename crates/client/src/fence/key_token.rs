@@ -99,7 +99,7 @@ impl From<&KeyToken> for KeyToken {
     }
 }
 
-/// Whoever holds something can show its token.
+/// A holder can show its token.
 macro_rules! from_holders {
     ($($holder:ty),*) => {
         $(

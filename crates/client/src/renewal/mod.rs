@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 pub(crate) use background::{Background, free_unseen_claim, free_unseen_grant, give_back, hand_back};
@@ -152,13 +152,10 @@ impl RenewalTask {
         }
         let mut context = Context::from_waker(&self.waker);
         let polled = catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(&mut context)));
-        match polled {
-            Ok(Poll::Pending) => false,
-            Ok(Poll::Ready(())) => true,
-            Err(_) => {
-                tracing::error!("a call to the store panicked");
-                true
-            }
-        }
+        let Ok(polled) = polled else {
+            tracing::error!("a call to the store panicked");
+            return true;
+        };
+        polled.is_ready()
     }
 }

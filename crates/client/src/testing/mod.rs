@@ -189,7 +189,7 @@ impl TestJob {
         let now_ms = clock.now().store_ms;
         let (hold, owner) = (HoldId::from_random([7; 16]), Owner::new("trial")?);
         let term = GrantedTerm::new(now_ms, 0, now_ms, TTL_MS);
-        let granted = HoldGrant::of_job(&claimed, hold, owner, TTL_MS, term);
+        let granted = HoldGrant::of(&claimed, hold, owner, TTL_MS, term);
         let holding = Arc::new(Holding::new(0, granted, clock));
         if self.cancelled {
             holding.call_off();

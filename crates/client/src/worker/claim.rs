@@ -99,19 +99,15 @@ impl WorkerCore {
                 Some(since_ms) => {
                     let stale_at_ms = since_ms.saturating_add(SHELF_MS_MAX);
                     first(changed, self.connection().timers.sleep_until(stale_at_ms)).await;
-                    self.hand_back_stale();
+                    let before_ms = self.connection().now_ms().saturating_sub(SHELF_MS_MAX);
+                    let stale = self.shared.take_stale(before_ms);
+                    if !stale.is_empty() {
+                        tracing::debug!(jobs = stale.len(), "handing back jobs that no slot came free for");
+                        lock(&self.shared.prefetch_pace).stalled();
+                        self.hand_back(stale);
+                    }
                 }
             }
-        }
-    }
-
-    fn hand_back_stale(&self) {
-        let before_ms = self.connection().now_ms().saturating_sub(SHELF_MS_MAX);
-        let stale = self.shared.take_stale(before_ms);
-        if !stale.is_empty() {
-            tracing::debug!(jobs = stale.len(), "handing back jobs that no slot came free for");
-            lock(&self.shared.prefetch_pace).stalled();
-            self.hand_back(stale);
         }
     }
 }
@@ -197,8 +193,7 @@ impl ClaimAttempt<'_> {
         let mut ready = Vec::with_capacity(jobs.len());
         for job in jobs {
             let term = GrantedTerm::new(sent_ms, waited_ms, now_ms, job.remaining_ms);
-            let granted =
-                HoldGrant::of_job(&job, self.request.hold_id, terms.owner.clone(), terms.ttl_ms, term);
+            let granted = HoldGrant::of(&job, self.request.hold_id, terms.owner.clone(), terms.ttl_ms, term);
             // A handle that was closed meanwhile has it released.
             if let Ok(holding) = connection.take_in(granted) {
                 ready.push(ReadyJob { claimed: job, holding, since_ms: now_ms });

@@ -336,7 +336,7 @@ impl Worker {
 
     /// Begins to work, on threads of its own.
     pub fn start(self) -> Result<RunningWorker, Error> {
-        let handle = self.fencehold.handle();
+        let handle = Arc::clone(&self.fencehold.handle);
         handle.connection.jobs()?;
         let mut terms = self.terms?;
         terms.check(handle.connection.store.capabilities().min_ttl_ms)?;

@@ -104,14 +104,11 @@ impl RunningWorker {
                 let _ = thread.join();
             }
         }
-        let (failure, finished, handed_back) = self.core.shared.tally.read(|tally, _| {
+        self.core.shared.tally.read(|tally, _| {
             let JobTally { failure, finished, handed_back, .. } = tally;
-            (failure.clone(), *finished, *handed_back)
-        });
-        match failure {
-            Some(failure) => Err(failure),
-            None => Ok(Drained { finished, released: handed_back, still_running }),
-        }
+            let drained = Drained { finished: *finished, released: *handed_back, still_running };
+            failure.clone().map_or(Ok(drained), Err)
+        })
     }
 
     /// Nothing more is claimed, and what was not begun is released.

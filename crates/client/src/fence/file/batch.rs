@@ -164,9 +164,8 @@ impl<D: Disk> BatchRun<'_, D> {
                 }
                 let replaced = self.admit(&pass).and_then(|()| {
                     let entries = std::mem::take(&mut self.step.entries);
-                    self.journal
-                        .replace(entries, &content)
-                        .map_err(|fault| told(self.folder, &fault))
+                    let replaced = self.journal.replace(entries, &content);
+                    replaced.map_err(|fault| told(self.folder, &fault))
                 });
                 let stale = matches!(replaced, Err(FenceError::Stale { .. }));
                 self.answer(answer, replaced.clone());

@@ -1,5 +1,5 @@
-//! The layers: one before a service, which lets no stale holder through, and one before a client, which shows a pass with every
-//! request.
+//! The server's side: a layer in front of handlers, and a service that only raises. The client's side: a layer that shows a pass
+//! with every request.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -128,11 +128,11 @@ impl<In: Send + 'static> Service<Request<In>> for RaiseService {
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        let marks = self.marks.clone();
+        let (marks, headers) = (self.marks.clone(), request.into_parts().0.headers);
         Box::pin(async move {
             let mut raised = Response::new(String::new());
             *raised.status_mut() = StatusCode::NO_CONTENT;
-            let admitted = admit(&marks, request.headers()).await;
+            let admitted = admit(&marks, &headers).await;
             Ok(admitted.map_or_else(|problem| problem.response(), |_| raised))
         })
     }

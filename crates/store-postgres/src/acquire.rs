@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError};
-use fencehold_core::{HoldHash, Key, Namespace, Refusal};
+use fencehold_core::{HoldHash, Key, Namespace, Refusal, Task};
 use fencehold_net::{PendingCall, sleep};
 use serde::Deserialize;
-use tokio_postgres::types::Type;
 
-use super::budget::StatementBudget;
 use super::fault::StatementError;
 use super::response::AcquireRow;
-use super::{PostgresInner, ResendPolicy, closed};
+use super::statement::{Parameter, StatementBudget, query_one};
+use super::value::to_sql;
+use super::{PostgresInner, closed};
 
 /// How long an acquisition waits for the locks of others before it looks whether a fence is in its way.
 const LOCK_MS: i64 = 500;
@@ -175,35 +175,31 @@ impl PostgresInner {
             let sql = self.sql(
                 "SELECT fencehold.lease_acquire($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15)::text",
             );
+            let hash = request.hold_id.hash();
             let answered = self
                 .send(budget, async |client| {
-                    let rows = client
-                        .query_typed(
-                            &sql,
-                            &[
-                                (&namespace.as_str(), Type::TEXT),
-                                (&keys, Type::TEXT_ARRAY),
-                                (&request.hold_id.hash().as_bytes().as_slice(), Type::BYTEA),
-                                (&number(hold_age_ms), Type::INT8),
-                                (&request.owner.as_str(), Type::TEXT),
-                                (&request.task.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
-                                (&number(request.ttl_ms), Type::INT8),
-                                (&request.max_age_ms.map(number), Type::INT8),
-                                (&number(wait_ms), Type::INT8),
-                                (&number(waited_before_ms), Type::INT8),
-                                (&request.priority, Type::INT2),
-                                (&request.preempt_within_ms.map(number), Type::INT8),
-                                (&request.seen_token.map(|token| number(token.get())), Type::INT8),
-                                (&party, Type::INT8),
-                                (&LOCK_MS, Type::INT8),
-                            ],
-                        )
-                        .await?;
-                    rows[0].try_get::<_, String>(0)
+                    let asked: [&dyn Parameter; 15] = [
+                        &namespace.as_str(),
+                        &keys,
+                        &hash.as_bytes().as_slice(),
+                        &to_sql(hold_age_ms),
+                        &request.owner.as_str(),
+                        &request.task.as_ref().map(Task::as_str),
+                        &to_sql(request.ttl_ms),
+                        &request.max_age_ms.map(to_sql),
+                        &to_sql(wait_ms),
+                        &to_sql(waited_before_ms),
+                        &request.priority,
+                        &request.preempt_within_ms.map(to_sql),
+                        &request.seen_token.map(|token| to_sql(token.get())),
+                        &party,
+                        &LOCK_MS,
+                    ];
+                    query_one::<(String,)>(client, &sql, &asked).await
                 })
                 .await;
             match answered {
-                Ok(text) => return self.read(&text).map(Ok),
+                Ok((text,)) => return self.read(&text).map(Ok),
                 Err(StatementError::Locked(why)) => return Ok(Err(why)),
                 Err(fault) => {
                     sending.may_be_known |= matches!(fault, StatementError::Unclear(_));
@@ -224,21 +220,12 @@ impl PostgresInner {
         loop {
             let looked = self
                 .send(budget, async |client| {
-                    let rows = client
-                        .query_typed(
-                            &sql,
-                            &[
-                                (&id, Type::INT8),
-                                (&hash.as_bytes().as_slice(), Type::BYTEA),
-                                (&LOCK_MS, Type::INT8),
-                            ],
-                        )
-                        .await?;
-                    rows[0].try_get::<_, Option<String>>(0)
+                    let asked: [&dyn Parameter; 3] = [&id, &hash.as_bytes().as_slice(), &LOCK_MS];
+                    query_one::<(Option<String>,)>(client, &sql, &asked).await
                 })
                 .await;
             match looked {
-                Ok(text) => return text.map(|text| self.read(&text)).transpose(),
+                Ok((text,)) => return text.map(|text| self.read(&text)).transpose(),
                 // A fence is on one of its keys: it stays in line.
                 Err(StatementError::Locked(_)) if !budget.is_over() => {
                     let due_in_ms = LOCK_MS.unsigned_abs();
@@ -285,16 +272,11 @@ impl PostgresInner {
     /// Leaves the line, and gives back what was granted meanwhile. False: it may stand there still, or hold a key.
     async fn leave(&self, namespace: &Namespace, request: &AcquireLeaseRequest, id: i64) -> bool {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
-        let sql = self.sql("SELECT fencehold.lease_leave($1, $2, $3)::text");
+        let sql = "SELECT fencehold.lease_leave($1, $2, $3)::text";
         let hash = request.hold_id.hash();
-        let left = self.run(&mut budget, ResendPolicy::Safe, async |client| {
-            let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-                [(&id, Type::INT8), (&hash.as_bytes().as_slice(), Type::BYTEA), (&LOCK_MS, Type::INT8)];
-            let rows = client.query_typed(&sql, &asked).await?;
-            rows[0].try_get::<_, Option<String>>(0)
-        });
+        let asked: [&dyn Parameter; 3] = [&id, &hash.as_bytes().as_slice(), &LOCK_MS];
         // If that fails, it falls out of line when nothing is heard of it.
-        match left.await {
+        match self.value::<Option<String>>(&mut budget, sql, &asked).await {
             Ok(None) => true,
             Ok(Some(text)) => match self.read(&text) {
                 Ok(AcquireRow::Ok(acquired)) if !acquired.grant.resumed => {
@@ -311,17 +293,10 @@ impl PostgresInner {
     /// be done.
     pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) -> bool {
         let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
-        let sql = self.sql("SELECT fencehold.lease_abandon($1, $2, $3, $4)");
-        let freed = self.run(&mut budget, ResendPolicy::Safe, async |client| {
-            let asked = [
-                (&namespace.as_str() as &(dyn tokio_postgres::types::ToSql + Sync), Type::TEXT),
-                (&key.as_str(), Type::TEXT),
-                (&hash.as_bytes().as_slice(), Type::BYTEA),
-                (&LOCK_MS, Type::INT8),
-            ];
-            client.query_typed(&sql, &asked).await.map(drop)
-        });
-        let freed = freed.await;
+        let sql = "SELECT fencehold.lease_abandon($1, $2, $3, $4)";
+        let asked: [&dyn Parameter; 4] =
+            [&namespace.as_str(), &key.as_str(), &hash.as_bytes().as_slice(), &LOCK_MS];
+        let freed = self.execute(&mut budget, sql, &asked).await;
         if let Err(error) = &freed {
             tracing::warn!(%key, %error, "a grant whose caller has gone could not be freed; it runs out by itself");
         }
@@ -339,9 +314,4 @@ impl PostgresInner {
 /// No caller hears this.
 pub(super) fn caller_gone() -> StoreError {
     StoreError::Unavailable { message: "the caller has gone".to_owned() }
-}
-
-/// A number as the database takes it. What is larger is as good as endless.
-pub(super) fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -52,8 +52,10 @@ impl Route for PostgresStore {
             .await
     }
 
+    /// The database answers, and the schema is made where it is not there.
     async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.answer(call).await
+        self.ask(call, async |core, budget| core.execute(budget, "SELECT 1", &[]).await)
+            .await
     }
 
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {

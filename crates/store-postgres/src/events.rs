@@ -11,11 +11,11 @@ use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event, Namespace};
 use fencehold_net::sleep;
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
 
-use super::acquire::number;
-use super::budget::StatementBudget;
-use super::{PostgresInner, ResendPolicy};
+use super::PostgresInner;
+use super::statement::{Parameter, StatementBudget};
+use super::value::{from_sql, limit_to_sql, to_sql};
 
 /// How often one who watches looks for news.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -82,7 +82,7 @@ impl PostgresInner {
                 continue;
             }
             let until_ms =
-                *until_ms.get_or_insert(look.at_ms.saturating_add(number(request.wait_ms.min(WAIT_MS_MAX))));
+                *until_ms.get_or_insert(look.at_ms.saturating_add(to_sql(request.wait_ms.min(WAIT_MS_MAX))));
             if !look.page.events.is_empty() || look.at_ms >= until_ms {
                 return Ok(look.page);
             }
@@ -105,32 +105,19 @@ impl PostgresInner {
         request: &ListEventsRequest,
         pass_to: i64,
     ) -> Result<EventRead, StoreError> {
-        let sql = self.sql(
-            "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)",
-        );
-        let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let after = request.cursor.map(number);
-        let row = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let mut rows = client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace.as_str(), Type::TEXT),
-                            (&after, Type::INT8),
-                            (&request.prefix.as_deref(), Type::TEXT),
-                            (&most, Type::INT4),
-                            (&pass_to, Type::INT8),
-                        ],
-                    )
-                    .await?;
-                Ok(rows.remove(0))
-            })
-            .await?;
+        let sql = "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)";
+        let asked: [&dyn Parameter; 5] = [
+            &namespace.as_str(),
+            &request.cursor.map(to_sql),
+            &request.prefix.as_deref(),
+            &limit_to_sql(request.limit),
+            &pass_to,
+        ];
+        let row: Row = self.row(budget, sql, &asked).await?;
         let number_of = |name: &str| row.get::<_, i64>(name);
         let (oldest, newest) = (number_of("oldest"), number_of("newest"));
         if let Some(after) = request.cursor {
-            let (oldest, newest) = (oldest.unsigned_abs(), newest.unsigned_abs());
+            let (oldest, newest) = (from_sql(oldest), from_sql(newest));
             if after.saturating_add(1) < oldest {
                 return Err(StoreError::CursorTooOld { cursor: after, oldest_cursor: oldest });
             }
@@ -141,7 +128,7 @@ impl PostgresInner {
         }
         let events: Vec<EventV1> = self.read(&row.get::<_, String>("events"))?;
         let events = events.into_iter().map(Event::from).collect();
-        let page = EventPage { events, next_cursor: number_of("next").unsigned_abs() };
+        let page = EventPage { events, next_cursor: from_sql(number_of("next")) };
         Ok(EventRead { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
     }
 }

@@ -4,12 +4,11 @@
 use fencehold_contract::{RevokeTarget, StoreError};
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
-use tokio_postgres::Client;
-use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
 
-use super::budget::StatementBudget;
 use super::fault::StatementError;
 use super::response::RefusalRow;
+use super::statement::StatementBudget;
 use super::{PostgresInner, ResendPolicy};
 
 /// A fence on a key that a contender wants.
@@ -48,20 +47,13 @@ struct OpenFence {
 impl OpenFence {
     fn is_on(&self, wanted: FencedAction<'_>) -> bool {
         let of = |namespace: &Namespace| self.namespace == namespace.as_str();
-        let Some(key) = self.key.as_deref() else {
-            return match wanted {
-                FencedAction::Everything => true,
-                FencedAction::Jobs(ids) => {
-                    ids.iter().any(|id| self.job.as_deref() == Some(id.to_string().as_str()))
-                }
-                FencedAction::Keys(..) | FencedAction::Leases(..) => false,
-            };
-        };
-        match wanted {
-            FencedAction::Everything => true,
-            FencedAction::Jobs(_) => false,
-            FencedAction::Keys(namespace, keys) => of(namespace) && keys.contains(&key),
-            FencedAction::Leases(namespace, which) => {
+        match (wanted, self.key.as_deref()) {
+            (FencedAction::Everything, _) => true,
+            (FencedAction::Jobs(ids), None) => {
+                ids.iter().any(|id| self.job.as_deref() == Some(id.to_string().as_str()))
+            }
+            (FencedAction::Keys(namespace, keys), Some(key)) => of(namespace) && keys.contains(&key),
+            (FencedAction::Leases(namespace, which), Some(key)) => {
                 of(namespace)
                     && match which {
                         RevokeTarget::Key { key: meant, .. } => meant.as_str() == key,
@@ -70,6 +62,7 @@ impl OpenFence {
                         RevokeTarget::Prefix(prefix) => key.starts_with(prefix.as_str()),
                     }
             }
+            _ => false,
         }
     }
 
@@ -99,27 +92,16 @@ impl PostgresInner {
         keys: &[&str],
         hash: HoldHash,
     ) -> Result<Vec<FencedTarget>, StoreError> {
-        let sql = self.sql("SELECT key, refusal, own FROM fencehold.fence_on($1, $2, $3)");
-        let hash = hash.as_bytes().to_vec();
-        let rows = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                client
-                    .query_typed(
-                        &sql,
-                        &[(&namespace.as_str(), Type::TEXT), (&keys, Type::TEXT_ARRAY), (&hash, Type::BYTEA)],
-                    )
-                    .await
-            })
-            .await?;
+        let sql = "SELECT key, refusal, own FROM fencehold.fence_on($1, $2, $3)";
+        let hash = hash.as_bytes().as_slice();
+        let rows: Vec<(String, Option<String>, bool)> =
+            self.rows(budget, sql, &[&namespace.as_str(), &keys, &hash]).await?;
         let mut fenced = Vec::new();
-        for row in rows {
+        for (key, refusal, own) in rows {
             // None, where nothing is left of a hold: then nothing is in the way either.
-            let Some(refusal) = row.get::<_, Option<String>>("refusal") else { continue };
-            fenced.push(FencedTarget {
-                key: Key::new(row.get::<_, String>("key"))?,
-                refusal: self.read::<RefusalRow>(&refusal)?.into(),
-                own: row.get("own"),
-            });
+            let Some(refusal) = refusal else { continue };
+            let refusal = self.read::<RefusalRow>(&refusal)?.into();
+            fenced.push(FencedTarget { key: Key::new(key)?, refusal, own });
         }
         Ok(fenced)
     }
@@ -130,10 +112,8 @@ impl PostgresInner {
         budget: &mut StatementBudget,
         wanted: FencedAction<'_>,
     ) -> Result<Option<String>, StoreError> {
-        let sql = self.sql("SELECT f.*, f.job_id::text AS job FROM fencehold.open_fences() AS f");
-        let rows = self
-            .run(budget, ResendPolicy::Safe, async |client| client.query_typed(&sql, &[]).await)
-            .await?;
+        let sql = "SELECT f.*, f.job_id::text AS job FROM fencehold.open_fences() AS f";
+        let rows: Vec<Row> = self.rows(budget, sql, &[]).await?;
         let mut fences = rows.iter().map(|row| OpenFence {
             namespace: row.get("namespace"),
             key: row.get("key"),

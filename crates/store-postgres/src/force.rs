@@ -4,12 +4,12 @@
 use fencehold_contract::{AdvancedStore, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Key, Namespace, Owner, Refusal};
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
 
-use super::acquire::number;
-use super::budget::StatementBudget;
 use super::fenced::FencedAction;
 use super::response::{ClosedRow, ErrorRow, RevokedRow, each};
+use super::statement::{Parameter, StatementBudget, query_one};
+use super::value::{from_sql, limit_to_sql, to_sql};
 use super::{PostgresInner, ResendPolicy};
 
 impl PostgresInner {
@@ -21,7 +21,7 @@ impl PostgresInner {
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let (task, owner, prefix) = match &request.target {
             RevokeTarget::Key { key, only_token } => {
-                let only = only_token.map(|token| number(token.get()));
+                let only = only_token.map(|token| to_sql(token.get()));
                 return self.revoke_one(budget, namespace, request, key, only).await;
             }
             RevokeTarget::Task(task) => (Some(task.as_str()), None, None),
@@ -32,28 +32,15 @@ impl PostgresInner {
             self.sql("SELECT ended::text, next FROM fencehold.lease_revoke_many($1,$2,$3,$4,$5,$6,$7,$8,$9)");
         let mut all: Vec<RevokedLease> = Vec::new();
         let mut after = 0_i64;
-        let most = i32::try_from(PAGE_MAX).unwrap_or(i32::MAX);
+        let (by, reason) = (request.by.as_str(), request.reason.as_str());
         loop {
             let lock_ms = PostgresInner::lock_ms(budget);
             let wanted = FencedAction::Leases(namespace, &request.target);
             let page = self.run_past_fences(budget, ResendPolicy::Never, wanted, async |client| {
-                let rows = client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace.as_str(), Type::TEXT),
-                            (&task, Type::TEXT),
-                            (&owner, Type::TEXT),
-                            (&prefix, Type::TEXT),
-                            (&after, Type::INT8),
-                            (&most, Type::INT4),
-                            (&request.by.as_str(), Type::TEXT),
-                            (&request.reason.as_str(), Type::TEXT),
-                            (&lock_ms, Type::INT8),
-                        ],
-                    )
-                    .await?;
-                Ok((rows[0].try_get::<_, String>(0)?, rows[0].try_get::<_, Option<i64>>(1)?))
+                let most = limit_to_sql(PAGE_MAX);
+                let asked: [&dyn Parameter; 9] =
+                    [&namespace.as_str(), &task, &owner, &prefix, &after, &most, &by, &reason, &lock_ms];
+                query_one::<(String, Option<i64>)>(client, &sql, &asked).await
             });
             match page.await {
                 Ok((ended, next)) => {
@@ -83,28 +70,15 @@ impl PostgresInner {
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
         let lock_ms = PostgresInner::lock_ms(budget);
-        let answer: String = self
-            .run_past_fences(
-                budget,
-                ResendPolicy::Never,
-                FencedAction::Keys(namespace, &[key.as_str()]),
-                async |client| {
-                    let rows = client
-                        .query_typed(
-                            &sql,
-                            &[
-                                (&namespace.as_str(), Type::TEXT),
-                                (&key.as_str(), Type::TEXT),
-                                (&only_token, Type::INT8),
-                                (&request.by.as_str(), Type::TEXT),
-                                (&request.reason.as_str(), Type::TEXT),
-                                (&lock_ms, Type::INT8),
-                            ],
-                        )
-                        .await?;
-                    rows[0].try_get(0)
-                },
-            )
+        let (by, reason) = (request.by.as_str(), request.reason.as_str());
+        let keys = [key.as_str()];
+        let wanted = FencedAction::Keys(namespace, &keys);
+        let (answer,): (String,) = self
+            .run_past_fences(budget, ResendPolicy::Never, wanted, async |client| {
+                let asked: [&dyn Parameter; 6] =
+                    [&namespace.as_str(), &key.as_str(), &only_token, &by, &reason, &lock_ms];
+                query_one(client, &sql, &asked).await
+            })
             .await?;
         self.read::<Result<Vec<RevokedRow>, ErrorRow>>(&answer)?
             .map(each)
@@ -122,18 +96,16 @@ impl PostgresInner {
         );
         let lock_ms = PostgresInner::lock_ms(budget);
         // More than any token can be is refused by the database, which says for which key.
-        let lift = number(lift).min(i64::MAX / 4);
-        let row = self
+        let lift = to_sql(lift).min(i64::MAX / 4);
+        let row: Row = self
             .run_past_fences(budget, ResendPolicy::Never, FencedAction::Everything, async |client| {
-                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-                    [(&lift, Type::INT8), (&by.as_str(), Type::TEXT), (&lock_ms, Type::INT8)];
-                Ok(client.query_typed(&sql, &asked).await?.remove(0))
+                query_one(client, &sql, &[&lift, &by.as_str(), &lock_ms]).await
             })
             .await?;
         if let Some(key) = row.get::<_, Option<String>>("exhausted") {
             return Err(StoreError::refused(&Key::new(key)?, Refusal::TokensExhausted));
         }
-        let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
+        let count = |name: &str| from_sql(row.get(name));
         let (keys, ended, closed_for_ms) = (count("keys"), count("ended"), count("closed_for_ms"));
         let namespaces = each(self.read::<Vec<ClosedRow>>(&row.get::<_, String>("namespaces"))?);
         Ok(AdvancedStore { key_count: keys, ended_count: ended, closed_for_ms, namespaces })
@@ -141,8 +113,6 @@ impl PostgresInner {
 
     /// Opens a store that an advance has closed.
     pub(super) async fn open_now(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
-        let sql = self.sql("SELECT fencehold.store_open_now()");
-        self.run(budget, ResendPolicy::Safe, async |client| client.query_typed(&sql, &[]).await.map(drop))
-            .await
+        self.execute(budget, "SELECT fencehold.store_open_now()", &[]).await
     }
 }

@@ -5,13 +5,13 @@ use fencehold_contract::{HoldRef, ReleasedLease, StoreError};
 use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::{Key, Namespace, Refusal, Token};
 use serde::de::DeserializeOwned;
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
 
-use super::acquire::number;
-use super::budget::StatementBudget;
 use super::fenced::FencedAction;
 use super::pool::PoolLane;
-use super::response::{RefusalRow, RenewalRow, yield_request};
+use super::response::{RefusalRow, RenewalRow, completed, unanswered, yield_request};
+use super::statement::{Parameter, StatementBudget, query_one};
+use super::value::{from_sql, to_sql};
 use super::{PostgresInner, ResendPolicy};
 
 impl PostgresInner {
@@ -30,34 +30,20 @@ impl PostgresInner {
             let notice: Option<String> = row.get("notice");
             let renewal = LeaseRenewal {
                 token: holds[at].token,
-                remaining_ms: row.get::<_, i64>("remaining_ms").unsigned_abs(),
+                remaining_ms: from_sql(row.get("remaining_ms")),
                 yield_request: yield_request(
                     notice.map(|notice| self.read::<NoticeV1>(&notice)).transpose()?,
-                    row.get::<_, Option<i64>>("yield_in_ms").map(i64::unsigned_abs),
+                    row.get::<_, Option<i64>>("yield_in_ms").map(from_sql),
                 ),
             };
             answers[at] = Some(Ok(renewal));
         }
-        let rest: Vec<HoldRef> = holds
-            .iter()
-            .zip(&answers)
-            .filter(|(_, answer)| answer.is_none())
-            .map(|(hold, _)| hold.clone())
-            .collect();
+        let rest = unanswered(holds, &answers);
         budget.lane = PoolLane::Checks;
-        let mut checked = if rest.is_empty() {
-            Vec::new()
-        } else {
-            self.ask_each::<RenewalRow, _>(budget, namespace, &rest, "lease_renew_checked")
-                .await?
-        }
-        .into_iter();
-        let misfit =
-            || StoreError::OutcomeUnknown { message: "the answer does not fit the question".to_owned() };
-        answers
-            .into_iter()
-            .map(|answer| answer.or_else(|| checked.next()).ok_or_else(misfit))
-            .collect()
+        let checked = self
+            .ask_each::<RenewalRow, _>(budget, namespace, &rest, "lease_renew_checked")
+            .await?;
+        completed(answers, checked)
     }
 
     pub(super) async fn release(
@@ -66,9 +52,6 @@ impl PostgresInner {
         namespace: &Namespace,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        if holds.is_empty() {
-            return Ok(Vec::new());
-        }
         let released: Vec<Result<Token, Refusal>> =
             self.ask_each::<Token, _>(budget, namespace, holds, "lease_release").await?;
         let of = |(hold, released): (&HoldRef, Result<Token, Refusal>)| {
@@ -82,27 +65,11 @@ impl PostgresInner {
         budget: &mut StatementBudget,
         namespace: &Namespace,
         holds: &[HoldRef],
-    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
-        let sql = self.sql("SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)");
-        let asked = HoldColumns::of(holds);
-        let lock_ms = PostgresInner::lock_ms(budget);
+    ) -> Result<Vec<Row>, StoreError> {
+        let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
+        let asked = HoldColumns::of(namespace, holds, PostgresInner::lock_ms(budget));
         let before_ms = self.clock.now().store_ms;
-        let rows = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace.as_str(), Type::TEXT),
-                            (&asked.keys, Type::TEXT_ARRAY),
-                            (&asked.hashes, Type::BYTEA_ARRAY),
-                            (&asked.tokens, Type::INT8_ARRAY),
-                            (&lock_ms, Type::INT8),
-                        ],
-                    )
-                    .await
-            })
-            .await?;
+        let rows: Vec<Row> = self.rows(budget, sql, &asked.parameters()).await?;
         // What is renewed is renewed, whatever comes after.
         budget.outcome_unknown |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
         if let Some(row) = rows.first() {
@@ -119,30 +86,16 @@ impl PostgresInner {
         holds: &[HoldRef],
         function: &str,
     ) -> Result<Vec<Result<T, Refusal>>, StoreError> {
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
         let sql = self.sql(&format!("SELECT fencehold.{function}($1, $2, $3, $4, $5)::text[]"));
-        let asked = HoldColumns::of(holds);
-        let lock_ms = PostgresInner::lock_ms(budget);
-        let answers: Vec<String> = self
-            .run_past_fences(
-                budget,
-                ResendPolicy::Safe,
-                FencedAction::Keys(namespace, &asked.keys),
-                async |client| {
-                    let rows = client
-                        .query_typed(
-                            &sql,
-                            &[
-                                (&namespace.as_str(), Type::TEXT),
-                                (&asked.keys, Type::TEXT_ARRAY),
-                                (&asked.hashes, Type::BYTEA_ARRAY),
-                                (&asked.tokens, Type::INT8_ARRAY),
-                                (&lock_ms, Type::INT8),
-                            ],
-                        )
-                        .await?;
-                    rows[0].try_get(0)
-                },
-            )
+        let asked = HoldColumns::of(namespace, holds, PostgresInner::lock_ms(budget));
+        let wanted = FencedAction::Keys(namespace, &asked.keys);
+        let (answers,): (Vec<String>,) = self
+            .run_past_fences(budget, ResendPolicy::Safe, wanted, async |client| {
+                query_one(client, &sql, &asked.parameters()).await
+            })
             .await?;
         let read = |answer: &String| self.read::<Result<Row, RefusalRow>>(answer);
         answers
@@ -154,17 +107,25 @@ impl PostgresInner {
 
 /// Holds, as the functions take them.
 struct HoldColumns<'a> {
+    namespace: &'a str,
     keys: Vec<&'a str>,
     hashes: Vec<Vec<u8>>,
     tokens: Vec<i64>,
+    lock_ms: i64,
 }
 
 impl<'a> HoldColumns<'a> {
-    fn of(holds: &'a [HoldRef]) -> Self {
+    fn of(namespace: &'a Namespace, holds: &'a [HoldRef], lock_ms: i64) -> Self {
         HoldColumns {
+            namespace: namespace.as_str(),
             keys: holds.iter().map(|hold| Key::as_str(&hold.key)).collect(),
             hashes: holds.iter().map(|hold| hold.hold_id.hash().as_bytes().to_vec()).collect(),
-            tokens: holds.iter().map(|hold| number(hold.token.get())).collect(),
+            tokens: holds.iter().map(|hold| to_sql(hold.token.get())).collect(),
+            lock_ms,
         }
+    }
+
+    fn parameters(&self) -> [&dyn Parameter; 5] {
+        [&self.namespace, &self.keys, &self.hashes, &self.tokens, &self.lock_ms]
     }
 }

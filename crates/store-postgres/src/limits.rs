@@ -9,12 +9,11 @@ use fencehold_contract::{Quota, QuotaRequest, QuotaView, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::sleep;
 use serde::Deserialize;
-use tokio_postgres::types::{ToSql, Type};
 
-use super::acquire::number;
-use super::budget::StatementBudget;
+use super::PostgresInner;
 use super::response::UsedRow;
-use super::{PostgresInner, ResendPolicy};
+use super::statement::StatementBudget;
+use super::value::to_sql;
 
 /// How often it is asked whether a namespace has to be counted: the database says which, and when.
 const EVERY: Duration = Duration::from_secs(5);
@@ -39,7 +38,7 @@ impl PostgresInner {
     ) -> Result<QuotaView, StoreError> {
         if let Some(set) = request.quota {
             self.begin_nothing_outdated()?;
-            let sql = self.sql("SELECT fencehold.store_limits_set($1, $2, $3, $4, $5, $6, $7)");
+            let sql = "SELECT fencehold.store_limits_set($1, $2, $3, $4, $5, $6, $7)";
             let whose = if request.all_namespaces { "" } else { namespace.as_str() };
             let limits = [
                 set.max_queues,
@@ -49,21 +48,13 @@ impl PostgresInner {
                 set.max_schedules,
                 set.max_ttl_ms,
             ];
-            let limits = limits.map(|limit| limit.map(number));
-            self.run(budget, ResendPolicy::Safe, async |client| {
-                let mut asked: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&whose, Type::TEXT)];
-                asked.extend(limits.iter().map(|limit| (limit as _, Type::INT8)));
-                client.query_typed(&sql, &asked).await.map(drop)
-            })
-            .await?;
+            let [queues, keys, jobs, bytes, schedules, ttl_ms] = limits.map(|limit| limit.map(to_sql));
+            self.execute(budget, sql, &[&whose, &queues, &keys, &jobs, &bytes, &schedules, &ttl_ms])
+                .await?;
             budget.outcome_unknown = true;
         }
-        let sql = self.sql("SELECT fencehold.store_limits($1)::text");
-        let text: String = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
-            })
-            .await?;
+        let sql = "SELECT fencehold.store_limits($1)::text";
+        let text: String = self.value(budget, sql, &[&namespace.as_str()]).await?;
         let QuotaRow { limits, used } = self.read(&text)?;
         Ok(QuotaView { quota: limits.map_or(Quota::USUAL, Quota::from), usage: used.into() })
     }
@@ -81,17 +72,8 @@ impl PostgresInner {
     }
 
     async fn count_namespaces(&self) -> Result<(), StoreError> {
-        let sql = self.sql("SELECT fencehold.namespace_count()");
-        loop {
-            let mut budget = self.budget(TIMEOUT_MS, 0);
-            let more: bool = self
-                .run(&mut budget, ResendPolicy::Safe, async |client| {
-                    client.query_typed(&sql, &[]).await?[0].try_get(0)
-                })
-                .await?;
-            if !more {
-                return Ok(());
-            }
-        }
+        let sql = "SELECT fencehold.namespace_count()";
+        while self.value(&mut self.budget(TIMEOUT_MS, 0), sql, &[]).await? {}
+        Ok(())
     }
 }

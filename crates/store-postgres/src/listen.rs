@@ -42,18 +42,13 @@ impl Listener {
     }
 
     /// Makes the connection, unless it is there.
-    pub(super) fn start(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str) {
+    pub(super) fn start(self: &Rc<Self>, pool: &Rc<Pool>) {
         if !self.started.replace(true) {
-            let (listener, pool, schema) = (Rc::downgrade(self), Rc::clone(pool), schema.to_owned());
+            let (listener, pool) = (Rc::downgrade(self), Rc::clone(pool));
             tokio::task::spawn_local(async move {
                 while let Some(listener) = listener.upgrade() {
-                    if let Err(
-                        StatementError::Refused(why)
-                        | StatementError::Unreached(why)
-                        | StatementError::Unclear(why),
-                    ) = listener.hear(&pool, &schema).await
-                    {
-                        tracing::debug!(why, "the listening connection broke; it is made anew");
+                    if let Err(why) = listener.hear(&pool).await {
+                        tracing::debug!(?why, "the listening connection broke; it is made anew");
                     }
                     // What happened meanwhile was not heard.
                     listener.wake(EVERYBODY);
@@ -65,8 +60,8 @@ impl Listener {
     }
 
     /// From now on, remembers that this topic was heard of. The connection is made with the first ear.
-    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, schema: &str, topic: &str) -> TopicListener {
-        self.start(pool, schema);
+    pub(super) fn listen(self: &Rc<Self>, pool: &Rc<Pool>, topic: &str) -> TopicListener {
+        self.start(pool);
         let notify = Rc::new(Notify::new());
         self.ears
             .borrow_mut()
@@ -77,9 +72,11 @@ impl Listener {
     }
 
     /// Hears until the connection breaks.
-    async fn hear(self: &Rc<Self>, pool: &Pool, schema: &str) -> Result<(), StatementError> {
+    async fn hear(self: &Rc<Self>, pool: &Pool) -> Result<(), StatementError> {
         let (client, mut connection) = pool.connect().await?;
-        let listen = format!("LISTEN {}", channel(schema));
+        let schema = &pool.target.schema;
+        // One channel for all notifications of a schema.
+        let listen = format!("LISTEN fencehold_{schema}");
         let mut listening = Box::pin(client.batch_execute(&listen));
         let mut ready = false;
         loop {
@@ -118,11 +115,6 @@ impl Listener {
 fn changed_hold(topic: &str) -> Option<(Namespace, Key)> {
     let (namespace, key) = topic.strip_prefix(HOLD_CHANGED)?.strip_prefix('\n')?.split_once('\n')?;
     Some((Namespace::new(namespace).ok()?, Key::new(key).ok()?))
-}
-
-/// The channel for all notifications of one schema.
-fn channel(schema: &str) -> String {
-    format!("fencehold_{schema}")
 }
 
 /// Hears of one topic.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_net::sleep;
-use tokio_postgres::types::Type;
 
-use super::budget::StatementBudget;
 use super::pool::PoolLane;
-use super::{PostgresInner, ResendPolicy, migrate};
+use super::statement::{Parameter, StatementBudget};
+use super::value::to_sql;
+use super::{PostgresInner, migrate};
 
 /// P4: what has run out is noted at most a second later.
 const EVERY: Duration = Duration::from_millis(900);
@@ -35,6 +35,13 @@ pub(super) struct ClockReading {
     /// By this machine's boot clock, before it was asked.
     before_ms: u64,
     said_ms: i64,
+}
+
+impl ClockReading {
+    /// What the database's clock says at a moment of this machine's, if neither has jumped.
+    fn expected_ms(self, now_ms: u64) -> i64 {
+        self.said_ms.saturating_add(to_sql(now_ms.saturating_sub(self.before_ms)))
+    }
 }
 
 /// The database's clock is ahead of where it should be.
@@ -94,19 +101,12 @@ impl PostgresInner {
         if times % REPORT_EVERY > 1 {
             return;
         }
-        let (sql, texts) = match &why {
-            Some(why) => ("SELECT fencehold.maintenance_failed($1, $2)", vec![part, why.as_str()]),
-            None => ("SELECT fencehold.maintenance_worked($1)", vec![part]),
+        let why = why.as_deref();
+        let (sql, asked): (_, Vec<&dyn Parameter>) = match &why {
+            Some(why) => ("SELECT fencehold.maintenance_failed($1, $2)", vec![&part, why]),
+            None => ("SELECT fencehold.maintenance_worked($1)", vec![&part]),
         };
-        let (sql, mut budget) = (self.sql(sql), self.budget(TIMEOUT_MS, 0));
-        let told = self
-            .run(&mut budget, ResendPolicy::Safe, async |client| {
-                let asked: Vec<(&(dyn tokio_postgres::types::ToSql + Sync), Type)> =
-                    texts.iter().map(|text| (text as _, Type::TEXT)).collect();
-                client.query_typed(&sql, &asked).await.map(drop)
-            })
-            .await;
-        if let Err(error) = told {
+        if let Err(error) = self.execute(&mut self.budget(TIMEOUT_MS, 0), sql, &asked).await {
             tracing::debug!(place = &*self.place, part, %error, "how the maintenance goes could not be noted");
         }
     }
@@ -114,17 +114,10 @@ impl PostgresInner {
     async fn keep_up_once(&self, budget: &mut StatementBudget, round: u32) -> Result<(), StoreError> {
         // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
         // pooler there is no new connection for that.
-        let now = self.sql(
-            "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
-                (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)",
-        );
+        let now = "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
+                (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)";
         let before_ms = self.clock.now().store_ms;
-        let (said_ms, found, compatible_from) = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let rows = client.query_typed(&now, &[]).await?;
-                Ok((rows[0].try_get(1)?, rows[0].try_get(2)?, rows[0].try_get(3)?))
-            })
-            .await?;
+        let (_, said_ms, found, compatible_from): (bool, _, _, _) = self.row(budget, now, &[]).await?;
         self.saw_the_version(migrate::SchemaStatus { found, compatible_from });
         if !self.works() {
             return Ok(());
@@ -134,17 +127,11 @@ impl PostgresInner {
             self.say_alive(budget).await?;
         }
         budget.lane = PoolLane::Calls;
-        let sweep = self.sql("SELECT fencehold.lease_sweep($1, $2)");
+        let sweep = "SELECT fencehold.lease_sweep($1, $2)";
         loop {
             // After this moment the clock may have jumped since it was seen: then the next round looks at it first.
             let not_after_ms = self.no_jump_until_ms();
-            let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                [(&SWEEP_MAX, Type::INT4), (&not_after_ms, Type::INT8)];
-            let done: i64 = self
-                .run(budget, ResendPolicy::Safe, async |client| {
-                    client.query_typed(&sweep, &asked).await?[0].try_get(0)
-                })
-                .await?;
+            let done: i64 = self.value(budget, sweep, &[&SWEEP_MAX, &not_after_ms]).await?;
             if done < i64::from(SWEEP_MAX) {
                 return Ok(());
             }
@@ -160,13 +147,8 @@ impl PostgresInner {
     }
 
     async fn say_alive(&self, budget: &mut StatementBudget) -> Result<i64, StoreError> {
-        let sql = self.sql("SELECT fencehold.party_lives($1)");
-        let known = self.party.get();
-        let party = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                client.query_typed(&sql, &[(&known, Type::INT8)]).await?[0].try_get(0)
-            })
-            .await?;
+        let sql = "SELECT fencehold.party_lives($1)";
+        let party = self.value(budget, sql, &[&self.party.get()]).await?;
         self.party.set(Some(party));
         Ok(party)
     }
@@ -178,7 +160,7 @@ impl PostgresInner {
             self.pool.seen.set(Some(migrate::CheckedSchema { version, ..seen }));
         }
         if version.is_too_new() && self.outdated_by.replace(version.found) != version.found {
-            let why = migrate::too_new(&self.schema, version.found);
+            let why = migrate::too_new(self.schema(), version.found);
             tracing::warn!(place = &*self.place, why, "this program is older than the schema that it uses");
         }
     }
@@ -192,39 +174,31 @@ impl PostgresInner {
         said_ms: i64,
     ) -> Result<(), StoreError> {
         let jump = self.jump(said_ms);
-        self.sighting.replace(Some(ClockReading { before_ms, said_ms }));
+        self.sighting.set(Some(ClockReading { before_ms, said_ms }));
         let Some(ClockJump { last_said_ms, ahead_ms }) = jump else { return Ok(()) };
         tracing::warn!(
             place = &*self.place,
             ahead_ms,
             "the database's clock jumped ahead: what is held now does not run out for one ttl"
         );
-        let sql = self.sql("SELECT fencehold.lease_suspend($1)");
+        let sql = "SELECT fencehold.lease_suspend($1)";
         let before_ms = self.clock.now().store_ms;
-        let said_ms = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                client.query_typed(&sql, &[(&last_said_ms, Type::INT8)]).await?[0].try_get(0)
-            })
-            .await?;
+        let said_ms = self.value(budget, sql, &[&last_said_ms]).await?;
         // The next jump is counted from here: from a moment before this one was noted, it would be taken for the same.
-        self.sighting.replace(Some(ClockReading { before_ms, said_ms }));
+        self.sighting.set(Some(ClockReading { before_ms, said_ms }));
         Ok(())
     }
 
     /// The latest moment that the database's clock can say now without having jumped ahead since it was last seen.
     fn no_jump_until_ms(&self) -> Option<i64> {
-        let last = (*self.sighting.borrow())?;
-        let passed_ms = self.clock.now().store_ms.saturating_sub(last.before_ms);
-        let passed_ms = i64::try_from(passed_ms).unwrap_or(i64::MAX);
-        Some(last.said_ms.saturating_add(passed_ms).saturating_add(JUMP_MS))
+        let last = self.sighting.get()?;
+        Some(last.expected_ms(self.clock.now().store_ms).saturating_add(JUMP_MS))
     }
 
     /// Whether the database's clock, if it says this now, has jumped ahead since it was last seen.
     pub(super) fn jump(&self, said_ms: i64) -> Option<ClockJump> {
-        let last = (*self.sighting.borrow())?;
-        let after_ms = self.clock.now().store_ms;
-        let passed_ms = i64::try_from(after_ms.saturating_sub(last.before_ms)).unwrap_or(i64::MAX);
-        let ahead_ms = said_ms.saturating_sub(last.said_ms).saturating_sub(passed_ms);
+        let last = self.sighting.get()?;
+        let ahead_ms = said_ms.saturating_sub(last.expected_ms(self.clock.now().store_ms));
         (ahead_ms > JUMP_MS).then_some(ClockJump { last_said_ms: last.said_ms, ahead_ms })
     }
 }

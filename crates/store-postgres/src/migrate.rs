@@ -22,6 +22,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
 use super::fault::StatementError;
+use super::statement::query_one;
 use super::trust;
 
 /// Files with their names, in the order in which they are executed.
@@ -70,8 +71,17 @@ impl SchemaTarget {
         SchemaTarget { schema: url.schema.clone(), owner: url.owner.clone(), migrate: url.migrate }
     }
 
-    async fn look(&self, client: &impl GenericClient) -> Result<Option<trust::Trusted>, StatementError> {
-        trust::look(client, &self.schema, self.owner.as_deref()).await
+    /// Whose schema it is, if it is there, and how it stands.
+    async fn look(
+        &self,
+        client: &impl GenericClient,
+    ) -> Result<(Option<trust::Trusted>, SchemaStatus), StatementError> {
+        let trusted = trust::look(client, &self.schema, self.owner.as_deref()).await?;
+        let status = match &trusted {
+            Some(found) if found.made => version(client, &self.schema).await?,
+            _ => SchemaStatus::default(),
+        };
+        Ok((trusted, status))
     }
 }
 
@@ -191,12 +201,8 @@ pub(super) async fn ensure(
     place: &SchemaTarget,
     used: bool,
 ) -> Result<CheckedSchema, StatementError> {
-    let trusted = place.look(client).await?;
-    let works = trusted.as_ref().is_some_and(|found| found.works);
-    let version = match trusted {
-        Some(found) if found.made => version(client, &place.schema).await?,
-        _ => SchemaStatus::default(),
-    };
+    let (trusted, version) = place.look(client).await?;
+    let works = trusted.is_some_and(|found| found.works);
     if version.is_usable() || used && version.found > newest() {
         return Ok(CheckedSchema { version, works });
     }
@@ -220,12 +226,10 @@ async fn version(client: &impl GenericClient, schema: &str) -> Result<SchemaStat
             coalesce(max(coalesce((to_jsonb(m)->>'compatible_from')::integer, m.version)), 0) FROM {}.migration AS m",
         quoted(schema)
     );
-    let rows = client
-        .query_typed(&sql, &[])
+    let (found, compatible_from) = query_one(client, &sql, &[])
         .await
         .map_err(|error| StatementError::of_connecting(&error, schema))?;
-    let read = |row: &tokio_postgres::Row| SchemaStatus { found: row.get(0), compatible_from: row.get(1) };
-    Ok(rows.first().map_or_else(SchemaStatus::default, read))
+    Ok(SchemaStatus { found, compatible_from })
 }
 
 /// How a schema stands, and whether it is there at all, without changing it.
@@ -233,10 +237,8 @@ pub(super) async fn find(
     client: &Client,
     place: &SchemaTarget,
 ) -> Result<(SchemaStatus, bool), StatementError> {
-    match place.look(client).await? {
-        Some(found) if found.made => Ok((version(client, &place.schema).await?, true)),
-        found => Ok((SchemaStatus::default(), found.is_some())),
-    }
+    let (trusted, status) = place.look(client).await?;
+    Ok((status, trusted.is_some()))
 }
 
 /// Carries out what is missing, and gives the roles what is theirs. Gives the names of what was carried out.
@@ -354,10 +356,8 @@ async fn carry_out(client: &mut Client, place: &SchemaTarget) -> Result<Vec<&'st
     // Held to the end of the transaction: the second finds the work done.
     transaction.query_typed(LOCK, &[(&schema, Type::TEXT)]).await.map_err(fault)?;
     // A statement of its own: one that waited for the lock still sees what was there when it began.
-    let trusted = place.look(&transaction).await?;
+    let (trusted, version) = place.look(&transaction).await?;
     let there = trusted.is_some();
-    let made = trusted.as_ref().is_some_and(|found| found.made);
-    let version = if made { version(&transaction, schema).await? } else { SchemaStatus::default() };
     if version.found >= newest() {
         if version.is_too_new() {
             return Err(StatementError::Refused(too_new(schema, version.found)));

@@ -18,8 +18,10 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::fault::StatementError;
+use super::migrate::{self, SchemaTarget};
+use super::password;
+use super::statement::query_one;
 use super::tls::{Encrypted, Tls};
-use super::{migrate, password};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// How soon a machine that has vanished is noticed, together with the kernel's own tries.
@@ -57,13 +59,11 @@ impl LaneConnections {
 pub(super) struct Pool {
     config: Config,
     tls: Tls,
-    place: migrate::SchemaTarget,
+    pub(super) target: SchemaTarget,
     /// The schema as it was last seen; none: it was not used yet.
     pub(super) seen: Cell<Option<migrate::CheckedSchema>>,
-    schema: String,
-    calls: LaneConnections,
-    renewals: LaneConnections,
-    checks: LaneConnections,
+    /// By lane.
+    connections: [LaneConnections; 3],
 }
 
 impl Pool {
@@ -94,21 +94,14 @@ impl Pool {
         Ok(Pool {
             config,
             tls: Tls::new(url)?,
-            place: migrate::SchemaTarget::new(url),
+            target: SchemaTarget::new(url),
             seen: Cell::new(None),
-            schema: url.schema.clone(),
-            calls: LaneConnections::new(url.connections),
-            renewals: LaneConnections::new(RENEWALS),
-            checks: LaneConnections::new(CHECKS),
+            connections: [url.connections, RENEWALS, CHECKS].map(LaneConnections::new),
         })
     }
 
     fn of(&self, lane: PoolLane) -> &LaneConnections {
-        match lane {
-            PoolLane::Calls => &self.calls,
-            PoolLane::Renewals => &self.renewals,
-            PoolLane::Checks => &self.checks,
-        }
+        &self.connections[lane as usize]
     }
 
     /// A connection to a server that takes writes, with nothing looked at yet.
@@ -118,7 +111,7 @@ impl Pool {
         self.config
             .connect(self.tls.clone())
             .await
-            .map_err(|error| StatementError::of_connecting(&error, &self.schema))
+            .map_err(|error| StatementError::of_connecting(&error, &self.target.schema))
     }
 
     /// Lends a connection, made if none is idle. On a new one the schema is looked at, and made if it is not there.
@@ -139,15 +132,14 @@ impl Pool {
                 // A call on it learns of its end.
                 let _ = connection.await;
             });
-            let seen = migrate::ensure(&mut client, &self.place, self.seen.get().is_some()).await?;
+            let schema = &self.target.schema;
+            let fault = |error| StatementError::of_connecting(&error, schema);
+            let seen = migrate::ensure(&mut client, &self.target, self.seen.get().is_some()).await?;
             self.seen.set(Some(seen));
-            read_committed(&client, &self.schema).await?;
+            read_committed(&client).await.map_err(fault)?;
             // Another server may have taken over since, and know less than the one before.
-            let timeline = format!("SELECT {}.lease_timeline()", quoted(&self.schema));
-            client
-                .query_typed(&timeline, &[])
-                .await
-                .map_err(|error| StatementError::of_connecting(&error, &self.schema))?;
+            let timeline = format!("SELECT {}.lease_timeline()", quoted(schema));
+            client.query_typed(&timeline, &[]).await.map_err(fault)?;
             client
         };
         Ok(PooledConnection { pool: Rc::clone(self), lane, client, _seat: seat })
@@ -156,15 +148,14 @@ impl Pool {
 
 /// The calls lock and then look, and must see what the session that they waited for has done: they refuse to run under another isolation level.
 /// Where that is the default, the session has one of its own. Set only there, for behind a pooler others may be given the session.
-async fn read_committed(client: &Client, schema: &str) -> Result<(), StatementError> {
-    let fault = |error| StatementError::of_connecting(&error, schema);
+async fn read_committed(client: &Client) -> Result<(), tokio_postgres::Error> {
     let shows = "SELECT current_setting('default_transaction_isolation') = 'read committed'";
-    let rows = client.query_typed(shows, &[]).await.map_err(fault)?;
-    if rows.first().is_some_and(|row| row.get(0)) {
+    let (usual,) = query_one(client, shows, &[]).await?;
+    if usual {
         return Ok(());
     }
     let set = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
-    client.batch_execute(set).await.map_err(fault)
+    client.batch_execute(set).await
 }
 
 /// A connection for one request.

@@ -1,6 +1,7 @@
 //! What the database's functions answer with, as JSON: types of their own, since the schema stays as it is while the types of
 //! the contract change.
 
+use fencehold_contract::operation::unexpected_response;
 use fencehold_contract::stored::{HowV1, NoticeV1};
 use fencehold_contract::{
     AcquiredLease, ClosedNamespace, EndingView, HolderView, LeaseView, QuotaUsage, RevokedLease, StoreError,
@@ -245,6 +246,19 @@ impl From<UsedRow> for QuotaUsage {
             schedule_count: schedules,
         }
     }
+}
+
+/// Those of the requests that have no response yet.
+pub(super) fn unanswered<T: Clone, A>(requests: &[T], answers: &[Option<A>]) -> Vec<T> {
+    let left = requests.iter().zip(answers).filter(|(_, answer)| answer.is_none());
+    left.map(|(request, _)| request.clone()).collect()
+}
+
+/// All responses, where those that the first step left came in a second one, in the same order.
+pub(super) fn completed<A>(first: Vec<Option<A>>, second: Vec<A>) -> Result<Vec<A>, StoreError> {
+    let mut second = second.into_iter();
+    let answers = first.into_iter().map(|answer| answer.or_else(|| second.next()));
+    answers.map(|answer| answer.ok_or_else(unexpected_response)).collect()
 }
 
 /// Each row as the contract has it.

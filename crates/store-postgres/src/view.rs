@@ -1,13 +1,13 @@
 //! Looking around: keys, lists and how much there is.
 
 use fencehold_contract::{LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus};
-use fencehold_core::{Key, Namespace};
-use tokio_postgres::types::Type;
+use fencehold_core::{Key, Namespace, Owner, Task};
+use tokio_postgres::Row;
 
-use super::acquire::number;
-use super::budget::StatementBudget;
+use super::PostgresInner;
 use super::response::{LeaseRow, each};
-use super::{PostgresInner, ResendPolicy};
+use super::statement::{Parameter, StatementBudget};
+use super::value::{from_sql, limit_to_sql, to_sql};
 
 /// How many keys one page looks at, so that a filter that few pass does not read a million rows at once.
 const LOOK_AT_MAX: i32 = 10_000;
@@ -19,14 +19,8 @@ impl PostgresInner {
         namespace: &Namespace,
         key: &Key,
     ) -> Result<Option<LeaseView>, StoreError> {
-        let sql = self.sql("SELECT fencehold.lease_get($1, $2)::text");
-        let found: Option<String> = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                    [(&namespace.as_str(), Type::TEXT), (&key.as_str(), Type::TEXT)];
-                client.query_typed(&sql, &asked).await?[0].try_get(0)
-            })
-            .await?;
+        let sql = "SELECT fencehold.lease_get($1, $2)::text";
+        let found: Option<String> = self.value(budget, sql, &[&namespace.as_str(), &key.as_str()]).await?;
         found.map(|text| self.read::<LeaseRow>(&text).map(Into::into)).transpose()
     }
 
@@ -36,31 +30,20 @@ impl PostgresInner {
         namespace: &Namespace,
         request: &ListLeasesRequest,
     ) -> Result<LeasePage, StoreError> {
-        let sql =
-            self.sql("SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)");
-        let most = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let (leases, next): (String, Option<i64>) = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let rows = client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace.as_str(), Type::TEXT),
-                            (&request.prefix.as_deref(), Type::TEXT),
-                            (&request.owner.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
-                            (&request.task.as_ref().map(AsRef::<str>::as_ref), Type::TEXT),
-                            (&request.include_free, Type::BOOL),
-                            (&number(request.cursor.unwrap_or(0)), Type::INT8),
-                            (&most, Type::INT4),
-                            (&LOOK_AT_MAX, Type::INT4),
-                        ],
-                    )
-                    .await?;
-                Ok((rows[0].try_get(0)?, rows[0].try_get(1)?))
-            })
-            .await?;
+        let sql = "SELECT leases::text, next FROM fencehold.lease_list($1, $2, $3, $4, $5, $6, $7, $8)";
+        let asked: [&dyn Parameter; 8] = [
+            &namespace.as_str(),
+            &request.prefix.as_deref(),
+            &request.owner.as_ref().map(Owner::as_str),
+            &request.task.as_ref().map(Task::as_str),
+            &request.include_free,
+            &to_sql(request.cursor.unwrap_or(0)),
+            &limit_to_sql(request.limit),
+            &LOOK_AT_MAX,
+        ];
+        let (leases, next): (String, Option<i64>) = self.row(budget, sql, &asked).await?;
         let leases = each(self.read::<Vec<LeaseRow>>(&leases)?);
-        Ok(LeasePage { leases, next_cursor: next.map(i64::unsigned_abs) })
+        Ok(LeasePage { leases, next_cursor: next.map(from_sql) })
     }
 
     /// For how long this namespace is granted nothing after `store advance`.
@@ -69,13 +52,8 @@ impl PostgresInner {
         budget: &mut StatementBudget,
         namespace: &Namespace,
     ) -> Result<u64, StoreError> {
-        let sql = self.sql("SELECT fencehold.store_closed_ms($1)");
-        let closed_for_ms: i64 = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?[0].try_get(0)
-            })
-            .await?;
-        Ok(closed_for_ms.unsigned_abs())
+        let sql = "SELECT fencehold.store_closed_ms($1)";
+        self.value(budget, sql, &[&namespace.as_str()]).await.map(from_sql)
     }
 
     pub(super) async fn status(
@@ -83,16 +61,12 @@ impl PostgresInner {
         budget: &mut StatementBudget,
         namespace: &Namespace,
     ) -> Result<StoreStatus, StoreError> {
-        let sql = self.sql("SELECT s.*, fencehold.job_live() AS jobs, fencehold.store_closed_ms($1) AS closed_for_ms,
+        let sql = "SELECT s.*, fencehold.job_live() AS jobs, fencehold.store_closed_ms($1) AS closed_for_ms,
                 array(SELECT format('%s: failed %s times since %s, last at %s: %s', m.part, m.failure_count,
                     date_trunc('second', m.first_failed_at), date_trunc('second', m.last_failed_at), m.message) FROM fencehold.maintenance_errors() AS m) AS maintenance
-             FROM fencehold.lease_status() AS s");
-        let row = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                Ok(client.query_typed(&sql, &[(&namespace.as_str(), Type::TEXT)]).await?.remove(0))
-            })
-            .await?;
-        let count = |name: &str| row.get::<_, i64>(name).unsigned_abs();
+             FROM fencehold.lease_status() AS s";
+        let row: Row = self.row(budget, sql, &[&namespace.as_str()]).await?;
+        let count = |name: &str| from_sql(row.get(name));
         Ok(StoreStatus {
             store: super::STORE.to_owned(),
             key_count: count("keys"),

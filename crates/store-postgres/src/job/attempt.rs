@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 
 use fencehold_contract::job::{
-    AttemptLedgerEntry, AttemptRef, AttemptReport, LedgerResponse, RenewAttemptBatchResponse, Report,
+    AttemptLedgerEntry, AttemptRef, AttemptReport, RenewAttemptBatchResponse, Report,
 };
-use fencehold_contract::operation::{JobRequest, JobResponse, check_word};
+use fencehold_contract::operation::{JobRequest, JobResponse, check_word, unexpected_response};
 use fencehold_contract::{CallContext, CompletedJobs, StoreError};
 use fencehold_core::job::{AttemptRenewal, JobId, JobRefusal, JobState, ReportedAttempt};
 use fencehold_core::{HoldId, Token};
-use tokio_postgres::types::Type;
 
 use super::decide::{DecisionScope, within};
-use super::value::{Uuid128, from_sql, to_sql};
-use crate::budget::StatementBudget;
 use crate::fenced::FencedAction;
 use crate::pool::PoolLane;
+use crate::response::{completed, unanswered};
+use crate::statement::{Parameter, StatementBudget, query};
+use crate::value::{Uuid128, from_sql, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
 impl PostgresInner {
@@ -28,31 +28,17 @@ impl PostgresInner {
         let proofs = AttemptColumns::of(attempts.iter());
         budget.lane = PoolLane::Renewals;
         let before_ms = self.clock.now().store_ms;
-        let sql = self.sql(&within(PostgresInner::lock_ms(budget), "job_renew($1, $2, $3, $4)"));
-        let mut kept = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let namespace = call.namespace.as_str();
-                let rows = client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace, Type::TEXT),
-                            (&proofs.ids, Type::UUID_ARRAY),
-                            (&proofs.hashes, Type::UUID_ARRAY),
-                            (&proofs.tokens, Type::INT8_ARRAY),
-                        ],
-                    )
-                    .await?;
-                let told = |row: &tokio_postgres::Row| (from_sql(row.get(0)), from_sql(row.get(1)));
-                Ok(rows.iter().map(told).collect::<HashMap<u64, u64>>())
-            })
-            .await?;
+        let sql = within(PostgresInner::lock_ms(budget), "job_renew($1, $2, $3, $4)");
+        let asked: [&dyn Parameter; 4] =
+            [&call.namespace.as_str(), &proofs.ids, &proofs.hashes, &proofs.tokens];
+        let kept: Vec<(i64, i64)> = self.rows(budget, &sql, &asked).await?;
+        let mut kept: HashMap<i64, i64> = kept.into_iter().collect();
         let at_ms = kept.remove(&0);
         // What is renewed is renewed, whatever comes after.
         budget.outcome_unknown |= !kept.is_empty();
         if let Some(at_ms) = at_ms {
             // Before the rules refuse what a clock that has jumped has ended.
-            self.saw_the_clock(budget, before_ms, to_sql(at_ms)).await?;
+            self.saw_the_clock(budget, before_ms, at_ms).await?;
         }
         let renewal = |token, remaining_ms| AttemptRenewal {
             token,
@@ -60,30 +46,25 @@ impl PostgresInner {
             cancel_requested: false,
             yield_request: None,
         };
-        let mut answers: Vec<Option<Result<AttemptRenewal, JobRefusal>>> = (1..)
+        let answers: Vec<Option<Result<AttemptRenewal, JobRefusal>>> = (1..)
             .zip(&attempts)
-            .map(|(nth, attempt)| kept.get(&nth).map(|left_ms| Ok(renewal(attempt.token, *left_ms))))
+            .map(|(nth, attempt)| {
+                kept.get(&nth).map(|left_ms| Ok(renewal(attempt.token, from_sql(*left_ms))))
+            })
             .collect();
-        let left: Vec<usize> = (0..attempts.len()).filter(|nth| answers[*nth].is_none()).collect();
-        if !left.is_empty() {
+        let rest = unanswered(&attempts, &answers);
+        let mut decided = Vec::new();
+        if !rest.is_empty() {
             budget.lane = PoolLane::Checks;
-            let rest: Vec<AttemptRef> = left.iter().map(|nth| attempts[*nth].clone()).collect();
-            let about =
-                DecisionScope::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job_id).collect());
-            let JobResponse::Renewed(decided) =
+            let about = DecisionScope::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job_id));
+            let JobResponse::Renewed(renewed) =
                 self.by_the_rules(budget, call, &about, JobRequest::Renew(rest)).await?
             else {
-                return Err(fencehold_contract::operation::unexpected_response());
+                return Err(unexpected_response());
             };
-            for (nth, answer) in left.into_iter().zip(decided.results) {
-                answers[nth] = Some(answer);
-            }
+            decided = renewed.results;
         }
-        let answers = answers
-            .into_iter()
-            .map(|answer| answer.unwrap_or(Err(JobRefusal::JobNotFound)))
-            .collect();
-        Ok(RenewAttemptBatchResponse { results: answers, waited_ms: 0 })
+        Ok(RenewAttemptBatchResponse { results: completed(answers, decided)?, waited_ms: 0 })
     }
 
     pub(super) async fn report(
@@ -105,49 +86,44 @@ impl PostgresInner {
                 completes && spoken.get(&attempt.job_id) == Some(&1)
             })
             .collect();
-        let completed = |late: bool| ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late };
+        let ended = |late: bool| ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late };
         let mut answers: Vec<Option<Result<ReportedAttempt, JobRefusal>>> = vec![None; reports.len()];
         for (nth, late) in self.complete(budget, call, &reports, plain).await? {
-            answers[nth] = Some(Ok(completed(late)));
+            answers[nth] = Some(Ok(ended(late)));
         }
         let done: Vec<bool> = answers.iter().map(Option::is_some).collect();
-        let left: Vec<usize> = (0..reports.len()).filter(|nth| !done[*nth]).collect();
-        budget.outcome_unknown |= left.len() < reports.len();
-        if !left.is_empty() {
-            let rest: Vec<AttemptReport> = left.iter().map(|nth| reports[*nth].clone()).collect();
-            let about = DecisionScope::jobs(
-                &call.namespace,
-                rest.iter().map(|report| report.attempt.job_id).collect(),
-            );
+        let rest = unanswered(&reports, &answers);
+        budget.outcome_unknown |= rest.len() < reports.len();
+        let mut decided = Vec::new();
+        if !rest.is_empty() {
+            let about = DecisionScope::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job_id));
             // A holder may leave notes while it has a transaction open under its own fence.
             let notes = |report: &AttemptReport| {
                 matches!(report.report, Report::Checkpoint { .. } | Report::Progress { .. })
             };
-            let about = if rest.iter().all(notes) { about } else { about.ending() };
             // The result that is kept shows whether it is the same completion again.
             let says_completed = |report: &AttemptReport| matches!(report.report, Report::Complete { .. });
-            let about = if rest.iter().any(says_completed) { about.with_notes() } else { about };
-            let JobResponse::Reported(decided) =
+            let (ends, notes) = (!rest.iter().all(notes), rest.iter().any(says_completed));
+            let about = DecisionScope { ends, notes, ..about };
+            let JobResponse::Reported(reported) =
                 self.by_the_rules(budget, call, &about, JobRequest::Report(rest)).await?
             else {
-                return Err(fencehold_contract::operation::unexpected_response());
+                return Err(unexpected_response());
             };
-            for (nth, mut answer) in left.into_iter().zip(decided) {
-                if let Err(JobRefusal::WrongJob { token, job_id: job @ None }) = &mut answer {
-                    // An attempt that reports after this one was at work when this one reported.
-                    let later = (nth..reports.len()).filter(|later| done[*later]);
-                    *job = later
-                        .map(|later| &reports[later].attempt)
-                        .find(|attempt| attempt.token == *token)
-                        .map(|attempt| attempt.job_id);
-                }
-                answers[nth] = Some(answer);
+            decided = reported;
+        }
+        let mut answers = completed(answers, decided)?;
+        for (nth, answer) in answers.iter_mut().enumerate() {
+            if let Err(JobRefusal::WrongJob { token, job_id: job @ None }) = answer {
+                // An attempt that reports after this one was at work when this one reported.
+                let later = (nth..reports.len()).filter(|later| done[*later]);
+                *job = later
+                    .map(|later| &reports[later].attempt)
+                    .find(|attempt| attempt.token == *token)
+                    .map(|attempt| attempt.job_id);
             }
         }
-        Ok(answers
-            .into_iter()
-            .map(|answer| answer.unwrap_or(Err(JobRefusal::JobNotFound)))
-            .collect())
+        Ok(answers)
     }
 
     /// Completes what can be completed in one statement of the reports with these numbers, each about another job. Says which that
@@ -178,25 +154,14 @@ impl PostgresInner {
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
         let sql =
             self.sql(&within(PostgresInner::lock_ms(budget), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
-        let rows = self
+        let told: Vec<(Option<Uuid128>, bool)> = self
             .run_past_fences(budget, ResendPolicy::Safe, FencedAction::Jobs(&jobs), async |client| {
                 let namespace = call.namespace.as_str();
-                client
-                    .query_typed(
-                        &sql,
-                        &[
-                            (&namespace, Type::TEXT),
-                            (&proofs.ids, Type::UUID_ARRAY),
-                            (&proofs.hashes, Type::UUID_ARRAY),
-                            (&proofs.tokens, Type::INT8_ARRAY),
-                            (&results, Type::TEXT_ARRAY),
-                            (&drops, Type::BOOL),
-                        ],
-                    )
-                    .await
+                let asked: [&dyn Parameter; 6] =
+                    [&namespace, &proofs.ids, &proofs.hashes, &proofs.tokens, &results, &drops];
+                query(client, &sql, &asked).await
             })
             .await?;
-        let told: Vec<(Option<Uuid128>, bool)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         if let [(None, late)] = told[..] {
             return Ok(plain.into_iter().map(|nth| (nth, late)).collect());
         }
@@ -211,16 +176,9 @@ impl PostgresInner {
         budget: &mut StatementBudget,
         call: &CallContext,
         entries: Vec<AttemptLedgerEntry>,
-    ) -> Result<Vec<Result<LedgerResponse, JobRefusal>>, StoreError> {
-        let about =
-            DecisionScope::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id).collect());
-        match self
-            .by_the_rules(budget, call, &about, JobRequest::WriteEffects(entries))
-            .await?
-        {
-            JobResponse::WrittenEffects(answers) => Ok(answers),
-            _ => Err(fencehold_contract::operation::unexpected_response()),
-        }
+    ) -> Result<JobResponse, StoreError> {
+        let about = DecisionScope::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id));
+        self.by_the_rules(budget, call, &about, JobRequest::WriteEffects(entries)).await
     }
 
     /// Has the rules decide, and names the jobs of tokens that were shown for others.
@@ -252,33 +210,22 @@ impl PostgresInner {
         call: &CallContext,
         token: Token,
     ) -> Option<JobId> {
-        let (namespace, token) = (call.namespace.as_str(), to_sql(token.get()));
-        let found = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let sql = self.sql("SELECT fencehold.job_under($1, $2)");
-                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                    [(&namespace, Type::TEXT), (&token, Type::INT8)];
-                let rows = client.query_typed(&sql, &asked).await?;
-                let found: Option<Uuid128> = rows.first().and_then(|row| row.get(0));
-                Ok(found.map(|id| JobId::from_bytes(id.0)))
-            })
-            .await;
-        found.ok().flatten()
+        let sql = "SELECT fencehold.job_under($1, $2)";
+        let found: Result<Option<Uuid128>, _> =
+            self.value(budget, sql, &[&call.namespace.as_str(), &to_sql(token.get())]).await;
+        found.ok().flatten().map(JobId::from)
     }
 }
 
 /// Every refusal in an answer to attempts.
 fn refusals(answer: &mut JobResponse) -> Vec<&mut JobRefusal> {
+    fn of<T>(answers: &mut [Result<T, JobRefusal>]) -> Vec<&mut JobRefusal> {
+        answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
+    }
     match answer {
-        JobResponse::Renewed(renewed) => {
-            renewed.results.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
-        }
-        JobResponse::Reported(answers) => {
-            answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
-        }
-        JobResponse::WrittenEffects(answers) => {
-            answers.iter_mut().filter_map(|answer| answer.as_mut().err()).collect()
-        }
+        JobResponse::Renewed(renewed) => of(&mut renewed.results),
+        JobResponse::Reported(answers) => of(answers),
+        JobResponse::WrittenEffects(answers) => of(answers),
         _ => Vec::new(),
     }
 }

@@ -7,15 +7,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fencehold_contract::job::{ClaimJobsRequest, ClaimedJobs};
-use fencehold_contract::{CallContext, Quota, StoreError};
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::{PendingCall, sleep};
-use tokio_postgres::types::{ToSql, Type};
 
 use super::claim_statement::{ClaimEnd, ClaimResult, ClaimRoute};
-use super::value::{Uuid128, from_sql, to_sql};
 use crate::acquire::caller_gone;
-use crate::budget::StatementBudget;
-use crate::{PostgresInner, ResendPolicy, closed};
+use crate::statement::{Parameter, StatementBudget};
+use crate::value::{Uuid128, from_sql, limit_to_sql, to_sql};
+use crate::{PostgresInner, closed};
 
 /// For how long a claim that does not wait gives way to those in line who have something to take.
 const POLITE_TRIES: u32 = 25;
@@ -36,14 +35,11 @@ impl PostgresInner {
         let core = Rc::clone(self);
         caller.after_response(async move { core.tell_lines().await });
         let taken = self.take_politely(&mut self.budget(call.timeout_ms, 0), call, request).await?;
-        match taken.became {
-            ClaimEnd::Closed(ms) => Err(still_closed(ms)),
-            ClaimEnd::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
-            became if !taken.jobs.is_empty() || request.wait_ms == 0 => {
-                Ok(ClaimedJobs { resumed: became == ClaimEnd::Repeated, jobs: taken.jobs, waited_ms: 0 })
-            }
-            _ => self.stand_in_line(call, request, caller).await,
+        if taken.jobs.is_empty() && request.wait_ms > 0 {
+            return self.stand_in_line(call, request, caller).await;
         }
+        let resumed = taken.became == ClaimEnd::Repeated;
+        Ok(ClaimedJobs { jobs: taken.jobs, waited_ms: 0, resumed })
     }
 
     /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
@@ -91,17 +87,14 @@ impl PostgresInner {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
                     return Err(StoreError::Unavailable { message: why });
                 }
-                Ok(ClaimResult { became: ClaimEnd::Closed(ms), .. }) => break Err(still_closed(ms)),
-                Ok(ClaimResult { became: ClaimEnd::TtlTooLong(ms), .. }) => {
-                    break Err(ttl_too_long(call, request, ms));
-                }
-                Ok(taken) if !taken.jobs.is_empty() || taken.became == ClaimEnd::TooLate => {
+                Ok(taken) if !taken.jobs.is_empty() => {
                     let waited_ms = taken.now_ms.saturating_sub(since_ms);
-                    if taken.jobs.is_empty() {
-                        break Ok(ClaimedJobs { jobs: Vec::new(), waited_ms, resumed: false });
-                    }
                     let resumed = taken.became == ClaimEnd::Repeated;
                     return Ok(ClaimedJobs { jobs: taken.jobs, waited_ms, resumed });
+                }
+                Ok(ClaimResult { became: ClaimEnd::TooLate, now_ms, .. }) => {
+                    let waited_ms = now_ms.saturating_sub(since_ms);
+                    break Ok(ClaimedJobs { jobs: Vec::new(), waited_ms, resumed: false });
                 }
                 Ok(_) => {}
                 Err(error) => break Err(error),
@@ -126,57 +119,27 @@ impl PostgresInner {
         request: &ClaimJobsRequest,
     ) -> Result<(u64, Uuid128), StoreError> {
         let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
-        let (hash, namespace) = (Uuid128::from(request.hold_id.hash()), call.namespace.as_str());
-        let wants = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let (wait_ms, before_ms) = (to_sql(request.wait_ms), to_sql(request.waited_before_ms));
-        self.run(budget, ResendPolicy::Safe, async |client| {
-            let sql = self.sql("SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)");
-            let rows = client
-                .query_typed(
-                    &sql,
-                    &[
-                        (&namespace, Type::TEXT),
-                        (&queues, Type::TEXT_ARRAY),
-                        (&hash, Type::UUID),
-                        (&wants, Type::INT4),
-                        (&wait_ms, Type::INT8),
-                        (&before_ms, Type::INT8),
-                    ],
-                )
-                .await?;
-            let row = rows.first();
-            Ok(row.map_or((0, Uuid128([0; 16])), |row| (from_sql(row.get(0)), row.get(1))))
-        })
-        .await
+        let sql = "SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)";
+        let asked: [&dyn Parameter; 6] = [
+            &call.namespace.as_str(),
+            &queues,
+            &Uuid128::from(request.hold_id.hash()),
+            &limit_to_sql(request.limit),
+            &to_sql(request.wait_ms),
+            &to_sql(request.waited_before_ms),
+        ];
+        let (since_ms, sending) = self.row(budget, sql, &asked).await?;
+        Ok((from_sql(since_ms), sending))
     }
 
     async fn leave_line(&self, call: &CallContext, request: &ClaimJobsRequest, sending: Uuid128) {
-        let mut budget = self.budget(call.timeout_ms, 0);
-        let (hash, namespace) = (Uuid128::from(request.hold_id.hash()), call.namespace.as_str());
-        let left = self
-            .run(&mut budget, ResendPolicy::Safe, async |client| {
-                let sql = self.sql("SELECT fencehold.job_leave_line($1, $2, $3)");
-                let parameters: [(&(dyn ToSql + Sync), Type); 3] =
-                    [(&namespace, Type::TEXT), (&hash, Type::UUID), (&sending, Type::UUID)];
-                client.query_typed(&sql, &parameters).await.map(drop)
-            })
-            .await;
+        let sql = "SELECT fencehold.job_leave_line($1, $2, $3)";
+        let asked: [&dyn Parameter; 3] =
+            [&call.namespace.as_str(), &Uuid128::from(request.hold_id.hash()), &sending];
+        let left = self.execute(&mut self.budget(call.timeout_ms, 0), sql, &asked).await;
         if let Err(why) = left {
             // Its place is no longer kept up, and so it falls out of the line by itself.
             tracing::debug!(%why, "a claim could not leave its line");
         }
-    }
-}
-
-fn still_closed(for_ms: u64) -> StoreError {
-    let why = format!("after `store advance` nobody is granted anything for another {for_ms} ms");
-    StoreError::Unavailable { message: why }
-}
-
-fn ttl_too_long(call: &CallContext, request: &ClaimJobsRequest, longest_ms: u64) -> StoreError {
-    let limits = Quota { max_ttl_ms: Some(longest_ms), ..Quota::default() };
-    match limits.check_ttl(&call.namespace, request.ttl_ms) {
-        Err(bad) => bad.into(),
-        Ok(()) => fencehold_contract::operation::unexpected_response(),
     }
 }

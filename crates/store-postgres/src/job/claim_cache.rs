@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fencehold_contract::job::QueueWeight;
 use fencehold_core::job::QueueName;
 
-use super::value::to_sql;
+use crate::value::to_sql;
 
 /// For how long a lane is searched only from where jobs were last found: what was committed out of order, or given back by
 /// a claim that broke off, lies below, and is found after this time.

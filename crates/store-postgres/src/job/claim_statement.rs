@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 
 use fencehold_contract::job::{ClaimJobsRequest, ClaimedJob};
+use fencehold_contract::operation::unexpected_response;
 use fencehold_contract::stored::{EffectV1, TermsV1};
-use fencehold_contract::{CallContext, StoreError};
+use fencehold_contract::{CallContext, Quota, StoreError};
 use fencehold_core::Token;
 use fencehold_core::job::{JobId, JobKind};
 use fencehold_core::ledger::Effect;
+use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
-use tokio_postgres::types::{ToSql, Type};
 
 use super::columns::{JobExtra, terms_of};
 use super::decide::{DecisionScope, read};
-use super::value::{Json, Uuid128, from_sql, to_sql};
-use crate::budget::StatementBudget;
+use crate::statement::{Parameter, StatementBudget, query};
+use crate::value::{Json, Uuid128, from_sql, limit_to_sql, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
 /// What `job_claim` returns, by number: a name is looked for among all of them, for every field of every row.
@@ -113,17 +114,10 @@ impl PostgresInner {
         heads: &[i64],
     ) -> Result<ClaimResult, StoreError> {
         let names: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
-        let weights: Vec<i32> = request
-            .queues
-            .iter()
-            .map(|(_, weight)| i32::try_from(*weight).unwrap_or(i32::MAX))
-            .collect();
-        let turns = self.jobs.memory.borrow().turns(call.namespace.as_str(), &names);
+        let weight = |weight: u32| i32::try_from(weight).unwrap_or(i32::MAX);
+        let weights: Vec<i32> = request.queues.iter().map(|(_, of)| weight(*of)).collect();
         let namespace = call.namespace.as_str();
-        let limit = i32::try_from(request.limit).unwrap_or(i32::MAX);
-        let hash = Uuid128::from(request.hold_id.hash());
-        let owner = request.owner.as_str();
-        let ttl_ms = to_sql(request.ttl_ms);
+        let turns = self.jobs.memory.borrow().turns(namespace, &names);
         let (sending, pushes) = match way {
             ClaimRoute::AtOnce => (None, false),
             ClaimRoute::PastTheLine => (None, true),
@@ -135,26 +129,26 @@ impl PostgresInner {
                 let sql = self.sql(
                     "SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
                 );
-                let asked: [(&(dyn ToSql + Sync), Type); 12] = [
-                    (&namespace, Type::TEXT),
-                    (&names, Type::TEXT_ARRAY),
-                    (&weights, Type::INT4_ARRAY),
-                    (&turns, Type::INT8_ARRAY),
-                    (&limit, Type::INT4),
-                    (&hash, Type::UUID),
-                    (&owner, Type::TEXT),
-                    (&ttl_ms, Type::INT8),
-                    (&lanes, Type::INT4_ARRAY),
-                    (&heads, Type::INT8_ARRAY),
-                    (&sending, Type::UUID),
-                    (&pushes, Type::BOOL),
+                let asked: [&dyn Parameter; 12] = [
+                    &namespace,
+                    &names,
+                    &weights,
+                    &turns,
+                    &limit_to_sql(request.limit),
+                    &Uuid128::from(request.hold_id.hash()),
+                    &request.owner.as_str(),
+                    &to_sql(request.ttl_ms),
+                    &lanes,
+                    &heads,
+                    &sending,
+                    &pushes,
                 ];
                 let ClaimRoute::InLine { gone, .. } = way else {
-                    return client.query_typed(&sql, &asked).await;
+                    return query(client, &sql, &asked).await;
                 };
                 // Nothing is taken for a caller that is known to have gone.
                 let transaction = client.transaction().await?;
-                let rows = transaction.query_typed(&sql, &asked).await?;
+                let rows = query(&transaction, &sql, &asked).await?;
                 if gone() {
                     transaction.rollback().await?;
                     return Ok(Vec::new());
@@ -171,13 +165,11 @@ impl PostgresInner {
                 .notification
                 .note(&call.namespace, request.queues.iter().map(|(queue, _)| queue));
         }
-        let now_ms = self.clock.now().store_ms;
         let given = if taken.became == ClaimEnd::Repeated { 0 } else { taken.jobs.len() };
-        self.jobs.memory.borrow_mut().note_heads(&found, lanes, now_ms, search_ms);
-        self.jobs
-            .memory
-            .borrow_mut()
-            .note_turns(namespace, &request.queues, given, &clocks);
+        let mut memory = self.jobs.memory.borrow_mut();
+        memory.note_heads(&found, lanes, self.clock.now().store_ms, search_ms);
+        memory.note_turns(namespace, &request.queues, given, &clocks);
+        drop(memory);
         if !urgent.is_empty() {
             let about = DecisionScope::jobs(&call.namespace, urgent.clone());
             let withdrawn = self
@@ -188,7 +180,11 @@ impl PostgresInner {
                 tracing::debug!(%why, "a request for room that is not needed any more could not be withdrawn");
             }
         }
-        Ok(taken)
+        match taken.became {
+            ClaimEnd::Closed(ms) => Err(still_closed(ms)),
+            ClaimEnd::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
+            _ => Ok(taken),
+        }
     }
 }
 
@@ -199,7 +195,7 @@ fn answer(rows: &[Row], request: &ClaimJobsRequest) -> Result<ClaimRow, String> 
     let mut stirs = false;
     for row in rows {
         if let Some(id) = row.get::<_, Option<Uuid128>>(column::ID) {
-            let job = claimed(row, id, request)?;
+            let job = claimed(row, id.into(), request)?;
             urgent.extend(row.get::<_, bool>(column::URGENT).then_some(job.id));
             let last: &mut i64 = found.entry(row.get(column::LANE)).or_default();
             *last = (*last).max(row.get(column::ARRIVAL));
@@ -228,26 +224,20 @@ fn answer(rows: &[Row], request: &ClaimJobsRequest) -> Result<ClaimRow, String> 
 }
 
 /// A row of a claim.
-fn claimed(row: &Row, id: Uuid128, request: &ClaimJobsRequest) -> Result<ClaimedJob, String> {
+fn claimed(row: &Row, id: JobId, request: &ClaimJobsRequest) -> Result<ClaimedJob, String> {
     let nth: Option<i32> = row.get(column::QUEUE);
     let named = nth
         .and_then(|nth| usize::try_from(nth - 1).ok())
         .and_then(|nth| request.queues.get(nth));
     let (queue, _) = named.ok_or("a claimed job is in none of the queues that were named")?;
-    let terms: Option<Json> = row.get(column::TERMS);
-    let terms: Option<TermsV1> = terms.map(|json| read("job's terms", &json.0)).transpose()?;
-    let extra: Option<Json> = row.get(column::EXTRA);
-    let extra: JobExtra = extra.map(|json| read("job", &json.0)).transpose()?.unwrap_or_default();
-    let effects: Option<Json> = row.get(column::EFFECTS);
-    let effects: Vec<EffectV1<'_>> = effects
-        .map(|json| read("job's effects", &json.0))
-        .transpose()?
-        .unwrap_or_default();
-    let mut effects: Vec<Effect> = effects.into_iter().map(Effect::from).collect();
+    let terms: Option<TermsV1> = json_of(row, column::TERMS, "job's terms")?;
+    let extra: JobExtra = json_of(row, column::EXTRA, "job")?.unwrap_or_default();
+    let effects: Option<Vec<EffectV1<'_>>> = json_of(row, column::EFFECTS, "job's effects")?;
+    let mut effects: Vec<Effect> = effects.into_iter().flatten().map(Effect::from).collect();
     effects.sort_by_key(|effect| effect.position);
     let small = |number: i32| u16::try_from(number).unwrap_or(u16::MAX);
     Ok(ClaimedJob {
-        id: JobId::from_bytes(id.0),
+        id,
         queue: queue.clone(),
         kind: JobKind::new(row.get::<_, &str>(column::KIND)).map_err(|bad| bad.to_string())?,
         payload: row.get::<_, String>(column::PAYLOAD).into(),
@@ -263,4 +253,23 @@ fn claimed(row: &Row, id: Uuid128, request: &ClaimJobsRequest) -> Result<Claimed
         effects,
         compensates: extra.undo_of.map(Into::into),
     })
+}
+
+/// What a column has as JSON.
+fn json_of<T: DeserializeOwned>(row: &Row, column: usize, what: &str) -> Result<Option<T>, String> {
+    let kept: Option<Json> = row.get(column);
+    kept.map(|json| read(what, &json.0)).transpose()
+}
+
+fn still_closed(for_ms: u64) -> StoreError {
+    let why = format!("after `store advance` nobody is granted anything for another {for_ms} ms");
+    StoreError::Unavailable { message: why }
+}
+
+fn ttl_too_long(call: &CallContext, request: &ClaimJobsRequest, longest_ms: u64) -> StoreError {
+    let limits = Quota { max_ttl_ms: Some(longest_ms), ..Quota::default() };
+    match limits.check_ttl(&call.namespace, request.ttl_ms) {
+        Err(bad) => bad.into(),
+        Ok(()) => unexpected_response(),
+    }
 }

@@ -9,8 +9,6 @@ use fencehold_contract::stored::{
 use fencehold_core::job::{CompensationState, JobOptions, JobState, UniqueKey};
 use serde::{Deserialize, Serialize};
 
-use super::value::Json;
-
 /// What a job has beyond the usual.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JobExtra {
@@ -27,20 +25,16 @@ pub(super) struct JobExtra {
 }
 
 impl JobExtra {
-    /// As it is kept; `None`: there is nothing to keep.
-    pub(super) fn kept(&self) -> Option<Json> {
-        (*self != JobExtra::default())
-            .then(|| serde_json::to_string(self).ok().map(Json))
-            .flatten()
+    /// `None`: there is nothing to keep.
+    pub(super) fn kept(self) -> Option<Self> {
+        (self != JobExtra::default()).then_some(self)
     }
 }
 
 /// The terms as they are kept beside the lane, which has the priority; `None`: the usual ones.
-pub(super) fn kept_terms(terms: &JobOptions) -> Option<Json> {
+pub(super) fn kept_terms(terms: &JobOptions) -> Option<TermsV1> {
     let usual = JobOptions { priority: terms.priority, ..JobOptions::default() };
-    (*terms != usual)
-        .then(|| serde_json::to_string(&TermsV1::from(*terms)).ok().map(Json))
-        .flatten()
+    (*terms != usual).then(|| TermsV1::from(*terms))
 }
 
 /// The terms of a job of this priority.
@@ -124,7 +118,7 @@ mod tests {
     #[test]
     fn the_json_of_what_a_job_has_is_known() {
         let terms = Backoff::ALL.map(samples::terms);
-        let kept = |terms: &JobOptions| kept_terms(terms).unwrap().0.into_bytes();
+        let kept = |terms: &JobOptions| write(&kept_terms(terms).unwrap());
         golden::current(HERE, "terms.v1.json", &terms, kept, |bytes| Ok(terms_of(Some(read(bytes)?), -3)));
         let extra = JobExtra {
             labels: vec![("customer".into(), "7".into())],
@@ -133,7 +127,8 @@ mod tests {
             yield_within_ms: Some(5_000),
             undo_of: Some(UndoOfV1 { job: samples::job(4), effect: EffectName::new("charge").unwrap() }),
         };
-        golden::current(HERE, "extra.v1.json", &[extra], |extra| extra.kept().unwrap().0.into_bytes(), read);
+        let kept = |extra: &JobExtra| write(&extra.clone().kept().unwrap());
+        golden::current(HERE, "extra.v1.json", &[extra], kept, read);
         let Claim { cancel, yield_request: notice, .. } = samples::claim();
         let (cancel, notice) =
             (cancel.map(|cancel| (*cancel).into()), notice.map(|notice| NoticeV1::from(*notice)));

@@ -6,18 +6,17 @@ use std::collections::{HashSet, VecDeque};
 use fencehold_contract::StoreError;
 use fencehold_core::job::{JobId, QueueName};
 use fencehold_core::{Namespace, Token};
-use fencehold_engine::{Replay, ReplayInput, ReplayOutput};
+use fencehold_engine::{Replay, ReplayInput, ReplayOutput, StoredSchedule};
 use serde::de::DeserializeOwned;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Row, Transaction};
+use tokio_postgres::{Client, Error, Row, Transaction};
 
 use super::columns::mode_of;
 use super::load::{JobRow, LoadedHead};
 use super::save::{LoadedVersions, changes_to_keep};
-use super::value::{Json, Uuid128, from_sql, stamp};
-use crate::budget::StatementBudget;
 use crate::fenced::FencedAction;
+use crate::statement::{Parameter, StatementBudget, query, query_one};
+use crate::value::{Json, Uuid128, from_sql, limit_to_sql, stamp};
 use crate::{PostgresInner, ResendPolicy};
 
 /// How long a decision waits at a time for what another session has locked, such as by a fence: the others, which it has locked by then, cannot
@@ -42,10 +41,10 @@ pub(super) struct DecisionScope {
 }
 
 impl DecisionScope {
-    pub(super) fn jobs(namespace: &Namespace, jobs: Vec<JobId>) -> Self {
+    pub(super) fn jobs(namespace: &Namespace, jobs: impl IntoIterator<Item = JobId>) -> Self {
         DecisionScope {
             namespace: namespace.clone(),
-            jobs,
+            jobs: jobs.into_iter().collect(),
             keys: Vec::new(),
             queues: Vec::new(),
             notes: false,
@@ -91,16 +90,21 @@ impl PostgresInner {
                     decide_once(self, client, about, lock_ms, &act).await
                 })
                 .await?;
-            match decided {
-                DecisionResult::Kept(answer) => return Ok(answer),
-                DecisionResult::Again if budget.is_over() => {
-                    return Err(budget.unanswered("others changed the same jobs again and again"));
-                }
-                DecisionResult::Again => {}
-                DecisionResult::Damaged(why) => {
-                    return Err(self.unusable(why));
-                }
+            if let Some(answer) = self.kept(decided)? {
+                return Ok(answer);
             }
+            if budget.is_over() {
+                return Err(budget.unanswered("others changed the same jobs again and again"));
+            }
+        }
+    }
+
+    /// What was decided and kept. `None`: another session came in between, and it was rolled back.
+    pub(super) fn kept<T>(&self, decided: DecisionResult<T>) -> Result<Option<T>, StoreError> {
+        match decided {
+            DecisionResult::Kept(answer) => Ok(Some(answer)),
+            DecisionResult::Again => Ok(None),
+            DecisionResult::Damaged(why) => Err(self.unusable(why)),
         }
     }
 
@@ -111,10 +115,10 @@ impl PostgresInner {
         about: &DecisionScope,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
-        let loaded = self
-            .run(budget, ResendPolicy::Safe, async |client| look(self, client, about).await)
-            .await?;
-        let brought = loaded.map_err(|why| self.unusable(why))?;
+        let ids: Vec<Uuid128> = about.jobs.iter().copied().map(Uuid128::from).collect();
+        let sql = "SELECT * FROM fencehold.job_look($1, $2, $3)";
+        let rows = self.rows(budget, sql, &[&ids, &about.namespace.as_str(), &about.notes]).await?;
+        let brought = read_all(about, &rows).map_err(|why| self.unusable(why))?;
         Ok(act(&mut Replay::new(brought)))
     }
 }
@@ -125,31 +129,41 @@ async fn decide_once<T>(
     about: &DecisionScope,
     lock_ms: i64,
     act: impl Fn(&mut Replay) -> T,
-) -> Result<DecisionResult<T>, tokio_postgres::Error> {
+) -> Result<DecisionResult<T>, Error> {
     let transaction = client.transaction().await?;
-    let mut decided = decide_in(core, &transaction, about, lock_ms, VecDeque::new(), act).await;
-    if let Ok(DecisionResult::Kept(answer)) = decided {
-        transaction.commit().await?;
-        return Ok(DecisionResult::Kept(answer));
+    let decided = decide_in(core, transaction, about, lock_ms, None, act).await;
+    match decided {
+        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(DecisionResult::Again),
+        decided => decided,
     }
-    transaction.rollback().await?;
-    if let Err(error) = &decided
-        && error.code() == Some(&SqlState::UNIQUE_VIOLATION)
-    {
-        decided = Ok(DecisionResult::Again);
+}
+
+/// Decides within a transaction that is under way, and ends it: what was not decided to its end is rolled back, all of it.
+pub(super) async fn decide_in<T>(
+    core: &PostgresInner,
+    transaction: Transaction<'_>,
+    about: &DecisionScope,
+    lock_ms: i64,
+    schedule: Option<StoredSchedule>,
+    act: impl Fn(&mut Replay) -> T,
+) -> Result<DecisionResult<T>, Error> {
+    let decided = decide_and_write(core, &transaction, about, lock_ms, schedule, act).await;
+    if let Ok(DecisionResult::Kept(_)) = decided {
+        transaction.commit().await?;
+    } else {
+        transaction.rollback().await?;
     }
     decided
 }
 
-/// Decides within a transaction that is under way.
-pub(super) async fn decide_in<T>(
+async fn decide_and_write<T>(
     core: &PostgresInner,
     transaction: &Transaction<'_>,
     about: &DecisionScope,
     lock_ms: i64,
-    schedules: VecDeque<fencehold_engine::StoredSchedule>,
+    schedule: Option<StoredSchedule>,
     act: impl Fn(&mut Replay) -> T,
-) -> Result<DecisionResult<T>, tokio_postgres::Error> {
+) -> Result<DecisionResult<T>, Error> {
     let mut about = about.clone();
     let mut tokens = VecDeque::new();
     loop {
@@ -158,7 +172,7 @@ pub(super) async fn decide_in<T>(
             Err(why) => return Ok(DecisionResult::Damaged(why)),
         };
         brought.tokens.clone_from(&tokens);
-        brought.schedules = schedules.iter().cloned().collect();
+        brought.schedules = schedule.iter().cloned().collect();
         let newest = brought.newest;
         let loaded = LoadedVersions::of(&brought, about.sets_queue);
         let mut replay = Replay::new(brought);
@@ -182,8 +196,8 @@ pub(super) async fn decide_in<T>(
         if !changes.is_empty() || !events.is_empty() {
             let sql = core.sql("SELECT fencehold.job_keep($1)");
             let kept = changes_to_keep(&changes, &events, &loaded);
-            let row = transaction.query_typed(&sql, &[(&kept, Type::JSONB)]).await?;
-            if !row.first().is_some_and(|row| row.get::<_, bool>(0)) {
+            let (kept,): (bool,) = query_one(transaction, &sql, &[&kept]).await?;
+            if !kept {
                 return Ok(DecisionResult::Again);
             }
         }
@@ -196,11 +210,10 @@ async fn draw(
     core: &PostgresInner,
     transaction: &Transaction<'_>,
     count: usize,
-) -> Result<Vec<Token>, tokio_postgres::Error> {
+) -> Result<Vec<Token>, Error> {
     let sql = core.sql("SELECT * FROM fencehold.job_draw($1)");
-    let count = i32::try_from(count).unwrap_or(i32::MAX);
-    let rows = transaction.query_typed(&sql, &[(&count, Type::INT4)]).await?;
-    Ok(rows.iter().map(|row| Token::new(from_sql(row.get(0)))).collect())
+    let drawn: Vec<(i64,)> = query(transaction, &sql, &[&limit_to_sql(count)]).await?;
+    Ok(drawn.into_iter().map(|(token,)| Token::new(from_sql(token))).collect())
 }
 
 /// A call that leaves rows locked while the rules decide, with a bound on how long: a process that is stopped there, or has vanished, keeps
@@ -223,48 +236,20 @@ pub(super) fn within(lock_ms: i64, call: &str) -> String {
 /// All that a decision may look at, locked. The inner error: what is kept cannot be read.
 async fn load(
     core: &PostgresInner,
-    client: &Transaction<'_>,
+    transaction: &Transaction<'_>,
     about: &DecisionScope,
     lock_ms: i64,
-) -> Result<Result<ReplayInput, String>, tokio_postgres::Error> {
+) -> Result<Result<ReplayInput, String>, Error> {
     let ids: Vec<Uuid128> = about.jobs.iter().copied().map(Uuid128::from).collect();
     let keys: Vec<Uuid128> = about.keys.iter().copied().map(Uuid128).collect();
     let queues: Vec<&str> = about.queues.iter().map(QueueName::as_str).collect();
     let namespace = about.namespace.as_str();
-    let rows = client
-        .query_typed(
-            &core.sql(&locking("job_load($1, $2, $3, $4, $5, $6, $7)")),
-            &[
-                (&ids, Type::UUID_ARRAY),
-                (&namespace, Type::TEXT),
-                (&keys, Type::UUID_ARRAY),
-                (&queues, Type::TEXT_ARRAY),
-                (&about.notes, Type::BOOL),
-                (&about.ends, Type::BOOL),
-                (&lock_ms, Type::INT8),
-            ],
-        )
-        .await?;
-    Ok(read_all(about, &rows))
+    let sql = core.sql(&locking("job_load($1, $2, $3, $4, $5, $6, $7)"));
+    let asked: [&dyn Parameter; 7] = [&ids, &namespace, &keys, &queues, &about.notes, &about.ends, &lock_ms];
+    Ok(read_all(about, &query(transaction, &sql, &asked).await?))
 }
 
-/// Jobs as they stand, for those who only look.
-async fn look(
-    core: &PostgresInner,
-    client: &Client,
-    about: &DecisionScope,
-) -> Result<Result<ReplayInput, String>, tokio_postgres::Error> {
-    let ids: Vec<Uuid128> = about.jobs.iter().copied().map(Uuid128::from).collect();
-    let namespace = about.namespace.as_str();
-    let rows = client
-        .query_typed(
-            &core.sql("SELECT * FROM fencehold.job_look($1, $2, $3)"),
-            &[(&ids, Type::UUID_ARRAY), (&namespace, Type::TEXT), (&about.notes, Type::BOOL)],
-        )
-        .await?;
-    Ok(read_all(about, &rows))
-}
-
+/// Jobs as they were loaded, after the row that comes before them.
 fn read_all(about: &DecisionScope, rows: &[Row]) -> Result<ReplayInput, String> {
     let mut texts = rows.iter().map(|row| row.get::<_, &str>(0));
     let head: LoadedHead = read("moment", texts.next().unwrap_or(""))?;

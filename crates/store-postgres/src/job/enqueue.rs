@@ -1,19 +1,19 @@
 //! Putting jobs into their queues: the new ones in one statement; what was there already, by the rules.
 
 use fencehold_contract::job::{EnqueuedJob, NewJob, When};
-use fencehold_contract::operation::{JobRequest, JobResponse, check_job};
+use fencehold_contract::operation::{JobRequest, JobResponse, check_job, unexpected_response};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Timestamp;
 use fencehold_core::job::JobRefusal;
 use fencehold_engine::{digest, unique_digest};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
 
 use super::columns::{JobExtra, kept_terms};
-use super::decide::{DecisionScope, within};
-use super::value::{Json, Uuid128, to_sql};
-use crate::budget::StatementBudget;
+use super::decide::{DecisionScope, json, within};
 use crate::fault::StatementError;
+use crate::response::{completed, unanswered};
+use crate::statement::{Parameter, StatementBudget, query};
+use crate::value::{Json, Uuid128, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
 /// How long an enqueue waits at a time for what another transaction is about to make. Between two tries it uses no connection.
@@ -41,7 +41,7 @@ impl PostgresInner {
             let made = self.make_jobs(budget, call, &batch).await?;
             // From here on 'nothing was done' would not be true.
             budget.outcome_unknown |= !made.is_empty();
-            for nth in made {
+            for (nth,) in made {
                 if nth == 0 {
                     self.jobs
                         .notification
@@ -60,18 +60,11 @@ impl PostgresInner {
         }
         self.tell_lines().await;
         // What an earlier sending of this call had made is there now, and is found to be.
-        let left: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
-        if !left.is_empty() {
-            let rest: Vec<NewJob> = left.iter().map(|nth| jobs[*nth].clone()).collect();
-            let decided = self.enqueue_by_the_rules(budget, call, rest).await?;
-            for (nth, answer) in left.into_iter().zip(decided) {
-                answers[nth] = Some(answer);
-            }
+        let rest = unanswered(&jobs, &answers);
+        if rest.is_empty() {
+            return completed(answers, Vec::new());
         }
-        Ok(answers
-            .into_iter()
-            .map(|answer| answer.unwrap_or(Err(JobRefusal::JobNotFound)))
-            .collect())
+        completed(answers, self.enqueue_by_the_rules(budget, call, rest).await?)
     }
 
     /// Makes those that are new, and says which those are: their numbers, from 1.
@@ -80,20 +73,17 @@ impl PostgresInner {
         budget: &mut StatementBudget,
         call: &CallContext,
         batch: &JobColumns<'_>,
-    ) -> Result<Vec<i64>, StoreError> {
+    ) -> Result<Vec<(i64,)>, StoreError> {
         let lock_ms = PostgresInner::lock_ms(budget).min(LOCK_MS);
         let sql =
             self.sql(&within(lock_ms, "job_enqueue_batch($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
         loop {
             let made = self
                 .send(budget, async |client| {
-                    let namespace = call.namespace.as_str();
-                    let parameters = batch.parameters(&namespace);
-                    match client.query_typed(&sql, &parameters).await {
-                        Ok(rows) => Ok(rows.iter().map(|row| row.get::<_, i64>(0)).collect()),
+                    match query(client, &sql, &batch.parameters(&call.namespace.as_str())).await {
                         // Another session enqueues one of them at this very moment: the rules say whether it is the same.
                         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Vec::new()),
-                        Err(error) => Err(error),
+                        made => made,
                     }
                 })
                 .await;
@@ -115,22 +105,10 @@ impl PostgresInner {
         call: &CallContext,
         batch: &JobColumns<'_>,
     ) -> Result<String, StoreError> {
-        let sql = self.sql("SELECT fencehold.job_held_up($1, $2, $3, $4)");
-        self.run(budget, ResendPolicy::Safe, async |client| {
-            let rows = client
-                .query_typed(
-                    &sql,
-                    &[
-                        (&call.namespace.as_str(), Type::TEXT),
-                        (&batch.queues, Type::TEXT_ARRAY),
-                        (&batch.priorities, Type::INT2_ARRAY),
-                        (&batch.unique, Type::TEXT_ARRAY),
-                    ],
-                )
-                .await?;
-            rows[0].try_get(0)
-        })
-        .await
+        let sql = "SELECT fencehold.job_held_up($1, $2, $3, $4)";
+        let asked: [&dyn Parameter; 4] =
+            [&call.namespace.as_str(), &batch.queues, &batch.priorities, &batch.unique];
+        self.value(budget, sql, &asked).await
     }
 
     async fn enqueue_by_the_rules(
@@ -143,7 +121,7 @@ impl PostgresInner {
         let mut about = DecisionScope {
             keys: keys.map(|unique| unique_digest("job", &unique.key)).collect(),
             queues: jobs.iter().map(|job| job.queue.clone()).collect(),
-            ..DecisionScope::jobs(&call.namespace, jobs.iter().map(|job| job.id).collect())
+            ..DecisionScope::jobs(&call.namespace, jobs.iter().map(|job| job.id))
         };
         about.queues.sort();
         about.queues.dedup();
@@ -153,7 +131,7 @@ impl PostgresInner {
             .await??;
         match answer {
             JobResponse::Enqueued(answers) => Ok(answers),
-            _ => Err(fencehold_contract::operation::unexpected_response()),
+            _ => Err(unexpected_response()),
         }
     }
 }
@@ -165,6 +143,7 @@ fn without_nul(job: NewJob) -> NewJob {
 }
 
 /// The columns of many new jobs.
+#[derive(Default)]
 struct JobColumns<'a> {
     ids: Vec<Uuid128>,
     queues: Vec<&'a str>,
@@ -187,22 +166,7 @@ struct JobColumns<'a> {
 impl<'a> JobColumns<'a> {
     fn of(jobs: impl Iterator<Item = &'a NewJob> + Clone) -> Self {
         let any_unique = jobs.clone().any(|job| job.unique.is_some());
-        let mut batch = JobColumns {
-            ids: Vec::new(),
-            queues: Vec::new(),
-            priorities: Vec::new(),
-            kinds: Vec::new(),
-            payloads: Vec::new(),
-            terms: Vec::new(),
-            extras: Vec::new(),
-            at_ms: Vec::new(),
-            after_ms: Vec::new(),
-            urgent: Vec::new(),
-            unique: Vec::new(),
-            keys: any_unique.then(Vec::new),
-            digests: Vec::new(),
-            windows: Vec::new(),
-        };
+        let mut batch = JobColumns { keys: any_unique.then(Vec::new), ..JobColumns::default() };
         for job in jobs {
             batch.push(job);
         }
@@ -224,8 +188,8 @@ impl<'a> JobColumns<'a> {
         self.priorities.push(job.options.priority);
         self.kinds.push(job.kind.as_str());
         self.payloads.push(&job.payload);
-        self.terms.push(kept_terms(&job.options));
-        self.extras.push(extra.kept());
+        self.terms.push(kept_terms(&job.options).as_ref().map(json));
+        self.extras.push(extra.kept().as_ref().map(json));
         self.at_ms.push(match job.when {
             When::At { wall_ms } => Some(to_sql(wall_ms)),
             _ => None,
@@ -242,25 +206,22 @@ impl<'a> JobColumns<'a> {
         }
     }
 
-    fn parameters<'b>(
-        &'b self,
-        namespace: &'b &'b str,
-    ) -> [(&'b (dyn tokio_postgres::types::ToSql + Sync), Type); 14] {
+    fn parameters<'b>(&'b self, namespace: &'b &'b str) -> [&'b dyn Parameter; 14] {
         [
-            (namespace, Type::TEXT),
-            (&self.ids, Type::UUID_ARRAY),
-            (&self.queues, Type::TEXT_ARRAY),
-            (&self.priorities, Type::INT2_ARRAY),
-            (&self.kinds, Type::TEXT_ARRAY),
-            (&self.payloads, Type::TEXT_ARRAY),
-            (&self.terms, Type::JSONB_ARRAY),
-            (&self.extras, Type::JSONB_ARRAY),
-            (&self.at_ms, Type::INT8_ARRAY),
-            (&self.after_ms, Type::INT8_ARRAY),
-            (&self.urgent, Type::BOOL_ARRAY),
-            (&self.keys, Type::UUID_ARRAY),
-            (&self.digests, Type::UUID_ARRAY),
-            (&self.windows, Type::INT8_ARRAY),
+            namespace,
+            &self.ids,
+            &self.queues,
+            &self.priorities,
+            &self.kinds,
+            &self.payloads,
+            &self.terms,
+            &self.extras,
+            &self.at_ms,
+            &self.after_ms,
+            &self.urgent,
+            &self.keys,
+            &self.digests,
+            &self.windows,
         ]
     }
 }

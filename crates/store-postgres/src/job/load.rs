@@ -14,8 +14,8 @@ use fencehold_engine::{JobBody, JobNote, JobSummary, ReplayJob, StoredJob, Store
 use serde::Deserialize;
 
 use super::columns::{JobExtra, PendingSignals, state_of, terms_of, undo_of};
-use super::value::{bytes_of, stamp};
 use crate::response::UsedRow;
+use crate::value::{bytes_of, stamp};
 
 /// The row that comes before the jobs.
 #[derive(Debug, Deserialize)]

@@ -21,7 +21,6 @@ mod read;
 mod save;
 mod sweep;
 mod undelivered;
-mod value;
 mod wait_queue;
 
 use std::cell::{Cell, RefCell};
@@ -116,13 +115,9 @@ impl PostgresInner {
                 JobResponse::Renewed(self.renew_claims(budget, call, attempts).await?)
             }
             JobRequest::Report(reports) => JobResponse::Reported(self.report(budget, call, reports).await?),
-            JobRequest::WriteEffects(entries) => {
-                JobResponse::WrittenEffects(self.ledger(budget, call, entries).await?)
-            }
-            JobRequest::Get(id) => JobResponse::Job(self.job(budget, call, id).await?.map(Box::new)),
-            JobRequest::WaitFor(request) => {
-                JobResponse::Job(self.wait_for(call, request).await?.map(Box::new))
-            }
+            JobRequest::WriteEffects(entries) => self.ledger(budget, call, entries).await?,
+            JobRequest::Get(id) => JobResponse::Job(self.job(budget, call, id).await?),
+            JobRequest::WaitFor(request) => JobResponse::Job(self.wait_for(call, request).await?),
             JobRequest::List(request) => JobResponse::Jobs(self.list_jobs(budget, call, &request).await?),
             JobRequest::Change(request) => JobResponse::Changed(self.act(budget, call, request).await?),
             JobRequest::Queues => JobResponse::Queues(self.queue_views(budget, call, None).await?),
@@ -131,20 +126,16 @@ impl PostgresInner {
                 JobResponse::Deleted(self.remove_queue(budget, call, &queue, &by).await?)
             }
             JobRequest::Schedules => JobResponse::Schedules(self.schedules(budget, call).await?),
-            JobRequest::SetSchedule(spec) => {
-                JobResponse::Schedule(Box::new(self.set_schedule(budget, call, *spec).await?))
-            }
-            JobRequest::DeleteSchedule { name, by } => {
-                JobResponse::Deleted(self.remove_schedule(budget, call, &name, &by).await?)
+            JobRequest::SetSchedule(spec) => self.set_schedule(budget, call, *spec).await?,
+            JobRequest::DeleteSchedule { name, .. } => {
+                JobResponse::Deleted(self.remove_schedule(budget, call, &name).await?)
             }
             JobRequest::BeginOperation(request) => {
                 self.hear_of_holds();
-                JobResponse::BegunOperation(self.begin(budget, call, request).await?)
+                self.begin(budget, call, request).await?
             }
             JobRequest::Effects(request) => JobResponse::Effects(self.findings(budget, call, request).await?),
-            JobRequest::ResolveEffect(request) => {
-                JobResponse::ResolvedEffect(self.resolve(budget, call, request).await?)
-            }
+            JobRequest::ResolveEffect(request) => self.resolve(budget, call, request).await?,
             JobRequest::Claim(_) => return Err(unexpected_response()),
         })
     }

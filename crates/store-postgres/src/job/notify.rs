@@ -10,9 +10,10 @@ use std::collections::BTreeSet;
 use fencehold_core::Namespace;
 use fencehold_core::job::QueueName;
 use tokio::sync::Mutex;
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
 
 use crate::PostgresInner;
+use crate::statement::query;
 
 const TIMEOUT_MS: u64 = 2_000;
 
@@ -54,9 +55,7 @@ impl PostgresInner {
         let told = self
             .send(&budget, async |client| {
                 let sql = self.sql("SELECT fencehold.job_tell_lines($1, $2)");
-                let lines: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                    [(&namespaces, Type::TEXT_ARRAY), (&queues, Type::TEXT_ARRAY)];
-                client.query_typed(&sql, &lines).await.map(drop)
+                query::<Row>(client, &sql, &[&namespaces, &queues]).await
             })
             .await;
         if let Err(why) = told {

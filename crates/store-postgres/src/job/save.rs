@@ -2,17 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use fencehold_contract::stored::{
-    EffectStateV1, EffectV1, FactV1, ScheduleV1, TermsV1, TrailV1, queue_mode_number,
-};
+use fencehold_contract::stored::{EffectStateV1, EffectV1, FactV1, ScheduleV1, TrailV1, queue_mode_number};
 use fencehold_core::job::{Claim, CompensationState, Due, JobId, JobNotes, JobOptions};
 use fencehold_core::ledger::EffectState;
 use fencehold_core::{Event, Token};
 use fencehold_engine::{JobBody, JobChange, JobNote, ReplayInput, StoredJob, StoredUnique};
 use serde_json::{Value, json};
 
-use super::columns::{JobExtra, PendingSignals, state_number, undo_number};
-use super::value::{Json, Uuid128, hex_of};
+use super::columns::{JobExtra, PendingSignals, kept_terms, state_number, undo_number};
+use crate::value::{Json, Uuid128, hex_of};
 
 /// What a decision was made on, as far as others may have changed it since.
 #[derive(Debug)]
@@ -118,12 +116,10 @@ fn body_row(arrival: u64, id: JobId, body: &JobBody, terms: &JobOptions) -> Valu
         yield_within_ms: body.yield_within_ms,
         undo_of: body.undo_of.clone().map(Into::into),
     };
-    let extra = (extra != JobExtra::default()).then_some(extra);
-    let usual = JobOptions { priority: terms.priority, ..JobOptions::default() };
     json!({
         "what": "body", "arrival": arrival, "id": id, "namespace": body.namespace, "queue": body.queue,
         "priority": terms.priority, "enqueued_ms": body.enqueued_wall_ms, "kind": body.kind,
-        "payload": body.payload, "terms": (*terms != usual).then(|| TermsV1::from(*terms)), "extra": extra,
+        "payload": body.payload, "terms": kept_terms(terms), "extra": extra.kept(),
     })
 }
 

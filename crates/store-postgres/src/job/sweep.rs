@@ -3,7 +3,6 @@
 //! Claims that have run out are decided upon by the rules; jobs whose time has come, and what is to be forgotten, are moved by
 //! the database alone; schedules fire; jobs that may ask for room do so. All of it in small steps.
 
-use std::collections::VecDeque;
 use std::rc::Weak;
 use std::time::Duration;
 
@@ -13,12 +12,11 @@ use fencehold_core::job::{JobId, QueueName};
 use fencehold_engine::Replay;
 use fencehold_net::sleep;
 use futures_util::future::select;
-use tokio_postgres::types::Type;
 
 use super::decide::{DecisionResult, DecisionScope, decide_in, locking, read};
 use super::load::ScheduleRow;
-use super::value::{Uuid128, to_sql};
-use crate::budget::StatementBudget;
+use crate::statement::{StatementBudget, query};
+use crate::value::{Uuid128, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
 /// How often: a claim ends at most a second after its deadline.
@@ -87,34 +85,32 @@ impl PostgresInner {
             .run(budget, ResendPolicy::Safe, async |client| {
                 let transaction = client.transaction().await?;
                 let sql = self.sql(&locking("job_run_out($1)"));
-                let rows = transaction.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
-                let id = |row: &tokio_postgres::Row| JobId::from_bytes(row.get::<_, Uuid128>(0).0);
-                let ids: Vec<JobId> = rows.iter().map(id).collect();
-                let count = ids.len();
-                if let Some(at_ms) = rows.first().map(|row| row.get::<_, i64>(1)) {
-                    // What the clock has jumped over is not over: rolled back, and noted first.
-                    if self.jump(at_ms).is_some() {
-                        return Ok(Ok(SweepResult::Jumped { at_ms }));
-                    }
-                    let about = DecisionScope::jobs(&Namespace::default(), ids.clone()).ending();
-                    let act = |replay: &mut Replay| replay.expire(&ids);
-                    match decide_in(self, &transaction, &about, LOCK_MS, VecDeque::new(), act).await? {
-                        DecisionResult::Kept(()) => {}
-                        // Rolled back, all of it: the next sweep decides again.
-                        DecisionResult::Again => return Ok(Ok(SweepResult::Ended(0))),
-                        DecisionResult::Damaged(why) => return Ok(Err(why)),
-                    }
+                let rows: Vec<(Uuid128, i64)> = query(&transaction, &sql, &[&STEP]).await?;
+                let Some((_, at_ms)) = rows.first() else {
+                    transaction.commit().await?;
+                    return Ok(DecisionResult::Kept(SweepResult::Ended(0)));
+                };
+                // What the clock has jumped over is not over: rolled back, and noted first.
+                if self.jump(*at_ms).is_some() {
+                    return Ok(DecisionResult::Kept(SweepResult::Jumped { at_ms: *at_ms }));
                 }
-                transaction.commit().await?;
-                Ok(Ok(SweepResult::Ended(count)))
+                let ids: Vec<JobId> = rows.iter().map(|(id, _)| (*id).into()).collect();
+                let about = DecisionScope::jobs(&Namespace::default(), ids.clone()).ending();
+                let act = |replay: &mut Replay| {
+                    replay.expire(&ids);
+                    SweepResult::Ended(ids.len())
+                };
+                decide_in(self, transaction, &about, LOCK_MS, None, act).await
             })
             .await?;
-        match decided.map_err(|why| self.unusable(why))? {
-            SweepResult::Ended(count) => Ok(count),
-            SweepResult::Jumped { at_ms } => {
+        match self.kept(decided)? {
+            Some(SweepResult::Ended(count)) => Ok(count),
+            Some(SweepResult::Jumped { at_ms }) => {
                 self.saw_the_clock(budget, before_ms, at_ms).await?;
                 Ok(0)
             }
+            // Rolled back, all of it: the next sweep decides again.
+            None => Ok(0),
         }
     }
 
@@ -122,60 +118,44 @@ impl PostgresInner {
         let kept_ms = to_sql(self.jobs.keep_finished.ms());
         let now_ms = self.clock.now().store_ms;
         let unused = now_ms >= self.jobs.queues_looked_at_ms.get().saturating_add(UNUSED_QUEUES_EVERY_MS);
-        let more = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let sql = self.sql("SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)");
-                let values: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-                    [(&kept_ms, Type::INT8), (&STEP, Type::INT4), (&unused, Type::BOOL)];
-                let rows = client.query_typed(&sql, &values).await?;
-                Ok(rows.first().map_or((false, false), |row| (row.get(0), row.get(1))))
-            })
-            .await?;
-        if unused && !more.1 {
+        let sql = "SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)";
+        let (more_jobs, more_queues): (bool, bool) =
+            self.row(budget, sql, &[&kept_ms, &STEP, &unused]).await?;
+        if unused && !more_queues {
             self.jobs.queues_looked_at_ms.set(now_ms);
         }
-        Ok(more.0 || more.1)
+        Ok(more_jobs || more_queues)
     }
 
     /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
     async fn fire_schedules(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
-        let fired = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let mut transaction = client.transaction().await?;
-                let sql = self.sql(&locking("job_schedules_due($1)"));
-                let rows = transaction.query_typed(&sql, &[(&FIRE_MAX, Type::INT4)]).await?;
-                let read_one = |row: &tokio_postgres::Row| read::<ScheduleRow>("schedule", row.get(0));
-                // One that cannot be read stays as it is: a newer program may understand it.
-                let due: VecDeque<_> = rows
-                    .iter()
-                    .filter_map(|row| read_one(row).ok())
-                    .map(ScheduleRow::kept)
-                    .collect();
-                let about = DecisionScope::jobs(&Namespace::default(), Vec::new());
-                let mut fired = 0;
-                for schedule in due {
-                    let name = schedule.spec.name.clone();
-                    let one = transaction.transaction().await?;
-                    let alone = VecDeque::from([schedule]);
-                    let why = match decide_in(self, &one, &about, LOCK_MS, alone, Replay::fire).await {
-                        Ok(DecisionResult::Kept(())) => {
-                            one.commit().await?;
-                            fired += 1;
-                            continue;
-                        }
-                        Ok(DecisionResult::Again) => "others changed the same jobs".to_owned(),
-                        Ok(DecisionResult::Damaged(why)) => why,
-                        Err(error) if error.as_db_error().is_some() => error.to_string(),
-                        Err(error) => return Err(error),
-                    };
-                    one.rollback().await?;
-                    tracing::warn!(schedule = %name, why, "a schedule could not fire; it is tried again");
-                }
-                transaction.commit().await?;
-                Ok(fired)
-            })
-            .await?;
-        Ok(fired)
+        self.run(budget, ResendPolicy::Safe, async |client| {
+            let mut transaction = client.transaction().await?;
+            let sql = self.sql(&locking("job_schedules_due($1)"));
+            let due: Vec<(String,)> = query(&transaction, &sql, &[&FIRE_MAX]).await?;
+            // One that cannot be read stays as it is: a newer program may understand it.
+            let due = due.iter().filter_map(|(text,)| read::<ScheduleRow>("schedule", text).ok());
+            let about = DecisionScope::jobs(&Namespace::default(), []);
+            let mut fired = 0;
+            for schedule in due.map(ScheduleRow::kept) {
+                let name = schedule.spec.name.clone();
+                let one = transaction.transaction().await?;
+                let why = match decide_in(self, one, &about, LOCK_MS, Some(schedule), Replay::fire).await {
+                    Ok(DecisionResult::Kept(())) => {
+                        fired += 1;
+                        continue;
+                    }
+                    Ok(DecisionResult::Again) => "others changed the same jobs".to_owned(),
+                    Ok(DecisionResult::Damaged(why)) => why,
+                    Err(error) if error.as_db_error().is_some() => error.to_string(),
+                    Err(error) => return Err(error),
+                };
+                tracing::warn!(schedule = %name, why, "a schedule could not fire; it is tried again");
+            }
+            transaction.commit().await?;
+            Ok(fired)
+        })
+        .await
     }
 
     /// The same for a caller that has its response already: the sweep asks again.
@@ -187,22 +167,13 @@ impl PostgresInner {
 
     /// Has the first jobs of their queues ask for room, where they may.
     async fn make_room(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
-        let asking = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let sql = self.sql("SELECT * FROM fencehold.job_room($1)");
-                let rows = client.query_typed(&sql, &[(&STEP, Type::INT4)]).await?;
-                let id = |row: &tokio_postgres::Row, nth| JobId::from_bytes(row.get::<_, Uuid128>(nth).0);
-                let told = |row: &tokio_postgres::Row| {
-                    (row.get::<_, String>(0), row.get::<_, String>(1), id(row, 2), id(row, 3))
-                };
-                Ok(rows.iter().map(told).collect::<Vec<_>>())
-            })
-            .await?;
+        let asking: Vec<(String, String, Uuid128, Uuid128)> =
+            self.rows(budget, "SELECT * FROM fencehold.job_room($1)", &[&STEP]).await?;
         for (namespace, queue, contender, victim) in asking {
             let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), QueueName::new(queue)) else {
                 continue;
             };
-            let about = DecisionScope::jobs(&namespace, vec![contender, victim]);
+            let about = DecisionScope::jobs(&namespace, [contender, victim].map(JobId::from));
             self.decide(budget, ResendPolicy::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
                 .await?;
         }

@@ -1,17 +1,14 @@
 //! Claimed jobs that never reached their caller are returned to their queues.
 
-use std::collections::VecDeque;
-
 use fencehold_contract::job::ClaimedJobs;
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::job::{AttemptProof, JobId};
 use fencehold_core::{HoldHash, Token};
 use fencehold_engine::Replay;
-use tokio_postgres::types::Type;
 
-use super::decide::{DecisionResult, DecisionScope, decide_in};
-use super::value::{Uuid128, from_sql, to_sql};
-use crate::budget::StatementBudget;
+use super::decide::{DecisionScope, decide_in};
+use crate::statement::{Parameter, StatementBudget, query};
+use crate::value::{Uuid128, from_sql, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
 /// For how long it is tried at least to return jobs: the caller has gone, and waits for none of it.
@@ -31,21 +28,13 @@ impl PostgresInner {
 
     /// The same where it is not known whether the claim got any.
     pub(super) async fn undo_unknown_claim(&self, call: &CallContext, hash: HoldHash) {
-        let namespace = call.namespace.as_str();
-        let sql = self.sql("SELECT * FROM fencehold.job_untaken($1, $2)");
-        let mut budget = self.budget(UNDO_WITHIN_MS, 0);
-        let given = self
-            .run(&mut budget, ResendPolicy::Safe, async |client| {
-                let asked: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-                    [(&namespace, Type::TEXT), (&Uuid128::from(hash), Type::UUID)];
-                let rows = client.query_typed(&sql, &asked).await?;
-                let claimed = |row: &tokio_postgres::Row| {
-                    let token = Token::new(from_sql(row.get(1)));
-                    (JobId::from_bytes(row.get::<_, Uuid128>(0).0), AttemptProof { hash, token })
-                };
-                Ok(rows.iter().map(claimed).collect())
-            })
-            .await;
+        let sql = "SELECT * FROM fencehold.job_untaken($1, $2)";
+        let asked: [&dyn Parameter; 2] = [&call.namespace.as_str(), &Uuid128::from(hash)];
+        let found: Result<Vec<(Uuid128, i64)>, _> =
+            self.rows(&mut self.budget(UNDO_WITHIN_MS, 0), sql, &asked).await;
+        let proof = |token| AttemptProof { hash, token: Token::new(from_sql(token)) };
+        let claimed = |(id, token): (Uuid128, i64)| (JobId::from(id), proof(token));
+        let given = found.map(|found| found.into_iter().map(claimed).collect());
         self.undo(call, given).await;
     }
 
@@ -76,26 +65,16 @@ impl PostgresInner {
             .run(budget, ResendPolicy::Safe, async |client| {
                 let transaction = client.transaction().await?;
                 let sql = self.sql("SELECT * FROM fencehold.job_unheard($1, $2)");
-                let rows = transaction
-                    .query_typed(&sql, &[(&ids, Type::UUID_ARRAY), (&tokens, Type::INT8_ARRAY)])
-                    .await?;
-                let unheard: Vec<JobId> =
-                    rows.iter().map(|row| JobId::from_bytes(row.get::<_, Uuid128>(0).0)).collect();
+                let unheard: Vec<(Uuid128,)> = query(&transaction, &sql, &[&ids, &tokens]).await?;
+                let unheard: Vec<JobId> = unheard.into_iter().map(|(id,)| id.into()).collect();
                 let given: Vec<(JobId, AttemptProof)> =
                     given.iter().filter(|(id, _)| unheard.contains(id)).copied().collect();
                 let about = DecisionScope::jobs(&call.namespace, unheard).ending();
                 let act = |replay: &mut Replay| replay.abandon(&given);
-                let decided = decide_in(self, &transaction, &about, lock_ms, VecDeque::new(), act).await?;
-                if matches!(decided, DecisionResult::Kept(())) {
-                    transaction.commit().await?;
-                }
-                Ok(decided)
+                decide_in(self, transaction, &about, lock_ms, None, act).await
             })
             .await?;
-        match decided {
-            // Another session came in between, and it was rolled back: the claims run out by themselves.
-            DecisionResult::Kept(()) | DecisionResult::Again => Ok(()),
-            DecisionResult::Damaged(why) => Err(self.unusable(why)),
-        }
+        // What another session came in between is rolled back: the claims run out by themselves.
+        self.kept(decided).map(drop)
     }
 }

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use fencehold_net::sleep;
 use tokio::sync::Notify;
-use tokio_postgres::types::Type;
 
-use super::value::Uuid128;
+use crate::PostgresInner;
 use crate::pool::PoolLane;
-use crate::{PostgresInner, ResendPolicy};
+use crate::value::Uuid128;
 
 /// How often. A process whose places have not been kept up for ten times as long is passed over.
 const BEAT: Duration = Duration::from_millis(500);
@@ -74,15 +73,9 @@ pub(super) async fn keep_up(core: Weak<PostgresInner>) {
         }
         let mut budget = core.budget(TIMEOUT_MS, 0);
         budget.lane = PoolLane::Renewals;
-        let beaten = core
-            .run(&mut budget, ResendPolicy::Safe, async |client| {
-                let sql = core.sql("SELECT * FROM fencehold.job_line_beat($1)");
-                let rows = client.query_typed(&sql, &[(&sendings, Type::UUID_ARRAY)]).await?;
-                Ok(rows.iter().map(|row| row.get(0)).collect::<Vec<Uuid128>>())
-            })
-            .await;
-        match beaten {
-            Ok(sendings) => sendings.into_iter().for_each(|sending| core.jobs.line.wake(sending)),
+        let sql = "SELECT * FROM fencehold.job_line_beat($1)";
+        match core.rows::<(Uuid128,)>(&mut budget, sql, &[&sendings]).await {
+            Ok(sendings) => sendings.into_iter().for_each(|(sending,)| core.jobs.line.wake(sending)),
             Err(why) => tracing::debug!(%why, "places in line could not be kept up; trying again"),
         }
     }

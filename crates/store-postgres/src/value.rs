@@ -21,10 +21,16 @@ impl From<HoldHash> for Uuid128 {
     }
 }
 
+impl From<Uuid128> for JobId {
+    fn from(Uuid128(bytes): Uuid128) -> Self {
+        JobId::from_bytes(bytes)
+    }
+}
+
 impl Uuid128 {
     /// As the database writes it.
     pub(super) fn text(self) -> String {
-        JobId::from_bytes(self.0).to_string()
+        JobId::from(self).to_string()
     }
 }
 
@@ -80,13 +86,19 @@ impl ToSql for Json {
     to_sql_checked!();
 }
 
-/// A number for the database, where no larger one can be meant.
+/// A number as the database takes it. What is larger is as good as endless.
 pub(super) fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// A number of the database that is never negative.
 pub(super) fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
+}
+
+/// How many rows, as the database takes it.
+pub(super) fn limit_to_sql(limit: usize) -> i32 {
+    i32::try_from(limit).unwrap_or(i32::MAX)
 }
 
 /// Store time here is wall time.

@@ -1,0 +1,251 @@
+//! Statements: how much time they have, what they take, what they return, and how they are sent. A function of the schema is called with plain Rust values, whose
+//! types in the database follow from their own.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use fencehold_contract::StoreError;
+use fencehold_net::{CallBudget, ResendPolicy};
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{Client, Error, GenericClient, Row};
+
+use super::PostgresInner;
+use super::fault::StatementError;
+use super::pool::PoolLane;
+use super::value::{Json, Uuid128};
+
+/// What a response may take beyond its caller's timeout, which the server keeps to while it waits for locks: one that is
+/// nearly there says more than that none came.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// The least that a statement gets, however little time is left: a request that was never sent says nothing to anyone.
+const STATEMENT_MIN: Duration = Duration::from_millis(100);
+
+/// The time that a call has for its statements, and which connections they use.
+#[derive(Debug)]
+pub(super) struct StatementBudget {
+    call: CallBudget,
+    pub(super) lane: PoolLane,
+}
+
+impl StatementBudget {
+    pub(super) fn new(call: CallBudget) -> Self {
+        StatementBudget { call, lane: PoolLane::default() }
+    }
+
+    /// How long a statement may take.
+    pub(super) fn statement_limit(&self) -> Duration {
+        self.left().max(STATEMENT_MIN)
+    }
+}
+
+impl Deref for StatementBudget {
+    type Target = CallBudget;
+
+    fn deref(&self) -> &CallBudget {
+        &self.call
+    }
+}
+
+impl DerefMut for StatementBudget {
+    fn deref_mut(&mut self) -> &mut CallBudget {
+        &mut self.call
+    }
+}
+
+/// A type that the database has, too.
+pub(super) trait SqlType {
+    const TYPE: Type;
+}
+
+/// One of which the database has arrays.
+pub(super) trait ArrayItem {
+    const ARRAY: Type;
+}
+
+macro_rules! sql_types {
+    ($($rust:ty: $one:ident, $many:ident;)*) => {$(
+        impl SqlType for $rust {
+            const TYPE: Type = Type::$one;
+        }
+        impl ArrayItem for $rust {
+            const ARRAY: Type = Type::$many;
+        }
+    )*};
+}
+
+sql_types! {
+    bool: BOOL, BOOL_ARRAY;
+    i16: INT2, INT2_ARRAY;
+    i32: INT4, INT4_ARRAY;
+    i64: INT8, INT8_ARRAY;
+    &str: TEXT, TEXT_ARRAY;
+    &[u8]: BYTEA, BYTEA_ARRAY;
+    Vec<u8>: BYTEA, BYTEA_ARRAY;
+    Uuid128: UUID, UUID_ARRAY;
+    Json: JSONB, JSONB_ARRAY;
+}
+
+impl<T: SqlType> SqlType for Option<T> {
+    const TYPE: Type = T::TYPE;
+}
+
+impl<T: ArrayItem> ArrayItem for Option<T> {
+    const ARRAY: Type = T::ARRAY;
+}
+
+impl<T: ArrayItem> SqlType for Vec<T> {
+    const TYPE: Type = T::ARRAY;
+}
+
+impl<T: ArrayItem> SqlType for &[T] {
+    const TYPE: Type = T::ARRAY;
+}
+
+/// A parameter of a statement.
+pub(super) trait Parameter: ToSql + Sync {
+    fn sql_type(&self) -> Type;
+}
+
+impl<T: SqlType + ToSql + Sync> Parameter for T {
+    fn sql_type(&self) -> Type {
+        T::TYPE
+    }
+}
+
+/// What a row is read as: its columns, in order, or the row itself.
+pub(super) trait FromRow: Sized {
+    fn from_row(row: Row) -> Result<Self, Error>;
+}
+
+impl FromRow for Row {
+    fn from_row(row: Row) -> Result<Self, Error> {
+        Ok(row)
+    }
+}
+
+macro_rules! from_row {
+    ($(($($column:ident $nth:literal),+);)*) => {$(
+        impl<$($column: for<'a> FromSql<'a>),+> FromRow for ($($column,)+) {
+            fn from_row(row: Row) -> Result<Self, Error> {
+                Ok(($(row.try_get($nth)?,)+))
+            }
+        }
+    )*};
+}
+
+from_row! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+}
+
+/// The rows of a statement, on one connection.
+pub(super) async fn query<T: FromRow>(
+    client: &impl GenericClient,
+    sql: &str,
+    parameters: &[&dyn Parameter],
+) -> Result<Vec<T>, Error> {
+    let typed: Vec<(&(dyn ToSql + Sync), Type)> = parameters
+        .iter()
+        .map(|parameter| (*parameter as &(dyn ToSql + Sync), parameter.sql_type()))
+        .collect();
+    client.query_typed(sql, &typed).await?.into_iter().map(T::from_row).collect()
+}
+
+/// The one row of a statement that always returns one.
+pub(super) async fn query_one<T: FromRow>(
+    client: &impl GenericClient,
+    sql: &str,
+    parameters: &[&dyn Parameter],
+) -> Result<T, Error> {
+    Ok(query(client, sql, parameters).await?.swap_remove(0))
+}
+
+impl PostgresInner {
+    /// Sends something on a connection of its own, once.
+    pub(super) async fn send<T>(
+        &self,
+        budget: &StatementBudget,
+        work: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, StatementError> {
+        let late = "it was not answered in time";
+        let lending = tokio::time::timeout(budget.statement_limit(), self.lend(budget.lane)).await;
+        let mut lent = lending.map_err(|_| StatementError::Unreached(late.to_owned()))??;
+        match tokio::time::timeout(budget.statement_limit() + ANSWER_WITHIN, work(&mut lent)).await {
+            Ok(Ok(answer)) => {
+                lent.give_back();
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                // An error of the server leaves the connection as it was; but not one in the middle of a transaction.
+                let fault = StatementError::of(&error, self.schema());
+                if matches!(fault, StatementError::Locked(_)) {
+                    lent.give_back();
+                }
+                Err(fault)
+            }
+            Err(_) => Err(StatementError::Unclear(late.to_owned())),
+        }
+    }
+
+    /// Sends something until it is answered, or the timeout ends.
+    pub(super) async fn run<T>(
+        &self,
+        budget: &mut StatementBudget,
+        repeat: ResendPolicy,
+        work: impl AsyncFn(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match self.send(budget, &work).await {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => budget.retry_or_fail_as(repeat, fault).await?,
+            }
+        }
+    }
+
+    /// The rows of a statement that may be sent again.
+    pub(super) async fn rows<T: FromRow>(
+        &self,
+        budget: &mut StatementBudget,
+        sql: &str,
+        parameters: &[&dyn Parameter],
+    ) -> Result<Vec<T>, StoreError> {
+        let sql = self.sql(sql);
+        self.run(budget, ResendPolicy::Safe, async |client| query(client, &sql, parameters).await)
+            .await
+    }
+
+    /// The one row of a statement that may be sent again, and always returns one.
+    pub(super) async fn row<T: FromRow>(
+        &self,
+        budget: &mut StatementBudget,
+        sql: &str,
+        parameters: &[&dyn Parameter],
+    ) -> Result<T, StoreError> {
+        let sql = self.sql(sql);
+        self.run(budget, ResendPolicy::Safe, async |client| query_one(client, &sql, parameters).await)
+            .await
+    }
+
+    /// The same, for what returns nothing.
+    pub(super) async fn execute(
+        &self,
+        budget: &mut StatementBudget,
+        sql: &str,
+        parameters: &[&dyn Parameter],
+    ) -> Result<(), StoreError> {
+        self.rows::<Row>(budget, sql, parameters).await.map(drop)
+    }
+
+    /// Its one value.
+    pub(super) async fn value<T: for<'a> FromSql<'a>>(
+        &self,
+        budget: &mut StatementBudget,
+        sql: &str,
+        parameters: &[&dyn Parameter],
+    ) -> Result<T, StoreError> {
+        self.row::<(T,)>(budget, sql, parameters).await.map(|(value,)| value)
+    }
+}

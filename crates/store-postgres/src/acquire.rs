@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError};
-use fencehold_core::{HoldHash, Key, Namespace, Refusal, Task};
+use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, CallContext, StoreError};
+use fencehold_core::{HoldHash, Key, Refusal, Task};
 use fencehold_net::{PendingCall, sleep};
 use serde::Deserialize;
 
 use super::fault::StatementError;
 use super::response::AcquireRow;
-use super::statement::{Parameter, StatementBudget, query_one};
+use super::statement::{Call, Parameter, query_one};
 use super::value::to_sql;
 use super::{PostgresInner, closed};
 
@@ -36,33 +36,27 @@ struct SendCount {
     may_be_known: bool,
 }
 
-impl PostgresInner {
+impl Call<'_> {
     pub(super) async fn acquire(
-        &self,
-        namespace: &Namespace,
-        timeout_ms: u64,
+        &mut self,
         request: &AcquireLeaseRequest,
         caller: &PendingCall,
     ) -> Result<AcquiredLease, StoreError> {
         self.begin_nothing_outdated()?;
-        let mut budget = self.budget(timeout_ms, request.wait_ms);
-        let acquired = self.take(&mut budget, namespace, request, caller).await?;
+        let acquired = self.take(request, caller).await?;
         self.hear_of_holds();
         Ok(acquired)
     }
 
     async fn take(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &AcquireLeaseRequest,
         caller: &PendingCall,
     ) -> Result<AcquiredLease, StoreError> {
         let hash = request.hold_id.hash();
         let mut sending = SendCount::default();
         loop {
-            let (mut id, mut due_in_ms) = match self.ask_for(budget, namespace, request, &mut sending).await?
-            {
+            let (mut id, mut due_in_ms) = match self.ask_for(request, &mut sending).await? {
                 AcquireRow::Ok(acquired) => return Ok(acquired),
                 AcquireRow::Err(error) => return Err(error),
                 AcquireRow::Waiting { id, due_in_ms } => (id, due_in_ms),
@@ -79,25 +73,25 @@ impl PostgresInner {
                     () = self.closing.wait() => Some(closed()),
                 };
                 if let Some(stop) = stop {
-                    return Err(self.leave_with(stop, namespace, request, id).await);
+                    return Err(self.leave_with(stop, request, id).await);
                 }
-                match self.look_after(budget, hash, id).await {
+                match self.look_after(hash, id).await {
                     Ok(Some(AcquireRow::Ok(acquired))) => return Ok(acquired),
                     Ok(Some(AcquireRow::Err(error))) => return Err(error),
                     Ok(Some(AcquireRow::Waiting { id: same, due_in_ms: next })) => {
                         // A moment more than due: the database's clock and this one's timer count differently.
                         (id, due_in_ms) = (same, next.saturating_add(1));
-                        if budget.elapsed_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
-                            return self.overdue(budget, namespace, request, id).await;
+                        if self.budget.elapsed_ms() > request.wait_ms.saturating_add(OVER_TIME_MS) {
+                            return self.overdue(request, id).await;
                         }
                     }
                     // Fallen out of line, because nothing was heard of this process for long: it stands anew. It may have been granted a
                     // key before.
                     Ok(None) => {
-                        budget.outcome_unknown = true;
+                        self.budget.outcome_unknown = true;
                         break;
                     }
-                    Err(error) => return Err(self.leave_with(error, namespace, request, id).await),
+                    Err(error) => return Err(self.leave_with(error, request, id).await),
                 }
             }
         }
@@ -106,21 +100,19 @@ impl PostgresInner {
     /// Asks for the keys. While a holder's transaction has a fence on one, that one is held, whatever its deadline: the
     /// others are tried, and one who waits asks again.
     async fn ask_for(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &AcquireLeaseRequest,
         sending: &mut SendCount,
     ) -> Result<AcquireRow, StoreError> {
         let hash = request.hold_id.hash();
         loop {
-            match self.send_ask(budget, namespace, request, sending).await? {
+            match self.send_ask(request, sending).await? {
                 Ok(said) => return Ok(said),
                 Err(why) => {
                     let keys: Vec<&str> = request.any_of.iter().map(Key::as_str).collect();
-                    let fenced = self.fenced(budget, namespace, &keys, hash).await?;
+                    let fenced = self.fenced(&keys, hash).await?;
                     let Some(first) = fenced.first() else {
-                        budget.retry_or_fail(StatementError::Locked(why)).await?;
+                        self.budget.retry_or_fail(StatementError::Locked(why)).await?;
                         continue;
                     };
                     let held = AcquireRow::Err(StoreError::refused(&first.key, first.refusal.clone()));
@@ -132,7 +124,7 @@ impl PostgresInner {
                             request.seen_token.filter(|_| others.first() == request.any_of.first());
                         let rest =
                             AcquireLeaseRequest { any_of: others, wait_ms: 0, seen_token, ..request.clone() };
-                        match self.send_ask(budget, namespace, &rest, sending).await? {
+                        match self.send_ask(&rest, sending).await? {
                             Ok(AcquireRow::Err(StoreError::Refused {
                                 refusal: Refusal::Held { .. },
                                 ..
@@ -141,7 +133,7 @@ impl PostgresInner {
                             Ok(said) => return Ok(said),
                         }
                     }
-                    if budget.elapsed_ms() >= request.wait_ms {
+                    if self.budget.elapsed_ms() >= request.wait_ms {
                         return Ok(held);
                     }
                     sleep(FENCED_AGAIN).await;
@@ -153,16 +145,14 @@ impl PostgresInner {
     /// Sends the request, again where its outcome is not known: the hold id shows what has become of it. `Err` inside:
     /// another session had a key locked for longer than usual.
     async fn send_ask(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &AcquireLeaseRequest,
         sending: &mut SendCount,
     ) -> Result<Result<AcquireRow, String>, StoreError> {
         loop {
-            let party = if request.wait_ms > 0 { Some(self.party(budget).await?) } else { None };
+            let party = if request.wait_ms > 0 { Some(self.party().await?) } else { None };
             // A repeat has waited already, has less time to wait, and is older if the one before may have arrived.
-            let so_far_ms = if sending.again { budget.elapsed_ms() } else { 0 };
+            let so_far_ms = if sending.again { self.budget.elapsed_ms() } else { 0 };
             sending.again = true;
             let hold_age_ms = if sending.may_be_known {
                 request.hold_id_age_ms.saturating_add(so_far_ms).max(1)
@@ -177,9 +167,9 @@ impl PostgresInner {
             );
             let hash = request.hold_id.hash();
             let answered = self
-                .send(budget, async |client| {
+                .send(async |client| {
                     let asked: [&dyn Parameter; 15] = [
-                        &namespace.as_str(),
+                        &self.namespace(),
                         &keys,
                         &hash.as_bytes().as_slice(),
                         &to_sql(hold_age_ms),
@@ -203,23 +193,18 @@ impl PostgresInner {
                 Err(StatementError::Locked(why)) => return Ok(Err(why)),
                 Err(fault) => {
                     sending.may_be_known |= matches!(fault, StatementError::Unclear(_));
-                    budget.retry_or_fail(fault).await?;
+                    self.budget.retry_or_fail(fault).await?;
                 }
             }
         }
     }
 
     /// What has become of one that waits. `None`: it is not known any more.
-    async fn look_after(
-        &self,
-        budget: &mut StatementBudget,
-        hash: HoldHash,
-        id: i64,
-    ) -> Result<Option<AcquireRow>, StoreError> {
+    async fn look_after(&mut self, hash: HoldHash, id: i64) -> Result<Option<AcquireRow>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_look($1, $2, $3)::text");
         loop {
             let looked = self
-                .send(budget, async |client| {
+                .send(async |client| {
                     let asked: [&dyn Parameter; 3] = [&id, &hash.as_bytes().as_slice(), &LOCK_MS];
                     query_one::<(Option<String>,)>(client, &sql, &asked).await
                 })
@@ -227,60 +212,45 @@ impl PostgresInner {
             match looked {
                 Ok((text,)) => return text.map(|text| self.read(&text)).transpose(),
                 // A fence is on one of its keys: it stays in line.
-                Err(StatementError::Locked(_)) if !budget.is_over() => {
+                Err(StatementError::Locked(_)) if !self.budget.is_over() => {
                     let due_in_ms = LOCK_MS.unsigned_abs();
                     return Ok(Some(AcquireRow::Waiting { id, due_in_ms }));
                 }
-                Err(fault) => budget.retry_or_fail(fault).await?,
+                Err(fault) => self.budget.retry_or_fail(fault).await?,
             }
         }
     }
 
     /// Its own time is up, though not by the database's clock, which may have been set back.
-    async fn overdue(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
-        request: &AcquireLeaseRequest,
-        id: i64,
-    ) -> Result<AcquiredLease, StoreError> {
-        self.leave(namespace, request, id).await;
+    async fn overdue(&mut self, request: &AcquireLeaseRequest, id: i64) -> Result<AcquiredLease, StoreError> {
+        self.leave(request, id).await;
         let again = AcquireLeaseRequest { wait_ms: 0, ..request.clone() };
-        match self
-            .ask_for(budget, namespace, &again, &mut SendCount { again: true, may_be_known: true })
-            .await?
-        {
+        match self.ask_for(&again, &mut SendCount { again: true, may_be_known: true }).await? {
             AcquireRow::Ok(acquired) => Ok(acquired),
             AcquireRow::Err(error) => Err(error),
             AcquireRow::Waiting { .. } => {
-                Err(budget.unanswered("it stands in line although it did not ask to"))
+                Err(self.budget.unanswered("it stands in line although it did not ask to"))
             }
         }
     }
 
     /// Leaves the line for this error. It says that nothing was done only if nothing is left of the request.
-    async fn leave_with(
-        &self,
-        error: StoreError,
-        namespace: &Namespace,
-        request: &AcquireLeaseRequest,
-        id: i64,
-    ) -> StoreError {
-        if self.leave(namespace, request, id).await { error } else { error.or_unknown() }
+    async fn leave_with(&self, error: StoreError, request: &AcquireLeaseRequest, id: i64) -> StoreError {
+        if self.leave(request, id).await { error } else { error.or_unknown() }
     }
 
     /// Leaves the line, and gives back what was granted meanwhile. False: it may stand there still, or hold a key.
-    async fn leave(&self, namespace: &Namespace, request: &AcquireLeaseRequest, id: i64) -> bool {
-        let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
+    async fn leave(&self, request: &AcquireLeaseRequest, id: i64) -> bool {
         let sql = "SELECT fencehold.lease_leave($1, $2, $3)::text";
         let hash = request.hold_id.hash();
         let asked: [&dyn Parameter; 3] = [&id, &hash.as_bytes().as_slice(), &LOCK_MS];
+        let mut call = self.core.call(self.about, ABANDON_PATIENCE_MS, 0);
         // If that fails, it falls out of line when nothing is heard of it.
-        match self.value::<Option<String>>(&mut budget, sql, &asked).await {
+        match call.value::<Option<String>>(sql, &asked).await {
             Ok(None) => true,
             Ok(Some(text)) => match self.read(&text) {
                 Ok(AcquireRow::Ok(acquired)) if !acquired.grant.resumed => {
-                    self.give_back(namespace, &acquired.key, hash).await
+                    self.give_back(self.about, &acquired.key, hash).await
                 }
                 Ok(AcquireRow::Err(_)) => true,
                 _ => false,
@@ -288,15 +258,16 @@ impl PostgresInner {
             Err(_) => false,
         }
     }
+}
 
+impl PostgresInner {
     /// Frees a key that was granted to a caller that had already gone, unless the same request was sent again and has it. False: it could not
     /// be done.
-    pub(super) async fn give_back(&self, namespace: &Namespace, key: &Key, hash: HoldHash) -> bool {
-        let mut budget = self.budget(ABANDON_PATIENCE_MS, 0);
+    pub(super) async fn give_back(&self, about: &CallContext, key: &Key, hash: HoldHash) -> bool {
         let sql = "SELECT fencehold.lease_abandon($1, $2, $3, $4)";
         let asked: [&dyn Parameter; 4] =
-            [&namespace.as_str(), &key.as_str(), &hash.as_bytes().as_slice(), &LOCK_MS];
-        let freed = self.execute(&mut budget, sql, &asked).await;
+            [&about.namespace.as_str(), &key.as_str(), &hash.as_bytes().as_slice(), &LOCK_MS];
+        let freed = self.call(about, ABANDON_PATIENCE_MS, 0).execute(sql, &asked).await;
         if let Err(error) = &freed {
             tracing::warn!(%key, %error, "a grant whose caller has gone could not be freed; it runs out by itself");
         }

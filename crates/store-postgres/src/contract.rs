@@ -11,7 +11,7 @@ use fencehold_contract::{
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_net::PendingCall;
 
-use super::{PostgresInner, PostgresStore, STORE, StatementBudget};
+use super::{Call, PostgresInner, PostgresStore, STORE};
 
 impl Route for PostgresStore {
     async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
@@ -21,10 +21,7 @@ impl Route for PostgresStore {
             }
             StoreRequest::Job(ask) => self.route_job(call, ask).await.map(StoreResponse::Job),
             ask => {
-                let about = call.clone();
-                let answer = self
-                    .ask(call, async move |core, budget| core.carry_out_lease(budget, &about, ask).await)
-                    .await?;
+                let answer = self.ask(call, async move |_, call| call.carry_out_lease(ask).await).await?;
                 if let StoreResponse::Revoked { ended, .. } = &answer {
                     // Behind a pooler this handle may not hear its own notification.
                     self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
@@ -47,15 +44,12 @@ impl Route for PostgresStore {
     }
 
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
-        let namespace = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.closed_for_ms(budget, &namespace).await)
-            .await
+        self.ask(call, async |_, call| call.closed_for_ms().await).await
     }
 
     /// The database answers, and the schema is made where it is not there.
     async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.ask(call, async |core, budget| core.execute(budget, "SELECT 1", &[]).await)
-            .await
+        self.ask(call, async |_, call| call.execute("SELECT 1", &[]).await).await
     }
 
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
@@ -73,12 +67,13 @@ impl PostgresStore {
         call: &CallContext,
         request: AcquireLeaseRequest,
     ) -> Result<AcquiredLease, StoreError> {
-        let (hash, timeout_ms) = (request.hold_id.hash(), call.timeout_ms);
-        let (namespace, granted_in) = (call.namespace.clone(), call.namespace.clone());
-        let keys = request.any_of.clone();
+        let (hash, keys) = (request.hold_id.hash(), request.any_of.clone());
+        let (about, undone) = (call.clone(), call.clone());
         let take = async move |core: &Rc<PostgresInner>, caller: &PendingCall| {
             core.start_upkeep();
-            core.acquire(&namespace, timeout_ms, &request, caller).await
+            core.call(&about, about.timeout_ms, request.wait_ms)
+                .acquire(&request, caller)
+                .await
         };
         let undo = async move |core: &Rc<PostgresInner>, answer: Result<AcquiredLease, StoreError>| {
             // What was resumed is known to more than this request: its ttl ends it, if nothing holds it.
@@ -88,47 +83,33 @@ impl PostgresStore {
                 _ => Vec::new(),
             };
             for key in granted {
-                core.give_back(&granted_in, &key, hash).await;
+                core.give_back(&undone, &key, hash).await;
             }
         };
         self.actor.call_or_undo(take, undo).await?
     }
 }
 
-impl PostgresInner {
-    async fn carry_out_lease(
-        self: &Rc<Self>,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        ask: StoreRequest,
-    ) -> Result<StoreResponse, StoreError> {
-        let namespace = &call.namespace;
+impl Call<'_> {
+    async fn carry_out_lease(&mut self, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         Ok(match ask {
             StoreRequest::Renew(holds) => {
-                let results = self.renew(budget, namespace, &holds).await?;
+                let results = self.renew(&holds).await?;
                 StoreResponse::Renewed(RenewLeaseBatchResponse { results, waited_ms: 0 })
             }
-            StoreRequest::Release(holds) => {
-                StoreResponse::Released(self.release(budget, namespace, &holds).await?)
-            }
+            StoreRequest::Release(holds) => StoreResponse::Released(self.release(&holds).await?),
             StoreRequest::Revoke { request, .. } => {
-                StoreResponse::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+                StoreResponse::Revoked { ended: self.revoke(&request).await?, next: None }
             }
-            StoreRequest::Get(key) => StoreResponse::Lease(self.get(budget, namespace, &key).await?),
-            StoreRequest::List(request) => {
-                StoreResponse::Leases(self.list(budget, namespace, &request).await?)
-            }
-            StoreRequest::Events(request) => {
-                StoreResponse::Events(self.events(budget, namespace, request).await?)
-            }
+            StoreRequest::Get(key) => StoreResponse::Lease(self.get(&key).await?),
+            StoreRequest::List(request) => StoreResponse::Leases(self.list(&request).await?),
+            StoreRequest::Events(request) => StoreResponse::Events(self.events(request).await?),
             StoreRequest::Advance { by, increment } => {
-                StoreResponse::Advanced(self.advance(budget, &by, increment).await?)
+                StoreResponse::Advanced(self.advance(&by, increment).await?)
             }
-            StoreRequest::Quota(request) => {
-                StoreResponse::Quota(self.limits(budget, namespace, &request).await?)
-            }
-            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now(budget).await?),
-            StoreRequest::Status => StoreResponse::Status(self.status(budget, namespace).await?),
+            StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
+            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now().await?),
+            StoreRequest::Status => StoreResponse::Status(self.status().await?),
             StoreRequest::KeepFinished { .. } => return Err(keeps_finished_elsewhere()),
             StoreRequest::Acquire(_) | StoreRequest::Job(_) => {
                 return Err(fencehold_contract::operation::unexpected_response());

@@ -9,12 +9,11 @@ use std::time::Duration;
 use fencehold_contract::stored::EventV1;
 use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
-use fencehold_core::{BadInput, Event, Namespace};
+use fencehold_core::{BadInput, Event};
 use fencehold_net::sleep;
 use tokio_postgres::Row;
 
-use super::PostgresInner;
-use super::statement::{Parameter, StatementBudget};
+use super::statement::{Call, Parameter};
 use super::value::{from_sql, limit_to_sql, to_sql};
 
 /// How often one who watches looks for news.
@@ -57,19 +56,14 @@ impl GapTracker {
     }
 }
 
-impl PostgresInner {
-    pub(super) async fn events(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
-        mut request: ListEventsRequest,
-    ) -> Result<EventPage, StoreError> {
+impl Call<'_> {
+    pub(super) async fn events(&mut self, mut request: ListEventsRequest) -> Result<EventPage, StoreError> {
         let listener = (request.wait_ms > 0).then(|| self.listen("events"));
         let mut until_ms = None;
         let (mut wanted, mut looks, mut pass_to) = (None, 0, 0);
         let mut timeout = GapTracker::default();
         loop {
-            let look = self.look_at_events(budget, namespace, &request, pass_to).await?;
+            let look = self.look_at_events(&request, pass_to).await?;
             // What is committed while this goes on is for the next page.
             let complete = look.told >= *wanted.get_or_insert(look.newest);
             if look.page.events.len() == request.limit || complete && !look.page.events.is_empty() {
@@ -99,21 +93,19 @@ impl PostgresInner {
     }
 
     async fn look_at_events(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &ListEventsRequest,
         pass_to: i64,
     ) -> Result<EventRead, StoreError> {
         let sql = "SELECT events::text, next, oldest, newest, told, at_ms FROM fencehold.events_read($1, $2, $3, $4, $5)";
         let asked: [&dyn Parameter; 5] = [
-            &namespace.as_str(),
+            &self.namespace(),
             &request.cursor.map(to_sql),
             &request.prefix.as_deref(),
             &limit_to_sql(request.limit),
             &pass_to,
         ];
-        let row: Row = self.row(budget, sql, &asked).await?;
+        let row: Row = self.row(sql, &asked).await?;
         let number_of = |name: &str| row.get::<_, i64>(name);
         let (oldest, newest) = (number_of("oldest"), number_of("newest"));
         if let Some(after) = request.cursor {

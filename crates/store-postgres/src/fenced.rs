@@ -3,13 +3,13 @@
 
 use fencehold_contract::{RevokeTarget, StoreError};
 use fencehold_core::job::JobId;
-use fencehold_core::{HoldHash, Key, Namespace, Refusal};
+use fencehold_core::{HoldHash, Key, Refusal};
 use tokio_postgres::{Client, Row};
 
+use super::ResendPolicy;
 use super::fault::StatementError;
 use super::response::RefusalRow;
-use super::statement::StatementBudget;
-use super::{PostgresInner, ResendPolicy};
+use super::statement::Call;
 
 /// A fence on a key that a contender wants.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(super) struct FencedTarget {
 /// What an act is about that a fence can be in the way of.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FencedAction<'a> {
-    Keys(&'a Namespace, &'a [&'a str]),
+    Keys(&'a [&'a str]),
     /// All that are meant by a revocation.
-    Leases(&'a Namespace, &'a RevokeTarget),
+    Leases(&'a RevokeTarget),
     Jobs(&'a [JobId]),
     Everything,
 }
@@ -45,16 +45,16 @@ struct OpenFence {
 }
 
 impl OpenFence {
-    fn is_on(&self, wanted: FencedAction<'_>) -> bool {
-        let of = |namespace: &Namespace| self.namespace == namespace.as_str();
+    /// Whether it is on what a call of a namespace wants.
+    fn is_on(&self, namespace: &str, wanted: FencedAction<'_>) -> bool {
         match (wanted, self.key.as_deref()) {
             (FencedAction::Everything, _) => true,
             (FencedAction::Jobs(ids), None) => {
                 ids.iter().any(|id| self.job.as_deref() == Some(id.to_string().as_str()))
             }
-            (FencedAction::Keys(namespace, keys), Some(key)) => of(namespace) && keys.contains(&key),
-            (FencedAction::Leases(namespace, which), Some(key)) => {
-                of(namespace)
+            (FencedAction::Keys(keys), Some(key)) => self.namespace == namespace && keys.contains(&key),
+            (FencedAction::Leases(which), Some(key)) => {
+                self.namespace == namespace
                     && match which {
                         RevokeTarget::Key { key: meant, .. } => meant.as_str() == key,
                         RevokeTarget::Task(task) => self.task.as_deref() == Some(task.as_str()),
@@ -83,19 +83,17 @@ impl OpenFence {
     }
 }
 
-impl PostgresInner {
+impl Call<'_> {
     /// Which of these keys have a fence on them.
     pub(super) async fn fenced(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         keys: &[&str],
         hash: HoldHash,
     ) -> Result<Vec<FencedTarget>, StoreError> {
         let sql = "SELECT key, refusal, own FROM fencehold.fence_on($1, $2, $3)";
         let hash = hash.as_bytes().as_slice();
         let rows: Vec<(String, Option<String>, bool)> =
-            self.rows(budget, sql, &[&namespace.as_str(), &keys, &hash]).await?;
+            self.rows(sql, &[&self.namespace(), &keys, &hash]).await?;
         let mut fenced = Vec::new();
         for (key, refusal, own) in rows {
             // None, where nothing is left of a hold: then nothing is in the way either.
@@ -107,13 +105,9 @@ impl PostgresInner {
     }
 
     /// Whose fence is in the way of what is wanted, in words.
-    async fn in_the_way(
-        &self,
-        budget: &mut StatementBudget,
-        wanted: FencedAction<'_>,
-    ) -> Result<Option<String>, StoreError> {
+    async fn in_the_way(&mut self, wanted: FencedAction<'_>) -> Result<Option<String>, StoreError> {
         let sql = "SELECT f.*, f.job_id::text AS job FROM fencehold.open_fences() AS f";
-        let rows: Vec<Row> = self.rows(budget, sql, &[]).await?;
+        let rows: Vec<Row> = self.rows(sql, &[]).await?;
         let mut fences = rows.iter().map(|row| OpenFence {
             namespace: row.get("namespace"),
             key: row.get("key"),
@@ -123,26 +117,27 @@ impl PostgresInner {
             pid: row.get("pid"),
             open_ms: row.get("age_ms"),
         });
-        Ok(fences.find(|fence| fence.is_on(wanted)).map(|fence| fence.says()))
+        Ok(fences
+            .find(|fence| fence.is_on(self.namespace(), wanted))
+            .map(|fence| fence.says()))
     }
 
     /// Sends something until it is answered or the timeout ends. If a fence on what it wants was in the way to the end, the error
     /// says whose.
     pub(super) async fn run_past_fences<T>(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         repeat: ResendPolicy,
         wanted: FencedAction<'_>,
         work: impl AsyncFn(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         loop {
-            match self.send(budget, &work).await {
+            match self.send(&work).await {
                 Ok(answer) => return Ok(answer),
                 Err(StatementError::Locked(why)) => {
-                    let why = self.in_the_way(budget, wanted).await?.unwrap_or(why);
-                    budget.retry_or_fail(StatementError::Locked(why)).await?;
+                    let why = self.in_the_way(wanted).await?.unwrap_or(why);
+                    self.budget.retry_or_fail(StatementError::Locked(why)).await?;
                 }
-                Err(fault) => budget.retry_or_fail_as(repeat, fault).await?,
+                Err(fault) => self.budget.retry_or_fail_as(repeat, fault).await?,
             }
         }
     }

@@ -3,26 +3,24 @@
 
 use fencehold_contract::{AdvancedStore, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError};
 use fencehold_core::limits::PAGE_MAX;
-use fencehold_core::{Key, Namespace, Owner, Refusal};
+use fencehold_core::{Key, Owner, Refusal};
 use tokio_postgres::Row;
 
+use super::ResendPolicy;
 use super::fenced::FencedAction;
 use super::response::{ClosedRow, ErrorRow, RevokedRow, each};
-use super::statement::{Parameter, StatementBudget, query_one};
+use super::statement::{Call, Parameter, query_one};
 use super::value::{from_sql, limit_to_sql, to_sql};
-use super::{PostgresInner, ResendPolicy};
 
-impl PostgresInner {
+impl Call<'_> {
     pub(super) async fn revoke(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &RevokeLeasesRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let (task, owner, prefix) = match &request.target {
             RevokeTarget::Key { key, only_token } => {
                 let only = only_token.map(|token| to_sql(token.get()));
-                return self.revoke_one(budget, namespace, request, key, only).await;
+                return self.revoke_one(request, key, only).await;
             }
             RevokeTarget::Task(task) => (Some(task.as_str()), None, None),
             RevokeTarget::Owner(owner) => (None, Some(owner.as_str()), None),
@@ -32,14 +30,14 @@ impl PostgresInner {
             self.sql("SELECT ended::text, next FROM fencehold.lease_revoke_many($1,$2,$3,$4,$5,$6,$7,$8,$9)");
         let mut all: Vec<RevokedLease> = Vec::new();
         let mut after = 0_i64;
-        let (by, reason) = (request.by.as_str(), request.reason.as_str());
+        let (namespace, by, reason) = (self.namespace(), request.by.as_str(), request.reason.as_str());
         loop {
-            let lock_ms = PostgresInner::lock_ms(budget);
-            let wanted = FencedAction::Leases(namespace, &request.target);
-            let page = self.run_past_fences(budget, ResendPolicy::Never, wanted, async |client| {
+            let lock_ms = self.lock_ms();
+            let wanted = FencedAction::Leases(&request.target);
+            let page = self.run_past_fences(ResendPolicy::Never, wanted, async |client| {
                 let most = limit_to_sql(PAGE_MAX);
                 let asked: [&dyn Parameter; 9] =
-                    [&namespace.as_str(), &task, &owner, &prefix, &after, &most, &by, &reason, &lock_ms];
+                    [&namespace, &task, &owner, &prefix, &after, &most, &by, &reason, &lock_ms];
                 query_one::<(String, Option<i64>)>(client, &sql, &asked).await
             });
             match page.await {
@@ -61,22 +59,20 @@ impl PostgresInner {
     }
 
     async fn revoke_one(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &RevokeLeasesRequest,
         key: &Key,
         only_token: Option<i64>,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         let sql = self.sql("SELECT fencehold.lease_revoke($1, $2, $3, $4, $5, $6)::text");
-        let lock_ms = PostgresInner::lock_ms(budget);
-        let (by, reason) = (request.by.as_str(), request.reason.as_str());
+        let lock_ms = self.lock_ms();
+        let (namespace, by, reason) = (self.namespace(), request.by.as_str(), request.reason.as_str());
         let keys = [key.as_str()];
-        let wanted = FencedAction::Keys(namespace, &keys);
+        let wanted = FencedAction::Keys(&keys);
         let (answer,): (String,) = self
-            .run_past_fences(budget, ResendPolicy::Never, wanted, async |client| {
+            .run_past_fences(ResendPolicy::Never, wanted, async |client| {
                 let asked: [&dyn Parameter; 6] =
-                    [&namespace.as_str(), &key.as_str(), &only_token, &by, &reason, &lock_ms];
+                    [&namespace, &key.as_str(), &only_token, &by, &reason, &lock_ms];
                 query_one(client, &sql, &asked).await
             })
             .await?;
@@ -85,20 +81,15 @@ impl PostgresInner {
             .map_err(StoreError::from)
     }
 
-    pub(super) async fn advance(
-        &self,
-        budget: &mut StatementBudget,
-        by: &Owner,
-        lift: u64,
-    ) -> Result<AdvancedStore, StoreError> {
+    pub(super) async fn advance(&mut self, by: &Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         let sql = self.sql(
             "SELECT keys, ended, closed_for_ms, exhausted, namespaces::text FROM fencehold.lease_advance($1, $2, $3)",
         );
-        let lock_ms = PostgresInner::lock_ms(budget);
+        let lock_ms = self.lock_ms();
         // More than any token can be is refused by the database, which says for which key.
         let lift = to_sql(lift).min(i64::MAX / 4);
         let row: Row = self
-            .run_past_fences(budget, ResendPolicy::Never, FencedAction::Everything, async |client| {
+            .run_past_fences(ResendPolicy::Never, FencedAction::Everything, async |client| {
                 query_one(client, &sql, &[&lift, &by.as_str(), &lock_ms]).await
             })
             .await?;
@@ -112,7 +103,7 @@ impl PostgresInner {
     }
 
     /// Opens a store that an advance has closed.
-    pub(super) async fn open_now(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
-        self.execute(budget, "SELECT fencehold.store_open_now()", &[]).await
+    pub(super) async fn open_now(&mut self) -> Result<(), StoreError> {
+        self.execute("SELECT fencehold.store_open_now()", &[]).await
     }
 }

@@ -3,28 +3,26 @@
 use fencehold_contract::stored::NoticeV1;
 use fencehold_contract::{HoldRef, ReleasedLease, StoreError};
 use fencehold_core::lease::LeaseRenewal;
-use fencehold_core::{Key, Namespace, Refusal, Token};
+use fencehold_core::{Key, Refusal, Token};
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
+use super::ResendPolicy;
 use super::fenced::FencedAction;
 use super::pool::PoolLane;
 use super::response::{RefusalRow, RenewalRow, completed, unanswered, yield_request};
-use super::statement::{Parameter, StatementBudget, query_one};
+use super::statement::{Call, Parameter, query_one};
 use super::value::{from_sql, to_sql};
-use super::{PostgresInner, ResendPolicy};
 
-impl PostgresInner {
+impl Call<'_> {
     /// One statement for those that are live; a second for those that are not, which must learn why.
     pub(super) async fn renew(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<LeaseRenewal, Refusal>>, StoreError> {
         let mut answers: Vec<Option<Result<LeaseRenewal, Refusal>>> = vec![None; holds.len()];
-        budget.lane = PoolLane::Renewals;
-        for row in self.renew_live(budget, namespace, holds).await? {
+        self.lane = PoolLane::Renewals;
+        for row in self.renew_live(holds).await? {
             let nth: i64 = row.get("nth");
             let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
             let notice: Option<String> = row.get("notice");
@@ -39,50 +37,38 @@ impl PostgresInner {
             answers[at] = Some(Ok(renewal));
         }
         let rest = unanswered(holds, &answers);
-        budget.lane = PoolLane::Checks;
-        let checked = self
-            .ask_each::<RenewalRow, _>(budget, namespace, &rest, "lease_renew_checked")
-            .await?;
+        self.lane = PoolLane::Checks;
+        let checked = self.ask_each::<RenewalRow, _>(&rest, "lease_renew_checked").await?;
         completed(answers, checked)
     }
 
     pub(super) async fn release(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
-        let released: Vec<Result<Token, Refusal>> =
-            self.ask_each::<Token, _>(budget, namespace, holds, "lease_release").await?;
+        let released: Vec<Result<Token, Refusal>> = self.ask_each::<Token, _>(holds, "lease_release").await?;
         let of = |(hold, released): (&HoldRef, Result<Token, Refusal>)| {
             released.map(|token| ReleasedLease { key: hold.key.clone(), token })
         };
         Ok(holds.iter().zip(released).map(of).collect())
     }
 
-    async fn renew_live(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
-        holds: &[HoldRef],
-    ) -> Result<Vec<Row>, StoreError> {
+    async fn renew_live(&mut self, holds: &[HoldRef]) -> Result<Vec<Row>, StoreError> {
         let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
-        let asked = HoldColumns::of(namespace, holds, PostgresInner::lock_ms(budget));
+        let asked = HoldColumns::of(self, holds);
         let before_ms = self.clock.now().store_ms;
-        let rows: Vec<Row> = self.rows(budget, sql, &asked.parameters()).await?;
+        let rows: Vec<Row> = self.rows(sql, &asked.parameters()).await?;
         // What is renewed is renewed, whatever comes after.
-        budget.outcome_unknown |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
+        self.budget.outcome_unknown |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
         if let Some(row) = rows.first() {
-            self.saw_the_clock(budget, before_ms, row.get("at_ms")).await?;
+            self.saw_the_clock(before_ms, row.get("at_ms")).await?;
         }
         Ok(rows)
     }
 
     /// Asks a function that answers for each hold in order.
     async fn ask_each<Row: DeserializeOwned, T: From<Row>>(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
+        &mut self,
         holds: &[HoldRef],
         function: &str,
     ) -> Result<Vec<Result<T, Refusal>>, StoreError> {
@@ -90,10 +76,10 @@ impl PostgresInner {
             return Ok(Vec::new());
         }
         let sql = self.sql(&format!("SELECT fencehold.{function}($1, $2, $3, $4, $5)::text[]"));
-        let asked = HoldColumns::of(namespace, holds, PostgresInner::lock_ms(budget));
-        let wanted = FencedAction::Keys(namespace, &asked.keys);
+        let asked = HoldColumns::of(self, holds);
+        let wanted = FencedAction::Keys(&asked.keys);
         let (answers,): (Vec<String>,) = self
-            .run_past_fences(budget, ResendPolicy::Safe, wanted, async |client| {
+            .run_past_fences(ResendPolicy::Safe, wanted, async |client| {
                 query_one(client, &sql, &asked.parameters()).await
             })
             .await?;
@@ -115,13 +101,13 @@ struct HoldColumns<'a> {
 }
 
 impl<'a> HoldColumns<'a> {
-    fn of(namespace: &'a Namespace, holds: &'a [HoldRef], lock_ms: i64) -> Self {
+    fn of(call: &Call<'a>, holds: &'a [HoldRef]) -> Self {
         HoldColumns {
-            namespace: namespace.as_str(),
+            namespace: call.namespace(),
             keys: holds.iter().map(|hold| Key::as_str(&hold.key)).collect(),
             hashes: holds.iter().map(|hold| hold.hold_id.hash().as_bytes().to_vec()).collect(),
             tokens: holds.iter().map(|hold| to_sql(hold.token.get())).collect(),
-            lock_ms,
+            lock_ms: call.lock_ms(),
         }
     }
 

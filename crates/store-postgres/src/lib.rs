@@ -36,6 +36,7 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::url::quoted;
 use fencehold_contract::{CallContext, PostgresUrl, StoreError};
+use fencehold_core::Namespace;
 use fencehold_net::{Actor, CallBudget, Closing, ResendPolicy};
 use tokio_postgres::Client;
 
@@ -43,11 +44,9 @@ use self::fault::StatementError;
 use self::listen::{Listener, TopicListener};
 use self::migrate::SchemaTarget;
 use self::pool::{Pool, PoolLane, PooledConnection};
-use self::statement::StatementBudget;
+use self::statement::Call;
 
 const STORE: &str = "postgres:";
-/// What `lock_timeout` takes.
-const LOCK_MS_MAX: i64 = 2_147_483_647;
 
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
@@ -115,7 +114,7 @@ impl PostgresStore {
         call: &CallContext,
         work: impl AsyncFn(&mut Client, &SchemaTarget) -> Result<T, StatementError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(call, async move |core, budget| {
+        self.ask(call, async move |core, call| {
             loop {
                 let worked = async {
                     let (mut client, connection) = core.pool.connect().await?;
@@ -124,7 +123,7 @@ impl PostgresStore {
                 };
                 match worked.await {
                     Ok(done) => return Ok(done),
-                    Err(fault) => budget.retry_or_fail(fault).await?,
+                    Err(fault) => call.budget.retry_or_fail(fault).await?,
                 }
             }
         })
@@ -135,12 +134,12 @@ impl PostgresStore {
     async fn ask<T: Send + 'static>(
         &self,
         call: &CallContext,
-        work: impl AsyncFnOnce(&Rc<PostgresInner>, &mut StatementBudget) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(&Rc<PostgresInner>, &mut Call<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let timeout_ms = call.timeout_ms;
+        let about = call.clone();
         let work = async move |core: &Rc<PostgresInner>| {
             core.start_upkeep();
-            work(core, &mut core.budget(timeout_ms, 0)).await
+            work(core, &mut core.call(&about, about.timeout_ms, 0)).await
         };
         self.actor.call(work).await
     }
@@ -166,6 +165,8 @@ struct PostgresInner {
     maintained: maintenance::MaintenanceState,
     /// The URL, without its password.
     place: Arc<str>,
+    /// For what the handle does without being asked.
+    own: CallContext,
     closing: Closing,
     upkeep_started: Cell<bool>,
     /// Under which number those who wait through this handle are known to be alive.
@@ -190,6 +191,7 @@ impl PostgresInner {
             clock,
             maintained: maintenance::MaintenanceState::default(),
             place: url.to_string().into(),
+            own: CallContext::new(Namespace::default()),
             closing,
             upkeep_started: Cell::new(false),
             party: Cell::new(None),
@@ -199,8 +201,15 @@ impl PostgresInner {
         })
     }
 
-    fn budget(&self, timeout_ms: u64, wait_ms: u64) -> StatementBudget {
-        StatementBudget::new(CallBudget::new(&self.clock, &self.place, timeout_ms, wait_ms))
+    /// Begins a call, which may take so long, on top of waiting in line.
+    fn call<'a>(&'a self, about: &'a CallContext, timeout_ms: u64, wait_ms: u64) -> Call<'a> {
+        let budget = CallBudget::new(&self.clock, &self.place, timeout_ms, wait_ms);
+        Call { core: self, about, budget, lane: PoolLane::default() }
+    }
+
+    /// Begins a call of what the handle does without being asked.
+    fn own_call(&self, timeout_ms: u64) -> Call<'_> {
+        self.call(&self.own, timeout_ms, 0)
     }
 
     /// From the first call on, this handle takes its part in the maintenance.
@@ -222,13 +231,6 @@ impl PostgresInner {
     /// A statement as it is written for the default schema, for the one that is meant.
     fn sql(&self, statement: &str) -> String {
         statement.replace("fencehold.", &format!("{}.", quoted(self.schema())))
-    }
-
-    /// How long a statement may wait for locks: nearly all the time that its caller has, so that the error can name who holds
-    /// them.
-    fn lock_ms(budget: &StatementBudget) -> i64 {
-        let most_ms = budget.statement_limit().as_millis() * 9 / 10;
-        i64::try_from(most_ms).map_or(LOCK_MS_MAX, |ms| ms.min(LOCK_MS_MAX))
     }
 
     /// Hears of a topic from now on.

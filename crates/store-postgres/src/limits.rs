@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use fencehold_contract::stored::LimitsV1;
 use fencehold_contract::{Quota, QuotaRequest, QuotaView, StoreError};
-use fencehold_core::Namespace;
 use fencehold_net::sleep;
 use serde::Deserialize;
 
 use super::PostgresInner;
 use super::response::UsedRow;
-use super::statement::StatementBudget;
+use super::statement::Call;
 use super::value::to_sql;
 
 /// How often it is asked whether a namespace has to be counted: the database says which, and when.
@@ -28,18 +27,13 @@ struct QuotaRow {
     used: UsedRow,
 }
 
-impl PostgresInner {
+impl Call<'_> {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
-    pub(super) async fn limits(
-        &self,
-        budget: &mut StatementBudget,
-        namespace: &Namespace,
-        request: &QuotaRequest,
-    ) -> Result<QuotaView, StoreError> {
+    pub(super) async fn limits(&mut self, request: &QuotaRequest) -> Result<QuotaView, StoreError> {
         if let Some(set) = request.quota {
             self.begin_nothing_outdated()?;
             let sql = "SELECT fencehold.store_limits_set($1, $2, $3, $4, $5, $6, $7)";
-            let whose = if request.all_namespaces { "" } else { namespace.as_str() };
+            let whose = if request.all_namespaces { "" } else { self.namespace() };
             let limits = [
                 set.max_queues,
                 set.max_keys,
@@ -49,16 +43,18 @@ impl PostgresInner {
                 set.max_ttl_ms,
             ];
             let [queues, keys, jobs, bytes, schedules, ttl_ms] = limits.map(|limit| limit.map(to_sql));
-            self.execute(budget, sql, &[&whose, &queues, &keys, &jobs, &bytes, &schedules, &ttl_ms])
+            self.execute(sql, &[&whose, &queues, &keys, &jobs, &bytes, &schedules, &ttl_ms])
                 .await?;
-            budget.outcome_unknown = true;
+            self.budget.outcome_unknown = true;
         }
         let sql = "SELECT fencehold.store_limits($1)::text";
-        let text: String = self.value(budget, sql, &[&namespace.as_str()]).await?;
+        let text: String = self.value(sql, &[&self.namespace()]).await?;
         let QuotaRow { limits, used } = self.read(&text)?;
         Ok(QuotaView { quota: limits.map_or(Quota::USUAL, Quota::from), usage: used.into() })
     }
+}
 
+impl PostgresInner {
     /// Counts what limited namespaces have, for as long as the handle is open.
     pub(super) async fn keep_counting(self: Rc<Self>) {
         loop {
@@ -73,7 +69,7 @@ impl PostgresInner {
 
     async fn count_namespaces(&self) -> Result<(), StoreError> {
         let sql = "SELECT fencehold.namespace_count()";
-        while self.value(&mut self.budget(TIMEOUT_MS, 0), sql, &[]).await? {}
+        while self.own_call(TIMEOUT_MS).value(sql, &[]).await? {}
         Ok(())
     }
 }

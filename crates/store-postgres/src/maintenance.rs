@@ -9,7 +9,7 @@ use fencehold_contract::StoreError;
 use fencehold_net::sleep;
 
 use super::pool::PoolLane;
-use super::statement::{Parameter, StatementBudget};
+use super::statement::{Call, Parameter};
 use super::value::to_sql;
 use super::{PostgresInner, migrate};
 
@@ -56,10 +56,10 @@ impl PostgresInner {
     pub(super) async fn keep_up(self: Rc<Self>) {
         for round in 0_u32.. {
             sleep(EVERY).await;
-            let mut budget = self.budget(TIMEOUT_MS, 0);
+            let mut call = self.own_call(TIMEOUT_MS);
             // Up to the sign of life: a waiter of a busy handle must not fall out of line.
-            budget.lane = PoolLane::Renewals;
-            let kept_up = self.keep_up_once(&mut budget, round).await;
+            call.lane = PoolLane::Renewals;
+            let kept_up = call.keep_up_once(round).await;
             self.maintained("leases", kept_up.as_ref().err()).await;
         }
     }
@@ -106,51 +106,9 @@ impl PostgresInner {
             Some(why) => ("SELECT fencehold.maintenance_failed($1, $2)", vec![&part, why]),
             None => ("SELECT fencehold.maintenance_worked($1)", vec![&part]),
         };
-        if let Err(error) = self.execute(&mut self.budget(TIMEOUT_MS, 0), sql, &asked).await {
+        if let Err(error) = self.own_call(TIMEOUT_MS).execute(sql, &asked).await {
             tracing::debug!(place = &*self.place, part, %error, "how the maintenance goes could not be noted");
         }
-    }
-
-    async fn keep_up_once(&self, budget: &mut StatementBudget, round: u32) -> Result<(), StoreError> {
-        // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
-        // pooler there is no new connection for that.
-        let now = "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
-                (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)";
-        let before_ms = self.clock.now().store_ms;
-        let (_, said_ms, found, compatible_from): (bool, _, _, _) = self.row(budget, now, &[]).await?;
-        self.saw_the_version(migrate::SchemaStatus { found, compatible_from });
-        if !self.works() {
-            return Ok(());
-        }
-        self.saw_the_clock(budget, before_ms, said_ms).await?;
-        if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
-            self.say_alive(budget).await?;
-        }
-        budget.lane = PoolLane::Calls;
-        let sweep = "SELECT fencehold.lease_sweep($1, $2)";
-        loop {
-            // After this moment the clock may have jumped since it was seen: then the next round looks at it first.
-            let not_after_ms = self.no_jump_until_ms();
-            let done: i64 = self.value(budget, sweep, &[&SWEEP_MAX, &not_after_ms]).await?;
-            if done < i64::from(SWEEP_MAX) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The number under which this handle's waiters are alive.
-    pub(super) async fn party(&self, budget: &mut StatementBudget) -> Result<i64, StoreError> {
-        match self.party.get() {
-            Some(party) => Ok(party),
-            None => self.say_alive(budget).await,
-        }
-    }
-
-    async fn say_alive(&self, budget: &mut StatementBudget) -> Result<i64, StoreError> {
-        let sql = "SELECT fencehold.party_lives($1)";
-        let party = self.value(budget, sql, &[&self.party.get()]).await?;
-        self.party.set(Some(party));
-        Ok(party)
     }
 
     /// A newer program may have brought the schema up to date while this one was connected. Where this one cannot use it any more, it
@@ -165,30 +123,6 @@ impl PostgresInner {
         }
     }
 
-    /// Compares the database's clock with this machine's. If it has jumped ahead, nothing that is held now runs out for one
-    /// ttl.
-    pub(super) async fn saw_the_clock(
-        &self,
-        budget: &mut StatementBudget,
-        before_ms: u64,
-        said_ms: i64,
-    ) -> Result<(), StoreError> {
-        let jump = self.jump(said_ms);
-        self.sighting.set(Some(ClockReading { before_ms, said_ms }));
-        let Some(ClockJump { last_said_ms, ahead_ms }) = jump else { return Ok(()) };
-        tracing::warn!(
-            place = &*self.place,
-            ahead_ms,
-            "the database's clock jumped ahead: what is held now does not run out for one ttl"
-        );
-        let sql = "SELECT fencehold.lease_suspend($1)";
-        let before_ms = self.clock.now().store_ms;
-        let said_ms = self.value(budget, sql, &[&last_said_ms]).await?;
-        // The next jump is counted from here: from a moment before this one was noted, it would be taken for the same.
-        self.sighting.set(Some(ClockReading { before_ms, said_ms }));
-        Ok(())
-    }
-
     /// The latest moment that the database's clock can say now without having jumped ahead since it was last seen.
     fn no_jump_until_ms(&self) -> Option<i64> {
         let last = self.sighting.get()?;
@@ -200,5 +134,68 @@ impl PostgresInner {
         let last = self.sighting.get()?;
         let ahead_ms = said_ms.saturating_sub(last.expected_ms(self.clock.now().store_ms));
         (ahead_ms > JUMP_MS).then_some(ClockJump { last_said_ms: last.said_ms, ahead_ms })
+    }
+}
+
+impl Call<'_> {
+    async fn keep_up_once(&mut self, round: u32) -> Result<(), StoreError> {
+        // The clock first: what it has jumped over must not be taken for over. And whether another server has taken over: behind a
+        // pooler there is no new connection for that.
+        let now = "SELECT fencehold.lease_timeline(), fencehold.now_ms(), (SELECT max(version) FROM fencehold.migration),
+                (SELECT max(coalesce(compatible_from, version)) FROM fencehold.migration)";
+        let before_ms = self.clock.now().store_ms;
+        let (_, said_ms, found, compatible_from): (bool, _, _, _) = self.row(now, &[]).await?;
+        self.saw_the_version(migrate::SchemaStatus { found, compatible_from });
+        if !self.works() {
+            return Ok(());
+        }
+        self.saw_the_clock(before_ms, said_ms).await?;
+        if self.party.get().is_some() && round.is_multiple_of(ALIVE_ROUNDS) {
+            self.say_alive().await?;
+        }
+        self.lane = PoolLane::Calls;
+        let sweep = "SELECT fencehold.lease_sweep($1, $2)";
+        loop {
+            // After this moment the clock may have jumped since it was seen: then the next round looks at it first.
+            let not_after_ms = self.no_jump_until_ms();
+            let done: i64 = self.value(sweep, &[&SWEEP_MAX, &not_after_ms]).await?;
+            if done < i64::from(SWEEP_MAX) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The number under which this handle's waiters are alive.
+    pub(super) async fn party(&mut self) -> Result<i64, StoreError> {
+        match self.party.get() {
+            Some(party) => Ok(party),
+            None => self.say_alive().await,
+        }
+    }
+
+    async fn say_alive(&mut self) -> Result<i64, StoreError> {
+        let sql = "SELECT fencehold.party_lives($1)";
+        let party = self.value(sql, &[&self.party.get()]).await?;
+        self.party.set(Some(party));
+        Ok(party)
+    }
+
+    /// Compares the database's clock with this machine's. If it has jumped ahead, nothing that is held now runs out for one
+    /// ttl.
+    pub(super) async fn saw_the_clock(&mut self, before_ms: u64, said_ms: i64) -> Result<(), StoreError> {
+        let jump = self.jump(said_ms);
+        self.sighting.set(Some(ClockReading { before_ms, said_ms }));
+        let Some(ClockJump { last_said_ms, ahead_ms }) = jump else { return Ok(()) };
+        tracing::warn!(
+            place = &*self.place,
+            ahead_ms,
+            "the database's clock jumped ahead: what is held now does not run out for one ttl"
+        );
+        let sql = "SELECT fencehold.lease_suspend($1)";
+        let before_ms = self.clock.now().store_ms;
+        let said_ms = self.value(sql, &[&last_said_ms]).await?;
+        // The next jump is counted from here: from a moment before this one was noted, it would be taken for the same.
+        self.sighting.set(Some(ClockReading { before_ms, said_ms }));
+        Ok(())
     }
 }

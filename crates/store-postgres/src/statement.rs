@@ -1,10 +1,10 @@
-//! Statements: how much time they have, what they take, what they return, and how they are sent. A function of the schema is called with plain Rust values, whose
+//! Calls and their statements: how much time they have, what they take, what they return, and how they are sent. A function of the schema is called with plain Rust values, whose
 //! types in the database follow from their own.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::time::Duration;
 
-use fencehold_contract::StoreError;
+use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::{CallBudget, ResendPolicy};
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Error, GenericClient, Row};
@@ -18,38 +18,24 @@ use super::value::{Json, Uuid128};
 /// nearly there says more than that none came.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
+/// What `lock_timeout` takes.
+const LOCK_MS_MAX: i64 = 2_147_483_647;
 /// The least that a statement gets, however little time is left: a request that was never sent says nothing to anyone.
 const STATEMENT_MIN: Duration = Duration::from_millis(100);
 
-/// The time that a call has for its statements, and which connections they use.
-#[derive(Debug)]
-pub(super) struct StatementBudget {
-    call: CallBudget,
+/// A call that is carried out: through which handle, for whom, in how much time, and on which connections.
+pub(super) struct Call<'a> {
+    pub(super) core: &'a PostgresInner,
+    pub(super) about: &'a CallContext,
+    pub(super) budget: CallBudget,
     pub(super) lane: PoolLane,
 }
 
-impl StatementBudget {
-    pub(super) fn new(call: CallBudget) -> Self {
-        StatementBudget { call, lane: PoolLane::default() }
-    }
+impl Deref for Call<'_> {
+    type Target = PostgresInner;
 
-    /// How long a statement may take.
-    pub(super) fn statement_limit(&self) -> Duration {
-        self.left().max(STATEMENT_MIN)
-    }
-}
-
-impl Deref for StatementBudget {
-    type Target = CallBudget;
-
-    fn deref(&self) -> &CallBudget {
-        &self.call
-    }
-}
-
-impl DerefMut for StatementBudget {
-    fn deref_mut(&mut self) -> &mut CallBudget {
-        &mut self.call
+    fn deref(&self) -> &PostgresInner {
+        self.core
     }
 }
 
@@ -163,17 +149,32 @@ pub(super) async fn query_one<T: FromRow>(
     Ok(query(client, sql, parameters).await?.swap_remove(0))
 }
 
-impl PostgresInner {
+impl<'a> Call<'a> {
+    pub(super) fn namespace(&self) -> &'a str {
+        self.about.namespace.as_str()
+    }
+
+    /// How long a statement may take.
+    fn statement_limit(&self) -> Duration {
+        self.budget.left().max(STATEMENT_MIN)
+    }
+
+    /// How long a statement may wait for locks: nearly all the time that its caller has, so that the error can name who holds
+    /// them.
+    pub(super) fn lock_ms(&self) -> i64 {
+        let most_ms = self.statement_limit().as_millis() * 9 / 10;
+        i64::try_from(most_ms).map_or(LOCK_MS_MAX, |ms| ms.min(LOCK_MS_MAX))
+    }
+
     /// Sends something on a connection of its own, once.
     pub(super) async fn send<T>(
         &self,
-        budget: &StatementBudget,
         work: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
     ) -> Result<T, StatementError> {
         let late = "it was not answered in time";
-        let lending = tokio::time::timeout(budget.statement_limit(), self.lend(budget.lane)).await;
+        let lending = tokio::time::timeout(self.statement_limit(), self.lend(self.lane)).await;
         let mut lent = lending.map_err(|_| StatementError::Unreached(late.to_owned()))??;
-        match tokio::time::timeout(budget.statement_limit() + ANSWER_WITHIN, work(&mut lent)).await {
+        match tokio::time::timeout(self.statement_limit() + ANSWER_WITHIN, work(&mut lent)).await {
             Ok(Ok(answer)) => {
                 lent.give_back();
                 Ok(answer)
@@ -192,60 +193,55 @@ impl PostgresInner {
 
     /// Sends something until it is answered, or the timeout ends.
     pub(super) async fn run<T>(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         repeat: ResendPolicy,
         work: impl AsyncFn(&mut Client) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         loop {
-            match self.send(budget, &work).await {
+            match self.send(&work).await {
                 Ok(answer) => return Ok(answer),
-                Err(fault) => budget.retry_or_fail_as(repeat, fault).await?,
+                Err(fault) => self.budget.retry_or_fail_as(repeat, fault).await?,
             }
         }
     }
 
     /// The rows of a statement that may be sent again.
     pub(super) async fn rows<T: FromRow>(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         sql: &str,
         parameters: &[&dyn Parameter],
     ) -> Result<Vec<T>, StoreError> {
         let sql = self.sql(sql);
-        self.run(budget, ResendPolicy::Safe, async |client| query(client, &sql, parameters).await)
+        self.run(ResendPolicy::Safe, async |client| query(client, &sql, parameters).await)
             .await
     }
 
     /// The one row of a statement that may be sent again, and always returns one.
     pub(super) async fn row<T: FromRow>(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         sql: &str,
         parameters: &[&dyn Parameter],
     ) -> Result<T, StoreError> {
         let sql = self.sql(sql);
-        self.run(budget, ResendPolicy::Safe, async |client| query_one(client, &sql, parameters).await)
+        self.run(ResendPolicy::Safe, async |client| query_one(client, &sql, parameters).await)
             .await
     }
 
     /// The same, for what returns nothing.
     pub(super) async fn execute(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         sql: &str,
         parameters: &[&dyn Parameter],
     ) -> Result<(), StoreError> {
-        self.rows::<Row>(budget, sql, parameters).await.map(drop)
+        self.rows::<Row>(sql, parameters).await.map(drop)
     }
 
     /// Its one value.
-    pub(super) async fn value<T: for<'a> FromSql<'a>>(
-        &self,
-        budget: &mut StatementBudget,
+    pub(super) async fn value<T: for<'b> FromSql<'b>>(
+        &mut self,
         sql: &str,
         parameters: &[&dyn Parameter],
     ) -> Result<T, StoreError> {
-        self.row::<(T,)>(budget, sql, parameters).await.map(|(value,)| value)
+        self.row::<(T,)>(sql, parameters).await.map(|(value,)| value)
     }
 }

@@ -6,39 +6,36 @@ use fencehold_contract::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, RenewAttemptBatchResponse, Report,
 };
 use fencehold_contract::operation::{JobRequest, JobResponse, check_word, unexpected_response};
-use fencehold_contract::{CallContext, CompletedJobs, StoreError};
+use fencehold_contract::{CompletedJobs, StoreError};
 use fencehold_core::job::{AttemptRenewal, JobId, JobRefusal, JobState, ReportedAttempt};
 use fencehold_core::{HoldId, Token};
 
 use super::decide::{DecisionScope, within};
+use crate::ResendPolicy;
 use crate::fenced::FencedAction;
 use crate::pool::PoolLane;
 use crate::response::{completed, unanswered};
-use crate::statement::{Parameter, StatementBudget, query};
+use crate::statement::{Call, Parameter, query};
 use crate::value::{Uuid128, from_sql, to_sql};
-use crate::{PostgresInner, ResendPolicy};
 
-impl PostgresInner {
+impl Call<'_> {
     pub(super) async fn renew_claims(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         attempts: Vec<AttemptRef>,
     ) -> Result<RenewAttemptBatchResponse, StoreError> {
         let proofs = AttemptColumns::of(attempts.iter());
-        budget.lane = PoolLane::Renewals;
+        self.lane = PoolLane::Renewals;
         let before_ms = self.clock.now().store_ms;
-        let sql = within(PostgresInner::lock_ms(budget), "job_renew($1, $2, $3, $4)");
-        let asked: [&dyn Parameter; 4] =
-            [&call.namespace.as_str(), &proofs.ids, &proofs.hashes, &proofs.tokens];
-        let kept: Vec<(i64, i64)> = self.rows(budget, &sql, &asked).await?;
+        let sql = within(self.lock_ms(), "job_renew($1, $2, $3, $4)");
+        let asked: [&dyn Parameter; 4] = [&self.namespace(), &proofs.ids, &proofs.hashes, &proofs.tokens];
+        let kept: Vec<(i64, i64)> = self.rows(&sql, &asked).await?;
         let mut kept: HashMap<i64, i64> = kept.into_iter().collect();
         let at_ms = kept.remove(&0);
         // What is renewed is renewed, whatever comes after.
-        budget.outcome_unknown |= !kept.is_empty();
+        self.budget.outcome_unknown |= !kept.is_empty();
         if let Some(at_ms) = at_ms {
             // Before the rules refuse what a clock that has jumped has ended.
-            self.saw_the_clock(budget, before_ms, at_ms).await?;
+            self.saw_the_clock(before_ms, at_ms).await?;
         }
         let renewal = |token, remaining_ms| AttemptRenewal {
             token,
@@ -55,10 +52,9 @@ impl PostgresInner {
         let rest = unanswered(&attempts, &answers);
         let mut decided = Vec::new();
         if !rest.is_empty() {
-            budget.lane = PoolLane::Checks;
-            let about = DecisionScope::jobs(&call.namespace, rest.iter().map(|attempt| attempt.job_id));
-            let JobResponse::Renewed(renewed) =
-                self.by_the_rules(budget, call, &about, JobRequest::Renew(rest)).await?
+            self.lane = PoolLane::Checks;
+            let about = self.scope(rest.iter().map(|attempt| attempt.job_id));
+            let JobResponse::Renewed(renewed) = self.by_the_rules(&about, JobRequest::Renew(rest)).await?
             else {
                 return Err(unexpected_response());
             };
@@ -68,9 +64,7 @@ impl PostgresInner {
     }
 
     pub(super) async fn report(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         reports: Vec<AttemptReport>,
     ) -> Result<Vec<Result<ReportedAttempt, JobRefusal>>, StoreError> {
         let reports: Vec<AttemptReport> = reports.into_iter().map(without_nul).collect();
@@ -88,15 +82,15 @@ impl PostgresInner {
             .collect();
         let ended = |late: bool| ReportedAttempt { state: JobState::Completed, retry_in_ms: None, late };
         let mut answers: Vec<Option<Result<ReportedAttempt, JobRefusal>>> = vec![None; reports.len()];
-        for (nth, late) in self.complete(budget, call, &reports, plain).await? {
+        for (nth, late) in self.complete(&reports, plain).await? {
             answers[nth] = Some(Ok(ended(late)));
         }
         let done: Vec<bool> = answers.iter().map(Option::is_some).collect();
         let rest = unanswered(&reports, &answers);
-        budget.outcome_unknown |= rest.len() < reports.len();
+        self.budget.outcome_unknown |= rest.len() < reports.len();
         let mut decided = Vec::new();
         if !rest.is_empty() {
-            let about = DecisionScope::jobs(&call.namespace, rest.iter().map(|report| report.attempt.job_id));
+            let about = self.scope(rest.iter().map(|report| report.attempt.job_id));
             // A holder may leave notes while it has a transaction open under its own fence.
             let notes = |report: &AttemptReport| {
                 matches!(report.report, Report::Checkpoint { .. } | Report::Progress { .. })
@@ -105,8 +99,7 @@ impl PostgresInner {
             let says_completed = |report: &AttemptReport| matches!(report.report, Report::Complete { .. });
             let (ends, notes) = (!rest.iter().all(notes), rest.iter().any(says_completed));
             let about = DecisionScope { ends, notes, ..about };
-            let JobResponse::Reported(reported) =
-                self.by_the_rules(budget, call, &about, JobRequest::Report(rest)).await?
+            let JobResponse::Reported(reported) = self.by_the_rules(&about, JobRequest::Report(rest)).await?
             else {
                 return Err(unexpected_response());
             };
@@ -129,9 +122,7 @@ impl PostgresInner {
     /// Completes what can be completed in one statement of the reports with these numbers, each about another job. Says which that
     /// were, and whether it was late.
     async fn complete(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         reports: &[AttemptReport],
         mut plain: Vec<usize>,
     ) -> Result<Vec<(usize, bool)>, StoreError> {
@@ -152,11 +143,10 @@ impl PostgresInner {
         let results = results.iter().any(Option::is_some).then_some(results);
         let drops = self.jobs.completed == CompletedJobs::Drop;
         let jobs: Vec<JobId> = plain.iter().map(|nth| reports[*nth].attempt.job_id).collect();
-        let sql =
-            self.sql(&within(PostgresInner::lock_ms(budget), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
+        let sql = self.sql(&within(self.lock_ms(), "job_complete_batch($1, $2, $3, $4, $5, $6)"));
+        let namespace = self.namespace();
         let told: Vec<(Option<Uuid128>, bool)> = self
-            .run_past_fences(budget, ResendPolicy::Safe, FencedAction::Jobs(&jobs), async |client| {
-                let namespace = call.namespace.as_str();
+            .run_past_fences(ResendPolicy::Safe, FencedAction::Jobs(&jobs), async |client| {
                 let asked: [&dyn Parameter; 6] =
                     [&namespace, &proofs.ids, &proofs.hashes, &proofs.tokens, &results, &drops];
                 query(client, &sql, &asked).await
@@ -172,31 +162,27 @@ impl PostgresInner {
     }
 
     pub(super) async fn ledger(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         entries: Vec<AttemptLedgerEntry>,
     ) -> Result<JobResponse, StoreError> {
-        let about = DecisionScope::jobs(&call.namespace, entries.iter().map(|entry| entry.attempt.job_id));
-        self.by_the_rules(budget, call, &about, JobRequest::WriteEffects(entries)).await
+        let about = self.scope(entries.iter().map(|entry| entry.attempt.job_id));
+        self.by_the_rules(&about, JobRequest::WriteEffects(entries)).await
     }
 
     /// Has the rules decide, and names the jobs of tokens that were shown for others.
     pub(super) async fn by_the_rules(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         about: &DecisionScope,
         ask: JobRequest,
     ) -> Result<JobResponse, StoreError> {
         let mut answer = self
-            .decide(budget, ResendPolicy::Safe, about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .decide(ResendPolicy::Safe, about, |replay| replay.ask(&self.about.namespace, ask.clone()))
             .await??;
         for refusal in refusals(&mut answer) {
             if let JobRefusal::WrongJob { token, job_id: job } = refusal
                 && job.is_none()
             {
-                *job = self.job_under(budget, call, *token).await;
+                *job = self.job_under(*token).await;
             }
         }
         Ok(answer)
@@ -204,15 +190,10 @@ impl PostgresInner {
 
     /// The job of the caller's namespace that is worked on under a token. Only for the words of a refusal, which is an answer
     /// without it too.
-    async fn job_under(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        token: Token,
-    ) -> Option<JobId> {
+    async fn job_under(&mut self, token: Token) -> Option<JobId> {
         let sql = "SELECT fencehold.job_under($1, $2)";
         let found: Result<Option<Uuid128>, _> =
-            self.value(budget, sql, &[&call.namespace.as_str(), &to_sql(token.get())]).await;
+            self.value(sql, &[&self.namespace(), &to_sql(token.get())]).await;
         found.ok().flatten().map(JobId::from)
     }
 }

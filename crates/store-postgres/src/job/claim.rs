@@ -12,7 +12,7 @@ use fencehold_net::{PendingCall, sleep};
 
 use super::claim_statement::{ClaimEnd, ClaimResult, ClaimRoute};
 use crate::acquire::caller_gone;
-use crate::statement::{Parameter, StatementBudget};
+use crate::statement::{Call, Parameter};
 use crate::value::{Uuid128, from_sql, limit_to_sql, to_sql};
 use crate::{PostgresInner, closed};
 
@@ -27,52 +27,31 @@ impl PostgresInner {
     /// Serves one claim, waiting for the first job if need be.
     pub(super) async fn serve_claim(
         self: &Rc<Self>,
-        call: &CallContext,
+        about: &CallContext,
         request: &ClaimJobsRequest,
         caller: &PendingCall,
     ) -> Result<ClaimedJobs, StoreError> {
         self.begin_nothing_outdated()?;
         let core = Rc::clone(self);
         caller.after_response(async move { core.tell_lines().await });
-        let taken = self.take_politely(&mut self.budget(call.timeout_ms, 0), call, request).await?;
+        let taken = self.call(about, about.timeout_ms, 0).take_politely(request).await?;
         if taken.jobs.is_empty() && request.wait_ms > 0 {
-            return self.stand_in_line(call, request, caller).await;
+            return self.stand_in_line(about, request, caller).await;
         }
         let resumed = taken.became == ClaimEnd::Repeated;
         Ok(ClaimedJobs { jobs: taken.jobs, waited_ms: 0, resumed })
     }
 
-    /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
-    /// moment: it may be dead, or about to leave.
-    async fn take_politely(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        request: &ClaimJobsRequest,
-    ) -> Result<ClaimResult, StoreError> {
-        if request.wait_ms == 0 {
-            for _ in 0..POLITE_TRIES {
-                let taken = self.take_jobs(budget, call, request, &ClaimRoute::AtOnce).await?;
-                if !taken.jobs.is_empty() || taken.became != ClaimEnd::Behind {
-                    return Ok(taken);
-                }
-                sleep(POLITE_PAUSE).await;
-            }
-        }
-        let way = if request.wait_ms == 0 { ClaimRoute::PastTheLine } else { ClaimRoute::AtOnce };
-        self.take_jobs(budget, call, request, &way).await
-    }
-
     /// Waits for the first job.
     async fn stand_in_line(
         &self,
-        call: &CallContext,
+        about: &CallContext,
         request: &ClaimJobsRequest,
         caller: &PendingCall,
     ) -> Result<ClaimedJobs, StoreError> {
-        let mut budget = self.budget(call.timeout_ms, request.wait_ms);
         let listener = self.listen(&format!("line/{}", Uuid128::from(request.hold_id.hash()).text()));
-        let (since_ms, sending) = self.line_up(&mut budget, call, request).await?;
+        let (since_ms, sending) =
+            self.call(about, about.timeout_ms, request.wait_ms).line_up(request).await?;
         let place = self.jobs.line.stand(sending);
         let mut early_looks = EARLY_LOOKS.into_iter();
         let answer = loop {
@@ -80,9 +59,8 @@ impl PostgresInner {
                 break Err(caller_gone());
             }
             // Each look is a request of its own, and its timeout starts with it.
-            let mut budget = self.budget(call.timeout_ms, 0);
             let way = ClaimRoute::InLine { sending, gone: &|| caller.has_gone() };
-            match self.take_jobs(&mut budget, call, request, &way).await {
+            match self.call(about, about.timeout_ms, 0).take_jobs(request, &way).await {
                 Ok(ClaimResult { became: ClaimEnd::Replaced, .. }) => {
                     let why = "the same claim was sent again, and the later one stands in line".to_owned();
                     return Err(StoreError::Unavailable { message: why });
@@ -108,36 +86,48 @@ impl PostgresInner {
                 () = self.closing.wait() => break Err(closed()),
             }
         };
-        self.leave_line(call, request, sending).await;
+        self.call(about, about.timeout_ms, 0).leave_line(request, sending).await;
         answer
     }
+}
 
-    async fn line_up(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        request: &ClaimJobsRequest,
-    ) -> Result<(u64, Uuid128), StoreError> {
+impl Call<'_> {
+    /// Takes what there is. Those in line come first; but one of them that does not take what is there is passed over after a
+    /// moment: it may be dead, or about to leave.
+    async fn take_politely(&mut self, request: &ClaimJobsRequest) -> Result<ClaimResult, StoreError> {
+        if request.wait_ms == 0 {
+            for _ in 0..POLITE_TRIES {
+                let taken = self.take_jobs(request, &ClaimRoute::AtOnce).await?;
+                if !taken.jobs.is_empty() || taken.became != ClaimEnd::Behind {
+                    return Ok(taken);
+                }
+                sleep(POLITE_PAUSE).await;
+            }
+        }
+        let way = if request.wait_ms == 0 { ClaimRoute::PastTheLine } else { ClaimRoute::AtOnce };
+        self.take_jobs(request, &way).await
+    }
+
+    async fn line_up(&mut self, request: &ClaimJobsRequest) -> Result<(u64, Uuid128), StoreError> {
         let queues: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
         let sql = "SELECT * FROM fencehold.job_line_up($1, $2, $3, $4, $5, $6)";
         let asked: [&dyn Parameter; 6] = [
-            &call.namespace.as_str(),
+            &self.namespace(),
             &queues,
             &Uuid128::from(request.hold_id.hash()),
             &limit_to_sql(request.limit),
             &to_sql(request.wait_ms),
             &to_sql(request.waited_before_ms),
         ];
-        let (since_ms, sending) = self.row(budget, sql, &asked).await?;
+        let (since_ms, sending) = self.row(sql, &asked).await?;
         Ok((from_sql(since_ms), sending))
     }
 
-    async fn leave_line(&self, call: &CallContext, request: &ClaimJobsRequest, sending: Uuid128) {
+    async fn leave_line(&mut self, request: &ClaimJobsRequest, sending: Uuid128) {
         let sql = "SELECT fencehold.job_leave_line($1, $2, $3)";
         let asked: [&dyn Parameter; 3] =
-            [&call.namespace.as_str(), &Uuid128::from(request.hold_id.hash()), &sending];
-        let left = self.execute(&mut self.budget(call.timeout_ms, 0), sql, &asked).await;
-        if let Err(why) = left {
+            [&self.namespace(), &Uuid128::from(request.hold_id.hash()), &sending];
+        if let Err(why) = self.execute(sql, &asked).await {
             // Its place is no longer kept up, and so it falls out of the line by itself.
             tracing::debug!(%why, "a claim could not leave its line");
         }

@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use fencehold_contract::job::{ClaimJobsRequest, ClaimedJob};
 use fencehold_contract::operation::unexpected_response;
 use fencehold_contract::stored::{EffectV1, TermsV1};
-use fencehold_contract::{CallContext, Quota, StoreError};
-use fencehold_core::Token;
+use fencehold_contract::{Quota, StoreError};
 use fencehold_core::job::{JobId, JobKind};
 use fencehold_core::ledger::Effect;
+use fencehold_core::{Namespace, Token};
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 use super::columns::{JobExtra, terms_of};
-use super::decide::{DecisionScope, read};
-use crate::statement::{Parameter, StatementBudget, query};
+use super::decide::read;
+use crate::ResendPolicy;
+use crate::statement::{Call, Parameter, query};
 use crate::value::{Json, Uuid128, from_sql, limit_to_sql, to_sql};
-use crate::{PostgresInner, ResendPolicy};
 
 /// What `job_claim` returns, by number: a name is looked for among all of them, for every field of every row.
 mod column {
@@ -86,28 +86,24 @@ struct ClaimRow {
     found: HashMap<i32, i64>,
 }
 
-impl PostgresInner {
+impl Call<'_> {
     /// Takes what there is, once.
     pub(super) async fn take_jobs(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         request: &ClaimJobsRequest,
         way: &ClaimRoute<'_>,
     ) -> Result<ClaimResult, StoreError> {
         let (lanes, heads) = self.jobs.memory.borrow().trusted_heads(self.clock.now().store_ms);
-        let mut taken = self.take_from(budget, call, request, way, &lanes, &heads).await?;
+        let mut taken = self.take_from(request, way, &lanes, &heads).await?;
         if taken.jobs.is_empty() && taken.became == ClaimEnd::Served && !lanes.is_empty() {
             // Perhaps below.
-            taken = self.take_from(budget, call, request, way, &[], &[]).await?;
+            taken = self.take_from(request, way, &[], &[]).await?;
         }
         Ok(taken)
     }
 
     async fn take_from(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         request: &ClaimJobsRequest,
         way: &ClaimRoute<'_>,
         lanes: &[i32],
@@ -116,7 +112,7 @@ impl PostgresInner {
         let names: Vec<&str> = request.queues.iter().map(|(queue, _)| queue.as_str()).collect();
         let weight = |weight: u32| i32::try_from(weight).unwrap_or(i32::MAX);
         let weights: Vec<i32> = request.queues.iter().map(|(_, of)| weight(*of)).collect();
-        let namespace = call.namespace.as_str();
+        let (core, namespace) = (self.core, self.namespace());
         let turns = self.jobs.memory.borrow().turns(namespace, &names);
         let (sending, pushes) = match way {
             ClaimRoute::AtOnce => (None, false),
@@ -125,8 +121,8 @@ impl PostgresInner {
         };
         let sent_ms = self.clock.now().store_ms;
         let rows = self
-            .run(budget, ResendPolicy::Safe, async |client| {
-                let sql = self.sql(
+            .run(ResendPolicy::Safe, async |client| {
+                let sql = core.sql(
                     "SELECT * FROM fencehold.job_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
                 );
                 let asked: [&dyn Parameter; 12] = [
@@ -163,7 +159,7 @@ impl PostgresInner {
         if stirs {
             self.jobs
                 .notification
-                .note(&call.namespace, request.queues.iter().map(|(queue, _)| queue));
+                .note(&self.about.namespace, request.queues.iter().map(|(queue, _)| queue));
         }
         let given = if taken.became == ClaimEnd::Repeated { 0 } else { taken.jobs.len() };
         let mut memory = self.jobs.memory.borrow_mut();
@@ -171,9 +167,9 @@ impl PostgresInner {
         memory.note_turns(namespace, &request.queues, given, &clocks);
         drop(memory);
         if !urgent.is_empty() {
-            let about = DecisionScope::jobs(&call.namespace, urgent.clone());
+            let about = self.scope(urgent.clone());
             let withdrawn = self
-                .decide(budget, ResendPolicy::Safe, &about, |replay| replay.need_no_room(&urgent))
+                .decide(ResendPolicy::Safe, &about, |replay| replay.need_no_room(&urgent))
                 .await;
             if let Err(why) = withdrawn {
                 // The jobs are claimed, whatever becomes of this: their asker gets them.
@@ -182,7 +178,7 @@ impl PostgresInner {
         }
         match taken.became {
             ClaimEnd::Closed(ms) => Err(still_closed(ms)),
-            ClaimEnd::TtlTooLong(ms) => Err(ttl_too_long(call, request, ms)),
+            ClaimEnd::TtlTooLong(ms) => Err(ttl_too_long(&self.about.namespace, request, ms)),
             _ => Ok(taken),
         }
     }
@@ -266,9 +262,9 @@ fn still_closed(for_ms: u64) -> StoreError {
     StoreError::Unavailable { message: why }
 }
 
-fn ttl_too_long(call: &CallContext, request: &ClaimJobsRequest, longest_ms: u64) -> StoreError {
+fn ttl_too_long(namespace: &Namespace, request: &ClaimJobsRequest, longest_ms: u64) -> StoreError {
     let limits = Quota { max_ttl_ms: Some(longest_ms), ..Quota::default() };
-    match limits.check_ttl(&call.namespace, request.ttl_ms) {
+    match limits.check_ttl(namespace, request.ttl_ms) {
         Err(bad) => bad.into(),
         Ok(()) => unexpected_response(),
     }

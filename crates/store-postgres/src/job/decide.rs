@@ -9,13 +9,13 @@ use fencehold_core::{Namespace, Token};
 use fencehold_engine::{Replay, ReplayInput, ReplayOutput, StoredSchedule};
 use serde::de::DeserializeOwned;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error, Row, Transaction};
+use tokio_postgres::{Error, Row, Transaction};
 
 use super::columns::mode_of;
 use super::load::{JobRow, LoadedHead};
 use super::save::{LoadedVersions, changes_to_keep};
 use crate::fenced::FencedAction;
-use crate::statement::{Parameter, StatementBudget, query, query_one};
+use crate::statement::{Call, Parameter, query, query_one};
 use crate::value::{Json, Uuid128, from_sql, limit_to_sql, stamp};
 use crate::{PostgresInner, ResendPolicy};
 
@@ -73,28 +73,33 @@ pub(super) enum DecisionResult<T> {
     Damaged(String),
 }
 
-impl PostgresInner {
+impl Call<'_> {
     /// Decides until it is kept. `act` may be called many times, and only what it did last counts.
     pub(super) async fn decide<T>(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         repeat: ResendPolicy,
         about: &DecisionScope,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         loop {
-            let lock_ms = PostgresInner::lock_ms(budget).min(LOCK_MS);
+            let (core, lock_ms) = (self.core, self.lock_ms().min(LOCK_MS));
             let wanted = FencedAction::Jobs(&about.jobs);
             let decided = self
-                .run_past_fences(budget, repeat, wanted, async |client| {
-                    decide_once(self, client, about, lock_ms, &act).await
+                .run_past_fences(repeat, wanted, async |client| {
+                    let transaction = client.transaction().await?;
+                    match decide_in(core, transaction, about, lock_ms, None, &act).await {
+                        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                            Ok(DecisionResult::Again)
+                        }
+                        decided => decided,
+                    }
                 })
                 .await?;
             if let Some(answer) = self.kept(decided)? {
                 return Ok(answer);
             }
-            if budget.is_over() {
-                return Err(budget.unanswered("others changed the same jobs again and again"));
+            if self.budget.is_over() {
+                return Err(self.budget.unanswered("others changed the same jobs again and again"));
             }
         }
     }
@@ -108,33 +113,22 @@ impl PostgresInner {
         }
     }
 
+    /// What a decision about these jobs of the caller's namespace is about.
+    pub(super) fn scope(&self, jobs: impl IntoIterator<Item = JobId>) -> DecisionScope {
+        DecisionScope::jobs(&self.about.namespace, jobs)
+    }
+
     /// Looks at jobs, and changes nothing.
     pub(super) async fn look<T>(
-        &self,
-        budget: &mut StatementBudget,
+        &mut self,
         about: &DecisionScope,
         act: impl Fn(&mut Replay) -> T,
     ) -> Result<T, StoreError> {
         let ids: Vec<Uuid128> = about.jobs.iter().copied().map(Uuid128::from).collect();
         let sql = "SELECT * FROM fencehold.job_look($1, $2, $3)";
-        let rows = self.rows(budget, sql, &[&ids, &about.namespace.as_str(), &about.notes]).await?;
+        let rows = self.rows(sql, &[&ids, &about.namespace.as_str(), &about.notes]).await?;
         let brought = read_all(about, &rows).map_err(|why| self.unusable(why))?;
         Ok(act(&mut Replay::new(brought)))
-    }
-}
-
-async fn decide_once<T>(
-    core: &PostgresInner,
-    client: &mut Client,
-    about: &DecisionScope,
-    lock_ms: i64,
-    act: impl Fn(&mut Replay) -> T,
-) -> Result<DecisionResult<T>, Error> {
-    let transaction = client.transaction().await?;
-    let decided = decide_in(core, transaction, about, lock_ms, None, act).await;
-    match decided {
-        Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(DecisionResult::Again),
-        decided => decided,
     }
 }
 

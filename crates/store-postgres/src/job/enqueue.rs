@@ -1,8 +1,8 @@
 //! Putting jobs into their queues: the new ones in one statement; what was there already, by the rules.
 
+use fencehold_contract::StoreError;
 use fencehold_contract::job::{EnqueuedJob, NewJob, When};
 use fencehold_contract::operation::{JobRequest, JobResponse, check_job, unexpected_response};
-use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Timestamp;
 use fencehold_core::job::JobRefusal;
 use fencehold_engine::{digest, unique_digest};
@@ -10,24 +10,19 @@ use tokio_postgres::error::SqlState;
 
 use super::columns::{JobExtra, kept_terms};
 use super::decide::{DecisionScope, json, within};
+use crate::ResendPolicy;
 use crate::fault::StatementError;
 use crate::response::{completed, unanswered};
-use crate::statement::{Parameter, StatementBudget, query};
+use crate::statement::{Call, Parameter, query};
 use crate::value::{Json, Uuid128, to_sql};
-use crate::{PostgresInner, ResendPolicy};
 
 /// How long an enqueue waits at a time for what another transaction is about to make. Between two tries it uses no connection.
 const LOCK_MS: i64 = 250;
 
 type EnqueueResults = Vec<Result<EnqueuedJob, JobRefusal>>;
 
-impl PostgresInner {
-    pub(super) async fn enqueue(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        jobs: Vec<NewJob>,
-    ) -> Result<EnqueueResults, StoreError> {
+impl Call<'_> {
+    pub(super) async fn enqueue(&mut self, jobs: Vec<NewJob>) -> Result<EnqueueResults, StoreError> {
         self.begin_nothing_outdated()?;
         let jobs: Vec<NewJob> = jobs.into_iter().map(without_nul).collect();
         // Whether a job can be enqueued at all does not depend on the moment.
@@ -38,14 +33,14 @@ impl PostgresInner {
         let good: Vec<usize> = (0..jobs.len()).filter(|nth| answers[*nth].is_none()).collect();
         if !good.is_empty() {
             let batch = JobColumns::of(good.iter().map(|nth| &jobs[*nth]));
-            let made = self.make_jobs(budget, call, &batch).await?;
+            let made = self.make_jobs(&batch).await?;
             // From here on 'nothing was done' would not be true.
-            budget.outcome_unknown |= !made.is_empty();
+            self.budget.outcome_unknown |= !made.is_empty();
             for (nth,) in made {
                 if nth == 0 {
                     self.jobs
                         .notification
-                        .note(&call.namespace, good.iter().map(|nth| &jobs[*nth].queue));
+                        .note(&self.about.namespace, good.iter().map(|nth| &jobs[*nth].queue));
                     continue;
                 }
                 let nth = good[usize::try_from(nth - 1).unwrap_or(0)];
@@ -56,7 +51,7 @@ impl PostgresInner {
             .iter()
             .any(|nth| answers[*nth].is_some() && jobs[*nth].preempt_within_ms.is_some())
         {
-            self.make_room_or_leave_it(budget).await;
+            self.make_room_or_leave_it().await;
         }
         self.tell_lines().await;
         // What an earlier sending of this call had made is there now, and is found to be.
@@ -64,23 +59,18 @@ impl PostgresInner {
         if rest.is_empty() {
             return completed(answers, Vec::new());
         }
-        completed(answers, self.enqueue_by_the_rules(budget, call, rest).await?)
+        completed(answers, self.enqueue_by_the_rules(rest).await?)
     }
 
     /// Makes those that are new, and says which those are: their numbers, from 1.
-    async fn make_jobs(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        batch: &JobColumns<'_>,
-    ) -> Result<Vec<(i64,)>, StoreError> {
-        let lock_ms = PostgresInner::lock_ms(budget).min(LOCK_MS);
+    async fn make_jobs(&mut self, batch: &JobColumns<'_>) -> Result<Vec<(i64,)>, StoreError> {
+        let lock_ms = self.lock_ms().min(LOCK_MS);
         let sql =
             self.sql(&within(lock_ms, "job_enqueue_batch($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"));
         loop {
             let made = self
-                .send(budget, async |client| {
-                    match query(client, &sql, &batch.parameters(&call.namespace.as_str())).await {
+                .send(async |client| {
+                    match query(client, &sql, &batch.parameters(&self.namespace())).await {
                         // Another session enqueues one of them at this very moment: the rules say whether it is the same.
                         Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Ok(Vec::new()),
                         made => made,
@@ -90,44 +80,33 @@ impl PostgresInner {
             match made {
                 Ok(made) => return Ok(made),
                 Err(StatementError::Locked(_)) => {
-                    let why = self.held_up(budget, call, batch).await?;
-                    budget.retry_or_fail(StatementError::Locked(why)).await?;
+                    let why = self.held_up(batch).await?;
+                    self.budget.retry_or_fail(StatementError::Locked(why)).await?;
                 }
-                Err(fault) => budget.retry_or_fail(fault).await?,
+                Err(fault) => self.budget.retry_or_fail(fault).await?,
             }
         }
     }
 
     /// What open transaction is in the way of these jobs, in words.
-    async fn held_up(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        batch: &JobColumns<'_>,
-    ) -> Result<String, StoreError> {
+    async fn held_up(&mut self, batch: &JobColumns<'_>) -> Result<String, StoreError> {
         let sql = "SELECT fencehold.job_held_up($1, $2, $3, $4)";
-        let asked: [&dyn Parameter; 4] =
-            [&call.namespace.as_str(), &batch.queues, &batch.priorities, &batch.unique];
-        self.value(budget, sql, &asked).await
+        let asked: [&dyn Parameter; 4] = [&self.namespace(), &batch.queues, &batch.priorities, &batch.unique];
+        self.value(sql, &asked).await
     }
 
-    async fn enqueue_by_the_rules(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        jobs: Vec<NewJob>,
-    ) -> Result<EnqueueResults, StoreError> {
+    async fn enqueue_by_the_rules(&mut self, jobs: Vec<NewJob>) -> Result<EnqueueResults, StoreError> {
         let keys = jobs.iter().filter_map(|job| job.unique.as_ref());
         let mut about = DecisionScope {
             keys: keys.map(|unique| unique_digest("job", &unique.key)).collect(),
             queues: jobs.iter().map(|job| job.queue.clone()).collect(),
-            ..DecisionScope::jobs(&call.namespace, jobs.iter().map(|job| job.id))
+            ..self.scope(jobs.iter().map(|job| job.id))
         };
         about.queues.sort();
         about.queues.dedup();
         let ask = JobRequest::Enqueue(jobs);
         let answer = self
-            .decide(budget, ResendPolicy::Safe, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .decide(ResendPolicy::Safe, &about, |replay| replay.ask(&self.about.namespace, ask.clone()))
             .await??;
         match answer {
             JobResponse::Enqueued(answers) => Ok(answers),

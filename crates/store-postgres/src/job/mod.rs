@@ -31,7 +31,7 @@ use fencehold_contract::operation::{JobRequest, JobResponse, unexpected_response
 use fencehold_contract::{CallContext, CompletedJobs, KeepFinished, PostgresUrl, StoreError};
 use fencehold_net::PendingCall;
 
-use super::{PostgresInner, PostgresStore, StatementBudget};
+use super::{Call, PostgresInner, PostgresStore};
 
 /// What a handle has of its own about jobs. Everything else is in the database.
 #[derive(Debug, Default)]
@@ -72,10 +72,9 @@ impl PostgresStore {
         if let JobRequest::Claim(request) = ask {
             return self.claim_jobs(call, request).await.map(JobResponse::Claimed);
         }
-        let about = call.clone();
-        self.ask(call, async move |core, budget| {
+        self.ask(call, async move |core, call| {
             core.start_jobs();
-            core.carry_out(budget, &about, ask).await
+            call.carry_out(ask).await
         })
         .await
     }
@@ -94,48 +93,41 @@ impl PostgresStore {
         };
         let undo = async move |core: &Rc<PostgresInner>, answer: Result<ClaimedJobs, StoreError>| match answer
         {
-            Ok(claimed) => core.undo_claim(&undone, hash, claimed).await,
-            Err(StoreError::OutcomeUnknown { .. }) => core.undo_unknown_claim(&undone, hash).await,
+            Ok(claimed) => core.undo_claim(&undone, hash, Some(claimed)).await,
+            Err(StoreError::OutcomeUnknown { .. }) => core.undo_claim(&undone, hash, None).await,
             Err(_) => {}
         };
         self.actor.call_or_undo(claim, undo).await?
     }
 }
 
-impl PostgresInner {
-    async fn carry_out(
-        self: &Rc<Self>,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        ask: JobRequest,
-    ) -> Result<JobResponse, StoreError> {
+impl Call<'_> {
+    async fn carry_out(&mut self, ask: JobRequest) -> Result<JobResponse, StoreError> {
         Ok(match ask {
-            JobRequest::Enqueue(jobs) => JobResponse::Enqueued(self.enqueue(budget, call, jobs).await?),
-            JobRequest::Renew(attempts) => {
-                JobResponse::Renewed(self.renew_claims(budget, call, attempts).await?)
-            }
-            JobRequest::Report(reports) => JobResponse::Reported(self.report(budget, call, reports).await?),
-            JobRequest::WriteEffects(entries) => self.ledger(budget, call, entries).await?,
-            JobRequest::Get(id) => JobResponse::Job(self.job(budget, call, id).await?),
-            JobRequest::WaitFor(request) => JobResponse::Job(self.wait_for(call, request).await?),
-            JobRequest::List(request) => JobResponse::Jobs(self.list_jobs(budget, call, &request).await?),
-            JobRequest::Change(request) => JobResponse::Changed(self.act(budget, call, request).await?),
-            JobRequest::Queues => JobResponse::Queues(self.queue_views(budget, call, None).await?),
-            JobRequest::SetQueueMode(order) => JobResponse::Queue(self.set_queue(budget, call, order).await?),
+            JobRequest::Enqueue(jobs) => JobResponse::Enqueued(self.enqueue(jobs).await?),
+            JobRequest::Renew(attempts) => JobResponse::Renewed(self.renew_claims(attempts).await?),
+            JobRequest::Report(reports) => JobResponse::Reported(self.report(reports).await?),
+            JobRequest::WriteEffects(entries) => self.ledger(entries).await?,
+            JobRequest::Get(id) => JobResponse::Job(self.job(id).await?),
+            JobRequest::WaitFor(request) => JobResponse::Job(self.wait_for(request).await?),
+            JobRequest::List(request) => JobResponse::Jobs(self.list_jobs(&request).await?),
+            JobRequest::Change(request) => JobResponse::Changed(self.act(request).await?),
+            JobRequest::Queues => JobResponse::Queues(self.queue_views(None).await?),
+            JobRequest::SetQueueMode(order) => JobResponse::Queue(self.set_queue(order).await?),
             JobRequest::DeleteQueue { queue, by } => {
-                JobResponse::Deleted(self.remove_queue(budget, call, &queue, &by).await?)
+                JobResponse::Deleted(self.remove_queue(&queue, &by).await?)
             }
-            JobRequest::Schedules => JobResponse::Schedules(self.schedules(budget, call).await?),
-            JobRequest::SetSchedule(spec) => self.set_schedule(budget, call, *spec).await?,
+            JobRequest::Schedules => JobResponse::Schedules(self.schedules().await?),
+            JobRequest::SetSchedule(spec) => self.set_schedule(*spec).await?,
             JobRequest::DeleteSchedule { name, .. } => {
-                JobResponse::Deleted(self.remove_schedule(budget, call, &name).await?)
+                JobResponse::Deleted(self.remove_schedule(&name).await?)
             }
             JobRequest::BeginOperation(request) => {
                 self.hear_of_holds();
-                self.begin(budget, call, request).await?
+                self.begin(request).await?
             }
-            JobRequest::Effects(request) => JobResponse::Effects(self.findings(budget, call, request).await?),
-            JobRequest::ResolveEffect(request) => self.resolve(budget, call, request).await?,
+            JobRequest::Effects(request) => JobResponse::Effects(self.findings(request).await?),
+            JobRequest::ResolveEffect(request) => self.resolve(request).await?,
             JobRequest::Claim(_) => return Err(unexpected_response()),
         })
     }

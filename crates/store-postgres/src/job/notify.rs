@@ -51,9 +51,9 @@ impl PostgresInner {
         let lines = notification.lines.take();
         let namespaces: Vec<&str> = lines.iter().map(|(namespace, _)| namespace.as_str()).collect();
         let queues: Vec<&str> = lines.iter().map(|(_, queue)| queue.as_str()).collect();
-        let budget = self.budget(TIMEOUT_MS, 0);
         let told = self
-            .send(&budget, async |client| {
+            .own_call(TIMEOUT_MS)
+            .send(async |client| {
                 let sql = self.sql("SELECT fencehold.job_tell_lines($1, $2)");
                 query::<Row>(client, &sql, &[&namespaces, &queues]).await
             })

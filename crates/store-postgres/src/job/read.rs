@@ -1,19 +1,18 @@
 //! Looking at jobs, at many of them, and waiting for the end of one.
 
+use fencehold_contract::StoreError;
 use fencehold_contract::job::{
     EffectPage, JobCounts, JobDetail, JobFilter, JobPage, ListEffectsRequest, ListJobsRequest, QueueView,
     WaitRequest,
 };
 use fencehold_contract::operation::{JobRequest, JobResponse, unexpected_response};
-use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Owner;
 use fencehold_core::job::{JobId, JobKind, JobState, QueueName};
 use fencehold_net::sleep;
 
 use super::columns::{mode_of, state_number};
-use super::decide::{DecisionScope, json};
-use crate::PostgresInner;
-use crate::statement::{Parameter, StatementBudget};
+use super::decide::json;
+use crate::statement::{Call, Parameter};
 use crate::value::{Uuid128, from_sql, limit_to_sql, to_sql};
 
 /// How many jobs one page looks at, so that listing a million of them never takes long at a time.
@@ -21,27 +20,15 @@ const LOOK_AT_MAX: i32 = 10_000;
 /// How often a caller that waits for a job looks without a notification.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
-impl PostgresInner {
-    pub(super) async fn job(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        id: JobId,
-    ) -> Result<Option<Box<JobDetail>>, StoreError> {
-        Ok(self.job_and_moment(budget, call, id).await?.0)
+impl Call<'_> {
+    pub(super) async fn job(&mut self, id: JobId) -> Result<Option<Box<JobDetail>>, StoreError> {
+        Ok(self.job_and_moment(id).await?.0)
     }
 
-    async fn job_and_moment(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        id: JobId,
-    ) -> Result<(Option<Box<JobDetail>>, u64), StoreError> {
-        let about = DecisionScope::jobs(&call.namespace, [id]).with_notes();
+    async fn job_and_moment(&mut self, id: JobId) -> Result<(Option<Box<JobDetail>>, u64), StoreError> {
+        let about = self.scope([id]).with_notes();
         let (answer, now_ms) = self
-            .look(budget, &about, |replay| {
-                (replay.ask(&call.namespace, JobRequest::Get(id)), replay.now_ms())
-            })
+            .look(&about, |replay| (replay.ask(&self.about.namespace, JobRequest::Get(id)), replay.now_ms()))
             .await?;
         match answer? {
             JobResponse::Job(detail) => Ok((detail, now_ms)),
@@ -50,14 +37,12 @@ impl PostgresInner {
     }
 
     pub(super) async fn wait_for(
-        &self,
-        call: &CallContext,
+        &mut self,
         request: WaitRequest,
     ) -> Result<Option<Box<JobDetail>>, StoreError> {
         let WaitRequest { id, wait_ms } = request;
         let listener = self.listen(&format!("job/{id}"));
-        let mut budget = self.budget(call.timeout_ms, 0);
-        let (detail, since_ms) = self.job_and_moment(&mut budget, call, id).await?;
+        let (detail, since_ms) = self.job_and_moment(id).await?;
         let settled = |detail: &Option<Box<JobDetail>>| {
             detail.as_ref().is_none_or(|found| found.job.state.is_settled())
         };
@@ -68,11 +53,12 @@ impl PostgresInner {
         if self.works() {
             // From now on the end of this job is notified.
             let sql = "SELECT fencehold.job_await($1, $2)";
-            self.execute(&mut budget, sql, &[&Uuid128::from(id), &to_sql(wait_ms)]).await?;
+            self.execute(sql, &[&Uuid128::from(id), &to_sql(wait_ms)]).await?;
         }
         loop {
-            let mut budget = self.budget(call.timeout_ms, 0);
-            let (detail, now_ms) = self.job_and_moment(&mut budget, call, id).await?;
+            // Each look is a request of its own, and its timeout starts with it.
+            let mut look = self.core.call(self.about, self.about.timeout_ms, 0);
+            let (detail, now_ms) = look.job_and_moment(id).await?;
             if settled(&detail) || now_ms.saturating_sub(since_ms) >= wait_ms {
                 return Ok(detail);
             }
@@ -84,25 +70,16 @@ impl PostgresInner {
         }
     }
 
-    pub(super) async fn list_jobs(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        request: &ListJobsRequest,
-    ) -> Result<JobPage, StoreError> {
-        let (ids, next) = self
-            .matching(budget, call, &request.filter, request.cursor, request.limit)
-            .await?;
-        let about = DecisionScope::jobs(&call.namespace, ids.clone());
-        let jobs = self.look(budget, &about, |replay| replay.views(&ids)).await?;
+    pub(super) async fn list_jobs(&mut self, request: &ListJobsRequest) -> Result<JobPage, StoreError> {
+        let (ids, next) = self.matching(&request.filter, request.cursor, request.limit).await?;
+        let about = self.scope(ids.clone());
+        let jobs = self.look(&about, |replay| replay.views(&ids)).await?;
         Ok(JobPage { jobs, next_cursor: next })
     }
 
     /// A page of the jobs that match, in the order of their arrival, and where the next one starts.
     pub(super) async fn matching(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         filter: &JobFilter,
         cursor: Option<u64>,
         limit: usize,
@@ -115,7 +92,7 @@ impl PostgresInner {
         let states: Vec<i16> = states.iter().map(|state| state_number(*state).into()).collect();
         let sql = "SELECT * FROM fencehold.job_list($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let asked: [&dyn Parameter; 10] = [
-            &call.namespace.as_str(),
+            &self.namespace(),
             &to_sql(cursor.unwrap_or(0)),
             &queue.as_ref().map(QueueName::as_str),
             &kind.as_ref().map(JobKind::as_str),
@@ -126,7 +103,7 @@ impl PostgresInner {
             &limit_to_sql(limit).saturating_add(1),
             &LOOK_AT_MAX,
         ];
-        let rows: Vec<(Option<i64>, Option<Uuid128>)> = self.rows(budget, sql, &asked).await?;
+        let rows: Vec<(Option<i64>, Option<Uuid128>)> = self.rows(sql, &asked).await?;
         let mut ids = Vec::new();
         for (arrival, id) in rows {
             let arrival = arrival.map(from_sql);
@@ -139,25 +116,19 @@ impl PostgresInner {
         Ok((ids, None))
     }
 
-    pub(super) async fn findings(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
-        request: ListEffectsRequest,
-    ) -> Result<EffectPage, StoreError> {
+    pub(super) async fn findings(&mut self, request: ListEffectsRequest) -> Result<EffectPage, StoreError> {
         let sql = "SELECT * FROM fencehold.job_with_effects($1, $2, $3)";
         let (from, limit) = (to_sql(request.cursor.unwrap_or(0)), to_sql(request.limit as u64));
-        let found: Vec<(i64, Uuid128)> =
-            self.rows(budget, sql, &[&call.namespace.as_str(), &from, &limit]).await?;
+        let found: Vec<(i64, Uuid128)> = self.rows(sql, &[&self.namespace(), &from, &limit]).await?;
         // By what was found: some of it may be gone when it is looked at, and what is behind it is still to come.
         let next = found
             .last()
             .filter(|_| found.len() == request.limit)
             .map(|(last, _)| from_sql(last + 1));
-        let about = DecisionScope::jobs(&call.namespace, found.into_iter().map(|(_, id)| id.into()));
+        let about = self.scope(found.into_iter().map(|(_, id)| id.into()));
         let ask = JobRequest::Effects(request);
         match self
-            .look(budget, &about, |replay| replay.ask(&call.namespace, ask.clone()))
+            .look(&about, |replay| replay.ask(&self.about.namespace, ask.clone()))
             .await??
         {
             JobResponse::Effects(page) => Ok(EffectPage { next_cursor: next, ..page }),
@@ -166,14 +137,12 @@ impl PostgresInner {
     }
 
     pub(super) async fn queue_views(
-        &self,
-        budget: &mut StatementBudget,
-        call: &CallContext,
+        &mut self,
         only: Option<&QueueName>,
     ) -> Result<Vec<QueueView>, StoreError> {
         let sql = "SELECT * FROM fencehold.job_queues($1, $2)";
-        let asked: [&dyn Parameter; 2] = [&call.namespace.as_str(), &only.map(QueueName::as_str)];
-        let rows: Vec<(String, i16, Vec<i64>, i64)> = self.rows(budget, sql, &asked).await?;
+        let asked: [&dyn Parameter; 2] = [&self.namespace(), &only.map(QueueName::as_str)];
+        let rows: Vec<(String, i16, Vec<i64>, i64)> = self.rows(sql, &asked).await?;
         let view = |(name, mode, counts, waiting): (String, i16, Vec<i64>, i64)| {
             Some(QueueView {
                 name: QueueName::new(name).ok()?,

@@ -15,7 +15,7 @@ use futures_util::future::select;
 
 use super::decide::{DecisionResult, DecisionScope, decide_in, locking, read};
 use super::load::ScheduleRow;
-use crate::statement::{StatementBudget, query};
+use crate::statement::{Call, query};
 use crate::value::{Uuid128, to_sql};
 use crate::{PostgresInner, ResendPolicy};
 
@@ -66,11 +66,10 @@ impl PostgresInner {
             return Ok(false);
         }
         // A part that fails, or takes too long, does not keep the others back.
-        let budget = || self.budget(TIMEOUT_MS, 0);
-        let expired = self.expire(&mut budget()).await;
-        let more = self.tidy(&mut budget()).await;
-        let fired = self.fire_schedules(&mut budget()).await;
-        let room = self.make_room(&mut budget()).await;
+        let expired = self.own_call(TIMEOUT_MS).expire().await;
+        let more = self.own_call(TIMEOUT_MS).tidy().await;
+        let fired = self.own_call(TIMEOUT_MS).fire_schedules().await;
+        let room = self.own_call(TIMEOUT_MS).make_room().await;
         self.maintained("expiry", expired.as_ref().err()).await;
         self.maintained("retention", more.as_ref().err()).await;
         self.maintained("schedules", fired.as_ref().err()).await;
@@ -78,20 +77,22 @@ impl PostgresInner {
         room?;
         Ok(more? || expired? >= STEP as usize || fired? >= FIRE_MAX as usize)
     }
+}
 
-    async fn expire(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
-        let before_ms = self.clock.now().store_ms;
+impl Call<'_> {
+    async fn expire(&mut self) -> Result<usize, StoreError> {
+        let (core, before_ms) = (self.core, self.clock.now().store_ms);
         let decided = self
-            .run(budget, ResendPolicy::Safe, async |client| {
+            .run(ResendPolicy::Safe, async |client| {
                 let transaction = client.transaction().await?;
-                let sql = self.sql(&locking("job_run_out($1)"));
+                let sql = core.sql(&locking("job_run_out($1)"));
                 let rows: Vec<(Uuid128, i64)> = query(&transaction, &sql, &[&STEP]).await?;
                 let Some((_, at_ms)) = rows.first() else {
                     transaction.commit().await?;
                     return Ok(DecisionResult::Kept(SweepResult::Ended(0)));
                 };
                 // What the clock has jumped over is not over: rolled back, and noted first.
-                if self.jump(*at_ms).is_some() {
+                if core.jump(*at_ms).is_some() {
                     return Ok(DecisionResult::Kept(SweepResult::Jumped { at_ms: *at_ms }));
                 }
                 let ids: Vec<JobId> = rows.iter().map(|(id, _)| (*id).into()).collect();
@@ -100,13 +101,13 @@ impl PostgresInner {
                     replay.expire(&ids);
                     SweepResult::Ended(ids.len())
                 };
-                decide_in(self, transaction, &about, LOCK_MS, None, act).await
+                decide_in(core, transaction, &about, LOCK_MS, None, act).await
             })
             .await?;
         match self.kept(decided)? {
             Some(SweepResult::Ended(count)) => Ok(count),
             Some(SweepResult::Jumped { at_ms }) => {
-                self.saw_the_clock(budget, before_ms, at_ms).await?;
+                self.saw_the_clock(before_ms, at_ms).await?;
                 Ok(0)
             }
             // Rolled back, all of it: the next sweep decides again.
@@ -114,13 +115,12 @@ impl PostgresInner {
         }
     }
 
-    async fn tidy(&self, budget: &mut StatementBudget) -> Result<bool, StoreError> {
+    async fn tidy(&mut self) -> Result<bool, StoreError> {
         let kept_ms = to_sql(self.jobs.keep_finished.ms());
         let now_ms = self.clock.now().store_ms;
         let unused = now_ms >= self.jobs.queues_looked_at_ms.get().saturating_add(UNUSED_QUEUES_EVERY_MS);
         let sql = "SELECT fencehold.job_tidy($1, $2), fencehold.job_queues_tidy($2, $3)";
-        let (more_jobs, more_queues): (bool, bool) =
-            self.row(budget, sql, &[&kept_ms, &STEP, &unused]).await?;
+        let (more_jobs, more_queues): (bool, bool) = self.row(sql, &[&kept_ms, &STEP, &unused]).await?;
         if unused && !more_queues {
             self.jobs.queues_looked_at_ms.set(now_ms);
         }
@@ -128,10 +128,11 @@ impl PostgresInner {
     }
 
     /// Fires what is due, one by one: what stands in the way of one must not keep the others from it.
-    async fn fire_schedules(&self, budget: &mut StatementBudget) -> Result<usize, StoreError> {
-        self.run(budget, ResendPolicy::Safe, async |client| {
+    async fn fire_schedules(&mut self) -> Result<usize, StoreError> {
+        let core = self.core;
+        self.run(ResendPolicy::Safe, async |client| {
             let mut transaction = client.transaction().await?;
-            let sql = self.sql(&locking("job_schedules_due($1)"));
+            let sql = core.sql(&locking("job_schedules_due($1)"));
             let due: Vec<(String,)> = query(&transaction, &sql, &[&FIRE_MAX]).await?;
             // One that cannot be read stays as it is: a newer program may understand it.
             let due = due.iter().filter_map(|(text,)| read::<ScheduleRow>("schedule", text).ok());
@@ -140,7 +141,7 @@ impl PostgresInner {
             for schedule in due.map(ScheduleRow::kept) {
                 let name = schedule.spec.name.clone();
                 let one = transaction.transaction().await?;
-                let why = match decide_in(self, one, &about, LOCK_MS, Some(schedule), Replay::fire).await {
+                let why = match decide_in(core, one, &about, LOCK_MS, Some(schedule), Replay::fire).await {
                     Ok(DecisionResult::Kept(())) => {
                         fired += 1;
                         continue;
@@ -159,22 +160,22 @@ impl PostgresInner {
     }
 
     /// The same for a caller that has its response already: the sweep asks again.
-    pub(super) async fn make_room_or_leave_it(&self, budget: &mut StatementBudget) {
-        if let Err(why) = self.make_room(budget).await {
+    pub(super) async fn make_room_or_leave_it(&mut self) {
+        if let Err(why) = self.make_room().await {
             tracing::debug!(%why, "no holder could be asked for room; the sweep does it");
         }
     }
 
     /// Has the first jobs of their queues ask for room, where they may.
-    async fn make_room(&self, budget: &mut StatementBudget) -> Result<(), StoreError> {
+    async fn make_room(&mut self) -> Result<(), StoreError> {
         let asking: Vec<(String, String, Uuid128, Uuid128)> =
-            self.rows(budget, "SELECT * FROM fencehold.job_room($1)", &[&STEP]).await?;
+            self.rows("SELECT * FROM fencehold.job_room($1)", &[&STEP]).await?;
         for (namespace, queue, contender, victim) in asking {
             let (Ok(namespace), Ok(queue)) = (Namespace::new(namespace), QueueName::new(queue)) else {
                 continue;
             };
             let about = DecisionScope::jobs(&namespace, [contender, victim].map(JobId::from));
-            self.decide(budget, ResendPolicy::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
+            self.decide(ResendPolicy::Safe, &about, |replay| replay.ask_for_room(&namespace, &queue))
                 .await?;
         }
         Ok(())

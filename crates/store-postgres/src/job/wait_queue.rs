@@ -71,10 +71,10 @@ pub(super) async fn keep_up(core: Weak<PostgresInner>) {
         if sendings.is_empty() {
             continue;
         }
-        let mut budget = core.budget(TIMEOUT_MS, 0);
-        budget.lane = PoolLane::Renewals;
+        let mut call = core.own_call(TIMEOUT_MS);
+        call.lane = PoolLane::Renewals;
         let sql = "SELECT * FROM fencehold.job_line_beat($1)";
-        match core.rows::<(Uuid128,)>(&mut budget, sql, &[&sendings]).await {
+        match call.rows::<(Uuid128,)>(sql, &[&sendings]).await {
             Ok(sendings) => sendings.into_iter().for_each(|(sending,)| core.jobs.line.wake(sending)),
             Err(why) => tracing::debug!(%why, "places in line could not be kept up; trying again"),
         }

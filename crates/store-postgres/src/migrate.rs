@@ -38,7 +38,7 @@ type File = (&'static str, &'static str);
 /// The functions that tables need. They are executed before anything else.
 const CALLED_BY_TABLES: &[File] = files!("called_by_tables");
 /// The tables of a new schema.
-const TABLES: &[File] = files!("tables" "lease_tables" "job_tables");
+const TABLES: &[File] = files!("tables" "lease_tables" "job_tables" "tables_since_21");
 /// Everything else. They can be executed again: see the module.
 const ROUTINES: &[File] = files!(
     "shared" "maintenance" "events" "namespaces" "lease_rules" "lease_waiting" "lease_acquire" "lease_holds"
@@ -50,7 +50,7 @@ const ROUTINES: &[File] = files!(
 /// The first version that a release has.
 const BASE: i32 = 30;
 /// The one version before that can be brought up to date, and how.
-const EARLIER: (i32, &[File]) = (21, files!("upgrade_from_21"));
+const EARLIER: (i32, &[File]) = (21, files!("tables_since_21" "upgrade_from_21"));
 /// What the versions after [`BASE`] change in an existing schema, in order: the version, its name and its text. One that a release has
 /// carried is never changed again.
 const MIGRATIONS: &[(i32, &str, &str)] = &[];

@@ -25,29 +25,6 @@ CREATE TABLE job_lane (
     UNIQUE (queue, priority)
 );
 
--- The lanes of removed queues. A transaction that read such a lane before it was removed may still put jobs into it: the sweep moves them
--- to the queue of that name.
-CREATE TABLE job_lane_gone (
-    lane      integer PRIMARY KEY,
-    namespace text NOT NULL,
-    queue     text NOT NULL,
-    priority  smallint NOT NULL,
-    gone_ms   bigint NOT NULL,
-    look_ms   bigint NOT NULL
-);
-CREATE INDEX job_lane_gone_look ON job_lane_gone (look_ms);
-
--- By lane in which claims wait: jobs up to here are taken, but for those that came back. 0 where the lane is soon searched.
-CREATE TABLE job_head (
-    lane     integer PRIMARY KEY,
-    head     bigint NOT NULL,
-    newest   bigint NOT NULL,      -- the newest place when that was noted: the next note goes no further
-    at       timestamptz NOT NULL, -- when that was
-    entries  bigint NOT NULL,      -- of its index, that were read when all of the lane was last searched
-    full_at  timestamptz NOT NULL, -- when that was
-    back_low bigint NOT NULL DEFAULT 0 -- jobs that came back are above this
-) WITH (fillfactor = 50);
-
 CREATE TABLE job_body (
     arrival     bigint PRIMARY KEY,
     id          uuid NOT NULL UNIQUE,

@@ -38,45 +38,6 @@ CREATE TABLE namespace (
     floor bigint NOT NULL
 );
 
--- The limits that were set; namespace '': for every one. Null: as the next wider setting has it.
-CREATE TABLE namespace_limit (
-    namespace text COLLATE "C" PRIMARY KEY,
-    queues    bigint,
-    keys      bigint,
-    jobs      bigint,
-    bytes     bigint,
-    schedules bigint,
-    ttl_ms    bigint
-);
-
--- What the maintenance has counted.
-CREATE TABLE namespace_use (
-    namespace text COLLATE "C" PRIMARY KEY,
-    queues    bigint NOT NULL,
-    keys      bigint NOT NULL,
-    jobs      bigint NOT NULL,
-    bytes     bigint NOT NULL,
-    at        timestamptz NOT NULL,
-    took      interval NOT NULL
-) WITH (fillfactor = 50);
-
--- The longest ttl that was granted in a namespace. A row is added when it grows, and never changed: a grant in an open transaction keeps no
--- other grant waiting. The largest counts.
-CREATE TABLE namespace_ttl (
-    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    namespace text COLLATE "C" NOT NULL,
-    ttl_ms    bigint NOT NULL
-);
-CREATE INDEX namespace_ttl_of ON namespace_ttl (namespace, ttl_ms);
-CREATE INDEX namespace_ttl_longest ON namespace_ttl (ttl_ms);
-
--- Until when an advance has closed a namespace. One that is not here was unknown then, and is closed for as long as any
--- (`store_state.closed_until_ms`).
-CREATE TABLE namespace_closed (
-    namespace text COLLATE "C" PRIMARY KEY,
-    until_ms  bigint NOT NULL
-);
-
 -- Handles that have a waiting request. Each must say that it is alive: by real time, not by the store's, for it is about processes. The
 -- requests of one that does not are removed.
 CREATE TABLE party (
@@ -84,29 +45,8 @@ CREATE TABLE party (
     alive_until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- Maintenance that fails at present, one row a part. A part that works again has none.
-CREATE TABLE maintenance_error (
-    part     text COLLATE "C" PRIMARY KEY,
-    since_ms bigint NOT NULL,
-    at_ms    bigint NOT NULL,
-    times    bigint NOT NULL,
-    why      text NOT NULL
-);
-
--- By part of the maintenance: what it removes lies above this.
-CREATE TABLE tidied (
-    part    text COLLATE "C" PRIMARY KEY,
-    low     bigint NOT NULL,
-    done_to bigint NOT NULL,
-    at      timestamptz NOT NULL,
-    full_at timestamptz NOT NULL
-) WITH (fillfactor = 50);
-
 -- The numbers of events grow; those of transactions that were rolled back are missing.
 CREATE SEQUENCE event_seq;
--- The first number that cannot be read yet. Not a row: every move would leave a dead version of it behind. It moves at once and is not
--- rolled back, so it moves only over what is committed.
-CREATE SEQUENCE event_next;
 
 CREATE TABLE event (
     seq       bigint PRIMARY KEY DEFAULT next_event(),
@@ -136,32 +76,3 @@ CREATE TABLE job_event (
 -- Most are removed before they are read: compressing them is not worth the time.
 ALTER TABLE job_event ALTER seqs SET STORAGE EXTERNAL, ALTER ids SET STORAGE EXTERNAL, ALTER tokens SET STORAGE EXTERNAL,
     ALTER attempts SET STORAGE EXTERNAL;
-
--- Numbers that were passed over.
-CREATE TABLE event_gap (
-    last_seq  bigint PRIMARY KEY,
-    first_seq bigint NOT NULL,
-    below     xid8 NOT NULL -- the transactions that may still fill it have lower numbers
-);
-
--- The new numbers of late events, until they are put in order.
-CREATE TABLE event_late (
-    seq bigint PRIMARY KEY
-);
-
--- The newest `limit_events()` numbers are in `event` and `job_event`, whose namespaces they are. Of what is older, each namespace keeps what
--- its share has room for, here.
-CREATE TABLE event_old (
-    namespace text COLLATE "C" NOT NULL,
-    seq       bigint NOT NULL,
-    at_ms     bigint NOT NULL,
-    key       text COLLATE "C" NOT NULL,
-    fact      jsonb NOT NULL,
-    PRIMARY KEY (namespace, seq)
-);
-
--- Up to which event a namespace has lost some. One that is not here has lost those up to `store_state.events_lost`, and no other.
-CREATE TABLE event_lost (
-    namespace text COLLATE "C" PRIMARY KEY,
-    until_seq bigint NOT NULL
-);

@@ -1,105 +1,21 @@
--- From schema 21 to 30: tables, what is in them, and functions that have another name or other arguments now. All other functions, the
--- views and the rights of roles follow from the files that a new schema is made from.
+-- From schema 21 to 30: tables, what is in them, and functions that have another name or other arguments now. Tables that are new come first
+-- (`tables_since_21`). All other functions, the views and the rights of roles follow from the files that a new schema is made from.
 
--- The store, and what the maintenance notes.
+-- The store. The longest ttl on record stays there: it is not known in which namespace it was granted.
 ALTER TABLE migration ADD COLUMN compatible_from integer;
 ALTER TABLE store_state ADD COLUMN suspensions smallint NOT NULL DEFAULT 0,
     ADD COLUMN events_lost bigint NOT NULL DEFAULT 0,
     ADD COLUMN events_removed_at timestamptz NOT NULL DEFAULT '-infinity';
-CREATE TABLE maintenance_error (
-    part     text COLLATE "C" PRIMARY KEY,
-    since_ms bigint NOT NULL,
-    at_ms    bigint NOT NULL,
-    times    bigint NOT NULL,
-    why      text NOT NULL
-);
-CREATE TABLE tidied (
-    part    text COLLATE "C" PRIMARY KEY,
-    low     bigint NOT NULL,
-    done_to bigint NOT NULL,
-    at      timestamptz NOT NULL,
-    full_at timestamptz NOT NULL
-) WITH (fillfactor = 50);
-
--- Namespaces. The longest ttl on record stays in `store_state`: it is not known in which namespace it was granted.
-CREATE TABLE namespace_limit (
-    namespace text COLLATE "C" PRIMARY KEY,
-    queues    bigint,
-    keys      bigint,
-    jobs      bigint,
-    bytes     bigint,
-    schedules bigint,
-    ttl_ms    bigint
-);
-CREATE TABLE namespace_use (
-    namespace text COLLATE "C" PRIMARY KEY,
-    queues    bigint NOT NULL,
-    keys      bigint NOT NULL,
-    jobs      bigint NOT NULL,
-    bytes     bigint NOT NULL,
-    at        timestamptz NOT NULL,
-    took      interval NOT NULL
-) WITH (fillfactor = 50);
-CREATE TABLE namespace_ttl (
-    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    namespace text COLLATE "C" NOT NULL,
-    ttl_ms    bigint NOT NULL
-);
-CREATE INDEX namespace_ttl_of ON namespace_ttl (namespace, ttl_ms);
-CREATE INDEX namespace_ttl_longest ON namespace_ttl (ttl_ms);
-CREATE TABLE namespace_closed (
-    namespace text COLLATE "C" PRIMARY KEY,
-    until_ms  bigint NOT NULL
-);
 
 -- Events. While the tables are locked, no transaction has a number that is not committed: what is missing does not come any more.
 LOCK TABLE event, job_event IN SHARE MODE;
-CREATE SEQUENCE event_next;
 SELECT setval('event_next', greatest((SELECT max(seq) FROM event), (SELECT max(last_seq) FROM job_event), 0) + 1, false);
 UPDATE store_state SET events_lost = greatest(events_oldest() - 1, 0);
 ALTER TABLE event ADD COLUMN drawn bigint;
 ALTER TABLE job_event ADD COLUMN drawn bigint[];
-CREATE TABLE event_gap (
-    last_seq  bigint PRIMARY KEY,
-    first_seq bigint NOT NULL,
-    below     xid8 NOT NULL
-);
-CREATE TABLE event_late (
-    seq bigint PRIMARY KEY
-);
-CREATE TABLE event_old (
-    namespace text COLLATE "C" NOT NULL,
-    seq       bigint NOT NULL,
-    at_ms     bigint NOT NULL,
-    key       text COLLATE "C" NOT NULL,
-    fact      jsonb NOT NULL,
-    PRIMARY KEY (namespace, seq)
-);
-CREATE TABLE event_lost (
-    namespace text COLLATE "C" PRIMARY KEY,
-    until_seq bigint NOT NULL
-);
 
 -- Jobs.
 ALTER TABLE job_dropped REPLICA IDENTITY FULL;
-CREATE TABLE job_lane_gone (
-    lane      integer PRIMARY KEY,
-    namespace text NOT NULL,
-    queue     text NOT NULL,
-    priority  smallint NOT NULL,
-    gone_ms   bigint NOT NULL,
-    look_ms   bigint NOT NULL
-);
-CREATE INDEX job_lane_gone_look ON job_lane_gone (look_ms);
-CREATE TABLE job_head (
-    lane     integer PRIMARY KEY,
-    head     bigint NOT NULL,
-    newest   bigint NOT NULL,
-    at       timestamptz NOT NULL,
-    entries  bigint NOT NULL,
-    full_at  timestamptz NOT NULL,
-    back_low bigint NOT NULL DEFAULT 0
-) WITH (fillfactor = 50);
 CREATE TRIGGER job_came_back AFTER INSERT OR UPDATE ON job_ready FOR EACH ROW WHEN (NEW.back) EXECUTE FUNCTION job_came_back();
 CREATE INDEX job_scheduled_at ON job_scheduled (due_ms);
 CREATE INDEX job_settled_waits ON job_settled (lane) WHERE state > 5;

@@ -11,7 +11,6 @@ use fencehold_contract::{EventPage, ListEventsRequest, StoreError};
 use fencehold_core::limits::WAIT_MS_MAX;
 use fencehold_core::{BadInput, Event};
 use fencehold_net::sleep;
-use tokio_postgres::Row;
 
 use super::statement::{Call, Parameter};
 use super::value::{from_sql, limit_to_sql, to_sql};
@@ -105,9 +104,8 @@ impl Call<'_> {
             &limit_to_sql(request.limit),
             &pass_to,
         ];
-        let row: Row = self.row(sql, &asked).await?;
-        let number_of = |name: &str| row.get::<_, i64>(name);
-        let (oldest, newest) = (number_of("oldest"), number_of("newest"));
+        let (events, next, oldest, newest, told, at_ms): (String, i64, i64, i64, i64, i64) =
+            self.row(sql, &asked).await?;
         if let Some(after) = request.cursor {
             let (oldest, newest) = (from_sql(oldest), from_sql(newest));
             if after.saturating_add(1) < oldest {
@@ -118,10 +116,9 @@ impl Call<'_> {
                 return Err(BadInput::new("cursor", problem).into());
             }
         }
-        let events: Vec<EventV1> = self.read(&row.get::<_, String>("events"))?;
-        let events = events.into_iter().map(Event::from).collect();
-        let page = EventPage { events, next_cursor: from_sql(number_of("next")) };
-        Ok(EventRead { page, newest, told: number_of("told"), at_ms: number_of("at_ms") })
+        let events = self.read::<Vec<EventV1>>(&events)?.into_iter().map(Event::from).collect();
+        let page = EventPage { events, next_cursor: from_sql(next) };
+        Ok(EventRead { page, newest, told, at_ms })
     }
 }
 

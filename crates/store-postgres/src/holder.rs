@@ -5,7 +5,6 @@ use fencehold_contract::{HoldRef, ReleasedLease, StoreError};
 use fencehold_core::lease::LeaseRenewal;
 use fencehold_core::{Key, Refusal, Token};
 use serde::de::DeserializeOwned;
-use tokio_postgres::Row;
 
 use super::ResendPolicy;
 use super::fenced::FencedAction;
@@ -22,19 +21,24 @@ impl Call<'_> {
     ) -> Result<Vec<Result<LeaseRenewal, Refusal>>, StoreError> {
         let mut answers: Vec<Option<Result<LeaseRenewal, Refusal>>> = vec![None; holds.len()];
         self.lane = PoolLane::Renewals;
-        for row in self.renew_live(holds).await? {
-            let nth: i64 = row.get("nth");
+        let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
+        let asked = HoldColumns::of(self, holds);
+        let before_ms = self.clock.now().store_ms;
+        let rows: Vec<(i64, i64, Option<String>, Option<i64>, i64)> =
+            self.rows(sql, &asked.parameters()).await?;
+        // What is renewed is renewed, whatever comes after.
+        self.budget.outcome_unknown |= rows.iter().any(|(nth, ..)| *nth > 0);
+        if let Some((.., at_ms)) = rows.first() {
+            self.saw_the_clock(before_ms, *at_ms).await?;
+        }
+        for (nth, remaining_ms, notice, yield_in_ms, _) in rows {
             let Some(at) = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1)) else { continue };
-            let notice: Option<String> = row.get("notice");
-            let renewal = LeaseRenewal {
+            let notice = notice.map(|notice| self.read::<NoticeV1>(&notice)).transpose()?;
+            answers[at] = Some(Ok(LeaseRenewal {
                 token: holds[at].token,
-                remaining_ms: from_sql(row.get("remaining_ms")),
-                yield_request: yield_request(
-                    notice.map(|notice| self.read::<NoticeV1>(&notice)).transpose()?,
-                    row.get::<_, Option<i64>>("yield_in_ms").map(from_sql),
-                ),
-            };
-            answers[at] = Some(Ok(renewal));
+                remaining_ms: from_sql(remaining_ms),
+                yield_request: yield_request(notice, yield_in_ms.map(from_sql)),
+            }));
         }
         let rest = unanswered(holds, &answers);
         self.lane = PoolLane::Checks;
@@ -51,19 +55,6 @@ impl Call<'_> {
             released.map(|token| ReleasedLease { key: hold.key.clone(), token })
         };
         Ok(holds.iter().zip(released).map(of).collect())
-    }
-
-    async fn renew_live(&mut self, holds: &[HoldRef]) -> Result<Vec<Row>, StoreError> {
-        let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
-        let asked = HoldColumns::of(self, holds);
-        let before_ms = self.clock.now().store_ms;
-        let rows: Vec<Row> = self.rows(sql, &asked.parameters()).await?;
-        // What is renewed is renewed, whatever comes after.
-        self.budget.outcome_unknown |= rows.iter().any(|row| row.get::<_, i64>("nth") > 0);
-        if let Some(row) = rows.first() {
-            self.saw_the_clock(before_ms, row.get("at_ms")).await?;
-        }
-        Ok(rows)
     }
 
     /// Asks a function that answers for each hold in order.

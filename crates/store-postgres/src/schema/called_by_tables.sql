@@ -11,8 +11,7 @@ CREATE OR REPLACE FUNCTION next_event() RETURNS bigint LANGUAGE plpgsql VOLATILE
 BEGIN
     PERFORM pg_current_xact_id();
     RETURN nextval('event_seq');
-END
-$$;
+END $$;
 
 -- A job that comes back has an old place: the note of its lane goes back to it.
 CREATE OR REPLACE FUNCTION job_came_back() RETURNS trigger

@@ -206,8 +206,7 @@ BEGIN
     END IF;
     -- Again, for some may have been removed before they were read.
     oldest := events_oldest(of_namespace);
-END
-$$;
+END $$;
 
 -- Takes events out of `event` and `job_event` that are not among the newest. Where all namespaces together have more than
 -- `limit_events()`, those that have most lose their oldest, down to one number for all of them. For the sweep, which is one at a time.

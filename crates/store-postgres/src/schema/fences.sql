@@ -14,8 +14,7 @@ BEGIN
     IF wanted > 0 AND (in_force = 0 OR in_force > wanted) THEN
         PERFORM set_config('idle_in_transaction_session_timeout', wanted::text, true);
     END IF;
-END
-$$;
+END $$;
 
 -- Lists what a transaction has a fence on, so that those who find it locked can learn by whom. The table of locks is the whole server's,
 -- and small: of one transaction it gets a thousand. A fence holds without being listed.
@@ -67,16 +66,14 @@ BEGIN
     END IF;
     -- So that those who find the key locked can learn by whom.
     PERFORM fence_listed(1179142470, k.id);
-END
-$$;
+END $$;
 
 CREATE OR REPLACE FUNCTION fence_stale(of_resource text, shown bigint, newest bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'FH001',
         MESSAGE = format('%s: token %s is stale; %s was shown before', of_resource, coalesce(shown::text, 'null'), newest),
         HINT = 'Roll back: somebody else has taken the lease since.';
-END
-$$;
+END $$;
 
 -- Raises the mark of a resource: from the commit on, smaller tokens are refused, also before anything was written under this one. The first
 -- thing to do under a new lease.
@@ -95,8 +92,7 @@ BEGIN
     IF newest > raise_mark.token THEN
         PERFORM fence_stale(raise_mark.resource, raise_mark.token, newest);
     END IF;
-END
-$$;
+END $$;
 
 -- Checks a token against the mark of a resource, and raises it; until the transaction ends, it cannot be raised further. Of one holder's
 -- transactions many can pass at once. It is raised before it is shared: two that shared it and then wanted to raise it would wait for each
@@ -119,8 +115,7 @@ BEGIN
     IF newest IS DISTINCT FROM fence_resource.token THEN
         PERFORM fence_stale(fence_resource.resource, fence_resource.token, newest);
     END IF;
-END
-$$;
+END $$;
 
 -- Which of these keys have a fence on them, and who holds them.
 CREATE OR REPLACE FUNCTION fence_on(of_namespace text, of_keys text[], of_hash bytea)

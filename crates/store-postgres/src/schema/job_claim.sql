@@ -1,26 +1,33 @@
 -- Jobs: claiming many at once, while others do the same.
 
--- Moves delayed jobs of these lanes that are due to their places among the ready ones, so many of each at most. How many were moved.
+-- Moves delayed jobs, which the caller has locked, to their places among the ready ones. The lane of each.
+CREATE OR REPLACE FUNCTION job_make_ready(p_ctids tid[]) RETURNS integer[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    v_lanes integer[];
+BEGIN
+    WITH due AS (
+        DELETE FROM job_scheduled WHERE ctid = ANY(p_ctids) RETURNING lane, arrival, bytes, past, urgent
+    ), moved AS (
+        INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
+            SELECT lane, arrival, bytes, true, past, urgent FROM due ORDER BY lane, arrival
+        RETURNING lane
+    )
+    SELECT coalesce(array_agg(lane), '{}') INTO v_lanes FROM moved;
+    RETURN v_lanes;
+END $$;
+
+-- Moves delayed jobs of these lanes that are due, so many of each at most. How many were moved.
 CREATE OR REPLACE FUNCTION job_wake(p_lanes integer[], p_most integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     v_now CONSTANT bigint := now_ms();
     v_low CONSTANT bigint := job_due_low(v_now);
-    v_woken bigint;
 BEGIN
-    WITH due AS (
-        DELETE FROM job_scheduled WHERE ctid = ANY(array(
-            SELECT s.ctid FROM unnest(p_lanes) AS n(lane) CROSS JOIN LATERAL (
-                SELECT o.ctid FROM job_scheduled o WHERE o.lane = n.lane AND o.due_ms > v_low AND o.due_ms <= v_now
-                ORDER BY o.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s))
-        RETURNING lane, arrival, bytes, past, urgent
-    ), moved AS (
-        INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
-            SELECT lane, arrival, bytes, true, past, urgent FROM due ORDER BY lane, arrival
-        RETURNING 1
-    )
-    SELECT count(*) INTO v_woken FROM moved;
-    RETURN v_woken;
+    RETURN cardinality(job_make_ready(array(
+        SELECT s.ctid FROM unnest(p_lanes) AS n(lane) CROSS JOIN LATERAL (
+            SELECT o.ctid FROM job_scheduled o WHERE o.lane = n.lane AND o.due_ms > v_low AND o.due_ms <= v_now
+            ORDER BY o.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED) s)));
 END $$;
 
 -- The bytes that a job has beyond its payload when it is claimed: its checkpoint, and its effects with their compensations.
@@ -77,6 +84,7 @@ DECLARE
     v_behind  integer[];
     v_woken   bigint := 0;
     v_bytes   bigint := 0;
+    v_all     bigint;     -- with those that were just found
     v_ctids   tid[];
     v_sizes   integer[];
     v_keys    bigint[];
@@ -110,16 +118,14 @@ BEGIN
     IF v_longer AND p_ttl_ms <= coalesce(v_longest, p_ttl_ms) THEN
         PERFORM namespace_note_ttl(p_namespace, p_ttl_ms);
     END IF;
+    -- What became of the claim is told at this moment, until there are jobs.
+    token := v_now;
+    queue := CASE WHEN v_closed > 0 THEN -1 ELSE 0 END;
+    remaining_ms := nullif(v_closed, 0);
+    RETURN NEXT;
     IF v_closed > 0 THEN
-        token := v_now;
-        queue := -1;
-        remaining_ms := v_closed;
-        RETURN NEXT;
         RETURN;
     END IF;
-    token := v_now;
-    queue := 0;
-    RETURN NEXT;
     RETURN QUERY
         SELECT r.id, r.token, array_position(p_queues, q.name), r.lane, r.arrival, l.priority, b.kind, b.payload,
             coalesce(p.attempts, 0) + 1, r.deadline_ms - v_now, b.terms, b.extra, false,
@@ -134,7 +140,6 @@ BEGIN
         WHERE r.hash = p_hash AND r.deadline_ms > v_now
         ORDER BY r.token;
     IF found THEN
-        token := v_now;
         queue := 1;
         RETURN NEXT;
         -- It may wait again when an earlier sending was just served: no claim is to wait behind it.
@@ -146,22 +151,17 @@ BEGIN
         RETURN;
     END IF;
     IF p_ttl_ms > v_longest THEN
-        token := v_now;
         queue := -5;
         remaining_ms := v_longest;
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    IF p_sending IS NOT NULL THEN
+    ELSIF p_sending IS NOT NULL THEN
         -- A waiting claim gets nothing once its time is up, or once a later sending has taken its place.
         SELECT max(w.until_ms), min(w.since_ms), min(w.place) INTO v_until, v_since, v_place FROM job_waiter w
             WHERE w.namespace = p_namespace AND w.queue = ANY(p_queues) AND w.hash = p_hash AND w.sending = p_sending;
-        IF v_until IS NULL OR v_until <= v_now THEN
-            token := v_now;
-            queue := CASE WHEN v_until IS NULL THEN -3 ELSE -2 END;
-            RETURN NEXT;
-            RETURN;
-        END IF;
+        queue := CASE WHEN v_until > v_now THEN 0 WHEN v_until IS NULL THEN -3 ELSE -2 END;
+    END IF;
+    IF queue < 0 THEN
+        RETURN NEXT;
+        RETURN;
     END IF;
     SELECT array_agg(s.nth ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
         array_agg(s.lane ORDER BY s.nth, s.priority DESC) FILTER (WHERE NOT s.behind),
@@ -195,7 +195,6 @@ BEGIN
             (SELECT FROM job_ready r WHERE r.lane = n.lane ORDER BY r.arrival LIMIT 1)
             UNION ALL
             (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms > v_low AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
-        token := v_now;
         queue := -4;
         RETURN NEXT;
     END IF;
@@ -208,10 +207,8 @@ BEGIN
             ORDER BY s.due_ms LIMIT 1) s) THEN
         v_woken := job_wake(v_lane, greatest(p_limit, 1000 / cardinality(v_lane)));
     END IF;
-    v_room := array_fill(p_limit, array[cardinality(p_queues)]);
-    FOR i IN 1 .. cardinality(v_lane) LOOP
-        v_room[v_nth[i]] := v_leave[i];
-    END LOOP;
+    -- Of one queue: as many as those before leave.
+    v_room := array[v_leave[1]];
     IF cardinality(p_queues) > 1 THEN
         -- Whose turn it is: the queue whose own clock is furthest behind; a turn moves it on by the less the more it weighs.
         v_room := array_fill(0, array[cardinality(p_queues)]);
@@ -265,23 +262,23 @@ BEGIN
             END IF;
             CONTINUE WHEN v_ctids IS NULL;
             v_got := cardinality(v_ctids);
-            IF true = ANY(v_past) OR v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b) > c_bytes_max THEN
+            v_all := v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b);
+            IF true = ANY(v_past) OR v_all > c_bytes_max THEN
                 v_got := 0;
+                v_all := v_bytes;
                 FOR k IN 1 .. cardinality(v_sizes) LOOP
                     IF v_past[k] THEN
                         v_sizes[k] := v_sizes[k] + job_carries(v_keys[k]);
                     END IF;
-                    EXIT WHEN cardinality(a_key) + v_got > 0 AND v_bytes + v_sizes[k] > c_bytes_max;
-                    v_bytes := v_bytes + v_sizes[k];
+                    EXIT WHEN cardinality(a_key) + v_got > 0 AND v_all + v_sizes[k] > c_bytes_max;
+                    v_all := v_all + v_sizes[k];
                     v_got := v_got + 1;
                 END LOOP;
-                v_room[v_nth[i]] := v_most - v_got;
-                IF v_got < cardinality(v_sizes) THEN
-                    v_room := array_fill(0, array[cardinality(p_queues)]);
-                END IF;
-            ELSE
-                v_bytes := v_bytes + (SELECT sum(b) FROM unnest(v_sizes) AS b);
-                v_room[v_nth[i]] := v_most - v_got;
+            END IF;
+            v_bytes := v_all;
+            v_room[v_nth[i]] := v_most - v_got;
+            IF v_got < cardinality(v_sizes) THEN
+                v_room := array_fill(0, array[cardinality(p_queues)]);
             END IF;
             DELETE FROM job_ready r WHERE r.ctid = ANY(v_ctids[1:v_got]);
             a_nth := a_nth || array_fill(v_nth[i], array[v_got]);
@@ -302,7 +299,6 @@ BEGIN
                 (SELECT FROM job_scheduled s WHERE s.lane = n.lane AND s.due_ms > v_low AND s.due_ms <= v_now ORDER BY s.due_ms LIMIT 1)) s) THEN
             -- Another transaction is about to claim it, to move it, or to return it. Only of what was searched: what came late into a place
             -- below is found by searching there too, and not by waiting.
-            token := v_now;
             queue := -4;
             RETURN NEXT;
         END IF;

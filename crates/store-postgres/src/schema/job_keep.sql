@@ -24,6 +24,17 @@ BEGIN
     DELETE FROM job_body WHERE arrival = ANY(p_arrivals);
 END $$;
 
+-- The lane of this priority in a queue. Both are made if they are not there.
+CREATE OR REPLACE FUNCTION job_make_lane(p_namespace text, p_queue text, p_priority smallint) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO job_queue (namespace, name) VALUES (p_namespace, p_queue) ON CONFLICT DO NOTHING;
+    INSERT INTO job_lane (queue, priority)
+        SELECT q.number, p_priority FROM job_queue q WHERE q.namespace = p_namespace AND q.name = p_queue ON CONFLICT DO NOTHING;
+    RETURN (SELECT l.lane FROM job_queue q JOIN job_lane l ON l.queue = q.number AND l.priority = p_priority
+        WHERE q.namespace = p_namespace AND q.name = p_queue);
+END $$;
+
 -- Puts a job into the table that its new record says.
 CREATE OR REPLACE FUNCTION job_place(p_job jsonb, p_arrival bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -108,8 +119,7 @@ DECLARE
     v_arrival  bigint;
     v_change   jsonb;
     v_ids      uuid[] := '{}';
-    v_stirred  jsonb := '{}';
-    v_space    record;
+    v_stirred  bigint[] := '{}';
 BEGIN
     FOR v_change IN SELECT value FROM jsonb_array_elements(p_changes) LOOP
         v_arrival := (v_change->>'arrival')::bigint;
@@ -119,20 +129,15 @@ BEGIN
         CASE v_change->>'what'
         WHEN 'body' THEN
             v_new := v_new || v_arrival;
-            INSERT INTO job_queue (namespace, name) VALUES (v_change->>'namespace', v_change->>'queue') ON CONFLICT DO NOTHING;
-            INSERT INTO job_lane (queue, priority)
-                SELECT q.number, (v_change->>'priority')::smallint FROM job_queue q
-                WHERE q.namespace = v_change->>'namespace' AND q.name = v_change->>'queue'
-                ON CONFLICT DO NOTHING;
             INSERT INTO job_body (arrival, id, lane, enqueued_ms, kind, payload, terms, extra)
-                SELECT v_arrival, (v_change->>'id')::uuid, l.lane, (v_change->>'enqueued_ms')::bigint, v_change->>'kind',
-                    v_change->>'payload', nullif(v_change->'terms', 'null'), nullif(v_change->'extra', 'null')
-                FROM job_queue q JOIN job_lane l ON l.queue = q.number AND l.priority = (v_change->>'priority')::smallint
-                WHERE q.namespace = v_change->>'namespace' AND q.name = v_change->>'queue';
+                VALUES (v_arrival, (v_change->>'id')::uuid,
+                    job_make_lane(v_change->>'namespace', v_change->>'queue', (v_change->>'priority')::smallint),
+                    (v_change->>'enqueued_ms')::bigint, v_change->>'kind', v_change->>'payload',
+                    nullif(v_change->'terms', 'null'), nullif(v_change->'extra', 'null'));
         WHEN 'place' THEN
             PERFORM job_place(v_change, v_arrival);
             IF (v_change->>'state')::smallint IN (0, 1) THEN
-                v_stirred := v_stirred || jsonb_build_object(v_arrival::text, 1);
+                v_stirred := v_stirred || v_arrival;
             ELSIF (v_change->>'state')::smallint >= 3 THEN
                 v_ids := v_ids || (v_change->>'id')::uuid;
             END IF;
@@ -189,14 +194,9 @@ BEGIN
             PERFORM note(v_change->>'namespace', v_change->>'key', v_change->'fact', (v_change->>'at_ms')::bigint);
         END CASE;
     END LOOP;
-    FOR v_space IN
-        SELECT q.namespace, array_agg(DISTINCT q.name) AS names
-        FROM jsonb_object_keys(v_stirred) AS k JOIN job_body b ON b.arrival = k::bigint
-        JOIN job_lane l ON l.lane = b.lane JOIN job_queue q ON q.number = l.queue
-        GROUP BY q.namespace
-    LOOP
-        PERFORM job_stir(v_space.namespace, v_space.names);
-    END LOOP;
+    IF cardinality(v_stirred) > 0 THEN
+        PERFORM job_stir_lanes(array(SELECT b.lane FROM job_body b WHERE b.arrival = ANY(v_stirred)));
+    END IF;
     IF cardinality(v_ids) > 0 THEN
         PERFORM job_tell_end(v_ids);
     END IF;

@@ -19,15 +19,10 @@ BEGIN
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         WITH locked AS (
             SELECT b.id FROM (SELECT o.* FROM job_body o WHERE o.id = ANY(v_left) ORDER BY o.id OFFSET 0) b
-            CROSS JOIN LATERAL (SELECT FROM job_ready r WHERE r.lane = b.lane AND r.arrival = b.arrival FOR UPDATE) l)
-        SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
-        WITH locked AS (
-            SELECT b.id FROM (SELECT o.* FROM job_body o WHERE o.id = ANY(v_left) ORDER BY o.id OFFSET 0) b
-            CROSS JOIN LATERAL (SELECT FROM job_scheduled s WHERE s.arrival = b.arrival FOR UPDATE) l)
-        SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
-        WITH locked AS (
-            SELECT b.id FROM (SELECT o.* FROM job_body o WHERE o.id = ANY(v_left) ORDER BY o.id OFFSET 0) b
-            CROSS JOIN LATERAL (SELECT FROM job_settled s WHERE s.arrival = b.arrival FOR UPDATE) l)
+            LEFT JOIN LATERAL (SELECT true AS found FROM job_ready r WHERE r.lane = b.lane AND r.arrival = b.arrival FOR UPDATE) y ON true
+            LEFT JOIN LATERAL (SELECT true AS found FROM job_scheduled s WHERE s.arrival = b.arrival FOR UPDATE) c ON true
+            LEFT JOIN LATERAL (SELECT true AS found FROM job_settled s WHERE s.arrival = b.arrival FOR UPDATE) e ON true
+            WHERE y.found OR c.found OR e.found)
         SELECT array_agg(id) INTO v_left FROM unnest(v_left) AS id WHERE id NOT IN (SELECT id FROM locked);
         SELECT array_agg(b.id) INTO v_left FROM job_body b WHERE b.id = ANY(v_left);
     END LOOP;

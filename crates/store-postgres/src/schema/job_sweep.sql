@@ -39,7 +39,6 @@ DECLARE
     v_dear  boolean := EXISTS (SELECT FROM tidied t WHERE t.part = 'due jobs' AND t.low > -9223372036854775808);
     v_lanes integer[];
     v_moved integer := 0;
-    v_space record;
 BEGIN
     IF NOT v_dear THEN
         -- From lane to lane that has any, however many lanes and jobs there are.
@@ -56,27 +55,14 @@ BEGIN
         v_read := pg_stat_get_xact_tuples_returned(c_index);
         -- In the order in which `store advance` locks tables.
         LOCK TABLE job_ready IN ROW EXCLUSIVE MODE;
-        WITH due AS (
-            DELETE FROM job_scheduled WHERE ctid = ANY(array(
-                SELECT o.ctid FROM job_scheduled o WHERE o.due_ms > v_low AND o.due_ms <= v_now
-                ORDER BY o.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED))
-            RETURNING lane, arrival, bytes, past, urgent
-        ), moved AS (
-            INSERT INTO job_ready (lane, arrival, bytes, back, past, urgent)
-                SELECT lane, arrival, bytes, true, past, urgent FROM due ORDER BY lane, arrival
-            RETURNING lane
-        )
-        SELECT array_agg(m.lane) INTO v_lanes FROM moved m;
+        v_lanes := job_make_ready(array(
+            SELECT o.ctid FROM job_scheduled o WHERE o.due_ms > v_low AND o.due_ms <= v_now
+            ORDER BY o.due_ms LIMIT p_most FOR UPDATE SKIP LOCKED));
         PERFORM removed_to('due jobs', v_low, (SELECT o.due_ms FROM job_scheduled o WHERE o.due_ms > v_low ORDER BY o.due_ms LIMIT 1), v_now,
             pg_stat_get_xact_tuples_returned(c_index) - v_read);
-        v_moved := coalesce(cardinality(v_lanes), 0);
+        v_moved := cardinality(v_lanes);
     END IF;
-    FOR v_space IN
-        SELECT q.namespace, array_agg(q.name) AS names FROM job_lane l JOIN job_queue q ON q.number = l.queue
-        WHERE l.lane = ANY(v_lanes) GROUP BY q.namespace
-    LOOP
-        PERFORM job_stir(v_space.namespace, v_space.names);
-    END LOOP;
+    PERFORM job_stir_lanes(v_lanes);
     RETURN v_moved;
 END $$;
 

@@ -52,6 +52,15 @@ BEGIN
     END IF;
 END $$;
 
+-- The same for the queues of these lanes.
+CREATE OR REPLACE FUNCTION job_stir_lanes(p_lanes integer[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM job_stir(s.namespace, s.names) FROM (
+        SELECT q.namespace, array_agg(DISTINCT q.name) AS names FROM job_lane l JOIN job_queue q ON q.number = l.queue
+        WHERE l.lane = ANY(p_lanes) GROUP BY q.namespace) s;
+END $$;
+
 -- The same as `job_stir` for queues by pairs, in a transaction that does nothing else. Transactions that notify commit one after the other
 -- in the whole server: this one waits for no disk while the others wait for it. If it is lost, waiting claims find the jobs by looking.
 CREATE OR REPLACE FUNCTION job_tell_lines(p_namespaces text[], p_queues text[]) RETURNS void

@@ -44,9 +44,7 @@ BEGIN
         -- Several keys are made in one order, whatever the order of the request, and before any that is there already is locked.
         FOR one IN SELECT DISTINCT a.key COLLATE "C" FROM unnest(of_keys) AS a(key) ORDER BY 1 LOOP
             IF NOT EXISTS (SELECT FROM lease_key l WHERE l.namespace = of_namespace AND l.key = one) THEN
-                PERFORM make_namespace(of_namespace);
-                INSERT INTO lease_key (namespace, key, look_at_ms) VALUES (of_namespace, one, now_ms() + limit_free_ms())
-                ON CONFLICT DO NOTHING;
+                PERFORM lease_make_key(of_namespace, one);
             END IF;
         END LOOP;
     END IF;
@@ -84,14 +82,15 @@ BEGIN
     SELECT * INTO earlier FROM lease_waiter
     WHERE namespace = of_namespace AND hash = of_hash AND answer IS NULL FOR UPDATE;
     IF own IS NULL AND earlier.id IS NULL AND forgets IS NOT NULL THEN
-        PERFORM lease_drop_unused(ids);
-        RETURN lease_refused(forgets, '{"Ended": {"token": null, "how": null}}');
-    END IF;
-    IF own IS NULL AND with_ttl > limits.ttl_ms THEN
-        PERFORM lease_drop_unused(ids);
-        RETURN jsonb_build_object('Err', jsonb_build_object('BadInput', jsonb_build_object('field', 'ttl', 'problem', format(
+        said := lease_refused(forgets, '{"Ended": {"token": null, "how": null}}');
+    ELSIF own IS NULL AND with_ttl > limits.ttl_ms THEN
+        said := lease_error('BadInput', jsonb_build_object('field', 'ttl', 'problem', format(
             'is %s ms; the longest in namespace %s is %s ms: renew a shorter one, or ask an operator (`fencehold store limits`)',
-            with_ttl, of_namespace, limits.ttl_ms))));
+            with_ttl, of_namespace, limits.ttl_ms)));
+    END IF;
+    IF said IS NOT NULL THEN
+        PERFORM lease_drop_unused(ids);
+        RETURN said;
     END IF;
     IF own IS NOT NULL THEN
         -- What was seen of the first key says nothing of another.
@@ -107,26 +106,15 @@ BEGIN
         PERFORM lease_answer(earlier,
             lease_unavailable('the same request was sent again, and the later one stands in line'), now);
     END IF;
-    w.party := through_party;
-    w.namespace := of_namespace;
-    w.keys := of_keys;
-    w.hash := of_hash;
-    w.owner := by_owner;
-    w.task := for_task;
-    w.ttl_ms := with_ttl;
-    w.max_age_ms := with_max_age;
-    w.priority := with_priority;
-    w.yield_within_ms := yield_within;
-    w.seen_token := seen;
-    w.arrived_ms := now;
-    w.waited_before_ms := waited_before;
-    w.until_ms := now + wait;
+    -- In the order of the columns; it gets its number when it waits.
+    w := ROW(NULL, through_party, of_namespace, of_keys, of_hash, by_owner, for_task, with_ttl, with_max_age, with_priority,
+        yield_within, seen, now, waited_before, now + wait, NULL);
     FOREACH one IN ARRAY of_keys LOOP
         IF room < cardinality(of_keys) AND NOT EXISTS (SELECT FROM lease_key l WHERE l.namespace = of_namespace AND l.key = one) THEN
             IF room <= 0 THEN
-                said := jsonb_build_object('Err', jsonb_build_object('Full', jsonb_build_object('limit', limits.keys, 'what', format(
+                said := lease_error('Full', jsonb_build_object('limit', limits.keys, 'what', format(
                     'lease keys of namespace %s (use fewer, or wait until free ones are collected; an operator can set --max-keys by `fencehold store limits`)',
-                    of_namespace))));
+                    of_namespace)));
                 EXIT;
             END IF;
             room := room - 1;
@@ -153,8 +141,7 @@ BEGIN
     PERFORM lease_drop_unused(ids);
     PERFORM lease_note_longest(ids);
     RETURN said;
-END
-$$;
+END $$;
 
 -- What has become of a waiter: its answer, which is deleted by this; `Waiting`, with the time until something is due; null: it was removed.
 -- Numbers can be guessed: only the hold id proves who waits.
@@ -191,8 +178,7 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN jsonb_build_object('Waiting', jsonb_build_object('id', of_waiter, 'due_in_ms', greatest(due, 0)));
-END
-$$;
+END $$;
 
 -- Removes a waiter whose caller has gone. Gives its answer, if it had one: what was granted is to be released.
 CREATE OR REPLACE FUNCTION lease_leave(of_waiter bigint, of_hash bytea, lock_ms bigint) RETURNS jsonb
@@ -214,8 +200,7 @@ BEGIN
         PERFORM lease_refresh_notices(w, now_ms());
     END IF;
     RETURN w.answer;
-END
-$$;
+END $$;
 
 -- Frees a key that was granted to a caller that had already gone, unless a later sending of the same request has it by now.
 CREATE OR REPLACE FUNCTION lease_abandon(of_namespace text, of_key text, of_hash bytea, lock_ms bigint) RETURNS void
@@ -237,5 +222,4 @@ BEGIN
     END IF;
     PERFORM lease_pass_on(k.id, now);
     PERFORM lease_note_longest(ids);
-END
-$$;
+END $$;

@@ -45,13 +45,12 @@ BEGIN
         SELECT unnest(renewed.all_nths), renewed.lasts_ms, renewed.told::text, renewed.yield_in, now FROM renewed
         -- And when it was, whatever was renewed.
         UNION ALL SELECT 0, 0, NULL, NULL, now;
-END
-$$;
+END $$;
 
--- The same, decided under the locks of the keys, with an answer for each: for those that the other call left.
-CREATE OR REPLACE FUNCTION lease_renew_checked(
-    of_namespace text, of_keys text[], of_hashes bytea[], of_tokens bigint[], lock_ms bigint)
-RETURNS jsonb[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+-- Renews or releases holds under the locks of their keys; an answer for each, in order.
+CREATE OR REPLACE FUNCTION lease_decide(
+    attempted text, of_namespace text, of_keys text[], of_hashes bytea[], of_tokens bigint[], lock_ms bigint)
+RETURNS jsonb[] LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     now bigint;
     k lease_key;
@@ -59,6 +58,7 @@ DECLARE
     ids bigint[];
     refusal jsonb;
     lasts bigint;
+    said jsonb;
     answers jsonb[] := '{}';
 BEGIN
     PERFORM lease_begin(lock_ms);
@@ -68,64 +68,47 @@ BEGIN
     FOR nth IN 1..cardinality(of_keys) LOOP
         k := lease_lock_key(of_namespace, of_keys[nth], false);
         h := lease_lock_hold(k.id, now);
-        refusal := lease_stale(k, h, of_hashes[nth], of_tokens[nth], 'renew', now);
-        IF refusal IS NOT NULL THEN
-            answers := answers || jsonb_build_object('Err', refusal);
+        IF attempted = 'release' AND (
+            SELECT token = of_tokens[nth] AND how = 'released' FROM lease_ending
+            WHERE key_id = k.id AND hash = of_hashes[nth] ORDER BY token DESC LIMIT 1) THEN
+            -- The same request again: the same answer.
+            refusal := NULL;
+            said := to_jsonb(of_tokens[nth]);
         ELSE
-            PERFORM lease_refresh_notice(k.id, now);
-            h := lease_lock_hold(k.id, now);
-            lasts := lease_renewed_ms(h, lease_left(h, (SELECT suspended_from_ms FROM store_state), now), now);
-            UPDATE lease_hold SET deadline_ms = now + lasts, lasts_ms = lasts, taken_up = true WHERE key_id = k.id;
-            answers := answers || jsonb_build_object('Ok', jsonb_build_object(
-                'token', h.token, 'remaining_ms', lasts, 'notice', lease_notice(h),
-                'yield_in_ms', lease_yield_in_ms(h, now)));
+            refusal := lease_stale(k, h, of_hashes[nth], of_tokens[nth], attempted, now);
+            IF refusal IS NULL AND attempted = 'release' THEN
+                PERFORM lease_end(k, h, 'released', now, NULL, NULL, now);
+                said := to_jsonb(of_tokens[nth]);
+            ELSIF refusal IS NULL THEN
+                PERFORM lease_refresh_notice(k.id, now);
+                h := lease_lock_hold(k.id, now);
+                lasts := lease_renewed_ms(h, lease_left(h, (SELECT suspended_from_ms FROM store_state), now), now);
+                UPDATE lease_hold SET deadline_ms = now + lasts, lasts_ms = lasts, taken_up = true WHERE key_id = k.id;
+                said := jsonb_build_object('token', h.token, 'remaining_ms', lasts, 'notice', lease_notice(h),
+                    'yield_in_ms', lease_yield_in_ms(h, now));
+            END IF;
         END IF;
+        answers := answers || CASE WHEN refusal IS NULL THEN jsonb_build_object('Ok', said) ELSE jsonb_build_object('Err', refusal) END;
         PERFORM lease_pass_on(k.id, now);
     END LOOP;
     PERFORM lease_note_longest(ids);
     RETURN answers;
-END
-$$;
+END $$;
+
+-- The same as `lease_renew`, with an answer for each: for those that the other call left.
+CREATE OR REPLACE FUNCTION lease_renew_checked(
+    of_namespace text, of_keys text[], of_hashes bytea[], of_tokens bigint[], lock_ms bigint)
+RETURNS jsonb[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN lease_decide('renew', of_namespace, of_keys, of_hashes, of_tokens, lock_ms);
+END $$;
 
 -- Releases holds; an answer for each, in order.
 CREATE OR REPLACE FUNCTION lease_release(of_namespace text, of_keys text[], of_hashes bytea[], of_tokens bigint[], lock_ms bigint)
 RETURNS jsonb[] LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
-DECLARE
-    now bigint;
-    k lease_key;
-    h lease_hold;
-    ids bigint[];
-    refusal jsonb;
-    answers jsonb[] := '{}';
-    again boolean;
 BEGIN
-    PERFORM lease_begin(lock_ms);
-    ids := lease_lock(of_namespace, of_keys);
-    now := now_ms();
-    PERFORM lease_time_outs(id, now) FROM unnest(ids) AS id;
-    FOR nth IN 1..cardinality(of_keys) LOOP
-        k := lease_lock_key(of_namespace, of_keys[nth], false);
-        -- The same request again: the same answer.
-        SELECT token = of_tokens[nth] AND how = 'released' INTO again FROM lease_ending
-        WHERE key_id = k.id AND hash = of_hashes[nth] ORDER BY token DESC LIMIT 1;
-        IF again THEN
-            answers := answers || jsonb_build_object('Ok', of_tokens[nth]);
-        ELSE
-            h := lease_lock_hold(k.id, now);
-            refusal := lease_stale(k, h, of_hashes[nth], of_tokens[nth], 'release', now);
-            IF refusal IS NOT NULL THEN
-                answers := answers || jsonb_build_object('Err', refusal);
-            ELSE
-                PERFORM lease_end(k, h, 'released', now, NULL, NULL, now);
-                answers := answers || jsonb_build_object('Ok', of_tokens[nth]);
-            END IF;
-        END IF;
-        PERFORM lease_pass_on(k.id, now);
-    END LOOP;
-    PERFORM lease_note_longest(ids);
-    RETURN answers;
-END
-$$;
+    RETURN lease_decide('release', of_namespace, of_keys, of_hashes, of_tokens, lock_ms);
+END $$;
 
 -- Ends a locked hold by force, and consumes a token so that fences refuse the old holder from now on.
 CREATE OR REPLACE FUNCTION lease_force(k lease_key, h lease_hold, by_owner text, why text, now bigint) RETURNS jsonb
@@ -138,8 +121,7 @@ BEGIN
     UPDATE lease_key SET counter = h.token + 1 WHERE id = k.id;
     RETURN jsonb_build_object('key', k.key, 'revoked', jsonb_build_object(
         'token', h.token, 'consumed', h.token + 1, 'owner', h.owner, 'task', h.task));
-END
-$$;
+END $$;
 
 -- Ends the hold on one key by force; if a token is given, only that one.
 CREATE OR REPLACE FUNCTION lease_revoke(
@@ -180,8 +162,7 @@ BEGIN
         WHEN refusal IS NULL THEN jsonb_build_object('Ok', jsonb_build_array(ended))
         ELSE lease_refused(of_key, refusal)
     END;
-END
-$$;
+END $$;
 
 -- Revokes a page of all holds that serve a task, are of an owner, or are under a prefix. A holder that takes a key of an earlier page is
 -- not affected by later pages.
@@ -222,5 +203,4 @@ BEGIN
     END LOOP;
     PERFORM lease_note_longest(ids);
     next := CASE WHEN cardinality(ids) = most THEN ids[most] END;
-END
-$$;
+END $$;

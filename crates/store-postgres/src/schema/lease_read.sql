@@ -70,8 +70,7 @@ BEGIN
         WHEN cardinality(ids) > most THEN ids[most]
         WHEN cardinality(seen) = looks THEN seen[looks]
     END;
-END
-$$;
+END $$;
 
 -- How much there is, of every namespace.
 CREATE OR REPLACE FUNCTION lease_status() RETURNS TABLE (keys bigint, held bigint, waiters bigint, last_event bigint)

@@ -26,8 +26,7 @@ BEGIN
         WHERE key_id = of_key RETURNING * INTO h;
     END IF;
     RETURN h;
-END
-$$;
+END $$;
 
 -- Whether a hold id of this age may have ended on a key and been forgotten.
 CREATE OR REPLACE FUNCTION lease_may_have_forgotten(forgotten_at bigint, now bigint, hold_age bigint) RETURNS boolean
@@ -35,12 +34,16 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT hold_age > 0 AND forgotten_at IS NOT NULL AND forgotten_at >= greatest(greatest(now - hold_age, 0) - 2, 0)
 $$;
 
+CREATE OR REPLACE FUNCTION lease_error(kind text, about jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('Err', jsonb_build_object(kind, about))
+$$;
+
 CREATE OR REPLACE FUNCTION lease_refused(of_key text, refusal jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
-    SELECT jsonb_build_object('Err', jsonb_build_object('Refused', jsonb_build_object('key', of_key, 'refusal', refusal)))
+    SELECT lease_error('Refused', jsonb_build_object('key', of_key, 'refusal', refusal))
 $$;
 
 CREATE OR REPLACE FUNCTION lease_unavailable(why text) RETURNS jsonb LANGUAGE sql STABLE AS $$
-    SELECT jsonb_build_object('Err', jsonb_build_object('Unavailable', jsonb_build_object('why', why)))
+    SELECT lease_error('Unavailable', jsonb_build_object('why', why))
 $$;
 
 -- The refusal of a token that this store never gave, which is an alarm; null: there is none.
@@ -54,8 +57,7 @@ BEGIN
     PERFORM note(k.namespace, k.key,
         jsonb_build_object('store_rewound', jsonb_build_object('shown_token', shown, 'current_token', newest)), now);
     RETURN jsonb_build_object('StoreRewound', jsonb_build_object('shown', shown, 'current', newest));
-END
-$$;
+END $$;
 
 -- Ends a hold and remembers how.
 CREATE OR REPLACE FUNCTION lease_end(k lease_key, h lease_hold, ended_how text, at bigint, ended_by text, ended_why text, now bigint)
@@ -73,8 +75,7 @@ BEGIN
     UPDATE lease_key SET freed_at_ms = now, forgotten_at_ms = greatest(forgotten_at_ms, forgotten) WHERE id = k.id;
     PERFORM note(k.namespace, k.key, jsonb_build_object('lease_ended', jsonb_build_object(
         'token', h.token, 'owner', h.owner, 'task', h.task, 'how', ended_how, 'by', ended_by, 'reason', ended_why)), now);
-END
-$$;
+END $$;
 
 -- Ends a hold that has expired, and notes in which of the three ways.
 CREATE OR REPLACE FUNCTION lease_run_out(k lease_key, h lease_hold, remaining bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -88,8 +89,7 @@ DECLARE
 BEGIN
     -- The holder that had to yield learns for whom, also when the contender is long gone.
     PERFORM lease_end(k, h, ended_how, ended_at, CASE WHEN ended_how = 'yielded' THEN h.notice_contender END, NULL, now);
-END
-$$;
+END $$;
 
 -- Tries to grant a key to a request: the answer, or null while another holder has it.
 CREATE OR REPLACE FUNCTION lease_try(of_key bigint, w lease_waiter, hold_age bigint, waited bigint, now bigint) RETURNS jsonb
@@ -148,8 +148,7 @@ BEGIN
         'token', given, 'owner', w.owner, 'task', w.task, 'ttl_ms', w.ttl_ms)), now);
     RETURN jsonb_build_object('Ok', jsonb_build_object('key', k.key, 'waited_ms', waited, 'grant',
         jsonb_build_object('token', given, 'remaining_ms', lasts, 'resumed', false)));
-END
-$$;
+END $$;
 
 -- The answer to a holder whose hold is over, as far as its ending is remembered.
 CREATE OR REPLACE FUNCTION lease_lost(shown bigint, e lease_ending, newest bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -187,8 +186,7 @@ BEGIN
     PERFORM note(k.namespace, k.key, jsonb_build_object('stale_write_blocked', jsonb_build_object(
         'stale_token', shown, 'current_token', newest, 'attempted', attempted, 'how', e.how)), now);
     RETURN lease_lost(shown, e, newest);
-END
-$$;
+END $$;
 
 -- In how many milliseconds a hold should end, where a waiter asks it to yield.
 CREATE OR REPLACE FUNCTION lease_yield_in_ms(h lease_hold, now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
@@ -216,6 +214,12 @@ BEGIN
         OR EXISTS (SELECT FROM lease_ending WHERE key_id = of_key AND hash = of_hash);
 END $$;
 
+CREATE OR REPLACE FUNCTION lease_make_key(of_namespace text, of_key text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM make_namespace(of_namespace);
+    INSERT INTO lease_key (namespace, key, look_at_ms) VALUES (of_namespace, of_key, now_ms() + limit_free_ms()) ON CONFLICT DO NOTHING;
+END $$;
+
 -- The key's row, locked. One of which nothing is kept has no id, unless it is to be made.
 CREATE OR REPLACE FUNCTION lease_lock_key(of_namespace text, of_key text, make boolean) RETURNS lease_key LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -224,9 +228,7 @@ BEGIN
     LOOP
         SELECT * INTO k FROM lease_key WHERE namespace = of_namespace AND key = of_key FOR UPDATE;
         EXIT WHEN k.id IS NOT NULL OR NOT make;
-        PERFORM make_namespace(of_namespace);
-        INSERT INTO lease_key (namespace, key, look_at_ms) VALUES (of_namespace, of_key, now_ms() + limit_free_ms())
-        ON CONFLICT DO NOTHING;
+        PERFORM lease_make_key(of_namespace, of_key);
     END LOOP;
     IF k.id IS NULL THEN
         k.namespace := of_namespace;
@@ -234,8 +236,7 @@ BEGIN
         k.counter := 0;
     END IF;
     RETURN k;
-END
-$$;
+END $$;
 
 -- Which of these keys there are, and at which place of the list. Each is found by its name, whatever the planner believes of the table:
 -- joined to it, or asked for in the order of their ids, they might be picked out of all that there are.
@@ -254,8 +255,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT o.id FROM lease_key o WHERE o.id = k.id FOR UPDATE) AS l;
     PERFORM FROM unnest(ids) AS k (id) CROSS JOIN LATERAL (SELECT FROM lease_hold WHERE key_id = k.id FOR UPDATE) AS l;
     RETURN coalesce(ids, '{}');
-END
-$$;
+END $$;
 
 -- Notes the longest ttl that was granted on these keys. Called last.
 CREATE OR REPLACE FUNCTION lease_note_longest(ids bigint[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$

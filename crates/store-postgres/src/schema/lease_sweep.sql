@@ -114,5 +114,4 @@ BEGIN
     PERFORM events_remove();
     PERFORM lease_note_longest(ids);
     RETURN CASE WHEN late THEN -1 ELSE done END;
-END
-$$;
+END $$;

@@ -49,8 +49,7 @@ BEGIN
     PERFORM note(k.namespace, k.key, jsonb_build_object('yield_asked', jsonb_build_object(
         'token', h.token, 'contender', asking.owner, 'task', asking.task, 'priority', asking.priority,
         'yield_in_ms', greatest(yield_at - now, 0))), now);
-END
-$$;
+END $$;
 
 CREATE OR REPLACE FUNCTION lease_refresh_notices(w lease_waiter, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -76,8 +75,7 @@ BEGIN
     DELETE FROM lease_line WHERE waiter = w.id;
     UPDATE lease_waiter SET answer = said WHERE id = w.id;
     PERFORM tell('w' || w.id);
-END
-$$;
+END $$;
 
 -- Refuses waiters of a key whose time is up. Called first: a waiter that is found after this may be granted the key.
 CREATE OR REPLACE FUNCTION lease_time_outs(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -94,8 +92,7 @@ BEGIN
             PERFORM lease_refresh_notices(w, now);
         END IF;
     END LOOP;
-END
-$$;
+END $$;
 
 -- Grants a free key to the first waiter that can still take it.
 CREATE OR REPLACE FUNCTION lease_pass_on(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -127,8 +124,7 @@ BEGIN
         END IF;
         PERFORM lease_refresh_notices(w, now);
     END LOOP;
-END
-$$;
+END $$;
 
 -- Ends a hold that has expired, and grants the key to the next waiter.
 CREATE OR REPLACE FUNCTION lease_settle(of_key bigint, now bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -146,8 +142,7 @@ BEGIN
         PERFORM lease_run_out(k, h, remaining, now);
     END IF;
     PERFORM lease_pass_on(of_key, now);
-END
-$$;
+END $$;
 
 -- Makes a request wait.
 CREATE OR REPLACE FUNCTION lease_stand_in_line(w lease_waiter, now bigint) RETURNS jsonb LANGUAGE plpgsql VOLATILE AS $$
@@ -159,8 +154,7 @@ BEGIN
     WHERE (SELECT count(*) FROM lease_line l WHERE l.key_id = k.id) >= limit_in_line()
     ORDER BY k.nth LIMIT 1;
     IF full_key IS NOT NULL THEN
-        RETURN jsonb_build_object('Err', jsonb_build_object('Full', jsonb_build_object(
-            'what', full_key || ': requests in line for this key', 'limit', limit_in_line())));
+        RETURN lease_error('Full', jsonb_build_object('what', full_key || ': requests in line for this key', 'limit', limit_in_line()));
     END IF;
     INSERT INTO lease_waiter (party, namespace, keys, hash, owner, task, ttl_ms, max_age_ms, priority, yield_within_ms,
         seen_token, arrived_ms, waited_before_ms, until_ms)
@@ -172,8 +166,7 @@ BEGIN
     FROM lease_found(w.namespace, w.keys) AS k;
     PERFORM lease_refresh_notices(w, now);
     RETURN jsonb_build_object('Waiting', jsonb_build_object('id', new_id, 'due_in_ms', 0));
-END
-$$;
+END $$;
 
 -- In how many milliseconds something happens that a waiter waits for, if no request comes before.
 CREATE OR REPLACE FUNCTION lease_due(w lease_waiter, now bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$

@@ -34,5 +34,4 @@ BEGIN
     ALTER FUNCTION tidied_to SET enable_seqscan = off;
     -- It reads all of two tables.
     ALTER FUNCTION namespace_queues_unused SET enable_seqscan = on;
-END
-$$;
+END $$;

@@ -83,12 +83,7 @@ BEGIN
     FOR v_gone IN SELECT * FROM job_lane_gone g WHERE g.look_ms <= v_now ORDER BY g.look_ms LIMIT p_most FOR UPDATE LOOP
         v_looked := v_looked + 1;
         IF EXISTS (SELECT FROM job_ready r WHERE r.lane = v_gone.lane) OR EXISTS (SELECT FROM job_scheduled s WHERE s.lane = v_gone.lane) THEN
-            INSERT INTO job_queue (namespace, name) VALUES (v_gone.namespace, v_gone.queue) ON CONFLICT DO NOTHING;
-            INSERT INTO job_lane (queue, priority)
-                SELECT q.number, v_gone.priority FROM job_queue q WHERE q.namespace = v_gone.namespace AND q.name = v_gone.queue
-                ON CONFLICT DO NOTHING;
-            SELECT l.lane INTO v_lane FROM job_queue q JOIN job_lane l ON l.queue = q.number AND l.priority = v_gone.priority
-                WHERE q.namespace = v_gone.namespace AND q.name = v_gone.queue;
+            v_lane := job_make_lane(v_gone.namespace, v_gone.queue, v_gone.priority);
             WITH ready AS (
                 UPDATE job_ready r SET lane = v_lane, back = true WHERE r.lane = v_gone.lane RETURNING r.arrival
             ), later AS (
@@ -104,10 +99,9 @@ BEGIN
                 WHERE g.lane = v_gone.lane;
         END IF;
     END LOOP;
-    IF NOT p_unused THEN
-        RETURN v_looked >= p_most;
+    IF p_unused THEN
+        SELECT q.namespace INTO v_many FROM job_queue q GROUP BY 1 HAVING count(*) > c_many ORDER BY count(*) DESC LIMIT 1;
     END IF;
-    SELECT q.namespace INTO v_many FROM job_queue q GROUP BY 1 HAVING count(*) > c_many ORDER BY count(*) DESC LIMIT 1;
     IF v_many IS NOT NULL THEN
         FOR v_number IN
             SELECT q.number FROM job_queue q

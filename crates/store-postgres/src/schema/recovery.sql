@@ -79,8 +79,7 @@ BEGIN
     SELECT coalesce(jsonb_agg(jsonb_build_object('namespace', c.namespace, 'closed_for_ms', c.until_ms - now)
             ORDER BY c.until_ms DESC, c.namespace), '[]')
         INTO namespaces FROM (SELECT * FROM namespace_closed o ORDER BY o.until_ms DESC, o.namespace LIMIT 1000) AS c;
-END
-$$;
+END $$;
 
 -- Another server has taken over, and may have lost what the one before had granted last: every token from now on is above any that can have
 -- been given. Holders keep their leases. Attempts at jobs are ended as `store advance` ends them: another worker may have had the job in
@@ -105,25 +104,18 @@ BEGIN
         PERFORM set_config('lock_timeout', '2s', true);
     END IF;
     SELECT timeline INTO known FROM store_state FOR UPDATE;
-    IF known IS NOT DISTINCT FROM serving THEN
-        PERFORM set_config('lock_timeout', patience, true);
-        RETURN false;
-    END IF;
-    UPDATE store_state SET timeline = serving;
-    IF known IS NULL THEN
-        PERFORM set_config('lock_timeout', patience, true);
-        RETURN false;
-    END IF;
-    UPDATE namespace n SET floor = least(limit_token() - 1, lift + greatest(
-        n.floor, (SELECT max(counter) FROM lease_key k WHERE k.namespace = n.name)));
-    UPDATE store_state SET floor = least(limit_token() - 1, floor + lift);
-    IF advance_jobs(lift, 'another server') IS NOT NULL THEN
-        RAISE WARNING 'the tokens of jobs are used up: none was lifted after another server took over';
+    UPDATE store_state SET timeline = serving WHERE timeline IS DISTINCT FROM serving;
+    IF known <> serving THEN
+        UPDATE namespace n SET floor = least(limit_token() - 1, lift + greatest(
+            n.floor, (SELECT max(counter) FROM lease_key k WHERE k.namespace = n.name)));
+        UPDATE store_state SET floor = least(limit_token() - 1, floor + lift);
+        IF advance_jobs(lift, 'another server') IS NOT NULL THEN
+            RAISE WARNING 'the tokens of jobs are used up: none was lifted after another server took over';
+        END IF;
     END IF;
     PERFORM set_config('lock_timeout', patience, true);
-    RETURN true;
-END
-$$;
+    RETURN coalesce(known <> serving, false);
+END $$;
 
 -- After a jump of the clock, what was held then does not expire for one ttl: see `lease_suspend`.
 CREATE OR REPLACE FUNCTION job_honour_suspension() RETURNS void

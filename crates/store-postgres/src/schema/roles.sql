@@ -81,5 +81,4 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE ALL ON SCHEMA %I FROM %I', current_schema(), thing.rolname);
     END LOOP;
-END
-$$;
+END $$;

@@ -40,8 +40,7 @@ BEGIN
         INSERT INTO party (alive_until) VALUES (until) RETURNING id INTO found_id;
     END IF;
     RETURN found_id;
-END
-$$;
+END $$;
 
 -- Wakes the sessions that listen for this topic, once this transaction commits. Only where a session is known to wait: notifications make
 -- commits queue up.
@@ -64,8 +63,7 @@ BEGIN
                 upper(current_setting('transaction_isolation'))),
             HINT = 'BEGIN ISOLATION LEVEL READ COMMITTED; or set default_transaction_isolation for this role.';
     END IF;
-END
-$$;
+END $$;
 
 -- The first thing in every call that decides. Notices that another server has taken over, before anything is locked or given: in the
 -- calls themselves, for behind a pooler connections outlive the server that they lead to.
@@ -75,8 +73,7 @@ BEGIN
     IF (SELECT timeline FROM store_state) IS DISTINCT FROM serving_timeline() THEN
         PERFORM lease_timeline();
     END IF;
-END
-$$;
+END $$;
 
 -- Whether two texts are the same JSON. One that `jsonb` cannot keep is compared as text.
 CREATE OR REPLACE FUNCTION json_same(p_one text, p_other text) RETURNS boolean

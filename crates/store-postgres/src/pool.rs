@@ -6,7 +6,6 @@
 //! that no call waits behind a statement that is not wanted any more.
 
 use std::cell::{Cell, RefCell};
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,7 +161,7 @@ async fn read_committed(client: &Client) -> Result<(), tokio_postgres::Error> {
 pub(super) struct PooledConnection {
     pool: Rc<Pool>,
     lane: PoolLane,
-    client: Client,
+    pub(super) client: Client,
     _seat: OwnedSemaphorePermit,
 }
 
@@ -172,19 +171,5 @@ impl PooledConnection {
         if !self.client.is_closed() {
             self.pool.of(self.lane).idle.borrow_mut().push(self.client);
         }
-    }
-}
-
-impl Deref for PooledConnection {
-    type Target = Client;
-
-    fn deref(&self) -> &Client {
-        &self.client
-    }
-}
-
-impl DerefMut for PooledConnection {
-    fn deref_mut(&mut self) -> &mut Client {
-        &mut self.client
     }
 }

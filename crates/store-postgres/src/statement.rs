@@ -176,7 +176,7 @@ impl<'a> Call<'a> {
         let late = "it was not answered in time";
         let lending = tokio::time::timeout(self.statement_limit(), self.lend(self.lane)).await;
         let mut lent = lending.map_err(|_| StatementError::Unreached(late.to_owned()))??;
-        match tokio::time::timeout(self.statement_limit() + ANSWER_WITHIN, work(&mut lent)).await {
+        match tokio::time::timeout(self.statement_limit() + ANSWER_WITHIN, work(&mut lent.client)).await {
             Ok(Ok(answer)) => {
                 lent.give_back();
                 Ok(answer)

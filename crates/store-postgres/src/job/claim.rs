@@ -80,7 +80,7 @@ impl PostgresInner {
             let early = early_looks.next();
             tokio::select! {
                 () = listener.heard() => {}
-                () = place.beaten() => {}
+                () = place.notified() => {}
                 () = caller.gone() => {}
                 () = sleep(early.unwrap_or_default()), if early.is_some() => {}
                 () = self.closing.wait() => break Err(closed()),

@@ -177,12 +177,16 @@ async fn decide_and_write<T>(
             continue;
         }
         if consumed > tokens.len() {
-            let drawn = draw(core, transaction, consumed - tokens.len()).await?;
+            // Tokens that are given only once.
+            let sql = core.sql("SELECT * FROM fencehold.job_draw($1)");
+            let drawn: Vec<(i64,)> =
+                query(transaction, &sql, &[&limit_to_sql(consumed - tokens.len())]).await?;
+            let drawn: Vec<u64> = drawn.into_iter().map(|(token,)| from_sql(token)).collect();
             // Drawn in a row from where the rules counted on, they are the ones that were used.
             let next = newest.get() + 1;
             let in_a_row = tokens.is_empty()
-                && drawn.iter().map(|token| token.get()).eq(next..next + drawn.len() as u64);
-            tokens.extend(drawn);
+                && drawn.iter().copied().eq(next..next + drawn.len() as u64);
+            tokens.extend(drawn.into_iter().map(Token::new));
             if !in_a_row {
                 continue;
             }
@@ -197,17 +201,6 @@ async fn decide_and_write<T>(
         }
         return Ok(DecisionResult::Kept(answer));
     }
-}
-
-/// Tokens that are given only once.
-async fn draw(
-    core: &PostgresInner,
-    transaction: &Transaction<'_>,
-    count: usize,
-) -> Result<Vec<Token>, Error> {
-    let sql = core.sql("SELECT * FROM fencehold.job_draw($1)");
-    let drawn: Vec<(i64,)> = query(transaction, &sql, &[&limit_to_sql(count)]).await?;
-    Ok(drawn.into_iter().map(|(token,)| Token::new(from_sql(token))).collect())
 }
 
 /// A call that leaves rows locked while the rules decide, with a bound on how long: a process that is stopped there, or has vanished, keeps

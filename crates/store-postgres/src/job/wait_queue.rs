@@ -16,48 +16,29 @@ use crate::value::Uuid128;
 const BEAT: Duration = Duration::from_millis(500);
 const TIMEOUT_MS: u64 = 2_000;
 
-/// Everybody of this handle who stands in line, by sending.
+/// The places in line of this handle's claims, by sending. A place is kept up until it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    places: Rc<RefCell<HashMap<Uuid128, Rc<Notify>>>>,
+    places: RefCell<HashMap<Uuid128, Weak<Notify>>>,
 }
 
 impl WaitQueue {
-    pub(super) fn stand(&self, sending: Uuid128) -> QueuePlace {
+    /// Takes a place: it is notified when there may be something for it, or when its time may be up.
+    pub(super) fn stand(&self, sending: Uuid128) -> Rc<Notify> {
         let notify = Rc::new(Notify::new());
-        self.places.borrow_mut().insert(sending, Rc::clone(&notify));
-        QueuePlace { notify, sending, places: Rc::downgrade(&self.places) }
+        self.places.borrow_mut().insert(sending, Rc::downgrade(&notify));
+        notify
     }
 
     fn sendings(&self) -> Vec<Uuid128> {
-        self.places.borrow().keys().copied().collect()
+        let mut places = self.places.borrow_mut();
+        places.retain(|_, notify| notify.strong_count() > 0);
+        places.keys().copied().collect()
     }
 
     fn wake(&self, sending: Uuid128) {
-        if let Some(notify) = self.places.borrow().get(&sending) {
+        if let Some(notify) = self.places.borrow().get(&sending).and_then(Weak::upgrade) {
             notify.notify_one();
-        }
-    }
-}
-
-/// A place in line. It is kept up until it is dropped.
-pub(super) struct QueuePlace {
-    notify: Rc<Notify>,
-    sending: Uuid128,
-    places: Weak<RefCell<HashMap<Uuid128, Rc<Notify>>>>,
-}
-
-impl QueuePlace {
-    /// Returns when there may be something, or when its time may be up.
-    pub(super) async fn beaten(&self) {
-        self.notify.notified().await;
-    }
-}
-
-impl Drop for QueuePlace {
-    fn drop(&mut self) {
-        if let Some(places) = self.places.upgrade() {
-            places.borrow_mut().remove(&self.sending);
         }
     }
 }

@@ -24,8 +24,7 @@ impl Call<'_> {
         let sql = "SELECT * FROM fencehold.lease_renew($1, $2, $3, $4, $5)";
         let asked = HoldColumns::of(self, holds);
         let before_ms = self.clock.now().store_ms;
-        let rows: Vec<(i64, i64, Option<String>, Option<i64>, i64)> =
-            self.rows(sql, &asked.parameters()).await?;
+        let rows: Vec<RenewedRow> = self.rows(sql, &asked.parameters()).await?;
         // What is renewed is renewed, whatever comes after.
         self.budget.outcome_unknown |= rows.iter().any(|(nth, ..)| *nth > 0);
         if let Some((.., at_ms)) = rows.first() {
@@ -81,6 +80,9 @@ impl Call<'_> {
             .collect()
     }
 }
+
+/// A renewal: its number, what remains, the notice, in how much time to yield, and the moment.
+type RenewedRow = (i64, i64, Option<String>, Option<i64>, i64);
 
 /// Holds, as the functions take them.
 struct HoldColumns<'a> {

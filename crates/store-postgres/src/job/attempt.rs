@@ -97,8 +97,8 @@ impl Call<'_> {
             };
             // The result that is kept shows whether it is the same completion again.
             let says_completed = |report: &AttemptReport| matches!(report.report, Report::Complete { .. });
-            let (ends, notes) = (!rest.iter().all(notes), rest.iter().any(says_completed));
-            let about = DecisionScope { ends, notes, ..about };
+            let (notes, ends) = (rest.iter().any(says_completed), !rest.iter().all(notes));
+            let about = DecisionScope { notes, ends, ..about };
             let JobResponse::Reported(reported) = self.by_the_rules(&about, JobRequest::Report(rest)).await?
             else {
                 return Err(unexpected_response());

@@ -162,10 +162,11 @@ impl Call<'_> {
                 .note(&self.about.namespace, request.queues.iter().map(|(queue, _)| queue));
         }
         let given = if taken.became == ClaimEnd::Repeated { 0 } else { taken.jobs.len() };
-        let mut memory = self.jobs.memory.borrow_mut();
-        memory.note_heads(&found, lanes, self.clock.now().store_ms, search_ms);
-        memory.note_turns(namespace, &request.queues, given, &clocks);
-        drop(memory);
+        {
+            let mut memory = self.jobs.memory.borrow_mut();
+            memory.note_heads(&found, lanes, self.clock.now().store_ms, search_ms);
+            memory.note_turns(namespace, &request.queues, given, &clocks);
+        }
         if !urgent.is_empty() {
             let about = self.scope(urgent.clone());
             let withdrawn = self

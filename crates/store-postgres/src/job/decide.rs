@@ -184,8 +184,7 @@ async fn decide_and_write<T>(
             let drawn: Vec<u64> = drawn.into_iter().map(|(token,)| from_sql(token)).collect();
             // Drawn in a row from where the rules counted on, they are the ones that were used.
             let next = newest.get() + 1;
-            let in_a_row = tokens.is_empty()
-                && drawn.iter().copied().eq(next..next + drawn.len() as u64);
+            let in_a_row = tokens.is_empty() && drawn.iter().copied().eq(next..next + drawn.len() as u64);
             tokens.extend(drawn.into_iter().map(Token::new));
             if !in_a_row {
                 continue;

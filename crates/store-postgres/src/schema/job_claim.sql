@@ -118,7 +118,7 @@ BEGIN
     IF v_longer AND p_ttl_ms <= coalesce(v_longest, p_ttl_ms) THEN
         PERFORM namespace_note_ttl(p_namespace, p_ttl_ms);
     END IF;
-    -- What became of the claim is told at this moment, until there are jobs.
+    -- The moment of every row that says what became of the claim, until there are jobs.
     token := v_now;
     queue := CASE WHEN v_closed > 0 THEN -1 ELSE 0 END;
     remaining_ms := nullif(v_closed, 0);

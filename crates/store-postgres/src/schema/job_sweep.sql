@@ -131,7 +131,6 @@ DECLARE
     v_seen   bigint;
     v_woken  bigint;
     v_low    bigint;
-    v_at     bigint;
     v_read   bigint;
 BEGIN
     PERFORM job_find_heads();
@@ -186,10 +185,11 @@ BEGIN
     DELETE FROM job_waiter w WHERE w.beat < clock_timestamp() - interval '1 minute';
     DELETE FROM job_awaited a WHERE a.until < clock_timestamp();
     -- As long as a report is sent again and again, and some more.
-    v_low := tidied_low('dropped jobs');
+    v_low := removed_low('dropped jobs', v_now);
+    v_read := pg_stat_get_xact_tuples_returned('job_dropped_at'::regclass);
     DELETE FROM job_dropped d WHERE d.at_ms > v_low AND d.at_ms < v_now - 120000 OR d.at_ms > v_now + 120000;
-    GET DIAGNOSTICS v_at = ROW_COUNT;
-    PERFORM tidied_to('dropped jobs', v_low, v_now - 120001, v_at);
+    PERFORM removed_to('dropped jobs', v_low, (SELECT d.at_ms FROM job_dropped d WHERE d.at_ms > v_low ORDER BY d.at_ms LIMIT 1), v_now,
+        pg_stat_get_xact_tuples_returned('job_dropped_at'::regclass) - v_read);
     RETURN v_woken >= p_most OR v_seen >= p_most AND v_busy < v_seen;
 END $$;
 

@@ -24,33 +24,6 @@ LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     DELETE FROM maintenance_error m WHERE m.part = p_part
 $$;
 
--- Where a part of the maintenance begins.
-CREATE OR REPLACE FUNCTION tidied_low(p_part text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
-BEGIN
-    RETURN coalesce((SELECT t.low FROM tidied t WHERE t.part = p_part AND t.full_at > clock_timestamp() - interval '10 minutes'),
-        -9223372036854775808);
-END $$;
-
--- It has removed all up to here that it could, beginning from `p_low`: so many. Where nothing is removed, nothing is noted.
-CREATE OR REPLACE FUNCTION tidied_to(p_part text, p_low bigint, p_to bigint, p_removed bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
-DECLARE
-    v_now   CONSTANT timestamptz := clock_timestamp();
-    v_noted tidied;
-BEGIN
-    SELECT * INTO v_noted FROM tidied t WHERE t.part = p_part;
-    -- What another transaction has locked is tried again for some seconds.
-    IF p_to IS NULL OR v_noted.part IS NULL AND p_removed = 0
-        OR p_low >= v_noted.low AND (v_noted.at > v_now - interval '5 seconds' OR p_removed = 0 AND v_noted.low >= v_noted.done_to)
-        OR NOT pg_try_advisory_xact_lock(1179142484, hashtext(current_schema() || p_part)) THEN
-        RETURN;
-    END IF;
-    INSERT INTO tidied AS t (part, low, done_to, at, full_at) VALUES (p_part, p_low, p_to, v_now, v_now)
-        ON CONFLICT (part) DO UPDATE SET low = least(t.done_to, p_to), done_to = CASE WHEN p_removed > 0 THEN p_to ELSE t.done_to END, at = v_now,
-            full_at = CASE WHEN p_low < t.low THEN v_now ELSE t.full_at END;
-END $$;
-
 -- Up to where a part has nothing left, by the clock. Nothing is noted where reading all of it is cheap. A note that lies ahead of the clock
 -- is not used: the clock was set back.
 CREATE OR REPLACE FUNCTION removed_low(p_part text, p_now bigint) RETURNS bigint

@@ -10,7 +10,7 @@ DO $$
 DECLARE
     -- They read no table, or one row by its key.
     c_as_they_are CONSTANT text[] := '{events_oldest(), "fence_listed(integer,bigint)", "job_check_name(text,text,integer)", role_grants(), '
-        'role_named(text), tidied_low(text), "tidied_to(text,bigint,bigint,bigint)"}';
+        'role_named(text)}';
     -- Left to choose, PostgreSQL compares a plan for the ten jobs that it assumes with one for the one that is asked about, and plans anew
     -- in every call. These find their rows one by one whatever is asked, and are planned once. Not so what reads many up to a bound: there
     -- the best plan depends on the bound.
@@ -30,8 +30,6 @@ BEGIN
             EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off', ours.name);
         END IF;
     END LOOP;
-    ALTER FUNCTION tidied_low SET enable_seqscan = off;
-    ALTER FUNCTION tidied_to SET enable_seqscan = off;
     -- It reads all of two tables.
     ALTER FUNCTION namespace_queues_unused SET enable_seqscan = on;
 END $$;

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use fencehold_contract::url::quoted;
 use fencehold_contract::{MigrateSchema, PostgresUrl};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
@@ -256,21 +256,14 @@ pub(super) async fn migrate(
     })
 }
 
-/// Statements that are executed together.
-struct MigrationStatement {
-    /// The file that has them; none: they are here.
-    file: Option<&'static str>,
-    sql: String,
-}
+/// Statements that are executed together, after the name of the file that has them; none: they are here.
+type MigrationStatement = (Option<&'static str>, String);
 
 /// What brings a schema up to date, after its lock was taken.
 fn steps(schema: &str, changes: &[Change], there: bool) -> Vec<MigrationStatement> {
     let name = quoted(schema);
-    let alone = |sql: String| MigrationStatement { file: None, sql };
-    let of_file = |(file, sql): &File| MigrationStatement {
-        file: Some(*file),
-        sql: sql.trim_end().trim_end_matches(';').to_owned(),
-    };
+    let alone = |sql: String| (None, sql);
+    let of_file = |(file, sql): &File| (Some(*file), sql.trim_end().trim_end_matches(';').to_owned());
     let mut steps = Vec::new();
     if !there {
         // An error, if another role has made it since it was looked for.
@@ -331,12 +324,10 @@ END $$",
             quoted(schema)
         ));
     }
-    parts.extend(steps(schema, changes, there).into_iter().map(
-        |MigrationStatement { file, sql }| match file {
-            Some(name) => format!("\n-- File: {name}\n{sql}"),
-            None => sql,
-        },
-    ));
+    parts.extend(steps(schema, changes, there).into_iter().map(|(file, sql)| match file {
+        Some(name) => format!("\n-- File: {name}\n{sql}"),
+        None => sql,
+    }));
     parts.push("COMMIT".to_owned());
     parts.join(";\n") + ";\n"
 }
@@ -347,7 +338,7 @@ async fn carry_out(client: &mut Client, place: &SchemaTarget) -> Result<Vec<&'st
         // Not the advice for those who only use the schema.
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => StatementError::Refused(format!(
             "{}; a user who may make schemas in this database can do it, by `fencehold store migrate`",
-            text_of(&error)
+            error.as_db_error().map_or("", DbError::message)
         )),
         _ => StatementError::of_connecting(&error, schema),
     };
@@ -371,7 +362,7 @@ async fn carry_out(client: &mut Client, place: &SchemaTarget) -> Result<Vec<&'st
         refuse_others(&transaction, schema, found).await?;
     }
     let changes = missing(schema, version.found)?;
-    for MigrationStatement { file, sql } in steps(schema, &changes, there) {
+    for (file, sql) in steps(schema, &changes, there) {
         transaction
             .batch_execute(&sql)
             .await
@@ -430,12 +421,6 @@ async fn refuse_others(
             "{what} is in it already: choose a schema that is empty, or that is not there yet, with schema=NAME"
         )
     }))
-}
-
-fn text_of(error: &tokio_postgres::Error) -> String {
-    error
-        .as_db_error()
-        .map_or_else(|| error.to_string(), |said| said.message().to_owned())
 }
 
 /// Why a schema cannot be used by this program.

@@ -107,16 +107,8 @@ pub(super) fn stamp(ms: u64) -> Timestamp {
 }
 
 pub(super) fn bytes_of(hex: &str) -> Vec<u8> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|digit| u8::try_from(digit).ok())
-            .unwrap_or(0)
-    };
-    hex.as_bytes()
-        .chunks_exact(2)
-        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
-        .collect()
+    let byte = |at: usize| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    (0..hex.len() / 2).map(|nth| byte(2 * nth).unwrap_or(0)).collect()
 }
 
 pub(super) fn hex_of(bytes: &[u8]) -> String {

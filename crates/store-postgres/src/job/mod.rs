@@ -108,7 +108,7 @@ impl Call<'_> {
             JobRequest::Renew(attempts) => JobResponse::Renewed(self.renew_claims(attempts).await?),
             JobRequest::Report(reports) => JobResponse::Reported(self.report(reports).await?),
             JobRequest::WriteEffects(entries) => self.ledger(entries).await?,
-            JobRequest::Get(id) => JobResponse::Job(self.job(id).await?),
+            JobRequest::Get(id) => JobResponse::Job(self.job_and_moment(id).await?.0),
             JobRequest::WaitFor(request) => JobResponse::Job(self.wait_for(request).await?),
             JobRequest::List(request) => JobResponse::Jobs(self.list_jobs(&request).await?),
             JobRequest::Change(request) => JobResponse::Changed(self.act(request).await?),

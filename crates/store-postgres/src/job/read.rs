@@ -21,11 +21,11 @@ const LOOK_AT_MAX: i32 = 10_000;
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
 impl Call<'_> {
-    pub(super) async fn job(&mut self, id: JobId) -> Result<Option<Box<JobDetail>>, StoreError> {
-        Ok(self.job_and_moment(id).await?.0)
-    }
-
-    async fn job_and_moment(&mut self, id: JobId) -> Result<(Option<Box<JobDetail>>, u64), StoreError> {
+    /// A job, and the moment at which it was looked at.
+    pub(super) async fn job_and_moment(
+        &mut self,
+        id: JobId,
+    ) -> Result<(Option<Box<JobDetail>>, u64), StoreError> {
         let about = self.scope([id]).with_notes();
         let (answer, now_ms) = self
             .look(&about, |replay| (replay.ask(&self.about.namespace, JobRequest::Get(id)), replay.now_ms()))

@@ -4,7 +4,7 @@ use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::http::access::{
     AccessTokenView, AuditEntry, AuditPage, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
 };
-use fencehold_contract::http::{NoQuery, Scope, op};
+use fencehold_contract::http::{HttpOperation, NoQuery, Scope, op};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
 use fencehold_core::wire::Moment;
@@ -21,7 +21,22 @@ const HERE: &str = "this machine";
 /// Where tokens are kept.
 pub(crate) enum TokenSource {
     File(Box<TokenDb>),
-    Server { server: Box<RemoteStore>, call: CallContext, name: String },
+    Server(Box<TokenServer>),
+}
+
+/// A server that keeps tokens.
+pub(crate) struct TokenServer {
+    pub(crate) server: RemoteStore,
+    pub(crate) call: CallContext,
+    /// Its URL, for messages.
+    pub(crate) name: String,
+}
+
+impl TokenServer {
+    async fn ask<O: HttpOperation>(&self, request: O::Request) -> Result<O::Response, Failure> {
+        let answer = self.server.ask_server::<O>(&self.call, request).await;
+        answer.map_err(|error| Failure::of_store(error, &self.name))
+    }
 }
 
 /// A token that is to be made.
@@ -67,7 +82,7 @@ impl TokenSource {
                     revoked_at: None,
                 })
             }
-            TokenSource::Server { server, call, name } => {
+            TokenSource::Server(server) => {
                 let request = CreateAccessTokenRequest {
                     id: bearer.id.to_string(),
                     secret_sha256: bearer.hash().to_hex(),
@@ -77,8 +92,7 @@ impl TokenSource {
                     expires_in_ms: wanted.expires_in_ms,
                     by: Some(wanted.by),
                 };
-                let made = server.ask_server::<op::CreateAccessToken>(call, request).await;
-                made.map_err(|error| Failure::of_store(error, name))
+                server.ask::<op::CreateAccessToken>(request).await
             }
         }
     }
@@ -90,10 +104,8 @@ impl TokenSource {
                 let tokens = token_db.tokens().map_err(|error| unusable(&error))?;
                 Ok(tokens.into_iter().map(token_view).collect())
             }
-            TokenSource::Server { server, call, name } => {
-                let tokens = server.ask_server::<op::ListAccessTokens>(call, NoQuery {}).await;
-                let tokens = tokens.map_err(|error| Failure::of_store(error, name))?;
-                Ok(tokens.access_tokens)
+            TokenSource::Server(server) => {
+                Ok(server.ask::<op::ListAccessTokens>(NoQuery {}).await?.access_tokens)
             }
         }
     }
@@ -121,7 +133,8 @@ impl TokenSource {
                         error => unusable(&error),
                     })
             }
-            TokenSource::Server { server, call, name } => {
+            TokenSource::Server(source) => {
+                let TokenServer { server, call, name } = &**source;
                 let request =
                     RevokeAccessTokenRequest { access_token_id: id.to_string(), by: Some(by), reason };
                 match server.ask_server::<op::RevokeAccessToken>(call, request).await {
@@ -154,10 +167,9 @@ impl TokenSource {
                 let next_cursor = rows.last().map_or(cursor.unwrap_or(0), |row| row.seq);
                 Ok(AuditPage { entries: rows.into_iter().map(audit_entry).collect(), next_cursor })
             }
-            TokenSource::Server { server, call, name } => {
+            TokenSource::Server(server) => {
                 let request = AuditRequest { cursor, since_ms, only_namespace: only.is_some(), limit };
-                let page = server.ask_server::<op::ListAuditEntries>(call, request).await;
-                page.map_err(|error| Failure::of_store(error, name))
+                server.ask::<op::ListAuditEntries>(request).await
             }
         }
     }

@@ -6,23 +6,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum as _};
 
 use crate::duration::parse_ms;
-use crate::exit_code::{self, ExitStatus};
+use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::verb::Verb;
-
-const EXAMPLES: &str = "\
-Examples:
-  # Never two at a time: the second one exits with 75
-  fencehold run --key reports/daily -- ./build-report
-
-  # Wait for a turn
-  fencehold run --key db/migrate --wait 5m -- ./migrate
-
-  # Who holds what, and why is this stuck?
-  fencehold lease ls
-  fencehold explain reports/daily
-";
 
 const STORE_HELP: &str = "The store: file:DIR, memory:, postgres://, s3://, gs://, az://, etcd://, http(s):// \
                           [env: FENCEHOLD_STORE] [default: file: in the user's state directory]";
@@ -38,12 +25,17 @@ const HELP_COLUMNS: usize = 80;
 
 /// Leases and durable jobs: one holder at a time, and tokens that fence off a late one
 #[derive(Debug, Parser)]
-#[command(name = "fencehold", version, before_help = EXAMPLES, after_help = exit_code::table())]
-#[command(
-    subcommand_value_name = "COMMAND",
-    subcommand_help_heading = "Commands",
-    disable_help_subcommand = true
-)]
+#[command(name = "fencehold", version, after_help = exit_code::table(), disable_help_subcommand = true)]
+#[command(before_help = "\
+# Never two at a time: the second one exits with 75
+fencehold run --key reports/daily -- ./build-report
+
+# Wait for a turn
+fencehold run --key db/migrate --wait 5m -- ./migrate
+
+# Who holds what, and why is this stuck?
+fencehold lease ls
+fencehold explain reports/daily")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -72,24 +64,38 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
 }
 
-/// The whole definition: help, completions and man pages come from it.
+/// The whole definition: help, completions and man pages come from it. Commands state their examples as they are typed.
 pub(crate) fn definition() -> clap::Command {
     shaped(Cli::command())
 }
 
 fn shaped(command: clap::Command) -> clap::Command {
-    command.help_template(HELP).term_width(HELP_COLUMNS).mut_subcommands(shaped)
+    let mut examples = String::from("Examples:\n");
+    for line in command.get_before_help().map(ToString::to_string).unwrap_or_default().lines() {
+        examples.extend([if line.is_empty() { "" } else { "  " }, line, "\n"]);
+    }
+    command
+        .before_help(examples)
+        .help_template(HELP)
+        .term_width(HELP_COLUMNS)
+        .subcommand_value_name("COMMAND")
+        .subcommand_help_heading("Commands")
+        .mut_subcommands(shaped)
 }
 
-/// What was said, or the text to print instead, or what was wrong with it.
-pub(crate) fn parse() -> Result<Parsed, Failure> {
+/// What was said, or what was wrong with it; nothing, if it was help or the version, which is printed here.
+pub(crate) fn parse() -> Result<Option<Box<Cli>>, Failure> {
     let matches = definition()
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));
     match matches {
-        Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
+        Ok(cli) => Ok(Some(Box::new(cli))),
         Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(error)),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                // clap knows whether stdout takes colours.
+                let _ = error.print();
+                Ok(None)
+            }
             _ => {
                 // What was read of it is lost with the rest.
                 output::speak(format_wanted(std::env::args_os().skip(1)), false);
@@ -112,13 +118,6 @@ fn format_wanted(words: impl Iterator<Item = OsString>) -> Format {
     named.and_then(|name| Format::from_str(name, true).ok()).unwrap_or_default()
 }
 
-/// What the arguments ask for.
-pub(crate) enum Parsed {
-    Cli(Box<Cli>),
-    /// Help or version.
-    Text(clap::Error),
-}
-
 /// Bad usage in our own words: the flag, what is wrong with its value, and where to read more.
 fn misused(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::ValueValidation
@@ -126,17 +125,17 @@ fn misused(error: &clap::Error) -> Failure {
         && let Some(source) = std::error::Error::source(error)
     {
         // The value itself may be long, or rewrite a terminal: it is not repeated.
-        return Failure::new(ExitStatus::Usage, format!("{argument}: {source}"))
-            .with_next("`--help` shows how it is meant.");
+        return Failure::usage(format!("{argument}: {source}")).with_next("`--help` shows how it is meant.");
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    Failure::new(ExitStatus::Usage, text)
+    Failure::usage(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit_code::ExitStatus;
 
     #[test]
     fn the_definition_holds() {

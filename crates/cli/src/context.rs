@@ -1,5 +1,6 @@
 //! What a verb works with: the store that was named, in the namespace that was named.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,6 @@ use fencehold_core::Namespace;
 
 use crate::args::Global;
 use crate::duration::parse_ms;
-use crate::exit_code::ExitStatus;
 use crate::failure::{ErrorKind, Failure};
 use crate::output::{self, Output, note};
 #[cfg(feature = "server")]
@@ -24,15 +24,30 @@ const NAMESPACE_VARIABLE: &str = "FENCEHOLD_NAMESPACE";
 const TIMEOUT_VARIABLE: &str = "FENCEHOLD_TIMEOUT";
 
 /// A variable of the environment that is set and not empty.
-fn variable(name: &str) -> Result<Option<String>, Failure> {
-    let value = std::env::var_os(name).filter(|value| !value.is_empty());
-    value
-        .map(|value| value.into_string().map_err(|_| bad(name, "it is not UTF-8")))
-        .transpose()
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn text_variable(name: &str) -> Result<Option<String>, Failure> {
+    let text = |value: OsString| value.into_string().map_err(|_| bad(name, "it is not UTF-8"));
+    variable(name).map(text).transpose()
 }
 
 fn bad(name: &str, problem: impl Display) -> Failure {
-    Failure::new(ExitStatus::Usage, format!("{name}: {problem}"))
+    Failure::usage(format!("{name}: {problem}"))
+}
+
+/// Reads page after page: each call gets a cursor, and returns that of the next page.
+pub(crate) async fn pages<C>(
+    mut page: impl AsyncFnMut(Option<C>) -> Result<Option<C>, Failure>,
+) -> Result<(), Failure> {
+    let mut cursor = None;
+    loop {
+        cursor = page(cursor).await?;
+        if cursor.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 /// Whether a verb that changes something creates the store.
@@ -61,12 +76,12 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(global: Global) -> Result<Self, Failure> {
         output::speak(global.output, global.quiet);
-        let namespace = match (global.namespace, variable(NAMESPACE_VARIABLE)?) {
+        let namespace = match (global.namespace, text_variable(NAMESPACE_VARIABLE)?) {
             (Some(name), _) => Namespace::new(name)?,
             (None, Some(name)) => Namespace::new(name).map_err(|error| bad(NAMESPACE_VARIABLE, error))?,
             (None, None) => Namespace::default(),
         };
-        let timeout_ms = match (global.timeout, variable(TIMEOUT_VARIABLE)?) {
+        let timeout_ms = match (global.timeout, text_variable(TIMEOUT_VARIABLE)?) {
             (Some(ms), _) => Some(ms),
             (None, Some(text)) => Some(parse_ms(&text).map_err(|error| bad(TIMEOUT_VARIABLE, error))?),
             (None, None) => None,
@@ -116,7 +131,28 @@ impl Context {
     /// Opens the store that was named, for a verb that changes something. The caller closes it.
     pub(crate) fn open(&self, create: CreateStore) -> Result<OpenStore, Failure> {
         self.output.refuse_env()?;
+        self.open_in_any_format(create)
+    }
+
+    /// The same for a verb that can print lines for `eval`.
+    pub(crate) fn open_in_any_format(&self, create: CreateStore) -> Result<OpenStore, Failure> {
         self.open_at(&self.place()?.for_acting(create.create)?)
+    }
+
+    /// Does something with the store that was named, as [`Self::open_to_look`] opens it, and closes it.
+    pub(crate) async fn look<T>(
+        &self,
+        act: impl AsyncFnOnce(&OpenStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.open_to_look()?.closing(act).await
+    }
+
+    /// Asks the jobs of that store one thing.
+    pub(crate) async fn ask<T>(
+        &self,
+        request: impl AsyncFn(&dyn JobStore, &CallContext) -> Result<T, StoreError>,
+    ) -> Result<T, Failure> {
+        self.open_to_look()?.asking(request).await
     }
 
     /// Opens the store that was named, for a verb that looks at what is there. It is never created: while the store that creates itself
@@ -124,17 +160,11 @@ impl Context {
     pub(crate) fn open_to_look(&self) -> Result<OpenStore, Failure> {
         self.output.refuse_env()?;
         let place = self.place()?;
-        match self.open_existing_at(&place)? {
-            Ok(store) => Ok(store),
-            Err(missing) => {
-                note(&format!("{missing}: nothing was ever kept there"));
-                let empty = StoreUrl::memory();
-                Ok(OpenStore {
-                    name: place.url.to_string(),
-                    ..self.open_at(&StoreChoice { url: empty, ..place })?
-                })
-            }
-        }
+        self.open_existing_at(&place)?.or_else(|missing| {
+            note(&format!("{missing}: nothing was ever kept there"));
+            let empty = fencehold_stores::open(&StoreUrl::memory(), Arc::new(SystemClock));
+            self.opened(empty, place.url.to_string())
+        })
     }
 
     /// Opens the store that was named, for a verb that waits for what happens in it. It is never created.
@@ -151,9 +181,8 @@ impl Context {
     pub(crate) fn open_existing_at(&self, place: &StoreChoice) -> Result<Result<OpenStore, String>, Failure> {
         let name = place.url.to_string();
         match fencehold_stores::open(&place.clone().for_looking().url, Arc::new(SystemClock)) {
-            Ok(leases) => Ok(Ok(OpenStore { leases, call: self.call(), name })),
             Err(error) if place.is_yet_to_come(&error) => Ok(Err(format!("there is no store in {name} yet"))),
-            Err(error) => Err(Failure::of_store(error, &name)),
+            opened => self.opened(opened, name).map(Ok),
         }
     }
 
@@ -164,20 +193,24 @@ impl Context {
         #[cfg(feature = "file")]
         if let StoreUrl::File(url) = &place.url {
             use fencehold_store_file::{FileOptions, FileStore};
-            let name = place.url.to_string();
             let options = FileOptions::of_url(url).accepting_rewound();
-            let leases = FileStore::open_with(&url.directory, Arc::new(SystemClock), options)
-                .map_err(|error| Failure::of_store(error, &name))?;
-            return Ok(OpenStore { leases: Arc::new(leases), call: self.call(), name });
+            let opened = FileStore::open_with(&url.directory, Arc::new(SystemClock), options);
+            return self.opened(opened.map(|store| Arc::new(store) as _), place.url.to_string());
         }
         self.open_at(&place)
     }
 
     /// Opens a store as its URL says.
     pub(crate) fn open_at(&self, place: &StoreChoice) -> Result<OpenStore, Failure> {
-        let name = place.url.to_string();
-        let leases = fencehold_stores::open(&place.url, Arc::new(SystemClock))
-            .map_err(|error| Failure::of_store(error, &name))?;
+        self.opened(fencehold_stores::open(&place.url, Arc::new(SystemClock)), place.url.to_string())
+    }
+
+    fn opened(
+        &self,
+        opened: Result<Arc<dyn LeaseStore>, StoreError>,
+        name: String,
+    ) -> Result<OpenStore, Failure> {
+        let leases = opened.map_err(|error| Failure::of_store(error, &name))?;
         Ok(OpenStore { leases, call: self.call(), name })
     }
 }
@@ -226,6 +259,22 @@ impl OpenStore {
                 Err(error) => return Err(self.explain(error)),
             }
         }
+    }
+
+    /// Asks it one thing, and closes it.
+    pub(crate) async fn asking<T>(
+        self,
+        request: impl AsyncFn(&dyn JobStore, &CallContext) -> Result<T, StoreError>,
+    ) -> Result<T, Failure> {
+        self.closing(async |store| store.ask(request).await).await
+    }
+
+    /// What the store answers, its error in people's words.
+    pub(crate) async fn explained<T>(
+        &self,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Failure> {
+        answer.await.map_err(|error| self.explain(error))
     }
 
     /// What a store's error means to people.

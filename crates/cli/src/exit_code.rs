@@ -21,8 +21,10 @@ pub(crate) enum ExitStatus {
     NotFound = 127,
 }
 
-/// A command that died by signal N ends `run` with this plus N, as a shell does it.
-pub(crate) const SIGNAL_BASE: u8 = 128;
+/// A command that died by signal N ends `run` with 128 plus N, as a shell does it.
+pub(crate) fn of_signal(signal: i32) -> u8 {
+    128_u8.saturating_add(u8::try_from(signal).unwrap_or(0))
+}
 
 /// What each code means, for people.
 const MEANINGS: [(&str, &str); 12] = [

@@ -1,14 +1,17 @@
 //! A hold that a script kept: its id from the environment or from stdin, never from the arguments, where everybody on
 //! the machine could read it.
 
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{IsTerminal, Read};
 
 use fencehold_contract::HoldRef;
 use fencehold_contract::job::AttemptRef;
 use fencehold_core::job::JobId;
 use fencehold_core::{HoldId, Key, Token};
+use serde::Serialize;
 
-use crate::exit_code::ExitStatus;
+use crate::context::variable;
 use crate::failure::Failure;
 
 pub(crate) const HOLD_VARIABLE: &str = "FENCEHOLD_HOLD_ID";
@@ -23,11 +26,23 @@ const STDIN_BYTES_MAX: u64 = 256;
 
 /// A new hold id.
 pub(crate) fn fresh() -> Result<HoldId, Failure> {
-    let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(|error| {
-        Failure::new(ExitStatus::Failed, format!("the system gives no randomness: {error}"))
-    })?;
-    Ok(HoldId::from_random(bits))
+    Ok(HoldId::from_random(random()?))
+}
+
+/// What a caller was granted, with the one showing of its hold id.
+#[derive(Debug, Serialize)]
+pub(crate) struct WithHoldId<T> {
+    #[serde(flatten)]
+    pub(crate) granted: T,
+    pub(crate) hold_id: String,
+}
+
+/// Random bytes, for a new id.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Failure> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::failed(format!("the system gives no randomness: {error}")))?;
+    Ok(bytes)
 }
 
 /// The hold that the environment and stdin name.
@@ -37,31 +52,27 @@ pub(crate) fn kept(key: Key, token: Option<u64>) -> Result<HoldRef, Failure> {
 
 /// The attempt at a job that the environment and stdin name.
 pub(crate) fn attempt(job: Option<JobId>, token: Option<u64>) -> Result<AttemptRef, Failure> {
-    let job = match job {
-        Some(job) => job,
-        None => job_id()?,
+    let named = || {
+        let next = format!("Set {JOB_VARIABLE}, or name the job, as `fencehold job claim` printed it.");
+        given(JOB_VARIABLE, JobId::parse)?.ok_or_else(|| Failure::usage("the job is missing").with_next(next))
     };
-    Ok(AttemptRef { job_id: job, hold_id: hold_id()?, token: self::token(token)? })
+    Ok(AttemptRef { job_id: job.map_or_else(named, Ok)?, hold_id: hold_id()?, token: self::token(token)? })
 }
 
-fn job_id() -> Result<JobId, Failure> {
-    let Some(text) = std::env::var_os(JOB_VARIABLE).filter(|text| !text.is_empty()) else {
-        return Err(Failure::new(ExitStatus::Usage, "the job is missing").with_next(format!(
-            "Set {JOB_VARIABLE}, or name the job, as `fencehold job claim` printed it."
-        )));
-    };
-    JobId::parse(&text.to_string_lossy())
-        .map_err(|error| Failure::new(ExitStatus::Usage, format!("{JOB_VARIABLE}: {error}")))
+/// What a variable names, if it is set.
+fn given<T, E: Display>(name: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, Failure> {
+    let parse = |text: OsString| parse(&text.to_string_lossy());
+    let bad = |error| Failure::usage(format!("{name}: {error}"));
+    variable(name).map(parse).transpose().map_err(bad)
 }
 
 fn hold_id() -> Result<HoldId, Failure> {
-    if let Some(text) = std::env::var_os(HOLD_VARIABLE).filter(|text| !text.is_empty()) {
-        let parsed = HoldId::parse(&text.to_string_lossy());
-        return parsed.map_err(|error| Failure::new(ExitStatus::Usage, format!("{HOLD_VARIABLE}: {error}")));
+    if let Some(hold_id) = given(HOLD_VARIABLE, HoldId::parse)? {
+        return Ok(hold_id);
     }
     let stdin = std::io::stdin();
     let missing = || {
-        Failure::new(ExitStatus::Usage, "the hold id is missing").with_next(format!(
+        Failure::usage("the hold id is missing").with_next(format!(
             "Set {HOLD_VARIABLE}, or write it to stdin, as `lease acquire` or `job claim` printed it."
         ))
     };
@@ -74,25 +85,20 @@ fn hold_id() -> Result<HoldId, Failure> {
         .lock()
         .take(STDIN_BYTES_MAX)
         .read_to_end(&mut bytes)
-        .map_err(|error| Failure::new(ExitStatus::Usage, format!("stdin cannot be read: {error}")))?;
+        .map_err(|error| Failure::usage(format!("stdin cannot be read: {error}")))?;
     let text = String::from_utf8_lossy(&bytes);
     if text.trim().is_empty() {
         return Err(missing());
     }
-    HoldId::parse(&text).map_err(|error| Failure::new(ExitStatus::Usage, format!("stdin: {error}")))
+    HoldId::parse(&text).map_err(|error| Failure::usage(format!("stdin: {error}")))
 }
 
 fn token(flag: Option<u64>) -> Result<Token, Failure> {
-    if let Some(token) = flag {
-        return Ok(Token::new(token));
-    }
-    let Some(text) = std::env::var_os(TOKEN_VARIABLE).filter(|text| !text.is_empty()) else {
-        return Err(Failure::new(ExitStatus::Usage, "the token is missing").with_next(format!(
-            "Set {TOKEN_VARIABLE}, or give --token N, as `lease acquire` or `job claim` printed it."
-        )));
+    let named = || {
+        let next =
+            format!("Set {TOKEN_VARIABLE}, or give --token N, as `lease acquire` or `job claim` printed it.");
+        given(TOKEN_VARIABLE, |text| text.trim().parse().map_err(|_| "not a token"))?
+            .ok_or_else(|| Failure::usage("the token is missing").with_next(next))
     };
-    let number = text.to_str().and_then(|text| text.trim().parse().ok());
-    number
-        .map(Token::new)
-        .ok_or_else(|| Failure::new(ExitStatus::Usage, format!("{TOKEN_VARIABLE}: not a token")))
+    flag.map_or_else(named, Ok).map(Token::new)
 }

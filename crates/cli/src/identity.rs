@@ -3,6 +3,22 @@
 use fencehold_core::limits::OWNER_BYTES_MAX;
 use fencehold_core::{BadInput, Owner};
 
+use crate::context::variable;
+
+/// Who acts, for verbs that leave a trace.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ByArgs {
+    /// Who does it [default: user@host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<Owner>,
+}
+
+impl ByArgs {
+    pub(crate) fn owner(self) -> Result<Owner, BadInput> {
+        self.by.map_or_else(person, Ok)
+    }
+}
+
 /// The person at this command line: `user@host`.
 pub(crate) fn person() -> Result<Owner, BadInput> {
     Owner::new(clean(&format!("{}@{}", user(), host())))
@@ -10,13 +26,16 @@ pub(crate) fn person() -> Result<Owner, BadInput> {
 
 /// The script that called us: `user@host/pid`. Our own pid would name a process that is gone before anybody reads it.
 pub(crate) fn caller() -> Result<Owner, BadInput> {
-    let parent = std::os::unix::process::parent_id();
-    Owner::new(clean(&format!("{}@{}/{parent}", user(), host())))
+    process(std::os::unix::process::parent_id())
 }
 
 /// This process, for as long as it works: `user@host/pid`.
 pub(crate) fn ourselves() -> Result<Owner, BadInput> {
-    Owner::new(clean(&format!("{}@{}/{}", user(), host(), std::process::id())))
+    process(std::process::id())
+}
+
+fn process(pid: u32) -> Result<Owner, BadInput> {
+    Owner::new(clean(&format!("{}@{}/{pid}", user(), host())))
 }
 
 fn host() -> String {
@@ -28,7 +47,7 @@ fn user() -> String {
     let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
     name_of(uid, &String::from_utf8_lossy(&passwd))
         // Not every user stands in the file: a directory service may know more.
-        .or_else(|| std::env::var("USER").ok().filter(|user| !user.is_empty()))
+        .or_else(|| variable("USER")?.into_string().ok())
         .unwrap_or_else(|| format!("uid-{uid}"))
 }
 

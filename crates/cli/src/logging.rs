@@ -5,8 +5,10 @@ use std::io;
 #[cfg(feature = "server")]
 use fencehold_server::config::{LogFormat, LogSettings};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::SubscriberBuilder;
+use tracing_subscriber::fmt::format::{DefaultFields, Format};
 
-use crate::exit_code::ExitStatus;
+use crate::context::variable;
 use crate::failure::Failure;
 use crate::show::Style;
 
@@ -43,22 +45,15 @@ fn filter(verbose: u8, quiet: &str) -> Result<EnvFilter, Failure> {
         2 => "fencehold=debug,info",
         _ => "trace",
     };
-    let said = std::env::var_os(LOG_VARIABLE).filter(|value| !value.is_empty() && verbose == 0);
+    let said = variable(LOG_VARIABLE).filter(|_| verbose == 0);
     let (from, wanted) = match said {
         Some(value) => (LOG_VARIABLE, value.to_string_lossy().into_owned()),
         None => ("log.level", by_flags.to_owned()),
     };
-    EnvFilter::try_new(&wanted).map_err(|error| Failure::new(ExitStatus::Usage, format!("{from}: {error}")))
+    EnvFilter::try_new(&wanted).map_err(|error| Failure::usage(format!("{from}: {error}")))
 }
 
-fn lines(
-    filter: EnvFilter,
-) -> tracing_subscriber::fmt::SubscriberBuilder<
-    tracing_subscriber::fmt::format::DefaultFields,
-    tracing_subscriber::fmt::format::Format,
-    EnvFilter,
-    fn() -> io::Stderr,
-> {
+fn lines(filter: EnvFilter) -> SubscriberBuilder<DefaultFields, Format, EnvFilter, fn() -> io::Stderr> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr as fn() -> io::Stderr)

@@ -31,7 +31,6 @@ mod shell;
 mod show;
 mod store_choice;
 mod verb;
-mod work;
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -40,8 +39,6 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-use args::Parsed;
-use exit_code::ExitStatus;
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -49,21 +46,11 @@ fn main() -> ExitCode {
     if let Some(code) = arguments.next().and_then(|name| process::helper_process(&name, arguments)) {
         return code;
     }
-    match act() {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => ExitCode::from(output::report(&failure)),
-    }
+    act().unwrap_or_else(|failure| ExitCode::from(output::report(&failure)))
 }
 
-fn act() -> Result<u8, Failure> {
-    let cli = match args::parse()? {
-        Parsed::Cli(cli) => *cli,
-        Parsed::Text(text) => {
-            // clap knows whether stdout takes colours.
-            let _ = text.print();
-            return Ok(0);
-        }
-    };
+fn act() -> Result<ExitCode, Failure> {
+    let Some(cli) = args::parse()? else { return Ok(ExitCode::SUCCESS) };
     let serves = cli.verb.serves();
     if !serves {
         // A server logs as its settings say.
@@ -83,8 +70,8 @@ fn act() -> Result<u8, Failure> {
         // One thread: signals, children and the store's answers meet in one place, and the store has threads of its own.
         tokio::runtime::Builder::new_current_thread()
     };
-    let runtime = builder.enable_all().build().map_err(|error| {
-        Failure::new(ExitStatus::Failed, format!("the runtime cannot be started: {error}"))
-    })?;
+    let runtime = builder.enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::failed(format!("the runtime cannot be started: {error}")))?;
     runtime.block_on(cli.verb.run(&context))
 }

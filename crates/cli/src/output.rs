@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use fencehold_contract::http::Empty;
 use serde::Serialize;
 
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::process::from_the_background;
 use crate::show::{Colour, Style, Table, safe, safe_json};
@@ -63,10 +62,9 @@ impl Output {
     /// Refuses the one format that fits only one verb.
     pub(crate) fn refuse_env(self) -> Result<(), Failure> {
         match self.format {
-            Format::Env => Err(Failure::new(
-                ExitStatus::Usage,
-                "-o env is for `fencehold lease acquire` and `fencehold job claim` only",
-            )),
+            Format::Env => {
+                Err(Failure::usage("-o env is for `fencehold lease acquire` and `fencehold job claim` only"))
+            }
             Format::Table | Format::Json | Format::Jsonl => Ok(()),
         }
     }
@@ -80,7 +78,7 @@ impl Output {
             .and_then(|()| stdout.flush())
             .map_err(|error| match error.kind() {
                 io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-                _ => Failure::new(ExitStatus::Failed, format!("stdout cannot be written: {error}")),
+                _ => Failure::failed(format!("stdout cannot be written: {error}")),
             })
     }
 
@@ -103,8 +101,19 @@ impl Output {
         }
     }
 
-    /// Prints a list: as a table for people, as the whole document, or each of its elements in a line.
+    /// Prints a list: as a table for people, as the whole document, or each of its rows in a line.
     pub(crate) fn list<T: Serialize>(
+        self,
+        document: &impl Serialize,
+        rows: &[T],
+        nothing: &str,
+        table: impl FnOnce(&[T]) -> Table,
+    ) -> Result<(), Failure> {
+        self.list_as(document, rows, nothing, || table(rows))
+    }
+
+    /// The same where the elements of the document are not what the table is made of.
+    pub(crate) fn list_as<T: Serialize>(
         self,
         document: &impl Serialize,
         elements: impl IntoIterator<Item = T>,
@@ -151,7 +160,7 @@ fn pretty<T: Serialize>(thing: &T) -> Result<String, Failure> {
 }
 
 fn unprintable(error: &serde_json::Error) -> Failure {
-    Failure::new(ExitStatus::Failed, format!("the answer cannot be written as JSON: {error}"))
+    Failure::failed(format!("the answer cannot be written as JSON: {error}"))
 }
 
 /// Says something beside the data, on stderr, unless nothing but errors is wanted.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use fencehold_contract::StoreUrl;
 use fencehold_contract::clock::SystemClock;
 use fencehold_server::access::TokenDb;
-use fencehold_server::config::{ConfigValues, Settings};
+use fencehold_server::config::{ConfigError, ConfigValues, Settings};
 use fencehold_store_remote::RemoteStore;
 
-use crate::access_tokens::TokenSource;
-use crate::context::Context;
+use crate::access_tokens::{TokenServer, TokenSource};
+use crate::context::{Context, variable};
 use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::store_choice::StoreChoice;
@@ -31,38 +31,35 @@ pub(crate) struct ServerFileArgs {
 impl ServerFileArgs {
     /// A server's settings: from these pairs of the command line, then the environment, then the file.
     pub(crate) fn told(&self, flags: Vec<(&str, String)>) -> Result<ConfigValues, Failure> {
-        let wrong =
-            |error: fencehold_server::config::ConfigError| Failure::new(ExitStatus::Usage, error.to_string());
         let mut told = ConfigValues::default();
         let access = self.access_file.iter().map(|path| ("access_file", path.display().to_string()));
-        told.flags(access.chain(flags)).map_err(wrong)?;
+        told.flags(access.chain(flags)).map_err(bad_setting)?;
         // What is not UTF-8 is no setting of ours.
         let variables = std::env::vars_os();
         let variables =
             variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        told.variables(variables).map_err(wrong)?;
+        told.variables(variables).map_err(bad_setting)?;
         if let Some(path) = self.config_file() {
-            told.file(&path).map_err(wrong)?;
+            told.file(&path).map_err(bad_setting)?;
         }
         Ok(told)
     }
 
     /// The file with the settings, if one was named.
     pub(crate) fn config_file(&self) -> Option<PathBuf> {
-        let named = std::env::var_os("FENCEHOLD_CONFIG").filter(|path| !path.is_empty());
-        self.config.clone().or(named.map(PathBuf::from))
+        self.config.clone().or(variable("FENCEHOLD_CONFIG").map(PathBuf::from))
     }
 
     /// The tokens of the server that the store is; else the access file that a server of these settings would use.
     pub(crate) fn tokens(&self, context: &Context) -> Result<TokenSource, Failure> {
         context.output.refuse_env()?;
-        let settings = settings(&self.told(Vec::new())?)?;
+        let settings = self.told(Vec::new())?.settings().map_err(bad_setting)?;
         let place = context.place_or(settings.store.as_deref())?;
         if let (StoreUrl::Remote(url), None) = (&place.url, &settings.access_file) {
             let name = url.to_string();
             let server = RemoteStore::open(url, Arc::new(SystemClock));
-            let server = Box::new(server.map_err(|error| Failure::of_store(error, &name))?);
-            return Ok(TokenSource::Server { server, call: context.call(), name });
+            let server = server.map_err(|error| Failure::of_store(error, &name))?;
+            return Ok(TokenSource::Server(Box::new(TokenServer { server, call: context.call(), name })));
         }
         let place = place.for_acting(false)?;
         #[cfg(feature = "file")]
@@ -78,9 +75,9 @@ impl ServerFileArgs {
     }
 }
 
-pub(crate) fn settings(told: &ConfigValues) -> Result<Settings, Failure> {
-    told.settings()
-        .map_err(|error| Failure::new(ExitStatus::Usage, error.to_string()))
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+pub(crate) fn bad_setting(error: ConfigError) -> Failure {
+    Failure::usage(error.to_string())
 }
 
 /// The access file: the one that was named, else in the directory of the store, else in one of the user's own.
@@ -92,11 +89,10 @@ pub(crate) fn access_file(settings: &Settings, place: &StoreChoice) -> Result<Pa
         return Ok(url.directory.join(ACCESS_FILE));
     }
     // systemd names the directory of a service, with colons between several.
-    let of_service = std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty());
-    let of_service = of_service.and_then(|paths| std::env::split_paths(&paths).next());
+    let of_service = variable("STATE_DIRECTORY").and_then(|paths| std::env::split_paths(&paths).next());
     let directory = of_service.or_else(crate::store_choice::state_directory);
     directory.map(|directory| directory.join(ACCESS_FILE)).ok_or_else(|| {
-        Failure::new(ExitStatus::Usage, "no access file was named, and without HOME there is no default")
+        Failure::usage("no access file was named, and without HOME there is no default")
             .with_next("Name one with --access-file FILE.")
     })
 }

@@ -59,18 +59,14 @@ impl StoreChoice {
         }
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         if let Some(text) = set(STORE_VARIABLE) {
-            let bad =
-                |problem: String| Failure::new(ExitStatus::Usage, format!("{STORE_VARIABLE}: {problem}"));
+            let bad = |problem: String| Failure::usage(format!("{STORE_VARIABLE}: {problem}"));
             let text = text.into_string().map_err(|_| bad("the store URL is not UTF-8".to_owned()))?;
             let url = text.parse().map_err(|error: fencehold_core::BadInput| bad(error.to_string()))?;
             return Ok(StoreChoice { url, chosen: ChosenBy::Variable });
         }
         let Some(state) = state_directory_from(variable) else {
-            return Err(Failure::new(
-                ExitStatus::Usage,
-                "no store was named, and without HOME there is no default",
-            )
-            .with_next(format!("Name one with --store file:DIR or {STORE_VARIABLE}.")));
+            return Err(Failure::usage("no store was named, and without HOME there is no default")
+                .with_next(format!("Name one with --store file:DIR or {STORE_VARIABLE}.")));
         };
         // Not by way of a text: a directory may have any name.
         Ok(StoreChoice { url: StoreUrl::file(state), chosen: ChosenBy::Default })

@@ -5,9 +5,11 @@ mod job;
 use fencehold_contract::StoreError;
 pub(crate) use fencehold_contract::problem::ErrorKind;
 use fencehold_contract::problem::Problem;
+use fencehold_core::job::JobRefusal;
 use fencehold_core::{BadInput, Key, Refusal, Token};
 use serde::Serialize;
 
+use crate::context::variable;
 use crate::duration::show_ms;
 use crate::exit_code::ExitStatus;
 use crate::hold_id::{HOLD_VARIABLE, JOB_VARIABLE, KEY_VARIABLE};
@@ -52,7 +54,7 @@ struct OwnProblem {
 
 /// What to do about a token that is missing or not good enough.
 fn denied_next() -> String {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let set = |name: &str| variable(name).is_some();
     if !set(ACCESS_TOKEN_VARIABLE) && (set(JOB_VARIABLE) || set(KEY_VARIABLE)) {
         return format!(
             "This runs under `fencehold run` or `work`, whose commands inherit {ACCESS_TOKEN_VARIABLE} only with {PASS_TOKEN}."
@@ -79,6 +81,16 @@ pub(crate) fn only_answer<T, R>(
 impl Failure {
     pub(crate) fn new(exit: ExitStatus, what: impl Into<String>) -> Self {
         Failure::Said { exit, what: what.into(), next: None, cause: Cause::Unknown }
+    }
+
+    /// Bad usage, or bad input.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Failure::new(ExitStatus::Usage, what)
+    }
+
+    /// A failure that no other exit code says more of.
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Failure::new(ExitStatus::Failed, what)
     }
 
     /// A failure of a kind, whose exit code follows from it.
@@ -118,13 +130,11 @@ impl Failure {
     }
 
     /// The same failure with the way out.
-    pub(crate) fn with_next(self, advice: impl Into<String>) -> Self {
-        match self {
-            Failure::Said { exit, what, cause, .. } => {
-                Failure::Said { exit, what, next: Some(advice.into()), cause }
-            }
-            Failure::ReaderGone => Failure::ReaderGone,
+    pub(crate) fn with_next(mut self, advice: impl Into<String>) -> Self {
+        if let Failure::Said { next, .. } = &mut self {
+            *next = Some(advice.into());
         }
+        self
     }
 
     /// What a store answered, for people who gave its URL.
@@ -177,6 +187,7 @@ impl Failure {
     /// What the library answered.
     pub(crate) fn of_library(error: fencehold::Error, place: &str) -> Self {
         use fencehold::{Error, HoldTarget};
+        let of_store = |error| Failure::of_store(error, place);
         match error {
             Error::Held { key, owner, task, remaining, token } => {
                 let remaining_ms = u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX);
@@ -192,26 +203,16 @@ impl Failure {
                 Failure::refused(&key, Refusal::StoreRewound { token, current_token })
             }
             Error::BadInput(bad) => bad.into(),
-            Error::Unavailable { message } => Failure::of_store(StoreError::Unavailable { message }, place),
-            Error::OutcomeUnknown { message } => {
-                Failure::of_store(StoreError::OutcomeUnknown { message }, place)
-            }
-            Error::Unusable { store, message } => {
-                Failure::of_store(StoreError::Unusable { store, message }, "")
-            }
-            Error::NoStore { store } => Failure::of_store(StoreError::NoStore { store }, place),
-            Error::Unsupported { store, message } => {
-                Failure::of_store(StoreError::Unsupported { store, message }, place)
-            }
-            Error::Unauthorized { message } => Failure::of_store(StoreError::Unauthorized { message }, place),
-            Error::Forbidden { message } => Failure::of_store(StoreError::Forbidden { message }, place),
-            Error::LimitReached { message, limit } => {
-                Failure::of_store(StoreError::LimitReached { message, limit }, place)
-            }
-            Error::JobNotFound { job_id } => {
-                Failure::refused_job(job_id, fencehold_core::job::JobRefusal::JobNotFound)
-            }
-            other => Failure::new(ExitStatus::Failed, other.to_string()),
+            Error::JobNotFound { job_id } => Failure::refused_job(job_id, JobRefusal::JobNotFound),
+            Error::Unavailable { message } => of_store(StoreError::Unavailable { message }),
+            Error::OutcomeUnknown { message } => of_store(StoreError::OutcomeUnknown { message }),
+            Error::Unusable { store, message } => of_store(StoreError::Unusable { store, message }),
+            Error::NoStore { store } => of_store(StoreError::NoStore { store }),
+            Error::Unsupported { store, message } => of_store(StoreError::Unsupported { store, message }),
+            Error::Unauthorized { message } => of_store(StoreError::Unauthorized { message }),
+            Error::Forbidden { message } => of_store(StoreError::Forbidden { message }),
+            Error::LimitReached { message, limit } => of_store(StoreError::LimitReached { message, limit }),
+            other => Failure::failed(other.to_string()),
         }
     }
 

@@ -1,8 +1,7 @@
 //! What happened, and what happens next: events as they are read, one after the other.
 
-mod job;
-mod lease;
 mod polled;
+mod sentence;
 
 use fencehold_contract::{FlatEvent, ListEventsRequest, StoreError};
 use fencehold_core::Event;
@@ -13,9 +12,8 @@ use crate::failure::Failure;
 use crate::output::{Format, Output, note};
 use crate::show::{Cell, Style, Table, utc_ms};
 
-pub(crate) use job::{ended_colour, state_colour};
-use lease::LeaseSentence;
-pub(crate) use lease::how_colour;
+use sentence::Sentence;
+pub(crate) use sentence::{ended_colour, how_colour, state_colour};
 
 /// How long one request waits for the next event. Nothing depends on it.
 const WAIT_MS: u64 = 30_000;
@@ -99,23 +97,21 @@ pub(crate) fn print(output: Output, event: &Event) -> Result<(), Failure> {
 
 /// Events for people, side by side.
 pub(crate) fn table(events: &[Event]) -> Table {
-    let mut table = Table::new(["SEQ", "WHEN", "KEY", "EVENT", "TOKEN", "DETAIL"]);
-    for event in events {
-        let told = LeaseSentence::of(&event.data);
-        table.row([
+    Table::of(["SEQ", "WHEN", "KEY", "EVENT", "TOKEN", "DETAIL"], events, |event| {
+        let told = Sentence::of(&event.data);
+        [
             event.seq.into(),
             utc_ms(event.at_ms).into(),
             event.key.as_str().into(),
             Cell::from(told.what).in_colour(told.colour),
             told.token.map_or_else(|| "-".into(), Cell::from),
             told.detail.into(),
-        ]);
-    }
-    table
+        ]
+    })
 }
 
 fn sentence(event: &Event, style: Style) -> String {
-    let told = LeaseSentence::of(&event.data);
+    let told = Sentence::of(&event.data);
     let token = told.token.map(|token| format!(" token {token}")).unwrap_or_default();
     let detail = if told.detail.is_empty() { String::new() } else { format!(": {}", told.detail) };
     let what = style.paint(&told.what, told.colour);
@@ -144,7 +140,7 @@ mod tests {
             reason: Some(Reason::new("stuck").unwrap()),
         });
         assert_eq!(
-            sentence(&ended, Style::plain()),
+            sentence(&ended, Style::default()),
             "1970-01-01T00:00:01.000Z k revoked token 3: held by a, ended by root@h, because stuck"
         );
     }

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fencehold_contract::{LeaseView, ListLeasesRequest};
+use fencehold_contract::{EndingView, LeaseView, ListLeasesRequest};
 use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{Event, EventData, Key, Token};
 
 use super::print;
-use crate::context::OpenStore;
+use crate::context::{OpenStore, pages};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
@@ -49,22 +49,21 @@ pub(super) async fn follow(store: &OpenStore, output: Output, prefix: Option<&st
 }
 
 async fn look(store: &OpenStore, prefix: Option<&str>) -> Result<Vec<LeaseView>, Failure> {
-    let mut request = ListLeasesRequest {
+    let wanted = ListLeasesRequest {
         prefix: prefix.map(ToOwned::to_owned),
         include_free: true,
         limit: PAGE_MAX,
         ..ListLeasesRequest::default()
     };
     let mut views = Vec::new();
-    loop {
-        let page = store.leases.list(&store.call, request.clone()).await;
-        let page = page.map_err(|error| store.explain(error))?;
+    pages(async |cursor| {
+        let request = ListLeasesRequest { cursor, ..wanted.clone() };
+        let page = store.explained(store.leases.list(&store.call, request)).await?;
         views.extend(page.leases);
-        if page.next_cursor.is_none() {
-            return Ok(views);
-        }
-        request.cursor = page.next_cursor;
-    }
+        Ok(page.next_cursor)
+    })
+    .await?;
+    Ok(views)
 }
 
 impl LastSeen {
@@ -79,12 +78,8 @@ impl LastSeen {
 fn news(before: LastSeen, view: &LeaseView) -> Vec<(u64, EventData)> {
     let mut news = Vec::new();
     for ending in view.endings.iter().filter(|ending| ending.token > before.ended) {
-        let (token, owner, task) = (ending.token, ending.owner.clone(), ending.task.clone());
-        let (how, by, reason) = (ending.outcome, ending.by.clone(), ending.reason.clone());
-        news.push((
-            ending.ended_at_ms,
-            EventData::LeaseEnded { token, owner, task, outcome: how, by, reason },
-        ));
+        let EndingView { token, owner, task, outcome, by, reason, ended_at_ms, .. } = ending.clone();
+        news.push((ended_at_ms, EventData::LeaseEnded { token, owner, task, outcome, by, reason }));
     }
     if let Some(holder) = &view.holder
         && view.token > before.begun

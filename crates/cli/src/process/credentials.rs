@@ -24,13 +24,8 @@ pub(super) fn withheld() -> Vec<(&'static str, Option<OsString>)> {
         return Vec::new();
     }
     let mut withheld = vec![(ACCESS_TOKEN_VARIABLE, None)];
-    let store = std::env::var(STORE_VARIABLE).ok();
-    withheld.extend(
-        store
-            .as_deref()
-            .and_then(without_token)
-            .map(|url| (STORE_VARIABLE, Some(url.into()))),
-    );
+    let url = std::env::var(STORE_VARIABLE).ok().and_then(|url| without_token(&url));
+    withheld.extend(url.map(|url| (STORE_VARIABLE, Some(url.into()))));
     withheld
 }
 

@@ -3,7 +3,6 @@
 use fencehold_core::ttl;
 
 use crate::duration::show_exact_ms;
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 
 /// The longest default grace.
@@ -16,7 +15,7 @@ pub(crate) fn grace_ms(asked_ms: Option<u64>, ttl_ms: u64) -> Result<u64, Failur
     if grace_ms > most_ms {
         let [grace, ttl, most] = [grace_ms, ttl_ms, most_ms].map(show_exact_ms);
         let what = format!("--grace <DURATION>: {grace} is too long for a ttl of {ttl}; the limit is {most}");
-        return Err(Failure::new(ExitStatus::Usage, what).with_next("Choose a longer --ttl."));
+        return Err(Failure::usage(what).with_next("Choose a longer --ttl."));
     }
     Ok(grace_ms)
 }

@@ -18,7 +18,7 @@ use super::start_gate::{StartGate, Streams};
 use super::terminal::Terminal;
 use super::watchdog::{Deadlines, Watchdog, WatchdogReport};
 use crate::duration::show_ms;
-use crate::exit_code::{ExitStatus, SIGNAL_BASE};
+use crate::exit_code::{ExitStatus, of_signal};
 use crate::failure::Failure;
 use crate::output::note;
 
@@ -111,25 +111,22 @@ pub(crate) async fn supervise(
     while !course.is_over().await {
         let due = course.due();
         tokio::select! {
-            arrived = next_signal(&mut signals) => course.pass_on(arrived),
+            arrived = or_never(signals.as_mut().map(|signals| signals.next())) => course.pass_on(arrived),
             _ = child_news.recv() => course.look().await,
             // If nothing follows the lease any more, what was last known stands.
             changed = lease_status.changed(), if followed => match changed {
                 Ok(()) => course.hear(*lease_status.borrow_and_update()),
                 Err(_) => followed = false,
             },
-            report = next_report(&mut course.watchdog) => course.heed(report).await,
-            () = until(due) => course.act(),
+            report = or_never(course.watchdog.as_mut().map(Watchdog::report)) => course.heed(report).await,
+            () = or_never(due.map(sleep_until)) => course.act(),
         }
     }
     Ok(course.finish().await)
 }
 
 fn unwatchable(error: &io::Error) -> Failure {
-    Failure::new(
-        ExitStatus::Failed,
-        format!("the watchdog cannot be started ({error}), so the command was not"),
-    )
+    Failure::failed(format!("the watchdog cannot be started ({error}), so the command was not"))
 }
 
 fn unstartable(words: &[OsString], error: &io::Error) -> Failure {
@@ -158,23 +155,10 @@ fn moments(lease_status: LeaseStatus, grace_ms: u64) -> Deadlines {
     }
 }
 
-async fn next_signal(signals: &mut Option<&mut Signals>) -> Signal {
-    match signals {
-        Some(signals) => signals.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_report(watchdog: &mut Option<Watchdog>) -> Option<WatchdogReport> {
-    match watchdog {
-        Some(watchdog) => watchdog.report().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
+/// What comes of it; without anything to wait for, nothing ever does.
+async fn or_never<T>(coming: Option<impl Future<Output = T>>) -> T {
+    match coming {
+        Some(coming) => coming.await,
         None => std::future::pending().await,
     }
 }
@@ -405,7 +389,7 @@ async fn left_of(group: ProcessGroup) -> Vec<u32> {
 fn exit_code(status: &WaitIdStatus) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
-        (None, Some(signal)) => SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        (None, Some(signal)) => of_signal(signal),
         (None, None) => ExitStatus::Failed.code(),
     }
 }

@@ -28,11 +28,7 @@ impl Terminal {
         if !stdin.is_terminal() || tcgetpgrp(&stdin).is_err() {
             return None;
         }
-        let is_pipe = |stream: &dyn AsStream| {
-            rustix::fs::fstat(stream.fd())
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
-        };
-        Some(Terminal { ours: getpgrp(), shared: is_pipe(&stdout()) || is_pipe(&stderr()) })
+        Some(Terminal { ours: getpgrp(), shared: is_pipe(stdout()) || is_pipe(stderr()) })
     }
 
     /// At the start: gives it to the command, unless another program may need it.
@@ -69,13 +65,6 @@ pub(crate) fn from_the_background<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Stdout and stderr, alike.
-trait AsStream {
-    fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
-}
-
-impl<T: AsFd> AsStream for T {
-    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.as_fd()
-    }
+fn is_pipe(stream: impl AsFd) -> bool {
+    rustix::fs::fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
 }

@@ -7,7 +7,7 @@ mod sanitize;
 mod style;
 mod table;
 
-pub(crate) use fields::facts;
+pub(crate) use fields::{facts, labels, yield_lines};
 pub(crate) use moment::{utc, utc_ms};
 pub(crate) use progress::Progress;
 pub(crate) use sanitize::{safe, safe_json};

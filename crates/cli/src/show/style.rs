@@ -17,39 +17,24 @@ pub(crate) enum Colour {
     Bad,
 }
 
-/// Whether to colour at all, and how wide to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether to colour at all, and how wide to write. By default as where there is no terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Style {
-    colours: bool,
-    columns: Option<usize>,
+    pub(super) colours: bool,
+    pub(super) columns: Option<usize>,
 }
 
 impl Style {
     /// The style for one of our streams.
     pub(crate) fn of(stream: &(impl IsTerminal + AsFd)) -> Self {
         if !stream.is_terminal() {
-            return Style { colours: false, columns: None };
+            return Style::default();
         }
         // By the convention of no-color.org: set, and not empty.
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| usize::from(size.ws_col));
         Style { colours: !unwanted && !dumb, columns: Some(if columns == 0 { COLUMNS } else { columns }) }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn plain() -> Self {
-        Style { colours: false, columns: None }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn coloured() -> Self {
-        Style { colours: true, columns: None }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn narrow(columns: usize) -> Self {
-        Style { colours: false, columns: Some(columns) }
     }
 
     pub(crate) fn has_colours(self) -> bool {
@@ -154,8 +139,8 @@ mod tests {
 
     #[test]
     fn only_a_terminal_has_columns() {
-        assert_eq!(Style::plain().wrap("one two", 2), "one two");
-        assert_eq!(Style::narrow(6).wrap("one two\nsix", 2), "one\n  two\nsix");
+        assert_eq!(Style::default().wrap("one two", 2), "one two");
+        assert_eq!(Style { columns: Some(6), ..Style::default() }.wrap("one two\nsix", 2), "one\n  two\nsix");
         assert_eq!(width("\u{1b}[31mred\u{1b}[0m"), 3);
     }
 }

@@ -42,13 +42,25 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new<const COLUMNS: usize>(header: [&'static str; COLUMNS]) -> Self {
-        Table { header: header.to_vec(), rows: Vec::new() }
+    /// A row of each thing.
+    pub(crate) fn of<T, const COLUMNS: usize>(
+        header: [&'static str; COLUMNS],
+        things: impl IntoIterator<Item = T>,
+        row: impl FnMut(T) -> [Cell; COLUMNS],
+    ) -> Self {
+        Table { header: header.to_vec(), rows: things.into_iter().map(row).map(Into::into).collect() }
     }
 
-    pub(crate) fn row<const COLUMNS: usize>(&mut self, cells: [Cell; COLUMNS]) {
-        debug_assert_eq!(COLUMNS, self.header.len(), "a row has as many cells as the header");
-        self.rows.push(cells.into());
+    /// The lines of a table that stands below something else; nothing, if it has no rows.
+    pub(crate) fn below(&self, style: Style) -> String {
+        if self.is_empty() { String::new() } else { format!("\n{}", self.render(style)) }
+    }
+
+    pub(crate) fn drop_last_column(&mut self) {
+        self.header.pop();
+        for row in &mut self.rows {
+            row.pop();
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -119,29 +131,32 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_by_characters() {
-        let mut table = Table::new(["KEY", "TOKEN", "OWNER"]);
-        table.row(["ключ".into(), 7.into(), "a".into()]);
-        table.row(["k".into(), 1_234_567.into(), or_dash(None::<u8>)]);
+        let rows = [("ключ", 7, Some("a")), ("k", 1_234_567, None)];
+        let row = |(key, token, owner): (_, u32, _)| [Cell::from(key), token.into(), or_dash(owner)];
+        let mut table = Table::of(["KEY", "TOKEN", "OWNER"], rows, row);
         assert_eq!(
-            table.render(Style::plain()),
+            table.render(Style::default()),
             "KEY   TOKEN    OWNER\nключ  7        a\nk     1234567  -\n",
             "and nothing trails"
         );
+        table.drop_last_column();
+        assert_eq!(table.render(Style::default()), "KEY   TOKEN\nключ  7\nk     1234567\n");
     }
 
     #[test]
     fn colour_does_not_change_the_alignment() {
-        let mut table = Table::new(["A", "B"]);
-        table.row([Cell::from("held").in_colour(Colour::Good), "x".into()]);
-        let painted = table.render(Style::coloured());
+        let row = |text| [Cell::from(text).in_colour(Colour::Good), "x".into()];
+        let table = Table::of(["A", "B"], ["held"], row);
+        let painted = table.render(Style { colours: true, ..Style::default() });
         assert!(painted.contains("\u{1b}[32mheld\u{1b}[0m  x"), "{painted:?}");
     }
 
     #[test]
     fn a_table_fits_the_terminal_and_loses_nothing() {
-        let mut table = Table::new(["KEY", "OWNER", "REASON"]);
-        table.row(["reports/daily".into(), "a".into(), "the host is gone and will not come back".into()]);
-        let text = table.render(Style::narrow(40));
+        let row = |reason| ["reports/daily".into(), "a".into(), Cell::from(reason)];
+        let reasons = ["the host is gone and will not come back"];
+        let table = Table::of(["KEY", "OWNER", "REASON"], reasons, row);
+        let text = table.render(Style { columns: Some(40), ..Style::default() });
         assert!(text.lines().all(|line| width(line) <= 40), "{text}");
         assert_eq!(
             text,

@@ -1,6 +1,7 @@
 //! `fencehold doctor`: is everything in place?
 
 use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::{AcquireLeaseRequest, CallContext, FileUrl, HoldRef, StoreUrl, memory_file_system};
@@ -16,18 +17,8 @@ use crate::failure::Failure;
 use crate::process::boot_ms;
 use crate::show::utc;
 use crate::store_choice::StoreChoice;
-use crate::verb::{DONE, VerbResult};
+use crate::verb::VerbResult;
 use crate::{checks, hold_id, identity};
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold doctor
-  fencehold --store file:/var/lib/app/leases doctor -o json
-";
-
-const MORE: &str = "\
-It acquires and releases one lease, in a namespace of its own, to see that the store writes. The exit code is 0 if no \
-check failed; else that of the first that did.";
 
 /// Where doctor tries the store, apart from what people keep there.
 const NAMESPACE: &str = "fencehold.doctor";
@@ -45,38 +36,49 @@ const WALL_MS_MAX: u64 = 4_102_444_800_000;
 
 /// Check the store, the machine and the clocks
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(before_help = "\
+fencehold doctor
+fencehold --store file:/var/lib/app/leases doctor -o json")]
+#[command(after_help = "\
+It acquires and releases one lease, in a namespace of its own, to see that the store writes. The exit code is 0 if no \
+check failed; else that of the first that did.")]
 pub(crate) struct Args {}
 
-/// What was checked. Beside each check the exit code, should it be the first that failed.
-#[derive(Debug, Default)]
-struct Checks(Vec<(Check, ExitStatus)>);
-
-#[derive(Debug, Serialize)]
-struct DoctorReport {
+/// What was checked.
+#[derive(Debug, Default, Serialize)]
+struct Checks {
     checks: Vec<Check>,
 }
 
 impl Checks {
     fn add(&mut self, name: &str, verdict: CheckResult, message: impl Into<String>) {
-        let check = Check { name: name.to_owned(), verdict, message: Some(message.into()) };
-        self.0.push((check, ExitStatus::Failed));
+        self.checks.push(Check::new(name, verdict, Some(message.into())));
     }
 
-    fn failed(&mut self, name: &str, failure: Failure) {
+    fn passed(&mut self, name: &str, message: impl Into<String>) {
+        self.add(name, CheckResult::Passed, message);
+    }
+
+    fn warn(&mut self, name: &str, message: impl Into<String>) {
+        self.add(name, CheckResult::Warning, message);
+    }
+
+    fn failed(&mut self, name: &str, message: impl Into<String>) {
+        self.add(name, CheckResult::Failed, message);
+    }
+
+    fn failed_by(&mut self, name: &str, failure: Failure) {
         let Failure::Said { exit, what, next, .. } = failure else { return };
         // "`doctor` looks closer" is no news here, but how a store is created is.
         let next = next.filter(|next| next.contains("store create"));
         let message = next.map_or(what.clone(), |next| format!("{what}. {next}"));
-        self.0.push((
-            Check { name: name.to_owned(), verdict: CheckResult::Failed, message: Some(message) },
-            exit,
-        ));
+        self.checks
+            .push(Check { exit, ..Check::new(name, CheckResult::Failed, Some(message)) });
     }
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult<ExitCode> {
         context.output.refuse_env()?;
         let place = context.place()?;
         let mut checks = Checks::default();
@@ -91,10 +93,10 @@ impl Args {
         }
         let began_ms = boot_ms();
         match context.open_existing_at(&place) {
-            Err(failure) => checks.failed("store", failure),
+            Err(failure) => checks.failed_by("store", failure),
             Ok(Err(missing)) => {
                 let says = format!("{missing}: the first command that changes something creates it");
-                checks.add("store", CheckResult::Passed, says);
+                checks.passed("store", says);
             }
             Ok(Ok(store)) => {
                 let checks = &mut checks;
@@ -106,13 +108,10 @@ impl Args {
                     .await?;
             }
         }
-        let failed = checks.0.iter().find(|(check, _)| check.verdict == CheckResult::Failed);
-        let code = failed.map_or(DONE, |(_, exit)| exit.code());
-        let report = DoctorReport { checks: checks.0.into_iter().map(|(check, _)| check).collect() };
-        context
-            .output
-            .list(&report, &report.checks, "nothing to check", || checks::table(&report.checks))?;
-        Ok(code)
+        let all = &checks.checks;
+        context.output.list(&checks, all, "nothing to check", checks::table)?;
+        let failed = all.iter().find(|check| check.verdict == CheckResult::Failed);
+        Ok(failed.map_or(ExitCode::SUCCESS, |check| check.exit.into()))
     }
 }
 
@@ -126,25 +125,14 @@ fn about_us(checks: &mut Checks, place: &StoreChoice) {
     ];
     let built: Vec<_> = all.iter().filter(|(_, built)| *built).map(|(store, _)| *store).collect();
     let stores = built.join(", ");
-    checks.add(
-        "version",
-        CheckResult::Passed,
-        format!("fencehold {}, stores {stores}", env!("CARGO_PKG_VERSION")),
-    );
-    checks.add("url", CheckResult::Passed, format!("{}, chosen by {}", place.url, place.chosen));
+    checks.passed("version", format!("fencehold {}, stores {stores}", env!("CARGO_PKG_VERSION")));
+    checks.passed("url", format!("{}, chosen by {}", place.url, place.chosen));
     match std::fs::read_link("/proc/self/exe") {
-        Ok(binary) => {
-            checks.add(
-                "run",
-                CheckResult::Passed,
-                format!("can start its watchdog from {}", binary.display()),
-            );
-        }
-        Err(error) => {
-            let says =
-                format!("/proc/self/exe cannot be read ({error}): `fencehold run` cannot start its watchdog");
-            checks.add("run", CheckResult::Failed, says);
-        }
+        Ok(binary) => checks.passed("run", format!("can start its watchdog from {}", binary.display())),
+        Err(error) => checks.failed(
+            "run",
+            format!("/proc/self/exe cannot be read ({error}): `fencehold run` cannot start its watchdog"),
+        ),
     }
 }
 
@@ -152,24 +140,20 @@ fn about_clocks(checks: &mut Checks) {
     let now = SystemClock.now();
     let wall = utc(now.wall_ms);
     if (WALL_MS_MIN..WALL_MS_MAX).contains(&now.wall_ms) {
-        checks.add(
-            "wall clock",
-            CheckResult::Passed,
-            format!("{wall} (for people only: no lease depends on it)"),
-        );
+        checks.passed("wall clock", format!("{wall} (for people only: no lease depends on it)"));
     } else {
         let says = format!("{wall} cannot be right; leases are safe, but what is shown to people is not");
-        checks.add("wall clock", CheckResult::Warning, says);
+        checks.warn("wall clock", says);
     }
     let monotonic = clock_gettime(ClockId::Monotonic);
     let monotonic_ms = u64::try_from(monotonic.tv_sec).unwrap_or(0) * 1_000;
     let slept_ms = now.store_ms.saturating_sub(monotonic_ms);
     let slept =
         if slept_ms > 2_000 { format!(", {} of it asleep", show_ms(slept_ms)) } else { String::new() };
-    checks.add("boot clock", CheckResult::Passed, format!("{} since boot{slept}", show_ms(now.store_ms)));
+    checks.passed("boot clock", format!("{} since boot{slept}", show_ms(now.store_ms)));
     match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => checks.add("boot id", CheckResult::Passed, id.trim()),
-        Err(error) => checks.add("boot id", CheckResult::Warning, format!("cannot be read: {error}")),
+        Ok(id) => checks.passed("boot id", id.trim()),
+        Err(error) => checks.warn("boot id", format!("cannot be read: {error}")),
     }
 }
 
@@ -189,9 +173,9 @@ fn about_directory(checks: &mut Checks, url: &FileUrl) {
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return checks.add("directory", CheckResult::Passed, format!("{shown} is not there yet"));
+            return checks.passed("directory", format!("{shown} is not there yet"));
         }
-        Err(error) => return checks.add("directory", CheckResult::Failed, format!("{shown}: {error}")),
+        Err(error) => return checks.failed("directory", format!("{shown}: {error}")),
     };
     let mode = metadata.mode() & 0o7777;
     let uid = rustix::process::geteuid().as_raw();
@@ -209,30 +193,24 @@ fn about_directory(checks: &mut Checks, url: &FileUrl) {
         (CheckResult::Passed, String::new())
     };
     checks.add("directory", verdict, format!("{shown}, mode {mode:04o}{remark}"));
-    match rustix::fs::statfs(directory) {
-        Err(error) => checks.add("file system", CheckResult::Warning, format!("cannot be asked: {error}")),
-        Ok(system) => {
-            let kind = system.f_type;
-            let block_bytes = u64::try_from(system.f_bsize).unwrap_or(0);
-            let room_bytes = system.f_bavail.saturating_mul(block_bytes);
-            let room = format!("{} MiB free", room_bytes >> 20);
-            match file_system(u64::try_from(kind).unwrap_or(0)) {
-                (name, true) => checks.add(
-                    "file system",
-                    CheckResult::Failed,
-                    format!("{name} is a network file system: locks and shared memory do not hold there"),
-                ),
-                (name, false) if room_bytes < ROOM_BYTES_MIN => {
-                    checks.add("file system", CheckResult::Warning, format!("{name}, only {room}"));
-                }
-                (name, false) if memory_file_system(directory).is_some() => {
-                    let says =
-                        format!("{name}, {room}: a reboot takes the whole store, and tokens begin anew");
-                    checks.add("file system", CheckResult::Warning, says);
-                }
-                (name, false) => checks.add("file system", CheckResult::Passed, format!("{name}, {room}")),
-            }
-        }
+    let system = match rustix::fs::statfs(directory) {
+        Ok(system) => system,
+        Err(error) => return checks.warn("file system", format!("cannot be asked: {error}")),
+    };
+    let block_bytes = u64::try_from(system.f_bsize).unwrap_or(0);
+    let room_bytes = system.f_bavail.saturating_mul(block_bytes);
+    let room = format!("{} MiB free", room_bytes >> 20);
+    let (name, network) = file_system(u64::try_from(system.f_type).unwrap_or(0));
+    if network {
+        let says = format!("{name} is a network file system: locks and shared memory do not hold there");
+        checks.failed("file system", says);
+    } else if room_bytes < ROOM_BYTES_MIN {
+        checks.warn("file system", format!("{name}, only {room}"));
+    } else if memory_file_system(directory).is_some() {
+        let says = format!("{name}, {room}: a reboot takes the whole store, and tokens begin anew");
+        checks.warn("file system", says);
+    } else {
+        checks.passed("file system", format!("{name}, {room}"));
     }
 }
 
@@ -245,13 +223,13 @@ async fn about_members(checks: &mut Checks, url: &fencehold_contract::EtcdUrl) {
     };
     let members = match found {
         Ok(members) => members,
-        Err(error) => return checks.failed("member", Failure::of_store(error, &url.to_string())),
+        Err(error) => return checks.failed_by("member", Failure::of_store(error, &url.to_string())),
     };
     for member in members {
         let says = format!("{} is etcd {}", member.name, member.version);
         match member.warning {
-            None => checks.add("member", CheckResult::Passed, says),
-            Some(warning) => checks.add("member", CheckResult::Warning, format!("{says}: {warning}")),
+            None => checks.passed("member", says),
+            Some(warning) => checks.warn("member", format!("{says}: {warning}")),
         }
     }
 }
@@ -282,9 +260,9 @@ fn file_system(magic: u64) -> (String, bool) {
 }
 
 async fn about_store(checks: &mut Checks, store: &OpenStore, began_ms: u64) {
-    let status = match store.leases.status(&store.call).await {
+    let status = match store.explained(store.leases.status(&store.call)).await {
         Ok(status) => status,
-        Err(error) => return checks.failed("store", store.explain(error)),
+        Err(failure) => return checks.failed_by("store", failure),
     };
     let took = show_ms(boot_ms().saturating_sub(began_ms));
     let says = if status.counts_hidden {
@@ -295,7 +273,7 @@ async fn about_store(checks: &mut Checks, store: &OpenStore, began_ms: u64) {
             status.key_count, status.held_count, status.waiter_count
         )
     };
-    checks.add("store", CheckResult::Passed, says);
+    checks.passed("store", says);
     if let Some(pid) = status.owner_pid {
         let who = if pid == std::process::id() {
             "this process, as no other was there".to_owned()
@@ -304,33 +282,27 @@ async fn about_store(checks: &mut Checks, store: &OpenStore, began_ms: u64) {
             format!("process {pid} ({})", name.trim())
         };
         let epoch = status.epoch.map(|epoch| format!(", epoch {epoch}")).unwrap_or_default();
-        checks.add("served by", CheckResult::Passed, format!("{who}{epoch}"));
+        checks.passed("served by", format!("{who}{epoch}"));
     }
     if status.unreadable_row_count > 0 {
         let says = format!("{} could not be read; see `fencehold event ls`", status.unreadable_row_count);
-        checks.add("rows", CheckResult::Warning, says);
+        checks.warn("rows", says);
     }
     for failing in &status.maintenance_errors {
-        checks.add("maintenance", CheckResult::Failed, failing);
+        checks.failed("maintenance", failing);
     }
     if status.closed_for_ms > 0 {
         let left = show_ms(status.closed_for_ms);
-        checks.add(
-            "advance",
-            CheckResult::Warning,
-            format!("after `store advance` nothing is granted for another {left}"),
-        );
+        checks.warn("advance", format!("after `store advance` nothing is granted for another {left}"));
     }
     match round_trip(store).await {
-        Ok(says) => checks.add("round trip", CheckResult::Passed, says),
+        Ok(says) => checks.passed("round trip", says),
         Err(Failure::Said { exit: ExitStatus::Denied, what, .. }) => {
-            checks.add("round trip", CheckResult::Warning, format!("not tried: {what}"));
+            checks.warn("round trip", format!("not tried: {what}"));
         }
         // Two doctors may look at once, and not every store lets the second one wait.
-        Err(Failure::Said { exit: ExitStatus::Held, what, .. }) => {
-            checks.add("round trip", CheckResult::Warning, what);
-        }
-        Err(failure) => checks.failed("round trip", failure),
+        Err(Failure::Said { exit: ExitStatus::Held, what, .. }) => checks.warn("round trip", what),
+        Err(failure) => checks.failed_by("round trip", failure),
     }
 }
 
@@ -353,18 +325,12 @@ async fn round_trip_in(store: &OpenStore, call: &CallContext, key: Key) -> Resul
         ..AcquireLeaseRequest::new(key.clone(), hold, identity::caller()?, ttl_ms)
     };
     let began_ms = boot_ms();
-    let acquired = store
-        .leases
-        .acquire(call, request)
-        .await
-        .map_err(|error| store.explain(error))?;
+    let acquired = store.explained(store.leases.acquire(call, request)).await?;
     let acquired_ms = boot_ms();
     let token = acquired.grant.token;
-    let answers = store
-        .leases
-        .release(call, vec![HoldRef { key: key.clone(), hold_id: hold, token }])
-        .await;
-    if let Some(Err(refusal)) = answers.map_err(|error| store.explain(error))?.into_iter().next() {
+    let held = HoldRef { key: key.clone(), hold_id: hold, token };
+    let answers = store.explained(store.leases.release(call, vec![held])).await?;
+    if let Some(Err(refusal)) = answers.into_iter().next() {
         return Err(Failure::refused(&key, refusal));
     }
     let acquire = show_ms(acquired_ms - began_ms);

@@ -8,19 +8,14 @@ use clap_mangen::roff::{Roff, roman};
 
 use crate::args;
 use crate::context::Context;
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::verb::{DONE, VerbResult};
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold man | man -l -
-  fencehold man ~/.local/share/man/man1
-";
+use crate::verb::VerbResult;
 
 /// Print the manual page, or write all pages into a directory
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = "\
+fencehold man | man -l -
+fencehold man ~/.local/share/man/man1")]
 pub(crate) struct Args {
     /// Where to write the pages; it is created if it is missing
     #[arg(value_name = "DIR")]
@@ -32,23 +27,19 @@ impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         let mut command = args::definition();
         command.build();
-        match &self.directory {
-            None => {
-                let mut page = Vec::new();
-                render(&command, &mut page).map_err(|error| unwritten(Path::new("the page"), &error))?;
-                context.output.write(&page)?;
-            }
-            Some(directory) => {
-                std::fs::create_dir_all(directory).map_err(|error| unwritten(directory, &error))?;
-                write_all(&command, "fencehold", directory).map_err(|error| unwritten(directory, &error))?;
-            }
-        }
-        Ok(DONE)
+        let Some(directory) = &self.directory else {
+            let mut page = Vec::new();
+            render(&command, &mut page).map_err(|error| unwritten(Path::new("the page"), &error))?;
+            return context.output.write(&page);
+        };
+        std::fs::create_dir_all(directory)
+            .and_then(|()| write_all(&command, "fencehold", directory))
+            .map_err(|error| unwritten(directory, &error))
     }
 }
 
 fn unwritten(place: &Path, error: &io::Error) -> Failure {
-    Failure::new(ExitStatus::Failed, format!("{} cannot be written: {error}", place.display()))
+    Failure::failed(format!("{} cannot be written: {error}", place.display()))
 }
 
 fn write_all(command: &clap::Command, name: &str, directory: &Path) -> io::Result<()> {

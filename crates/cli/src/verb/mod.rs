@@ -1,21 +1,20 @@
-//! The commands: one file each, and one line each in the registry.
+//! The commands: a file for each noun, or for a verb that has none, and a line for each verb in a registry.
 
 #[cfg(feature = "server")]
 mod access_token;
 #[cfg(feature = "server")]
 mod audit;
 mod bench;
-mod completions;
 #[cfg(feature = "server")]
 mod config;
 mod doctor;
 mod effect;
 mod event;
 mod explain;
-mod help;
 mod job;
 mod lease;
 mod man;
+mod program;
 mod queue;
 mod quota;
 #[cfg(feature = "race")]
@@ -25,86 +24,95 @@ mod schedule;
 #[cfg(feature = "server")]
 mod serve;
 mod store;
-mod version;
 mod work;
 
 use crate::failure::Failure;
 
-/// An exit code, or why there is none.
-pub(crate) type VerbResult = Result<u8, Failure>;
-/// All is well.
-pub(crate) const DONE: u8 = 0;
+/// What a verb returns: nothing, or an exit code of its own; or why it failed.
+pub(crate) type VerbResult<T = ()> = Result<T, Failure>;
 
-/// Makes a registry of verbs. Each is a file with `Args` and their `run`.
+/// Makes a registry of verbs. Each is named with the type of its arguments, whose `run` carries it out. Verbs with the
+/// same arguments bring their own help, and the method that carries them out.
 macro_rules! verbs {
-    ($registry:ident: $($(#[$when:meta])? $name:ident = $module:ident,)+) => {
+    (
+        $(#[doc = $about:literal])* $(#[command($($help:tt)+)])? $registry:ident: $(
+            $(#[cfg($when:meta)])? $(#[doc = $verb_about:literal])* $(#[command($($verb_help:tt)+)])?
+            $name:ident = $args:path $(=> $run:ident($($more:expr),*))?,
+        )+
+    ) => {
+        $(#[doc = $about])*
         #[derive(Debug, clap::Subcommand)]
+        $(#[command($($help)+)])?
         pub(crate) enum $registry {
-            $($(#[$when])? $name($module::Args),)+
+            $($(#[cfg($when)])? $(#[doc = $verb_about])* $(#[command($($verb_help)+)])? $name($args),)+
         }
 
         impl $registry {
-            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::VerbResult {
+            pub(crate) async fn run(
+                self,
+                context: &$crate::context::Context,
+            ) -> $crate::verb::VerbResult<std::process::ExitCode> {
                 match self {
                     // Boxed, so that one verb's needs do not make every other's state larger.
-                    $($(#[$when])? $registry::$name(args) => Box::pin(args.run(context)).await,)+
+                    $($(#[cfg($when)])? $registry::$name(args) => {
+                        Box::pin($crate::verb::verbs!(@run args, context $(, $run($($more),*))?))
+                            .await
+                            .map(std::process::Termination::report)
+                    })+
                 }
             }
         }
     };
+    (@run $args:ident, $context:ident) => {
+        $args.run($context)
+    };
+    (@run $args:ident, $context:ident, $run:ident($($more:expr),*)) => {
+        $args.$run($context, $($more),*)
+    };
 }
 pub(crate) use verbs;
 
-/// Makes a verb that is a group of verbs: what its help says, with its examples, and the registry of what is in it.
-macro_rules! group {
-    ($(#[doc = $about:literal])+ $examples:ident: $($verbs:tt)+) => {
-        $(#[doc = $about])+
-        #[derive(Debug, clap::Args)]
-        #[command(before_help = $examples, subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
-        pub(crate) struct Args {
-            #[command(subcommand)]
-            verb: Verb,
-        }
-
-        impl Args {
-            pub(crate) async fn run(self, context: &$crate::context::Context) -> $crate::verb::VerbResult {
-                self.verb.run(context).await
-            }
-        }
-
-        $crate::verb::verbs! { Verb: $($verbs)+ }
-    };
-}
-pub(crate) use group;
-
 verbs! { Verb:
     #[cfg(feature = "server")]
-    Serve = serve,
-    Run = run,
-    Work = work,
-    Lease = lease,
-    Job = job,
-    Queue = queue,
-    Schedule = schedule,
-    Effect = effect,
-    Event = event,
-    Explain = explain,
-    Store = store,
-    Quota = quota,
+    Serve = serve::Args,
+    Run = run::Args,
+    Work = work::Args,
+    #[command(subcommand)]
+    Lease = lease::Verb,
+    #[command(subcommand)]
+    Job = job::Verb,
+    #[command(subcommand)]
+    Queue = queue::Verb,
+    #[command(subcommand)]
+    Schedule = schedule::Verb,
+    #[command(subcommand)]
+    Effect = effect::Verb,
+    #[command(subcommand)]
+    Event = event::Verb,
+    Explain = explain::Args,
+    #[command(subcommand)]
+    Store = store::Verb,
+    #[command(subcommand)]
+    Quota = quota::Verb,
     #[cfg(feature = "server")]
-    AccessToken = access_token,
+    #[command(subcommand)]
+    AccessToken = access_token::Verb,
     #[cfg(feature = "server")]
-    Audit = audit,
+    #[command(subcommand)]
+    Audit = audit::Verb,
     #[cfg(feature = "server")]
-    Config = config,
-    Doctor = doctor,
-    Bench = bench,
+    #[command(subcommand)]
+    Config = config::Verb,
+    Doctor = doctor::Args,
+    #[command(subcommand)]
+    Bench = bench::Verb,
     #[cfg(feature = "race")]
-    Race = race,
-    Completions = completions,
-    Man = man,
-    Help = help,
-    Version = version,
+    #[command(subcommand)]
+    Race = race::Verb,
+    Completions = program::CompletionsArgs,
+    Man = man::Args,
+    Help = program::HelpArgs,
+    Version = program::VersionArgs,
 }
 
 impl Verb {

@@ -1,6 +1,7 @@
 //! `fencehold race …`: races arranged on purpose, here, on your store; and what the naive lock makes of them.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
 use clap::ArgGroup;
 use fencehold_contract::StoreUrl;
@@ -12,22 +13,20 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
-use crate::output::{Format, Output};
+use crate::output::Format;
 use crate::show::{Cell, Colour, Style, Table, or_dash};
-use crate::verb::{DONE, VerbResult};
+use crate::verb::{VerbResult, verbs};
 
 const EXAMPLES: &str = "\
-Examples:
-  fencehold race ls
-  # A worker that overslept completes after another one took over
-  fencehold race run R06
-  # The same schedule against a naive lock: exit code 1
-  fencehold race run R06 --naive
-  # All races, each in a directory of its own inside DIR
-  fencehold race run --all --store file:DIR
-  # On a store that is in use, under names of their own
-  fencehold race run --all --store postgres://localhost/app
-";
+fencehold race ls
+# A worker that overslept completes after another one took over
+fencehold race run R06
+# The same schedule against a naive lock: exit code 1
+fencehold race run R06 --naive
+# All races, each in a directory of its own inside DIR
+fencehold race run --all --store file:DIR
+# On a store that is in use, under names of their own
+fencehold race run --all --store postgres://localhost/app";
 
 const MORE: &str = "\
 The exit code is 1 if a promise is broken. It is 77 if this store cannot show the one race that was named; with --all, it \
@@ -37,48 +36,36 @@ Without --store a race runs on memory:. On file:DIR it runs in a directory of it
 races run at once, touch nothing of yours, and wait for what expires; one that needs power over the store's time is not \
 applicable.";
 
-/// Run races against a store, and see whether its promises hold
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: RaceCommand,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum RaceCommand {
-    /// List the races, and the promise that each puts at stake
+verbs! {
+    /// Run races against a store, and see whether its promises hold
     #[command(before_help = EXAMPLES)]
-    Ls,
-    /// Run a race, or all of them, and print the verdict
-    #[command(before_help = EXAMPLES, after_help = MORE)]
-    #[command(group = ArgGroup::new("which").required(true).args(["race", "all"]))]
-    Run {
-        /// The race, as in R06
-        #[arg(value_name = "RACE")]
-        race: Option<String>,
-        /// All races
-        #[arg(long)]
-        all: bool,
-        #[command(flatten)]
-        how: RaceArgs,
-    },
+    Verb:
+    Ls = LsArgs,
+    Run = RaceArgs,
 }
 
-#[derive(Clone, Copy, Debug, clap::Args)]
-struct RaceArgs {
+/// List the races, and the promise that each puts at stake
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES)]
+pub(crate) struct LsArgs {}
+
+/// Run a race, or all of them, and print the verdict
+#[derive(Debug, clap::Args)]
+#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(group = ArgGroup::new("which").required(true).args(["race", "all"]))]
+pub(crate) struct RaceArgs {
+    /// The race, as in R06
+    #[arg(value_name = "RACE")]
+    race: Option<String>,
+    /// All races
+    #[arg(long)]
+    all: bool,
     /// Run a naive lock under the same schedule, and see the damage
     #[arg(long)]
     naive: bool,
     /// How often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-}
-
-impl RaceArgs {
-    fn side(self) -> Side {
-        if self.naive { Side::Naive } else { Side::Ours }
-    }
 }
 
 /// One line of the list.
@@ -112,34 +99,32 @@ struct RaceResult {
     trace: Vec<TraceEvent>,
 }
 
-impl Args {
-    #[expect(clippy::unused_async, reason = "every verb is one; a race brings the threads that it needs")]
+impl LsArgs {
+    #[expect(clippy::unused_async, reason = "every verb is called alike")]
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         context.output.refuse_env()?;
-        match self.what {
-            RaceCommand::Ls => list(context.output),
-            RaceCommand::Run { race: Some(race), how, .. } => one(context, &race, how),
-            RaceCommand::Run { race: None, how, .. } => all(context, how),
-        }
+        let list = Races { races: RACES.iter().map(listed).collect::<Vec<Listed>>() };
+        context.output.list(&list, &list.races, "no races", |races| {
+            Table::of(["RACE", "NAME", "PROMISE", "MUST HOLD", "NAIVE LOCK"], races, |race| {
+                let Listed { id, name, promise, must_hold, naive, .. } = *race;
+                [id.into(), name.into(), promise.into(), must_hold.into(), or_dash(naive)]
+            })
+        })
     }
 }
 
-fn list(output: Output) -> VerbResult {
-    let list = Races { races: RACES.iter().map(listed).collect::<Vec<Listed>>() };
-    output.list(&list, &list.races, "no races", || {
-        let mut table = Table::new(["RACE", "NAME", "PROMISE", "MUST HOLD", "NAIVE LOCK"]);
-        for race in &list.races {
-            table.row([
-                Cell::from(race.id),
-                Cell::from(race.name),
-                Cell::from(race.promise),
-                Cell::from(race.must_hold),
-                or_dash(race.naive),
-            ]);
+impl RaceArgs {
+    #[expect(
+        clippy::unused_async,
+        reason = "every verb is called alike; a race brings the threads that it needs"
+    )]
+    pub(crate) async fn run(self, context: &Context) -> VerbResult<ExitCode> {
+        context.output.refuse_env()?;
+        match &self.race {
+            Some(race) => one(context, race, &self),
+            None => all(context, &self),
         }
-        table
-    })?;
-    Ok(DONE)
+    }
 }
 
 fn listed(race: &Race) -> Listed {
@@ -147,13 +132,12 @@ fn listed(race: &Race) -> Listed {
     Listed { id, name, promise, schedule, must_hold, naive }
 }
 
-fn one(context: &Context, id: &str, how: RaceArgs) -> VerbResult {
+fn one(context: &Context, id: &str, how: &RaceArgs) -> VerbResult<ExitCode> {
     let race = find(id).ok_or_else(|| {
-        Failure::new(ExitStatus::Usage, format!("there is no race {id:?}"))
-            .with_next("`fencehold race ls` lists them.")
+        Failure::usage(format!("there is no race {id:?}")).with_next("`fencehold race ls` lists them.")
     })?;
     if how.naive && race.naive.is_none() {
-        return Err(Failure::new(ExitStatus::Usage, format!("{id} has no naive twin"))
+        return Err(Failure::usage(format!("{id} has no naive twin"))
             .with_next("`fencehold race ls` shows which races have one."));
     }
     let report = RaceTarget::open(url(context)?)?.repeated(race, how)?;
@@ -164,14 +148,14 @@ fn one(context: &Context, id: &str, how: RaceArgs) -> VerbResult {
         Format::Jsonl => output.text(&report.trace())?,
     }
     Ok(match report.verdict {
-        RaceVerdict::Held => DONE,
-        RaceVerdict::Broken(_) => ExitStatus::Failed.code(),
+        RaceVerdict::Held => ExitCode::SUCCESS,
+        RaceVerdict::Broken(_) => ExitStatus::Failed.into(),
         // Not 0: it must not pass for a promise that held.
-        _ => ExitStatus::NotApplicable.code(),
+        _ => ExitStatus::NotApplicable.into(),
     })
 }
 
-fn all(context: &Context, how: RaceArgs) -> VerbResult {
+fn all(context: &Context, how: &RaceArgs) -> VerbResult<ExitCode> {
     let races: Vec<&Race> = RACES.iter().filter(|race| !how.naive || race.naive.is_some()).collect();
     let reports = RaceTarget::open(url(context)?)?.all(&races, how)?;
     let broken = reports.iter().any(|report| matches!(report.verdict, RaceVerdict::Broken(_)));
@@ -181,25 +165,14 @@ fn all(context: &Context, how: RaceArgs) -> VerbResult {
         .map(|(race, report)| RaceResult { trace: Vec::new(), ..ran(race, report, how.repeat) })
         .collect();
     let list = Races { races: lines };
-    context.output.list(&list, &list.races, "no races", || {
-        let mut table = Table::new(["RACE", "NAME", "PROMISE", "RUNS", "VERDICT"]);
-        for line in &list.races {
-            let colour = match line.verdict {
-                "held" => Colour::Good,
-                "broken" => Colour::Bad,
-                _ => Colour::Faint,
-            };
-            table.row([
-                Cell::from(line.id),
-                Cell::from(line.name),
-                Cell::from(line.promise),
-                Cell::from(line.runs),
-                Cell::from(&line.message).in_colour(colour),
-            ]);
-        }
-        table
+    context.output.list(&list, &list.races, "no races", |races| {
+        let rows = races.iter().zip(&reports);
+        Table::of(["RACE", "NAME", "PROMISE", "RUNS", "VERDICT"], rows, |(line, report)| {
+            let verdict = Cell::from(&line.message).in_colour(colour(&report.verdict));
+            [line.id.into(), line.name.into(), line.promise.into(), line.runs.into(), verdict]
+        })
     })?;
-    Ok(if broken { ExitStatus::Failed.code() } else { DONE })
+    Ok(if broken { ExitStatus::Failed.into() } else { ExitCode::SUCCESS })
 }
 
 /// The store that was named, or else memory: a race never runs by accident in a store that is in use.
@@ -223,7 +196,7 @@ impl RaceTarget {
     }
 
     /// Runs races in turn; where each has to wait for the store's own time, all at once.
-    fn all(&self, races: &[&Race], how: RaceArgs) -> Result<Vec<RaceReport>, Failure> {
+    fn all(&self, races: &[&Race], how: &RaceArgs) -> Result<Vec<RaceReport>, Failure> {
         if self.shared.is_none() {
             return races.iter().map(|race| self.repeated(race, how)).collect();
         }
@@ -238,7 +211,7 @@ impl RaceTarget {
     }
 
     /// The first run that broke the promise, or the last one.
-    fn repeated(&self, race: &Race, how: RaceArgs) -> Result<RaceReport, Failure> {
+    fn repeated(&self, race: &Race, how: &RaceArgs) -> Result<RaceReport, Failure> {
         let mut nth = 1;
         loop {
             let report = self.once(race, how)?;
@@ -249,13 +222,14 @@ impl RaceTarget {
         }
     }
 
-    fn once(&self, race: &Race, how: RaceArgs) -> Result<RaceReport, Failure> {
+    fn once(&self, race: &Race, how: &RaceArgs) -> Result<RaceReport, Failure> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed)
-            .map_err(|error| Failure::new(ExitStatus::Failed, format!("there is no randomness: {error}")))?;
+            .map_err(|error| Failure::failed(format!("there is no randomness: {error}")))?;
+        let side = if how.naive { Side::Naive } else { Side::Ours };
         match &self.shared {
-            Some(world) => Ok(play(race, world, how.side(), seed)),
-            None => Ok(play(race, &world(&self.url)?, how.side(), seed)),
+            Some(world) => Ok(play(race, world, side, seed)),
+            None => Ok(play(race, &world(&self.url)?, side, seed)),
         }
     }
 }
@@ -264,7 +238,7 @@ fn world(url: &StoreUrl) -> Result<Environment, Failure> {
     Environment::open(url).map_err(|error| match error {
         EnvironmentError::BadInput(bad) => bad.into(),
         EnvironmentError::Store(error) => Failure::of_store(error, &url.to_string()),
-        error => Failure::new(ExitStatus::Usage, error.to_string()),
+        error => Failure::usage(error.to_string()),
     })
 }
 
@@ -298,12 +272,15 @@ fn told(race: &Race, report: &RaceReport, style: Style) -> String {
     for (name, sentence) in [("At stake:   ", race.promise), ("Must hold:  ", race.must_hold)] {
         let _ = writeln!(text, "{name}{}", style.wrap(sentence, name.len()));
     }
-    let colour = match report.verdict {
+    let verdict = style.wrap(&report.verdict.to_string(), "Verdict:    ".len());
+    let _ = writeln!(text, "Verdict:    {}", style.paint(&verdict, colour(&report.verdict)));
+    text
+}
+
+fn colour(verdict: &RaceVerdict) -> Colour {
+    match verdict {
         RaceVerdict::Held => Colour::Good,
         RaceVerdict::Broken(_) => Colour::Bad,
         _ => Colour::Faint,
-    };
-    let verdict = style.wrap(&report.verdict.to_string(), "Verdict:    ".len());
-    let _ = writeln!(text, "Verdict:    {}", style.paint(&verdict, colour));
-    text
+    }
 }

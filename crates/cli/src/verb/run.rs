@@ -1,6 +1,7 @@
 //! `fencehold run`: a command under a lease.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use fencehold::{Error, Fencehold, Lease, LeaseState, LeaseWatch};
@@ -10,30 +11,26 @@ use tokio::sync::watch;
 
 use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
-use crate::exit_code::{self, ExitStatus, SIGNAL_BASE};
+use crate::exit_code::{self, ExitStatus};
 use crate::failure::{ErrorKind, Failure};
 use crate::hold_id::{HOLD_VARIABLE, KEY_VARIABLE, TASK_VARIABLE, TOKEN_VARIABLE};
 use crate::output::note;
 use crate::process::{
     CommandEnd, CommandSpec, LeaseStatus, Signals, Streams, boot_ms, grace_ms, pass_token, supervise,
 };
-use crate::verb::{DONE, VerbResult};
-
-const EXAMPLES: &str = "\
-Examples:
-  # In ten crontabs: one runs, the others exit with 75
-  fencehold run --key reports/daily -- ./build-report
-
-  # One after the other, up to five minutes in line
-  fencehold run --key db/migrate --wait 5m -- ./migrate
-
-  # What the lease protects can check the token
-  fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'
-";
+use crate::verb::VerbResult;
 
 /// Run a command under a lease
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = more())]
+#[command(after_help = more(), before_help = "\
+# In ten crontabs: one runs, the others exit with 75
+fencehold run --key reports/daily -- ./build-report
+
+# One after the other, up to five minutes in line
+fencehold run --key db/migrate --wait 5m -- ./migrate
+
+# What the lease protects can check the token
+fencehold run --key k -- sh -c 'echo token $FENCEHOLD_TOKEN'")]
 pub(crate) struct Args {
     /// What to hold while the command runs
     #[arg(long)]
@@ -86,7 +83,7 @@ fn more() -> String {
 }
 
 impl Args {
-    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult<ExitCode> {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
         if self.pass_access_token {
@@ -94,16 +91,15 @@ impl Args {
         }
         let grace_ms = grace_ms(self.grace, self.ttl)?;
         // First of all: the store starts threads, and a signal must not meet a half-taken lease.
-        let mut signals = Signals::listen().map_err(|error| {
-            Failure::new(ExitStatus::Failed, format!("signals cannot be passed on: {error}"))
-        })?;
+        let mut signals = Signals::listen()
+            .map_err(|error| Failure::failed(format!("signals cannot be passed on: {error}")))?;
         let store = context.open(self.create)?;
         store
             .closing(async |store| self.hold(store, grace_ms, &mut signals).await)
             .await
     }
 
-    async fn hold(self, store: &OpenStore, grace_ms: u64, signals: &mut Signals) -> VerbResult {
+    async fn hold(self, store: &OpenStore, grace_ms: u64, signals: &mut Signals) -> VerbResult<ExitCode> {
         let fencehold = store.library().await?;
         let lease = tokio::select! {
             acquired = self.acquire(&fencehold) => match acquired {
@@ -118,7 +114,7 @@ impl Args {
             // Dropping the request leaves the line, and gives back what was granted meanwhile.
             signal = signals.next() => {
                 fencehold.close().await;
-                return Ok(SIGNAL_BASE.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(0)));
+                return Ok(exit_code::of_signal(signal.as_raw()).into());
             }
         };
         let (tell, lease_status) = watch::channel(LeaseStatus::of(&lease.watch().snapshot()));
@@ -201,7 +197,7 @@ impl Args {
 }
 
 /// Nothing of the command runs any more: gives the lease back, and finds the exit code.
-async fn settle(lease: Lease, finish: CommandEnd, place: &str) -> VerbResult {
+async fn settle(lease: Lease, finish: CommandEnd, place: &str) -> VerbResult<ExitCode> {
     let key = lease.key().clone();
     let token = lease.token();
     let how = finish
@@ -229,12 +225,9 @@ async fn settle(lease: Lease, finish: CommandEnd, place: &str) -> VerbResult {
         }
     }
     if finish.unwatched {
-        return Err(Failure::new(
-            ExitStatus::Failed,
-            format!("{key}: the command was ended for want of a watchdog, {how}"),
-        ));
+        return Err(Failure::failed(format!("{key}: the command was ended for want of a watchdog, {how}")));
     }
-    Ok(finish.code.unwrap_or(DONE))
+    Ok(finish.code.unwrap_or(0).into())
 }
 
 fn unended(key: &Key, finish: &CommandEnd) -> Failure {

@@ -13,37 +13,31 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::{Context, CreateStore, OpenStore};
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::note;
-use crate::server_files::{ServerFileArgs, access_file, settings, unusable};
-use crate::verb::{DONE, VerbResult};
+use crate::server_files::{ServerFileArgs, access_file, bad_setting, unusable};
+use crate::verb::VerbResult;
 
 /// Descriptors that are needed for other things than connections: the store, the book, logs, farewells.
 const DESCRIPTORS_APART: u64 = 512;
 
-const EXAMPLES: &str = "\
-Examples:
-  # For programs on this machine, without access tokens
-  fencehold serve
-
-  # For other machines: create the store and an access token first
-  export FENCEHOLD_STORE=file:/var/lib/fencehold
-  fencehold store create
-  fencehold access-token create ops --scope admin --all-namespaces
-  fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
-
-  curl http://localhost:7117/v1/openapi.json
-";
-
-const MORE: &str = "\
-Every setting can also stand in a TOML file (--config) or in the environment (FENCEHOLD_SERVE_LISTEN, \
-FENCEHOLD_SERVE_LIMITS_CONNECTIONS); a flag comes before the environment, and that before the file. `fencehold config \
-check` lists them all.";
-
 /// Serve the store over HTTP, to clients of every language
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(before_help = "\
+# For programs on this machine, without access tokens
+fencehold serve
+
+# For other machines: create the store and an access token first
+export FENCEHOLD_STORE=file:/var/lib/fencehold
+fencehold store create
+fencehold access-token create ops --scope admin --all-namespaces
+fencehold serve --listen 0.0.0.0:7117 --tls-cert cert.pem --tls-key key.pem
+
+curl http://localhost:7117/v1/openapi.json")]
+#[command(after_help = "\
+Every setting can also stand in a TOML file (--config) or in the environment (FENCEHOLD_SERVE_LISTEN, \
+FENCEHOLD_SERVE_LIMITS_CONNECTIONS); a flag comes before the environment, and that before the file. `fencehold config \
+check` lists them all.")]
 pub(crate) struct Args {
     /// The address to listen on, or a name for it [default: localhost:7117]
     #[arg(long, value_name = "HOST:PORT")]
@@ -74,13 +68,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let settings = settings(&self.server_files.told(self.flags()?)?)?;
+        let settings = self.server_files.told(self.flags()?)?.settings().map_err(bad_setting)?;
         crate::logging::start_server(context.verbose, &settings.log)?;
         let place = context.place_or(settings.store.as_deref())?.for_acting(self.create.create)?;
         // First of all: no access file is made where there is no store.
         let store = context.open_at(&place)?;
-        let addresses = settings.listen.resolve();
-        let addresses = addresses.map_err(|error| Failure::new(ExitStatus::Usage, error.to_string()))?;
+        let addresses = settings.listen.resolve().map_err(bad_setting)?;
         let access_cache = AccessCache::start(access_file(&settings, &place)?, Arc::new(SystemClock));
         let access_cache = Arc::new(access_cache.map_err(|error| unusable(&error))?);
         let options = options(&settings)?;
@@ -92,7 +85,7 @@ impl Args {
             })
             .await?;
         access_cache.close();
-        Ok(DONE)
+        Ok(())
     }
 
     /// What is dangerous, and starts all the same.
@@ -111,12 +104,9 @@ impl Args {
         for (what, path) in files {
             if let Some(path) = path.filter(|path| others(path)) {
                 let path = path.display();
-                say(
-                    settings,
-                    &format!(
-                        "WARNING: {what} {path} can be read or written by every user; chmod o-rw {path}"
-                    ),
-                );
+                let text =
+                    format!("WARNING: {what} {path} can be read or written by every user; chmod o-rw {path}");
+                say(settings, &text);
             }
         }
     }
@@ -132,7 +122,7 @@ impl Args {
         flags.extend(self.log_format.clone().map(|format| ("log.format", format)));
         for pair in &self.set {
             let (key, value) = pair.split_once('=').ok_or_else(|| {
-                Failure::new(ExitStatus::Usage, "--set takes KEY=VALUE, as in --set limits.connections=20000")
+                Failure::usage("--set takes KEY=VALUE, as in --set limits.connections=20000")
             })?;
             flags.push((key, value.to_owned()));
         }
@@ -167,7 +157,7 @@ async fn access(
             "{} was served with tokens before, and the access file has none: it was lost, or another one is used",
             store.name
         );
-        return Err(Failure::new(ExitStatus::Usage, what).with_next(
+        return Err(Failure::usage(what).with_next(
             "Put the access file back (--access-file FILE), or make a token with `fencehold access-token create`. To let every program of \
              this machine in without one, say --set require_access_tokens=false.",
         ));
@@ -177,7 +167,7 @@ async fn access(
         return Ok(Access::until_tokens(Arc::clone(access_cache)));
     }
     let what = format!("{} can be reached from other machines, and no token was made yet", settings.listen);
-    Err(Failure::new(ExitStatus::Usage, what).with_next(
+    Err(Failure::usage(what).with_next(
         "Make one with `fencehold access-token create NAME --scope …`, or listen at localhost, or let everybody in with \
          --insecure.",
     ))
@@ -186,9 +176,8 @@ async fn access(
 fn options(settings: &Settings) -> Result<ServerOptions, Failure> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed)
-        .map_err(|error| Failure::new(ExitStatus::Failed, format!("no randomness can be had: {error}")))?;
-    let options = settings.options(seed);
-    let mut options = options.map_err(|error| Failure::new(ExitStatus::Usage, error.to_string()))?;
+        .map_err(|error| Failure::failed(format!("no randomness can be had: {error}")))?;
+    let mut options = settings.options(seed).map_err(bad_setting)?;
     make_room(settings, &mut options.limits);
     Ok(options)
 }
@@ -218,8 +207,7 @@ async fn serve(
     access: Access,
     options: ServerOptions,
 ) -> Result<(), Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(ExitStatus::Failed, format!("cannot listen at {error}"));
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot listen at {error}"));
     let listeners = Listeners::bind(addresses).await.map_err(failed)?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
     let urls = listeners.addresses().map_err(failed)?;
@@ -253,10 +241,8 @@ fn say(settings: &Settings, text: &str) {
 
 /// Ends with SIGTERM or SIGINT.
 fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
-    let heed = |kind| {
-        signal(kind)
-            .map_err(|error| Failure::new(ExitStatus::Failed, format!("signals cannot be heeded: {error}")))
-    };
+    let heed =
+        |kind| signal(kind).map_err(|error| Failure::failed(format!("signals cannot be heeded: {error}")));
     let (mut terminate, mut interrupt) = (heed(SignalKind::terminate())?, heed(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

@@ -90,14 +90,19 @@ impl FromStr for WatchdogOrder {
     }
 }
 
+impl WatchdogReport {
+    const NAMES: [(WatchdogReport, &str); 4] = [
+        (WatchdogReport::Ready, "ready"),
+        (WatchdogReport::Watching, "watching"),
+        (WatchdogReport::Terminated, "terminated"),
+        (WatchdogReport::Killed, "killed"),
+    ];
+}
+
 impl fmt::Display for WatchdogReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WatchdogReport::Ready => "ready\n",
-            WatchdogReport::Watching => "watching\n",
-            WatchdogReport::Terminated => "terminated\n",
-            WatchdogReport::Killed => "killed\n",
-        })
+        let (_, name) = WatchdogReport::NAMES[*self as usize];
+        writeln!(f, "{name}")
     }
 }
 
@@ -105,13 +110,8 @@ impl FromStr for WatchdogReport {
     type Err = UnknownMessage;
 
     fn from_str(line: &str) -> Result<Self, UnknownMessage> {
-        match line.trim_end() {
-            "ready" => Ok(WatchdogReport::Ready),
-            "watching" => Ok(WatchdogReport::Watching),
-            "terminated" => Ok(WatchdogReport::Terminated),
-            "killed" => Ok(WatchdogReport::Killed),
-            _ => Err(UnknownMessage),
-        }
+        let named = WatchdogReport::NAMES.into_iter().find(|(_, name)| *name == line.trim_end());
+        named.map(|(report, _)| report).ok_or(UnknownMessage)
     }
 }
 

@@ -19,24 +19,21 @@ use fencehold_load::{
 use processes::Processes;
 use report::{BenchReport, OperationFigures};
 
-use crate::context::{Context, CreateStore, OpenStore};
+use crate::context::{Context, CreateStore, OpenStore, pages};
 use crate::duration::{parse_ms, show_ms};
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::identity;
 use crate::output::note;
 use crate::show::Progress;
-use crate::verb::{DONE, VerbResult};
+use crate::verb::{VerbResult, verbs};
 
 const EXAMPLES: &str = "\
-Examples:
-  fencehold bench lease
-  fencehold bench job --store postgres://app@db/app --clients 64
-  # Four processes that share a directory
-  fencehold bench job --store file:/var/lib/app/fencehold --processes 4
-  # A hundred jobs in each call, and the figures for a program
-  fencehold bench job --batch-size 100 --duration 10s -o json
-";
+fencehold bench lease
+fencehold bench job --store postgres://app@db/app --clients 64
+# Four processes that share a directory
+fencehold bench job --store file:/var/lib/app/fencehold --processes 4
+# A hundred jobs in each call, and the figures for a program
+fencehold bench job --batch-size 100 --duration 10s -o json";
 
 const MORE: &str = "\
 It uses the namespace fencehold.bench, unless --namespace names another. One run measures at a time; another one waits \
@@ -51,27 +48,27 @@ const TTL_MS: u64 = 10_000;
 /// How long a run waits for another one to end.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Measure how fast leases or jobs are on your store
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
-#[command(subcommand_value_name = "COMMAND", subcommand_help_heading = "Commands")]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: BenchTarget,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum BenchTarget {
+verbs! {
+    /// Measure how fast leases or jobs are on your store
+    #[command(before_help = EXAMPLES, after_help = MORE)]
+    Verb:
     /// Acquire, release and renew leases
     #[command(before_help = EXAMPLES, after_help = MORE)]
-    Lease(BenchArgs),
+    Lease = BenchArgs => run(BenchTarget::Lease),
     /// Enqueue, claim and complete jobs
     #[command(before_help = EXAMPLES, after_help = MORE)]
-    Job(BenchArgs),
+    Job = BenchArgs => run(BenchTarget::Job),
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BenchTarget {
+    Lease,
+    Job,
 }
 
 #[derive(Debug, clap::Args)]
-struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// How many clients at once, all processes together
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     clients: u16,
@@ -98,28 +95,19 @@ fn parse_time(text: &str) -> Result<u64, String> {
     }
 }
 
-impl Args {
-    pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let load = match &self.what {
-            BenchTarget::Lease(load) | BenchTarget::Job(load) => load,
-        };
-        if load.processes > load.clients {
-            return Err(Failure::new(
-                ExitStatus::Usage,
-                "every process needs a client: --clients is too small",
-            ));
+impl BenchArgs {
+    async fn run(self, context: &Context, what: BenchTarget) -> VerbResult {
+        if self.processes > self.clients {
+            return Err(Failure::usage("every process needs a client: --clients is too small"));
         }
-        if load.processes > 1 && matches!(context.place()?.url, StoreUrl::Memory(_)) {
-            return Err(Failure::new(
-                ExitStatus::Usage,
-                "a memory: store is in one process; --processes needs another",
-            ));
+        if self.processes > 1 && matches!(context.place()?.url, StoreUrl::Memory(_)) {
+            return Err(Failure::usage("a memory: store is in one process; --processes needs another"));
         }
-        let store = context.open(load.create)?;
-        store.closing(async |store| self.measure(context, store).await).await
+        let store = context.open(self.create)?;
+        store.closing(async |store| self.measure(context, store, what).await).await
     }
 
-    async fn measure(&self, context: &Context, store: &OpenStore) -> VerbResult {
+    async fn measure(&self, context: &Context, store: &OpenStore, what: BenchTarget) -> VerbResult {
         let namespace = match &context.namespace {
             named if *named != Namespace::default() => named.clone(),
             _ => Namespace::new(NAMESPACE)?,
@@ -127,27 +115,22 @@ impl Args {
         let call = context.call_in(namespace.clone());
         let call = CallContext { timeout_ms: call.timeout_ms.max(60_000), ..call };
         let store = &OpenStore { leases: store.leases.clone(), call, name: store.name.clone() };
-        let load = match &self.what {
-            BenchTarget::Lease(load) => load,
-            BenchTarget::Job(load) => {
-                store.jobs()?;
-                load
-            }
-        };
-        if load.process > 0 {
-            let mut processes = Processes::parent(context.output);
-            self.operations(store, &mut processes)
-                .await
-                .map_err(|failed| explain(store, failed))?;
-            return Ok(DONE);
+        if what == BenchTarget::Job {
+            store.jobs()?;
         }
+        if self.process > 0 {
+            let mut processes = Processes::Parent(context.output);
+            let measured = self.operations(store, &mut processes, what).await;
+            return measured.map(drop).map_err(|failed| explain(store, failed));
+        }
+        let of_library = |error| Failure::of_library(error, &store.name);
         let fencehold = Fencehold::builder()
             .store(store.leases.clone())
             .namespace(namespace.as_str())
             .owner(identity::ourselves()?.as_str())
             .connect_lazy()
             .await
-            .map_err(|error| Failure::of_library(error, &store.name))?;
+            .map_err(of_library)?;
         let ttl = Duration::from_millis(TTL_MS.max(store.leases.capabilities().min_ttl_ms));
         let lease = fencehold
             .lease(NAME)
@@ -157,64 +140,62 @@ impl Args {
             .acquire()
             .await;
         let lease = lease.map_err(|error| match error {
-            Error::WaitTimedOut { .. } => Failure::of_library(error, &store.name).with_next(format!(
+            Error::WaitTimedOut { .. } => of_library(error).with_next(format!(
                 "Another `fencehold bench` uses this store: see `fencehold explain {NAME} --namespace {namespace}`."
             )),
-            error => Failure::of_library(error, &store.name),
+            error => of_library(error),
         })?;
-        let measured = lease.run(self.measure_alone(store)).await;
-        let measured = measured.map_err(|error| Failure::of_library(error, &store.name)).flatten();
+        let measured = lease.run(self.measure_alone(store, what)).await;
+        let measured = measured.map_err(of_library).flatten();
         let released = lease.release().await;
         fencehold.close().await;
         let operations = measured?;
-        released.map_err(|error| Failure::of_library(error, &store.name))?;
+        released.map_err(of_library)?;
         let report = BenchReport {
             store: store.name.clone(),
-            clients: load.clients,
-            processes: load.processes,
-            batch_size: load.batch_size,
-            duration_ms: load.duration,
+            clients: self.clients,
+            processes: self.processes,
+            batch_size: self.batch_size,
+            duration_ms: self.duration,
             operations,
         };
-        report.print(context.output, &self.said())?;
-        Ok(DONE)
+        let said = self.said(what);
+        context.output.one(&report, |style| report.text(style, &said))
     }
 
     /// What each client does, in a line.
-    fn said(&self) -> String {
-        let (BenchTarget::Lease(BenchArgs { duration, batch_size, .. })
-        | BenchTarget::Job(BenchArgs { duration, batch_size, .. })) = &self.what;
-        let time = show_ms(*duration);
-        match (&self.what, batch_size) {
-            (BenchTarget::Lease(_), 1) => {
+    fn said(&self, what: BenchTarget) -> String {
+        let time = show_ms(self.duration);
+        match (what, self.batch_size) {
+            (BenchTarget::Lease, 1) => {
                 format!("acquires and releases a lease, then renews one, for {time} each")
             }
-            (BenchTarget::Lease(_), batch) => {
+            (BenchTarget::Lease, batch) => {
                 format!("acquires and releases a lease, then renews {batch} a call, for {time} each")
             }
-            (BenchTarget::Job(_), 1) => format!("enqueues, claims and completes a job, for {time}"),
-            (BenchTarget::Job(_), batch) => {
+            (BenchTarget::Job, 1) => format!("enqueues, claims and completes a job, for {time}"),
+            (BenchTarget::Job, batch) => {
                 format!("enqueues, claims and completes {batch} jobs a call, for {time}")
             }
         }
     }
 
     /// While no other run does.
-    async fn measure_alone(&self, store: &OpenStore) -> Result<Vec<OperationFigures>, Failure> {
-        let jobs = matches!(self.what, BenchTarget::Job(_));
+    async fn measure_alone(
+        &self,
+        store: &OpenStore,
+        what: BenchTarget,
+    ) -> Result<Vec<OperationFigures>, Failure> {
+        let jobs = what == BenchTarget::Job;
         if jobs {
             delete_jobs(store).await?;
         }
-        let (BenchTarget::Lease(load) | BenchTarget::Job(load)) = &self.what;
-        let mut processes = Processes::start(load.processes).map_err(|error| {
-            Failure::new(ExitStatus::Failed, format!("the other processes cannot be started: {error}"))
-        })?;
+        let mut processes = Processes::start(self.processes)
+            .map_err(|error| Failure::failed(format!("the other processes cannot be started: {error}")))?;
         let phases = if jobs { 1 } else { 2 };
-        note(&format!("measuring for {}", show_ms(phases * load.duration)));
-        let measured = self
-            .operations(store, &mut processes)
-            .await
-            .map_err(|failed| explain(store, failed));
+        note(&format!("measuring for {}", show_ms(phases * self.duration)));
+        let measured = self.operations(store, &mut processes, what).await;
+        let measured = measured.map_err(|failed| explain(store, failed));
         drop(processes);
         if jobs {
             delete_jobs(store).await?;
@@ -226,15 +207,15 @@ impl Args {
         &self,
         store: &OpenStore,
         processes: &mut Processes,
+        what: BenchTarget,
     ) -> Result<Vec<OperationFigures>, Failed> {
-        let (BenchTarget::Lease(load) | BenchTarget::Job(load)) = &self.what;
-        let prefix = format!("{NAME}/{}", load.process);
+        let prefix = format!("{NAME}/{}", self.process);
         let target = Target::new(store.leases.clone(), store.call.clone(), prefix, getrandom::u64()?);
-        let (clients, batch) = (load.clients_here(), usize::from(load.batch_size));
-        let time = Duration::from_millis(load.duration);
-        match &self.what {
-            BenchTarget::Lease(_) => {
-                let requests = if load.process == 0 { requests(&target).await? } else { None };
+        let (clients, batch) = (self.clients_here(), usize::from(self.batch_size));
+        let time = Duration::from_millis(self.duration);
+        match what {
+            BenchTarget::Lease => {
+                let requests = if self.process == 0 { requests(&target).await? } else { None };
                 let requests = |nth: usize| requests.map(|requests| requests[nth]);
                 let pairs = beside(processes, AcquireRelease::clients(&target, clients)?, time).await?;
                 let renewals =
@@ -245,7 +226,7 @@ impl Args {
                     OperationFigures::new("renew", &renewals, 0, requests(1)),
                 ])
             }
-            BenchTarget::Job(_) => {
+            BenchTarget::Job => {
                 let lives =
                     beside(processes, JobLives::clients(&target, clients, NAME, batch)?, time).await?;
                 let operations = ["enqueue", "claim", "complete"].into_iter().enumerate();
@@ -255,9 +236,7 @@ impl Args {
             }
         }
     }
-}
 
-impl BenchArgs {
     /// How many of the clients are in this process.
     fn clients_here(&self) -> usize {
         let more = self.process < self.clients % self.processes;
@@ -297,8 +276,7 @@ async fn delete_jobs(store: &OpenStore) -> Result<(), Failure> {
     let filter = JobFilter { queue: Some(QueueName::new(NAME)?), ..JobFilter::default() };
     let by = identity::ourselves()?;
     let mut progress = Progress::new("deleted", None);
-    let mut cursor = None;
-    loop {
+    pages(async |cursor| {
         let selector = JobSelector::Filter { filter: filter.clone() };
         let request = ChangeJobsRequest {
             cursor,
@@ -309,16 +287,14 @@ async fn delete_jobs(store: &OpenStore) -> Result<(), Failure> {
             .ask(async |jobs, call| jobs.change_jobs(call, request.clone()).await)
             .await?;
         progress.add(acted.results.len() as u64, 0);
-        match acted.next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(()),
-        }
-    }
+        Ok(acted.next_cursor)
+    })
+    .await
 }
 
 fn explain(store: &OpenStore, failed: Failed) -> Failure {
     match failed.downcast::<StoreError>() {
         Ok(error) => store.explain(*error),
-        Err(failed) => Failure::new(ExitStatus::Failed, failed.to_string()),
+        Err(failed) => Failure::failed(failed.to_string()),
     }
 }

@@ -28,10 +28,6 @@ pub(super) struct BenchProcess {
 }
 
 impl Processes {
-    pub(super) fn parent(output: Output) -> Self {
-        Processes::Parent(output)
-    }
-
     /// Starts all but the first, which is this one.
     pub(super) fn start(processes: u16) -> io::Result<Self> {
         (1..processes)

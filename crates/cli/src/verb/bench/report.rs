@@ -3,8 +3,6 @@
 use fencehold_load::Measured;
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::output::Output;
 use crate::show::{Style, Table, facts, or_dash};
 
 #[derive(Debug, Serialize)]
@@ -55,33 +53,22 @@ fn whole(number: f64) -> u64 {
 }
 
 impl BenchReport {
-    /// Prints it; `said` says what each client does.
-    pub(super) fn print(&self, output: Output, said: &str) -> Result<(), Failure> {
-        output.one(self, |style| self.text(style, said))
-    }
-
-    fn text(&self, style: Style, said: &str) -> String {
+    /// For people; `said` says what each client does.
+    pub(super) fn text(&self, style: Style, said: &str) -> String {
         let processes = match self.processes {
             1 => "1 process".to_owned(),
             many => format!("{many} processes"),
         };
         let clients = format!("{} in {processes}", self.clients);
         let lines = [("store", self.store.clone()), ("clients", clients), ("each", said.to_owned())];
-        let counted = self.operations.iter().any(|operation| operation.request_count.is_some());
-        let mut table = if counted {
-            Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX", "REQUESTS"])
-        } else {
-            Table::new(["OPERATION", "PER SECOND", "P50", "P99", "MAX"])
-        };
-        for operation in &self.operations {
+        let header = ["OPERATION", "PER SECOND", "P50", "P99", "MAX", "REQUESTS"];
+        let mut table = Table::of(header, &self.operations, |operation| {
             let OperationFigures { name, per_second, p50_us, p99_us, max_us, request_count } = *operation;
             let [p50, p99, max] = [p50_us, p99_us, max_us].map(|us| show_us(us).into());
-            let (name, rate) = (name.into(), per_second.into());
-            if counted {
-                table.row([name, rate, p50, p99, max, or_dash(request_count)]);
-            } else {
-                table.row([name, rate, p50, p99, max]);
-            }
+            [name.into(), per_second.into(), p50, p99, max, or_dash(request_count)]
+        });
+        if self.operations.iter().all(|operation| operation.request_count.is_none()) {
+            table.drop_last_column();
         }
         format!("{}\n{}", facts(style, lines), table.render(style))
     }
@@ -126,7 +113,7 @@ mod tests {
             duration_ms: 5_000,
             operations,
         };
-        let text = report.text(Style::plain(), "renews one, for 5.0s each");
+        let text = report.text(Style::default(), "renews one, for 5.0s each");
         let expected = "\
 store    memory:
 clients  16 in 4 processes
@@ -138,7 +125,7 @@ renew      123456789   0 µs    0 µs    0 µs    -
 ";
         assert_eq!(text, expected);
         report.operations.remove(0);
-        let text = report.text(Style::plain(), "");
+        let text = report.text(Style::default(), "");
         assert!(!text.contains("REQUESTS"), "there is nothing to count: {text}");
     }
 

@@ -1,7 +1,5 @@
 //! `fencehold explain JOB`: attempt by attempt, how it stands, what happens next and when.
 
-use std::fmt::Write as _;
-
 use fencehold_contract::FlatEvent;
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::job::{JobDetail, JobView, QueueMode, QueueView, RunnerView};
@@ -15,9 +13,9 @@ use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::follow;
 use crate::shell;
-use crate::show::{Style, utc};
+use crate::show::utc;
+use crate::verb::VerbResult;
 use crate::verb::job::attempts;
-use crate::verb::{DONE, VerbResult};
 
 /// All that can be said of a job.
 #[derive(Debug, Serialize)]
@@ -37,7 +35,7 @@ struct JobExplanation<'a> {
 
 pub(super) async fn explain(context: &Context, store: &OpenStore, detail: &JobDetail) -> VerbResult {
     let key = Key::new(format!("{JOB_KEY}{}", detail.job.id))?;
-    let (alarms, cancelled_wall_ms) = super::alarms_of_job(store, &key).await?;
+    let (alarms, cancelled_wall_ms) = super::alarms(store, &key).await?;
     let queues = store.ask(async |jobs, call| jobs.list_queues(call).await).await?;
     let queue = queues.iter().find(|view| view.name == detail.job.queue);
     let now_wall_ms = SystemClock.now().wall_ms;
@@ -50,10 +48,10 @@ pub(super) async fn explain(context: &Context, store: &OpenStore, detail: &JobDe
         job: detail,
         alarms: alarms.iter().map(FlatEvent).collect(),
     };
-    context
-        .output
-        .one(&explanation, |style| text(&explanation, detail, &alarms, style))?;
-    Ok(DONE)
+    context.output.one(&explanation, |style| {
+        let head = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
+        head + &attempts(detail).below(style) + &follow::table(&alarms).below(style)
+    })
 }
 
 fn summary(job: &JobView) -> String {
@@ -206,16 +204,4 @@ fn notes(detail: &JobDetail, cancelled_for_ms: Option<u64>) -> Vec<String> {
         notes.push(format!("{} of its holders died, stalled or lost the store.", job.crash_count));
     }
     notes
-}
-
-fn text(explanation: &JobExplanation<'_>, detail: &JobDetail, alarms: &[Event], style: Style) -> String {
-    let mut text = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
-    let attempts = attempts(detail);
-    if !attempts.is_empty() {
-        let _ = write!(text, "\n{}", attempts.render(style));
-    }
-    if !alarms.is_empty() {
-        let _ = write!(text, "\n{}", follow::table(alarms).render(style));
-    }
-    text
 }

@@ -1,7 +1,5 @@
 //! `fencehold explain KEY`: who holds it, who waits, what happens next?
 
-use std::fmt::Write as _;
-
 use fencehold_contract::{EndingView, FlatEvent, HolderView, LeaseView};
 use fencehold_core::lease::LeaseOutcome;
 use fencehold_core::{Event, Key};
@@ -11,9 +9,9 @@ use crate::context::{Context, OpenStore};
 use crate::duration::{show_exact_ms, show_ms};
 use crate::follow;
 use crate::shell;
-use crate::show::{Style, utc};
+use crate::show::utc;
+use crate::verb::VerbResult;
 use crate::verb::lease::{details, history};
-use crate::verb::{DONE, VerbResult};
 
 /// All that can be said of a key.
 #[derive(Debug, Serialize)]
@@ -36,15 +34,16 @@ struct LeaseExplanation<'a> {
 }
 
 pub(super) async fn explain(context: &Context, store: &OpenStore, key: Key) -> VerbResult {
-    let lease = store
-        .leases
-        .get(&store.call, key.clone())
-        .await
-        .map_err(|error| store.explain(error))?;
-    let alarms = super::alarms(store, &key).await?;
+    let lease = store.explained(store.leases.get(&store.call, key.clone())).await?;
+    let (alarms, _) = super::alarms(store, &key).await?;
     let explanation = explanation(&key, lease.as_ref(), &alarms);
-    context.output.one(&explanation, |style| text(&explanation, &alarms, style))?;
-    Ok(DONE)
+    context.output.one(&explanation, |style| {
+        let head = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
+        let lease = lease
+            .as_ref()
+            .map(|lease| format!("\n{}{}", details(lease, style), history(lease).below(style)));
+        head + &lease.unwrap_or_default() + &follow::table(&alarms).below(style)
+    })
 }
 
 fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Event]) -> LeaseExplanation<'a> {
@@ -59,8 +58,7 @@ fn explanation<'a>(key: &'a Key, lease: Option<&'a LeaseView>, alarms: &'a [Even
         alarms: alarms.iter().map(FlatEvent).collect(),
     };
     let Some(lease) = lease else { return blank };
-    let mut notes = Vec::new();
-    notes.extend(crashes(&lease.endings));
+    let mut notes = Vec::from_iter(crashes(&lease.endings));
     let (state, summary, next, renewed_ago_ms) = match &lease.holder {
         Some(holder) => {
             let renewed_ago_ms = holder.renewed_ago_ms;
@@ -154,19 +152,4 @@ fn crashes(endings: &[EndingView]) -> Option<String> {
         let all = endings.len();
         format!("{expired} of the last {all} holds expired: their holders died, stalled or lost the store.")
     })
-}
-
-fn text(explanation: &LeaseExplanation<'_>, alarms: &[Event], style: Style) -> String {
-    let mut text = super::head(&explanation.summary, &explanation.next, &explanation.notes, style);
-    if let Some(lease) = explanation.lease {
-        let _ = write!(text, "\n{}", details(lease, style));
-        let history = history(lease);
-        if !history.is_empty() {
-            let _ = write!(text, "\n{}", history.render(style));
-        }
-    }
-    if !alarms.is_empty() {
-        let _ = write!(text, "\n{}", follow::table(alarms).render(style));
-    }
-    text
 }

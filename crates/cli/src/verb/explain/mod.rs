@@ -12,13 +12,6 @@ use crate::follow;
 use crate::show::{Colour, Style};
 use crate::verb::VerbResult;
 
-const EXAMPLES: &str = "\
-Examples:
-  fencehold explain reports/daily
-  fencehold explain reports/daily -o json | jq -r .next
-  fencehold explain 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
-";
-
 /// How many of the last alarms are shown.
 const ALARMS_MAX: usize = 5;
 /// How the key of a job's events starts.
@@ -26,7 +19,10 @@ const JOB_KEY: &str = "job/";
 
 /// Explain why a key is held or a job waits, and what happens next
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = "\
+fencehold explain reports/daily
+fencehold explain reports/daily -o json | jq -r .next
+fencehold explain 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55")]
 pub(crate) struct Args {
     /// The key or the job
     #[arg(value_name = "KEY|JOB")]
@@ -35,9 +31,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let store = context.open_to_look()?;
-        store
-            .closing(async |store| {
+        context
+            .look(async |store| {
                 // A key may look like the id of a job; then what there is decides.
                 let text = self.what.as_str();
                 let id = JobId::parse(text.strip_prefix(JOB_KEY).unwrap_or(text)).ok();
@@ -65,16 +60,8 @@ fn head(summary: &str, next: &str, notes: &[String], style: Style) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The last late writes that were refused, and worse.
-async fn alarms(store: &OpenStore, key: &Key) -> Result<Vec<Event>, Failure> {
-    let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
-    events.retain(|event| event.key == *key && is_alarm(event));
-    events.drain(..events.len().saturating_sub(ALARMS_MAX));
-    Ok(events)
-}
-
-/// The same of a job, and when it was asked to stop last, in wall time.
-async fn alarms_of_job(store: &OpenStore, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
+/// The last late writes that were refused, and worse; and when a job was asked to stop last, in wall time.
+async fn alarms(store: &OpenStore, key: &Key) -> Result<(Vec<Event>, Option<u64>), Failure> {
     let mut events = follow::past_if_told(store, Some(key.as_str())).await?;
     events.retain(|event| event.key == *key);
     let asked = |event: &&Event| matches!(event.data, EventData::JobCancelRequested { .. });

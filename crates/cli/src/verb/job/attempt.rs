@@ -1,54 +1,135 @@
-//! What a script reports of its attempt at a job.
+//! `fencehold job renew`, `complete`, `fail`, `snooze` and `release`: what a script says of its attempt at a job.
 
+use fencehold_contract::http::RenewedAttempt;
 use fencehold_contract::job::{AttemptReport, Report};
-use fencehold_core::job::JobId;
+use fencehold_core::job::{AttemptRenewal, JobId};
 
-use crate::context::{Context, OpenStore};
-use crate::duration::show_ms;
+use super::options::Payload;
+use crate::context::Context;
+use crate::duration::{parse_ms, show_ms};
 use crate::failure::{Failure, only_answer};
 use crate::hold_id;
-use crate::show::facts;
-use crate::verb::{DONE, VerbResult};
+use crate::show::{facts, yield_lines};
+use crate::verb::VerbResult;
 
 pub(super) const MORE: &str = "\
 The hold id comes from FENCEHOLD_HOLD_ID or from stdin, never from an argument, which every user of the machine could \
 read. Exit code 76 means that the attempt is lost: stop.";
 
-/// Which attempt it is.
+// Which attempt it is.
 #[derive(Debug, clap::Args)]
-pub(super) struct AttemptArgs {
+pub(crate) struct AttemptArgs {
     #[arg(value_name = "JOB", help = "Which job [env: FENCEHOLD_JOB_ID]")]
-    pub(super) job: Option<JobId>,
+    job: Option<JobId>,
     #[arg(long, value_name = "N", help = hold_id::TOKEN_HELP)]
-    pub(super) token: Option<u64>,
+    token: Option<u64>,
 }
 
 impl AttemptArgs {
     /// Reports, and prints what became of the job.
     pub(super) async fn report(self, context: &Context, report: Report) -> VerbResult {
-        let store = context.open_to_look()?;
-        store.closing(async |store| self.send(context, store, report).await).await
-    }
-
-    async fn send(self, context: &Context, store: &OpenStore, report: Report) -> VerbResult {
-        let attempt = hold_id::attempt(self.job, self.token)?;
-        let id = attempt.job_id;
-        let reports = vec![AttemptReport { attempt, report }];
-        let answers = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?;
+        let (id, answers) = context
+            .look(async |store| {
+                let attempt = hold_id::attempt(self.job, self.token)?;
+                let id = attempt.job_id;
+                let reports = vec![AttemptReport { attempt, report }];
+                Ok((id, store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await?))
+            })
+            .await?;
         let reported = only_answer(answers, |refusal| Failure::refused_job(id, refusal))?;
         context.output.one(&reported, |style| {
             let mut lines = vec![("job", id.to_string()), ("state", reported.state.to_string())];
-            if let Some(ms) = reported.retry_in_ms {
-                lines.push(("retry in", show_ms(ms)));
-            }
-            if reported.late {
-                lines.push((
-                    "late",
-                    "the claim had expired, but no other worker had the job since".to_owned(),
-                ));
-            }
+            lines.extend(reported.retry_in_ms.map(|ms| ("retry in", show_ms(ms))));
+            let late = "the claim had expired, but no other worker had the job since";
+            lines.extend(reported.late.then(|| ("late", late.to_owned())));
             facts(style, lines)
-        })?;
-        Ok(DONE)
+        })
+    }
+
+    pub(super) async fn renew(self, context: &Context) -> VerbResult {
+        let (id, renewed) = context
+            .look(async |store| {
+                let attempts = vec![hold_id::attempt(self.job, self.token)?];
+                let ask = store.ask(async |jobs, call| jobs.renew_attempts(call, attempts.clone()).await);
+                Ok((attempts[0].job_id, ask.await?))
+            })
+            .await?;
+        let renewal = only_answer(renewed.results, |refusal| Failure::refused_job(id, refusal))?;
+        let AttemptRenewal { token, remaining_ms, cancel_requested, yield_request } = renewal;
+        let waited_ms = renewed.waited_ms;
+        let renewed = RenewedAttempt { token, remaining_ms, cancel_requested, yield_request, waited_ms };
+        context.output.one(&renewed, |style| {
+            let mut lines =
+                vec![("job", id.to_string()), ("token", token.to_string()), ("left", show_ms(remaining_ms))];
+            lines.extend(cancel_requested.then(|| ("cancel requested", "stop, and release it".to_owned())));
+            lines.extend(yield_lines(renewed.yield_request.as_ref()));
+            facts(style, lines)
+        })
+    }
+}
+
+/// Complete a job
+#[derive(Debug, clap::Args)]
+#[command(after_help = MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue emails -o env)\"
+fencehold job complete --result '{\"sent\":true}'")]
+pub(crate) struct CompleteArgs {
+    #[command(flatten)]
+    attempt: AttemptArgs,
+    /// Its result; kept with the job
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    result: Option<Payload>,
+}
+
+impl CompleteArgs {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        let result = self.result.map(|Payload(result)| result);
+        self.attempt.report(context, Report::Complete { result }).await
+    }
+}
+
+/// Fail a job; it is retried by its policy
+#[derive(Debug, clap::Args)]
+#[command(after_help = MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue emails -o env)\"
+fencehold job fail --error 'the mail server refused it'
+fencehold job fail --error 'no such address' --permanent")]
+pub(crate) struct FailArgs {
+    #[command(flatten)]
+    attempt: AttemptArgs,
+    /// What went wrong; kept with the attempt
+    #[arg(long, value_name = "TEXT")]
+    error: String,
+    /// Retry after this time instead of the policy's
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    retry_in: Option<u64>,
+    /// Do not retry
+    #[arg(long, conflicts_with = "retry_in")]
+    permanent: bool,
+}
+
+impl FailArgs {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        let FailArgs { attempt, error, retry_in: retry_in_ms, permanent } = self;
+        attempt.report(context, Report::Fail { error, retry_in_ms, permanent }).await
+    }
+}
+
+/// Put a job off; this counts neither as a failure nor as a crash
+#[derive(Debug, clap::Args)]
+#[command(after_help = MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue emails -o env)\"
+fencehold job snooze --delay 10m")]
+pub(crate) struct SnoozeArgs {
+    #[command(flatten)]
+    attempt: AttemptArgs,
+    /// For how long
+    #[arg(long, value_name = "DURATION", value_parser = parse_ms, allow_hyphen_values = true)]
+    delay: u64,
+}
+
+impl SnoozeArgs {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        self.attempt.report(context, Report::Snooze { delay_ms: self.delay }).await
     }
 }

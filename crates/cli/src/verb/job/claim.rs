@@ -4,41 +4,35 @@ use fencehold_contract::job::{AttemptRef, AttemptReport, ClaimJobsRequest, Claim
 use fencehold_core::job::QueueName;
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Owner, ttl};
-use serde::Serialize;
 
 use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
 use crate::failure::{ErrorKind, Failure};
-use crate::hold_id::{self, HOLD_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE};
+use crate::hold_id::{self, HOLD_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE, WithHoldId};
 use crate::output::Format;
 use crate::process::boot_ms;
 use crate::show::facts;
-use crate::verb::{DONE, VerbResult};
+use crate::verb::VerbResult;
 use crate::{identity, shell};
-
-const EXAMPLES: &str = "\
-Examples:
-  # Claim a job, work on it, report
-  vars=$(fencehold job claim --queue emails --wait 1m -o env) || exit
-  eval \"$vars\"
-  if ./send-email \"$FENCEHOLD_PAYLOAD\"
-  then fencehold job complete
-  else fencehold job fail --error 'not sent'
-  fi
-";
-
-const MORE: &str = "\
-The claim ends after its ttl unless you renew it, which counts as a crash of the job. To run one command for each job, \
-`fencehold work` is simpler and safer. The hold id is a secret: it is printed once, here. With -o env, \
-FENCEHOLD_PAYLOAD is set and not exported: it may be longer than an environment can be. Exit code 75 means that no job \
-was ready.";
 
 /// The variable that holds a job's payload.
 const PAYLOAD_VARIABLE: &str = "FENCEHOLD_PAYLOAD";
 
 /// Claim one job and print its token and hold id
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(before_help = "\
+# Claim a job, work on it, report
+vars=$(fencehold job claim --queue emails --wait 1m -o env) || exit
+eval \"$vars\"
+if ./send-email \"$FENCEHOLD_PAYLOAD\"
+then fencehold job complete
+else fencehold job fail --error 'not sent'
+fi")]
+#[command(after_help = "\
+The claim ends after its ttl unless you renew it, which counts as a crash of the job. To run one command for each job, \
+`fencehold work` is simpler and safer. The hold id is a secret: it is printed once, here. With -o env, \
+FENCEHOLD_PAYLOAD is set and not exported: it may be longer than an environment can be. Exit code 75 means that no job \
+was ready.")]
 pub(crate) struct Args {
     /// Queue to claim from, and its share among several (repeatable)
     #[arg(long, value_name = "QUEUE[=WEIGHT]", required = true, value_parser = parse_source)]
@@ -73,19 +67,11 @@ pub(crate) fn parse_source(text: &str) -> Result<Source, String> {
     Ok((queue, weight))
 }
 
-/// What a script needs to know.
-#[derive(Debug, Serialize)]
-struct ClaimedOutput {
-    #[serde(flatten)]
-    job: ClaimedJob,
-    hold_id: String,
-}
-
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
+        let store = context.open_in_any_format(self.create)?;
         store.closing(async |store| self.claim(context, store).await).await
     }
 
@@ -111,47 +97,41 @@ impl Args {
             })
             .await?;
         let Some(job) = claimed.jobs.into_iter().next() else {
-            return Err(Failure::of_kind(
-                ErrorKind::WaitTimedOut,
-                format!("no job is ready in {}", names.join(", ")),
-            )
-            .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
+            let what = format!("no job is ready in {}", names.join(", "));
+            return Err(Failure::of_kind(ErrorKind::WaitTimedOut, what)
+                .with_next("Wait for one with --wait 1m; `fencehold queue ls` shows what there is."));
         };
         let attempt = AttemptRef { job_id: job.id, hold_id: hold, token: job.token };
-        if let Err(failure) = print(context, &ClaimedOutput { job, hold_id: hold.reveal() }) {
+        if let Err(failure) = print(context, &WithHoldId { granted: job, hold_id: hold.reveal() }) {
             // Nothing has seen the hold id, so nothing could report on the job.
             let reports = vec![AttemptReport { attempt, report: Report::Release {} }];
             let _ = store.ask(async |jobs, call| jobs.report(call, reports.clone()).await).await;
             return Err(failure);
         }
-        Ok(DONE)
+        Ok(())
     }
 }
 
-fn print(context: &Context, claimed: &ClaimedOutput) -> Result<(), Failure> {
+fn print(context: &Context, claimed: &WithHoldId<ClaimedJob>) -> Result<(), Failure> {
     if context.output.format == Format::Env {
         return context.output.text(&shell_lines(claimed));
     }
-    context.output.one(claimed, |style| {
-        let job = &claimed.job;
-        facts(
-            style,
-            [
-                ("job", job.id.to_string()),
-                ("queue", job.queue.to_string()),
-                ("kind", job.kind.to_string()),
-                ("token", job.token.to_string()),
-                ("attempt", job.attempt.to_string()),
-                ("left", show_ms(job.remaining_ms)),
-                ("hold id", claimed.hold_id.clone()),
-                ("payload", job.payload.to_string()),
-            ],
-        )
-    })
+    let job = &claimed.granted;
+    let lines = [
+        ("job", job.id.to_string()),
+        ("queue", job.queue.to_string()),
+        ("kind", job.kind.to_string()),
+        ("token", job.token.to_string()),
+        ("attempt", job.attempt.to_string()),
+        ("left", show_ms(job.remaining_ms)),
+        ("hold id", claimed.hold_id.clone()),
+        ("payload", job.payload.to_string()),
+    ];
+    context.output.one(claimed, |style| facts(style, lines))
 }
 
-fn shell_lines(claimed: &ClaimedOutput) -> String {
-    let job = &claimed.job;
+fn shell_lines(claimed: &WithHoldId<ClaimedJob>) -> String {
+    let job = &claimed.granted;
     let exported = shell::exports(&[
         (JOB_VARIABLE, &job.id.to_string()),
         (TOKEN_VARIABLE, &job.token.to_string()),

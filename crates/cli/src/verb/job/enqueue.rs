@@ -19,30 +19,10 @@ use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::parse_ms;
 use crate::exit_code::ExitStatus;
 use crate::failure::{Failure, only_answer};
+use crate::hold_id;
 use crate::output::{Format, complain, note};
 use crate::show::Progress;
-use crate::verb::{DONE, VerbResult};
-
-const USAGE: &str = "\
-fencehold job enqueue [OPTIONS] --queue <QUEUE> --kind <KIND>
-         <--payload <JSON>|--jsonl <FILE>>";
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
-
-  # In ten minutes, at most three times, and only once for this invoice
-  fencehold job enqueue --queue invoices --kind send --payload 42 \\
-    --delay 10m --max-failures 3 --unique-key invoice-42
-
-  # One job for each line of a file, or of stdin
-  fencehold job enqueue --queue images --kind resize --jsonl images.jsonl
-";
-
-const MORE: &str = "\
-Prints the id of each job. The same unique key with the same payload gives the id of the first job; with another \
-payload it is an error that names the first job. With --jsonl every line is one payload: a line that is refused is \
-reported on stderr with its number, the others are enqueued, and the exit code is 1.";
+use crate::verb::VerbResult;
 
 /// How many jobs, and how many bytes of payload, go into one call.
 const BATCH_JOBS: usize = 1_000;
@@ -50,8 +30,22 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// Enqueue a job, or one for each line of a file
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
-#[command(override_usage = USAGE)]
+#[command(before_help = "\
+fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
+
+# In ten minutes, at most three times, and only once for this invoice
+fencehold job enqueue --queue invoices --kind send --payload 42 \\
+  --delay 10m --max-failures 3 --unique-key invoice-42
+
+# One job for each line of a file, or of stdin
+fencehold job enqueue --queue images --kind resize --jsonl images.jsonl")]
+#[command(after_help = "\
+Prints the id of each job. The same unique key with the same payload gives the id of the first job; with another \
+payload it is an error that names the first job. With --jsonl every line is one payload: a line that is refused is \
+reported on stderr with its number, the others are enqueued, and the exit code is 1.")]
+#[command(override_usage = "\
+fencehold job enqueue [OPTIONS] --queue <QUEUE> --kind <KIND>
+         <--payload <JSON>|--jsonl <FILE>>")]
 #[command(group = ArgGroup::new("what").required(true).args(["payload", "jsonl"]))]
 pub(crate) struct Args {
     /// Its queue
@@ -103,7 +97,7 @@ impl Args {
             .closing(async |store| match (self.payload.take(), self.jsonl.take()) {
                 (Some(payload), _) => self.one(context, store, options, payload).await,
                 (None, Some(file)) => Bulk::new(&self, context, store, options).run(file).await,
-                (None, None) => Err(Failure::new(ExitStatus::Usage, "give --payload or --jsonl")),
+                (None, None) => Err(Failure::usage("give --payload or --jsonl")),
             })
             .await
     }
@@ -125,7 +119,7 @@ impl Args {
         if enqueued.existed && context.output.format == Format::Table {
             note("this job existed: it has the same unique key");
         }
-        Ok(DONE)
+        Ok(())
     }
 
     fn job(&self, options: JobOptions, payload: Payload) -> Result<NewJob, Failure> {
@@ -149,11 +143,7 @@ impl Args {
 
 /// An id for a new job.
 fn fresh_id() -> Result<JobId, Failure> {
-    let mut bits = [0; 10];
-    getrandom::fill(&mut bits).map_err(|error| {
-        Failure::new(ExitStatus::Failed, format!("the system gives no randomness: {error}"))
-    })?;
-    Ok(JobId::from_random(SystemClock.now().wall_ms, bits))
+    Ok(JobId::from_random(SystemClock.now().wall_ms, hold_id::random()?))
 }
 
 /// Reads a moment as RFC 3339 writes it.
@@ -207,7 +197,7 @@ impl<'a> Bulk<'a> {
     }
 
     async fn run(mut self, path: PathBuf) -> VerbResult {
-        let unreadable = |error| Failure::new(ExitStatus::Usage, format!("{}: {error}", path.display()));
+        let unreadable = |error| Failure::usage(format!("{}: {error}", path.display()));
         if path.as_os_str() == "-" {
             self.read(stdin().lock()).await?;
         } else {
@@ -223,20 +213,17 @@ impl<'a> Bulk<'a> {
         }
         if self.bad > 0 {
             let all = self.good + self.bad;
-            return Err(Failure::new(
-                ExitStatus::Failed,
-                format!("{} of {all} lines were refused", self.bad),
-            )
-            .with_next("The others are enqueued: fix and send only the lines that are named above."));
+            return Err(Failure::failed(format!("{} of {all} lines were refused", self.bad))
+                .with_next("The others are enqueued: fix and send only the lines that are named above."));
         }
-        Ok(DONE)
+        Ok(())
     }
 
     async fn read(&mut self, mut source: impl BufRead) -> Result<(), Failure> {
         let mut number = 0;
         loop {
             let next = lines::next(&mut source, PAYLOAD_BYTES_MAX)
-                .map_err(|error| Failure::new(ExitStatus::Failed, format!("line {}: {error}", number + 1)));
+                .map_err(|error| Failure::failed(format!("line {}: {error}", number + 1)));
             let (line, bytes) = match next {
                 Ok(Some(next)) => next,
                 Ok(None) => return self.send().await,

@@ -1,26 +1,20 @@
 //! `fencehold job get`: everything about one job.
 
-use std::fmt::Write as _;
-
 use fencehold_contract::job::JobDetail;
 use fencehold_core::job::{JobId, JobRefusal};
 
-use crate::context::{Context, OpenStore};
+use crate::context::Context;
 use crate::duration::{show_exact_ms, show_ms};
 use crate::failure::Failure;
 use crate::follow::{ended_colour, state_colour};
-use crate::show::{Cell, Colour, Style, Table, facts, or_dash, utc};
-use crate::verb::{DONE, VerbResult};
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold job get 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
-  fencehold job get 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 -o json | jq .state
-";
+use crate::show::{Cell, Colour, Style, Table, facts, labels, or_dash, utc};
+use crate::verb::VerbResult;
 
 /// Show everything about a job
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = "\
+fencehold job get 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
+fencehold job get 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55 -o json | jq .state")]
 pub(crate) struct Args {
     /// The job
     #[arg(value_name = "JOB")]
@@ -29,29 +23,14 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let store = context.open_to_look()?;
-        store.closing(async |store| self.get(context, store).await).await
-    }
-
-    async fn get(self, context: &Context, store: &OpenStore) -> VerbResult {
-        let detail = store.ask(async |jobs, call| jobs.get_job(call, self.job).await).await?;
+        let detail = context.ask(async |jobs, call| jobs.get_job(call, self.job).await).await?;
         let detail = detail.ok_or_else(|| Failure::refused_job(self.job, JobRefusal::JobNotFound))?;
-        context.output.one(&detail, |style| text(&detail, style))?;
-        Ok(DONE)
+        context.output.one(&detail, |style| {
+            facts(style, lines(&detail, style))
+                + &attempts(&detail).below(style)
+                + &effects(&detail).below(style)
+        })
     }
-}
-
-fn text(detail: &JobDetail, style: Style) -> String {
-    let mut text = facts(style, lines(detail, style));
-    let attempts = attempts(detail);
-    if !attempts.is_empty() {
-        let _ = write!(text, "\n{}", attempts.render(style));
-    }
-    let effects = effects(detail);
-    if !effects.is_empty() {
-        let _ = write!(text, "\n{}", effects.render(style));
-    }
-    text
 }
 
 fn lines(detail: &JobDetail, style: Style) -> Vec<(&'static str, String)> {
@@ -81,8 +60,7 @@ fn lines(detail: &JobDetail, style: Style) -> Vec<(&'static str, String)> {
         add("must yield to", runner.yield_request.as_ref().map(|request| request.contender.to_string()));
     }
     add("unique key", job.unique_key.as_ref().map(ToString::to_string));
-    let labels: Vec<String> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    add("labels", (!labels.is_empty()).then(|| labels.join(", ")));
+    add("labels", labels(&job.labels));
     add(
         "compensates",
         job.compensates
@@ -99,33 +77,30 @@ fn lines(detail: &JobDetail, style: Style) -> Vec<(&'static str, String)> {
 
 /// The attempts that ended, one a line.
 pub(crate) fn attempts(detail: &JobDetail) -> Table {
-    let mut table = Table::new(["TOKEN", "OWNER", "STARTED", "ENDED", "OUTCOME", "ERROR"]);
-    for attempt in &detail.attempts {
+    Table::of(["TOKEN", "OWNER", "STARTED", "ENDED", "OUTCOME", "ERROR"], &detail.attempts, |attempt| {
         // The end of an error says most, and a line break would tear the table.
         let error = attempt.error.as_deref().and_then(|error| error.trim_end().lines().last());
-        table.row([
+        [
             attempt.token.into(),
             attempt.owner.as_str().into(),
             utc(attempt.started_at_ms).into(),
             utc(attempt.ended_at_ms).into(),
             Cell::from(attempt.outcome).in_colour(ended_colour(attempt.outcome)),
             or_dash(error),
-        ]);
-    }
-    table
+        ]
+    })
 }
 
 fn effects(detail: &JobDetail) -> Table {
-    let mut table = Table::new(["EFFECT", "STATE", "TOKEN", "WRITTEN", "VALUE", "COMPENSATION"]);
-    for effect in &detail.effects {
-        table.row([
+    let header = ["EFFECT", "STATE", "TOKEN", "WRITTEN", "VALUE", "COMPENSATION"];
+    Table::of(header, &detail.effects, |effect| {
+        [
             effect.name.as_str().into(),
             Cell::from(effect.state).in_colour(Colour::Strong),
             effect.token.into(),
             utc(effect.written_at_ms).into(),
             or_dash(effect.value.as_deref()),
             or_dash(effect.compensation_job_id),
-        ]);
-    }
-    table
+        ]
+    })
 }

@@ -1,53 +1,56 @@
 //! `fencehold job …`: jobs from scripts, and for operators.
 
 mod attempt;
-mod cancel;
 mod change;
 mod claim;
-mod complete;
-mod count;
 mod enqueue;
-mod fail;
-mod filter;
 mod get;
 mod lines;
 mod ls;
 mod options;
-mod release;
-mod renew;
-mod retry;
-mod rm;
-mod snooze;
 mod wait;
 
 pub(crate) use claim::{Source, parse_source};
 pub(crate) use get::attempts;
 pub(crate) use options::{JobArgs, Label, Payload, parse_label};
 
-use crate::verb::group;
+use fencehold_contract::job::{JobAction, Report};
 
-const EXAMPLES: &str = "\
-Examples:
-  fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
-  fencehold job ls --queue emails --state failed
-  fencehold job retry --queue emails --state failed --dry-run
-";
+use crate::verb::verbs;
 
-group! {
+verbs! {
     /// Enqueue jobs, work on them from scripts, list and change them
-    EXAMPLES:
-    Enqueue = enqueue,
-    Claim = claim,
-    Renew = renew,
-    Complete = complete,
-    Fail = fail,
-    Snooze = snooze,
-    Release = release,
-    Wait = wait,
-    Ls = ls,
-    Get = get,
-    Count = count,
-    Cancel = cancel,
-    Retry = retry,
-    Rm = rm,
+    #[command(before_help = "\
+fencehold job enqueue --queue emails --kind welcome --payload '{\"to\":7}'
+fencehold job ls --queue emails --state failed
+fencehold job retry --queue emails --state failed --dry-run")]
+    Verb:
+    Enqueue = enqueue::Args,
+    Claim = claim::Args,
+    /// Renew the claim on a job for another ttl
+    #[command(after_help = attempt::MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue emails -o env)\"
+fencehold job renew || exit
+# Was the job cancelled?
+fencehold job renew -o json | jq .cancel_requested")]
+    Renew = attempt::AttemptArgs => renew(),
+    Complete = attempt::CompleteArgs,
+    Fail = attempt::FailArgs,
+    Snooze = attempt::SnoozeArgs,
+    /// Give a job back to its queue, at its old place; this counts as nothing
+    #[command(after_help = attempt::MORE, before_help = "\
+# After eval \"$(fencehold job claim --queue emails -o env)\"
+fencehold job release")]
+    Release = attempt::AttemptArgs => report(Report::Release {}),
+    Wait = wait::Args,
+    Ls = ls::Args,
+    Get = get::Args,
+    Count = ls::CountArgs,
+    Cancel = change::CancelArgs,
+    /// Start jobs over, also those that failed permanently
+    #[command(after_help = change::MORE, before_help = "\
+fencehold job retry 01990f3e-5d1c-7a41-9d07-3c0c1f0b6a55
+fencehold job retry --queue emails --state failed --state quarantined")]
+    Retry = change::JobSelection => change(JobAction::Retry, "retried"),
+    Rm = change::RmArgs,
 }

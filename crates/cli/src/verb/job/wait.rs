@@ -7,22 +7,16 @@ use fencehold_core::job::{JobId, JobState};
 
 use crate::context::{Context, OpenStore};
 use crate::duration::{parse_ms, show_exact_ms};
-use crate::exit_code::ExitStatus;
 use crate::failure::{ErrorKind, Failure};
-use crate::verb::{DONE, VerbResult};
-
-const EXAMPLES: &str = "\
-Examples:
-  id=$(fencehold job enqueue --queue reports --kind build --payload '{}')
-  fencehold job wait \"$id\" --wait 5m
-";
-
-const MORE: &str = "\
-Exit code 1: it failed, was cancelled, or a person must look at it; 75: it has not finished in time.";
+use crate::verb::VerbResult;
 
 /// Wait until a job has finished, and print its result
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(before_help = "\
+id=$(fencehold job enqueue --queue reports --kind build --payload '{}')
+fencehold job wait \"$id\" --wait 5m")]
+#[command(after_help = "\
+Exit code 1: it failed, was cancelled, or a person must look at it; 75: it has not finished in time.")]
 pub(crate) struct Args {
     /// The job
     #[arg(value_name = "JOB")]
@@ -37,9 +31,7 @@ impl Args {
         if context.has_timeout_flag && self.wait.is_none() {
             // As in `kubectl wait` it would be taken for the wait.
             let what = "--timeout is for a store that is unreachable; it does not bound the wait";
-            return Err(
-                Failure::new(ExitStatus::Usage, what).with_next("Bound the wait with --wait DURATION.")
-            );
+            return Err(Failure::usage(what).with_next("Bound the wait with --wait DURATION."));
         }
         let store = context.open_to_wait()?;
         store.closing(async |store| self.wait(context, store).await).await
@@ -58,13 +50,12 @@ impl Args {
         if !detail.job.state.is_settled() {
             return Err(self.too_long(&detail));
         }
-        if detail.job.state == JobState::Completed {
-            context
-                .output
-                .one(&detail, |_| detail.result.as_deref().unwrap_or_default().to_owned())?;
-            return Ok(DONE);
+        if detail.job.state != JobState::Completed {
+            return Err(ended_otherwise(&detail));
         }
-        Err(ended_otherwise(&detail))
+        context
+            .output
+            .one(&detail, |_| detail.result.as_deref().unwrap_or_default().to_owned())
     }
 
     fn too_long(&self, detail: &JobDetail) -> Failure {

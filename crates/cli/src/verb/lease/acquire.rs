@@ -6,37 +6,31 @@ use fencehold_contract::AcquiredLease;
 use fencehold_core::lease::Grant;
 use fencehold_core::limits::TTL_MS_MIN;
 use fencehold_core::{Key, Owner, Task, ttl};
-use serde::Serialize;
 
 use crate::context::{Context, CreateStore, OpenStore};
 use crate::duration::{parse_ms, show_ms};
 use crate::failure::Failure;
-use crate::hold_id::{HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE};
+use crate::hold_id::{HOLD_VARIABLE, KEY_VARIABLE, TOKEN_VARIABLE, WithHoldId};
 use crate::output::Format;
 use crate::process::boot_ms;
 use crate::show::facts;
-use crate::verb::{DONE, VerbResult};
+use crate::verb::VerbResult;
 use crate::{identity, shell};
-
-const EXAMPLES: &str = "\
-Examples:
-  # Acquire a lease, do something, release it
-  vars=$(fencehold lease acquire reports/daily -o env) || exit
-  eval \"$vars\"
-  ./step-one && fencehold lease renew reports/daily && ./step-two
-  fencehold lease release reports/daily
-
-  # Any one of three
-  fencehold lease acquire gpu/0 --any-of gpu/1 --any-of gpu/2 --wait 10m
-";
-
-const MORE: &str = "\
-The lease ends after its ttl unless you renew it. To hold it for one command, `fencehold run` is simpler and safer. \
-The hold id is a secret: it is printed once, here, and lets its bearer end the lease.";
 
 /// Acquire a lease and print its token and hold id
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(before_help = "\
+# Acquire a lease, do something, release it
+vars=$(fencehold lease acquire reports/daily -o env) || exit
+eval \"$vars\"
+./step-one && fencehold lease renew reports/daily && ./step-two
+fencehold lease release reports/daily
+
+# Any one of three
+fencehold lease acquire gpu/0 --any-of gpu/1 --any-of gpu/2 --wait 10m")]
+#[command(after_help = "\
+The lease ends after its ttl unless you renew it. To hold it for one command, `fencehold run` is simpler and safer. \
+The hold id is a secret: it is printed once, here, and lets its bearer end the lease.")]
 pub(crate) struct Args {
     /// The key to hold
     #[arg(value_name = "KEY")]
@@ -60,19 +54,11 @@ pub(crate) struct Args {
     create: CreateStore,
 }
 
-/// What a script needs to know.
-#[derive(Debug, Serialize)]
-struct AcquiredOutput {
-    #[serde(flatten)]
-    lease: AcquiredLease,
-    hold_id: String,
-}
-
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
         // Validate before creating the store.
         ttl::check(self.ttl, TTL_MS_MIN)?;
-        let store = context.open_at(&context.place()?.for_acting(self.create.create)?)?;
+        let store = context.open_in_any_format(self.create)?;
         store.closing(async |store| self.acquire(context, store).await).await
     }
 
@@ -105,39 +91,35 @@ impl Args {
         let waited_ms = self.wait.map_or(0, |_| boot_ms().saturating_sub(began_ms));
         let grant = Grant { token: hold.token, remaining_ms, resumed: false };
         let lease = AcquiredLease { key: hold.key.clone(), grant, waited_ms };
-        let taken = AcquiredOutput { lease, hold_id: hold.hold_id.reveal() };
+        let taken = WithHoldId { granted: lease, hold_id: hold.hold_id.reveal() };
         if let Err(failure) = print(context, &taken) {
             // Nothing has seen the hold id, so nothing could give the lease back.
             let _ = store.leases.release(&store.call, vec![hold]).await;
             return Err(failure);
         }
-        Ok(DONE)
+        Ok(())
     }
 }
 
-fn print(context: &Context, taken: &AcquiredOutput) -> Result<(), Failure> {
+fn print(context: &Context, taken: &WithHoldId<AcquiredLease>) -> Result<(), Failure> {
     if context.output.format == Format::Env {
         return context.output.text(&shell_lines(taken));
     }
-    context.output.one(taken, |style| {
-        let AcquiredLease { key, grant, .. } = &taken.lease;
-        facts(
-            style,
-            [
-                ("key", key.to_string()),
-                ("token", grant.token.to_string()),
-                ("left", show_ms(grant.remaining_ms)),
-                ("hold id", taken.hold_id.clone()),
-            ],
-        )
-    })
+    let AcquiredLease { key, grant, .. } = &taken.granted;
+    let lines = [
+        ("key", key.to_string()),
+        ("token", grant.token.to_string()),
+        ("left", show_ms(grant.remaining_ms)),
+        ("hold id", taken.hold_id.clone()),
+    ];
+    context.output.one(taken, |style| facts(style, lines))
 }
 
 /// Lines for `eval`.
-fn shell_lines(taken: &AcquiredOutput) -> String {
+fn shell_lines(taken: &WithHoldId<AcquiredLease>) -> String {
     shell::exports(&[
-        (KEY_VARIABLE, taken.lease.key.as_str()),
-        (TOKEN_VARIABLE, &taken.lease.grant.token.to_string()),
+        (KEY_VARIABLE, taken.granted.key.as_str()),
+        (TOKEN_VARIABLE, &taken.granted.grant.token.to_string()),
         (HOLD_VARIABLE, &taken.hold_id),
     ])
 }
@@ -155,7 +137,7 @@ mod tests {
         for key in ["k", "it's", "$(exit 7)`exit 8`", "a'; exit 9; '", "日本 \" \\ *"] {
             let grant = Grant { token: Token::new(7), remaining_ms: 1, resumed: false };
             let lease = AcquiredLease { key: Key::new(key).unwrap(), grant, waited_ms: 0 };
-            let taken = AcquiredOutput { lease, hold_id: "ab".repeat(16) };
+            let taken = WithHoldId { granted: lease, hold_id: "ab".repeat(16) };
             let script = format!("{}printf %s \"$FENCEHOLD_KEY $FENCEHOLD_TOKEN\"", shell_lines(&taken));
             let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
             assert!(output.status.success());

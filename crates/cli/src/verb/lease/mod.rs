@@ -1,32 +1,34 @@
 //! `fencehold lease …`: leases from scripts, and for operators.
 
 mod acquire;
-mod get;
-mod ls;
-mod release;
-mod renew;
+mod hold;
 mod revoke;
-mod watch;
+mod view;
 
-pub(crate) use get::{details, history};
+pub(crate) use view::{details, history};
 
-use crate::verb::group;
+use crate::verb::verbs;
 
-const EXAMPLES: &str = "\
-Examples:
-  fencehold lease ls
-  fencehold lease get reports/daily
-  fencehold lease revoke reports/daily --reason 'host is gone'
-";
-
-group! {
+verbs! {
     /// Acquire, renew, release, list and revoke leases
-    EXAMPLES:
-    Acquire = acquire,
-    Renew = renew,
-    Release = release,
-    Ls = ls,
-    Get = get,
-    Watch = watch,
-    Revoke = revoke,
+    #[command(before_help = "\
+fencehold lease ls
+fencehold lease get reports/daily
+fencehold lease revoke reports/daily --reason 'host is gone'")]
+    Verb:
+    Acquire = acquire::Args,
+    /// Renew a lease for another ttl
+    #[command(after_help = hold::RENEW_MORE, before_help = "\
+# After eval \"$(fencehold lease acquire reports/daily -o env)\"
+fencehold lease renew reports/daily || exit")]
+    Renew = hold::HoldArgs => renew(),
+    /// Release a lease
+    #[command(after_help = hold::RELEASE_MORE, before_help = "\
+# After eval \"$(fencehold lease acquire reports/daily -o env)\"
+fencehold lease release reports/daily")]
+    Release = hold::HoldArgs => release(),
+    Ls = view::LsArgs,
+    Get = view::GetArgs,
+    Watch = view::WatchArgs,
+    Revoke = revoke::Args,
 }

@@ -5,34 +5,26 @@ use fencehold_contract::http::RevokeLeaseBatchResponse;
 use fencehold_contract::{RevokeLeasesRequest, RevokeTarget, RevokedLease, json};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 
-use crate::context::{Context, OpenStore};
-use crate::exit_code::ExitStatus;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::identity;
+use crate::identity::ByArgs;
 use crate::show::{Table, or_dash};
-use crate::verb::{DONE, VerbResult};
-
-const USAGE: &str = "\
-fencehold lease revoke [OPTIONS] --reason <REASON> <KEY>
-       fencehold lease revoke [OPTIONS] --reason <REASON> --task <TASK>
-       fencehold lease revoke [OPTIONS] --reason <REASON> --owner <OWNER>
-       fencehold lease revoke [OPTIONS] --reason <REASON> --prefix <TEXT>";
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold lease revoke reports/daily --reason 'host is gone'
-  fencehold lease revoke reports/daily --token 7 --reason 'wrong input'
-  fencehold lease revoke --task run-42 --reason 'run was cancelled'
-";
-
-const MORE: &str = "\
-The holder learns it at once where the store can tell it, else at its next renewal. A token is consumed, so that \
-whatever checks tokens refuses the old holder from now on.";
+use crate::verb::VerbResult;
 
 /// End leases by force, with a reason
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
-#[command(override_usage = USAGE)]
+#[command(before_help = "\
+fencehold lease revoke reports/daily --reason 'host is gone'
+fencehold lease revoke reports/daily --token 7 --reason 'wrong input'
+fencehold lease revoke --task run-42 --reason 'run was cancelled'")]
+#[command(after_help = "\
+The holder learns it at once where the store can tell it, else at its next renewal. A token is consumed, so that \
+whatever checks tokens refuses the old holder from now on.")]
+#[command(override_usage = "\
+fencehold lease revoke [OPTIONS] --reason <REASON> <KEY>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --task <TASK>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --owner <OWNER>
+       fencehold lease revoke [OPTIONS] --reason <REASON> --prefix <TEXT>")]
 #[command(group = ArgGroup::new("which").required(true).args(["key", "task", "owner", "prefix"]))]
 pub(crate) struct Args {
     /// The key
@@ -53,36 +45,26 @@ pub(crate) struct Args {
     /// Why; kept in the lease's history
     #[arg(long)]
     reason: Reason,
-    /// Who does it [default: user@host]
-    #[arg(long, value_name = "NAME")]
-    by: Option<Owner>,
+    #[command(flatten)]
+    by: ByArgs,
 }
 
 impl Args {
     pub(crate) async fn run(self, context: &Context) -> VerbResult {
-        let store = context.open_to_look()?;
-        store.closing(async |store| self.revoke(context, store).await).await
-    }
-
-    async fn revoke(self, context: &Context, store: &OpenStore) -> VerbResult {
         let by_key = self.key.is_some();
-        let by = self.by.clone().map_or_else(identity::person, Ok)?;
-        let request = RevokeLeasesRequest { reason: self.reason.clone(), by, target: self.which()? };
-        let ended = store
-            .leases
-            .revoke(&store.call, request)
-            .await
-            .map_err(|error| store.explain(error))?;
+        let ended = context
+            .look(async |store| {
+                let (reason, by, target) = (self.reason.clone(), self.by.clone().owner()?, self.which()?);
+                let request = RevokeLeasesRequest { reason, by, target };
+                store.explained(store.leases.revoke(&store.call, request)).await
+            })
+            .await?;
         if let (true, [one]) = (by_key, ended.as_slice()) {
-            context
-                .output
-                .one(one, |style| table(std::slice::from_ref(one)).render(style))?;
-            return Ok(DONE);
+            return context.output.one(one, |style| table(&ended).render(style));
         }
         let response = RevokeLeaseBatchResponse { results: ended.iter().cloned().map(Ok).collect() };
         let results = response.results.iter().map(|result| json::ItemResult::from(result.clone()));
-        context.output.list(&response, results, "no lease matches", || table(&ended))?;
-        Ok(DONE)
+        context.output.list_as(&response, results, "no lease matches", || table(&ended))
     }
 
     fn which(self) -> Result<RevokeTarget, Failure> {
@@ -91,24 +73,20 @@ impl Args {
             (_, Some(task), ..) => Ok(RevokeTarget::Task(task)),
             (.., Some(owner), _) => Ok(RevokeTarget::Owner(owner)),
             (.., Some(prefix)) if !prefix.is_empty() => Ok(RevokeTarget::Prefix(prefix)),
-            _ => {
-                Err(Failure::new(ExitStatus::Usage, "--prefix <TEXT>: an empty prefix would end every lease")
-                    .with_next("Name what to end: a key, a task, an owner, or how its keys start."))
-            }
+            _ => Err(Failure::usage("--prefix <TEXT>: an empty prefix would end every lease")
+                .with_next("Name what to end: a key, a task, an owner, or how its keys start.")),
         }
     }
 }
 
 fn table(ended: &[RevokedLease]) -> Table {
-    let mut table = Table::new(["KEY", "TOKEN", "CONSUMED", "OWNER", "TASK"]);
-    for RevokedLease { key, revoked } in ended {
-        table.row([
+    Table::of(["KEY", "TOKEN", "CONSUMED", "OWNER", "TASK"], ended, |RevokedLease { key, revoked }| {
+        [
             key.as_str().into(),
             revoked.token.into(),
             revoked.consumed_token.into(),
             revoked.owner.as_str().into(),
             or_dash(revoked.task.as_ref()),
-        ]);
-    }
-    table
+        ]
+    })
 }

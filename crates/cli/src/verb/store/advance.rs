@@ -5,31 +5,25 @@ use fencehold_core::limits::ADVANCE_BY;
 
 use crate::context::Context;
 use crate::duration::show_exact_ms;
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, VerbResult};
+use crate::verb::VerbResult;
 
-const EXAMPLES: &str = "\
-Examples:
-  # After a restore from a backup, before work goes on
-  fencehold store advance --by alice --yes
-  # The same, when all old holders are known to be gone
-  fencehold store advance --by alice --yes --reopen
-";
-
-const MORE: &str = "\
+/// After a restore: end all leases and raise all tokens
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+# After a restore from a backup, before work goes on
+fencehold store advance --by alice --yes
+# The same, when all old holders are known to be gone
+fencehold store advance --by alice --yes --reopen")]
+#[command(after_help = "\
 A restored store has forgotten the tokens that it granted since the backup, and would grant them again. This ends \
 every lease of every namespace, raises every counter above what could have been granted, and grants nothing in a \
 namespace until the longest ttl that was ever granted in it has passed: by then its old holders have stopped.
 
 With --reopen nothing stays closed, also not by an earlier advance. An old holder may then work until its ttl has \
 passed, while another is granted the same key: only what checks tokens (a fence) keeps the old one out. Stop every \
-holder first.";
-
-/// After a restore: end all leases and raise all tokens
-#[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+holder first.")]
 pub(crate) struct Args {
     /// Who does it
     #[arg(long, value_name = "NAME")]
@@ -50,17 +44,16 @@ impl Args {
         let place = context.place()?;
         if !self.yes {
             let what = format!("this would end every lease of every namespace in {}", place.url);
-            return Err(Failure::new(ExitStatus::Usage, what).with_next("Say --yes if that is meant."));
+            return Err(Failure::usage(what).with_next("Say --yes if that is meant."));
         }
         let store = context.open_rewound()?;
         store
             .closing(async |store| {
-                let advanced = store.leases.advance(&store.call, self.by.clone(), self.increment).await;
-                let mut advanced = advanced.map_err(|error| store.explain(error))?;
+                let advance = store.leases.advance(&store.call, self.by.clone(), self.increment);
+                let mut advanced = store.explained(advance).await?;
                 let believed_ms = advanced.closed_for_ms;
                 if self.reopen {
-                    let opened = store.leases.reopen(&store.call, self.by).await;
-                    opened.map_err(|error| store.explain(error))?;
+                    store.explained(store.leases.reopen(&store.call, self.by)).await?;
                     advanced.closed_for_ms = 0;
                     advanced.namespaces.clear();
                 }
@@ -85,7 +78,6 @@ impl Args {
                     facts(style, lines)
                 })
             })
-            .await?;
-        Ok(DONE)
+            .await
     }
 }

@@ -8,26 +8,20 @@ use fencehold_store_postgres::PostgresStore;
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, VerbResult};
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold --store postgres://owner@db/app store migrate
-  fencehold --store postgres://owner@db/app store migrate --dry-run
-  fencehold --store postgres://owner@db/app store migrate --sql > migrate.sql
-";
-
-const MORE: &str = "\
-The first use of a database creates the schema, if the user may. An older schema is updated only by this command, or by \
-programs with migrate=auto in their URL. It also grants the roles of the schema their rights again. It is safe to run \
-from many machines at once, and while others use the store.";
+use crate::verb::VerbResult;
 
 /// Create or update the schema in a PostgreSQL database
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES, after_help = MORE)]
+#[command(before_help = "\
+fencehold --store postgres://owner@db/app store migrate
+fencehold --store postgres://owner@db/app store migrate --dry-run
+fencehold --store postgres://owner@db/app store migrate --sql > migrate.sql")]
+#[command(after_help = "\
+The first use of a database creates the schema, if the user may. An older schema is updated only by this command, or by \
+programs with migrate=auto in their URL. It also grants the roles of the schema their rights again. It is safe to run \
+from many machines at once, and while others use the store.")]
 pub(crate) struct Args {
     /// Only show the version and the pending migrations
     #[arg(long)]
@@ -52,7 +46,7 @@ impl Args {
         let place = context.place()?;
         let StoreUrl::Postgres(url) = &place.url else {
             let what = format!("{} has no schema to migrate: that is for postgres://", place.url);
-            return Err(Failure::new(ExitStatus::Usage, what));
+            return Err(Failure::usage(what));
         };
         let name = place.url.to_string();
         let explain = |error| Failure::of_store(error, &name);
@@ -67,8 +61,7 @@ impl Args {
         store.close().await;
         let (applied, pending, sql, version) = migrated.map_err(explain)?;
         if self.sql {
-            context.output.text(&sql)?;
-            return Ok(DONE);
+            return context.output.text(&sql);
         }
         let report = MigrateOutput {
             schema: url.schema.clone(),
@@ -82,16 +75,13 @@ impl Args {
                 [] => "nothing".to_owned(),
                 names => names.join(", "),
             };
-            facts(
-                style,
-                [
-                    ("schema", report.schema.clone()),
-                    ("version", format!("{} of {}", report.version, report.supported_version)),
-                    ("applied", named(&report.applied)),
-                    ("pending", named(&report.pending)),
-                ],
-            )
-        })?;
-        Ok(DONE)
+            let lines = [
+                ("schema", report.schema.clone()),
+                ("version", format!("{} of {}", report.version, report.supported_version)),
+                ("applied", named(&report.applied)),
+                ("pending", named(&report.pending)),
+            ];
+            facts(style, lines)
+        })
     }
 }

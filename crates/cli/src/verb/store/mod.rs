@@ -2,63 +2,65 @@
 
 mod advance;
 #[cfg(feature = "file")]
-mod backup;
-#[cfg(feature = "file")]
-mod check;
-mod create;
+mod files;
 #[cfg(feature = "postgres")]
 mod migrate;
 #[cfg(any(feature = "etcd", feature = "object"))]
 mod probe;
-#[cfg(feature = "file")]
-mod restore;
 mod status;
 
-#[cfg(feature = "file")]
-use fencehold_contract::{FileUrl, StoreUrl};
+use fencehold_contract::{StoreUrl, memory_file_system};
 
-#[cfg(feature = "file")]
 use crate::context::Context;
-#[cfg(feature = "file")]
-use crate::exit_code::ExitStatus;
-#[cfg(feature = "file")]
-use crate::failure::Failure;
-use crate::verb::group;
+use crate::output::note;
+use crate::verb::{VerbResult, verbs};
 
-const EXAMPLES: &str = "\
-Examples:
-  fencehold --store file:/var/lib/app/leases store create
-  fencehold store status
-  fencehold store backup monday.fencehold
-";
-
-group! {
+verbs! {
     /// Create, check, back up and migrate the store
-    EXAMPLES:
-    Status = status,
-    Create = create,
-    Advance = advance,
+    #[command(before_help = "\
+fencehold --store file:/var/lib/app/leases store create
+fencehold store status
+fencehold store backup monday.fencehold")]
+    Verb:
+    Status = status::Args,
+    Create = CreateArgs,
+    Advance = advance::Args,
     #[cfg(feature = "postgres")]
-    Migrate = migrate,
+    Migrate = migrate::Args,
     #[cfg(any(feature = "etcd", feature = "object"))]
-    Probe = probe,
+    Probe = probe::Args,
     #[cfg(feature = "file")]
-    Backup = backup,
+    Backup = files::BackupArgs,
     #[cfg(feature = "file")]
-    Restore = restore,
+    Restore = files::RestoreArgs,
     #[cfg(feature = "file")]
-    Check = check,
+    Check = files::CheckArgs,
 }
 
-/// The directory of a `file:` store, and its name for people. Copying and checking files is for that store only.
-#[cfg(feature = "file")]
-fn directory(context: &Context) -> Result<(String, FileUrl), Failure> {
-    let url = context.place()?.url;
-    match &url {
-        StoreUrl::File(file) => Ok((url.to_string(), file.clone())),
-        other => {
-            let what = format!("{other} is not a directory: backup, restore and check are for file: stores");
-            Err(Failure::new(ExitStatus::Usage, what))
-        }
+/// Create the store, unless it exists
+#[derive(Debug, clap::Args)]
+#[command(before_help = "fencehold --store file:/var/lib/app/leases store create")]
+#[command(after_help = "\
+It creates the directory of a file: store, or the schema of a PostgreSQL store. A store that exists stays as it is, and \
+the exit code is 0: it can be run at every start.")]
+pub(crate) struct CreateArgs {}
+
+impl CreateArgs {
+    pub(crate) async fn run(self, context: &Context) -> VerbResult {
+        context.output.refuse_env()?;
+        let place = context.place()?.for_acting(true)?;
+        let store = context.open_at(&place)?;
+        store
+            .closing(async |store| {
+                store.explained(store.leases.ping(&store.call)).await?;
+                note(&format!("the store {} is there", place.url.clone().existing()));
+                if let StoreUrl::File(url) = &place.url
+                    && let Some(name) = memory_file_system(&url.directory)
+                {
+                    note(&format!("it is on {name}: a reboot takes all of it, and tokens begin anew"));
+                }
+                Ok(())
+            })
+            .await
     }
 }

@@ -7,17 +7,13 @@ use crate::context::Context;
 use crate::duration::show_ms;
 use crate::failure::Failure;
 use crate::show::facts;
-use crate::verb::{DONE, VerbResult};
-
-const EXAMPLES: &str = "\
-Examples:
-  fencehold store status
-  fencehold store status -o json | jq .owner_pid
-";
+use crate::verb::VerbResult;
 
 /// Show who serves the store, and how much is in it
 #[derive(Debug, clap::Args)]
-#[command(before_help = EXAMPLES)]
+#[command(before_help = "\
+fencehold store status
+fencehold store status -o json | jq .owner_pid")]
 pub(crate) struct Args {}
 
 #[derive(Serialize)]
@@ -91,8 +87,7 @@ impl Schema {
         let store = context.place()?.url.to_string();
         context.output.one(&StatusWithoutJobs { schema: self }, |style| {
             facts(style, [("store", store), self.line(), ("it is", next.to_owned())])
-        })?;
-        Ok(DONE)
+        })
     }
 }
 
@@ -103,43 +98,34 @@ impl Args {
             // Using it could make it: this only looks.
             return schema.show(context);
         }
-        let store = context.open_to_look()?;
-        store
-            .closing(async |store| {
-                let status = store.leases.status(&store.call).await.map_err(|error| store.explain(error))?;
-                let shown = StatusOutput { status, schema };
-                context.output.one(&shown, |style| {
-                    let StatusOutput { status, schema } = &shown;
-                    let mut lines = vec![("store", store.name.clone())];
-                    lines.extend(schema.as_ref().map(Schema::line));
-                    lines.extend(
-                        status.owner_pid.map(|pid| ("served by", format!("process {pid}{}", us(pid)))),
-                    );
-                    lines.extend(status.epoch.map(|epoch| ("epoch", epoch.to_string())));
-                    if status.counts_hidden {
-                        let why = "hidden: they are of all namespaces, and this access token is not";
-                        lines.push(("counts", why.to_owned()));
-                    } else {
-                        lines.push(("keys", status.key_count.to_string()));
-                        lines.push(("held", status.held_count.to_string()));
-                        lines.push(("waiting", status.waiter_count.to_string()));
-                        lines.push(("jobs", status.job_count.to_string()));
-                    }
-                    if status.closed_for_ms > 0 {
-                        lines.push(("closed for", show_ms(status.closed_for_ms)));
-                    }
-                    lines.push(("newest event", status.newest_event_seq.to_string()));
-                    if status.unreadable_row_count > 0 {
-                        lines.push(("unreadable rows", status.unreadable_row_count.to_string()));
-                    }
-                    lines.extend(
-                        status.maintenance_errors.iter().map(|failing| ("maintenance", failing.clone())),
-                    );
-                    facts(style, lines)
-                })
+        let (name, status) = context
+            .look(async |store| {
+                Ok((store.name.clone(), store.explained(store.leases.status(&store.call)).await?))
             })
             .await?;
-        Ok(DONE)
+        let shown = StatusOutput { status, schema };
+        context.output.one(&shown, |style| {
+            let StatusOutput { status, schema } = &shown;
+            let mut lines = vec![("store", name)];
+            lines.extend(schema.as_ref().map(Schema::line));
+            lines.extend(status.owner_pid.map(|pid| ("served by", format!("process {pid}{}", us(pid)))));
+            lines.extend(status.epoch.map(|epoch| ("epoch", epoch.to_string())));
+            if status.counts_hidden {
+                let why = "hidden: they are of all namespaces, and this access token is not";
+                lines.push(("counts", why.to_owned()));
+            } else {
+                lines.push(("keys", status.key_count.to_string()));
+                lines.push(("held", status.held_count.to_string()));
+                lines.push(("waiting", status.waiter_count.to_string()));
+                lines.push(("jobs", status.job_count.to_string()));
+            }
+            let (closed_ms, unreadable) = (status.closed_for_ms, status.unreadable_row_count);
+            lines.extend((closed_ms > 0).then(|| ("closed for", show_ms(closed_ms))));
+            lines.push(("newest event", status.newest_event_seq.to_string()));
+            lines.extend((unreadable > 0).then(|| ("unreadable rows", unreadable.to_string())));
+            lines.extend(status.maintenance_errors.iter().map(|failing| ("maintenance", failing.clone())));
+            facts(style, lines)
+        })
     }
 }
 

@@ -2,14 +2,13 @@
 
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::http::access::{
-    AccessTokenView, AuditEntry, AuditPage, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
+    AccessTokenView, AuditPage, AuditRequest, CreateAccessTokenRequest, RevokeAccessTokenRequest,
 };
-use fencehold_contract::http::{HttpOperation, NoQuery, Scope, op};
+use fencehold_contract::http::{HttpOperation, NoQuery, op};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::Namespace;
-use fencehold_core::wire::Moment;
-use fencehold_server::access::{ApiToken, Bearer, NewToken, TokenDb, TokenDbError, TokenId};
-use fencehold_server::audit::{AuditFilter, AuditRow};
+use fencehold_server::access::{Bearer, NewToken, TokenDb, TokenDbError, TokenId};
+use fencehold_server::audit::AuditFilter;
 use fencehold_store_remote::RemoteStore;
 
 use crate::failure::{ErrorKind, Failure};
@@ -39,61 +38,30 @@ impl TokenServer {
     }
 }
 
-/// A token that is to be made.
-pub(crate) struct NewAccessToken {
-    pub(crate) name: String,
-    pub(crate) namespace: Option<Namespace>,
-    pub(crate) scopes: Vec<Scope>,
-    pub(crate) expires_in_ms: Option<u64>,
-    pub(crate) by: String,
-}
-
 impl TokenSource {
     /// Creates a token.
     pub(crate) async fn create(
         &mut self,
         bearer: &Bearer,
-        wanted: NewAccessToken,
+        request: CreateAccessTokenRequest,
     ) -> Result<AccessTokenView, Failure> {
         match self {
             TokenSource::File(token_db) => {
                 let now_wall_ms = SystemClock.now().wall_ms;
-                let expires_wall_ms = wanted.expires_in_ms.map(|ms| now_wall_ms.saturating_add(ms));
                 let new = NewToken {
-                    name: wanted.name,
-                    namespace: wanted.namespace,
-                    scopes: wanted.scopes.into_iter().collect(),
-                    created_by: wanted.by,
-                    expires_wall_ms,
+                    name: request.name,
+                    namespace: request.namespace,
+                    scopes: request.scopes.into_iter().collect(),
+                    created_by: request.by.unwrap_or_default(),
+                    expires_wall_ms: request.expires_in_ms.map(|ms| now_wall_ms.saturating_add(ms)),
                 };
-                token_db
-                    .create(bearer, &new, HERE, now_wall_ms)
-                    .map_err(|error| unusable(&error))?;
-                let moment = |wall_ms| Moment { wall_ms };
-                Ok(AccessTokenView {
-                    id: bearer.id.to_string(),
-                    name: new.name,
-                    namespace: new.namespace,
-                    scopes: new.scopes.iter().collect(),
-                    created_at: moment(now_wall_ms),
-                    created_by: new.created_by,
-                    expires_at: expires_wall_ms.map(moment),
-                    last_used_at: None,
-                    revoked_at: None,
-                })
+                token_db.create(bearer, &new, HERE, now_wall_ms).map_err(unusable)?;
+                let made = token_db
+                    .token(bearer.id)
+                    .and_then(|made| made.map(Into::into).ok_or(TokenDbError::NoSuchToken(bearer.id)));
+                made.map_err(unusable)
             }
-            TokenSource::Server(server) => {
-                let request = CreateAccessTokenRequest {
-                    id: bearer.id.to_string(),
-                    secret_sha256: bearer.hash().to_hex(),
-                    name: wanted.name,
-                    namespace: wanted.namespace,
-                    scopes: wanted.scopes,
-                    expires_in_ms: wanted.expires_in_ms,
-                    by: Some(wanted.by),
-                };
-                server.ask::<op::CreateAccessToken>(request).await
-            }
+            TokenSource::Server(server) => server.ask::<op::CreateAccessToken>(request).await,
         }
     }
 
@@ -101,8 +69,8 @@ impl TokenSource {
     pub(crate) async fn list(&self) -> Result<Vec<AccessTokenView>, Failure> {
         match self {
             TokenSource::File(token_db) => {
-                let tokens = token_db.tokens().map_err(|error| unusable(&error))?;
-                Ok(tokens.into_iter().map(token_view).collect())
+                let tokens = token_db.tokens().map_err(unusable)?;
+                Ok(tokens.into_iter().map(Into::into).collect())
             }
             TokenSource::Server(server) => {
                 Ok(server.ask::<op::ListAccessTokens>(NoQuery {}).await?.access_tokens)
@@ -130,7 +98,7 @@ impl TokenSource {
                         TokenDbError::NoSuchToken(_) => {
                             missing(error.to_string(), token_db.path().display().to_string())
                         }
-                        error => unusable(&error),
+                        error => unusable(error),
                     })
             }
             TokenSource::Server(source) => {
@@ -162,46 +130,15 @@ impl TokenSource {
                 let since_wall_ms = since_ms.map(|ms| now_wall_ms.saturating_sub(ms));
                 let filter =
                     AuditFilter { after: cursor, since_wall_ms, namespace: only, limit: Some(limit) };
-                let rows = token_db.audit(&filter).map_err(|error| unusable(&error))?;
+                let rows = token_db.audit(&filter).map_err(unusable)?;
                 // As the server has it: a page without entries is gone on from where it began.
                 let next_cursor = rows.last().map_or(cursor.unwrap_or(0), |row| row.seq);
-                Ok(AuditPage { entries: rows.into_iter().map(audit_entry).collect(), next_cursor })
+                Ok(AuditPage { entries: rows.into_iter().map(Into::into).collect(), next_cursor })
             }
             TokenSource::Server(server) => {
                 let request = AuditRequest { cursor, since_ms, only_namespace: only.is_some(), limit };
                 server.ask::<op::ListAuditEntries>(request).await
             }
         }
-    }
-}
-
-/// A token of the file, as a server shows it.
-fn token_view(token: ApiToken) -> AccessTokenView {
-    let moment = |wall_ms| Moment { wall_ms };
-    AccessTokenView {
-        id: token.id.to_string(),
-        name: token.name,
-        namespace: token.namespace,
-        scopes: token.scopes.iter().collect(),
-        created_at: moment(token.created_wall_ms),
-        created_by: token.created_by,
-        expires_at: token.expires_wall_ms.map(moment),
-        last_used_at: token.last_used_wall_ms.map(moment),
-        revoked_at: token.revoked_wall_ms.map(moment),
-    }
-}
-
-/// A row of the file's audit, as a server shows it.
-fn audit_entry(row: AuditRow) -> AuditEntry {
-    AuditEntry {
-        seq: row.seq,
-        at: Moment { wall_ms: row.at_wall_ms },
-        actor: row.who,
-        address: row.from,
-        namespace: row.namespace,
-        action: row.act,
-        target: row.target,
-        reason: row.reason,
-        outcome: row.outcome,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreUrl;
 use fencehold_contract::clock::SystemClock;
-use fencehold_server::access::TokenDb;
+use fencehold_server::access::{TokenDb, TokenDbError};
 use fencehold_server::config::{ConfigError, ConfigValues, Settings};
 use fencehold_store_remote::RemoteStore;
 
@@ -70,7 +70,7 @@ impl ServerFileArgs {
             let found = fencehold_store_file::FileStore::find(url.clone());
             found.map_err(|error| Failure::of_store(error, &place.url.to_string()))?;
         }
-        let token_db = TokenDb::open(&access_file(&settings, &place)?).map_err(|error| unusable(&error))?;
+        let token_db = TokenDb::open(&access_file(&settings, &place)?).map_err(unusable)?;
         Ok(TokenSource::File(Box::new(token_db)))
     }
 }
@@ -97,6 +97,7 @@ pub(crate) fn access_file(settings: &Settings, place: &StoreChoice) -> Result<Pa
     })
 }
 
-pub(crate) fn unusable(error: &fencehold_server::access::TokenDbError) -> Failure {
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+pub(crate) fn unusable(error: TokenDbError) -> Failure {
     Failure::new(ExitStatus::Unusable, error.to_string())
 }

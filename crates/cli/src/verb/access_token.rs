@@ -3,13 +3,12 @@
 use fencehold_contract::clock::{Clock as _, SystemClock};
 use fencehold_contract::http::Role;
 use fencehold_contract::http::access::{
-    AccessTokenList, AccessTokenView, RevokedAccessToken, TOKEN_NAME_BYTES_MAX,
+    AccessTokenList, AccessTokenView, CreateAccessTokenRequest, RevokedAccessToken, TOKEN_NAME_BYTES_MAX,
 };
 use fencehold_core::wire::Moment;
 use fencehold_server::access::{Bearer, Scope, Scopes, TokenId};
 use serde::Serialize;
 
-use crate::access_tokens::NewAccessToken;
 use crate::context::Context;
 use crate::duration::{parse_ms, show_ms};
 use crate::failure::Failure;
@@ -88,14 +87,16 @@ impl CreateArgs {
         getrandom::fill(&mut bits)
             .map_err(|error| Failure::failed(format!("no randomness can be had: {error}")))?;
         let bearer = Bearer::from_random(bits);
-        let wanted = NewAccessToken {
+        let request = CreateAccessTokenRequest {
+            id: bearer.id.to_string(),
+            secret_sha256: bearer.hash().to_hex(),
             name: self.name,
             namespace: (!self.all_namespaces).then(|| context.namespace.clone()),
             scopes: scopes.iter().collect(),
             expires_in_ms: self.expires_in,
-            by: identity::person()?.to_string(),
+            by: Some(identity::person()?.to_string()),
         };
-        let view = self.server_files.tokens(context)?.create(&bearer, wanted).await?;
+        let view = self.server_files.tokens(context)?.create(&bearer, request).await?;
         let created = Created { view, access_token: bearer.reveal() };
         context.output.one(&created, |_| created.access_token.clone())?;
         let AccessTokenView { id, name, namespace, expires_at, .. } = &created.view;

@@ -75,7 +75,7 @@ impl Args {
         let store = context.open_at(&place)?;
         let addresses = settings.listen.resolve().map_err(bad_setting)?;
         let access_cache = AccessCache::start(access_file(&settings, &place)?, Arc::new(SystemClock));
-        let access_cache = Arc::new(access_cache.map_err(|error| unusable(&error))?);
+        let access_cache = Arc::new(access_cache.map_err(unusable)?);
         let options = options(&settings)?;
         self.warn(&settings, &addresses);
         store

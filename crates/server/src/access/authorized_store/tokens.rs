@@ -56,7 +56,7 @@ impl AuthorizedStore {
                 expires_wall_ms: request.expires_in_ms.map(|ms| now_wall_ms.saturating_add(ms)),
             };
             token_db.create_hashed(id, &hash, &new, &from, now_wall_ms)?;
-            token_db.token(id)?.map(view).ok_or(TokenDbError::NoSuchToken(id))
+            token_db.token(id)?.map(Into::into).ok_or(TokenDbError::NoSuchToken(id))
         })
         .await
     }
@@ -67,7 +67,7 @@ impl AuthorizedStore {
         self.with_token_db(LIST, call, move |token_db, _| {
             let mut tokens = token_db.tokens()?;
             tokens.retain(|token| only.is_none() || token.namespace == only);
-            Ok(AccessTokenList { access_tokens: tokens.into_iter().map(view).collect() })
+            Ok(AccessTokenList { access_tokens: tokens.into_iter().map(Into::into).collect() })
         })
         .await
     }
@@ -111,7 +111,7 @@ impl AuthorizedStore {
                 namespace,
                 limit: Some(request.limit.min(AUDIT_LINES_MAX)),
             };
-            let entries: Vec<AuditEntry> = token_db.audit(&filter)?.into_iter().map(line).collect();
+            let entries: Vec<AuditEntry> = token_db.audit(&filter)?.into_iter().map(Into::into).collect();
             let next_cursor = entries.last().map_or(request.cursor.unwrap_or(0), |entry| entry.seq);
             Ok(AuditPage { entries, next_cursor })
         })
@@ -164,31 +164,35 @@ fn check_text(what: &'static str, text: &str, bytes_max: usize) -> Result<(), Ba
     Ok(())
 }
 
-fn view(token: ApiToken) -> AccessTokenView {
-    let moment = |wall_ms: u64| Moment { wall_ms };
-    AccessTokenView {
-        id: token.id.to_string(),
-        name: token.name,
-        namespace: token.namespace,
-        scopes: token.scopes.iter().collect(),
-        created_at: moment(token.created_wall_ms),
-        created_by: token.created_by,
-        expires_at: token.expires_wall_ms.map(moment),
-        last_used_at: token.last_used_wall_ms.map(moment),
-        revoked_at: token.revoked_wall_ms.map(moment),
+impl From<ApiToken> for AccessTokenView {
+    fn from(token: ApiToken) -> Self {
+        let moment = |wall_ms: u64| Moment { wall_ms };
+        AccessTokenView {
+            id: token.id.to_string(),
+            name: token.name,
+            namespace: token.namespace,
+            scopes: token.scopes.iter().collect(),
+            created_at: moment(token.created_wall_ms),
+            created_by: token.created_by,
+            expires_at: token.expires_wall_ms.map(moment),
+            last_used_at: token.last_used_wall_ms.map(moment),
+            revoked_at: token.revoked_wall_ms.map(moment),
+        }
     }
 }
 
-fn line(row: AuditRow) -> AuditEntry {
-    AuditEntry {
-        seq: row.seq,
-        at: Moment { wall_ms: row.at_wall_ms },
-        actor: row.who,
-        address: row.from,
-        namespace: row.namespace,
-        action: row.act,
-        target: row.target,
-        reason: row.reason,
-        outcome: row.outcome,
+impl From<AuditRow> for AuditEntry {
+    fn from(row: AuditRow) -> Self {
+        AuditEntry {
+            seq: row.seq,
+            at: Moment { wall_ms: row.at_wall_ms },
+            actor: row.who,
+            address: row.from,
+            namespace: row.namespace,
+            action: row.act,
+            target: row.target,
+            reason: row.reason,
+            outcome: row.outcome,
+        }
     }
 }

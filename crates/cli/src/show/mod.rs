@@ -12,4 +12,6 @@ pub(crate) use moment::{utc, utc_ms};
 pub(crate) use progress::Progress;
 pub(crate) use sanitize::{safe, safe_json};
 pub(crate) use style::{Colour, Style};
+#[cfg(feature = "race")]
+pub(crate) use table::BAR;
 pub(crate) use table::{Cell, Table, or_dash};

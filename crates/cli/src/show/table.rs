@@ -34,10 +34,13 @@ pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> Cell {
     value.map_or_else(|| Cell::from("-").in_colour(Colour::Faint), Cell::from)
 }
 
+/// A cell that goes on in every line of its row.
+pub(crate) const BAR: &str = "│";
+
 /// Rows under a header.
 #[derive(Debug)]
 pub(crate) struct Table {
-    header: Vec<&'static str>,
+    /// The header is the first.
     rows: Vec<Vec<Cell>>,
 }
 
@@ -48,7 +51,19 @@ impl Table {
         things: impl IntoIterator<Item = T>,
         row: impl FnMut(T) -> [Cell; COLUMNS],
     ) -> Self {
-        Table { header: header.to_vec(), rows: things.into_iter().map(row).map(Into::into).collect() }
+        Table::grid(header, things.into_iter().map(row))
+    }
+
+    /// Rows of which each has a cell for each column of the header.
+    pub(crate) fn grid<'a, R: Into<Vec<Cell>>>(
+        header: impl IntoIterator<Item = &'a str>,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let header = header
+            .into_iter()
+            .map(|name| Cell::from(name).in_colour(Colour::Strong))
+            .collect();
+        Table { rows: std::iter::once(header).chain(rows.into_iter().map(Into::into)).collect() }
     }
 
     /// The lines of a table that stands below something else; nothing, if it has no rows.
@@ -57,25 +72,19 @@ impl Table {
     }
 
     pub(crate) fn drop_last_column(&mut self) {
-        self.header.pop();
         for row in &mut self.rows {
             row.pop();
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.len() <= 1
     }
 
     /// The lines of the table, each ended. On a terminal they fit: the widest columns give way, and their cells go on in
     /// the next line.
     pub(crate) fn render(&self, style: Style) -> String {
-        let header: Vec<Cell> = self
-            .header
-            .iter()
-            .map(|name| Cell::from(name).in_colour(Colour::Strong))
-            .collect();
-        let mut widths: Vec<usize> = self.header.iter().map(|name| width(name)).collect();
+        let mut widths = vec![0; self.rows.first().map_or(0, Vec::len)];
         for row in &self.rows {
             for (widest, cell) in widths.iter_mut().zip(row) {
                 *widest = (*widest).max(width(&cell.text));
@@ -85,14 +94,15 @@ impl Table {
             fit(&mut widths, columns);
         }
         let mut text = String::new();
-        for row in std::iter::once(&header).chain(&self.rows) {
+        for row in &self.rows {
             let cells: Vec<Vec<String>> =
                 row.iter().zip(&widths).map(|(cell, width)| lines(cell, *width)).collect();
             for nth in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
                 let mut line = String::new();
                 let mut pad = 0;
                 for ((cell, lines), widest) in row.iter().zip(&cells).zip(&widths) {
-                    let part = lines.get(nth).map_or("", String::as_str);
+                    let after = if cell.text == BAR { BAR } else { "" };
+                    let part = lines.get(nth).map_or(after, String::as_str);
                     if !part.is_empty() {
                         line.extend(std::iter::repeat_n(' ', pad));
                         line.push_str(&style.paint(part, cell.colour));
@@ -167,5 +177,12 @@ reports/daily  a      the host is gone
                       back
 "
         );
+    }
+
+    #[test]
+    fn a_bar_goes_on_beside_a_cell_of_many_lines() {
+        let rows = [[Cell::from("takes it: token 1"), BAR.into()], [BAR.into(), "runs out".into()]];
+        let text = Table::grid(["A", "clock"], rows).render(Style { columns: Some(20), ..Style::default() });
+        assert_eq!(text, "A           clock\ntakes it:   │\ntoken 1     │\n│           runs out\n");
     }
 }

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit_code::ExitStatus;
 use crate::failure::Failure;
 use crate::output::Format;
-use crate::show::{Cell, Colour, Style, Table, or_dash};
+use crate::show::{BAR, Cell, Colour, Style, Table, or_dash};
 use crate::verb::{VerbResult, verbs};
 
 const EXAMPLES: &str = "\
@@ -267,7 +267,7 @@ fn told(race: &Race, report: &RaceReport, style: Style) -> String {
         "\n{}\n{}\n\n{}",
         style.paint(&title, Colour::Strong),
         style.wrap(&format!("{}.", race.schedule), 0),
-        report.picture()
+        picture(report, style)
     );
     for (name, sentence) in [("At stake:   ", race.promise), ("Must hold:  ", race.must_hold)] {
         let _ = writeln!(text, "{name}{}", style.wrap(sentence, name.len()));
@@ -275,6 +275,26 @@ fn told(race: &Race, report: &RaceReport, style: Style) -> String {
     let verdict = style.wrap(&report.verdict.to_string(), "Verdict:    ".len());
     let _ = writeln!(text, "Verdict:    {}", style.paint(&verdict, colour(&report.verdict)));
     text
+}
+
+/// The picture, or on a terminal that it is too wide for, one whose lines are broken.
+fn picture(report: &RaceReport, style: Style) -> String {
+    let whole = report.picture();
+    let fits = |columns| whole.lines().all(|line| line.chars().count() <= columns);
+    if style.columns().is_none_or(fits) {
+        return whole;
+    }
+    let mut actors: Vec<&str> = Vec::new();
+    for entry in &report.entries {
+        if !actors.contains(&entry.actor.as_str()) {
+            actors.push(&entry.actor);
+        }
+    }
+    let rows = report.entries.iter().map(|entry| -> Vec<Cell> {
+        let cell = |actor: &&str| if *actor == entry.actor { entry.says.as_str() } else { BAR };
+        actors.iter().map(cell).map(Cell::from).collect()
+    });
+    Table::grid(actors.iter().copied(), rows).render(style)
 }
 
 fn colour(verdict: &RaceVerdict) -> Colour {

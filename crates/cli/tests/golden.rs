@@ -11,7 +11,7 @@ use std::path::Path;
 use fencehold_core::EventData;
 use fencehold_test_servers::postgres::{Durable, PostgresServer};
 
-use crate::support::{TestDirectory, serve};
+use crate::support::{TestDirectory, every_verb, serve};
 
 /// Holds a text against the one that is kept.
 fn assert_golden(name: &str, now: &str) {
@@ -30,32 +30,13 @@ fn assert_golden(name: &str, now: &str) {
     );
 }
 
-/// The help of a verb, then that of those below it.
-fn add_help(dir: &TestDirectory, verb: &[&str], text: &mut String) {
-    let help = dir.fencehold(&[verb, &["--help"]].concat());
-    assert_eq!(help.code, 0, "{verb:?}: {help:?}");
-    let asked = [verb, &["--help"]].concat().join(" ");
-    text.extend(["$ fencehold ", &asked, "\n", &help.out, "\n"]);
-    let below = help
-        .out
-        .lines()
-        .skip_while(|line| !matches!(*line, "Verbs:" | "Commands:"))
-        .skip(1);
-    let below = below.take_while(|line| !line.is_empty());
-    let named = |line: &str| {
-        let name = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?;
-        name.split_whitespace().next().map(str::to_owned)
-    };
-    for name in below.filter_map(named).filter(|name| name != "help") {
-        add_help(dir, &[verb, &[name.as_str()]].concat(), text);
-    }
-}
-
 #[test]
 fn the_help_of_every_verb() {
-    let (dir, mut text) = (TestDirectory::new(), String::new());
-    add_help(&dir, &[], &mut text);
-    assert!(text.contains("$ fencehold lease acquire --help"), "verbs below verbs are found");
+    let mut text = String::new();
+    for verb in every_verb(&TestDirectory::new()).iter().filter(|verb| verb.name != "help") {
+        let asked = format!("{} --help", verb.name);
+        text.extend(["$ fencehold ", asked.trim_start(), "\n", &verb.help, "\n"]);
+    }
     assert_golden("help.txt", &text);
 }
 

@@ -1,15 +1,17 @@
 //! On a terminal: the command has it while it runs, and the next program has it afterwards.
 #![cfg(feature = "file")]
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{RunningProcess, TestDirectory};
+use crate::support::{RunningProcess, TestDirectory, every_verb};
 
 /// A terminal with a shell on it, in a session of its own.
 struct TestTerminal {
@@ -132,6 +134,126 @@ fn colours_are_for_a_terminal_and_not_for_those_who_want_none() {
     assert!(plain.contains("released") && !plain.contains('\u{1b}'), "{plain:?}");
 }
 
+/// What prints for programs, which break lines themselves.
+const FOR_PROGRAMS: [&str; 2] = ["completions", "man"];
+
+/// Verbs that go on until a key stops them, and what is to be seen by then.
+const ENDLESS: [(&str, &str, &str); 3] = [
+    ("serve", "--listen 127.0.0.1:0", "serving "),
+    ("event watch", "", "reports/"),
+    ("lease watch", "", "reports/"),
+];
+
+/// What is shown of every verb that clap knows, with names that fit into no column.
+fn shown(long: &str, key: &str, id: &str, queue: &str) -> Vec<(&'static str, String)> {
+    let owner = format!("--owner={long}");
+    let mine = format!("k/{long}");
+    let hold = format!("eval \"$(fh lease acquire {mine} -o env)\"");
+    let claim = format!("eval \"$(fh job claim --queue {queue} {owner} -o env)\"");
+    let kind = &long[..60];
+    let label = format!("--label {}=x", &long[..40]);
+    let enqueue = format!("fh job enqueue --queue {queue} --kind {kind} {label} --payload");
+    let schedule =
+        format!("--time-zone America/Argentina/ComodRivadavia --queue {queue} --kind {kind} {label}");
+    vec![
+        ("serve", "fh serve --listen 0.0.0.0:0".to_owned()),
+        ("run", format!("fh run --key {key} -- true")),
+        ("lease acquire", format!("fh lease acquire {key}; fh lease acquire other/{long} {owner}")),
+        (
+            "lease renew",
+            format!("{hold}; fh lease renew {mine}; fh lease renew {key}; fh lease release {mine}"),
+        ),
+        ("lease release", format!("{hold}; fh lease release {mine}")),
+        ("lease revoke", format!("fh lease revoke other/{long} --reason {long} --by {long}")),
+        ("lease ls", "fh lease ls; fh lease ls --include-free".to_owned()),
+        ("lease get", format!("fh lease get {key}; fh lease get other/{long}; fh lease get never/{long}")),
+        (
+            "explain",
+            format!("fh explain {key}; fh explain other/{long}; fh explain never/{long}; fh explain {id}"),
+        ),
+        (
+            "job enqueue",
+            format!("{enqueue} 1; {enqueue} {long}; for n in 1 2 3 4 5 6 7 8; do {enqueue} $n; done"),
+        ),
+        ("job claim", format!("fh job claim --queue {queue}; fh job claim --queue x{queue}")),
+        ("job renew", format!("{claim}; fh job renew; fh job renew {id}")),
+        ("job complete", format!("{claim}; fh job complete; fh job complete")),
+        ("job fail", format!("{claim}; fh job fail --error {long}")),
+        ("job snooze", format!("{claim}; fh job snooze --delay 1d")),
+        ("job release", format!("{claim}; fh job release")),
+        (
+            "job wait",
+            format!("{claim}; fh job fail --permanent --error {long}; fh job wait $FENCEHOLD_JOB_ID"),
+        ),
+        ("job get", format!("fh job get {id}; fh job get $FENCEHOLD_JOB_ID; fh explain $FENCEHOLD_JOB_ID")),
+        ("job ls", "fh job ls; fh job ls --state nonsense".to_owned()),
+        ("job count", "fh job count".to_owned()),
+        (
+            "job cancel",
+            format!("fh job cancel {id} --reason {long} --by {long}; fh job cancel --all --dry-run"),
+        ),
+        ("job retry", format!("fh job retry {id}; fh job retry --queue {queue} --state failed")),
+        ("job rm", format!("fh job rm {id} {id}; fh job rm --queue {queue}")),
+        (
+            "work",
+            format!(
+                "{enqueue} 1; fh work --queue {queue} --until-empty -- false; fh work --queue q -- ./{long}"
+            ),
+        ),
+        ("queue pause", format!("fh queue pause {queue} --by {long}")),
+        ("queue drain", format!("fh queue drain {queue}; {enqueue} 1")),
+        ("queue resume", format!("fh queue resume {queue}")),
+        ("queue ls", "fh queue ls".to_owned()),
+        ("queue get", format!("fh queue get {queue}")),
+        ("queue rm", format!("fh queue rm {queue}; fh queue rm x{queue}")),
+        ("schedule set", format!("fh schedule set s-{kind} --cron '30 2 * * *' {schedule}")),
+        ("schedule ls", "fh schedule ls".to_owned()),
+        ("schedule get", format!("fh schedule get s-{kind}; fh schedule get x-{kind}")),
+        ("schedule next", format!("fh schedule next s-{kind}; fh schedule next --cron '0 0 30 2 *'")),
+        ("schedule rm", format!("fh schedule rm s-{kind}; fh schedule rm s-{kind}")),
+        ("effect ls", "fh effect ls".to_owned()),
+        ("effect resolve", format!("fh effect resolve {id} {kind} --did-not-happen --by {long}")),
+        ("event ls", "fh event ls".to_owned()),
+        ("store status", "fh store status".to_owned()),
+        ("store create", format!("fh store create --store file:{long}")),
+        ("store migrate", "fh store migrate".to_owned()),
+        ("store probe", "fh store probe".to_owned()),
+        ("store backup", format!("fh store backup {long}.backup; fh store backup {long}.backup")),
+        ("store check", format!("fh store check; fh store check {long}.backup; fh store check no-{long}")),
+        ("store restore", format!("fh store restore {long}.backup --by {long} --store file:restored")),
+        (
+            "store advance",
+            format!("fh store advance --by {long}; fh store advance --by {long} --yes --store file:restored"),
+        ),
+        ("quota set", format!("fh quota set --max-keys 1000 --max-ttl 1d --by {long}")),
+        ("quota get", "fh quota get".to_owned()),
+        ("access-token create", format!("fh access-token create {kind} --role operator")),
+        ("access-token ls", "fh access-token ls".to_owned()),
+        ("access-token revoke", format!("fh access-token revoke 4f1d2c3b5a69 --reason {long}")),
+        ("audit ls", "fh audit ls".to_owned()),
+        ("config check", format!("fh config check --access-file {long}")),
+        ("doctor", format!("fh doctor; fh doctor --store file:{long}/nowhere")),
+        ("bench lease", "fh bench lease --duration 100ms --clients 2".to_owned()),
+        ("bench job", "fh bench job --duration 100ms --clients 2 --batch-size 2".to_owned()),
+        ("race ls", "fh race ls".to_owned()),
+        (
+            "race run",
+            "fh race run R06; fh race run R06-job --naive; fh race run R05; fh race run R0".to_owned(),
+        ),
+        ("version", "fh version".to_owned()),
+        ("help", "fh help; fh help nonsense".to_owned()),
+    ]
+}
+
+fn assert_fits(verb: &str, screen: &str) {
+    assert!(screen.trim() != "end-of-it", "{verb} shows something");
+    for line in screen.lines().map(str::trim_end) {
+        // JSON and an access token are to be copied, and stay whole.
+        let is_copied = line.starts_with('{') || line.starts_with("fencehold_");
+        assert!(is_copied || line.chars().count() <= 80, "{verb}: {line}");
+    }
+}
+
 /// A terminal that does not say how wide it is has 80 columns.
 #[test]
 fn nothing_is_wider_than_the_terminal() {
@@ -139,47 +261,40 @@ fn nothing_is_wider_than_the_terminal() {
     let long = "a-name-that-is-far-too-long-for-a-column-of-a-table-on-a-terminal".repeat(2);
     let key = format!("reports/{long}");
     let owner = format!("--owner={long}");
-    assert_eq!(
-        dir.fencehold(&["lease", "acquire", &key, &owner, "--ttl", "1h", "--task", "t"])
-            .code,
-        0
-    );
+    let acquire = ["lease", "acquire", &key, &owner, "--ttl", "1h", "--task", "t"];
+    assert_eq!(dir.fencehold(&acquire).code, 0);
     let id = dir.enqueue("1", &["--label", &format!("{}=x", &long[..40]), "--delay", "1d"]);
-    let words = ["schedule", "set", "s", "--cron", "30 2 * * *", "--queue", &long[..60], "--kind", "k"];
-    assert_eq!(dir.fencehold(&words).code, 0);
-    assert_eq!(dir.fencehold(&["access-token", "create", "ops", "--role", "operator"]).code, 0);
-    let shown = [
-        "lease ls",
-        &format!("lease get {key}"),
-        &format!("explain {key}"),
-        &format!("lease acquire {key}"),
-        "job ls",
-        "job ls --state nonsense",
-        &format!("job get {id}"),
-        &format!("explain {id}"),
-        "queue ls",
-        "queue get q",
-        "schedule ls",
-        "schedule get s",
-        "event ls",
-        "store status",
-        "quota get",
-        "access-token ls",
-        "audit ls",
-        "doctor",
-        "config check",
-        "race ls",
-        "help job enqueue",
-        "store advance --by me",
-    ];
-    let script: Vec<String> =
-        shown.iter().map(|words| format!("fencehold {words}; echo end-of-it")).collect();
-    let script = script.join("\n");
+
+    let verbs = every_verb(&dir);
+    let mut shown = shown(&long, &key, &id, &long[..100]);
+    let covered = shown.iter().map(|(verb, _)| *verb).chain(FOR_PROGRAMS);
+    let covered: BTreeSet<&str> = covered.chain(ENDLESS.map(|(verb, ..)| verb)).collect();
+    let known = verbs.iter().filter(|verb| !verb.is_group).map(|verb| verb.name.as_str());
+    assert_eq!(covered, known.collect(), "every verb is shown here, and what is shown is a verb");
+    shown.extend(verbs.iter().map(|verb| ("help", format!("fh help {}", verb.name))));
+
+    let script: Vec<String> = shown.iter().map(|(_, script)| format!("{script}; echo end-of-it")).collect();
+    let script = format!("fh() {{ fencehold \"$@\"; }}\n{}", script.join("\n"));
     let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);
-    for words in shown {
-        let screen = terminal.expect("end-of-it");
-        for line in screen.lines() {
-            assert!(line.trim_end().chars().count() <= 80, "{words}: {line}");
-        }
+    for (verb, _) in &shown {
+        assert_fits(verb, &terminal.expect("end-of-it"));
+    }
+    for (verb, options, seen) in ENDLESS {
+        let script = format!("trap : INT; fencehold {verb} {options}; echo end-of-it");
+        let mut terminal = TestTerminal::new(&dir, &["sh", "-c", &script]);
+        let is_seen = AtomicBool::new(false);
+        let screen = std::thread::scope(|scope| {
+            // One that watches shows what happens after it has begun, so something happens until it does.
+            scope.spawn(|| {
+                for _ in (0..300).take_while(|_| !is_seen.load(Ordering::Relaxed)) {
+                    dir.fencehold(&["run", "--key", &format!("reports/again-{long}"), "--", "true"]);
+                }
+            });
+            let screen = terminal.expect(seen);
+            is_seen.store(true, Ordering::Relaxed);
+            screen
+        });
+        terminal.press("\u{3}");
+        assert_fits(verb, &(screen + &terminal.expect("end-of-it")));
     }
 }

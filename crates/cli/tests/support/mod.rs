@@ -97,6 +97,35 @@ impl TestDirectory {
     }
 }
 
+/// A command that clap knows: a verb, or a group of them.
+pub struct Verb {
+    /// Its words, as in `lease acquire`.
+    pub name: String,
+    pub help: String,
+    pub is_group: bool,
+}
+
+/// Every command, as the help lists them: each before those below it.
+pub fn every_verb(dir: &TestDirectory) -> Vec<Verb> {
+    fn add(dir: &TestDirectory, name: &str, all: &mut Vec<Verb>) {
+        let said = said(&mut dir.command(name.split(' ').filter(|word| !word.is_empty()).chain(["--help"])));
+        assert_eq!(said.code, 0, "{name}: {said:?}");
+        let listed = said.out.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let listed = listed.take_while(|line| !line.is_empty());
+        // A description that takes more lines is indented further.
+        let named = |line: &str| Some(line.strip_prefix("  ")?.split(' ').next()?.to_owned());
+        let below: Vec<String> = listed.filter_map(named).filter(|name| !name.is_empty()).collect();
+        all.push(Verb { name: name.to_owned(), is_group: !below.is_empty(), help: said.out });
+        for below in below {
+            add(dir, format!("{name} {below}").trim(), all);
+        }
+    }
+    let mut all = Vec::new();
+    add(dir, "", &mut all);
+    assert!(all.iter().any(|verb| verb.name == "lease acquire"), "verbs below verbs are found");
+    all
+}
+
 /// What a command line said, and how it ended.
 #[derive(Debug)]
 pub struct CommandOutput {

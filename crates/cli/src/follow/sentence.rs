@@ -19,13 +19,13 @@ impl Sentence {
     pub(super) fn of(fact: &EventData) -> Self {
         match fact {
             EventData::LeaseAcquired { token, owner, task, ttl_ms } => {
-                let detail = format!("by {owner}{}, ttl {}", for_task(task), show_exact_ms(*ttl_ms));
+                let detail = format!("by {owner}{}, ttl {}", for_task(task.as_ref()), show_exact_ms(*ttl_ms));
                 say("acquired", Some(*token), detail, Colour::Good)
             }
             EventData::LeaseEnded { token, owner, task, outcome: how, by, reason } => {
                 let by = optional("ended by", by.as_ref().map(AsRef::as_ref));
                 let why = optional("because", reason.as_ref().map(AsRef::as_ref));
-                let detail = format!("held by {owner}{}{by}{why}", for_task(task));
+                let detail = format!("held by {owner}{}{by}{why}", for_task(task.as_ref()));
                 say(&how.to_string(), Some(*token), detail, how_colour(*how))
             }
             EventData::StaleWriteBlocked { token, current_token, action, outcome: how } => {
@@ -35,7 +35,7 @@ impl Sentence {
                 say("stale write blocked", Some(*token), detail, Colour::Warning)
             }
             EventData::YieldRequested { token, contender, task, priority, yield_in_ms } => {
-                let (task, within) = (for_task(task), show_exact_ms(*yield_in_ms));
+                let (task, within) = (for_task(task.as_ref()), show_exact_ms(*yield_in_ms));
                 let detail = format!("by {contender}{task}, priority {priority}, within {within}");
                 say("asked to yield", Some(*token), detail, Colour::Warning)
             }
@@ -125,8 +125,8 @@ fn optional(name: &str, value: Option<&str>) -> String {
     value.map(|value| format!(", {name} {value}")).unwrap_or_default()
 }
 
-fn for_task(task: &Option<Task>) -> String {
-    optional("task", task.as_ref().map(AsRef::as_ref))
+fn for_task(task: Option<&Task>) -> String {
+    optional("task", task.map(AsRef::as_ref))
 }
 
 fn by_whom(by: &Owner, reason: Option<&Reason>) -> String {

@@ -328,8 +328,8 @@ async fn round_trip_in(store: &OpenStore, call: &CallContext, key: Key) -> Resul
     let acquired = store.explained(store.leases.acquire(call, request)).await?;
     let acquired_ms = boot_ms();
     let token = acquired.grant.token;
-    let held = HoldRef { key: key.clone(), hold_id: hold, token };
-    let answers = store.explained(store.leases.release(call, vec![held])).await?;
+    let holds = vec![HoldRef { key: key.clone(), hold_id: hold, token }];
+    let answers = store.explained(store.leases.release(call, holds)).await?;
     if let Some(Err(refusal)) = answers.into_iter().next() {
         return Err(Failure::refused(&key, refusal));
     }

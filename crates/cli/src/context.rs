@@ -152,7 +152,7 @@ impl Context {
         &self,
         request: impl AsyncFn(&dyn JobStore, &CallContext) -> Result<T, StoreError>,
     ) -> Result<T, Failure> {
-        self.open_to_look()?.asking(request).await
+        self.open_to_look()?.ask_and_close(request).await
     }
 
     /// Opens the store that was named, for a verb that looks at what is there. It is never created: while the store that creates itself
@@ -262,7 +262,7 @@ impl OpenStore {
     }
 
     /// Asks it one thing, and closes it.
-    pub(crate) async fn asking<T>(
+    pub(crate) async fn ask_and_close<T>(
         self,
         request: impl AsyncFn(&dyn JobStore, &CallContext) -> Result<T, StoreError>,
     ) -> Result<T, Failure> {

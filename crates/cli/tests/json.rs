@@ -204,7 +204,7 @@ fn compare_leases(both: &mut SideBySide) {
     both.same(["lease", "revoke", "r-verb", "--by", "me", "--reason", "why"], &sent);
 }
 
-/// A claim of a new job by each side: what the verb printed, and the attempt as the server is told of it.
+/// A claim of a new job by each side: what the verb printed, and the attempt as a request names it.
 fn claim(both: &mut SideBySide, nth: usize) -> (Value, Value) {
     let [queue_verb, queue_http] = ["verb", "http"].map(|side| format!("q{nth}-{side}"));
     let sent =
@@ -288,7 +288,7 @@ fn compare_effects(both: &mut SideBySide) {
         let queue = format!("doubt{nth}");
         let sent = both.post("/v1/jobs/enqueue", json!({ "queue": queue, "kind": "k" }));
         ids.push(sent["job_id"].as_str().unwrap().to_owned());
-        // The second attempt finds what the first one began, and is not told what came of it.
+        // The second attempt finds what the first one began, and cannot know what came of it.
         for _ in 0..2 {
             let hold_id = both.hold_id();
             let request =

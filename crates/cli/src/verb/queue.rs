@@ -120,7 +120,7 @@ impl ModeArgs {
         let request = SetQueueModeRequest { queue: self.queue, mode, by: self.by.owner()? };
         let store = context.open(self.create)?;
         let view = store
-            .asking(async |jobs, call| jobs.set_queue_mode(call, request.clone()).await)
+            .ask_and_close(async |jobs, call| jobs.set_queue_mode(call, request.clone()).await)
             .await?;
         print(context, &view)
     }

@@ -92,7 +92,7 @@ impl SetArgs {
         };
         let store = context.open(self.create)?;
         let view = store
-            .asking(async |jobs, call| jobs.set_schedule(call, spec.clone()).await)
+            .ask_and_close(async |jobs, call| jobs.set_schedule(call, spec.clone()).await)
             .await?;
         print(context, &view)
     }

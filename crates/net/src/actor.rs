@@ -20,7 +20,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// A thread with a runtime of its own, and the state that its tasks share.
 pub struct Actor<S> {
     tasks: Tasks<S>,
-    open: Arc<OpenTasks>,
+    open: OpenTasks,
     closing: watch::Sender<bool>,
     closed: watch::Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -54,26 +54,22 @@ impl<S: Clone + 'static> Actor<S> {
         let (tasks, inbox) = mpsc::unbounded_channel();
         let (closing, to_close) = watch::channel(false);
         let (done, closed) = watch::channel(());
-        let open: Arc<OpenTasks> = Arc::default();
-        let still_open = Arc::clone(&open);
+        let open: OpenTasks = Arc::new(watch::Sender::new(0));
+        let still_open = open.subscribe();
         let (opened, outcome) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
                 let closing = Closing(to_close);
-                let state = {
+                let made = {
                     let _within = runtime.enter();
                     make(closing.clone())
                 };
-                let state = match state {
-                    Ok(state) => state,
-                    Err(error) => {
-                        let _ = opened.send(Err(error));
-                        return;
-                    }
-                };
-                let _ = opened.send(Ok(()));
-                let serve = serve(state, inbox, &closing, &still_open, close_within);
+                let (state, made) =
+                    made.map_or_else(|error| (None, Err(error)), |state| (Some(state), Ok(())));
+                let _ = opened.send(made);
+                let Some(state) = state else { return };
+                let serve = serve(state, inbox, &closing, still_open, close_within);
                 tokio::task::LocalSet::new().block_on(&runtime, serve);
                 // A name that is being looked up must not hold up the closing.
                 runtime.shutdown_background();
@@ -177,11 +173,10 @@ async fn serve<S: Clone + 'static>(
     state: S,
     mut inbox: mpsc::UnboundedReceiver<Task<S>>,
     closing: &Closing,
-    open: &OpenTasks,
+    mut open: watch::Receiver<usize>,
     close_within: Duration,
 ) {
-    let mut run = async |stop: Pin<&mut dyn Future<Output = ()>>| {
-        let mut stop = stop;
+    let mut run = async |mut stop: Pin<&mut dyn Future<Output = ()>>| {
         loop {
             tokio::select! {
                 () = &mut stop => return,
@@ -190,39 +185,28 @@ async fn serve<S: Clone + 'static>(
         }
     };
     run(pin!(closing.wait())).await;
-    let _ = tokio::time::timeout(close_within, run(pin!(open.none()))).await;
+    let none_left = async {
+        let _ = open.wait_for(|open| *open == 0).await;
+    };
+    let _ = tokio::time::timeout(close_within, run(pin!(none_left))).await;
 }
 
 /// How many tasks are not over yet. One is over when it has ended, and its response was taken or undone.
-#[derive(Debug)]
-struct OpenTasks(watch::Sender<usize>);
-
-impl Default for OpenTasks {
-    fn default() -> Self {
-        OpenTasks(watch::Sender::new(0))
-    }
-}
-
-impl OpenTasks {
-    /// Waits until there is none.
-    async fn none(&self) {
-        let _ = self.0.subscribe().wait_for(|open| *open == 0).await;
-    }
-}
+type OpenTasks = Arc<watch::Sender<usize>>;
 
 /// One task that is not over yet.
-struct OpenTask(Arc<OpenTasks>);
+struct OpenTask(OpenTasks);
 
 impl OpenTask {
-    fn new(tasks: &Arc<OpenTasks>) -> Self {
-        tasks.0.send_modify(|open| *open += 1);
+    fn new(tasks: &OpenTasks) -> Self {
+        tasks.send_modify(|open| *open += 1);
         OpenTask(Arc::clone(tasks))
     }
 }
 
 impl Drop for OpenTask {
     fn drop(&mut self) {
-        self.0.0.send_modify(|open| *open -= 1);
+        self.0.send_modify(|open| *open -= 1);
     }
 }
 

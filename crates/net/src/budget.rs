@@ -14,8 +14,6 @@ use std::time::Duration;
 use fencehold_contract::StoreError;
 use fencehold_contract::clock::Clock;
 
-use crate::backoff::{RetryDelay, sleep};
-
 /// The first pause between two attempts, so that a server that is just starting is not flooded, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -108,7 +106,20 @@ impl CallBudget {
         self.retry_or_fail_as(ResendPolicy::Safe, failure).await
     }
 
-    /// The same for any request.
+    /// Repeats an attempt that may be repeated until it has a response; or fails, if there is to be none.
+    pub async fn retry<T, E: Into<AttemptError>>(
+        &mut self,
+        attempt: impl AsyncFn() -> Result<T, E>,
+    ) -> Result<T, StoreError> {
+        loop {
+            match attempt().await {
+                Ok(response) => return Ok(response),
+                Err(failure) => self.retry_or_fail(failure).await?,
+            }
+        }
+    }
+
+    /// [`retry_or_fail`](Self::retry_or_fail) for any request.
     pub async fn retry_or_fail_as(
         &mut self,
         repeat: ResendPolicy,
@@ -163,6 +174,43 @@ impl CallBudget {
     /// 'Nothing was done' is true of the last attempt; an earlier one may have been carried out.
     fn unknown_if_sent(&self, error: StoreError) -> StoreError {
         if self.outcome_unknown && !self.reads_only { error.or_unknown() } else { error }
+    }
+}
+
+/// Pauses that double up to a limit.
+#[derive(Clone, Debug)]
+pub struct RetryDelay {
+    next: Duration,
+    max: Duration,
+}
+
+impl RetryDelay {
+    /// The first pause, and the longest.
+    pub const fn new(first: Duration, max: Duration) -> Self {
+        RetryDelay { next: first, max }
+    }
+
+    /// The next pause.
+    pub fn next_pause(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.max);
+        pause
+    }
+
+    /// Waits for the next pause.
+    pub async fn pause(&mut self) {
+        sleep(self.next_pause()).await;
+    }
+}
+
+/// Waits in real time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "spares whatever is at the other end of the network, in real time; no lease is decided by it"
+)]
+pub async fn sleep(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
     }
 }
 
@@ -286,5 +334,12 @@ mod tests {
         let mut budget = budget(&clock);
         clock.advance(1_500);
         fencehold_test_store::block_on(budget.pause(Duration::from_secs(86_400)));
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut backoff = RetryDelay::new(Duration::from_millis(10), Duration::from_millis(35));
+        let pauses: Vec<u128> = (0..4).map(|_| backoff.next_pause().as_millis()).collect();
+        assert_eq!(pauses, [10, 20, 35, 35]);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fencehold_contract::hold_changes::{HoldChanges, spread};
 
-use crate::backoff::{RetryDelay, sleep};
+use crate::budget::{RetryDelay, sleep};
 
 /// In how many namespaces a handle listens at most.
 const NAMESPACES_MAX: usize = 8;

@@ -9,11 +9,9 @@
 //! Deliberately absent: what an error of a protocol means. Each store says that in its own `Fault`.
 
 mod actor;
-mod backoff;
 mod budget;
 mod feeds;
 
 pub use actor::{Actor, Closing, PendingCall};
-pub use backoff::{RetryDelay, sleep};
-pub use budget::{AttemptError, CallBudget, ResendPolicy};
+pub use budget::{AttemptError, CallBudget, ResendPolicy, RetryDelay, sleep};
 pub use feeds::{FeedEnd, HoldFeeds};

@@ -12,14 +12,13 @@ use super::acquire_decision::AcquireDecision;
 use super::codec::{encode, encode_record};
 use super::grpc_client::RequestError;
 use super::key_names::KeyRange;
-use super::messages::TxnRequest;
 use super::snapshot::{
-    AheadInQueue, KEYS_PER_LOOK, KeySnapshot, LeasedKey, ReadSet, Snapshot, changed_at, delete, kept_by,
-    nothing_in, nothing_older_in, put,
+    KEYS_PER_LOOK, KeySnapshot, LeasedKey, ReadSet, Snapshot, changed_at, delete, kept_by, nothing_in,
+    nothing_older_in, put,
 };
 use super::undelivered::{AcquireResult, PossibleGrant, UndeliveredState};
 use super::wait_queue::{QueuePlace, WaitResult};
-use super::{EtcdInner, KnownHold, STORE};
+use super::{EtcdInner, STORE};
 
 /// One acquisition under way.
 pub(super) struct Acquisition<'a> {
@@ -129,22 +128,21 @@ impl<'a> Acquisition<'a> {
                 continue;
             }
             match self.judge(&snapshot) {
-                AcquireDecision::Has(nth) => {
-                    if let Some(acquired) = self.resumed(&snapshot, nth).await? {
+                AcquireDecision::Has(at) => {
+                    if let Some(acquired) = self.resumed(at).await? {
                         return Ok(acquired);
                     }
                 }
-                AcquireDecision::Refused(nth, refusal) => {
-                    let key = snapshot.keys[nth].key.clone();
-                    self.core.note_expiry(&mut self.budget, &self.namespace, &snapshot, nth).await;
-                    return Err(StoreError::refused(&key, refusal));
+                AcquireDecision::Refused(at, refusal) => {
+                    self.core.note_expiry(&mut self.budget, &self.namespace, &snapshot, at).await;
+                    return Err(StoreError::refused(&at.key, refusal));
                 }
-                AcquireDecision::Take(nth, decision) => {
+                AcquireDecision::Take(at, decision) => {
                     self.check_ttl(&snapshot)?;
-                    let newest = self.check_keys(&snapshot, nth).await?;
-                    match self.grant(&snapshot, nth, &decision, newest).await {
-                        Ok(GrantResult::Yes(acquired)) => return self.in_time(*acquired, &snapshot).await,
-                        Ok(GrantResult::No(later)) => seen = later.map(|later| *later),
+                    let newest = self.check_keys(&snapshot, at).await?;
+                    match self.grant(&snapshot, at, &decision, newest).await {
+                        Ok(Ok(acquired)) => return self.in_time(acquired, &snapshot).await,
+                        Ok(Err(later)) => seen = later.map(|later| *later),
                         Err(RequestError::LeaseGone) => self.fresh = None,
                         Err(fault) => self.budget.retry_or_fail(fault).await?,
                     }
@@ -168,21 +166,14 @@ impl<'a> Acquisition<'a> {
     /// Looks at all of its keys. With more keys than one look takes in, each grant is still guarded by what was seen
     /// of that key.
     async fn see(&mut self) -> Result<Snapshot, StoreError> {
-        let keys = self.request.any_of.clone();
-        let mut all: Option<Snapshot> = None;
-        for some in 0..keys.len().div_ceil(KEYS_PER_LOOK) {
-            let read_set = self.read_set(some);
-            let snapshot = self.core.see(&mut self.budget, &read_set).await?;
-            all = Some(match all {
-                None => snapshot,
-                // From the earliest revision on, a watch misses nothing.
-                Some(mut all) => {
-                    all.keys.extend(snapshot.keys);
-                    all
-                }
-            });
+        let read_set = self.read_set(0);
+        // From the earliest revision on, a watch misses nothing.
+        let mut all = self.core.see(&mut self.budget, &read_set).await?;
+        for part in 1..self.request.any_of.len().div_ceil(KEYS_PER_LOOK) {
+            let read_set = self.read_set(part);
+            all.keys.extend(self.core.see(&mut self.budget, &read_set).await?.keys);
         }
-        all.ok_or_else(|| self.budget.unanswered("no keys"))
+        Ok(all)
     }
 
     /// The look at one part of the keys.
@@ -197,12 +188,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// The lease that this hold id has. `None`: it changed while it was looked at.
-    async fn resumed(
-        &mut self,
-        snapshot: &Snapshot,
-        nth: usize,
-    ) -> Result<Option<AcquiredLease>, StoreError> {
-        let at = &snapshot.keys[nth];
+    async fn resumed(&mut self, at: &KeySnapshot) -> Result<Option<AcquiredLease>, StoreError> {
         let (Some(on), Some(hold)) = (at.live(), &at.record.hold) else { return Ok(None) };
         let lasts_ms = hold
             .max_age_ms
@@ -230,19 +216,18 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Writes a grant, if all is still as it was seen. `newest`: the key is new and counts, and this revision wrote the
-    /// one that came before it.
+    /// Writes a grant, if all is still as it was seen; else gives how it is now, if that is known. `newest`: the key is new
+    /// and counts, and this revision wrote the one that came before it.
     async fn grant(
         &mut self,
         snapshot: &Snapshot,
-        nth: usize,
+        at: &KeySnapshot,
         decision: &LeaseDecision,
         newest: Option<i64>,
-    ) -> Result<GrantResult, RequestError> {
-        let at = &snapshot.keys[nth];
+    ) -> Result<Result<AcquiredLease, Option<Box<Snapshot>>>, RequestError> {
         let (Some(record), Ok(LeaseCommandResult::Granted(grant))) = (&decision.record, &decision.reply)
         else {
-            return Ok(GrantResult::No(None));
+            return Ok(Err(None));
         };
         let fresh = self.fresh_lease().await?;
         let (names, space) = (&self.core.names, &self.namespace);
@@ -257,12 +242,9 @@ impl<'a> Acquisition<'a> {
         }
         let token = grant.token.to_string().into_bytes();
         let longest_ttl_ms = at.longest_ttl_ms.max(self.request.ttl_ms);
+        let bytes = encode_record(record, snapshot.mark.generation, longest_ttl_ms);
         let mut success = vec![
-            put(
-                names.record(space, &at.key),
-                encode_record(record, snapshot.mark.generation, longest_ttl_ms),
-                0,
-            ),
+            put(names.record(space, &at.key), bytes, 0),
             put(names.held(space, &at.key), token.clone(), fresh.lease),
         ];
         if let Some(revision) = newest {
@@ -294,15 +276,15 @@ impl<'a> Acquisition<'a> {
         let alone = self.request.any_of.len() <= KEYS_PER_LOOK;
         let read_set = self.read_set(0);
         let failure = if alone { read_set.ops(names) } else { Vec::new() };
-        let response = self.core.wire.txn(TxnRequest { compare, success, failure }).await;
+        let response = self.core.wire.txn(compare, success, failure).await;
         if let (Err(RequestError::Unclear(_)), Some(fresh)) = (&response, &mut self.fresh) {
             fresh.unclear = true;
         }
         let response = response?;
         if !response.succeeded {
-            return Ok(GrantResult::No(if alone { Some(Box::new(read_set.read(response)?)) } else { None }));
+            return Ok(Err(if alone { Some(Box::new(read_set.read(response)?)) } else { None }));
         }
-        let revision = response.header.as_ref().map_or(0, |header| header.revision);
+        let revision = response.revision();
         let on = |lease| LeasedKey { token: grant.token, lease, revision };
         let mark_revision = if mark == snapshot.mark { snapshot.mark_revision } else { revision };
         let known = KeySnapshot {
@@ -311,16 +293,14 @@ impl<'a> Acquisition<'a> {
             longest_ttl_ms,
             held: Some(on(fresh.lease)),
             age: fresh.age_lease.map(on),
-            ahead: AheadInQueue::Nobody,
+            ahead: None,
             ..at.clone()
         };
         let snapshot =
             Snapshot { revision, mark, mark_revision, waiting: None, keys: vec![known], ..snapshot.clone() };
-        self.core
-            .remember(&self.namespace, KnownHold { hash: self.hash, held: on(fresh.lease), snapshot });
+        self.core.remember(&self.namespace, snapshot);
         let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
-        let acquired = AcquiredLease { key: at.key.clone(), grant: *grant, waited_ms };
-        Ok(GrantResult::Yes(Box::new(acquired)))
+        Ok(Ok(AcquiredLease { key: at.key.clone(), grant: *grant, waited_ms }))
     }
 
     /// An etcd lease for the hold. One that was not used is used again while it is young: the time that it has been
@@ -397,10 +377,4 @@ impl<'a> Acquisition<'a> {
 
 fn caller_gone() -> StoreError {
     StoreError::Unavailable { message: "the caller has gone".to_owned() }
-}
-
-enum GrantResult {
-    Yes(Box<AcquiredLease>),
-    /// Something has changed; how it is now, if that is known.
-    No(Option<Box<Snapshot>>),
 }

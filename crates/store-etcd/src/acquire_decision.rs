@@ -3,19 +3,19 @@
 use std::num::NonZeroU64;
 
 use fencehold_core::Refusal;
-use fencehold_core::lease::{Acquire, Grant, LeaseCommand, LeaseCommandResult, LeaseDecision, decide};
+use fencehold_core::lease::{Acquire, Grant, LeaseCommand, LeaseCommandResult, LeaseDecision};
 
 use super::acquire::Acquisition;
-use super::snapshot::{AheadInQueue, KeySnapshot, Snapshot};
+use super::snapshot::{KeySnapshot, Snapshot};
 
 /// What the rules say about the keys as they were seen.
-pub(super) enum AcquireDecision {
+pub(super) enum AcquireDecision<'a> {
     /// This key can be had.
-    Take(usize, Box<LeaseDecision>),
+    Take(&'a KeySnapshot, Box<LeaseDecision>),
     /// This hold id has a lease already.
-    Has(usize),
+    Has(&'a KeySnapshot),
     /// Refused, and what is to be put on record with it.
-    Refused(usize, Refusal),
+    Refused(&'a KeySnapshot, Refusal),
     /// Every key is held, or others stand ahead in line.
     InTheWay,
 }
@@ -25,9 +25,7 @@ impl Acquisition<'_> {
         let request = &self.request;
         LeaseCommand::Acquire(Acquire {
             hash: self.hash,
-            // A waiter was never granted anything, whatever has been forgotten since. And what this call
-            // itself has sent is recognised by its etcd lease.
-            hold_age_ms: if self.stand.is_some() { 0 } else { request.hold_id_age_ms },
+            hold_age_ms: self.hold_age_ms(),
             owner: request.owner.clone(),
             task: request.task.clone(),
             ttl_ms: request.ttl_ms,
@@ -39,38 +37,39 @@ impl Acquisition<'_> {
         })
     }
 
-    pub(super) fn judge(&self, snapshot: &Snapshot) -> AcquireDecision {
-        let wall_ms = self.core.wall_ms();
-        let decided = |at: &KeySnapshot| {
-            let standing = at.standing(&snapshot.mark, wall_ms, 1);
-            decide(&standing, &at.record, &self.command(snapshot, at))
-        };
+    /// A waiter was never granted anything, whatever has been forgotten since. And what this call itself has sent is
+    /// recognised by its etcd lease.
+    fn hold_age_ms(&self) -> u64 {
+        if self.stand.is_some() { 0 } else { self.request.hold_id_age_ms }
+    }
+
+    pub(super) fn judge<'s>(&self, snapshot: &'s Snapshot) -> AcquireDecision<'s> {
+        let decided = |at: &KeySnapshot| self.core.decide(snapshot, at, &self.command(snapshot, at));
+        let used = || Refusal::HoldIdUsed { token: None, outcome: None };
         // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
-        if let Some(own) = snapshot.keys.iter().position(|at| at.record.knows(self.hash)) {
-            return match decided(&snapshot.keys[own]).reply {
+        if let Some(own) = snapshot.keys.iter().find(|at| at.record.knows(self.hash)) {
+            return match decided(own).reply {
                 Ok(LeaseCommandResult::Granted(Grant { resumed: true, .. })) => AcquireDecision::Has(own),
                 Err(refusal) => AcquireDecision::Refused(own, refusal),
                 // A hold id that is on record is never granted afresh.
-                Ok(_) => AcquireDecision::Refused(own, Refusal::HoldIdUsed { token: None, outcome: None }),
+                Ok(_) => AcquireDecision::Refused(own, used()),
             };
         }
         // Where a key's history no longer reaches back so far, it may have ended there: then it gets no other either.
-        let age_ms = if self.stand.is_some() { 0 } else { self.request.hold_id_age_ms };
-        let forgets = |at: &KeySnapshot| {
-            at.record
-                .may_have_forgotten(at.standing(&snapshot.mark, wall_ms, 1).now.store_ms, age_ms)
+        let wall_ms = self.core.wall_ms();
+        let forgets = |at: &&KeySnapshot| {
+            let now_ms = at.standing(&snapshot.mark, wall_ms).now.store_ms;
+            at.record.may_have_forgotten(now_ms, self.hold_age_ms())
         };
-        if let Some(nth) = snapshot.keys.iter().position(forgets) {
-            return AcquireDecision::Refused(nth, Refusal::HoldIdUsed { token: None, outcome: None });
+        if let Some(at) = snapshot.keys.iter().find(forgets) {
+            return AcquireDecision::Refused(at, used());
         }
-        for (nth, at) in snapshot.keys.iter().enumerate() {
+        for at in &snapshot.keys {
             let decision = decided(at);
             match &decision.reply {
                 Err(Refusal::Held { .. }) => {}
-                Err(refusal) => return AcquireDecision::Refused(nth, refusal.clone()),
-                Ok(_) if at.ahead == AheadInQueue::Nobody => {
-                    return AcquireDecision::Take(nth, Box::new(decision));
-                }
+                Err(refusal) => return AcquireDecision::Refused(at, refusal.clone()),
+                Ok(_) if at.ahead.is_none() => return AcquireDecision::Take(at, Box::new(decision)),
                 Ok(_) => {}
             }
         }

@@ -18,8 +18,8 @@ use super::EtcdInner;
 use super::codec::{StoreMark, encode};
 use super::grpc_client::RequestError;
 use super::key_names::KeyRange;
-use super::messages::{RangeRequest, RequestOp, TxnRequest};
-use super::snapshot::{ReadSet, changed_at, delete, kept_by, longest_ttl_ms, put, range};
+use super::messages::{RangeRequest, RequestOp};
+use super::snapshot::{ReadSet, changed_at, delete, kept_by, longest_ttl_ms, put};
 
 /// On how many etcd leases namespaces are closed at most: where there are more ttls, some are rounded up.
 const LEASES_MAX: usize = 64;
@@ -38,7 +38,7 @@ impl EtcdInner {
         if lift == 0 {
             return Err(BadInput::new("increment", "must be more than 0").into());
         }
-        let read_set = ReadSet { namespace: Namespace::default(), keys: Vec::new(), who: None, from: None };
+        let read_set = ReadSet::of(&Namespace::default(), Vec::new());
         loop {
             let snapshot = self.see(budget, &read_set).await?;
             if budget.outcome_unknown {
@@ -64,8 +64,8 @@ impl EtcdInner {
                 closed_by = Some(lease);
             }
             let compare = vec![changed_at(self.names.mark(), snapshot.mark_revision)];
-            match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
-                Ok(response) if response.succeeded => {
+            match self.wire.write(compare, success).await {
+                Ok(true) => {
                     let HolderCounts { keys, ended, .. } = census;
                     let mut namespaces = Vec::new();
                     if let Some(lease) = closed_by {
@@ -83,7 +83,7 @@ impl EtcdInner {
                         namespaces,
                     });
                 }
-                Ok(_) => {}
+                Ok(false) => {}
                 Err(fault) => budget.retry_or_fail(fault).await?,
             }
         }
@@ -95,13 +95,11 @@ impl EtcdInner {
 
     /// An etcd lease. One that is not used does no harm, so it is asked for again where no answer came.
     async fn unused_lease(&self, budget: &mut CallBudget, ttl_ms: u64) -> Result<i64, StoreError> {
-        loop {
-            match self.wire.lease_grant(ttl_ms).await {
-                Ok(lease) => return Ok(lease),
-                Err(RequestError::Unclear(why)) => budget.retry_or_fail(RequestError::Unreached(why)).await?,
-                Err(fault) => budget.retry_or_fail(fault).await?,
-            }
-        }
+        let grant = async || match self.wire.lease_grant(ttl_ms).await {
+            Err(RequestError::Unclear(why)) => Err(RequestError::Unreached(why)),
+            granted => granted,
+        };
+        budget.retry(grant).await
     }
 
     /// Lets each namespace open after the longest ttl that was ever granted in it. `closed_by`: the etcd lease by which the
@@ -139,9 +137,9 @@ impl EtcdInner {
                 closed.push(ClosedNamespace { namespace: namespace.clone(), closed_for_ms: *closed_for_ms });
             }
             let compare = vec![kept_by(self.names.closed(), guard)];
-            match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
-                Ok(response) if response.succeeded => guard = for_all,
-                Ok(_) => return Err(budget.unanswered("it was opened, or advanced once more, meanwhile")),
+            match self.wire.write(compare, success).await {
+                Ok(true) => guard = for_all,
+                Ok(false) => return Err(budget.unanswered("it was opened, or advanced once more, meanwhile")),
                 // Not tried again: without it they open with the store.
                 Err(fault) => return Err(budget.unanswered(&format!("{fault:?}"))),
             }
@@ -167,24 +165,15 @@ impl EtcdInner {
                 limit: RECORDS_AT_ONCE,
                 ..RangeRequest::default()
             };
-            let page = self
-                .read(budget, vec![range(request)])
-                .await?
-                .into_iter()
-                .next()
-                .unwrap_or_default();
+            let page = self.read_one(budget, request).await?;
             let Some(last) = page.kvs.last() else { break };
             // The next name that there can be.
             key = [last.key.as_slice(), &[0]].concat();
             for kv in page.kvs {
                 let Some((namespace, _)) = self.names.key_of(&kv.key) else { continue };
-                match longest_ttl_ms(kv, mark) {
-                    Ok(ttl_ms) => {
-                        let own_ms = longest.entry(namespace).or_default();
-                        *own_ms = ttl_ms.max(*own_ms);
-                    }
-                    Err(fault) => budget.retry_or_fail(fault).await?,
-                }
+                let ttl_ms = budget.retry(async || longest_ttl_ms(&kv, mark)).await?;
+                let own_ms = longest.entry(namespace).or_default();
+                *own_ms = ttl_ms.max(*own_ms);
             }
             if !page.more {
                 break;
@@ -197,17 +186,8 @@ impl EtcdInner {
 
     /// Opens a store that an advance has closed.
     pub(super) async fn open_now(&self, budget: &mut CallBudget) -> Result<(), StoreError> {
-        loop {
-            let success = vec![delete(self.names.closed())];
-            match self
-                .wire
-                .txn(TxnRequest { compare: Vec::new(), success, failure: Vec::new() })
-                .await
-            {
-                Ok(_) => return Ok(()),
-                Err(fault) => budget.retry_or_fail(fault).await?,
-            }
-        }
+        let open = async || self.wire.write(Vec::new(), vec![delete(self.names.closed())]).await;
+        budget.retry(open).await.map(drop)
     }
 
     /// Counts what is there, and finds the floor that is above everything.
@@ -219,7 +199,7 @@ impl EtcdInner {
     ) -> Result<HolderCounts, StoreError> {
         let mut census = HolderCounts { keys: 0, ended: 0, floor: mark.floor };
         let mut highest = None;
-        let keys = self.everywhere(budget).await?;
+        let keys = self.all_in(budget, &self.names.all_records()).await?;
         for same in keys.chunk_by(|one, next| one.0 == next.0) {
             let Some((namespace, _)) = same.first() else { continue };
             for at in self.sights(budget, namespace, same).await? {

@@ -17,18 +17,16 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, ConnectError, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-#[cfg(feature = "gates")]
-use super::request_hook::EtcdRequestHook;
 use fencehold_contract::{EtcdTls, EtcdUrl, StoreError};
 use fencehold_net::AttemptError;
 
 use super::key_names::KeyRange;
 use super::messages::{
-    AuthenticateRequest, AuthenticateResponse, EmptyResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseId,
-    LeaseTtl, StatusResponse, TxnRequest, TxnResponse, WatchCreateRequest, WatchOp, WatchRequest,
-    WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, Compare, EmptyResponse, LeaseGrantRequest, LeaseGrantResponse,
+    LeaseId, LeaseTtl, RangeResponse, RequestOp, StatusResponse, TxnRequest, TxnResponse, WatchCreateRequest,
+    WatchOp, WatchRequest, WatchResponse,
 };
-use super::request_hook::EtcdRequest;
+use super::request_hook::{EtcdRequest, Gate};
 
 /// How long one member has for one answer. An election takes about as long, so that the next try finds its result.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -82,17 +80,13 @@ pub(super) struct GrpcClient {
     login: Option<Login>,
     /// What the cluster gave for user and password.
     pass: Mutex<Option<MetadataValue<Ascii>>>,
-    #[cfg(feature = "gates")]
-    gate: Option<Arc<dyn EtcdRequestHook>>,
+    #[cfg_attr(not(feature = "gates"), expect(dead_code, reason = "only a test stands in the way"))]
+    gate: Gate,
 }
 
 impl GrpcClient {
     /// Connects when the first request leaves. Must be called within a runtime.
-    pub(super) fn new(
-        url: &EtcdUrl,
-        sent: Arc<AtomicU64>,
-        #[cfg(feature = "gates")] gate: Option<Arc<dyn EtcdRequestHook>>,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn new(url: &EtcdUrl, sent: Arc<AtomicU64>, gate: Gate) -> Result<Self, StoreError> {
         let unusable = |why: String| StoreError::Unusable { store: url.to_string(), message: why };
         let tls = url.tls.as_ref().map(tls_config).transpose().map_err(unusable)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -114,15 +108,34 @@ impl GrpcClient {
             sent,
             login: login.map(|(user, password)| Login { user, password }),
             pass: Mutex::new(None),
-            #[cfg(feature = "gates")]
             gate,
         })
     }
 
-    /// A transaction. Linearizable, also if it only reads.
-    pub(super) async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, RequestError> {
-        let kind = if request.compare.is_empty() { EtcdRequest::Read } else { EtcdRequest::Write };
-        self.unary(kind, "/etcdserverpb.KV/Txn", request).await
+    /// A transaction: does the first if all comparisons hold, else the second. Linearizable, also if it only reads.
+    pub(super) async fn txn(
+        &self,
+        compare: Vec<Compare>,
+        success: Vec<RequestOp>,
+        failure: Vec<RequestOp>,
+    ) -> Result<TxnResponse, RequestError> {
+        let kind = if compare.is_empty() { EtcdRequest::Read } else { EtcdRequest::Write };
+        self.unary(kind, "/etcdserverpb.KV/Txn", TxnRequest { compare, success, failure })
+            .await
+    }
+
+    /// Writes if all comparisons hold, and says whether they did.
+    pub(super) async fn write(
+        &self,
+        compare: Vec<Compare>,
+        success: Vec<RequestOp>,
+    ) -> Result<bool, RequestError> {
+        Ok(self.txn(compare, success, Vec::new()).await?.succeeded)
+    }
+
+    /// Reads ranges in one transaction.
+    pub(super) async fn read(&self, ops: Vec<RequestOp>) -> Result<Vec<RangeResponse>, RequestError> {
+        Ok(self.txn(Vec::new(), ops, Vec::new()).await?.into_ranges().collect())
     }
 
     /// Makes an etcd lease of at least this length, and gives its number.
@@ -153,11 +166,8 @@ impl GrpcClient {
     }
 
     pub(super) async fn time_to_live(&self, id: i64) -> Result<LeaseTtl, RequestError> {
-        let asked = LeaseId { id };
-        let answer: LeaseTtl = self
-            .unary(EtcdRequest::TimeToLive, "/etcdserverpb.Lease/LeaseTimeToLive", asked)
-            .await?;
-        Ok(answer)
+        self.unary(EtcdRequest::TimeToLive, "/etcdserverpb.Lease/LeaseTimeToLive", LeaseId { id })
+            .await
     }
 
     /// Keeps etcd leases alive: one answer for each, in order. What that is worth, the caller must find out: a leader
@@ -273,7 +283,7 @@ impl GrpcClient {
     ) -> Result<A, RequestError> {
         self.log_in().await?;
         #[cfg(feature = "gates")]
-        if let Some(gate) = &self.gate {
+        if let Some(gate) = &self.gate.0 {
             gate.before(kind).await;
         }
         let (nth, member) = self.member();
@@ -283,7 +293,7 @@ impl GrpcClient {
             Err(_) => Err(Status::unavailable(format!("no answer within {} ms", ANSWER_WITHIN.as_millis()))),
         };
         #[cfg(feature = "gates")]
-        let answer = match &self.gate {
+        let answer = match &self.gate.0 {
             Some(gate) if gate.loses(kind) => Err(Status::unavailable("the answer was lost by a gate")),
             _ => answer,
         };
@@ -341,17 +351,14 @@ impl GrpcClient {
                 grpc.unary(tonic::Request::new(request), path, ProstCodec::default()).await?;
             Ok(answer.into_inner().token)
         };
-        let token = match tokio::time::timeout(ANSWER_WITHIN, send).await {
-            Ok(Ok(token)) => token,
-            Ok(Err(status)) => {
-                self.go_on_from(nth);
-                return Err(self.fault(EtcdRequest::Authenticate, &member.name, &status));
-            }
-            Err(_) => {
-                self.go_on_from(nth);
-                return Err(RequestError::Unreached(format!("{}: no answer to the login", member.name)));
-            }
-        };
+        let late = |_| RequestError::Unreached(format!("{}: no answer to the login", member.name));
+        let token = tokio::time::timeout(ANSWER_WITHIN, send)
+            .await
+            .map_err(late)
+            .and_then(|sent| {
+                sent.map_err(|status| self.fault(EtcdRequest::Authenticate, &member.name, &status))
+            })
+            .inspect_err(|_| self.go_on_from(nth))?;
         let pass = token
             .parse()
             .map_err(|_| RequestError::Refused("its pass is not ASCII".to_owned()))?;

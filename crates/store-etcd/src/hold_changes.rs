@@ -9,7 +9,6 @@ use fencehold_net::FeedEnd;
 use super::EtcdInner;
 use super::grpc_client::{RequestError, WatchStream};
 use super::key_names::KeyRange;
-use super::messages::TxnRequest;
 use super::snapshot::put;
 
 impl EtcdInner {
@@ -48,8 +47,7 @@ impl EtcdInner {
     /// Says to all handles that a caller acted on the hold of this key. What is not said, its holder learns by its next renewal.
     pub(super) async fn say_hold_changed(&self, namespace: &Namespace, key: &Key) {
         let success = vec![put(self.names.hold_changed(namespace), key.as_str().as_bytes().to_vec(), 0)];
-        let said = self.wire.txn(TxnRequest { compare: Vec::new(), success, failure: Vec::new() });
-        if said.await.is_err() {
+        if self.wire.write(Vec::new(), success).await.is_err() {
             tracing::debug!("holders were not told of a change; they learn of it when they renew");
         }
     }

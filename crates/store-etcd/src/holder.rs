@@ -6,13 +6,12 @@ use fencehold_contract::{
     HoldRef, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
     StoreError,
 };
-use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, Revoked, decide};
+use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, Revoked};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
 use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 
 use super::EtcdInner;
-use super::change::NextStep;
 use super::grpc_client::RequestError;
 use super::snapshot::{KEYS_PER_LOOK, KeySnapshot, ReadSet, Snapshot};
 
@@ -35,21 +34,23 @@ impl EtcdInner {
         let mut keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let mut kept: HashMap<Key, RenewedKey> = HashMap::new();
-        let mut waited_ms = u64::MAX;
+        let (mut kept, mut waited_ms) = (Vec::new(), None);
         for some in keys.chunks(KEYS_PER_LOOK) {
-            let renewed = self.renew_some(budget, namespace, some, holds).await?;
+            let (sent_at_ms, snapshot) = self.renew_some(budget, namespace, some, holds).await?;
             // The earliest sending counts for all: the holder must not believe in more than it has.
-            waited_ms = waited_ms.min(renewed.sent_at_ms.saturating_sub(budget.started_ms()));
-            kept.extend(renewed.keys.into_iter().map(|kept| (kept.at.key.clone(), kept)));
+            waited_ms.get_or_insert(sent_at_ms.saturating_sub(budget.started_ms()));
+            kept.push(snapshot);
         }
-        let mut answers = Vec::with_capacity(holds.len());
+        let each = || {
+            kept.iter()
+                .flat_map(|snapshot| snapshot.keys.iter().map(move |at| (snapshot, at)))
+        };
+        let found: HashMap<&Key, _> = each().map(|(snapshot, at)| (&at.key, (snapshot, at))).collect();
+        let mut results = Vec::with_capacity(holds.len());
         for hold in holds {
-            let Some(RenewedKey { snapshot, at, .. }) = kept.get(&hold.key) else { continue };
+            let Some((snapshot, at)) = found.get(&hold.key) else { continue };
             let command = LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
-            let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
-            let decision = decide(&standing, &at.record, &command);
-            answers.push(match decision.reply {
+            results.push(match self.decide(snapshot, at, &command).reply {
                 Ok(LeaseCommandResult::Renewed(renewal)) => Ok(renewal),
                 Ok(_) => Err(Refusal::NotHeld),
                 Err(refusal) => {
@@ -58,24 +59,22 @@ impl EtcdInner {
                 }
             });
         }
-        for RenewedKey { snapshot, nth, .. } in kept.values() {
-            self.note_expiry(budget, namespace, snapshot, *nth).await;
+        for (snapshot, at) in each() {
+            self.note_expiry(budget, namespace, snapshot, at).await;
         }
-        Ok(RenewLeaseBatchResponse {
-            results: answers,
-            waited_ms: if waited_ms == u64::MAX { 0 } else { waited_ms },
-        })
+        Ok(RenewLeaseBatchResponse { results, waited_ms: waited_ms.unwrap_or(0) })
     }
 
-    /// Keep-alives for the live holds among a few keys, again until they counted.
+    /// Keep-alives for the live holds among a few keys, again until they counted: when they were sent, and the keys as they
+    /// were seen after that.
     async fn renew_some(
         &self,
         budget: &mut CallBudget,
         namespace: &Namespace,
         keys: &[Key],
         holds: &[HoldRef],
-    ) -> Result<RenewedSome, StoreError> {
-        let read_set = ReadSet { namespace: namespace.clone(), keys: keys.to_vec(), who: None, from: None };
+    ) -> Result<(u64, Snapshot), StoreError> {
+        let read_set = ReadSet::of(namespace, keys.to_vec());
         let proofs: Vec<(&Key, HoldHash, Token)> = holds
             .iter()
             .filter(|hold| keys.contains(&hold.key))
@@ -84,32 +83,30 @@ impl EtcdInner {
         // What this handle granted it knows without looking.
         let mut leases: HashMap<Key, i64> = HashMap::new();
         for (key, hash, token) in &proofs {
-            if let Some(known) = self.known(namespace, key, *hash, *token) {
-                leases.insert((*key).clone(), known.held.lease);
-            }
+            let known = self.known(namespace, key, *hash, *token);
+            let known = known.iter().flat_map(|written| &written.keys);
+            leases.extend(known.filter_map(|at| Some((at.key.clone(), at.held?.lease))));
         }
         loop {
             let sent_at_ms = budget.now_ms();
             let ids: Vec<i64> = leases.values().copied().collect();
-            let alive = if ids.is_empty() { Ok(Vec::new()) } else { self.wire.keep_alive(&ids).await };
-            let looked = match alive {
-                Ok(alive) => self.look(&read_set).await.map(|snapshot| (alive, snapshot)),
-                Err(fault) => Err(fault),
+            let looked = async {
+                let alive = if ids.is_empty() { Vec::new() } else { self.wire.keep_alive(&ids).await? };
+                Ok::<_, RequestError>((alive, self.look(&read_set).await?))
             };
-            let (alive, snapshot) = match looked {
+            let (alive, mut snapshot) = match looked.await {
                 Ok(looked) => looked,
                 Err(fault) => {
                     budget.retry_or_fail(fault).await?;
                     continue;
                 }
             };
-            let counted: Vec<i64> = alive
-                .iter()
-                .filter(|kept| {
-                    kept.ttl > 0 && kept.header.as_ref().is_some_and(|h| h.raft_term == snapshot.term)
+            let counts = |lease: i64| {
+                alive.iter().any(|kept| {
+                    let term = kept.header.as_ref().map(|header| header.raft_term);
+                    kept.id == lease && kept.ttl > 0 && term == Some(snapshot.term)
                 })
-                .map(|kept| kept.id)
-                .collect();
+            };
             let own = |at: &KeySnapshot| {
                 proofs
                     .iter()
@@ -121,7 +118,7 @@ impl EtcdInner {
                 if leases.insert(at.key.clone(), held.lease) != Some(held.lease) {
                     // Another handle made this grant: only now is its etcd lease known.
                     unknown = true;
-                } else if !counted.contains(&held.lease) {
+                } else if !counts(held.lease) {
                     in_vain = true;
                 }
             }
@@ -132,26 +129,23 @@ impl EtcdInner {
             if unknown || in_vain {
                 continue;
             }
-            let mut renewed = RenewedSome { sent_at_ms, keys: Vec::with_capacity(snapshot.keys.len()) };
-            for (nth, mut at) in snapshot.keys.clone().into_iter().enumerate() {
-                if let Some(age) = at.within_age().filter(|_| at.live().is_some()) {
+            for at in snapshot.keys.iter_mut().filter(|at| at.live().is_some()) {
+                if let Some(age) = at.within_age() {
                     at.age_left_ms = Some(self.left_ms(budget, age.lease).await?.max(1));
                 }
-                renewed.keys.push(RenewedKey { snapshot: snapshot.clone(), nth, at });
             }
-            return Ok(renewed);
+            return Ok((sent_at_ms, snapshot));
         }
     }
 
     /// How long an etcd lease has left at least.
     pub(super) async fn left_ms(&self, budget: &mut CallBudget, lease: i64) -> Result<u64, StoreError> {
-        loop {
-            match self.wire.time_to_live(lease).await {
-                Ok(left) => return Ok(u64::try_from(left.ttl).unwrap_or(0) * 1000),
-                Err(RequestError::LeaseGone) => return Ok(0),
-                Err(fault) => budget.retry_or_fail(fault).await?,
-            }
-        }
+        let left_ms = async || match self.wire.time_to_live(lease).await {
+            Ok(left) => Ok(u64::try_from(left.ttl).unwrap_or(0) * 1000),
+            Err(RequestError::LeaseGone) => Ok(0),
+            Err(fault) => Err(fault),
+        };
+        budget.retry(left_ms).await
     }
 
     /// Gives many holds back, a few keys at a time.
@@ -209,19 +203,18 @@ impl EtcdInner {
         hold: &HoldRef,
     ) -> Result<Result<Token, Refusal>, StoreError> {
         let hash = hold.hold_id.hash();
-        let seen = self.known(namespace, key, hash, hold.token).map(|known| known.snapshot);
+        let seen = self.known(namespace, key, hash, hold.token);
         self.forget(namespace, key);
         let command = LeaseCommand::Release { hash, token: hold.token };
         let (answer, before) = self
             .change(budget, namespace, key, seen, |snapshot, at, _| {
-                let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
-                let decision = decide(&standing, &at.record, &command);
-                let answer = match &decision.reply {
-                    Ok(LeaseCommandResult::Released { token }) => Ok(*token),
+                let decision = self.decide(snapshot, at, &command);
+                let answer = match decision.reply {
+                    Ok(LeaseCommandResult::Released { token }) => Ok(token),
                     Ok(_) => Err(Refusal::NotHeld),
-                    Err(refusal) => Err(refusal.clone()),
+                    Err(refusal) => Err(refusal),
                 };
-                NextStep::after(decision, answer)
+                (decision.record, answer)
             })
             .await?;
         if before.is_held_by(hash, hold.token) {
@@ -253,7 +246,8 @@ impl EtcdInner {
         };
         let prefix = if let RevokeTarget::Prefix(prefix) = &request.target { prefix.as_str() } else { "" };
         let mut ended = Vec::new();
-        for at in self.all_of(budget, namespace, prefix).await? {
+        let keys = self.all_in(budget, &self.names.records(namespace, prefix)).await?;
+        for at in self.sights(budget, namespace, &keys).await? {
             if !meant(&at) || at.live().is_none() {
                 continue;
             }
@@ -288,25 +282,23 @@ impl EtcdInner {
                             && ending.reason.as_ref() == Some(&request.reason)
                     });
                     if done {
-                        return NextStep::Answer(Ok(sent.clone()));
+                        return (None, Ok(sent.clone()));
                     }
                 }
                 if at.record.hold.is_some() && !meant(at) {
-                    return NextStep::Answer(Err(Refusal::NotHeld));
+                    return (None, Err(Refusal::NotHeld));
                 }
                 let (by, reason) = (request.by.clone(), request.reason.clone());
-                let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
-                let command = LeaseCommand::Revoke { by, reason, only_token };
-                let decision = decide(&standing, &at.record, &command);
-                let answer = match &decision.reply {
+                let decision = self.decide(snapshot, at, &LeaseCommand::Revoke { by, reason, only_token });
+                let answer = match decision.reply {
                     Ok(LeaseCommandResult::Revoked(revoked)) => {
                         sent = Some(revoked.clone());
-                        Ok(revoked.clone())
+                        Ok(revoked)
                     }
                     Ok(_) => Err(Refusal::NotHeld),
-                    Err(refusal) => Err(refusal.clone()),
+                    Err(refusal) => Err(refusal),
                 };
-                NextStep::after(decision, answer)
+                (decision.record, answer)
             })
             .await?;
         if answer.is_ok() {
@@ -332,27 +324,6 @@ fn first_or_unknown(first: Option<StoreError>, next: StoreError) -> StoreError {
     first
         .filter(|_| !matches!(next, StoreError::OutcomeUnknown { .. }))
         .unwrap_or(next)
-}
-
-/// A key whose keep-alive counted, as it was seen after that.
-struct RenewedKey {
-    snapshot: Snapshot,
-    /// Which of the sight's keys.
-    nth: usize,
-    at: KeySnapshot,
-}
-
-struct RenewedSome {
-    sent_at_ms: u64,
-    keys: Vec<RenewedKey>,
-}
-
-impl KeySnapshot {
-    /// Whether this hold id and token are those on record.
-    pub(super) fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
-        let hold = self.record.hold.as_ref();
-        self.record.counter == token && hold.is_some_and(|hold| hold.hash == hash)
-    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,6 @@ mod snapshot;
 #[cfg(feature = "gates")]
 mod test_control;
 mod undelivered;
-mod version;
 mod view;
 mod wait_queue;
 
@@ -43,12 +42,12 @@ use fencehold_core::{HoldHash, Key, Namespace, Token};
 
 use self::acquire::Acquisition;
 use self::key_names::KeyNames;
-pub use self::probe::{EtcdFinding, EtcdVerdict};
+pub use self::probe::{EtcdFinding, EtcdMember, EtcdVerdict};
+use self::request_hook::Gate;
 #[cfg(feature = "gates")]
 pub use self::request_hook::{EtcdRequest, EtcdRequestHook};
-use self::snapshot::{LeasedKey, Snapshot};
+use self::snapshot::Snapshot;
 use self::undelivered::AcquireResult;
-pub use self::version::EtcdMember;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, unsupported};
@@ -77,12 +76,7 @@ pub struct EtcdStore {
 impl EtcdStore {
     /// A handle on the store that a URL names. Members are reached for when the first request comes.
     pub fn open(url: &EtcdUrl, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
-        Self::start(
-            url,
-            clock,
-            #[cfg(feature = "gates")]
-            None,
-        )
+        Self::start(url, clock, Gate::default())
     }
 
     /// The same, with something standing between the store and the cluster.
@@ -92,25 +86,15 @@ impl EtcdStore {
         clock: Arc<dyn Clock>,
         gate: Arc<dyn EtcdRequestHook>,
     ) -> Result<Self, StoreError> {
-        Self::start(url, clock, Some(gate))
+        Self::start(url, clock, Gate(Some(gate)))
     }
 
-    fn start(
-        url: &EtcdUrl,
-        clock: Arc<dyn Clock>,
-        #[cfg(feature = "gates")] gate: Option<Arc<dyn EtcdRequestHook>>,
-    ) -> Result<Self, StoreError> {
+    fn start(url: &EtcdUrl, clock: Arc<dyn Clock>, gate: Gate) -> Result<Self, StoreError> {
         let (sent, hold_changes) = (Arc::<AtomicU64>::default(), Arc::<HoldChanges>::default());
         let (place, counter, changes) = (url.clone(), Arc::clone(&sent), Arc::clone(&hold_changes));
         let actor = Actor::start("fencehold-etcd", move |closing| {
-            let wire = GrpcClient::new(
-                &place,
-                counter,
-                #[cfg(feature = "gates")]
-                gate,
-            )?;
             Ok(Rc::new(EtcdInner {
-                wire,
+                wire: GrpcClient::new(&place, counter, gate)?,
                 names: KeyNames::new(&place.prefix),
                 clock,
                 place: place.to_string().into(),
@@ -212,17 +196,9 @@ struct EtcdInner {
     /// The URL, without its password.
     place: Arc<str>,
     closing: Closing,
-    known: RefCell<HashMap<(Namespace, Key), KnownHold>>,
+    /// Holds that this handle granted, each as its key was written.
+    known: RefCell<HashMap<(Namespace, Key), Snapshot>>,
     feeds: HoldFeeds<Namespace>,
-}
-
-/// What this handle knows of a hold that it granted.
-#[derive(Clone)]
-struct KnownHold {
-    hash: HoldHash,
-    held: LeasedKey,
-    /// The key as it was written.
-    snapshot: Snapshot,
 }
 
 impl EtcdInner {
@@ -267,20 +243,19 @@ impl EtcdInner {
         self.clock.now().wall_ms
     }
 
-    fn remember(&self, namespace: &Namespace, known: KnownHold) {
+    fn remember(&self, namespace: &Namespace, written: Snapshot) {
         let mut all = self.known.borrow_mut();
         if all.len() >= KNOWN_MAX {
             all.clear();
         }
-        if let Some(at) = known.snapshot.keys.first() {
-            let name = (namespace.clone(), at.key.clone());
-            all.insert(name, known);
+        if let Some(at) = written.keys.first() {
+            all.insert((namespace.clone(), at.key.clone()), written);
         }
     }
 
-    fn known(&self, namespace: &Namespace, key: &Key, hash: HoldHash, token: Token) -> Option<KnownHold> {
+    fn known(&self, namespace: &Namespace, key: &Key, hash: HoldHash, token: Token) -> Option<Snapshot> {
         let known = self.known.borrow().get(&(namespace.clone(), key.clone())).cloned();
-        known.filter(|known| known.hash == hash && known.held.token == token)
+        known.filter(|written| written.keys.iter().all(|at| at.is_held_by(hash, token)))
     }
 
     fn forget(&self, namespace: &Namespace, key: &Key) {
@@ -295,10 +270,11 @@ impl EtcdInner {
         caller: &PendingCall,
     ) -> AcquireResult {
         let budget = self.budget(timeout_ms, request.wait_ms);
-        let space = namespace.clone();
-        let taken = Acquisition::new(self, budget, namespace, request).run(Some(caller)).await;
+        let taken = Acquisition::new(self, budget, namespace.clone(), request)
+            .run(Some(caller))
+            .await;
         if taken.answer.is_ok() {
-            self.hear_of_holds(&space);
+            self.hear_of_holds(&namespace);
         }
         taken
     }

@@ -11,8 +11,9 @@ use fencehold_net::CallBudget;
 
 use super::acquire::Acquisition;
 use super::codec::encode_limits;
-use super::messages::TxnRequest;
-use super::snapshot::{Snapshot, changed_at, count, first, get, limits_of, put};
+use super::grpc_client::RequestError;
+use super::messages::RangeResponse;
+use super::snapshot::{KeySnapshot, Snapshot, changed_at, count, get, limits_of, put};
 use super::{EtcdInner, STORE, TTL_MS_MIN};
 
 impl EtcdInner {
@@ -25,50 +26,31 @@ impl EtcdInner {
     ) -> Result<QuotaView, StoreError> {
         if let Some(set) = &request.quota {
             set.check_of_leases(STORE, TTL_MS_MIN)?;
-            let whose = (!request.all_namespaces).then_some(namespace);
-            while !self.set_limits(budget, self.names.limits(whose), set).await? {}
+            let name = self.names.limits((!request.all_namespaces).then_some(namespace));
+            while !budget.retry(async || self.set_limits(&name, set).await).await? {}
         }
         let mut ops = [Some(namespace), None].map(|whose| get(self.names.limits(whose))).to_vec();
         ops.push(count(self.names.records(namespace, "")));
-        let mut read = self.read(budget, ops).await?;
-        let keys = read.pop().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
-        let mut limits = Quota::default();
-        for range in read {
-            match limits_of(first(range)) {
-                Ok((set, _)) => limits = limits.or(set),
-                Err(fault) => budget.retry_or_fail(fault).await?,
-            }
-        }
-        Ok(QuotaView {
-            quota: limits.or(Quota::USUAL),
-            usage: QuotaUsage { key_count: keys, ..QuotaUsage::default() },
-        })
+        let read = async || {
+            let mut read = self.wire.read(ops.clone()).await?;
+            let key_count = read.pop().map_or(0, |range| range.total());
+            let set = read.into_iter().map(|range| Ok(limits_of(range.into_first())?.0));
+            let limits = set.collect::<Result<Vec<_>, RequestError>>()?;
+            let quota = limits.into_iter().fold(Quota::default(), |quota, set| quota.or(set));
+            let usage = QuotaUsage { key_count, ..QuotaUsage::default() };
+            Ok::<_, RequestError>(QuotaView { quota: quota.or(Quota::USUAL), usage })
+        };
+        budget.retry(read).await
     }
 
-    /// Sets what is set, and leaves the rest. False: another caller came first, or it is not known.
-    async fn set_limits(
-        &self,
-        budget: &mut CallBudget,
-        name: Vec<u8>,
-        set: &Quota,
-    ) -> Result<bool, StoreError> {
-        let before = self.read(budget, vec![get(name.clone())]).await?.into_iter().find_map(first);
-        let (before, revision) = match limits_of(before) {
-            Ok(before) => before,
-            Err(fault) => {
-                budget.retry_or_fail(fault).await?;
-                return Ok(false);
-            }
-        };
-        let compare = vec![changed_at(name.clone(), revision)];
-        let success = vec![put(name, encode_limits(set.or(before)), 0)];
-        match self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await {
-            Ok(response) => Ok(response.succeeded),
-            Err(fault) => {
-                budget.retry_or_fail(fault).await?;
-                Ok(false)
-            }
-        }
+    /// Sets what is set, and leaves the rest. False: another caller came first.
+    async fn set_limits(&self, name: &[u8], set: &Quota) -> Result<bool, RequestError> {
+        let before = self.wire.read(vec![get(name.to_vec())]).await?;
+        let (before, revision) = limits_of(before.into_iter().find_map(RangeResponse::into_first))?;
+        let compare = vec![changed_at(name.to_vec(), revision)];
+        self.wire
+            .write(compare, vec![put(name.to_vec(), encode_limits(set.or(before)), 0)])
+            .await
     }
 }
 
@@ -84,15 +66,15 @@ impl Acquisition<'_> {
     pub(super) async fn check_keys(
         &mut self,
         snapshot: &Snapshot,
-        nth: usize,
+        at: &KeySnapshot,
     ) -> Result<Option<i64>, StoreError> {
-        let is_new = snapshot.keys.get(nth).is_some_and(|at| at.record_revision == 0);
+        let is_new = at.record_revision == 0;
         let Some(limit) = snapshot.limits.max_keys.filter(|_| is_new) else { return Ok(None) };
         let names = &self.core.names;
         let ops = vec![get(names.newest_key(&self.namespace)), count(names.records(&self.namespace, ""))];
         let mut read = self.core.read(&mut self.budget, ops).await?.into_iter();
-        let newest = read.next().and_then(first).map_or(0, |kv| kv.mod_revision);
-        let keys = read.next().map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
+        let newest = read.next().and_then(RangeResponse::into_first).map_or(0, |kv| kv.mod_revision);
+        let keys = read.next().map_or(0, |range| range.total());
         if keys >= limit {
             return Err(self.unknown_if_in_doubt(full_of_kept_keys(&self.namespace, limit)));
         }

@@ -1,4 +1,5 @@
-//! Whether the cluster keeps what leases rely on: shown on a scratch key, never believed.
+//! Whether the cluster keeps what leases rely on: shown on a scratch key, never believed. And which etcd it is, and what is
+//! wrong with that.
 
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_net::CallBudget;
@@ -6,8 +7,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::grpc_client::RequestError;
-use super::messages::{OpResponse, TxnRequest, TxnResponse};
-use super::snapshot::{changed_at, first, get, put};
+use super::snapshot::{changed_at, get, put};
 use super::{EtcdInner, EtcdStore};
 
 /// How many write at once.
@@ -38,37 +38,54 @@ pub enum EtcdVerdict {
     Failed(String),
 }
 
+/// One member of a cluster, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EtcdMember {
+    /// `HOST:PORT`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// What its version does wrong, for people; `None`: nothing that is known.
+    pub warning: Option<String>,
+}
+
 impl EtcdStore {
     /// Checks that the cluster keeps its conditions and its leases, and that its versions are sound. An error says that
     /// it could not be reached, and nothing about what it keeps.
     pub async fn probe(&self, call: &CallContext) -> Result<Vec<EtcdFinding>, StoreError> {
-        let mut findings = self.ask(call, async |core, budget| core.probe(budget).await).await?;
+        let probe =
+            async |core: &EtcdInner, budget: &mut CallBudget| budget.retry(async || core.probe().await).await;
+        let mut findings = self.ask(call, probe).await?;
         findings.extend(self.members(call).await?.into_iter().map(|member| EtcdFinding {
             check: format!("{} is etcd {}", member.name, member.version),
             verdict: member.warning.map_or(EtcdVerdict::Passed, EtcdVerdict::Warned),
         }));
         Ok(findings)
     }
+
+    /// The members that answer, with a warning for each whose version has a fault that touches leases.
+    pub async fn members(&self, call: &CallContext) -> Result<Vec<EtcdMember>, StoreError> {
+        let versions = self.ask(call, async |core: &EtcdInner, budget| {
+            budget.retry(async || core.wire.versions().await).await
+        });
+        let member = |(name, version): (String, String)| {
+            let warning = warning(&version);
+            EtcdMember { name, version, warning }
+        };
+        Ok(versions.await?.into_iter().map(member).collect())
+    }
 }
 
 impl EtcdInner {
-    async fn probe(&self, budget: &mut CallBudget) -> Result<Vec<EtcdFinding>, StoreError> {
-        loop {
-            match self.probe_once().await {
-                Ok(findings) => return Ok(findings),
-                Err(fault) => budget.retry_or_fail(fault).await?,
-            }
-        }
-    }
-
-    async fn probe_once(&self) -> Result<Vec<EtcdFinding>, RequestError> {
+    async fn probe(&self) -> Result<Vec<EtcdFinding>, RequestError> {
         let lease = self.wire.lease_grant(SCRATCH_TTL_MS).await?;
         // The number of its etcd lease is no one else's.
         let scratch = self.names.scratch(lease);
         let swap = async |revision: i64, value: &str| {
             let success = vec![put(scratch.clone(), value.as_bytes().to_vec(), lease)];
             let compare = vec![changed_at(scratch.clone(), revision)];
-            self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await
+            self.wire.txn(compare, success, Vec::new()).await
         };
         let mut findings = Vec::new();
         let mut found = |check: &str, holds: bool, otherwise: &str| {
@@ -78,32 +95,52 @@ impl EtcdInner {
 
         let (created, again) = (swap(0, "created").await?, swap(0, "created again").await?);
         found("a key is created only once", created.succeeded && !again.succeeded, "it was created twice");
-        let first_revision = revision(&created);
+        let first_revision = created.revision();
         let (changed, stale) = (swap(first_revision, "changed").await?, swap(first_revision, "stale").await?);
         let holds = changed.succeeded && !stale.succeeded;
         found("an older revision cannot be overwritten", holds, "a stale write was accepted");
-        let racing = revision(&changed);
+        let racing = changed.revision();
         let raced = join_all((0..RACERS).map(|_| swap(racing, "raced"))).await;
         let raced = raced.into_iter().collect::<Result<Vec<_>, _>>()?;
         let won = raced.iter().filter(|response| response.succeeded).count();
         found("of eight that overwrite at once, one wins", won == 1, &format!("{won} won"));
         self.wire.lease_revoke(lease).await?;
-        let read = TxnRequest { success: vec![get(scratch.clone())], ..TxnRequest::default() };
-        let left = self
-            .wire
-            .txn(read)
-            .await?
-            .responses
-            .into_iter()
-            .find_map(|op| match op.response {
-                Some(OpResponse::Range(range)) => first(range),
-                _ => None,
-            });
-        found("a key goes with its etcd lease", left.is_none(), "it stayed");
+        let left = self.wire.read(vec![get(scratch.clone())]).await?;
+        let stayed = left.iter().any(|range| !range.kvs.is_empty());
+        found("a key goes with its etcd lease", !stayed, "it stayed");
         Ok(findings)
     }
 }
 
-fn revision(response: &TxnResponse) -> i64 {
-    response.header.as_ref().map_or(0, |header| header.revision)
+/// Versions before 3.4.31 and 3.5.13 can end live leases after a member has stalled
+/// (<https://github.com/etcd-io/etcd/issues/15247>).
+fn warning(version: &str) -> Option<String> {
+    let mut parts = version.split(['.', '-', '+']).map_while(|part| part.parse::<u32>().ok());
+    let (major, minor, patch) = (parts.next()?, parts.next()?, parts.next()?);
+    let fixed = match minor {
+        _ if major != 3 || minor > 5 => return None,
+        5 if patch >= 13 => return None,
+        4 if patch >= 31 => return None,
+        5 => "3.5.13",
+        _ => "3.4.31",
+    };
+    Some(format!(
+        "etcd {version} can end live leases after a member has stalled (etcd issue 15247); fences still refuse the old \
+         holder, and {fixed} has the fault no more"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_end_live_leases_are_warned_of() {
+        for bad in ["3.3.25", "3.4.23", "3.4.30", "3.5.0", "3.5.12", "3.5.12-rc.1"] {
+            assert!(warning(bad).is_some_and(|text| text.contains(bad) && text.contains("15247")), "{bad}");
+        }
+        for good in ["3.4.31", "3.4.40", "3.5.13", "3.6.0", "4.0.0", "unknown"] {
+            assert_eq!(warning(good), None, "{good}");
+        }
+    }
 }

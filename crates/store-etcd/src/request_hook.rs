@@ -1,6 +1,8 @@
 //! Where a test can hold, count or cut a request. Compiled only with the feature `gates`.
 
 use std::pin::Pin;
+#[cfg(feature = "gates")]
+use std::sync::Arc;
 
 /// What kind of request passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,3 +36,7 @@ pub trait EtcdRequestHook: std::fmt::Debug + Send + Sync {
     /// Called when its answer has arrived. True: the answer is lost on the last step.
     fn loses(&self, request: EtcdRequest) -> bool;
 }
+
+/// What stands there: nothing, in a shipped build.
+#[derive(Debug, Default)]
+pub(super) struct Gate(#[cfg(feature = "gates")] pub(super) Option<Arc<dyn EtcdRequestHook>>);

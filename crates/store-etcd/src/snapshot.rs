@@ -11,8 +11,8 @@ use super::codec::{self, StoreMark, StoredWaiter};
 use super::grpc_client::RequestError;
 use super::key_names::{KeyNames, KeyRange, QueuePosition};
 use super::messages::{
-    BY_CREATION, Compare, CompareTarget, DESCENDING, DeleteRangeRequest, KeyValue, Op, OpResponse,
-    PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
+    BY_CREATION, Compare, CompareTarget, DESCENDING, DeleteRangeRequest, KeyValue, Op, PutRequest,
+    RangeRequest, RangeResponse, RequestOp, TxnResponse,
 };
 
 /// How many keys one look takes in: etcd allows 128 operations in a transaction.
@@ -57,7 +57,7 @@ pub(super) struct ClosedState {
 
 impl ClosedState {
     /// From the key that closes the store, that by which the namespace opens before it, and that which closes the namespace.
-    pub(super) fn new(store: Option<KeyValue>, apart: Option<KeyValue>, own: Option<KeyValue>) -> Self {
+    fn new(store: Option<KeyValue>, apart: Option<KeyValue>, own: Option<KeyValue>) -> Self {
         let Some(store) = store else { return ClosedState::default() };
         // What an earlier advance has left says nothing about this one.
         let by = match apart.filter(|apart| apart.lease == store.lease) {
@@ -70,6 +70,11 @@ impl ClosedState {
     /// The keys to read for it.
     pub(super) fn ops(names: &KeyNames, namespace: &Namespace) -> [RequestOp; 3] {
         [names.closed(), names.closed_apart(namespace), names.closed_namespace(namespace)].map(get)
+    }
+
+    /// Reads the answers to [`ClosedState::ops`].
+    pub(super) fn read(mut next: impl FnMut() -> RangeResponse) -> Self {
+        ClosedState::new(next().into_first(), next().into_first(), next().into_first())
     }
 }
 
@@ -96,7 +101,8 @@ pub(super) struct KeySnapshot {
     pub(super) age: Option<LeasedKey>,
     /// What is left of its `max_age`, where etcd was asked.
     pub(super) age_left_ms: Option<u64>,
-    pub(super) ahead: AheadInQueue,
+    /// The name of one who stands in line before the one who looks: the nearest, if it can be known.
+    pub(super) ahead: Option<Vec<u8>>,
     /// How many stand in line; 0 where it was not counted.
     pub(super) in_line: u64,
 }
@@ -109,18 +115,10 @@ pub(super) struct LeasedKey {
     pub(super) revision: i64,
 }
 
-/// Who stands in line before the one who looks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum AheadInQueue {
-    Nobody,
-    /// The name of one of them: the nearest, if it can be known.
-    Somebody(Vec<u8>),
-}
-
 impl ReadSet {
-    /// A look at one key by a caller that does not want it.
-    pub(super) fn at(namespace: &Namespace, key: &Key) -> Self {
-        ReadSet { namespace: namespace.clone(), keys: vec![key.clone()], who: None, from: None }
+    /// A look at keys by a caller that does not want them.
+    pub(super) fn of(namespace: &Namespace, keys: Vec<Key>) -> Self {
+        ReadSet { namespace: namespace.clone(), keys, who: None, from: None }
     }
 
     /// The operations of this look, in the order in which [`ReadSet::read`] takes their answers.
@@ -134,33 +132,24 @@ impl ReadSet {
         for (nth, key) in self.keys.iter().enumerate() {
             let space = &self.namespace;
             ops.extend([names.record(space, key), names.held(space, key), names.age(space, key)].map(get));
-            let KeyRange(line, line_end) = names.line(space, key);
+            let line = names.line(space, key);
+            let first_of = |KeyRange(key, range_end)| RangeRequest {
+                key,
+                range_end,
+                limit: 1,
+                keys_only: true,
+                ..RangeRequest::default()
+            };
             match &self.from {
-                None => ops.push(range(RangeRequest {
-                    key: line,
-                    range_end: line_end,
-                    limit: 1,
-                    keys_only: true,
-                    ..RangeRequest::default()
-                })),
+                None => ops.push(range(first_of(line))),
                 Some((place, since)) => {
-                    let KeyRange(here, here_end) = names.same_place(space, key, place);
+                    let here = names.same_place(space, key, place);
+                    ops.push(range(first_of(KeyRange(line.0, here.0.clone()))));
                     ops.push(range(RangeRequest {
-                        key: line,
-                        range_end: here.clone(),
-                        limit: 1,
-                        keys_only: true,
-                        ..RangeRequest::default()
-                    }));
-                    ops.push(range(RangeRequest {
-                        key: here,
-                        range_end: here_end,
-                        limit: 1,
                         sort_order: DESCENDING,
                         sort_target: BY_CREATION,
-                        keys_only: true,
                         max_create_revision: since.get(nth).map_or(i64::MAX, |since| since - 1),
-                        ..RangeRequest::default()
+                        ..first_of(here)
                     }));
                 }
             }
@@ -170,13 +159,10 @@ impl ReadSet {
 
     /// Reads the answers to [`ReadSet::ops`].
     pub(super) fn read(&self, response: TxnResponse) -> Result<Snapshot, RequestError> {
-        let header = response.header.unwrap_or_default();
-        let mut answers = response.responses.into_iter().map(|op| match op.response {
-            Some(OpResponse::Range(range)) => range,
-            _ => RangeResponse::default(),
-        });
-        let mut next = || answers.next().unwrap_or_default();
-        let (mark, mark_revision) = match first(next()) {
+        let (revision, term) = (response.revision(), response.header.as_ref().map_or(0, |it| it.raft_term));
+        let mut ranges = response.into_ranges();
+        let mut next = || ranges.next().unwrap_or_default();
+        let (mark, mark_revision) = match next().into_first() {
             Some(kv) => (StoreMark::decode(&kv.value).map_err(|why| damaged(&kv, &why))?, kv.mod_revision),
             None => (StoreMark::fresh(), 0),
         };
@@ -184,25 +170,22 @@ impl ReadSet {
             (ClosedState::default(), Quota::default(), [0; 2]);
         let mut waiting = None;
         if self.who.is_some() {
-            closing = ClosedState::new(first(next()), first(next()), first(next()));
+            closing = ClosedState::read(&mut next);
             for revision in &mut limits_revisions {
-                let (set, at) = limits_of(first(next()))?;
+                let (set, at) = limits_of(next().into_first())?;
                 (limits, *revision) = (limits.or(set), at);
             }
-            if let Some(kv) = first(next()) {
+            if let Some(kv) = next().into_first() {
                 let stood = codec::read(&kv.value).map_err(|why| damaged(&kv, &why))?;
                 waiting = Some(QueuedWaiter { waiting: stood, lease: kv.lease, revision: kv.mod_revision });
             }
         }
         let mut keys = Vec::with_capacity(self.keys.len());
         for key in &self.keys {
-            let (record, held, age, line) = (first(next()), first(next()), first(next()), next());
-            let in_line = u64::try_from(line.count).unwrap_or(0);
-            let nearest = self.from.as_ref().and_then(|_| first(next()));
-            let ahead = nearest
-                .or_else(|| first(line))
-                .map_or(AheadInQueue::Nobody, |kv| AheadInQueue::Somebody(kv.key));
-            let (record, record_revision, longest_ttl_ms) = record_of(record, &mark)?;
+            let (record, record_revision, longest_ttl_ms) = record_of(next().into_first().as_ref(), &mark)?;
+            let (held, age, line) = (next().into_first(), next().into_first(), next());
+            let in_line = line.total();
+            let nearest = self.from.as_ref().and_then(|_| next().into_first());
             keys.push(KeySnapshot {
                 key: key.clone(),
                 record,
@@ -211,16 +194,21 @@ impl ReadSet {
                 held: held.and_then(on_lease),
                 age: age.and_then(on_lease),
                 age_left_ms: None,
-                ahead,
+                ahead: nearest.or_else(|| line.into_first()).map(|kv| kv.key),
                 in_line,
             });
         }
-        let (revision, term) = (header.revision, header.raft_term);
         Ok(Snapshot { revision, term, mark, mark_revision, closing, limits, limits_revisions, waiting, keys })
     }
 }
 
 impl KeySnapshot {
+    /// Whether this hold id and token are those on record.
+    pub(super) fn is_held_by(&self, hash: HoldHash, token: Token) -> bool {
+        let hold = self.record.hold.as_ref();
+        self.record.counter == token && hold.is_some_and(|hold| hold.hash == hash)
+    }
+
     /// The key that means 'held', if it means the hold on record.
     pub(super) fn live(&self) -> Option<LeasedKey> {
         let hold = self.record.hold.as_ref()?;
@@ -234,11 +222,11 @@ impl KeySnapshot {
     }
 
     /// How the key stands. What remains to a live hold is known only to etcd, and asked for where it is answered: here
-    /// it is `live_ms`.
-    pub(super) fn standing(&self, mark: &StoreMark, wall_ms: u64, live_ms: u64) -> LeaseStanding {
+    /// it is 1 ms.
+    pub(super) fn standing(&self, mark: &StoreMark, wall_ms: u64) -> LeaseStanding {
         let term = match (&self.record.hold, self.live()) {
             (None, _) => HoldState::Free,
-            (Some(_), Some(_)) => HoldState::Live { remaining_ms: live_ms.max(1) },
+            (Some(_), Some(_)) => HoldState::Live { remaining_ms: 1 },
             (Some(_), None) => HoldState::Over { since_ms: 0 },
         };
         LeaseStanding { now: self.now(wall_ms), floor: mark.floor, term }
@@ -280,16 +268,16 @@ impl KeySnapshot {
 }
 
 /// A record as it stands, the revision that wrote it, and the longest ttl that was ever granted on its key.
-fn record_of(kv: Option<KeyValue>, mark: &StoreMark) -> Result<(LeaseRecord, i64, u64), RequestError> {
+fn record_of(kv: Option<&KeyValue>, mark: &StoreMark) -> Result<(LeaseRecord, i64, u64), RequestError> {
     let Some(kv) = kv else { return Ok((LeaseRecord::default(), 0, 0)) };
     let (record, generation, longest_ttl_ms) =
-        codec::decode_record(&kv.value).map_err(|why| damaged(&kv, &why))?;
+        codec::decode_record(&kv.value).map_err(|why| damaged(kv, &why))?;
     let longest_ttl_ms = longest_ttl_ms.unwrap_or(mark.longest_ttl_ms);
     Ok((lifted(record, generation, mark), kv.mod_revision, longest_ttl_ms))
 }
 
 /// The longest ttl that was ever granted on the key of a record.
-pub(super) fn longest_ttl_ms(kv: KeyValue, mark: &StoreMark) -> Result<u64, RequestError> {
+pub(super) fn longest_ttl_ms(kv: &KeyValue, mark: &StoreMark) -> Result<u64, RequestError> {
     record_of(Some(kv), mark).map(|(_, _, longest_ttl_ms)| longest_ttl_ms)
 }
 
@@ -313,10 +301,6 @@ fn lifted(record: LeaseRecord, generation: u64, mark: &StoreMark) -> LeaseRecord
 fn on_lease(kv: KeyValue) -> Option<LeasedKey> {
     let token = std::str::from_utf8(&kv.value).ok()?.parse().ok()?;
     Some(LeasedKey { token: Token::new(token), lease: kv.lease, revision: kv.mod_revision })
-}
-
-pub(super) fn first(range: RangeResponse) -> Option<KeyValue> {
-    range.kvs.into_iter().next()
 }
 
 /// What lies there was not written by this program, or by a later one.
@@ -348,25 +332,26 @@ pub(super) fn delete(key: Vec<u8>) -> RequestOp {
 
 /// The key was last changed by this revision; 0: it is not there.
 pub(super) fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
-    let against = Some(CompareTarget::ModRevision(revision));
-    Compare { result: 0, target: 2, key, against, range_end: Vec::new() }
+    compare(0, 2, KeyRange(key, Vec::new()), CompareTarget::ModRevision(revision))
 }
 
 /// Nothing is there.
-pub(super) fn nothing_in(KeyRange(key, range_end): KeyRange) -> Compare {
-    let against = Some(CompareTarget::CreateRevision(0));
-    Compare { result: 0, target: 1, key, against, range_end }
+pub(super) fn nothing_in(range: KeyRange) -> Compare {
+    compare(0, 1, range, CompareTarget::CreateRevision(0))
 }
 
 /// Everything that is there was made by this revision or later.
-pub(super) fn nothing_older_in(KeyRange(key, range_end): KeyRange, revision: i64) -> Compare {
-    let against = Some(CompareTarget::CreateRevision(revision - 1));
-    Compare { result: 1, target: 1, key, against, range_end }
+pub(super) fn nothing_older_in(range: KeyRange, revision: i64) -> Compare {
+    compare(1, 1, range, CompareTarget::CreateRevision(revision - 1))
 }
 
 /// The key is there, by this etcd lease.
 pub(super) fn kept_by(key: Vec<u8>, lease: i64) -> Compare {
-    Compare { result: 0, target: 4, key, against: Some(CompareTarget::Lease(lease)), range_end: Vec::new() }
+    compare(0, 4, KeyRange(key, Vec::new()), CompareTarget::Lease(lease))
+}
+
+fn compare(result: i32, target: i32, KeyRange(key, range_end): KeyRange, against: CompareTarget) -> Compare {
+    Compare { result, target, key, against: Some(against), range_end }
 }
 
 #[cfg(test)]
@@ -396,9 +381,9 @@ mod tests {
         let mark = StoreMark { longest_ttl_ms: 90_000, ..StoreMark::fresh() };
         let earlier = br#"{"token":7,"generation":0,"hold":null,"endings":[],"forgotten_at_ms":null}"#;
         let kv = |value: Vec<u8>| KeyValue { value, ..KeyValue::default() };
-        assert_eq!(longest_ttl_ms(kv(earlier.to_vec()), &mark).unwrap(), 90_000);
+        assert_eq!(longest_ttl_ms(&kv(earlier.to_vec()), &mark).unwrap(), 90_000);
         let later = codec::encode_record(&LeaseRecord::default(), 0, 30_000);
-        assert_eq!(longest_ttl_ms(kv(later), &mark).unwrap(), 30_000);
+        assert_eq!(longest_ttl_ms(&kv(later), &mark).unwrap(), 30_000);
         assert_eq!(record_of(None, &mark).unwrap().2, 0, "nothing was granted on it");
     }
 }

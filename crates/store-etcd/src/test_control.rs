@@ -49,7 +49,7 @@ impl EtcdInner {
     ) -> Result<(), StoreError> {
         let leases: Vec<i64> = match target {
             LeaseOwner::Hold(key) => {
-                let snapshot = self.see(budget, &ReadSet::at(namespace, &key)).await?;
+                let snapshot = self.see(budget, &ReadSet::of(namespace, vec![key])).await?;
                 snapshot.keys.iter().filter_map(|at| at.held).map(|held| held.lease).collect()
             }
             LeaseOwner::Waiter(owner) => {
@@ -75,9 +75,7 @@ impl EtcdInner {
             }
         };
         for lease in leases {
-            while let Err(fault) = self.wire.lease_revoke(lease).await {
-                budget.retry_or_fail(fault).await?;
-            }
+            budget.retry(async || self.wire.lease_revoke(lease).await).await?;
         }
         Ok(())
     }

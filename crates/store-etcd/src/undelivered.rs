@@ -9,15 +9,13 @@
 //! held key of one that was taken up is the younger of the two.
 
 use fencehold_contract::{AcquiredLease, StoreError};
-use fencehold_core::lease::{LeaseCommand, decide};
+use fencehold_core::lease::LeaseCommand;
 use fencehold_core::{HoldHash, Key, Namespace, Token};
 use fencehold_net::CallBudget;
 
 use super::EtcdInner;
 use super::acquire::{Acquisition, UnsettledGrant};
-use super::change::NextStep;
 use super::grpc_client::RequestError;
-use super::messages::TxnRequest;
 use super::snapshot::{KeySnapshot, LeasedKey, put};
 
 /// How long a grant whose caller has gone is looked for and given back: after that, its ttl ends it.
@@ -79,10 +77,9 @@ impl EtcdInner {
         self.forget(namespace, key);
         let freed = self.change(budget, namespace, key, None, |snapshot, at, _| {
             if !at.is_held_by(*hash, *token) || at.is_taken_up() {
-                return NextStep::Answer(false);
+                return (None, false);
             }
-            let standing = at.standing(&snapshot.mark, self.wall_ms(), 1);
-            NextStep::after(decide(&standing, &at.record, &LeaseCommand::Abandon { hash: *hash }), true)
+            (self.decide(snapshot, at, &LeaseCommand::Abandon { hash: *hash }).record, true)
         });
         match freed.await {
             Ok((true, before)) => self.tidy(&before).await,
@@ -102,8 +99,6 @@ impl EtcdInner {
     ) -> Result<bool, RequestError> {
         let token = on.token.to_string().into_bytes();
         let success = vec![put(self.names.held(namespace, &at.key), token, on.lease)];
-        let compare = at.unchanged(&self.names, namespace);
-        let response = self.wire.txn(TxnRequest { compare, success, failure: Vec::new() }).await?;
-        Ok(response.succeeded)
+        self.wire.write(at.unchanged(&self.names, namespace), success).await
     }
 }

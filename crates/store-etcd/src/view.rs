@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 
 use super::EtcdInner;
 use super::key_names::KeyRange;
-use super::messages::{ASCENDING, BY_CREATION, OpResponse, RangeRequest, RangeResponse, TxnRequest};
-use super::snapshot::{ClosedState, KEYS_PER_LOOK, KeySnapshot, ReadSet, count, first, range};
+use super::messages::{ASCENDING, BY_CREATION, RangeRequest, RangeResponse, RequestOp};
+use super::snapshot::{ClosedState, KEYS_PER_LOOK, KeySnapshot, ReadSet, count, range};
 
 /// How many records are read at once when all are wanted.
 const RECORDS_AT_ONCE: usize = 500;
@@ -22,7 +22,7 @@ impl EtcdInner {
         namespace: &Namespace,
         key: &Key,
     ) -> Result<Option<LeaseView>, StoreError> {
-        let snapshot = self.see(budget, &ReadSet::at(namespace, key)).await?;
+        let snapshot = self.see(budget, &ReadSet::of(namespace, vec![key.clone()])).await?;
         match snapshot.keys.into_iter().find(|at| at.record_revision > 0) {
             Some(at) => Ok(Some(self.view(budget, &at).await?)),
             None => Ok(None),
@@ -58,54 +58,31 @@ impl EtcdInner {
         limit: usize,
     ) -> Result<(Vec<(Namespace, Key)>, Option<u64>), StoreError> {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let page = self.read(
-            budget,
-            vec![range(RangeRequest {
-                key,
-                range_end,
-                limit: i64::try_from(limit).unwrap_or(i64::MAX),
-                sort_order: ASCENDING,
-                sort_target: BY_CREATION,
-                keys_only: true,
-                min_create_revision: after.saturating_add(1),
-                ..RangeRequest::default()
-            })],
-        );
-        let page = page.await?.into_iter().next().unwrap_or_default();
+        let request = RangeRequest {
+            key,
+            range_end,
+            limit: i64::try_from(limit).unwrap_or(i64::MAX),
+            sort_order: ASCENDING,
+            sort_target: BY_CREATION,
+            keys_only: true,
+            min_create_revision: after.saturating_add(1),
+            ..RangeRequest::default()
+        };
+        let page = self.read_one(budget, request).await?;
         let last = page.kvs.last().and_then(|kv| u64::try_from(kv.create_revision).ok());
         let next = last.filter(|_| page.kvs.len() >= limit);
         Ok((page.kvs.iter().filter_map(|kv| self.names.key_of(&kv.key)).collect(), next))
     }
 
-    /// Every key with a record in a namespace, as it stands.
-    pub(super) async fn all_of(
+    /// Every key with a record among these names.
+    pub(super) async fn all_in(
         &self,
         budget: &mut CallBudget,
-        namespace: &Namespace,
-        prefix: &str,
-    ) -> Result<Vec<KeySnapshot>, StoreError> {
-        let mut all = Vec::new();
-        let mut after = 0;
-        loop {
-            let span = self.names.records(namespace, prefix);
-            let (keys, next) = self.page(budget, span, after, RECORDS_AT_ONCE).await?;
-            all.extend(self.sights(budget, namespace, &keys).await?);
-            match next {
-                Some(next) => after = next,
-                None => return Ok(all),
-            }
-        }
-    }
-
-    /// Every key with a record in every namespace.
-    pub(super) async fn everywhere(
-        &self,
-        budget: &mut CallBudget,
+        records: &KeyRange,
     ) -> Result<Vec<(Namespace, Key)>, StoreError> {
-        let mut all = Vec::new();
-        let mut after = 0;
+        let (mut all, mut after) = (Vec::new(), 0);
         loop {
-            let (keys, next) = self.page(budget, self.names.all_records(), after, RECORDS_AT_ONCE).await?;
+            let (keys, next) = self.page(budget, records.clone(), after, RECORDS_AT_ONCE).await?;
             all.extend(keys);
             match next {
                 Some(next) => after = next,
@@ -123,8 +100,7 @@ impl EtcdInner {
         let mut sights = Vec::with_capacity(keys.len());
         for some in keys.chunks(KEYS_PER_LOOK) {
             let keys = some.iter().map(|(_, key)| key.clone()).collect();
-            let read_set = ReadSet { namespace: namespace.clone(), keys, who: None, from: None };
-            sights.extend(self.see(budget, &read_set).await?.keys);
+            sights.extend(self.see(budget, &ReadSet::of(namespace, keys)).await?.keys);
         }
         Ok(sights)
     }
@@ -167,15 +143,13 @@ impl EtcdInner {
             count(self.names.all_waiting()),
         ];
         let counted = self.read(budget, counts).await?;
-        let nth = |nth: usize| counted.get(nth).map_or(0, |range| u64::try_from(range.count).unwrap_or(0));
-        let store = super::STORE.to_owned();
-        let closed_for_ms = self.closed_for_ms(budget, namespace).await?;
+        let nth = |nth: usize| counted.get(nth).map_or(0, RangeResponse::total);
         Ok(StoreStatus {
-            store,
+            store: super::STORE.to_owned(),
             key_count: nth(0),
             held_count: nth(1),
             waiter_count: nth(2),
-            closed_for_ms,
+            closed_for_ms: self.closed_for_ms(budget, namespace).await?,
             ..StoreStatus::default()
         })
     }
@@ -186,12 +160,10 @@ impl EtcdInner {
         budget: &mut CallBudget,
         namespace: &Namespace,
     ) -> Result<u64, StoreError> {
-        let mut read = self
-            .read(budget, ClosedState::ops(&self.names, namespace).to_vec())
-            .await?
-            .into_iter();
-        let mut next = || read.next().and_then(first);
-        let Some(lease) = ClosedState::new(next(), next(), next()).by else { return Ok(0) };
+        let ops = ClosedState::ops(&self.names, namespace).to_vec();
+        let mut read = self.read(budget, ops).await?.into_iter();
+        let closing = ClosedState::read(|| read.next().unwrap_or_default());
+        let Some(lease) = closing.by else { return Ok(0) };
         // It was there a moment ago: what is left may be less than etcd can say.
         Ok(self.left_ms(budget, lease).await?.max(1_000))
     }
@@ -200,21 +172,17 @@ impl EtcdInner {
     pub(super) async fn read(
         &self,
         budget: &mut CallBudget,
-        success: Vec<super::messages::RequestOp>,
+        ops: Vec<RequestOp>,
     ) -> Result<Vec<RangeResponse>, StoreError> {
-        loop {
-            let request = TxnRequest { success: success.clone(), ..TxnRequest::default() };
-            match self.wire.txn(request).await {
-                Ok(response) => {
-                    let ranges = response.responses.into_iter().filter_map(|op| match op.response {
-                        Some(OpResponse::Range(range)) => Some(range),
-                        _ => None,
-                    });
-                    return Ok(ranges.collect());
-                }
-                Err(fault) => budget.retry_or_fail(fault).await?,
-            }
-        }
+        budget.retry(async || self.wire.read(ops.clone()).await).await
+    }
+
+    pub(super) async fn read_one(
+        &self,
+        budget: &mut CallBudget,
+        request: RangeRequest,
+    ) -> Result<RangeResponse, StoreError> {
+        Ok(self.read(budget, vec![range(request)]).await?.pop().unwrap_or_default())
     }
 }
 

@@ -16,8 +16,8 @@ use super::acquire::Acquisition;
 use super::codec::{StoredWaiter, encode};
 use super::grpc_client::RequestError;
 use super::key_names::{KeyRange, QueuePosition};
-use super::messages::{Compare, OpResponse, TxnRequest};
-use super::snapshot::{AheadInQueue, QueuedWaiter, Snapshot, changed_at, first, get, put};
+use super::messages::{Compare, RangeResponse};
+use super::snapshot::{QueuedWaiter, Snapshot, changed_at, get, kept_by, put};
 
 /// How long a place in line outlives its waiter.
 const WAITER_TTL_MS: u64 = 10_000;
@@ -75,20 +75,14 @@ impl Acquisition<'_> {
                 self.stand = None;
                 Ok(true)
             }
-            (Some(stood), None) => {
-                let stood = stood.clone();
-                self.adopt(stood).await?;
+            (Some(QueuedWaiter { waiting, lease, revision }), None) => {
+                let guard = changed_at(self.core.names.waiting(&self.namespace, self.hash), *revision);
+                if self.stand_in_line(waiting.clone(), guard).await? {
+                    let _ = self.core.wire.lease_revoke(*lease).await;
+                }
                 Ok(true)
             }
         }
-    }
-
-    async fn adopt(&mut self, stood: QueuedWaiter) -> Result<(), StoreError> {
-        let guard = changed_at(self.core.names.waiting(&self.namespace, self.hash), stood.revision);
-        if self.stand_in_line(stood.waiting, guard).await? {
-            let _ = self.core.wire.lease_revoke(stood.lease).await;
-        }
-        Ok(())
     }
 
     /// Waits until it may be worth looking again.
@@ -133,8 +127,8 @@ impl Acquisition<'_> {
             spans.push(exactly(names.waiting(space, self.hash)));
             for at in &snapshot.keys {
                 match &at.ahead {
-                    AheadInQueue::Somebody(name) => spans.push(exactly(name.clone())),
-                    AheadInQueue::Nobody => spans
+                    Some(name) => spans.push(exactly(name.clone())),
+                    None => spans
                         .extend([exactly(names.held(space, &at.key)), exactly(names.age(space, &at.key))]),
                 }
             }
@@ -181,39 +175,30 @@ impl Acquisition<'_> {
     /// Puts this hold id's keys into every line, on an etcd lease of this call's own. A key that is there already stays
     /// where it is in line. False: another with the same hold id was quicker, or it is not known.
     async fn stand_in_line(&mut self, waiting: StoredWaiter, guard: Compare) -> Result<bool, StoreError> {
-        let lease = match self.core.wire.lease_grant(WAITER_TTL_MS).await {
-            Ok(lease) => lease,
-            Err(fault) => {
-                self.budget.retry_or_fail(fault).await?;
-                return Ok(false);
-            }
+        let stood = async {
+            let lease = self.core.wire.lease_grant(WAITER_TTL_MS).await?;
+            Ok::<_, RequestError>((lease, self.register(&waiting, guard, lease).await?))
         };
-        match self.register(&waiting, guard, lease).await {
-            Ok(Some(since)) => {
+        match stood.await {
+            Ok((lease, Some(since))) => {
                 self.stand = Some(QueuePlace { lease, place: waiting.place, since });
-                Ok(true)
+                return Ok(true);
             }
-            Ok(None) => {
-                let _ = self.core.wire.lease_revoke(lease).await;
-                Ok(false)
-            }
+            Ok((lease, None)) => drop(self.core.wire.lease_revoke(lease).await),
             // If it was carried out after all, the next look finds this hold id in line and takes its place over.
-            Err(fault) => {
-                self.budget.retry_or_fail(fault).await?;
-                Ok(false)
-            }
+            Err(fault) => self.budget.retry_or_fail(fault).await?,
         }
+        Ok(false)
     }
 
     async fn register(
         &self,
         waiting: &StoredWaiter,
-        guard: Compare,
+        mut guard: Compare,
         lease: i64,
     ) -> Result<Option<HashMap<Key, i64>>, RequestError> {
         let (names, space) = (&self.core.names, &self.namespace);
         let own = names.waiting(space, self.hash);
-        let mut guard = guard;
         let mut since = HashMap::new();
         for some in waiting.keys.chunks(KEYS_PER_WRITE) {
             let mut success = vec![put(own.clone(), encode(waiting), lease)];
@@ -221,17 +206,13 @@ impl Acquisition<'_> {
                 let name = names.in_line(space, key, &waiting.place, self.hash);
                 success.extend([put(name.clone(), Vec::new(), lease), get(name)]);
             }
-            let request = TxnRequest { compare: vec![guard], success, failure: Vec::new() };
-            let response = self.core.wire.txn(request).await?;
+            let response = self.core.wire.txn(vec![guard], success, Vec::new()).await?;
             if !response.succeeded {
                 return Ok(None);
             }
-            let came = response.responses.into_iter().filter_map(|op| match op.response {
-                Some(OpResponse::Range(range)) => first(range),
-                _ => None,
-            });
+            let came = response.into_ranges().filter_map(RangeResponse::into_first);
             since.extend(some.iter().cloned().zip(came.map(|kv| kv.create_revision)));
-            guard = super::snapshot::kept_by(own.clone(), lease);
+            guard = kept_by(own.clone(), lease);
         }
         Ok(Some(since))
     }

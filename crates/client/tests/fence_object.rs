@@ -102,7 +102,10 @@ async fn another_key_and_an_unfenced_object_are_refused_untouched() {
         .unwrap_err();
     assert!(other.to_string().contains("fenced for the key reports/daily, not for other"), "{other}");
     let plain = Storage::open(&place).unwrap();
-    plain.create("plain", b"hello".to_vec(), Duration::from_secs(10)).await.unwrap();
+    plain
+        .write("plain", None, b"hello".to_vec(), Duration::from_secs(10))
+        .await
+        .unwrap();
     let mut bare = place.clone();
     bare.prefix = format!("{}/plain", place.prefix);
     let refused = FencedObject::open_with(bare)

@@ -127,16 +127,6 @@ impl ObjectBody {
         }
     }
 
-    /// The bytes of the object.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        encode(self)
-    }
-
-    /// Reads an object, or says what is wrong with it.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        decode(bytes)
-    }
-
     /// How long the hold of this writing lasts.
     pub(super) fn lasts_ms(&self) -> Option<u64> {
         self.hold.as_ref().map(|hold| hold.lasts_ms)
@@ -256,14 +246,6 @@ impl Floor {
     pub(super) fn closed_ms_in(&self, namespace: &Namespace) -> u64 {
         self.namespaces.get(namespace).copied().unwrap_or(self.closed_ms)
     }
-
-    pub(super) fn encode(&self) -> Vec<u8> {
-        encode(self)
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        decode(bytes)
-    }
 }
 
 /// What `quota set` has set.
@@ -298,23 +280,16 @@ impl StoredLimits {
         };
         *limits = set.or((*limits).into()).into();
     }
-
-    pub(super) fn encode(&self) -> Vec<u8> {
-        encode(self)
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        decode(bytes)
-    }
 }
 
-fn encode(kept: &impl Serialize) -> Vec<u8> {
+/// The bytes of anything that is kept here.
+pub(super) fn encode(kept: &impl Serialize) -> Vec<u8> {
     // Plain data with text for keys: serialising it into memory cannot fail.
     serde_json::to_vec_pretty(kept).unwrap_or_default()
 }
 
-/// Reads anything that is kept here, if it is of this version.
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+/// Reads anything that is kept here, if it is of this version, or says what is wrong with it.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Versioned {
         fencehold: u8,
@@ -328,26 +303,14 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 }
 
 fn to_hex(hash: HoldHash) -> String {
-    use std::fmt::Write as _;
-    hash.as_bytes().iter().fold(String::with_capacity(32), |mut text, byte| {
-        // Writing into a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("{:032x}", u128::from_be_bytes(*hash.as_bytes()))
 }
 
 fn from_hex(text: &str) -> Result<HoldHash, String> {
-    let bad = || "it is damaged: a hash is not 32 hexadecimal digits".to_owned();
-    let digits = text.as_bytes();
-    if digits.len() != 32 {
-        return Err(bad());
-    }
-    let mut bytes = [0; 16];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).map_err(|_| bad())?;
-        *byte = u8::from_str_radix(pair, 16).map_err(|_| bad())?;
-    }
-    Ok(HoldHash::from_bytes(bytes))
+    let number = Some(text).filter(|text| text.len() == 32);
+    let number = number.and_then(|text| u128::from_str_radix(text, 16).ok());
+    let number = number.ok_or("it is damaged: a hash is not 32 hexadecimal digits")?;
+    Ok(HoldHash::from_bytes(number.to_be_bytes()))
 }
 
 #[cfg(test)]
@@ -377,22 +340,16 @@ mod tests {
             before = Some(body.clone());
             body
         });
-        golden::current(HERE, "lease.v1.json", &bodies, ObjectBody::encode, ObjectBody::decode);
+        golden::current(HERE, "lease.v1.json", &bodies, encode, decode);
         let namespaces = BTreeMap::from([(Namespace::new("team").unwrap(), 30_000)]);
         let floors = [BTreeMap::new(), namespaces]
             .map(|namespaces| Floor::new(Token::new(9), 90_000, namespaces).to_write("n-1".to_owned()));
-        golden::current(HERE, "floor.v1.json", &floors, Floor::encode, Floor::decode);
+        golden::current(HERE, "floor.v1.json", &floors, encode, decode);
         let [none, all] = samples::limits();
         let mut set = StoredLimits::default();
         set.set(None, &none);
         set.set(Namespace::new("team").ok().as_ref(), &all);
-        golden::current(
-            HERE,
-            "limits.v1.json",
-            &[StoredLimits::default(), set],
-            StoredLimits::encode,
-            StoredLimits::decode,
-        );
+        golden::current(HERE, "limits.v1.json", &[StoredLimits::default(), set], encode, decode);
     }
 
     fn full() -> (LeaseRecord, ObjectBody) {
@@ -407,7 +364,7 @@ mod tests {
     #[test]
     fn a_record_is_read_back_as_it_was_kept() {
         let (record, body) = full();
-        let read = ObjectBody::decode(&body.encode()).unwrap();
+        let read: ObjectBody = decode(&encode(&body)).unwrap();
         assert_eq!(read, body);
         assert_eq!(read.record(1_000_010), Ok(record));
         assert_eq!((read.lasts_ms(), read.longest_ttl_ms, read.seq), (Some(29_000), 30_000, 1));
@@ -417,8 +374,8 @@ mod tests {
     /// One that an earlier version wrote says nothing of it.
     #[test]
     fn a_hold_of_which_nothing_is_said_is_not_taken_up() {
-        let text = String::from_utf8(full().1.encode()).unwrap().replace("\"taken_up\": true,", "");
-        assert!(!ObjectBody::decode(text.as_bytes()).unwrap().is_taken_up());
+        let text = String::from_utf8(encode(&full().1)).unwrap().replace("\"taken_up\": true,", "");
+        assert!(!decode::<ObjectBody>(text.as_bytes()).unwrap().is_taken_up());
     }
 
     #[test]
@@ -436,27 +393,27 @@ mod tests {
         let (known, unknown) = (Namespace::new("team").unwrap(), Namespace::default());
         let namespaces = BTreeMap::from([(known.clone(), 30_000)]);
         let floor = Floor::new(Token::new(9), 90_000, namespaces).to_write("n".to_owned());
-        let read = Floor::decode(&floor.encode()).unwrap();
+        let read: Floor = decode(&encode(&floor)).unwrap();
         assert_eq!((read.closed_ms_in(&known), read.closed_ms_in(&unknown)), (30_000, 90_000));
         let earlier = br#"{"fencehold":1,"floor":9,"closed_ms":90000,"nonce":"n"}"#;
-        assert_eq!(Floor::decode(earlier).unwrap().closed_ms_in(&known), 90_000);
+        assert_eq!(decode::<Floor>(earlier).unwrap().closed_ms_in(&known), 90_000);
     }
 
     #[test]
     fn damaged_bytes_give_an_error_and_never_a_panic() {
-        let good = full().1.encode();
+        let good = encode(&full().1);
         for cut in 0..good.len() {
-            assert!(ObjectBody::decode(&good[..cut]).is_err());
+            assert!(decode::<ObjectBody>(&good[..cut]).is_err());
         }
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x15;
-            let _ = ObjectBody::decode(&bad).and_then(|body| body.record(5));
+            let _ = decode::<ObjectBody>(&bad).and_then(|body| body.record(5));
         }
         let later = br#"{"fencehold":2,"floor":9,"closed_ms":90000,"nonce":"n"}"#;
-        assert!(ObjectBody::decode(later).unwrap_err().contains("unknown version 2"));
-        assert!(Floor::decode(later).unwrap_err().contains("unknown version 2"));
-        assert!(StoredLimits::decode(later).unwrap_err().contains("unknown version 2"));
-        assert!(ObjectBody::decode(b"hello").unwrap_err().contains("not one of Fencehold's"));
+        assert!(decode::<ObjectBody>(later).unwrap_err().contains("unknown version 2"));
+        assert!(decode::<Floor>(later).unwrap_err().contains("unknown version 2"));
+        assert!(decode::<StoredLimits>(later).unwrap_err().contains("unknown version 2"));
+        assert!(decode::<ObjectBody>(b"hello").unwrap_err().contains("not one of Fencehold's"));
     }
 }

@@ -1,4 +1,4 @@
-//! The little that is asked of object storage: read, create, swap, list.
+//! The little that is asked of object storage: read, write on a condition, list.
 //!
 //! Deliberately absent: retries. A conditional write that is sent twice can meet its own first sending and call it
 //! another's, so only code that knows what was in the write may send it again.
@@ -83,14 +83,11 @@ pub trait Cas: fmt::Debug + Send + Sync {
     /// The object of this name, if there is one.
     async fn read(&self, name: &str, limit: Duration) -> Result<Option<ReadObject>, CasError>;
 
-    /// Writes an object that must not exist yet.
-    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<WriteResult, CasError>;
-
-    /// Writes an object that must still have this version.
-    async fn swap(
+    /// Writes an object that must still have this version; `None`: that must not exist yet.
+    async fn write(
         &self,
         name: &str,
-        version: &ObjectVersion,
+        version: Option<&ObjectVersion>,
         body: Vec<u8>,
         limit: Duration,
     ) -> Result<WriteResult, CasError>;

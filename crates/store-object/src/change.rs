@@ -19,7 +19,7 @@ use fencehold_core::lease::{
 use fencehold_core::{EventData, Key, Namespace, Refusal, Timestamp, Token};
 use fencehold_net::{RetryDelay, sleep};
 
-use super::body::{ObjectBody, WriteInfo};
+use super::body::{ObjectBody, WriteInfo, encode};
 use super::cas::{CasError, ObjectVersion, WriteResult};
 use super::object_names;
 use super::observations::{ObservedVersion, closed};
@@ -210,7 +210,9 @@ impl ObjectStoreInner {
                 return Ok(changed);
             }
             let body = self.next_body(context, seen.as_ref(), &record, &command, &decision, now);
-            match self.send(context, seen.as_ref(), &body).await {
+            context.doubt.begin();
+            let version = seen.as_ref().map(|seen| &seen.version);
+            match self.cas.write(&context.name, version, encode(&body), context.limit).await {
                 Ok(WriteResult::Won(version)) => {
                     self.note_own(context, version, body, &changed);
                     return Ok(changed);
@@ -232,7 +234,7 @@ impl ObjectStoreInner {
                 }
                 Err(error) if attempts.is_empty() => {
                     context.doubt.dispel();
-                    return Err(error.into_store_error(&self.place));
+                    return Err(self.refusal(error));
                 }
                 Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
                     context.doubt.dispel();
@@ -267,21 +269,6 @@ impl ObjectStoreInner {
             Ok(floor) => Ok(Some(floor)),
             Err(ms) if self.opens_in_time(context, ms).await => Ok(None),
             Err(ms) => Err(closed(ms)),
-        }
-    }
-
-    /// Writes on the condition that the object is still what was seen.
-    async fn send(
-        &self,
-        context: &KeyContext<'_>,
-        seen: Option<&ObservedVersion>,
-        body: &ObjectBody,
-    ) -> Result<WriteResult, CasError> {
-        context.doubt.begin();
-        let bytes = body.encode();
-        match seen {
-            Some(seen) => self.cas.swap(&context.name, &seen.version, bytes, context.limit).await,
-            None => self.cas.create(&context.name, bytes, context.limit).await,
         }
     }
 

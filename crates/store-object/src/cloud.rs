@@ -11,6 +11,7 @@ use std::{env, fmt};
 
 use async_trait::async_trait;
 use fencehold_contract::{ObjectUrl, Scheme, StoreError};
+use futures_util::StreamExt as _;
 use opendal::options::WriteOptions;
 use opendal::{
     Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter, OperationContext, Operator, services,
@@ -133,28 +134,6 @@ impl Cloud {
         CasError::Refused { why }
     }
 
-    async fn write(
-        &self,
-        name: &str,
-        body: Vec<u8>,
-        condition: WriteOptions,
-        limit: Duration,
-    ) -> Result<WriteResult, CasError> {
-        let creates = condition.if_not_exists;
-        match self.ask(limit, self.operator.write_options(name, body, condition)).await {
-            Ok(metadata) => Ok(match self.version(&metadata) {
-                Some(version) => WriteResult::Won(version),
-                None => WriteResult::Unknown { why: "the answer names no version".to_owned() },
-            }),
-            Err(fault) if fault.is_not_found() && creates => {
-                // An object that is to be created cannot be missing: the bucket is.
-                self.reach(limit).await?;
-                Ok(WriteResult::Unknown { why: fault.to_string() })
-            }
-            Err(fault) => self.outcome(&fault),
-        }
-    }
-
     /// What a fault says about a conditional write. Only an answer that can mean nothing else is taken for a refusal.
     fn outcome(&self, fault: &OperationError) -> Result<WriteResult, CasError> {
         let OperationError::Said { error, status } = fault else {
@@ -224,13 +203,7 @@ impl fmt::Display for OperationError {
 fn describe(error: &Error) -> String {
     const CHARS_MAX: usize = 300;
     let mut text = format!("{}: {}", error.kind(), error.message());
-    let mut cause = error.source();
-    let mut deepest = None;
-    while let Some(deeper) = cause {
-        deepest = Some(deeper.to_string());
-        cause = deeper.source();
-    }
-    if let Some(deepest) = deepest {
+    if let Some(deepest) = std::iter::successors(error.source(), |&cause| cause.source()).last() {
         text = format!("{text}: {deepest}");
     }
     text.chars()
@@ -251,7 +224,7 @@ impl Cas for Cloud {
             let mut stream = self.operator.reader(name).await?.into_stream(..).await?;
             let metadata = stream.metadata().await?;
             let mut body = Vec::new();
-            while let Some(part) = next(&mut stream).await {
+            while let Some(part) = stream.next().await {
                 body.extend_from_slice(&part?.to_vec());
             }
             Ok::<_, Error>((metadata, body))
@@ -266,24 +239,31 @@ impl Cas for Cloud {
         }
     }
 
-    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<WriteResult, CasError> {
-        let condition = WriteOptions { if_not_exists: true, ..WriteOptions::default() };
-        self.write(name, body, condition, limit).await
-    }
-
-    async fn swap(
+    async fn write(
         &self,
         name: &str,
-        version: &ObjectVersion,
+        version: Option<&ObjectVersion>,
         body: Vec<u8>,
         limit: Duration,
     ) -> Result<WriteResult, CasError> {
-        let version = Some(version.0.clone());
-        let condition = match self.scheme {
-            Scheme::Gs => WriteOptions { if_version_match: version, ..WriteOptions::default() },
-            Scheme::S3 | Scheme::Az => WriteOptions { if_match: version, ..WriteOptions::default() },
+        let mut condition = WriteOptions { if_not_exists: version.is_none(), ..WriteOptions::default() };
+        let named = match self.scheme {
+            Scheme::Gs => &mut condition.if_version_match,
+            Scheme::S3 | Scheme::Az => &mut condition.if_match,
         };
-        self.write(name, body, condition, limit).await
+        *named = version.map(|version| version.0.clone());
+        match self.ask(limit, self.operator.write_options(name, body, condition)).await {
+            Ok(metadata) => Ok(match self.version(&metadata) {
+                Some(version) => WriteResult::Won(version),
+                None => WriteResult::Unknown { why: "the answer names no version".to_owned() },
+            }),
+            Err(fault) if fault.is_not_found() && version.is_none() => {
+                // An object that is to be created cannot be missing: the bucket is.
+                self.reach(limit).await?;
+                Ok(WriteResult::Unknown { why: fault.to_string() })
+            }
+            Err(fault) => self.outcome(&fault),
+        }
     }
 
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError> {
@@ -297,7 +277,7 @@ impl Cas for Cloud {
         let list = async {
             let mut lister = self.operator.lister_with("").limit(1).await?;
             // The first page is enough.
-            next(&mut lister).await.transpose()
+            lister.next().await.transpose()
         };
         match self.ask(limit, list).await {
             Err(fault) if fault.is_not_found() || fault.is_no_bucket() => {
@@ -313,11 +293,6 @@ impl Cas for Cloud {
             .await
             .map_err(|fault| self.refused(&fault))
     }
-}
-
-/// The next item of a stream.
-async fn next<S: futures_core::Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
-    std::future::poll_fn(|context| std::pin::Pin::new(&mut *stream).poll_next(context)).await
 }
 
 /// Counts what is sent.

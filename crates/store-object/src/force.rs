@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use fencehold_contract::{
     AdvancedStore, ClosedNamespace, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
@@ -12,7 +11,6 @@ use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
-use super::cas::WriteResult;
 use super::change::{BACKOFF, ChangeInput, ChangeStart, KeyContext, NextStep, PossibleWrites};
 use super::object_names;
 use super::observations::{ObservedVersion, over_after_ms};
@@ -23,7 +21,7 @@ pub(super) const ROUNDS_MAX: u32 = 16;
 
 impl ObjectStoreInner {
     pub(super) async fn revoke(
-        self: &Arc<Self>,
+        &self,
         namespace: &Namespace,
         request: &RevokeLeasesRequest,
         doubt: &PossibleWrites,
@@ -92,7 +90,7 @@ impl ObjectStoreInner {
     }
 
     pub(super) async fn advance(
-        self: &Arc<Self>,
+        &self,
         by: &Owner,
         lift: u64,
         doubt: &PossibleWrites,
@@ -163,26 +161,13 @@ impl ObjectStoreInner {
                 wanted = wanted.after(&before.body);
             }
             let raised = wanted.to_write(self.nonces.next());
-            let bytes = raised.encode();
-            doubt.begin();
-            let written = match &before {
-                Some(before) => self.cas.swap(object_names::FLOOR, &before.version, bytes, LIMIT).await,
-                None => self.cas.create(object_names::FLOOR, bytes, LIMIT).await,
-            };
-            match written {
-                Ok(WriteResult::Won(_)) => {
-                    self.look_at_floor(LIMIT).await?;
-                    return Ok(raised);
-                }
-                Ok(WriteResult::Lost) => doubt.dispel(),
-                Ok(WriteResult::Unknown { why }) => {
-                    doubt.note(object_names::FLOOR, &why);
-                    last_why = why;
-                }
-                Err(error) => {
-                    doubt.dispel();
-                    return Err(error.into_store_error(&self.place));
-                }
+            let version = before.as_ref().map(|before| &before.version);
+            if self
+                .write_shared(object_names::FLOOR, version, &raised, doubt, &mut last_why)
+                .await?
+            {
+                self.look_at_floor(LIMIT).await?;
+                return Ok(raised);
             }
             backoff.pause().await;
             before = self.look_at_floor(LIMIT).await?;
@@ -191,10 +176,14 @@ impl ObjectStoreInner {
                 return Ok(seen.body.clone());
             }
         }
-        let why =
-            format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", object_names::FLOOR);
-        Err(StoreError::Unavailable { message: why })
+        Err(never_written(object_names::FLOOR, &last_why))
     }
+}
+
+/// What a write says of an object that all share, where others came first each time.
+pub(super) fn never_written(name: &str, last_why: &str) -> StoreError {
+    let why = format!("{name} could not be written {ROUNDS_MAX} times in a row: {last_why}");
+    StoreError::Unavailable { message: why }
 }
 
 /// Whether a revocation whose answer was lost is on record.

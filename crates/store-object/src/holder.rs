@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, HoldRef, ReleasedLease, RenewLeaseBatchResponse, StoreError,
 };
 use fencehold_core::lease::{Acquire, LeaseCommand, LeaseCommandResult, LeaseRenewal};
 use fencehold_core::{Key, Namespace, Refusal, Token};
-use tokio::task::JoinSet;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::change::{ChangeInput, ChangeResult, ChangeStart, KeyContext, NextStep, PossibleWrites};
 use super::observations::sooner;
@@ -123,10 +122,10 @@ impl ObjectStoreInner {
     }
 
     pub(super) async fn renew(
-        self: &Arc<Self>,
+        &self,
         namespace: &Namespace,
         holds: Vec<HoldRef>,
-        doubt: &Arc<PossibleWrites>,
+        doubt: &PossibleWrites,
     ) -> Result<RenewLeaseBatchResponse, StoreError> {
         let command = |hold: &HoldRef| LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
         let answers = self.each(namespace, holds, command, doubt).await?;
@@ -138,10 +137,10 @@ impl ObjectStoreInner {
     }
 
     pub(super) async fn release(
-        self: &Arc<Self>,
+        &self,
         namespace: &Namespace,
         holds: Vec<HoldRef>,
-        doubt: &Arc<PossibleWrites>,
+        doubt: &PossibleWrites,
     ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         let command = |hold: &HoldRef| LeaseCommand::Release { hash: hold.hold_id.hash(), token: hold.token };
         let keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
@@ -174,11 +173,11 @@ impl ObjectStoreInner {
     /// Does something about each hold, many at once; one answer for each, in order. The same hold twice is asked for
     /// once: the same request gets the same answer.
     async fn each(
-        self: &Arc<Self>,
+        &self,
         namespace: &Namespace,
         holds: Vec<HoldRef>,
         command: impl Fn(&HoldRef) -> LeaseCommand,
-        doubt: &Arc<PossibleWrites>,
+        doubt: &PossibleWrites,
     ) -> Result<Vec<(Result<LeaseCommandResult, Refusal>, Token)>, StoreError> {
         let mut places: HashMap<(Key, [u8; 16], Token), usize> = HashMap::new();
         let mut once: Vec<(Key, LeaseCommand)> = Vec::new();
@@ -191,29 +190,12 @@ impl ObjectStoreInner {
             });
             order.push((at, hold.token));
         }
-        let mut answers: Vec<Option<Result<LeaseCommandResult, Refusal>>> = vec![None; once.len()];
-        let mut waiting = once.into_iter().enumerate();
-        let mut under_way = JoinSet::new();
-        loop {
-            while under_way.len() < AT_ONCE
-                && let Some((at, (key, command))) = waiting.next()
-            {
-                let (inner, namespace, doubt) = (Arc::clone(self), namespace.clone(), Arc::clone(doubt));
-                under_way.spawn(async move { (at, inner.one(&namespace, &key, command, &doubt).await) });
-            }
-            match under_way.join_next().await {
-                None => break,
-                Some(Ok((at, answer))) => answers[at] = Some(answer?),
-                Some(Err(_)) => {
-                    return Err(StoreError::OutcomeUnknown { message: "the call broke off".to_owned() });
-                }
-            }
-        }
-        let lost = || StoreError::OutcomeUnknown { message: "the call broke off".to_owned() };
-        order
-            .into_iter()
-            .map(|(at, token)| Ok((answers.get(at).cloned().flatten().ok_or_else(lost)?, token)))
-            .collect()
+        let acts = once.into_iter().enumerate().map(|(at, (key, command))| async move {
+            Ok::<_, StoreError>((at, self.one(namespace, &key, command, doubt).await?))
+        });
+        let mut answers: Vec<_> = stream::iter(acts).buffer_unordered(AT_ONCE).try_collect().await?;
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        Ok(order.into_iter().map(|(at, token)| (answers[at].1.clone(), token)).collect())
     }
 
     async fn one(

@@ -132,72 +132,17 @@ impl ObjectStore {
     }
 
     /// Runs a call on the store's own thread, until its caller's timeout.
-    async fn run<T, F>(
+    async fn run<T: Send + 'static>(
         &self,
         call: &CallContext,
-        act: impl FnOnce(Arc<ObjectStoreInner>, Arc<PossibleWrites>) -> F + Send + 'static,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        self.run_or(call, 0, act, None).await
-    }
-
-    /// The same; it may wait for so long on top of that, and what was done for a caller that has gone is undone by
-    /// `undo`.
-    async fn run_or<T, F>(
-        &self,
-        call: &CallContext,
-        wait_ms: u64,
-        act: impl FnOnce(Arc<ObjectStoreInner>, Arc<PossibleWrites>) -> F + Send + 'static,
-        undo: Option<UndoFn<T>>,
-    ) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        let timeout_ms = call.timeout_ms.saturating_add(wait_ms);
-        let work = async move |inner: &Arc<ObjectStoreInner>, _: &PendingCall| {
-            let doubt = Arc::new(PossibleWrites::default());
-            let mut act = Box::pin(act(Arc::clone(inner), Arc::clone(&doubt)));
-            let timeout = Duration::from_millis(timeout_ms).saturating_add(GRACE);
-            match tokio::time::timeout(timeout, &mut act).await {
-                // 'Nothing was done' is true of the part that failed; another part of the same call may have been done.
-                Ok(Err(error @ StoreError::Unavailable { .. })) if doubt.is_there() => {
-                    (Err(error.or_unknown()), None)
-                }
-                Ok(answer) => (answer, None),
-                Err(_) if doubt.is_there() => {
-                    let place = &inner.place;
-                    let why = match doubt.last_why() {
-                        Some(why) => {
-                            format!("{place} kept answering for {timeout_ms} ms; its last answer: {why}")
-                        }
-                        None => format!("no answer came from {place} within {timeout_ms} ms"),
-                    };
-                    (Err(StoreError::OutcomeUnknown { message: why }), Some(act))
-                }
-                Err(_) => {
-                    let why = format!("{} did not answer within {timeout_ms} ms", inner.place);
-                    (Err(StoreError::Unavailable { message: why }), None)
-                }
-            }
+        act: impl AsyncFnOnce(&ObjectStoreInner, &PossibleWrites) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let timeout_ms = call.timeout_ms;
+        let work = async move |inner: &Arc<ObjectStoreInner>| {
+            let doubt = PossibleWrites::default();
+            inner.in_time(timeout_ms, &doubt, act(inner, &doubt)).await.0
         };
-        let undo = async move |inner: &Arc<ObjectStoreInner>,
-                               response: (Result<T, StoreError>, Option<Pin<Box<F>>>)| {
-            let (mut answer, unfinished) = response;
-            let Some(undo) = undo else { return };
-            if let Some(act) = unfinished {
-                // The caller does not know that the outcome is unknown, so nothing asks again: it is gone on with to its end.
-                let settled = tokio::time::timeout(SETTLE_WITHIN, act).await;
-                answer = settled.unwrap_or(answer);
-            }
-            if let Ok(done) = answer {
-                undo(Arc::clone(inner), done).await;
-            }
-        };
-        self.actor.call_or_undo(work, undo).await?.0
+        self.actor.call(work).await
     }
 
     /// Takes one of the keys, or says who has them. There is no line to stand in: the caller asks again.
@@ -206,34 +151,42 @@ impl ObjectStore {
         call: &CallContext,
         request: AcquireLeaseRequest,
     ) -> Result<AcquiredLease, StoreError> {
-        let (namespace, hold) = (call.namespace.clone(), request.hold_id);
+        let (namespace, hold_id) = (call.namespace.clone(), request.hold_id);
         // For a key that is closed and opens soon. No longer: who waits must see what becomes of the key meanwhile.
         let wait_ms = request.wait_ms.min(call.timeout_ms);
-        let act = {
-            let namespace = namespace.clone();
-            move |inner: Arc<ObjectStoreInner>, doubt: Arc<PossibleWrites>| async move {
-                inner.acquire(&namespace, request, wait_ms, &doubt).await
+        let timeout_ms = call.timeout_ms.saturating_add(wait_ms);
+        let granted_in = namespace.clone();
+        let work = async move |inner: &Arc<ObjectStoreInner>, _: &PendingCall| {
+            let doubt = Arc::new(PossibleWrites::default());
+            let (acting, sends) = (Arc::clone(inner), Arc::clone(&doubt));
+            let mut act: PendingAcquire =
+                Box::pin(async move { acting.acquire(&namespace, request, wait_ms, &sends).await });
+            let (answer, is_over) = inner.in_time(timeout_ms, &doubt, act.as_mut()).await;
+            (answer, (!is_over).then_some(act))
+        };
+        let undo = async move |inner: &Arc<ObjectStoreInner>,
+                               done: (Result<_, _>, Option<PendingAcquire>)| {
+            let (mut answer, unfinished) = done;
+            if let Some(act) = unfinished {
+                // The caller does not know that the outcome is unknown, so nothing asks again: it is gone on with to its end.
+                answer = tokio::time::timeout(SETTLE_WITHIN, act).await.unwrap_or(answer);
+            }
+            let Ok(AcquiredLease { key, grant, .. }) = answer else { return };
+            // What was resumed is known to more than this call.
+            if grant.resumed {
+                return;
+            }
+            let unheard = HoldRef { key, hold_id, token: grant.token };
+            if let Err(error) = inner.give_back(&granted_in, &unheard).await {
+                let key = unheard.key;
+                tracing::warn!(%key, %error, "a lease whose caller has gone ends only with its ttl");
             }
         };
-        let undo: UndoFn<AcquiredLease> = Box::new(move |inner, AcquiredLease { key, grant, .. }| {
-            Box::pin(async move {
-                // What was resumed is known to more than this call.
-                if grant.resumed {
-                    return;
-                }
-                let unheard = HoldRef { key, hold_id: hold, token: grant.token };
-                if let Err(error) = inner.give_back(&namespace, &unheard).await {
-                    let key = unheard.key;
-                    tracing::warn!(%key, %error, "a lease whose caller has gone ends only with its ttl");
-                }
-            })
-        });
-        self.run_or(call, wait_ms, act, Some(undo)).await
+        self.actor.call_or_undo(work, undo).await?.0
     }
 }
 
-/// Undoes what was done for a caller that has gone.
-type UndoFn<T> = Box<dyn FnOnce(Arc<ObjectStoreInner>, T) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+type PendingAcquire = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send>>;
 
 impl Route for ObjectStore {
     async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
@@ -241,8 +194,8 @@ impl Route for ObjectStore {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
         let namespace = call.namespace.clone();
-        let act = move |inner: Arc<ObjectStoreInner>, doubt: Arc<PossibleWrites>| async move {
-            inner.carry_out(&namespace, ask, &doubt).await
+        let act = async move |inner: &ObjectStoreInner, doubt: &PossibleWrites| {
+            inner.carry_out(&namespace, ask, doubt).await
         };
         let answer = self.run(call, act).await?;
         if let StoreResponse::Revoked { ended, .. } = &answer {
@@ -261,7 +214,7 @@ impl Route for ObjectStore {
 
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
         let namespace = call.namespace.clone();
-        self.run(call, move |inner, _| async move { inner.closed_for_ms(&namespace).await })
+        self.run(call, async move |inner, _| inner.closed_for_ms(&namespace).await)
             .await
     }
 
@@ -276,11 +229,42 @@ impl Route for ObjectStore {
 }
 
 impl ObjectStoreInner {
+    /// Waits for a call until its caller's timeout. False: it is not over, and may have been carried out in part.
+    async fn in_time<T>(
+        &self,
+        timeout_ms: u64,
+        doubt: &PossibleWrites,
+        act: impl Future<Output = Result<T, StoreError>>,
+    ) -> (Result<T, StoreError>, bool) {
+        let timeout = Duration::from_millis(timeout_ms).saturating_add(GRACE);
+        let place = &self.place;
+        match tokio::time::timeout(timeout, act).await {
+            // 'Nothing was done' is true of the part that failed; another part of the same call may have been done.
+            Ok(Err(error @ StoreError::Unavailable { .. })) if doubt.is_there() => {
+                (Err(error.or_unknown()), true)
+            }
+            Ok(answer) => (answer, true),
+            Err(_) if doubt.is_there() => {
+                let why = match doubt.last_why() {
+                    Some(why) => {
+                        format!("{place} kept answering for {timeout_ms} ms; its last answer: {why}")
+                    }
+                    None => format!("no answer came from {place} within {timeout_ms} ms"),
+                };
+                (Err(StoreError::OutcomeUnknown { message: why }), false)
+            }
+            Err(_) => {
+                let why = format!("{place} did not answer within {timeout_ms} ms");
+                (Err(StoreError::Unavailable { message: why }), true)
+            }
+        }
+    }
+
     async fn carry_out(
-        self: &Arc<Self>,
+        &self,
         namespace: &Namespace,
         ask: StoreRequest,
-        doubt: &Arc<PossibleWrites>,
+        doubt: &PossibleWrites,
     ) -> Result<StoreResponse, StoreError> {
         Ok(match ask {
             StoreRequest::Renew(holds) => StoreResponse::Renewed(self.renew(namespace, holds, doubt).await?),

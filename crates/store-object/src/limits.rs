@@ -12,9 +12,8 @@ use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError}
 use fencehold_core::Namespace;
 
 use super::body::StoredLimits;
-use super::cas::WriteResult;
 use super::change::{BACKOFF, KeyContext, PossibleWrites};
-use super::force::ROUNDS_MAX;
+use super::force::{ROUNDS_MAX, never_written};
 use super::object_names;
 use super::shared::{LIMIT, ObjectStoreInner};
 
@@ -49,54 +48,29 @@ impl ObjectStoreInner {
         let mut last_why = "another caller came first each time".to_owned();
         let mut backoff = BACKOFF;
         for _ in 0..ROUNDS_MAX {
-            let read = self.cas.read(object_names::LIMITS, LIMIT).await;
-            let before = read.map_err(|error| error.into_store_error(&self.place))?;
-            let mut kept = match &before {
-                Some(object) => self.decode_limits(&object.body)?,
-                None => StoredLimits::default(),
-            };
+            let before = self.read::<StoredLimits>(object_names::LIMITS, LIMIT).await?;
+            let (version, mut kept) =
+                before.map_or_else(Default::default, |(version, kept)| (Some(version), kept));
             kept.set(whose, set);
-            doubt.begin();
-            let written = match &before {
-                Some(object) => {
-                    self.cas.swap(object_names::LIMITS, &object.version, kept.encode(), LIMIT).await
-                }
-                None => self.cas.create(object_names::LIMITS, kept.encode(), LIMIT).await,
-            };
-            match written {
-                Ok(WriteResult::Won(_)) => return Ok(()),
-                Ok(WriteResult::Lost) => doubt.dispel(),
-                Ok(WriteResult::Unknown { why }) => {
-                    doubt.note(object_names::LIMITS, &why);
-                    last_why = why;
-                }
-                Err(error) => {
-                    doubt.dispel();
-                    return Err(error.into_store_error(&self.place));
-                }
+            if self
+                .write_shared(object_names::LIMITS, version.as_ref(), &kept, doubt, &mut last_why)
+                .await?
+            {
+                return Ok(());
             }
             backoff.pause().await;
         }
-        let why =
-            format!("{} could not be written {ROUNDS_MAX} times in a row: {last_why}", object_names::LIMITS);
-        Err(StoreError::Unavailable { message: why })
+        Err(never_written(object_names::LIMITS, &last_why))
     }
 
     /// Reads the limits, and remembers them.
     pub(super) async fn read_limits(&self, limit: Duration) -> Result<StoredLimits, StoreError> {
         let now_ms = self.clock.now().store_ms;
-        let read = self.cas.read(object_names::LIMITS, limit).await;
-        let kept = match read.map_err(|error| error.into_store_error(&self.place))? {
-            Some(object) => self.decode_limits(&object.body)?,
-            None => StoredLimits::default(),
-        };
+        let read = self.read(object_names::LIMITS, limit).await?;
+        let kept: StoredLimits = read.map(|(_, kept)| kept).unwrap_or_default();
         let mut known = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some((kept.clone(), now_ms));
         Ok(kept)
-    }
-
-    fn decode_limits(&self, bytes: &[u8]) -> Result<StoredLimits, StoreError> {
-        StoredLimits::decode(bytes).map_err(|problem| self.unreadable(object_names::LIMITS, &problem))
     }
 
     /// The limits as they were within the last minute.

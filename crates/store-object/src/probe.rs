@@ -1,15 +1,15 @@
 //! Whether storage really keeps its conditions: shown on scratch objects, never believed.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fencehold_contract::{ObjectUrl, Scheme, StoreError};
+use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::NonceSeed;
-use super::cas::{Cas, CasError, ObjectVersion, WriteResult};
+use super::cas::{Cas, CasError, ObjectVersion, ReadObject, WriteResult};
 use super::object_names::PROBES;
 
 /// How many write at once.
@@ -106,23 +106,18 @@ impl ProbeReport {
 
 /// Probes a place, unless this process has done so before.
 pub(super) async fn once(cas: &dyn Cas, place: &ObjectUrl, seed: NonceSeed) -> Result<(), StoreError> {
-    type Known = HashMap<(u8, String, Option<String>), ProbeReport>;
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let (scheme, bucket, endpoint) = place.storage();
-    let number = Scheme::ALL.iter().position(|known| *known == scheme).unwrap_or(0);
-    let storage = (u8::try_from(number).unwrap_or(0), bucket, endpoint);
-    let known = KNOWN
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .as_ref()
-        .and_then(|known| known.get(&storage).cloned());
-    if let Some(report) = known {
+    static KNOWN: Mutex<Vec<((Scheme, String, Option<String>), ProbeReport)>> = Mutex::new(Vec::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let storage = place.storage();
+    let found = known()
+        .iter()
+        .find(|(probed, _)| *probed == storage)
+        .map(|(_, report)| report.clone());
+    if let Some(report) = found {
         return report.into_result();
     }
     let report = probe(cas, place, seed).await?;
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.get_or_insert_default().insert(storage, report.clone());
-    drop(known);
+    known().push((storage, report.clone()));
     report.into_result()
 }
 
@@ -142,6 +137,27 @@ pub async fn probe(cas: &dyn Cas, place: &ObjectUrl, seed: NonceSeed) -> Result<
     }
 }
 
+/// Why a check did not pass.
+enum CheckError {
+    /// Nothing was found out.
+    Unreached(CasError),
+    /// What leases rely on does not hold.
+    Failed(String),
+}
+
+impl From<CasError> for CheckError {
+    fn from(error: CasError) -> Self {
+        CheckError::Unreached(error)
+    }
+}
+
+fn failed<T>(why: &str) -> Result<T, CheckError> {
+    Err(CheckError::Failed(why.to_owned()))
+}
+
+const NOT_CREATED: &str = "a new object could not be created";
+const NOT_OVERWRITTEN: &str = "the current version was taken for an old one";
+
 struct Probe<'a> {
     cas: &'a dyn Cas,
     scratch: String,
@@ -153,19 +169,22 @@ impl Probe<'_> {
     async fn run(&mut self) -> Result<Vec<(ProbeCheck, ProbeVerdict)>, CasError> {
         let mut checks = Vec::new();
         for check in ProbeCheck::ALL {
-            let verdict = match check {
-                ProbeCheck::CreateOnce => self.create_once().await?,
-                ProbeCheck::ReadBack => self.read_back().await?,
-                ProbeCheck::Overwrite => self.overwrite().await?,
-                ProbeCheck::StaleOverwrite => self.stale_overwrite().await?,
-                ProbeCheck::RaceToCreate => self.race_to_create().await?,
-                ProbeCheck::RaceToOverwrite => self.race_to_overwrite().await?,
-                ProbeCheck::List => self.list().await?,
+            let passed = match check {
+                ProbeCheck::CreateOnce => self.create_once().await,
+                ProbeCheck::ReadBack => self.read_back().await,
+                ProbeCheck::Overwrite => self.overwrite().await,
+                ProbeCheck::StaleOverwrite => self.stale_overwrite().await,
+                ProbeCheck::RaceToCreate => self.race(false).await,
+                ProbeCheck::RaceToOverwrite => self.race(true).await,
+                ProbeCheck::List => self.list().await,
             };
-            let failed = verdict.is_err();
-            checks.push((check, verdict.map_or_else(ProbeVerdict::Failed, |()| ProbeVerdict::Passed)));
-            if failed {
-                break;
+            match passed {
+                Ok(()) => checks.push((check, ProbeVerdict::Passed)),
+                Err(CheckError::Unreached(error)) => return Err(error),
+                Err(CheckError::Failed(why)) => {
+                    checks.push((check, ProbeVerdict::Failed(why)));
+                    break;
+                }
             }
         }
         Ok(checks)
@@ -184,21 +203,20 @@ impl Probe<'_> {
         name
     }
 
-    /// Writes, and goes on only with an outcome that is known.
-    async fn sure(
-        &self,
+    /// Writes, and goes on only with an outcome that is known: the object as it was written, or `None` if it was not.
+    async fn write(
+        &mut self,
         name: &str,
         version: Option<&ObjectVersion>,
-        body: Vec<u8>,
-    ) -> Result<WriteResult, CasError> {
-        let written = match version {
-            Some(version) => self.cas.swap(name, version, body.clone(), LIMIT).await?,
-            None => self.cas.create(name, body.clone(), LIMIT).await?,
-        };
-        let WriteResult::Unknown { why } = written else { return Ok(written) };
-        match self.cas.read(name, LIMIT).await? {
-            Some(object) if object.body == body => Ok(WriteResult::Won(object.version)),
-            _ => Err(CasError::Unavailable { why }),
+    ) -> Result<Option<ReadObject>, CasError> {
+        let body = self.body();
+        match self.cas.write(name, version, body.clone(), LIMIT).await? {
+            WriteResult::Won(version) => Ok(Some(ReadObject { body, version })),
+            WriteResult::Lost => Ok(None),
+            WriteResult::Unknown { why } => match self.cas.read(name, LIMIT).await? {
+                Some(object) if object.body == body => Ok(Some(object)),
+                _ => Err(CasError::Unavailable { why }),
+            },
         }
     }
 
@@ -209,121 +227,68 @@ impl Probe<'_> {
             .ok_or_else(|| CasError::Unavailable { why: format!("the scratch object {name} is gone") })
     }
 
-    async fn create_once(&mut self) -> Result<Result<(), String>, CasError> {
-        let (name, first, second) = (self.name("a"), self.body(), self.body());
-        if !matches!(self.sure(&name, None, first).await?, WriteResult::Won(_)) {
-            return Ok(Err("a new object could not be created".to_owned()));
+    async fn create_once(&mut self) -> Result<(), CheckError> {
+        let name = self.name("a");
+        if self.write(&name, None).await?.is_none() {
+            return failed(NOT_CREATED);
         }
-        Ok(match self.sure(&name, None, second).await? {
-            WriteResult::Lost => Ok(()),
-            _ => Err("it was created twice".to_owned()),
-        })
+        if self.write(&name, None).await?.is_some() { failed("it was created twice") } else { Ok(()) }
     }
 
-    async fn read_back(&mut self) -> Result<Result<(), String>, CasError> {
-        let (name, body) = (self.name("b"), self.body());
-        let WriteResult::Won(version) = self.sure(&name, None, body.clone()).await? else {
-            return Ok(Err("a new object could not be created".to_owned()));
-        };
-        Ok(match self.cas.read(&name, LIMIT).await? {
-            Some(object) if object.body == body && object.version == version => Ok(()),
-            Some(object) if object.body == body => {
-                Err("its version is another than its write returned".to_owned())
+    async fn read_back(&mut self) -> Result<(), CheckError> {
+        let name = self.name("b");
+        let Some(written) = self.write(&name, None).await? else { return failed(NOT_CREATED) };
+        match self.cas.read(&name, LIMIT).await? {
+            Some(object) if object == written => Ok(()),
+            Some(object) if object.body == written.body => {
+                failed("its version is another than its write returned")
             }
-            _ => Err("another body was read than was written".to_owned()),
-        })
-    }
-
-    async fn overwrite(&mut self) -> Result<Result<(), String>, CasError> {
-        let (name, body) = (self.name("a"), self.body());
-        let version = self.current(&name).await?;
-        Ok(match self.sure(&name, Some(&version), body).await? {
-            WriteResult::Won(_) => Ok(()),
-            _ => Err("the current version was taken for an old one".to_owned()),
-        })
-    }
-
-    async fn stale_overwrite(&mut self) -> Result<Result<(), String>, CasError> {
-        let (name, first, second) = (self.name("b"), self.body(), self.body());
-        let version = self.current(&name).await?;
-        if !matches!(self.sure(&name, Some(&version), first).await?, WriteResult::Won(_)) {
-            return Ok(Err("the current version was taken for an old one".to_owned()));
+            _ => failed("another body was read than was written"),
         }
-        Ok(match self.sure(&name, Some(&version), second).await? {
-            WriteResult::Lost => Ok(()),
-            _ => Err("a version was overwritten that was no longer there".to_owned()),
-        })
     }
 
-    async fn race_to_create(&mut self) -> Result<Result<(), String>, CasError> {
+    async fn overwrite(&mut self) -> Result<(), CheckError> {
+        let name = self.name("a");
+        let version = self.current(&name).await?;
+        if self.write(&name, Some(&version)).await?.is_none() { failed(NOT_OVERWRITTEN) } else { Ok(()) }
+    }
+
+    async fn stale_overwrite(&mut self) -> Result<(), CheckError> {
+        let name = self.name("b");
+        let version = self.current(&name).await?;
+        if self.write(&name, Some(&version)).await?.is_none() {
+            return failed(NOT_OVERWRITTEN);
+        }
+        match self.write(&name, Some(&version)).await? {
+            None => Ok(()),
+            Some(_) => failed("a version was overwritten that was no longer there"),
+        }
+    }
+
+    /// Many write one object at once, which is there already or is not.
+    async fn race(&mut self, overwrites: bool) -> Result<(), CheckError> {
         for round in 0..ROUNDS {
             let name = self.name(&format!("c{round}"));
-            if let Err(why) = self.race(&name, None).await? {
-                return Ok(Err(why));
+            let version = if overwrites { Some(self.current(&name).await?) } else { None };
+            let bodies: Vec<_> = (0..RACERS).map(|_| self.body()).collect();
+            let writes = bodies
+                .into_iter()
+                .map(|body| self.cas.write(&name, version.as_ref(), body, LIMIT));
+            let mut won = 0;
+            for written in join_all(writes).await {
+                won += usize::from(matches!(written?, WriteResult::Won(_)));
+            }
+            // None may have got that answer, where answers got lost; two never.
+            if won > 1 {
+                return failed(&format!("{won} of {RACERS} won"));
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    async fn race_to_overwrite(&mut self) -> Result<Result<(), String>, CasError> {
-        for round in 0..ROUNDS {
-            let name = self.name(&format!("c{round}"));
-            let version = self.current(&name).await?;
-            if let Err(why) = self.race(&name, Some(version)).await? {
-                return Ok(Err(why));
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    async fn race(
-        &mut self,
-        name: &str,
-        version: Option<ObjectVersion>,
-    ) -> Result<Result<(), String>, CasError> {
-        let mut writes = Vec::with_capacity(RACERS);
-        for _ in 0..RACERS {
-            let body = self.body();
-            let (cas, version) = (self.cas, version.as_ref());
-            writes.push(Box::pin(async move {
-                match version {
-                    Some(version) => cas.swap(name, version, body, LIMIT).await,
-                    None => cas.create(name, body, LIMIT).await,
-                }
-            }));
-        }
-        let mut won = 0;
-        for written in all(writes).await {
-            won += usize::from(matches!(written?, WriteResult::Won(_)));
-        }
-        // None may have got that answer, where answers got lost; two never.
-        Ok(if won > 1 { Err(format!("{won} of {RACERS} won")) } else { Ok(()) })
-    }
-
-    async fn list(&mut self) -> Result<Result<(), String>, CasError> {
+    async fn list(&mut self) -> Result<(), CheckError> {
         let name = self.name("a");
         let names = self.cas.list(PROBES, LIMIT).await?;
-        Ok(if names.contains(&name) { Ok(()) } else { Err("what was written is not in the list".to_owned()) })
+        if names.contains(&name) { Ok(()) } else { failed("what was written is not in the list") }
     }
-}
-
-/// Drives many futures together to their ends.
-async fn all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
-    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        for (future, output) in futures.iter_mut().zip(&mut outputs) {
-            if output.is_none()
-                && let std::task::Poll::Ready(done) = std::pin::Pin::new(future).poll(context)
-            {
-                *output = Some(done);
-            }
-        }
-        if outputs.iter().all(Option::is_some) {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
 }

@@ -4,9 +4,8 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
+use futures_util::stream::empty;
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};
 
 /// One request that is about to be sent.
@@ -94,7 +93,7 @@ impl HookedTransport {
             body,
         };
         if let Some(status) = self.gate.instead(&seen) {
-            let answer = http::Response::builder().status(status).body(HttpBody::new(EmptyBody, Some(0)));
+            let answer = http::Response::builder().status(status).body(HttpBody::new(empty(), Some(0)));
             return answer.map_err(|_| Error::new(ErrorKind::Unexpected, "no such status"));
         }
         self.gate.before(&seen).await;
@@ -105,23 +104,12 @@ impl HookedTransport {
                 let (mut parts, _) = answer.into_parts();
                 parts.status = http::StatusCode::SERVICE_UNAVAILABLE;
                 parts.headers.clear();
-                Ok(http::Response::from_parts(parts, HttpBody::new(EmptyBody, Some(0))))
+                Ok(http::Response::from_parts(parts, HttpBody::new(empty(), Some(0))))
             }
             ResponseFate::Silence => std::future::pending().await,
             ResponseFate::Reset => {
                 Err(Error::new(ErrorKind::Unexpected, "connection reset by peer").set_temporary())
             }
         }
-    }
-}
-
-/// A body with nothing in it.
-struct EmptyBody;
-
-impl Stream for EmptyBody {
-    type Item = Result<Buffer, Error>;
-
-    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Poll::Ready(None)
     }
 }

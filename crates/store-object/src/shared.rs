@@ -8,9 +8,12 @@ use fencehold_contract::clock::Clock;
 use fencehold_contract::{Capabilities, ObjectOptions, StoreError};
 use fencehold_core::lease::LeaseRecord;
 use fencehold_core::{Key, Namespace, Token};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::body::{Floor, ObjectBody, StoredLimits};
-use super::cas::{Cas, ObjectVersion};
+use super::body::{Floor, StoredLimits, decode, encode};
+use super::cas::{Cas, CasError, ObjectVersion, WriteResult};
+use super::change::PossibleWrites;
 use super::observations::{Observations, ObservedVersion, closed_in_ms};
 use super::{NonceSeed, object_names};
 
@@ -73,15 +76,56 @@ impl ObjectStoreInner {
         limit: Duration,
     ) -> Result<Option<ObservedVersion>, StoreError> {
         let began = self.seen.begin();
-        let read = self.cas.read(name, limit).await;
-        let Some(object) = read.map_err(|error| error.into_store_error(&self.place))? else {
+        let Some(object) = self.read(name, limit).await? else {
             self.seen.absent(name, began);
             return Ok(None);
         };
-        let body = ObjectBody::decode(&object.body).map_err(|problem| self.unreadable(name, &problem))?;
         // Only now: it may have been written at any moment before the answer arrived.
         let now_ms = self.clock.now().store_ms;
-        Ok(Some(self.seen.saw(name, began, (object.version, body), now_ms)))
+        Ok(Some(self.seen.saw(name, began, object, now_ms)))
+    }
+
+    /// What is in an object, and which version of it that is.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        limit: Duration,
+    ) -> Result<Option<(ObjectVersion, T)>, StoreError> {
+        let read = self.cas.read(name, limit).await;
+        let Some(object) = read.map_err(|error| self.refusal(error))? else { return Ok(None) };
+        let body = decode(&object.body).map_err(|problem| self.unreadable(name, &problem))?;
+        Ok(Some((object.version, body)))
+    }
+
+    /// Writes an object that is no lease's, unless another writer came first. False: it did, or the outcome is not known, as
+    /// `last_why` then says.
+    pub(super) async fn write_shared(
+        &self,
+        name: &str,
+        version: Option<&ObjectVersion>,
+        body: &impl Serialize,
+        doubt: &PossibleWrites,
+        last_why: &mut String,
+    ) -> Result<bool, StoreError> {
+        doubt.begin();
+        match self.cas.write(name, version, encode(body), LIMIT).await {
+            Ok(WriteResult::Won(_)) => return Ok(true),
+            Ok(WriteResult::Lost) => doubt.dispel(),
+            Ok(WriteResult::Unknown { why }) => {
+                doubt.note(name, &why);
+                *last_why = why;
+            }
+            Err(error) => {
+                doubt.dispel();
+                return Err(self.refusal(error));
+            }
+        }
+        Ok(false)
+    }
+
+    /// What an error of the storage means for a caller.
+    pub(super) fn refusal(&self, error: CasError) -> StoreError {
+        error.into_store_error(&self.place)
     }
 
     pub(super) fn record_of(
@@ -118,7 +162,7 @@ impl ObjectStoreInner {
 
     /// An error if the bucket is known to be missing.
     pub(super) async fn reach(&self, limit: Duration) -> Result<(), StoreError> {
-        self.cas.reach(limit).await.map_err(|error| error.into_store_error(&self.place))
+        self.cas.reach(limit).await.map_err(|error| self.refusal(error))
     }
 
     /// Reads the floor, and remembers since when it is what it is.
@@ -126,27 +170,19 @@ impl ObjectStoreInner {
         &self,
         limit: Duration,
     ) -> Result<Option<ObservedVersion<Floor>>, StoreError> {
-        let read = self.cas.read(object_names::FLOOR, limit).await;
-        let Some(object) = read.map_err(|error| error.into_store_error(&self.place))? else {
+        let Some((version, body)) = self.read::<Floor>(object_names::FLOOR, limit).await? else {
             return Ok(None);
         };
-        let body =
-            Floor::decode(&object.body).map_err(|problem| self.unreadable(object_names::FLOOR, &problem))?;
-        Ok(Some(self.saw_floor(object.version, body)))
-    }
-
-    fn saw_floor(&self, version: ObjectVersion, body: Floor) -> ObservedVersion<Floor> {
         let mut known = self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = known.as_ref()
             && known.version == version
             && known.body.nonce == body.nonce
         {
-            return known.clone();
+            return Ok(Some(known.clone()));
         }
         let base_ms = self.clock.now().store_ms;
-        known
-            .insert(ObservedVersion { version, body, base_ms, own: false, noted: 0 })
-            .clone()
+        *known = Some(ObservedVersion { version, body, base_ms, own: false, noted: 0 });
+        Ok(known.clone())
     }
 
     /// The longest ttl that an advance has come across.

@@ -12,6 +12,9 @@ use super::cas::{Cas, CasError, ObjectVersion, ReadObject, WriteResult};
 use super::cloud::Cloud;
 use super::probe::{ProbeReport, once, probe};
 
+/// What a call says whose thread has ended.
+const ENDED: &str = "the storage's thread ended";
+
 /// One of the three clouds, to be used from any executor.
 #[derive(Debug)]
 pub struct Storage(Actor<Arc<Cloud>>);
@@ -33,8 +36,12 @@ impl Storage {
         Ok(Storage(Actor::start("fencehold-object", move |_| Ok(cloud))?))
     }
 
-    async fn run<T: Send + 'static>(&self, act: impl AsyncFnOnce(&Cloud) -> T + Send + 'static) -> Option<T> {
-        self.0.call(async move |cloud| Ok(act(cloud).await)).await.ok()
+    async fn run<T: Send + 'static>(
+        &self,
+        act: impl AsyncFnOnce(&Cloud) -> Result<T, CasError> + Send + 'static,
+    ) -> Result<T, CasError> {
+        let done = self.0.call(async move |cloud| Ok(act(cloud).await)).await;
+        done.unwrap_or_else(|_| Err(CasError::Unavailable { why: ENDED.to_owned() }))
     }
 }
 
@@ -44,53 +51,38 @@ pub fn probe_place(place: &ObjectUrl) -> Result<ProbeReport, StoreError> {
     storage.0.call_blocking(async move |cloud| probe(&**cloud, &place, seed).await)
 }
 
-/// What a call says whose thread has ended.
-fn broken_off() -> CasError {
-    CasError::Unavailable { why: "the storage's thread ended".to_owned() }
-}
-
 #[async_trait]
 impl Cas for Storage {
     async fn read(&self, name: &str, limit: Duration) -> Result<Option<ReadObject>, CasError> {
         let name = name.to_owned();
-        let read = self.run(async move |cloud| cloud.read(&name, limit).await).await;
-        read.unwrap_or_else(|| Err(broken_off()))
+        self.run(async move |cloud| cloud.read(&name, limit).await).await
     }
 
-    async fn create(&self, name: &str, body: Vec<u8>, limit: Duration) -> Result<WriteResult, CasError> {
-        let name = name.to_owned();
-        let created = self.run(async move |cloud| cloud.create(&name, body, limit).await).await;
-        created.unwrap_or_else(|| Ok(WriteResult::Unknown { why: "the storage's thread ended".to_owned() }))
-    }
-
-    async fn swap(
+    async fn write(
         &self,
         name: &str,
-        version: &ObjectVersion,
+        version: Option<&ObjectVersion>,
         body: Vec<u8>,
         limit: Duration,
     ) -> Result<WriteResult, CasError> {
-        let (name, version) = (name.to_owned(), version.clone());
-        let swapped = self
-            .run(async move |cloud| cloud.swap(&name, &version, body, limit).await)
-            .await;
-        swapped.unwrap_or_else(|| Ok(WriteResult::Unknown { why: "the storage's thread ended".to_owned() }))
+        let (name, version) = (name.to_owned(), version.cloned());
+        let write =
+            async move |cloud: &Arc<Cloud>| Ok(cloud.write(&name, version.as_ref(), body, limit).await);
+        let written = self.0.call(write).await;
+        written.unwrap_or_else(|_| Ok(WriteResult::Unknown { why: ENDED.to_owned() }))
     }
 
     async fn list(&self, folder: &str, limit: Duration) -> Result<Vec<String>, CasError> {
         let folder = folder.to_owned();
-        let list = self.run(async move |cloud| cloud.list(&folder, limit).await).await;
-        list.unwrap_or_else(|| Err(broken_off()))
+        self.run(async move |cloud| cloud.list(&folder, limit).await).await
     }
 
     async fn reach(&self, limit: Duration) -> Result<(), CasError> {
-        let reached = self.run(async move |cloud| cloud.reach(limit).await).await;
-        reached.unwrap_or_else(|| Err(broken_off()))
+        self.run(async move |cloud| cloud.reach(limit).await).await
     }
 
     async fn remove(&self, name: &str, limit: Duration) -> Result<(), CasError> {
         let name = name.to_owned();
-        let removed = self.run(async move |cloud| cloud.remove(&name, limit).await).await;
-        removed.unwrap_or_else(|| Err(broken_off()))
+        self.run(async move |cloud| cloud.remove(&name, limit).await).await
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use fencehold_contract::{
     EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
 };
 use fencehold_core::lease::{HoldState, LeaseRecord};
 use fencehold_core::{Key, Namespace};
-use tokio::task::JoinSet;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::holder::AT_ONCE;
 use super::object_names;
@@ -33,7 +32,7 @@ impl ObjectStoreInner {
     /// A page of a list: names are listed whole each time, in the order of [`object_names::place`], and only as many objects
     /// are read as the page has room for.
     pub(super) async fn list(
-        self: &Arc<Self>,
+        &self,
         namespace: &Namespace,
         request: &ListLeasesRequest,
     ) -> Result<LeasePage, StoreError> {
@@ -60,7 +59,7 @@ impl ObjectStoreInner {
         Ok(LeasePage { leases, next_cursor: next })
     }
 
-    pub(super) async fn status(self: &Arc<Self>, namespace: &Namespace) -> Result<StoreStatus, StoreError> {
+    pub(super) async fn status(&self, namespace: &Namespace) -> Result<StoreStatus, StoreError> {
         let seen = self.look_at(self.names(object_names::LEASES).await?).await?;
         let now = self.clock.now();
         let held = seen
@@ -83,35 +82,14 @@ impl ObjectStoreInner {
     }
 
     pub(super) async fn names(&self, folder: &str) -> Result<Vec<String>, StoreError> {
-        self.cas
-            .list(folder, LIMIT)
-            .await
-            .map_err(|error| error.into_store_error(&self.place))
+        self.cas.list(folder, LIMIT).await.map_err(|error| self.refusal(error))
     }
 
     /// Reads many objects, many at once.
-    pub(super) async fn look_at(
-        self: &Arc<Self>,
-        names: Vec<String>,
-    ) -> Result<Vec<ObservedVersion>, StoreError> {
-        let mut waiting = names.into_iter();
-        let mut under_way = JoinSet::new();
-        let mut seen = Vec::new();
-        loop {
-            while under_way.len() < AT_ONCE
-                && let Some(name) = waiting.next()
-            {
-                let inner = Arc::clone(self);
-                under_way.spawn(async move { inner.look(&name, LIMIT).await });
-            }
-            match under_way.join_next().await {
-                None => return Ok(seen),
-                Some(Ok(found)) => seen.extend(found?),
-                Some(Err(_)) => {
-                    return Err(StoreError::Unavailable { message: "the call broke off".to_owned() });
-                }
-            }
-        }
+    pub(super) async fn look_at(&self, names: Vec<String>) -> Result<Vec<ObservedVersion>, StoreError> {
+        let looks = names.into_iter().map(|name| async move { self.look(&name, LIMIT).await });
+        let seen: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).try_collect().await?;
+        Ok(seen.into_iter().flatten().collect())
     }
 
     pub(super) fn view(&self, seen: &ObservedVersion, record: &LeaseRecord) -> LeaseView {

@@ -183,11 +183,8 @@ impl FencedObject {
                 nonce: nonce.clone(),
             };
             let bytes = seal.onto(body);
-            let outcome = match &object {
-                Some(object) => self.storage.swap(&self.name, &object.version, bytes, LIMIT).await,
-                None => self.storage.create(&self.name, bytes, LIMIT).await,
-            };
-            match outcome {
+            let version = object.as_ref().map(|object| &object.version);
+            match self.storage.write(&self.name, version, bytes, LIMIT).await {
                 Ok(WriteResult::Won(_)) => return Ok(()),
                 // Another came first: what it has shown is looked at anew.
                 Ok(WriteResult::Lost) => {}

@@ -30,9 +30,9 @@ impl NaiveLock {
     }
 
     fn create(&self) -> bool {
-        let created = self
-            .runtime
-            .block_on(self.cloud.create(LOCK, self.name.as_bytes().to_vec(), LIMIT));
+        let created =
+            self.runtime
+                .block_on(self.cloud.write(LOCK, None, self.name.as_bytes().to_vec(), LIMIT));
         matches!(created.unwrap(), WriteResult::Won(_))
     }
 

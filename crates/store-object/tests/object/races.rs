@@ -266,7 +266,7 @@ fn after_a_restored_bucket_was_advanced_no_token_comes_twice() {
         let unknown = a.take("made-since");
         // Put back, byte for byte; what was made since is gone.
         let now = runtime.block_on(cloud.read(name, limit)).unwrap().unwrap().version;
-        runtime.block_on(cloud.swap(name, &now, backup.body, limit)).unwrap();
+        runtime.block_on(cloud.write(name, Some(&now), backup.body, limit)).unwrap();
         runtime.block_on(cloud.remove("leases/default/made-since.json", limit)).unwrap();
         let fresh = fixture.holder("B");
         match fresh.renew(&lost) {

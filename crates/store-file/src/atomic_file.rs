@@ -95,7 +95,7 @@ impl ScratchDirectory {
         let store = store.into();
         let directory = store.directory.as_path();
         let group = store.group.as_deref().map(SharedGroup::find).transpose();
-        let group = group.map_err(|why| unusable(directory, &why))?;
+        let group = group.map_err(|why| unusable(directory, why))?;
         let path = directory.join("fencehold.restoring");
         let make = || {
             make_directory(&std::path::absolute(directory)?, group.as_ref())?;
@@ -121,7 +121,7 @@ impl ScratchDirectory {
             }
             Ok(lock)
         };
-        let lock = make().map_err(|error: io::Error| unusable(directory, &error.to_string()))?;
+        let lock = make().map_err(|error: io::Error| unusable(directory, error))?;
         Ok(ScratchDirectory { path, _lock: lock })
     }
 

@@ -87,29 +87,29 @@ impl StoreDirectory {
     /// Opens a directory and looks whether it can be a store. Changes nothing in one that cannot. If a store may be created,
     /// a missing directory is made; else there must be a store in it.
     pub(super) fn open(path: &Path, create: bool, group: Option<&str>) -> Result<StoreDirectory, StoreError> {
-        let group = group.map(SharedGroup::find).transpose().map_err(|why| unusable(path, &why))?;
-        let path = std::path::absolute(path).map_err(|error| unusable(path, &error.to_string()))?;
+        let group = group.map(SharedGroup::find).transpose().map_err(|why| unusable(path, why))?;
+        let path = std::path::absolute(path).map_err(|error| unusable(path, error))?;
         if create {
             make_directory(&path, group.as_ref())
-                .map_err(|error| unusable(&path, &format!("the directory cannot be made: {error}")))?;
+                .map_err(|error| unusable(&path, format!("the directory cannot be made: {error}")))?;
         }
         let path = fs::canonicalize(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => no_store(&path),
-            _ => unusable(&path, &error.to_string()),
+            _ => unusable(&path, error),
         })?;
         if path.as_os_str().len() > PATH_BYTES_MAX {
             let why = format!("its path has {} bytes; the limit is {PATH_BYTES_MAX}", path.as_os_str().len());
-            return Err(unusable(&path, &why));
+            return Err(unusable(&path, why));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty())
-            .map_err(|error| unusable(&path, &format!("it cannot be opened: {error}")))?;
+            .map_err(|error| unusable(&path, format!("it cannot be opened: {error}")))?;
         let notes = ProgressNotes::in_shared_memory(group.as_ref());
         let place =
             StoreDirectory { path, directory, write_again, notes, accept_rewound: false, create, group };
         place.refuse_network()?;
         if let Some(why) = what_is_unsafe(&place.path, place.group.as_ref()) {
-            return Err(unusable(&place.path, &why));
+            return Err(unusable(&place.path, why));
         }
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
@@ -161,7 +161,7 @@ impl StoreDirectory {
             None => Ok(()),
             Some((_, lock)) => {
                 let pid = fs::read_to_string(lock).unwrap_or_default();
-                Err(unusable(&self.path, &format!("pid {} still serves it: end that first", pid.trim())))
+                Err(unusable(&self.path, format!("pid {} still serves it: end that first", pid.trim())))
             }
         }
     }
@@ -222,7 +222,7 @@ impl StoreDirectory {
              lease and lifts every token above those that were given",
             found.batch
         );
-        unusable(&self.database(), &why)
+        unusable(&self.database(), why)
     }
 
     /// Lets the database and the files that SQLite has beside it be used by those alone who may, whatever the umask was
@@ -475,8 +475,7 @@ impl StoreDirectory {
 
     /// Locks and shared memory do not work across machines: on a network file system two owners could serve.
     fn refuse_network(&self) -> Result<(), StoreError> {
-        let found =
-            network_file_system(&self.path).map_err(|error| unusable(&self.path, &error.to_string()))?;
+        let found = network_file_system(&self.path).map_err(|error| unusable(&self.path, error))?;
         match found {
             None => Ok(()),
             Some(name) => Err(unusable(
@@ -550,8 +549,8 @@ pub(super) fn no_store(place: &Path) -> StoreError {
     StoreError::NoStore { store: place.display().to_string() }
 }
 
-pub(super) fn unusable(place: &Path, why: &str) -> StoreError {
-    StoreError::Unusable { store: place.display().to_string(), message: why.to_owned() }
+pub(super) fn unusable(place: &Path, why: impl Display) -> StoreError {
+    StoreError::Unusable { store: place.display().to_string(), message: why.to_string() }
 }
 
 fn write_again(path: &Path) -> io::Result<()> {

@@ -20,9 +20,9 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return refuse_lone_log(path),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let why = format!("this user may not read and write it: use the store as its owner ({error})");
-            return Err(unusable(path, &why));
+            return Err(unusable(path, why));
         }
-        Err(error) => return Err(unusable(path, &error.to_string())),
+        Err(error) => return Err(unusable(path, error)),
     };
     if header.is_empty() {
         return refuse_lone_log(path);

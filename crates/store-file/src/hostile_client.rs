@@ -4,7 +4,6 @@
 //! What can be asked is read out of the types themselves, so a new question is knocked with as soon as there is one.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,8 +14,10 @@ use fencehold_contract::operation::{JobRequest, StoreRequest};
 use fencehold_core::Namespace;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer as _,
-    MapAccess, SeqAccess, VariantAccess, Visitor,
+    SeqAccess, VariantAccess, Visitor,
 };
+
+use serde::de::value::{Error as NoValue, MapDeserializer};
 
 use super::frame::{FromOwner, PROTOCOL, ToOwner, bytes_of};
 use super::schema::SCHEMA_VERSION;
@@ -122,28 +123,10 @@ struct SmallestValue {
     variants: Option<&'static [&'static str]>,
 }
 
-/// Why no value could be made.
-#[derive(Debug)]
-pub(super) struct NoValue(String);
-
-impl fmt::Display for NoValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NoValue {}
-
-impl serde::de::Error for NoValue {
-    fn custom<T: fmt::Display>(said: T) -> Self {
-        NoValue(said.to_string())
-    }
-}
-
 macro_rules! gives {
-    ($($method:ident $visit:ident $value:expr;)*) => {
+    ($($method:ident $visit:ident $($value:expr)?;)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-            visitor.$visit($value)
+            visitor.$visit($($value)?)
         })*
     };
 }
@@ -169,6 +152,9 @@ impl<'de> Deserializer<'de> for &mut SmallestValue {
         deserialize_string visit_str "a";
         deserialize_bytes visit_bytes &[1; 16];
         deserialize_byte_buf visit_bytes &[1; 16];
+        deserialize_option visit_none;
+        deserialize_unit visit_unit;
+        deserialize_ignored_any visit_unit;
     }
 
     fn is_human_readable(&self) -> bool {
@@ -179,20 +165,8 @@ impl<'de> Deserializer<'de> for &mut SmallestValue {
         Err(NoValue::custom("a type that does not say what it is"))
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_unit()
-    }
-
     fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
         Err(NoValue::custom("a name where there is none"))
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_none()
-    }
-
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_unit()
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
@@ -229,7 +203,7 @@ impl<'de> Deserializer<'de> for &mut SmallestValue {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_map(Elements { least: self, left: 0 })
+        visitor.visit_map(MapDeserializer::new(std::iter::empty::<((), ())>()))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -266,18 +240,6 @@ impl<'de> SeqAccess<'de> for Elements<'_> {
         }
         self.left -= 1;
         seed.deserialize(&mut *self.least).map(Some)
-    }
-}
-
-impl<'de> MapAccess<'de> for Elements<'_> {
-    type Error = NoValue;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, _: K) -> Result<Option<K::Value>, NoValue> {
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, NoValue> {
-        seed.deserialize(&mut *self.least)
     }
 }
 

@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 
 use super::codec;
-use super::sqlite::{from_sql, to_sql};
+use super::sqlite::{from_sql, number, run, to_sql};
 
 /// Writes one change. The buffer is there to be used again.
 pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Change) -> rusqlite::Result<()> {
@@ -35,10 +35,6 @@ pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Chan
         // It is part of what is noted of the clock, which this does not know.
         Change::Seen { .. } => Ok(()),
     }
-}
-
-fn run(connection: &Connection, sql: &str, values: impl rusqlite::Params) -> rusqlite::Result<()> {
-    connection.prepare_cached(sql)?.execute(values).map(drop)
 }
 
 fn put(
@@ -167,9 +163,7 @@ pub(super) fn set_aside(connection: &Connection, slot: i64, problem: &str) -> ru
 
 /// How many rows have been moved out of the way.
 pub(super) fn count_aside(connection: &Connection) -> rusqlite::Result<u64> {
-    connection
-        .query_row("SELECT count(*) FROM aside", [], |row| row.get(0))
-        .map(from_sql)
+    number(connection, "SELECT count(*) FROM aside", [])
 }
 
 /// Until when nothing is granted, and the longest ttl that ever was.
@@ -220,8 +214,8 @@ pub(super) fn each_row(
     let sql = "SELECT slot, namespace, key, counter, deadline_ms, record FROM leases ORDER BY slot";
     let mut statement = connection.prepare(sql)?;
     let mut leases = statement.query([])?;
-    let mut terms = RenewalRows::read(connection)?;
-    let mut terms = terms.walk()?;
+    let mut terms = connection.prepare("SELECT slot, token, deadline_ms FROM terms ORDER BY slot")?;
+    let mut terms = RenewalRows { rows: terms.query([])?, current: None };
     while let Some(row) = leases.next()? {
         let slot: i64 = row.get(0)?;
         // Before the record is looked at: a renewal counts also where the record is damaged.
@@ -236,26 +230,12 @@ pub(super) fn each_row(
 }
 
 /// The narrow table of renewals, read beside the leases: both are in the order of their slots.
-struct RenewalRows<'a>(rusqlite::Statement<'a>);
-
-impl<'a> RenewalRows<'a> {
-    fn read(connection: &'a Connection) -> rusqlite::Result<Self> {
-        connection
-            .prepare("SELECT slot, token, deadline_ms FROM terms ORDER BY slot")
-            .map(RenewalRows)
-    }
-
-    fn walk(&mut self) -> rusqlite::Result<RowCursor<'_>> {
-        Ok(RowCursor { rows: self.0.query([])?, current: None })
-    }
-}
-
-struct RowCursor<'a> {
+struct RenewalRows<'a> {
     rows: rusqlite::Rows<'a>,
     current: Option<(i64, i64, i64)>,
 }
 
-impl RowCursor<'_> {
+impl RenewalRows<'_> {
     /// The deadline that the last renewal of this hold gave it. A row for another token is of an earlier hold.
     fn deadline_of(&mut self, slot: i64, counter: ValueRef<'_>) -> rusqlite::Result<Option<u64>> {
         let ValueRef::Integer(counter) = counter else { return Ok(None) };

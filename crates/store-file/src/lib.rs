@@ -52,13 +52,13 @@ use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
 use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, FileUrl, KeepFinished, StoreError};
+use fencehold_core::Key;
 use fencehold_core::limits::TTL_MS_MIN;
-use fencehold_core::{Key, Namespace};
-use fencehold_engine::{PendingResponse, response_channel};
+use fencehold_engine::{PendingResponse, ResponseSender, response_channel};
 use tokio::sync::mpsc;
 
 use self::directory::StoreDirectory;
-use self::service::{Delivery, HandleCommand, PendingRequest, ServiceShared, or_unknown};
+use self::service::{Delivery, HandleCommand, PendingRequest, ServiceShared, closed, or_unknown, owner_went};
 
 pub use self::atomic_file::ScratchDirectory;
 #[cfg(feature = "gates")]
@@ -220,23 +220,12 @@ impl FileStore {
     /// and gives back a lease that was granted but never taken.
     fn ask_elsewhere(
         &self,
-        question: UnsentRequest,
-    ) -> impl Future<Output = Option<Delivery>> + Send + use<> {
+        question: impl FnOnce(ResponseSender<Delivery>) -> PendingRequest,
+    ) -> impl Future<Output = Option<Delivery>> + Send {
         let (reply, receiver) = response_channel();
+        let question = question(reply);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let UnsentRequest { namespace, ask, claim, asked_at_ms, give_up_ms, uncertain } = question;
-        let uncertain_before = uncertain;
-        let (orders, asked_in) = (self.orders.clone(), namespace.clone());
-        let question = PendingRequest {
-            namespace,
-            ask,
-            claim,
-            asked_at_ms,
-            give_up_ms,
-            uncertain,
-            uncertain_before,
-            reply,
-        };
+        let (orders, asked_in, claim) = (self.orders.clone(), question.namespace.clone(), question.claim);
         // A closed handle drops the question, and with it the reply.
         let _ = self.orders.send(HandleCommand::Ask(id, Box::new(question)));
         PendingResponse::new(receiver, move |told| match told {
@@ -267,9 +256,7 @@ impl Route for FileStore {
         loop {
             // Wherever it would go next, also to this process's own engine that has just taken over.
             if uncertain && !ask.may_be_repeated() {
-                let why = "the owner of the directory went before it answered; look before you try again"
-                    .to_owned();
-                return Err(StoreError::OutcomeUnknown { message: why });
+                return Err(owner_went());
             }
             if let Some(engine) = self.shared.here() {
                 let sent_at_ms = SystemClock.now().store_ms;
@@ -284,13 +271,16 @@ impl Route for FileStore {
                     continue;
                 }
             }
-            let told = self.ask_elsewhere(UnsentRequest {
+            let told = self.ask_elsewhere(|reply| PendingRequest {
                 namespace: call.namespace.clone(),
                 ask: ask.clone(),
                 claim,
                 asked_at_ms,
+                sent_at_ms: asked_at_ms,
                 give_up_ms,
                 uncertain,
+                uncertain_before: uncertain,
+                reply,
             });
             match told.await {
                 Some(Delivery::Answer { result, sent_at_ms, .. }) => {
@@ -298,10 +288,7 @@ impl Route for FileStore {
                         .map(|answer| answer.waited_longer(sent_at_ms.saturating_sub(asked_at_ms)));
                 }
                 Some(Delivery::AskHere { uncertain: sent }) => uncertain |= sent,
-                None if uncertain && !ask.only_reads() => {
-                    return Err(StoreError::OutcomeUnknown { message: "this store was closed".to_owned() });
-                }
-                None => return Err(StoreError::Unavailable { message: "this store was closed".to_owned() }),
+                None => return Err(or_unknown(closed(), &ask, uncertain)),
             }
         }
     }
@@ -336,14 +323,4 @@ impl Route for FileStore {
     async fn shut(&self) {
         self.stop();
     }
-}
-
-/// A question before it has a way back.
-struct UnsentRequest {
-    namespace: Namespace,
-    ask: StoreRequest,
-    claim: Option<CallHold>,
-    asked_at_ms: u64,
-    give_up_ms: u64,
-    uncertain: bool,
 }

@@ -14,6 +14,7 @@ use super::atomic_file::AtomicFile;
 use super::directory::{StoreDirectory, unusable};
 use super::lease_rows;
 use super::schema::{SCHEMA_VERSION, sorry};
+use super::sqlite::number;
 
 /// Copies a directory's database into one file, as it is at one moment, while others go on using it. The file must
 /// not exist.
@@ -32,10 +33,10 @@ pub fn backup(store: impl Into<FileUrl>, to: &Path) -> Result<(), StoreError> {
         return Err(place.no_store());
     }
     // SQLite takes an empty file, and would make one that others may read: payloads are in it.
-    let part = AtomicFile::of(to).map_err(|error| unusable(to, &error.to_string()))?;
+    let part = AtomicFile::of(to).map_err(|error| unusable(to, error))?;
     let into = part.path().to_str().ok_or_else(|| unusable(to, "its name is not UTF-8"))?;
     connection.execute("VACUUM INTO ?1", [into]).map_err(fail)?;
-    part.finish().map_err(|error| unusable(to, &error.to_string()))
+    part.finish().map_err(|error| unusable(to, error))
 }
 
 /// Puts a backup into a directory that holds no database yet. Its counters are those of the day of the backup: the
@@ -44,7 +45,7 @@ pub fn restore(from: &Path, store: impl Into<FileUrl>) -> Result<(), StoreError>
     let store = store.into();
     let report = check(from)?;
     if !report.problems.is_empty() {
-        return Err(unusable(from, &format!("it is damaged: {}", report.problems.join("; "))));
+        return Err(unusable(from, format!("it is damaged: {}", report.problems.join("; "))));
     }
     let place = StoreDirectory::open(&store.directory, true, store.group.as_deref())?;
     let target = place.database();
@@ -53,7 +54,7 @@ pub fn restore(from: &Path, store: impl Into<FileUrl>) -> Result<(), StoreError>
             &target,
             "it exists already, and was left untouched; restore into an empty directory, then put that in its place",
         ),
-        _ => unusable(&target, &error.to_string()),
+        _ => unusable(&target, error),
     };
     // From here on no other process restores into it.
     let mut part = AtomicFile::of(&target).map_err(fail)?;
@@ -78,7 +79,7 @@ pub fn restore(from: &Path, store: impl Into<FileUrl>) -> Result<(), StoreError>
     // What was acknowledged from the store before it says nothing about this one.
     Connection::open(part.path())
         .and_then(|connection| super::progress::rename(&connection))
-        .map_err(|error| unusable(&target, &error.to_string()))?;
+        .map_err(|error| unusable(&target, error))?;
     part.file
         .set_permissions(Permissions::from_mode(place.mode()))
         .and_then(|()| part.finish())
@@ -121,7 +122,7 @@ pub fn check(store: impl Into<FileUrl>) -> Result<CheckReport, StoreError> {
 }
 
 fn look(path: &Path) -> Result<CheckReport, StoreError> {
-    let connection = open_readable(path).map_err(|error| unusable(path, &error.to_string()))?;
+    let connection = open_readable(path).map_err(|error| unusable(path, error))?;
     let mut report = CheckReport::default();
     if let Err(error) = examine(&connection, &mut report) {
         report.problems.push(error.to_string());
@@ -132,7 +133,7 @@ fn look(path: &Path) -> Result<CheckReport, StoreError> {
 fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
     // One read transaction: everything is seen at one moment.
     connection.execute_batch("BEGIN")?;
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let number = |sql: &str| number(connection, sql, []);
     let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -149,7 +150,7 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
             .push(format!("schema version {} is not one of 1 to {SCHEMA_VERSION}", report.schema));
         return Ok(());
     }
-    report.epoch = u64::try_from(number("SELECT epoch FROM meta")?).unwrap_or(0);
+    report.epoch = number("SELECT epoch FROM meta")?;
     report.set_aside = lease_rows::count_aside(connection)?;
     let mut seen = HashMap::new();
     lease_rows::each_lease(connection, |slot, lease| {

@@ -11,7 +11,7 @@ use fencehold_engine::{OldEvents, StoredEvents};
 use rusqlite::{Connection, params};
 
 use super::codec;
-use super::sqlite::{from_sql, to_sql};
+use super::sqlite::{from_sql, run, to_sql};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS old_events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);
@@ -75,22 +75,18 @@ impl OldEventChanges {
     ) -> rusqlite::Result<()> {
         for event in &changes.kept {
             codec::encode_event(event, buffer);
-            connection
-                .prepare_cached("INSERT OR REPLACE INTO old_events VALUES (?1, ?2)")?
-                .execute(params![to_sql(event.seq), &buffer[..]])?;
+            let sql = "INSERT OR REPLACE INTO old_events VALUES (?1, ?2)";
+            run(connection, sql, params![to_sql(event.seq), &buffer[..]])?;
         }
         for seq in &changes.forgotten {
-            connection
-                .prepare_cached("DELETE FROM old_events WHERE seq = ?1")?
-                .execute([to_sql(*seq)])?;
+            run(connection, "DELETE FROM old_events WHERE seq = ?1", [to_sql(*seq)])?;
         }
         self.now.extend(changes.lost_until.iter().cloned());
         // The others are still in rows that were not forgotten.
         if !changes.forgotten.is_empty() {
-            changes
-                .lost_until
-                .iter()
-                .try_for_each(|(namespace, seq)| put(connection, namespace.as_ref(), *seq))?;
+            for (namespace, seq) in &changes.lost_until {
+                put(connection, namespace.as_ref(), *seq)?;
+            }
         }
         Ok(())
     }
@@ -101,22 +97,14 @@ impl OldEventChanges {
         for (namespace, seq) in before.iter().chain(&self.before) {
             put(connection, namespace.as_ref(), *seq)?;
         }
-        connection
-            .prepare_cached(
-                "INSERT INTO events_lost VALUES (?1, 0, ?2) ON CONFLICT (namespace) DO UPDATE SET forgotten_seq = ?2",
-            )?
-            .execute(params![OTHERS, to_sql(until_seq)])
-            .map(drop)
+        let sql = "INSERT INTO events_lost VALUES (?1, 0, ?2) ON CONFLICT (namespace) DO UPDATE SET forgotten_seq = ?2";
+        run(connection, sql, params![OTHERS, to_sql(until_seq)])
     }
 }
 
 fn put(connection: &Connection, namespace: Option<&Namespace>, seq: u64) -> rusqlite::Result<()> {
     let name = namespace.map_or(OTHERS, Namespace::as_str);
-    connection
-        .prepare_cached(
-            "INSERT INTO events_lost (namespace, until_seq) VALUES (?1, ?2)
-             ON CONFLICT (namespace) DO UPDATE SET until_seq = max(until_seq, ?2)",
-        )?
-        .execute(params![name, to_sql(seq)])
-        .map(drop)
+    let sql = "INSERT INTO events_lost (namespace, until_seq) VALUES (?1, ?2)
+               ON CONFLICT (namespace) DO UPDATE SET until_seq = max(until_seq, ?2)";
+    run(connection, sql, params![name, to_sql(seq)])
 }

@@ -32,6 +32,13 @@ pub(super) enum OwnerState {
     Refusing { epoch: u64, why: Arc<str> },
 }
 
+impl OwnerState {
+    /// The engine, while it serves.
+    fn handle(&self) -> Option<&Handle> {
+        if let OwnerState::Serving { handle, .. } = self { Some(handle) } else { None }
+    }
+}
+
 /// Accepts connections until it is dropped, and with it every connection.
 pub(super) struct SocketServer {
     connections: JoinSet<()>,
@@ -199,15 +206,14 @@ impl Connection {
                     self.ask(id, namespace, *ask, timeout_ms, reply);
                 }
                 ToOwner::Cancel { id } => {
-                    if let (Some(ticket), OwnerState::Serving { handle, .. }) =
-                        (locked(&self.tickets).remove(&id), &self.offer)
-                    {
+                    let ticket = locked(&self.tickets).remove(&id);
+                    if let (Some(ticket), Some(handle)) = (ticket, self.offer.handle()) {
                         handle.cancel(ticket);
                     }
                 }
                 ToOwner::Ping => self.ping(),
                 ToOwner::GiveBack { namespace, unclaimed } => {
-                    if let OwnerState::Serving { handle, .. } = &self.offer {
+                    if let Some(handle) = self.offer.handle() {
                         handle.give_back(namespace, *unclaimed);
                     }
                 }
@@ -238,17 +244,16 @@ impl Connection {
     /// The answer to a ping comes from the engine: a thread that accepts frames while the engine hangs is not alive.
     fn ping(&self) {
         let answers = self.answers.clone();
-        match &self.offer {
-            OwnerState::Serving { handle, .. } => {
-                handle.ping(Box::new(move || drop(answers.send(FromOwner::Pong))));
-            }
-            _ => drop(answers.send(FromOwner::Pong)),
+        let pong = move || drop(answers.send(FromOwner::Pong));
+        match self.offer.handle() {
+            Some(handle) => drop(handle.ping(Box::new(pong))),
+            None => pong(),
         }
     }
 
     /// The visitor has gone: nothing of it stands in line any more.
     fn leave(&mut self) {
-        if let OwnerState::Serving { handle, .. } = &self.offer {
+        if let Some(handle) = self.offer.handle() {
             locked(&self.tickets).drain().for_each(|(_, ticket)| handle.cancel(ticket));
         }
     }

@@ -34,7 +34,7 @@ pub(super) struct OwnerConnection {
 pub(super) enum ConnectResult {
     Linked(Box<OwnerConnection>),
     /// No process listens there.
-    Nobody,
+    NotListening,
     /// The owner listens and says nothing.
     Silent,
     /// It cannot serve this process.
@@ -46,7 +46,7 @@ impl OwnerConnection {
         match Self::try_reach(place, epoch).await {
             Ok(reached) => reached,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => ConnectResult::Silent,
-            Err(_) => ConnectResult::Nobody,
+            Err(_) => ConnectResult::NotListening,
         }
     }
 
@@ -76,18 +76,11 @@ impl OwnerConnection {
                 Some(FromOwner::Starting) => {}
                 Some(FromOwner::Refuse { why }) => return Ok(ConnectResult::Refused(why)),
                 Some(FromOwner::Welcome { pid, epoch, .. }) => {
-                    let heard = now();
-                    let outgoing = Vec::new();
-                    return Ok(ConnectResult::Linked(Box::new(OwnerConnection {
-                        epoch,
-                        pid,
-                        frames,
-                        write,
-                        outgoing,
-                        heard,
-                    })));
+                    let (outgoing, heard) = (Vec::new(), now());
+                    let connection = OwnerConnection { epoch, pid, frames, write, outgoing, heard };
+                    return Ok(ConnectResult::Linked(Box::new(connection)));
                 }
-                Some(_) | None => return Ok(ConnectResult::Nobody),
+                Some(_) | None => return Ok(ConnectResult::NotListening),
             }
         }
     }

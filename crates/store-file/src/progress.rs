@@ -17,7 +17,7 @@ use rustix::process::Gid;
 
 use super::directory::{PRIVATE, SHARED};
 use super::permissions::{SHARED_DIRECTORY, SharedGroup};
-use super::sqlite::{from_sql, to_sql};
+use super::sqlite::{from_sql, number, run, to_sql};
 
 /// Memory that outlives every process and no boot.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -84,16 +84,13 @@ impl Progress {
 /// The number of a batch, in its own transaction.
 pub(super) fn put(connection: &Connection, batch: u64, unsynced: bool) -> rusqlite::Result<()> {
     let sql = "UPDATE progress SET batch = ?1, unsynced = ?2 WHERE id = 1";
-    connection
-        .prepare_cached(sql)?
-        .execute(params![to_sql(batch), unsynced])
-        .map(drop)
+    run(connection, sql, params![to_sql(batch), unsynced])
 }
 
 /// Makes a copied database a store of its own.
 pub(super) fn rename(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'progress'";
-    if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? > 0 {
+    if number(connection, sql, [])? > 0 {
         connection.execute("UPDATE progress SET store = ''", [])?;
     }
     Ok(())

@@ -88,7 +88,7 @@ pub(super) fn open(place: &StoreDirectory) -> Result<Connection, StoreError> {
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(fail)?;
     if wal != "wal" {
-        return Err(unusable(&path, &format!("its journal mode is {wal}, and cannot be changed to wal")));
+        return Err(unusable(&path, format!("its journal mode is {wal}, and cannot be changed to wal")));
     }
     // Checkpoints are made by hand, between batches. The cache is small: the working state is in the engine.
     connection
@@ -137,7 +137,7 @@ pub(super) fn newer(database: &Path, version: u32) -> StoreError {
     let why = format!(
         "its schema is version {version}, and this program knows up to {SCHEMA_VERSION}: use a newer one"
     );
-    unusable(database, &why)
+    unusable(database, why)
 }
 
 /// Whether an error means that another process is in the middle of something, so that trying again may work. SQLite's
@@ -184,11 +184,11 @@ pub(super) fn sorry(place: &StoreDirectory, error: &rusqlite::Error) -> StoreErr
             ),
         ),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            unusable(&path, &format!("it cannot be written: {}", place.why(error)))
+            unusable(&path, format!("it cannot be written: {}", place.why(error)))
         }
         // Where nothing forbids it, something ran out, and may come back: descriptors, for one.
         Some(ErrorCode::CannotOpen) if !may_be_opened(&path) => {
-            unusable(&path, &format!("this user may not read and write it: {error}"))
+            unusable(&path, format!("this user may not read and write it: {error}"))
         }
         _ => StoreError::Unavailable { message: format!("{}: {}", path.display(), place.why(error)) },
     }

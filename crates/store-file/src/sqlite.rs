@@ -7,8 +7,8 @@ use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
 use fencehold_core::{Event, Timestamp};
 use fencehold_engine::{Archive, Change, Changes, PersistError, Persistence, StoredJobs};
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, Params};
 
 use super::directory::{FileIdentities, MissingFile, StoreDirectory};
 use super::disk_lock::DiskLock;
@@ -156,14 +156,12 @@ impl SqlitePersistence {
 
     /// Reads the jobs, in one transaction. No one else writes: what this owner has not kept yet is about leases.
     pub(super) fn load_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
-        let written = |connection: &Connection| {
-            connection.query_row("SELECT total_changes()", [], |row| row.get::<_, i64>(0))
-        };
+        let written = || number(&self.connection, "SELECT total_changes()", []);
         let read = (|| {
-            let before = written(&self.connection)?;
+            let before = written()?;
             self.connection.execute_batch("BEGIN")?;
             let loaded = super::job::load(&self.connection, now, Trust::Exact)?;
-            Ok((loaded, written(&self.connection)? > before))
+            Ok((loaded, written()? > before))
         })();
         if !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -180,9 +178,7 @@ impl SqlitePersistence {
     fn load_damaged_jobs(&mut self, now: Timestamp) -> Result<(StoredJobs, u64), StoreError> {
         let mut loaded = None;
         let outcome = self.with_disk_lock(|keep| {
-            keep.set_syncs(true)?;
-            keep.connection.execute_batch("BEGIN IMMEDIATE")?;
-            if Self::still_owner(&keep.connection, keep.epoch)?.is_none() {
+            if !keep.begin(true)? {
                 return Ok(None);
             }
             loaded = Some(super::job::load(&keep.connection, now, Trust::Exact)?);
@@ -222,9 +218,7 @@ impl SqlitePersistence {
 
     /// This owner acknowledges nothing more, and the log is synced as it is copied back.
     fn say_synced(&mut self) -> rusqlite::Result<Option<()>> {
-        self.set_syncs(false)?;
-        self.connection.execute_batch("BEGIN IMMEDIATE")?;
-        if Self::still_owner(&self.connection, self.epoch)?.is_none() {
+        if !self.begin(false)? {
             return Ok(None);
         }
         progress::put(&self.connection, self.batch, false)?;
@@ -298,11 +292,18 @@ impl SqlitePersistence {
         Ok(())
     }
 
-    /// Whether this process still owns the store. `None`: another process does.
-    fn still_owner(connection: &Connection, epoch: i64) -> rusqlite::Result<Option<()>> {
-        let mut statement = connection.prepare_cached("SELECT epoch FROM meta WHERE id = 1")?;
+    /// Begins a transaction that is synced when it ends, or not. False: another process owns the store.
+    fn begin(&mut self, synced: bool) -> rusqlite::Result<bool> {
+        self.set_syncs(synced)?;
+        run(&self.connection, "BEGIN IMMEDIATE", [])?;
+        self.still_owner()
+    }
+
+    /// Whether this process still owns the store.
+    fn still_owner(&self) -> rusqlite::Result<bool> {
+        let mut statement = self.connection.prepare_cached("SELECT epoch FROM meta WHERE id = 1")?;
         let current: i64 = statement.query_row([], |row| row.get(0))?;
-        Ok((current == epoch).then_some(()))
+        Ok(current == self.epoch)
     }
 
     /// Whether the next owner will find what was written. Asked after it was written, and before any answer.
@@ -315,9 +316,7 @@ impl SqlitePersistence {
         let unsynced = self.says_unsynced || !changes.durable;
         let synced = changes.durable || !self.says_unsynced;
         let batch = self.batch + 1;
-        self.set_syncs(synced)?;
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        if Self::still_owner(&self.connection, self.epoch)?.is_none() {
+        if !self.begin(synced)? {
             return Ok(None);
         }
         let written = self
@@ -358,9 +357,7 @@ impl SqlitePersistence {
             }
             if let Change::Seen { now } = change {
                 clock.seen = *now;
-                connection
-                    .prepare_cached("UPDATE meta SET boot = ?1")?
-                    .execute([clock.text()])?;
+                run(connection, "UPDATE meta SET boot = ?1", [clock.text()])?;
                 continue;
             }
             lease_rows::write(connection, buffer, change)?;
@@ -389,9 +386,7 @@ impl SqlitePersistence {
     }
 
     fn copy_back_if_owner(&mut self) -> rusqlite::Result<Option<()>> {
-        Self::still_owner(&self.connection, self.epoch)?
-            .map(|()| self.copy_back())
-            .transpose()
+        if self.still_owner()? { self.copy_back().map(Some) } else { Ok(None) }
     }
 
     /// Copies the log back into the database, as far as no other process is in the way.
@@ -432,10 +427,7 @@ impl Persistence for SqlitePersistence {
 
     fn confirm(&mut self) -> Result<(), PersistError> {
         test_points::pass(&self.place, "confirm");
-        self.with_disk_lock(|keep| {
-            let owner = Self::still_owner(&keep.connection, keep.epoch)?;
-            Ok(owner.filter(|()| keep.is_in_place()))
-        })
+        self.with_disk_lock(|keep| Ok((keep.still_owner()? && keep.is_in_place()).then_some(())))
     }
 
     fn tidy(&mut self, idle: bool) -> Result<(), PersistError> {
@@ -448,6 +440,16 @@ impl Persistence for SqlitePersistence {
             end => end,
         }
     }
+}
+
+/// Runs a statement that is used over and over.
+pub(super) fn run(connection: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// The one number that a statement gives.
+pub(super) fn number(connection: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<u64> {
+    connection.query_row(sql, values, |row| row.get(0)).map(from_sql)
 }
 
 /// SQLite's integers are signed; everything kept is far below the sign.

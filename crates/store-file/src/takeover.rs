@@ -21,7 +21,7 @@ use super::disk_lock::DiskLock;
 use super::load::{Trust, lift_floors, load};
 use super::progress::{AcknowledgedProgress, Progress, ProgressNote};
 use super::schema::{self, is_busy, sorry};
-use super::sqlite::{SqlitePersistence, StartingPoint, from_sql, to_sql};
+use super::sqlite::{SqlitePersistence, StartingPoint, from_sql, number, to_sql};
 use super::{lease_rows, test_points};
 
 /// What an owner has.
@@ -269,8 +269,7 @@ fn copy_back_all(
 ) -> Result<(), TakeoverError> {
     // It begins anew then, and takes no room that it does not need.
     let copy = "PRAGMA wal_checkpoint(TRUNCATE)";
-    let epoch_sql = "SELECT epoch FROM meta";
-    let epoch = || connection.query_row(epoch_sql, [], |row| row.get::<_, i64>(0));
+    let epoch = || number(connection, "SELECT epoch FROM meta", []);
     let own = epoch()?;
     loop {
         if disk_lock.take() {
@@ -280,7 +279,7 @@ fn copy_back_all(
             }
             let copied = sync(place, disk_lock, waits_for, || {
                 test_points::fail(place, "copy")?;
-                connection.query_row(copy, [], |row| row.get::<_, i64>(0))
+                number(connection, copy, [])
             });
             match copied {
                 Ok(_) => {
@@ -295,7 +294,7 @@ fn copy_back_all(
             disk_lock.end();
         }
         if !waits_for(blocked.to_owned()) {
-            return Err(StoreError::Unavailable { message: "this store was closed".to_owned() }.into());
+            return Err(super::service::closed().into());
         }
         pause();
     }

@@ -6,10 +6,10 @@ use rusqlite::Connection;
 
 use super::codec::{decode_body, decode_finished, decode_schedule};
 use crate::maintenance::CheckReport;
-use crate::sqlite::from_sql;
+use crate::sqlite::number;
 
 pub(crate) fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map(from_sql);
+    let number = |sql: &str| number(connection, sql, []);
     report.jobs = number("SELECT count(*) FROM job_live")?;
     report.set_aside += number("SELECT count(*) FROM job_aside")?;
     let newest = number("SELECT token_ceiling FROM meta")?;

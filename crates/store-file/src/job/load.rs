@@ -7,11 +7,11 @@ use fencehold_contract::stored::queue_mode_numbered;
 use fencehold_core::job::{Due, JobId, QueueName};
 use fencehold_core::{Namespace, Timestamp, Token};
 use fencehold_engine::{JobBody, StoredJob, StoredJobs, StoredQueue, StoredSchedule, StoredUnique};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{decode_body, decode_job, decode_schedule};
 use crate::load::{Trust, began_ms};
-use crate::sqlite::from_sql;
+use crate::sqlite::{self, from_sql, number};
 
 /// Reads everything, inside the transaction that raised the epoch, or in one of the same owner. How many rows were set aside comes with it.
 pub(crate) fn load(
@@ -20,24 +20,22 @@ pub(crate) fn load(
     trust: Trust,
 ) -> rusqlite::Result<(StoredJobs, u64)> {
     let sql = "SELECT token_ceiling, keep_finished_ms FROM meta";
-    let (ceiling, keep_finished_ms): (i64, Option<i64>) =
-        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut kept = StoredJobs {
-        token_ceiling: Token::new(from_sql(ceiling)),
-        keep_finished_ms: keep_finished_ms.map(from_sql),
-        ..StoredJobs::default()
-    };
-    let last: Option<i64> = connection.query_row("SELECT max(arrival) FROM jobs", [], |row| row.get(0))?;
-    kept.last_arrival = last.map_or(0, from_sql);
+    let mut kept = connection.query_row(sql, [], |row| {
+        let (token_ceiling, kept_ms) = (Token::new(from_sql(row.get(0)?)), row.get::<_, Option<i64>>(1)?);
+        let keep_finished_ms = kept_ms.map(from_sql);
+        Ok(StoredJobs { token_ceiling, keep_finished_ms, ..StoredJobs::default() })
+    })?;
+    kept.last_arrival = number(connection, "SELECT coalesce(max(arrival), 0) FROM jobs", [])?;
     let sql = "SELECT id FROM jobs WHERE typeof(id) = 'blob' AND length(id) = 16 ORDER BY id DESC LIMIT 1";
     let last_id: Option<[u8; 16]> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
     kept.last_id = last_id.map(JobId::from_bytes);
     load_queues(connection, &mut kept)?;
     load_live(connection, now, trust, &mut kept)?;
-    load_uniques(connection, &mut kept)?;
-    load_schedules(connection, &mut kept)?;
-    let scratch: i64 = connection.query_row("SELECT count(*) FROM job_aside", [], |row| row.get(0))?;
-    Ok((kept, from_sql(scratch)))
+    let sql = "SELECT namespace, key, job, payload, until_wall_ms FROM uniques";
+    kept.uniques = load_rows(connection, "unique keys", sql, read_unique)?;
+    let sql = "SELECT namespace, spec, next_wall_ms, last_wall_ms FROM schedules";
+    kept.schedules = load_rows(connection, "schedules", sql, read_schedule)?;
+    Ok((kept, number(connection, "SELECT count(*) FROM job_aside", [])?))
 }
 
 /// No store has so many queues: a larger number is damage.
@@ -73,7 +71,8 @@ fn load_queues(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Resu
             continue;
         }
         // A queue that seems empty is forgotten: where its counts are damaged, its finished jobs are counted.
-        let recounted = if whole { None } else { Some(count_finished(connection, number)?) };
+        let sql = "SELECT count(*) FROM job_finished WHERE queue = ?1";
+        let recounted = if whole { None } else { Some(sqlite::number(connection, sql, [number])?) };
         let finished = JobCounts {
             completed: completed.or(recounted).unwrap_or(0),
             failed: failed.unwrap_or(0),
@@ -92,11 +91,6 @@ fn load_queues(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Resu
         queue.map(|queue| put_queue(connection, queue)).transpose()?;
     }
     Ok(())
-}
-
-fn count_finished(connection: &Connection, queue: u32) -> rusqlite::Result<u64> {
-    let sql = "SELECT count(*) FROM job_finished WHERE queue = ?1";
-    connection.query_row(sql, [queue], |row| row.get(0)).map(from_sql)
 }
 
 /// What cannot be read is noted: `store status` counts it, and `store check` names it.
@@ -180,18 +174,8 @@ fn load_live(
             let term = term.filter(|(token, _)| from_sql(*token) == record.token.get());
             let deadline_ms =
                 from_sql(term.map_or(deadline_ms, |(_, renewed_ms)| renewed_ms.max(deadline_ms)));
-            let id = JobId::from_bytes(id);
-            let arrival = from_sql(arrival);
-            Ok::<_, String>(StoredJob {
-                arrival,
-                id,
-                queue,
-                record,
-                deadline_ms,
-                about,
-                reopened: false,
-                renewed,
-            })
+            let (arrival, id, reopened) = (from_sql(arrival), JobId::from_bytes(id), false);
+            Ok::<_, String>(StoredJob { arrival, id, queue, record, deadline_ms, about, reopened, renewed })
         })();
         match read {
             Ok(mut job) => {
@@ -260,65 +244,45 @@ pub fn rebase(job: &mut StoredJob, now: Timestamp, trust: Trust) {
     }
 }
 
-fn load_uniques(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Result<()> {
-    let mut statement =
-        connection.prepare("SELECT namespace, key, job, payload, until_wall_ms FROM uniques")?;
-    let mut rows = statement.query([])?;
-    let mut broken = 0_usize;
-    while let Some(row) = rows.next()? {
-        let read = (|| {
-            Some(StoredUnique {
-                namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
-                key: row.get(1).ok()?,
-                job: JobId::from_bytes(row.get(2).ok()?),
-                payload: row.get(3).ok()?,
-                until_ms: from_sql(row.get(4).ok()?),
-            })
-        })();
-        match read {
-            Some(unique) => kept.uniques.push(unique),
-            None => broken += 1,
-        }
-    }
-    drop(rows);
-    note_unreadable(connection, "unique keys", broken)
+fn read_unique(row: &Row<'_>) -> Option<StoredUnique> {
+    Some(StoredUnique {
+        namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
+        key: row.get(1).ok()?,
+        job: JobId::from_bytes(row.get(2).ok()?),
+        payload: row.get(3).ok()?,
+        until_ms: from_sql(row.get(4).ok()?),
+    })
 }
 
-/// Rows that stay where they are, and are not served: noted once, no matter who opens the store.
-fn note_unreadable(connection: &Connection, what: &str, broken: usize) -> rusqlite::Result<()> {
-    if broken == 0 {
-        return Ok(());
-    }
-    tracing::warn!(
-        what,
-        broken,
-        "rows of the store cannot be read and are not served; `store check` names them"
-    );
-    let problem = format!("{broken} {what} cannot be read");
-    let sql = "SELECT count(*) FROM job_aside WHERE problem = ?1";
-    let noted: i64 = connection.query_row(sql, [&problem], |row| row.get(0))?;
-    if noted == 0 { set_aside(connection, &problem, None) } else { Ok(()) }
+fn read_schedule(row: &Row<'_>) -> Option<StoredSchedule> {
+    Some(StoredSchedule {
+        namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
+        spec: decode_schedule(row.get_ref(1).ok()?.as_blob().ok()?).ok()?,
+        next_wall_ms: row.get::<_, Option<i64>>(2).ok()?.map(from_sql),
+        last_wall_ms: row.get::<_, Option<i64>>(3).ok()?.map(from_sql),
+    })
 }
 
-fn load_schedules(connection: &Connection, kept: &mut StoredJobs) -> rusqlite::Result<()> {
-    let mut statement =
-        connection.prepare("SELECT namespace, spec, next_wall_ms, last_wall_ms FROM schedules")?;
-    let mut rows = statement.query([])?;
-    let mut broken = 0_usize;
-    while let Some(row) = rows.next()? {
-        let read = (|| {
-            Some(StoredSchedule {
-                namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
-                spec: decode_schedule(row.get_ref(1).ok()?.as_blob().ok()?).ok()?,
-                next_wall_ms: row.get::<_, Option<i64>>(2).ok()?.map(from_sql),
-                last_wall_ms: row.get::<_, Option<i64>>(3).ok()?.map(from_sql),
-            })
-        })();
-        match read {
-            Some(schedule) => kept.schedules.push(schedule),
-            None => broken += 1,
+/// Rows of which those that cannot be read stay where they are, and are not served: noted once, no matter who opens the store.
+fn load_rows<T>(
+    connection: &Connection,
+    what: &str,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> Option<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut statement = connection.prepare(sql)?;
+    let rows: Vec<Option<T>> = statement.query_map([], |row| Ok(read(row)))?.collect::<Result<_, _>>()?;
+    let broken = rows.iter().filter(|row| row.is_none()).count();
+    if broken > 0 {
+        tracing::warn!(
+            what,
+            broken,
+            "rows of the store cannot be read and are not served; `store check` names them"
+        );
+        let problem = format!("{broken} {what} cannot be read");
+        if number(connection, "SELECT count(*) FROM job_aside WHERE problem = ?1", [&problem])? == 0 {
+            set_aside(connection, &problem, None)?;
         }
     }
-    drop(rows);
-    note_unreadable(connection, "schedules", broken)
+    Ok(rows.into_iter().flatten().collect())
 }

@@ -1,11 +1,11 @@
 //! Writing what a batch changes about jobs.
 
 use fencehold_contract::stored::queue_mode_number;
-use fencehold_engine::{JobChange, JobNote, StoredJob, StoredQueue};
-use rusqlite::{CachedStatement, Connection, params};
+use fencehold_engine::{JobChange, JobNote, StoredJob, StoredQueue, StoredSchedule, StoredUnique};
+use rusqlite::{CachedStatement, Connection, ToSql, params};
 
 use super::codec::{encode_body, encode_effect, encode_finished, encode_job, encode_schedule};
-use crate::sqlite::to_sql;
+use crate::sqlite::{run, to_sql};
 
 /// The statements that a batch runs over and over, looked up once a batch.
 pub(crate) struct JobStatements<'c> {
@@ -48,17 +48,10 @@ impl<'c> JobStatements<'c> {
                 encode_job(*about, record, self.buffer);
                 let sql = "INSERT OR REPLACE INTO job_live VALUES (?1, ?2, ?3, ?4, ?5)";
                 let statement = found(&mut self.live, connection, sql)?;
-                let bytes = &self.buffer[..];
-                statement.execute(params![
-                    to_sql(*arrival),
-                    id.as_bytes(),
-                    queue,
-                    to_sql(*deadline_ms),
-                    bytes
-                ])?;
+                let (arrival, deadline_ms) = (to_sql(*arrival), to_sql(*deadline_ms));
+                statement.execute(params![arrival, id.as_bytes(), queue, deadline_ms, &self.buffer[..]])?;
                 if *reopened {
-                    let sql = "DELETE FROM job_finished WHERE arrival = ?1";
-                    connection.prepare_cached(sql)?.execute([to_sql(*arrival)])?;
+                    run(connection, "DELETE FROM job_finished WHERE arrival = ?1", [arrival])?;
                 }
                 Ok(())
             }
@@ -67,8 +60,7 @@ impl<'c> JobStatements<'c> {
                 found(&mut self.not_live, connection, "DELETE FROM job_live WHERE arrival = ?1")?
                     .execute([arrival])?;
                 if job.renewed {
-                    let sql = "DELETE FROM job_terms WHERE arrival = ?1";
-                    connection.prepare_cached(sql)?.execute([arrival])?;
+                    run(connection, "DELETE FROM job_terms WHERE arrival = ?1", [arrival])?;
                 }
                 encode_finished(job.about, &job.record, job.deadline_ms, self.buffer);
                 let sql = "INSERT OR REPLACE INTO job_finished VALUES (?1, ?2, ?3)";
@@ -80,115 +72,77 @@ impl<'c> JobStatements<'c> {
     }
 }
 
-/// What is not part of every job's life.
+/// What is not part of every job's life, and what is kept beside the jobs themselves.
 fn write_rarer(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange) -> rusqlite::Result<()> {
-    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
-        connection.prepare_cached(sql)?.execute(values).map(drop)
-    };
+    let run = |sql: &str, values: &[&dyn ToSql]| run(connection, sql, values);
     match change {
-        JobChange::Term { arrival, token, deadline_ms } => run(
-            "INSERT OR REPLACE INTO job_terms VALUES (?1, ?2, ?3)",
-            &[&to_sql(*arrival), &to_sql(token.get()), &to_sql(*deadline_ms)],
-        ),
+        JobChange::Term { arrival, token, deadline_ms } => {
+            let values = params![to_sql(*arrival), to_sql(token.get()), to_sql(*deadline_ms)];
+            run("INSERT OR REPLACE INTO job_terms VALUES (?1, ?2, ?3)", values)
+        }
         JobChange::Drop { arrival } => {
-            let arrival = to_sql(*arrival);
-            for sql in [
-                "DELETE FROM jobs WHERE arrival = ?1",
-                "DELETE FROM job_live WHERE arrival = ?1",
-                "DELETE FROM job_terms WHERE arrival = ?1",
-                "DELETE FROM job_finished WHERE arrival = ?1",
-                "DELETE FROM job_notes WHERE arrival = ?1",
-                "DELETE FROM effects WHERE arrival = ?1",
-            ] {
-                run(sql, &[&arrival])?;
+            for sql in DROP {
+                run(sql, params![to_sql(*arrival)])?;
             }
             Ok(())
         }
         JobChange::Note { arrival, what, bytes } => {
-            let sql = "INSERT OR REPLACE INTO job_notes VALUES (?1, ?2, ?3)";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![to_sql(*arrival), tag_of(*what), &bytes[..]])
-                .map(drop)
+            let values = params![to_sql(*arrival), tag_of(*what), &bytes[..]];
+            run("INSERT OR REPLACE INTO job_notes VALUES (?1, ?2, ?3)", values)
         }
         JobChange::Effect { arrival, effect } => {
             encode_effect(effect, buffer);
-            let sql = "INSERT OR REPLACE INTO effects VALUES (?1, ?2, ?3)";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![to_sql(*arrival), effect.name.as_str(), &buffer[..]])
-                .map(drop)
+            let values = params![to_sql(*arrival), effect.name.as_str(), &buffer[..]];
+            run("INSERT OR REPLACE INTO effects VALUES (?1, ?2, ?3)", values)
         }
-        JobChange::NoEffect { arrival, effect } => run(
-            "DELETE FROM effects WHERE arrival = ?1 AND name = ?2",
-            &[&to_sql(*arrival), &effect.as_str()],
-        ),
-        change => write_other(connection, buffer, change),
-    }
-}
-
-/// What is kept beside the jobs themselves.
-fn write_other(connection: &Connection, buffer: &mut Vec<u8>, change: &JobChange) -> rusqlite::Result<()> {
-    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
-        connection.prepare_cached(sql)?.execute(values).map(drop)
-    };
-    match change {
-        JobChange::Unique(taken) => {
-            let sql = "INSERT OR REPLACE INTO uniques VALUES (?1, ?2, ?3, ?4, ?5)";
-            let values = params![
-                taken.namespace.as_str(),
-                taken.key,
-                taken.job.as_bytes(),
-                taken.payload,
-                to_sql(taken.until_ms)
-            ];
-            connection.prepare_cached(sql)?.execute(values).map(drop)
+        JobChange::NoEffect { arrival, effect } => {
+            let values = params![to_sql(*arrival), effect.as_str()];
+            run("DELETE FROM effects WHERE arrival = ?1 AND name = ?2", values)
+        }
+        JobChange::Unique(StoredUnique { namespace, key, job, payload, until_ms }) => {
+            let values = params![namespace.as_str(), key, job.as_bytes(), payload, to_sql(*until_ms)];
+            run("INSERT OR REPLACE INTO uniques VALUES (?1, ?2, ?3, ?4, ?5)", values)
         }
         JobChange::NoUnique { namespace, key } => {
-            let sql = "DELETE FROM uniques WHERE namespace = ?1 AND key = ?2";
-            connection
-                .prepare_cached(sql)?
-                .execute(params![namespace.as_str(), key])
-                .map(drop)
+            let values = params![namespace.as_str(), key];
+            run("DELETE FROM uniques WHERE namespace = ?1 AND key = ?2", values)
         }
-        JobChange::Queue(queue) => write_queue(connection, queue),
-        JobChange::NoQueue { number } => run("DELETE FROM queues WHERE number = ?1", &[number]),
+        JobChange::Queue(StoredQueue { number, namespace, name, mode, finished }) => {
+            let [completed, failed, cancelled] =
+                [finished.completed, finished.failed, finished.cancelled].map(to_sql);
+            let (mode, space) = (queue_mode_number(*mode), namespace.as_str());
+            let values = params![number, space, name.as_str(), mode, completed, failed, cancelled];
+            run("INSERT OR REPLACE INTO queues VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", values)
+        }
+        JobChange::NoQueue { number } => run("DELETE FROM queues WHERE number = ?1", params![number]),
         JobChange::Schedule(schedule) => {
-            encode_schedule(&schedule.spec, buffer);
-            let sql = "INSERT OR REPLACE INTO schedules VALUES (?1, ?2, ?3, ?4, ?5)";
-            let values = params![
-                schedule.namespace.as_str(),
-                schedule.spec.name.as_str(),
-                &buffer[..],
-                schedule.next_wall_ms.map(to_sql),
-                schedule.last_wall_ms.map(to_sql)
-            ];
-            connection.prepare_cached(sql)?.execute(values).map(drop)
+            let StoredSchedule { namespace, spec, next_wall_ms, last_wall_ms } = schedule.as_ref();
+            encode_schedule(spec, buffer);
+            let (next, last) = (next_wall_ms.map(to_sql), last_wall_ms.map(to_sql));
+            let values = params![namespace.as_str(), spec.name.as_str(), &buffer[..], next, last];
+            run("INSERT OR REPLACE INTO schedules VALUES (?1, ?2, ?3, ?4, ?5)", values)
         }
-        JobChange::NoSchedule { namespace, name } => run(
-            "DELETE FROM schedules WHERE namespace = ?1 AND name = ?2",
-            &[&namespace.as_str(), &name.as_str()],
-        ),
+        JobChange::NoSchedule { namespace, name } => {
+            let values = params![namespace.as_str(), name.as_str()];
+            run("DELETE FROM schedules WHERE namespace = ?1 AND name = ?2", values)
+        }
         JobChange::TokenCeiling { token } => {
-            run("UPDATE meta SET token_ceiling = ?1 WHERE id = 1", &[&to_sql(token.get())])
+            run("UPDATE meta SET token_ceiling = ?1 WHERE id = 1", params![to_sql(token.get())])
         }
-        _ => Ok(()),
+        // Written with statements that are looked up once a batch.
+        JobChange::Body { .. } | JobChange::Live(_) | JobChange::Finished(_) => Ok(()),
     }
 }
 
-fn write_queue(connection: &Connection, queue: &StoredQueue) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO queues VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let values = params![
-        queue.number,
-        queue.namespace.as_str(),
-        queue.name.as_str(),
-        queue_mode_number(queue.mode),
-        to_sql(queue.finished.completed),
-        to_sql(queue.finished.failed),
-        to_sql(queue.finished.cancelled)
-    ];
-    connection.prepare_cached(sql)?.execute(values).map(drop)
-}
+/// What removes a job.
+const DROP: [&str; 6] = [
+    "DELETE FROM jobs WHERE arrival = ?1",
+    "DELETE FROM job_live WHERE arrival = ?1",
+    "DELETE FROM job_terms WHERE arrival = ?1",
+    "DELETE FROM job_finished WHERE arrival = ?1",
+    "DELETE FROM job_notes WHERE arrival = ?1",
+    "DELETE FROM effects WHERE arrival = ?1",
+];
 
 /// The tag of a note in its row. Never change one: add another.
 pub(super) fn tag_of(note: JobNote) -> u8 {

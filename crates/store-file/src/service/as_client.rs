@@ -5,7 +5,7 @@ use fencehold_contract::operation::{StoreRequest, StoreResponse};
 use fencehold_contract::{KeepFinished, StoreError};
 use fencehold_core::{BadInput, Namespace};
 
-use super::pending_requests::{Delivery, PendingRequest, PendingRequests, or_unknown};
+use super::pending_requests::{Delivery, PendingRequest, or_unknown};
 use super::{NextRole, Service, TakenOver, beat};
 use crate::frame::{FromOwner, ToOwner};
 use crate::owner_connection::{OwnerConnection, SILENCE};
@@ -112,9 +112,9 @@ impl Service {
     /// Hands an answer to the caller. A lease that finds its asker gone is to be given back.
     fn hand_over(&mut self, id: u64, result: Box<Result<StoreResponse, StoreError>>) {
         let (namespace, claim, result, sent_before) = match self.pending.remove(&id) {
-            Some(PendingRequests { question, sent_at_ms }) => {
-                let PendingRequest { namespace, ask, claim, reply, uncertain_before: sent_before, .. } =
-                    *question;
+            Some(question) => {
+                let sent_before = question.uncertain_before;
+                let PendingRequest { namespace, ask, claim, reply, sent_at_ms, .. } = *question;
                 let result = Box::new((*result).map_err(|error| or_unknown(error, &ask, sent_before)));
                 match reply.send(Delivery::Answer { result, sent_at_ms, sent_before }) {
                     Err(Delivery::Answer { result, .. }) => (namespace, claim, result, sent_before),
@@ -146,12 +146,10 @@ impl Service {
 
     /// Puts a pending question into the next sending, aged by the time it has been pending.
     fn put(&mut self, connection: &mut OwnerConnection, id: u64) -> std::io::Result<()> {
-        let Some(pending) = self.pending.get_mut(&id) else { return Ok(()) };
+        let Some(question) = self.pending.get_mut(&id) else { return Ok(()) };
         let now_ms = SystemClock.now().store_ms;
-        let question = &mut pending.question;
         let again = std::mem::replace(&mut question.uncertain, true);
-        question.uncertain_before = again;
-        pending.sent_at_ms = now_ms;
+        (question.uncertain_before, question.sent_at_ms) = (again, now_ms);
         let ask = question.ask.aged(now_ms.saturating_sub(question.asked_at_ms), again);
         let timeout_ms = question.give_up_ms.saturating_sub(now_ms);
         let namespace = question.namespace.clone();
@@ -159,9 +157,8 @@ impl Service {
             // This one can never be asked; the link, and everybody else on it, lives on.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 let bad = BadInput::new("request", format!("cannot be sent: {error}"));
-                if let Some(PendingRequests { question, sent_at_ms }) = self.pending.remove(&id) {
-                    let result = Box::new(Err(bad.into()));
-                    let _ = question.reply.send(Delivery::Answer { result, sent_at_ms, sent_before: false });
+                if let Some(question) = self.pending.remove(&id) {
+                    question.refuse(bad.into());
                 }
                 Ok(())
             }

@@ -104,9 +104,8 @@ impl Service {
                 engine.give_back(namespace, unclaimed);
             }
         }
-        for (_, pending) in std::mem::take(&mut self.pending) {
-            let uncertain = pending.question.uncertain;
-            let _ = pending.question.reply.send(Delivery::AskHere { uncertain });
+        for question in std::mem::take(&mut self.pending).into_values() {
+            let _ = question.reply.send(Delivery::AskHere { uncertain: question.uncertain });
         }
     }
 

@@ -64,9 +64,9 @@ async fn find(
             }
             match OwnerConnection::reach(&place, epoch).await {
                 ConnectResult::Linked(connection) => return FindResult::Owner(connection),
-                ConnectResult::Nobody => {}
+                ConnectResult::NotListening => {}
                 ConnectResult::Silent => silent = Some(epoch),
-                ConnectResult::Refused(why) => return FindResult::Unusable(unusable(place.path(), &why)),
+                ConnectResult::Refused(why) => return FindResult::Unusable(unusable(place.path(), why)),
             }
         }
         let (listening, mut listener) = oneshot::channel();

@@ -21,12 +21,11 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use self::find_owner::FindResult;
-use self::pending_requests::PendingRequests;
 use super::FileOptions;
 use super::directory::StoreDirectory;
 use super::owner_connection::BEAT;
 
-pub(super) use self::pending_requests::{Delivery, PendingRequest, or_unknown};
+pub(super) use self::pending_requests::{Delivery, PendingRequest, or_unknown, owner_went};
 
 /// What a handle asks of its thread.
 pub(super) enum HandleCommand {
@@ -109,12 +108,14 @@ pub(super) async fn run(
         };
         match next {
             NextRole::Seek { silent: epoch } if !service.closed => silent = epoch,
-            _ => {
-                return service
-                    .answer_all(&StoreError::Unavailable { message: "this store was closed".to_owned() });
-            }
+            _ => return service.answer_all(&closed()),
         }
     }
+}
+
+/// What a handle says once it is closed.
+pub(super) fn closed() -> StoreError {
+    StoreError::Unavailable { message: "this store was closed".to_owned() }
 }
 
 /// What to do when a role has ended.
@@ -135,7 +136,7 @@ struct Service {
     untold: KeepFinished,
     shared: Arc<ServiceShared>,
     orders: mpsc::UnboundedReceiver<HandleCommand>,
-    pending: BTreeMap<u64, PendingRequests>,
+    pending: BTreeMap<u64, Box<PendingRequest>>,
     /// Those whose asker has gone while they were on their way to the owner: what they are granted is given back.
     left: HashMap<u64, Box<PendingRequest>>,
     /// Leases to give back, once there is an owner to give them to.
@@ -149,12 +150,11 @@ impl Service {
     fn take(&mut self, order: Option<HandleCommand>) -> Option<TakenOver> {
         match order.unwrap_or(HandleCommand::Close) {
             HandleCommand::Ask(id, question) => {
-                let sent_at_ms = question.asked_at_ms;
-                self.pending.insert(id, PendingRequests { question, sent_at_ms });
+                self.pending.insert(id, question);
                 Some(TakenOver::Asked(id))
             }
             HandleCommand::Cancel(id) => Some(match self.pending.remove(&id) {
-                Some(pending) => TakenOver::Left(id, pending.question),
+                Some(question) => TakenOver::Left(id, question),
                 None => TakenOver::Nothing,
             }),
             HandleCommand::GiveBack(namespace, unclaimed) => {

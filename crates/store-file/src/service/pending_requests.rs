@@ -13,8 +13,9 @@ pub(crate) struct PendingRequest {
     pub(crate) namespace: Namespace,
     pub(crate) ask: StoreRequest,
     pub(crate) claim: Option<CallHold>,
-    /// When it was first asked, and when its asker gives up, on the machine's own boot-time clock.
+    /// When it was first asked, when it was last sent, and when its asker gives up, on the machine's own boot-time clock.
     pub(crate) asked_at_ms: u64,
+    pub(crate) sent_at_ms: u64,
     pub(crate) give_up_ms: u64,
     /// Whether it was sent before, so that it may have been carried out.
     pub(crate) uncertain: bool,
@@ -31,36 +32,39 @@ pub(crate) enum Delivery {
     AskHere { uncertain: bool },
 }
 
-pub(super) struct PendingRequests {
-    pub(super) question: Box<PendingRequest>,
-    pub(super) sent_at_ms: u64,
+impl PendingRequest {
+    /// Answers in the owner's place.
+    pub(super) fn refuse(self, error: StoreError) {
+        let (result, sent_at_ms) = (Box::new(Err(error)), self.sent_at_ms);
+        let _ = self.reply.send(Delivery::Answer { result, sent_at_ms, sent_before: false });
+    }
+
+    /// The same, where an earlier sending may have been carried out.
+    fn give_up(self, error: StoreError) {
+        let error = or_unknown(error, &self.ask, self.uncertain);
+        self.refuse(error);
+    }
 }
 
 impl Service {
     pub(super) fn is_asked_for(&self, namespace: &Namespace, unclaimed: &UndeliveredGrant) -> bool {
-        self.pending.values().any(|PendingRequests { question, .. }| {
+        self.pending.values().any(|question| {
             question.namespace == *namespace
                 && question.claim.is_some_and(|claim| claim.hold == unclaimed.hold)
         })
     }
 
     pub(super) fn answer_all(&mut self, error: &StoreError) {
-        for (_, PendingRequests { question, sent_at_ms }) in std::mem::take(&mut self.pending) {
-            let result = Box::new(Err(or_unknown(error.clone(), &question.ask, question.uncertain)));
-            let _ = question.reply.send(Delivery::Answer { result, sent_at_ms, sent_before: false });
+        for question in std::mem::take(&mut self.pending).into_values() {
+            question.give_up(error.clone());
         }
     }
 
     /// What was sent to an owner that has gone, and could strike another holder if it were sent again.
     pub(super) fn answer_those_that_may_not_be_repeated(&mut self) {
-        let forceful =
-            |pending: &PendingRequests| pending.question.uncertain && !pending.question.ask.may_be_repeated();
-        let ids: Vec<u64> = self.pending.iter().filter(|(_, p)| forceful(p)).map(|(id, _)| *id).collect();
-        for PendingRequests { question, sent_at_ms } in ids.iter().filter_map(|id| self.pending.remove(id)) {
-            let why =
-                "the owner of the directory went before it answered; look before you try again".to_owned();
-            let result = Box::new(Err(StoreError::OutcomeUnknown { message: why }));
-            let _ = question.reply.send(Delivery::Answer { result, sent_at_ms, sent_before: false });
+        let forceful = |question: &PendingRequest| question.uncertain && !question.ask.may_be_repeated();
+        for (_, question) in self.pending.extract_if(.., |_, question| forceful(question)) {
+            question.refuse(owner_went());
         }
     }
 
@@ -68,19 +72,16 @@ impl Service {
     pub(super) fn give_up_overdue(&mut self) {
         let now_ms = SystemClock.now().store_ms;
         self.left.retain(|_, question| question.give_up_ms > now_ms);
-        let overdue: Vec<u64> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| pending.question.give_up_ms <= now_ms)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in overdue {
-            let Some(PendingRequests { question, sent_at_ms }) = self.pending.remove(&id) else { continue };
-            let error = StoreError::Unavailable { message: self.shared.obstacle() };
-            let result = Box::new(Err(or_unknown(error, &question.ask, question.uncertain)));
-            let _ = question.reply.send(Delivery::Answer { result, sent_at_ms, sent_before: false });
+        for (_, question) in self.pending.extract_if(.., |_, question| question.give_up_ms <= now_ms) {
+            question.give_up(StoreError::Unavailable { message: self.shared.obstacle() });
         }
     }
+}
+
+/// The end of a request that may have been carried out, and may not be repeated.
+pub(crate) fn owner_went() -> StoreError {
+    let why = "the owner of the directory went before it answered; look before you try again";
+    StoreError::OutcomeUnknown { message: why.to_owned() }
 }
 
 /// 'Nothing was done' is true of the last sending; an earlier one may have been carried out.

@@ -21,6 +21,7 @@ pub mod http;
 pub mod job;
 pub mod json;
 mod lease;
+pub mod lease_records;
 pub mod metrics;
 pub mod operation;
 mod outside_runtime;

@@ -6,7 +6,7 @@
 use fencehold_contract::{AcquireLeaseRequest, AcquiredLease, StoreError, closed};
 use fencehold_core::lease::{Grant, LeaseCommandResult, LeaseDecision};
 use fencehold_core::{HoldHash, Key, Namespace, Refusal};
-use fencehold_net::{CallBudget, PendingCall};
+use fencehold_net::PendingCall;
 
 use super::acquire_decision::AcquireDecision;
 use super::codec::{encode, encode_record};
@@ -18,13 +18,11 @@ use super::snapshot::{
 };
 use super::undelivered::{AcquireResult, PossibleGrant, UndeliveredState};
 use super::wait_queue::{QueuePlace, WaitResult};
-use super::{EtcdInner, STORE};
+use super::{EtcdCall, STORE};
 
 /// One acquisition under way.
 pub(super) struct Acquisition<'a> {
-    pub(super) core: &'a EtcdInner,
-    pub(super) budget: CallBudget,
-    pub(super) namespace: Namespace,
+    pub(super) call: EtcdCall<'a>,
     pub(super) request: AcquireLeaseRequest,
     pub(super) hash: HoldHash,
     /// Its place in line, once it has one.
@@ -37,7 +35,7 @@ pub(super) struct Acquisition<'a> {
 
 /// An acquisition that was given up while the outcome of a grant was unknown.
 pub(super) struct UnsettledGrant {
-    namespace: Namespace,
+    pub(super) namespace: Namespace,
     request: AcquireLeaseRequest,
     unclear: Vec<FreshGrant>,
 }
@@ -59,29 +57,23 @@ struct FreshGrant {
 }
 
 impl<'a> Acquisition<'a> {
-    pub(super) fn new(
-        core: &'a EtcdInner,
-        budget: CallBudget,
-        namespace: Namespace,
-        request: AcquireLeaseRequest,
-    ) -> Self {
+    pub(super) fn new(call: EtcdCall<'a>, request: AcquireLeaseRequest) -> Self {
         let hash = request.hold_id.hash();
-        let (stand, fresh, unclear) = (None, None, Vec::new());
-        Acquisition { core, budget, namespace, request, hash, stand, fresh, unclear }
+        Acquisition { call, request, hash, stand: None, fresh: None, unclear: Vec::new() }
     }
 
     /// Goes on with an acquisition whose caller has gone, to find out what became of its grant.
-    pub(super) fn settle(core: &'a EtcdInner, budget: CallBudget, unsettled: UnsettledGrant) -> Self {
-        let UnsettledGrant { namespace, request, unclear } = unsettled;
+    pub(super) fn settle(call: EtcdCall<'a>, unsettled: UnsettledGrant) -> Self {
+        let UnsettledGrant { request, unclear, .. } = unsettled;
         let request = AcquireLeaseRequest { wait_ms: 0, ..request };
-        Acquisition { unclear, ..Acquisition::new(core, budget, namespace, request) }
+        Acquisition { unclear, ..Acquisition::new(call, request) }
     }
 
     /// Takes a key or gives up. Whatever happens, nothing of it stays behind but a grant. `None`: no caller waits for it.
     pub(super) async fn run(mut self, caller: Option<&PendingCall>) -> AcquireResult {
         let answer = self.take(caller).await;
         if let Some(stand) = self.stand.take() {
-            stand.leave(self.core).await;
+            stand.leave(self.call.core).await;
         }
         let left = match &answer {
             // Known to more than this call.
@@ -89,7 +81,7 @@ impl<'a> Acquisition<'a> {
             Ok(acquired) => Some(UndeliveredState::Grant(self.unheard(acquired))),
             Err(_) => {
                 self.give_up_fresh().await;
-                let Acquisition { namespace, request, unclear, .. } = self;
+                let Acquisition { call: EtcdCall { namespace, .. }, request, unclear, .. } = self;
                 (!unclear.is_empty()).then(|| {
                     UndeliveredState::Doubt(Box::new(UnsettledGrant { namespace, request, unclear }))
                 })
@@ -99,7 +91,7 @@ impl<'a> Acquisition<'a> {
     }
 
     fn unheard(&self, acquired: &AcquiredLease) -> PossibleGrant {
-        let (namespace, key) = (self.namespace.clone(), acquired.key.clone());
+        let (namespace, key) = (self.call.namespace.clone(), acquired.key.clone());
         PossibleGrant { namespace, key, hash: self.hash, token: acquired.grant.token }
     }
 
@@ -121,7 +113,7 @@ impl<'a> Acquisition<'a> {
             };
             if let Some(lease) = snapshot.closing.by {
                 // It was there a moment ago: what is left may be less than etcd can say.
-                let left_ms = self.core.left_ms(&mut self.budget, lease).await?.max(1);
+                let left_ms = self.call.left_ms(lease).await?.max(1);
                 return Err(StoreError::Unavailable { message: closed::because(left_ms) });
             }
             if self.adopt_or_yield(&snapshot).await? {
@@ -134,7 +126,7 @@ impl<'a> Acquisition<'a> {
                     }
                 }
                 AcquireDecision::Refused(at, refusal) => {
-                    self.core.note_expiry(&mut self.budget, &self.namespace, &snapshot, at).await;
+                    self.call.note_expiry(&snapshot, at).await;
                     return Err(StoreError::refused(&at.key, refusal));
                 }
                 AcquireDecision::Take(at, decision) => {
@@ -144,7 +136,7 @@ impl<'a> Acquisition<'a> {
                         Ok(Ok(acquired)) => return self.in_time(acquired, &snapshot).await,
                         Ok(Err(later)) => seen = later.map(|later| *later),
                         Err(RequestError::LeaseGone) => self.fresh = None,
-                        Err(fault) => self.budget.retry_or_fail(fault).await?,
+                        Err(fault) => self.call.budget.retry_or_fail(fault).await?,
                     }
                 }
                 AcquireDecision::InTheWay if self.request.preempt_within_ms.is_some() => {
@@ -168,10 +160,10 @@ impl<'a> Acquisition<'a> {
     async fn see(&mut self) -> Result<Snapshot, StoreError> {
         let read_set = self.read_set(0);
         // From the earliest revision on, a watch misses nothing.
-        let mut all = self.core.see(&mut self.budget, &read_set).await?;
+        let mut all = self.call.see(&read_set).await?;
         for part in 1..self.request.any_of.len().div_ceil(KEYS_PER_LOOK) {
             let read_set = self.read_set(part);
-            all.keys.extend(self.core.see(&mut self.budget, &read_set).await?.keys);
+            all.keys.extend(self.call.see(&read_set).await?.keys);
         }
         Ok(all)
     }
@@ -184,7 +176,7 @@ impl<'a> Acquisition<'a> {
             let since = keys.iter().map(|key| stand.since(key)).collect();
             (stand.place.clone(), since)
         });
-        ReadSet { namespace: self.namespace.clone(), keys, who: Some(self.hash), from }
+        ReadSet { namespace: self.call.namespace.clone(), keys, who: Some(self.hash), from }
     }
 
     /// The lease that this hold id has. `None`: it changed while it was looked at.
@@ -197,20 +189,20 @@ impl<'a> Acquisition<'a> {
         if let Some(fresh) = self.fresh.iter().chain(&self.unclear).find(|fresh| fresh.lease == on.lease) {
             // This call's own write, whose answer was lost: it counts from when its etcd lease was asked for.
             let grant = Grant { token, remaining_ms: lasts_ms, resumed: false };
-            let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
+            let waited_ms = fresh.sent_at_ms.saturating_sub(self.call.budget.started_ms());
             return Ok(Some(AcquiredLease { key: at.key.clone(), grant, waited_ms }));
         }
-        let waited_ms = self.budget.elapsed_ms();
-        let mut remaining_ms = self.core.left_ms(&mut self.budget, on.lease).await?.min(lasts_ms);
+        let waited_ms = self.call.budget.elapsed_ms();
+        let mut remaining_ms = self.call.left_ms(on.lease).await?.min(lasts_ms);
         if let Some(age) = at.within_age() {
-            remaining_ms = remaining_ms.min(self.core.left_ms(&mut self.budget, age.lease).await?);
+            remaining_ms = remaining_ms.min(self.call.left_ms(age.lease).await?);
         }
         // Any member may have said that, also one that was cut off: it holds if the same hold is still there after it.
         let grant = Grant { token, remaining_ms, resumed: true };
-        match self.core.take_up(&self.namespace, at, on).await {
+        match self.call.take_up(at, on).await {
             Ok(taken_up) => Ok(taken_up.then(|| AcquiredLease { key: at.key.clone(), grant, waited_ms })),
             Err(fault) => {
-                self.budget.retry_or_fail(fault).await?;
+                self.call.budget.retry_or_fail(fault).await?;
                 Ok(None)
             }
         }
@@ -230,7 +222,7 @@ impl<'a> Acquisition<'a> {
             return Ok(Err(None));
         };
         let fresh = self.fresh_lease().await?;
-        let (names, space) = (&self.core.names, &self.namespace);
+        let (names, space) = (&self.call.core.names, &self.call.namespace);
         let mut compare = at.unchanged(names, space);
         compare.push(changed_at(names.mark(), snapshot.mark_revision));
         compare.push(changed_at(names.closed(), snapshot.closing.revision));
@@ -276,7 +268,7 @@ impl<'a> Acquisition<'a> {
         let alone = self.request.any_of.len() <= KEYS_PER_LOOK;
         let read_set = self.read_set(0);
         let failure = if alone { read_set.ops(names) } else { Vec::new() };
-        let response = self.core.wire.txn(compare, success, failure).await;
+        let response = self.call.core.wire.txn(compare, success, failure).await;
         if let (Err(RequestError::Unclear(_)), Some(fresh)) = (&response, &mut self.fresh) {
             fresh.unclear = true;
         }
@@ -298,8 +290,8 @@ impl<'a> Acquisition<'a> {
         };
         let snapshot =
             Snapshot { revision, mark, mark_revision, waiting: None, keys: vec![known], ..snapshot.clone() };
-        self.core.remember(&self.namespace, snapshot);
-        let waited_ms = fresh.sent_at_ms.saturating_sub(self.budget.started_ms());
+        self.call.core.remember(&self.call.namespace, snapshot);
+        let waited_ms = fresh.sent_at_ms.saturating_sub(self.call.budget.started_ms());
         Ok(Ok(AcquiredLease { key: at.key.clone(), grant: *grant, waited_ms }))
     }
 
@@ -307,7 +299,7 @@ impl<'a> Acquisition<'a> {
     /// alive is the holder's loss, since the term counts from when it was asked for.
     async fn fresh_lease(&mut self) -> Result<FreshGrant, RequestError> {
         let young_ms = self.request.ttl_ms / 10;
-        let now_ms = self.budget.now_ms();
+        let now_ms = self.call.budget.now_ms();
         if let Some(fresh) = self.fresh {
             if now_ms.saturating_sub(fresh.sent_at_ms) <= young_ms {
                 return Ok(fresh);
@@ -315,11 +307,11 @@ impl<'a> Acquisition<'a> {
             self.give_up_fresh().await;
         }
         let sent_at_ms = now_ms;
-        let lease = self.core.wire.lease_grant(self.request.ttl_ms).await?;
+        let lease = self.call.core.wire.lease_grant(self.request.ttl_ms).await?;
         let mut fresh = FreshGrant { lease, age_lease: None, sent_at_ms, unclear: false };
         self.fresh = Some(fresh);
         if let Some(max_age_ms) = self.request.max_age_ms {
-            fresh.age_lease = Some(self.core.wire.lease_grant(max_age_ms).await?);
+            fresh.age_lease = Some(self.call.core.wire.lease_grant(max_age_ms).await?);
             self.fresh = Some(fresh);
         }
         Ok(fresh)
@@ -330,7 +322,7 @@ impl<'a> Acquisition<'a> {
     async fn give_up_fresh(&mut self) {
         match self.fresh.take() {
             Some(fresh) if fresh.unclear => self.unclear.push(fresh),
-            Some(fresh) => self.core.end_leases(fresh.lease, fresh.age_lease).await,
+            Some(fresh) => self.call.core.end_leases(fresh.lease, fresh.age_lease).await,
             None => {}
         }
     }
@@ -345,7 +337,7 @@ impl<'a> Acquisition<'a> {
             return Ok(acquired);
         }
         let unheard = self.unheard(&acquired);
-        self.core.give_back(&mut self.budget, &unheard).await;
+        self.call.give_back(&unheard).await;
         self.fresh = None;
         Err(self.held(snapshot).await?)
     }
@@ -355,7 +347,7 @@ impl<'a> Acquisition<'a> {
         let mut soonest: Option<(u64, &KeySnapshot)> = None;
         for at in &snapshot.keys {
             if let Some(held) = at.live() {
-                let left_ms = self.core.left_ms(&mut self.budget, held.lease).await?;
+                let left_ms = self.call.left_ms(held.lease).await?;
                 if soonest.is_none_or(|(soonest_ms, _)| left_ms < soonest_ms) {
                     soonest = Some((left_ms, at));
                 }

@@ -1,7 +1,6 @@
 //! What the rules say about the keys of an acquisition, as they were seen.
 
-use std::num::NonZeroU64;
-
+use fencehold_contract::lease_records::acquire;
 use fencehold_core::Refusal;
 use fencehold_core::lease::{Acquire, Grant, LeaseCommand, LeaseCommandResult, LeaseDecision};
 
@@ -21,20 +20,9 @@ pub(super) enum AcquireDecision<'a> {
 }
 
 impl Acquisition<'_> {
-    fn command(&self, snapshot: &Snapshot, at: &KeySnapshot) -> LeaseCommand {
-        let request = &self.request;
-        LeaseCommand::Acquire(Acquire {
-            hash: self.hash,
-            hold_age_ms: self.hold_age_ms(),
-            owner: request.owner.clone(),
-            task: request.task.clone(),
-            ttl_ms: request.ttl_ms,
-            max_age_ms: request.max_age_ms.and_then(NonZeroU64::new),
-            priority: request.priority,
-            seen_token: request
-                .seen_token
-                .filter(|_| snapshot.keys.first().map(|first| &first.key) == Some(&at.key)),
-        })
+    fn command(&self, at: &KeySnapshot) -> LeaseCommand {
+        let acquire = acquire(&self.request, &at.key);
+        LeaseCommand::Acquire(Acquire { hold_age_ms: self.hold_age_ms(), ..acquire })
     }
 
     /// A waiter was never granted anything, whatever has been forgotten since. And what this call itself has sent is
@@ -44,7 +32,7 @@ impl Acquisition<'_> {
     }
 
     pub(super) fn judge<'s>(&self, snapshot: &'s Snapshot) -> AcquireDecision<'s> {
-        let decided = |at: &KeySnapshot| self.core.decide(snapshot, at, &self.command(snapshot, at));
+        let decided = |at: &KeySnapshot| self.call.core.decide(snapshot, at, &self.command(at));
         let used = || Refusal::HoldIdUsed { token: None, outcome: None };
         // The same hold id again gets the lease that it has, or learns how it ended: on whichever key that was.
         if let Some(own) = snapshot.keys.iter().find(|at| at.record.knows(self.hash)) {
@@ -56,7 +44,7 @@ impl Acquisition<'_> {
             };
         }
         // Where a key's history no longer reaches back so far, it may have ended there: then it gets no other either.
-        let wall_ms = self.core.wall_ms();
+        let wall_ms = self.call.core.wall_ms();
         let forgets = |at: &&KeySnapshot| {
             let now_ms = at.standing(&snapshot.mark, wall_ms).now.store_ms;
             at.record.may_have_forgotten(now_ms, self.hold_age_ms())

@@ -2,43 +2,38 @@
 
 use std::collections::HashMap;
 
+use fencehold_contract::lease_records::is_meant;
 use fencehold_contract::{
     HoldRef, ReleasedLease, RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, RevokedLease,
     StoreError,
 };
 use fencehold_core::lease::{LeaseCommand, LeaseCommandResult, Revoked};
-use fencehold_core::{HoldHash, Key, Namespace, Refusal, Token};
-use fencehold_net::CallBudget;
+use fencehold_core::{HoldHash, Key, Refusal, Token};
 use futures_util::future::join_all;
 
-use super::EtcdInner;
+use super::EtcdCall;
 use super::grpc_client::RequestError;
 use super::snapshot::{KEYS_PER_LOOK, KeySnapshot, ReadSet, Snapshot};
 
 /// How many keys are released at the same time.
 const ABREAST: usize = 32;
 
-impl EtcdInner {
+impl EtcdCall<'_> {
     /// Keeps etcd leases alive, and then makes sure that it counted.
     ///
     /// A keep-alive does not pass through consensus: a leader that was deposed and does not know it yet says yes as well.
     /// So it counts only after a linearizable read of the held key at the same raft term that the member knew before it
     /// passed the keep-alive on. That read was confirmed by a quorum under the leader of that term, so no later leader
     /// existed before it, and the keep-alive reached the one whose clock decides. It is timed from before it was sent.
-    pub(super) async fn renew(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
-        holds: &[HoldRef],
-    ) -> Result<RenewLeaseBatchResponse, StoreError> {
+    pub(super) async fn renew(&mut self, holds: &[HoldRef]) -> Result<RenewLeaseBatchResponse, StoreError> {
         let mut keys: Vec<Key> = holds.iter().map(|hold| hold.key.clone()).collect();
         keys.sort_unstable();
         keys.dedup();
         let (mut kept, mut waited_ms) = (Vec::new(), None);
         for some in keys.chunks(KEYS_PER_LOOK) {
-            let (sent_at_ms, snapshot) = self.renew_some(budget, namespace, some, holds).await?;
+            let (sent_at_ms, snapshot) = self.renew_some(some, holds).await?;
             // The earliest sending counts for all: the holder must not believe in more than it has.
-            waited_ms.get_or_insert(sent_at_ms.saturating_sub(budget.started_ms()));
+            waited_ms.get_or_insert(sent_at_ms.saturating_sub(self.budget.started_ms()));
             kept.push(snapshot);
         }
         let each = || {
@@ -50,31 +45,25 @@ impl EtcdInner {
         for hold in holds {
             let Some((snapshot, at)) = found.get(&hold.key) else { continue };
             let command = LeaseCommand::Renew { hash: hold.hold_id.hash(), token: hold.token };
-            results.push(match self.decide(snapshot, at, &command).reply {
+            results.push(match self.core.decide(snapshot, at, &command).reply {
                 Ok(LeaseCommandResult::Renewed(renewal)) => Ok(renewal),
                 Ok(_) => Err(Refusal::NotHeld),
                 Err(refusal) => {
-                    self.forget(namespace, &hold.key);
+                    self.core.forget(&self.namespace, &hold.key);
                     Err(refusal)
                 }
             });
         }
         for (snapshot, at) in each() {
-            self.note_expiry(budget, namespace, snapshot, at).await;
+            self.note_expiry(snapshot, at).await;
         }
         Ok(RenewLeaseBatchResponse { results, waited_ms: waited_ms.unwrap_or(0) })
     }
 
     /// Keep-alives for the live holds among a few keys, again until they counted: when they were sent, and the keys as they
     /// were seen after that.
-    async fn renew_some(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
-        keys: &[Key],
-        holds: &[HoldRef],
-    ) -> Result<(u64, Snapshot), StoreError> {
-        let read_set = ReadSet::of(namespace, keys.to_vec());
+    async fn renew_some(&mut self, keys: &[Key], holds: &[HoldRef]) -> Result<(u64, Snapshot), StoreError> {
+        let read_set = ReadSet::of(&self.namespace, keys.to_vec());
         let proofs: Vec<(&Key, HoldHash, Token)> = holds
             .iter()
             .filter(|hold| keys.contains(&hold.key))
@@ -83,21 +72,21 @@ impl EtcdInner {
         // What this handle granted it knows without looking.
         let mut leases: HashMap<Key, i64> = HashMap::new();
         for (key, hash, token) in &proofs {
-            let known = self.known(namespace, key, *hash, *token);
+            let known = self.core.known(&self.namespace, key, *hash, *token);
             let known = known.iter().flat_map(|written| &written.keys);
             leases.extend(known.filter_map(|at| Some((at.key.clone(), at.held?.lease))));
         }
         loop {
-            let sent_at_ms = budget.now_ms();
+            let sent_at_ms = self.budget.now_ms();
             let ids: Vec<i64> = leases.values().copied().collect();
             let looked = async {
-                let alive = if ids.is_empty() { Vec::new() } else { self.wire.keep_alive(&ids).await? };
-                Ok::<_, RequestError>((alive, self.look(&read_set).await?))
+                let alive = if ids.is_empty() { Vec::new() } else { self.core.wire.keep_alive(&ids).await? };
+                Ok::<_, RequestError>((alive, self.core.look(&read_set).await?))
             };
             let (alive, mut snapshot) = match looked.await {
                 Ok(looked) => looked,
                 Err(fault) => {
-                    budget.retry_or_fail(fault).await?;
+                    self.budget.retry_or_fail(fault).await?;
                     continue;
                 }
             };
@@ -124,14 +113,14 @@ impl EtcdInner {
             }
             if in_vain {
                 let why = "a keep-alive did not count: the leader has changed, or is about to end the lease";
-                budget.retry_or_fail(RequestError::Unreached(why.to_owned())).await?;
+                self.budget.retry_or_fail(RequestError::Unreached(why.to_owned())).await?;
             }
             if unknown || in_vain {
                 continue;
             }
             for at in snapshot.keys.iter_mut().filter(|at| at.live().is_some()) {
                 if let Some(age) = at.within_age() {
-                    at.age_left_ms = Some(self.left_ms(budget, age.lease).await?.max(1));
+                    at.age_left_ms = Some(self.left_ms(age.lease).await?.max(1));
                 }
             }
             return Ok((sent_at_ms, snapshot));
@@ -139,20 +128,18 @@ impl EtcdInner {
     }
 
     /// How long an etcd lease has left at least.
-    pub(super) async fn left_ms(&self, budget: &mut CallBudget, lease: i64) -> Result<u64, StoreError> {
-        let left_ms = async || match self.wire.time_to_live(lease).await {
+    pub(super) async fn left_ms(&mut self, lease: i64) -> Result<u64, StoreError> {
+        let left_ms = async || match self.core.wire.time_to_live(lease).await {
             Ok(left) => Ok(u64::try_from(left.ttl).unwrap_or(0) * 1000),
             Err(RequestError::LeaseGone) => Ok(0),
             Err(fault) => Err(fault),
         };
-        budget.retry(left_ms).await
+        self.budget.retry(left_ms).await
     }
 
     /// Gives many holds back, a few keys at a time.
     pub(super) async fn release(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
+        &mut self,
         holds: &[HoldRef],
     ) -> Result<Vec<Result<ReleasedLease, Refusal>>, StoreError> {
         let mut answers = vec![Err(Refusal::NotHeld); holds.len()];
@@ -169,11 +156,11 @@ impl EtcdInner {
         }
         for some in of_key.chunks(ABREAST) {
             let abreast = some.iter().map(|(key, nths)| {
-                let mut budget = budget.clone();
+                let mut call = self.clone();
                 async move {
                     let mut told = Vec::with_capacity(nths.len());
                     for nth in nths {
-                        told.push((*nth, self.release_one(&mut budget, namespace, key, &holds[*nth]).await));
+                        told.push((*nth, call.release_one(key, &holds[*nth]).await));
                     }
                     told
                 }
@@ -195,20 +182,14 @@ impl EtcdInner {
         Ok(answers)
     }
 
-    async fn release_one(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
-        key: &Key,
-        hold: &HoldRef,
-    ) -> Result<Result<Token, Refusal>, StoreError> {
+    async fn release_one(&mut self, key: &Key, hold: &HoldRef) -> Result<Result<Token, Refusal>, StoreError> {
         let hash = hold.hold_id.hash();
-        let seen = self.known(namespace, key, hash, hold.token);
-        self.forget(namespace, key);
-        let command = LeaseCommand::Release { hash, token: hold.token };
+        let seen = self.core.known(&self.namespace, key, hash, hold.token);
+        self.core.forget(&self.namespace, key);
+        let (core, command) = (self.core, LeaseCommand::Release { hash, token: hold.token });
         let (answer, before) = self
-            .change(budget, namespace, key, seen, |snapshot, at, _| {
-                let decision = self.decide(snapshot, at, &command);
+            .change(key, seen, |snapshot, at, _| {
+                let decision = core.decide(snapshot, at, &command);
                 let answer = match decision.reply {
                     Ok(LeaseCommandResult::Released { token }) => Ok(token),
                     Ok(_) => Err(Refusal::NotHeld),
@@ -218,41 +199,34 @@ impl EtcdInner {
             })
             .await?;
         if before.is_held_by(hash, hold.token) {
-            self.tidy(&before).await;
+            self.core.tidy(&before).await;
         }
         Ok(answer)
     }
 
     /// Ends holds by force.
     pub(super) async fn revoke(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
+        &mut self,
         request: &RevokeLeasesRequest,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         if let RevokeTarget::Key { key, only_token } = &request.target {
-            let revoked = self.revoke_one(budget, namespace, key, request, *only_token, |_| true).await?;
+            let revoked = self.revoke_one(key, request, *only_token, |_| true).await?;
             let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
         }
         let meant = |at: &KeySnapshot| {
             let hold = at.record.hold.as_ref();
-            hold.is_some_and(|hold| match &request.target {
-                RevokeTarget::Key { key, .. } => *key == at.key,
-                RevokeTarget::Task(task) => hold.task.as_ref() == Some(task),
-                RevokeTarget::Owner(owner) => hold.owner == *owner,
-                RevokeTarget::Prefix(prefix) => at.key.as_str().starts_with(prefix.as_str()),
-            })
+            hold.is_some_and(|hold| is_meant(&request.target, &at.key, hold))
         };
         let prefix = if let RevokeTarget::Prefix(prefix) = &request.target { prefix.as_str() } else { "" };
         let mut ended = Vec::new();
-        let keys = self.all_in(budget, &self.names.records(namespace, prefix)).await?;
-        for at in self.sights(budget, namespace, &keys).await? {
+        let keys = self.all_in(&self.core.names.records(&self.namespace, prefix)).await?;
+        for at in self.sights(&self.namespace.clone(), &keys).await? {
             if !meant(&at) || at.live().is_none() {
                 continue;
             }
             // Refused: it ended meanwhile, or went to a holder that is not meant.
-            let revoked = self.revoke_one(budget, namespace, &at.key, request, None, meant).await;
+            let revoked = self.revoke_one(&at.key, request, None, meant).await;
             if let Ok(revoked) = revoked.map_err(|error| or_some_were_ended(error, ended.len()))? {
                 ended.push(RevokedLease { key: at.key, revoked });
             }
@@ -261,18 +235,16 @@ impl EtcdInner {
     }
 
     async fn revoke_one(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
+        &mut self,
         key: &Key,
         request: &RevokeLeasesRequest,
         only_token: Option<Token>,
         meant: impl Fn(&KeySnapshot) -> bool,
     ) -> Result<Result<Revoked, Refusal>, StoreError> {
         let mut only_token = only_token;
-        let mut sent: Option<Revoked> = None;
+        let (core, mut sent): (_, Option<Revoked>) = (self.core, None);
         let (answer, before) = self
-            .change(budget, namespace, key, None, |snapshot, at, uncertain| {
+            .change(key, None, |snapshot, at, uncertain| {
                 // Force is never repeated on a holder that came since: the outcome of what was sent is in the record.
                 if let Some(sent) = sent.as_ref().filter(|_| uncertain) {
                     only_token = Some(sent.token);
@@ -289,7 +261,7 @@ impl EtcdInner {
                     return (None, Err(Refusal::NotHeld));
                 }
                 let (by, reason) = (request.by.clone(), request.reason.clone());
-                let decision = self.decide(snapshot, at, &LeaseCommand::Revoke { by, reason, only_token });
+                let decision = core.decide(snapshot, at, &LeaseCommand::Revoke { by, reason, only_token });
                 let answer = match decision.reply {
                     Ok(LeaseCommandResult::Revoked(revoked)) => {
                         sent = Some(revoked.clone());
@@ -302,8 +274,8 @@ impl EtcdInner {
             })
             .await?;
         if answer.is_ok() {
-            self.say_hold_changed(namespace, key).await;
-            self.tidy(&before).await;
+            self.core.say_hold_changed(&self.namespace, key).await;
+            self.core.tidy(&before).await;
         }
         Ok(answer)
     }

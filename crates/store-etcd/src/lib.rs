@@ -110,12 +110,11 @@ impl EtcdStore {
     async fn ask<T: Send + 'static>(
         &self,
         call: &CallContext,
-        work: impl AsyncFnOnce(&EtcdInner, &mut CallBudget) -> Result<T, StoreError> + Send + 'static,
+        work: impl AsyncFnOnce(&mut EtcdCall<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let timeout_ms = call.timeout_ms;
-        self.actor
-            .call(async move |core| work(core, &mut core.budget(timeout_ms, 0)).await)
-            .await
+        let (namespace, timeout_ms) = (call.namespace.clone(), call.timeout_ms);
+        let work = async move |core: &Rc<EtcdInner>| work(&mut core.call(namespace, timeout_ms, 0)).await;
+        self.actor.call(work).await
     }
 
     async fn acquire_lease(
@@ -125,7 +124,12 @@ impl EtcdStore {
     ) -> Result<AcquiredLease, StoreError> {
         let (namespace, timeout_ms) = (call.namespace.clone(), call.timeout_ms);
         let take = async move |core: &Rc<EtcdInner>, caller: &PendingCall| {
-            core.acquire(namespace, timeout_ms, request, caller).await
+            let call = core.call(namespace.clone(), timeout_ms, request.wait_ms);
+            let taken = Acquisition::new(call, request).run(Some(caller)).await;
+            if taken.answer.is_ok() {
+                core.hear_of_holds(&namespace);
+            }
+            taken
         };
         let undo = async |core: &Rc<EtcdInner>, taken: AcquireResult| core.undo(taken).await;
         self.actor.call_or_undo(take, undo).await?.answer
@@ -143,10 +147,7 @@ impl Route for EtcdStore {
         if let StoreRequest::Acquire(request) = ask {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
-        let namespace = call.namespace.clone();
-        let answer = self
-            .ask(call, async move |core, budget| core.carry_out(budget, &namespace, ask).await)
-            .await?;
+        let answer = self.ask(call, async move |call| call.carry_out(ask).await).await?;
         if let StoreResponse::Revoked { ended, .. } = &answer {
             self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
         }
@@ -170,9 +171,7 @@ impl Route for EtcdStore {
     }
 
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.closed_for_ms(budget, &space).await)
-            .await
+        self.ask(call, async |call| call.closed_for_ms().await).await
     }
 
     async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
@@ -201,41 +200,39 @@ struct EtcdInner {
     feeds: HoldFeeds<Namespace>,
 }
 
-impl EtcdInner {
-    async fn carry_out(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
-        ask: StoreRequest,
-    ) -> Result<StoreResponse, StoreError> {
+/// One call: the time that it has, and the namespace that it is about.
+#[derive(Clone)]
+struct EtcdCall<'a> {
+    core: &'a EtcdInner,
+    budget: CallBudget,
+    namespace: Namespace,
+}
+
+impl EtcdCall<'_> {
+    async fn carry_out(&mut self, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         Ok(match ask {
-            StoreRequest::Renew(holds) => {
-                StoreResponse::Renewed(self.renew(budget, namespace, &holds).await?)
-            }
-            StoreRequest::Release(holds) => {
-                StoreResponse::Released(self.release(budget, namespace, &holds).await?)
-            }
+            StoreRequest::Renew(holds) => StoreResponse::Renewed(self.renew(&holds).await?),
+            StoreRequest::Release(holds) => StoreResponse::Released(self.release(&holds).await?),
             StoreRequest::Revoke { request, .. } => {
-                StoreResponse::Revoked { ended: self.revoke(budget, namespace, &request).await?, next: None }
+                StoreResponse::Revoked { ended: self.revoke(&request).await?, next: None }
             }
-            StoreRequest::Get(key) => StoreResponse::Lease(self.get(budget, namespace, &key).await?),
-            StoreRequest::List(request) => {
-                StoreResponse::Leases(self.list(budget, namespace, &request).await?)
-            }
+            StoreRequest::Get(key) => StoreResponse::Lease(self.get(&key).await?),
+            StoreRequest::List(request) => StoreResponse::Leases(self.list(&request).await?),
             StoreRequest::Advance { by, increment } => {
-                StoreResponse::Advanced(self.advance(budget, &by, increment).await?)
+                StoreResponse::Advanced(self.advance(&by, increment).await?)
             }
-            StoreRequest::Quota(request) => {
-                StoreResponse::Quota(self.limits(budget, namespace, &request).await?)
-            }
-            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now(budget).await?),
-            StoreRequest::Status => StoreResponse::Status(self.status(budget, namespace).await?),
+            StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
+            StoreRequest::Reopen { .. } => StoreResponse::Reopened(self.open_now().await?),
+            StoreRequest::Status => StoreResponse::Status(self.status().await?),
             ask => return Err(unsupported(STORE, &ask)),
         })
     }
+}
 
-    fn budget(&self, timeout_ms: u64, wait_ms: u64) -> CallBudget {
-        CallBudget::new(&self.clock, &self.place, timeout_ms, wait_ms)
+impl EtcdInner {
+    fn call(&self, namespace: Namespace, timeout_ms: u64, wait_ms: u64) -> EtcdCall<'_> {
+        let budget = CallBudget::new(&self.clock, &self.place, timeout_ms, wait_ms);
+        EtcdCall { core: self, budget, namespace }
     }
 
     /// Wall time, for people, and for the age of hold ids.
@@ -260,22 +257,5 @@ impl EtcdInner {
 
     fn forget(&self, namespace: &Namespace, key: &Key) {
         self.known.borrow_mut().remove(&(namespace.clone(), key.clone()));
-    }
-
-    async fn acquire(
-        self: &Rc<Self>,
-        namespace: Namespace,
-        timeout_ms: u64,
-        request: AcquireLeaseRequest,
-        caller: &PendingCall,
-    ) -> AcquireResult {
-        let budget = self.budget(timeout_ms, request.wait_ms);
-        let taken = Acquisition::new(self, budget, namespace.clone(), request)
-            .run(Some(caller))
-            .await;
-        if taken.answer.is_ok() {
-            self.hear_of_holds(&namespace);
-        }
-        taken
     }
 }

@@ -2,13 +2,12 @@
 //! wrong with that.
 
 use fencehold_contract::{CallContext, StoreError};
-use fencehold_net::CallBudget;
 use futures_util::future::join_all;
 use serde::Serialize;
 
 use super::grpc_client::RequestError;
 use super::snapshot::{changed_at, get, put};
-use super::{EtcdInner, EtcdStore};
+use super::{EtcdCall, EtcdInner, EtcdStore};
 
 /// How many write at once.
 const RACERS: usize = 8;
@@ -54,8 +53,7 @@ impl EtcdStore {
     /// Checks that the cluster keeps its conditions and its leases, and that its versions are sound. An error says that
     /// it could not be reached, and nothing about what it keeps.
     pub async fn probe(&self, call: &CallContext) -> Result<Vec<EtcdFinding>, StoreError> {
-        let probe =
-            async |core: &EtcdInner, budget: &mut CallBudget| budget.retry(async || core.probe().await).await;
+        let probe = async |call: &mut EtcdCall<'_>| call.budget.retry(async || call.core.probe().await).await;
         let mut findings = self.ask(call, probe).await?;
         findings.extend(self.members(call).await?.into_iter().map(|member| EtcdFinding {
             check: format!("{} is etcd {}", member.name, member.version),
@@ -66,14 +64,13 @@ impl EtcdStore {
 
     /// The members that answer, with a warning for each whose version has a fault that touches leases.
     pub async fn members(&self, call: &CallContext) -> Result<Vec<EtcdMember>, StoreError> {
-        let versions = self.ask(call, async |core: &EtcdInner, budget| {
-            budget.retry(async || core.wire.versions().await).await
-        });
+        let versions =
+            async |call: &mut EtcdCall<'_>| call.budget.retry(async || call.core.wire.versions().await).await;
         let member = |(name, version): (String, String)| {
             let warning = warning(&version);
             EtcdMember { name, version, warning }
         };
-        Ok(versions.await?.into_iter().map(member).collect())
+        Ok(self.ask(call, versions).await?.into_iter().map(member).collect())
     }
 }
 

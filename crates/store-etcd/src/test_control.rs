@@ -1,14 +1,13 @@
 //! What a test does instead of waiting: it has etcd leases end before their time. Compiled only with the feature `gates`.
 
 use fencehold_contract::{CallContext, StoreError};
-use fencehold_core::{Key, Namespace, Owner};
-use fencehold_net::CallBudget;
+use fencehold_core::{Key, Owner};
 
 use super::codec::{self, StoredWaiter};
 use super::key_names::KeyRange;
 use super::messages::RangeRequest;
 use super::snapshot::{ReadSet, get, range};
-use super::{EtcdInner, EtcdStore};
+use super::{EtcdCall, EtcdStore};
 
 /// Whose etcd lease is to end.
 enum LeaseOwner {
@@ -34,40 +33,33 @@ impl EtcdStore {
     }
 
     async fn end(&self, call: &CallContext, target: LeaseOwner) -> Result<(), StoreError> {
-        let space = call.namespace.clone();
-        self.ask(call, async move |core, budget| core.end(budget, &space, target).await)
-            .await
+        self.ask(call, async move |call| call.end(target).await).await
     }
 }
 
-impl EtcdInner {
-    async fn end(
-        &self,
-        budget: &mut CallBudget,
-        namespace: &Namespace,
-        target: LeaseOwner,
-    ) -> Result<(), StoreError> {
+impl EtcdCall<'_> {
+    async fn end(&mut self, target: LeaseOwner) -> Result<(), StoreError> {
         let leases: Vec<i64> = match target {
             LeaseOwner::Hold(key) => {
-                let snapshot = self.see(budget, &ReadSet::of(namespace, vec![key])).await?;
+                let snapshot = self.see(&ReadSet::of(&self.namespace, vec![key])).await?;
                 snapshot.keys.iter().filter_map(|at| at.held).map(|held| held.lease).collect()
             }
             LeaseOwner::Waiter(owner) => {
-                let KeyRange(key, range_end) = self.names.all_waiting();
+                let KeyRange(key, range_end) = self.core.names.all_waiting();
                 let all = vec![range(RangeRequest { key, range_end, ..RangeRequest::default() })];
-                let all = self.read(budget, all).await?.into_iter().flat_map(|range| range.kvs);
+                let all = self.read(all).await?.into_iter().flat_map(|range| range.kvs);
                 let of_owner =
                     |value: &[u8]| codec::read(value).is_ok_and(|it: StoredWaiter| it.owner == owner);
                 all.filter(|kv| of_owner(&kv.value)).map(|kv| kv.lease).collect()
             }
             LeaseOwner::Closed { passed_ms } => {
-                let KeyRange(key, range_end) = self.names.all_closed_namespaces();
+                let KeyRange(key, range_end) = self.core.names.all_closed_namespaces();
                 let namespaces = range(RangeRequest { key, range_end, ..RangeRequest::default() });
-                let closed = self.read(budget, vec![get(self.names.closed()), namespaces]).await?;
+                let closed = self.read(vec![get(self.core.names.closed()), namespaces]).await?;
                 let mut over = Vec::new();
                 for lease in closed.into_iter().flat_map(|range| range.kvs).map(|kv| kv.lease) {
                     // It was granted a moment ago, so what is left is what it lasts.
-                    if self.left_ms(budget, lease).await? <= passed_ms {
+                    if self.left_ms(lease).await? <= passed_ms {
                         over.push(lease);
                     }
                 }
@@ -75,7 +67,7 @@ impl EtcdInner {
             }
         };
         for lease in leases {
-            budget.retry(async || self.wire.lease_revoke(lease).await).await?;
+            self.budget.retry(async || self.core.wire.lease_revoke(lease).await).await?;
         }
         Ok(())
     }

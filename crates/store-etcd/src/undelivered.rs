@@ -11,12 +11,11 @@
 use fencehold_contract::{AcquiredLease, StoreError};
 use fencehold_core::lease::LeaseCommand;
 use fencehold_core::{HoldHash, Key, Namespace, Token};
-use fencehold_net::CallBudget;
 
-use super::EtcdInner;
 use super::acquire::{Acquisition, UnsettledGrant};
 use super::grpc_client::RequestError;
 use super::snapshot::{KeySnapshot, LeasedKey, put};
+use super::{EtcdCall, EtcdInner};
 
 /// How long a grant whose caller has gone is looked for and given back: after that, its ttl ends it.
 const TIMEOUT_MS: u64 = 10_000;
@@ -57,32 +56,33 @@ impl EtcdInner {
         if let Some(UndeliveredState::Doubt(unsettled)) = left {
             let keys = unsettled.keys();
             // No caller will send it again and find out: so it is asked for once more, and then given back.
-            let mut budget = self.budget(TIMEOUT_MS, 0);
-            budget.outcome_unknown = true;
-            let settled = Acquisition::settle(self, budget, *unsettled).run(None).await;
+            let mut call = self.call(unsettled.namespace.clone(), TIMEOUT_MS, 0);
+            call.budget.outcome_unknown = true;
+            let settled = Acquisition::settle(call, *unsettled).run(None).await;
             if let Err(error @ StoreError::OutcomeUnknown { .. }) = &settled.answer {
                 tracing::warn!(keys, %error, "a lease whose caller has gone may have been granted: its ttl ends it");
             }
             left = settled.left;
         }
         if let Some(UndeliveredState::Grant(grant)) = left {
-            let mut budget = self.budget(TIMEOUT_MS, 0);
-            self.give_back(&mut budget, &grant).await;
+            self.call(grant.namespace.clone(), TIMEOUT_MS, 0).give_back(&grant).await;
         }
     }
+}
 
+impl EtcdCall<'_> {
     /// Ends a grant whose caller has gone, unless it was taken up.
-    pub(super) async fn give_back(&self, budget: &mut CallBudget, grant: &PossibleGrant) {
-        let PossibleGrant { namespace, key, hash, token } = grant;
-        self.forget(namespace, key);
-        let freed = self.change(budget, namespace, key, None, |snapshot, at, _| {
+    pub(super) async fn give_back(&mut self, grant: &PossibleGrant) {
+        let (core, PossibleGrant { namespace, key, hash, token }) = (self.core, grant);
+        core.forget(namespace, key);
+        let freed = self.change(key, None, |snapshot, at, _| {
             if !at.is_held_by(*hash, *token) || at.is_taken_up() {
                 return (None, false);
             }
-            (self.decide(snapshot, at, &LeaseCommand::Abandon { hash: *hash }).record, true)
+            (core.decide(snapshot, at, &LeaseCommand::Abandon { hash: *hash }).record, true)
         });
         match freed.await {
-            Ok((true, before)) => self.tidy(&before).await,
+            Ok((true, before)) => core.tidy(&before).await,
             Ok((false, _)) => {}
             Err(error) => {
                 tracing::warn!(%key, %error, "a lease whose caller has gone ends only with its ttl");
@@ -91,14 +91,10 @@ impl EtcdInner {
     }
 
     /// Takes up a grant that another sending of the same request made. False: it is not as it was seen any more.
-    pub(super) async fn take_up(
-        &self,
-        namespace: &Namespace,
-        at: &KeySnapshot,
-        on: LeasedKey,
-    ) -> Result<bool, RequestError> {
+    pub(super) async fn take_up(&self, at: &KeySnapshot, on: LeasedKey) -> Result<bool, RequestError> {
+        let EtcdCall { core, namespace, .. } = self;
         let token = on.token.to_string().into_bytes();
-        let success = vec![put(self.names.held(namespace, &at.key), token, on.lease)];
-        self.wire.write(at.unchanged(&self.names, namespace), success).await
+        let success = vec![put(core.names.held(namespace, &at.key), token, on.lease)];
+        core.wire.write(at.unchanged(&core.names, namespace), success).await
     }
 }

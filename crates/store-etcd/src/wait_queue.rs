@@ -57,7 +57,7 @@ impl QueuePlace {
 impl Acquisition<'_> {
     /// Whether its time to stand in line is up.
     pub(super) fn time_is_up(&self) -> bool {
-        self.budget.elapsed_ms() >= self.request.wait_ms
+        self.call.budget.elapsed_ms() >= self.request.wait_ms
     }
 
     /// Makes sure that what is in line under this hold id is this call's own. An earlier sending's place is taken over,
@@ -76,9 +76,10 @@ impl Acquisition<'_> {
                 Ok(true)
             }
             (Some(QueuedWaiter { waiting, lease, revision }), None) => {
-                let guard = changed_at(self.core.names.waiting(&self.namespace, self.hash), *revision);
+                let guard =
+                    changed_at(self.call.core.names.waiting(&self.call.namespace, self.hash), *revision);
                 if self.stand_in_line(waiting.clone(), guard).await? {
-                    let _ = self.core.wire.lease_revoke(*lease).await;
+                    let _ = self.call.core.wire.lease_revoke(*lease).await;
                 }
                 Ok(true)
             }
@@ -91,7 +92,7 @@ impl Acquisition<'_> {
         snapshot: &Snapshot,
         caller: Option<&PendingCall>,
     ) -> Result<WaitResult, StoreError> {
-        let (names, space) = (&self.core.names, &self.namespace);
+        let (names, space) = (&self.call.core.names, &self.call.namespace);
         let mut spans = vec![exactly(names.mark())];
         let lasts = if self.time_is_up() {
             // A try never passes those in line: a key that is free is theirs, and who takes it is about to be seen.
@@ -99,8 +100,9 @@ impl Acquisition<'_> {
             if self.request.wait_ms > 0 || passing_on.is_empty() {
                 return Ok(WaitResult::TimeIsUp);
             }
-            if self.budget.is_over() {
+            if self.call.budget.is_over() {
                 return Err(self
+                    .call
                     .budget
                     .unanswered("the key is free, and the first in line has not taken it"));
             }
@@ -113,14 +115,14 @@ impl Acquisition<'_> {
                 self.come_to_stand(snapshot).await?;
                 return Ok(WaitResult::LookAgain);
             };
-            match self.core.wire.keep_alive(&[stand.lease]).await {
+            match self.call.core.wire.keep_alive(&[stand.lease]).await {
                 Ok(kept) if kept.iter().all(|kept| kept.ttl > 0) => {}
                 Ok(_) => {
                     self.stand = None;
                     return Ok(WaitResult::LookAgain);
                 }
                 Err(fault) => {
-                    self.budget.retry_or_fail(fault).await?;
+                    self.call.budget.retry_or_fail(fault).await?;
                     return Ok(WaitResult::LookAgain);
                 }
             }
@@ -132,13 +134,13 @@ impl Acquisition<'_> {
                         .extend([exactly(names.held(space, &at.key)), exactly(names.age(space, &at.key))]),
                 }
             }
-            let left_ms = self.request.wait_ms.saturating_sub(self.budget.elapsed_ms());
+            let left_ms = self.request.wait_ms.saturating_sub(self.call.budget.elapsed_ms());
             BEAT.min(Duration::from_millis(left_ms))
         };
-        let mut watch = match self.core.wire.watch(spans, snapshot.revision).await {
+        let mut watch = match self.call.core.wire.watch(spans, snapshot.revision).await {
             Ok(watch) => watch,
             Err(fault) => {
-                self.budget.retry_or_fail(fault).await?;
+                self.call.budget.retry_or_fail(fault).await?;
                 return Ok(WaitResult::LookAgain);
             }
         };
@@ -150,7 +152,7 @@ impl Acquisition<'_> {
         tokio::select! {
             _ = tokio::time::timeout(lasts, watch.changed()) => Ok(WaitResult::LookAgain),
             () = gone => Ok(WaitResult::Gone),
-            () = self.core.closing.wait() => {
+            () = self.call.core.closing.wait() => {
                 Err(self.unknown_if_in_doubt(StoreError::Unavailable { message: "this store was closed".to_owned() }))
             }
         }
@@ -167,7 +169,7 @@ impl Acquisition<'_> {
             owner: self.request.owner.clone(),
             keys: self.request.any_of.clone(),
         };
-        let nobody_yet = changed_at(self.core.names.waiting(&self.namespace, self.hash), 0);
+        let nobody_yet = changed_at(self.call.core.names.waiting(&self.call.namespace, self.hash), 0);
         self.stand_in_line(waiting, nobody_yet).await?;
         Ok(())
     }
@@ -176,7 +178,7 @@ impl Acquisition<'_> {
     /// where it is in line. False: another with the same hold id was quicker, or it is not known.
     async fn stand_in_line(&mut self, waiting: StoredWaiter, guard: Compare) -> Result<bool, StoreError> {
         let stood = async {
-            let lease = self.core.wire.lease_grant(WAITER_TTL_MS).await?;
+            let lease = self.call.core.wire.lease_grant(WAITER_TTL_MS).await?;
             Ok::<_, RequestError>((lease, self.register(&waiting, guard, lease).await?))
         };
         match stood.await {
@@ -184,9 +186,9 @@ impl Acquisition<'_> {
                 self.stand = Some(QueuePlace { lease, place: waiting.place, since });
                 return Ok(true);
             }
-            Ok((lease, None)) => drop(self.core.wire.lease_revoke(lease).await),
+            Ok((lease, None)) => drop(self.call.core.wire.lease_revoke(lease).await),
             // If it was carried out after all, the next look finds this hold id in line and takes its place over.
-            Err(fault) => self.budget.retry_or_fail(fault).await?,
+            Err(fault) => self.call.budget.retry_or_fail(fault).await?,
         }
         Ok(false)
     }
@@ -197,7 +199,7 @@ impl Acquisition<'_> {
         mut guard: Compare,
         lease: i64,
     ) -> Result<Option<HashMap<Key, i64>>, RequestError> {
-        let (names, space) = (&self.core.names, &self.namespace);
+        let (names, space) = (&self.call.core.names, &self.call.namespace);
         let own = names.waiting(space, self.hash);
         let mut since = HashMap::new();
         for some in waiting.keys.chunks(KEYS_PER_WRITE) {
@@ -206,7 +208,7 @@ impl Acquisition<'_> {
                 let name = names.in_line(space, key, &waiting.place, self.hash);
                 success.extend([put(name.clone(), Vec::new(), lease), get(name)]);
             }
-            let response = self.core.wire.txn(vec![guard], success, Vec::new()).await?;
+            let response = self.call.core.wire.txn(vec![guard], success, Vec::new()).await?;
             if !response.succeeded {
                 return Ok(None);
             }

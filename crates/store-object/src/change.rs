@@ -65,14 +65,20 @@ impl PossibleWrites {
     }
 }
 
+/// One call: the namespace that it is about, and what it has sent.
+#[derive(Clone, Copy)]
+pub(super) struct ObjectCall<'a> {
+    pub(super) inner: &'a ObjectStoreInner,
+    pub(super) namespace: &'a Namespace,
+    pub(super) doubt: &'a PossibleWrites,
+}
+
 /// One key, and how long one request about it may take.
 pub(super) struct KeyContext<'a> {
-    pub(super) namespace: &'a Namespace,
+    pub(super) call: ObjectCall<'a>,
     pub(super) key: &'a Key,
     pub(super) name: String,
     pub(super) limit: Duration,
-    /// What the call that it belongs to has sent.
-    pub(super) doubt: &'a PossibleWrites,
     /// Until when the call waits for a key that `store advance` has closed, on this handle's clock.
     pub(super) open_by_ms: u64,
     /// For how long `store advance` closes the key at least.
@@ -81,15 +87,11 @@ pub(super) struct KeyContext<'a> {
     pub(super) takes: bool,
 }
 
-impl<'a> KeyContext<'a> {
-    pub(super) fn new(
-        namespace: &'a Namespace,
-        key: &'a Key,
-        limit: Duration,
-        doubt: &'a PossibleWrites,
-    ) -> Result<Self, StoreError> {
-        let name = object_names::of(namespace, key)?;
-        Ok(KeyContext { namespace, key, name, limit, doubt, open_by_ms: 0, close_ms: 0, takes: false })
+impl<'a> ObjectCall<'a> {
+    /// One of its keys.
+    pub(super) fn at(self, key: &'a Key, limit: Duration) -> Result<KeyContext<'a>, StoreError> {
+        let name = object_names::of(self.namespace, key)?;
+        Ok(KeyContext { call: self, key, name, limit, open_by_ms: 0, close_ms: 0, takes: false })
     }
 }
 
@@ -154,7 +156,7 @@ impl ObjectStoreInner {
                     Err(error) if attempts.is_empty() => return Err(error),
                     Err(error) => {
                         last_why = error.to_string();
-                        context.doubt.note(context.key.as_str(), &last_why);
+                        context.call.doubt.note(context.key.as_str(), &last_why);
                         backoff.pause().await;
                         continue;
                     }
@@ -210,7 +212,7 @@ impl ObjectStoreInner {
                 return Ok(changed);
             }
             let body = self.next_body(context, seen.as_ref(), &record, &command, &decision, now);
-            context.doubt.begin();
+            context.call.doubt.begin();
             let version = seen.as_ref().map(|seen| &seen.version);
             match self.cas.write(&context.name, version, encode(&body), context.limit).await {
                 Ok(WriteResult::Won(version)) => {
@@ -218,7 +220,7 @@ impl ObjectStoreInner {
                     return Ok(changed);
                 }
                 Ok(WriteResult::Lost) => {
-                    context.doubt.dispel();
+                    context.call.doubt.dispel();
                     losses += 1;
                     // Others may come first once or twice. Storage that goes on like this is not to be flooded.
                     if losses > LOSSES_UNPAUSED {
@@ -227,18 +229,18 @@ impl ObjectStoreInner {
                 }
                 Ok(WriteResult::Unknown { why }) => {
                     tracing::debug!(key = %context.key, why, "the outcome of a write is not known: reading it back");
-                    context.doubt.note(context.key.as_str(), &why);
+                    context.call.doubt.note(context.key.as_str(), &why);
                     last_why = why;
                     attempts.push(WriteAttempt { body, changed });
                     backoff.pause().await;
                 }
                 Err(error) if attempts.is_empty() => {
-                    context.doubt.dispel();
+                    context.call.doubt.dispel();
                     return Err(self.refusal(error));
                 }
                 Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
-                    context.doubt.dispel();
-                    context.doubt.note(context.key.as_str(), &why);
+                    context.call.doubt.dispel();
+                    context.call.doubt.note(context.key.as_str(), &why);
                     last_why = why;
                     backoff.pause().await;
                 }
@@ -257,7 +259,7 @@ impl ObjectStoreInner {
         if seen.is_some() {
             return Ok(Some(Token::NONE));
         }
-        let floor = self.floor_of_new_keys(context.namespace, context.limit);
+        let floor = self.floor_of_new_keys(context.call.namespace, context.limit);
         let floor = if context.takes {
             let (floor, limits) = tokio::join!(floor, self.known_limits(context.limit));
             limits?;
@@ -303,7 +305,7 @@ impl ObjectStoreInner {
         let writing = WriteInfo { now, lasts_ms, taken_up, closed_ms, nonce: self.nonces.next() };
         ObjectBody::next(
             before,
-            context.namespace,
+            context.call.namespace,
             context.key,
             decision.record.as_ref().unwrap_or(record),
             writing,

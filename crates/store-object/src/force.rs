@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use fencehold_contract::lease_records::is_meant;
 use fencehold_contract::{
     AdvancedStore, ClosedNamespace, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
 };
@@ -11,44 +12,36 @@ use fencehold_core::limits::PAGE_MAX;
 use fencehold_core::{BadInput, Key, Namespace, Owner, Refusal, Token};
 
 use super::body::Floor;
-use super::change::{BACKOFF, ChangeInput, ChangeStart, KeyContext, NextStep, PossibleWrites};
+use super::change::{BACKOFF, ChangeInput, ChangeStart, NextStep, ObjectCall};
 use super::object_names;
 use super::observations::{ObservedVersion, over_after_ms};
-use super::shared::{LIMIT, ObjectStoreInner};
+use super::shared::LIMIT;
 
 /// How often another advance may come first.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
-impl ObjectStoreInner {
+impl ObjectCall<'_> {
     pub(super) async fn revoke(
         &self,
-        namespace: &Namespace,
         request: &RevokeLeasesRequest,
-        doubt: &PossibleWrites,
     ) -> Result<Vec<RevokedLease>, StoreError> {
         if let RevokeTarget::Key { key, only_token } = &request.target {
-            let revoked = self.revoke_one(namespace, key, *only_token, request, doubt).await?;
+            let revoked = self.revoke_one(key, *only_token, request).await?;
             let revoked = revoked.map_err(|refusal| StoreError::refused(key, refusal))?;
             return Ok(vec![RevokedLease { key: key.clone(), revoked }]);
         }
         let mut ended = Vec::new();
-        let names = self.names(&object_names::folder(namespace)).await?;
-        for seen in self.look_at(names).await? {
+        let names = self.inner.names(&object_names::folder(self.namespace)).await?;
+        for seen in self.inner.look_at(names).await? {
             let key = &seen.body.key;
-            let record = self.record_of(key, Some(&seen))?;
-            let view = self.view(&seen, &record);
-            let Some(holder) = view.holder else { continue };
-            let meant = match &request.target {
-                RevokeTarget::Task(task) => holder.task.as_ref() == Some(task),
-                RevokeTarget::Owner(owner) => holder.owner == *owner,
-                RevokeTarget::Prefix(prefix) => key.as_str().starts_with(prefix.as_str()),
-                RevokeTarget::Key { .. } => false,
-            };
-            if !meant {
+            let record = self.inner.record_of(key, Some(&seen))?;
+            let view = self.inner.view(&seen, &record);
+            let live = record.hold.as_ref().filter(|_| view.holder.is_some());
+            if !live.is_some_and(|hold| is_meant(&request.target, key, hold)) {
                 continue;
             }
             // Only the hold that was chosen: the holder after it was not meant.
-            if let Ok(revoked) = self.revoke_one(namespace, key, Some(view.token), request, doubt).await? {
+            if let Ok(revoked) = self.revoke_one(key, Some(view.token), request).await? {
                 ended.push(RevokedLease { key: key.clone(), revoked });
             }
         }
@@ -57,15 +50,14 @@ impl ObjectStoreInner {
 
     async fn revoke_one(
         &self,
-        namespace: &Namespace,
         key: &Key,
         mut only_token: Option<Token>,
         request: &RevokeLeasesRequest,
-        doubt: &PossibleWrites,
     ) -> Result<Result<Revoked, Refusal>, StoreError> {
-        let context = KeyContext::new(namespace, key, LIMIT, doubt)?;
+        let context = self.at(key, LIMIT)?;
         let mut tried: Option<Revoked> = None;
         let changed = self
+            .inner
             .change(&context, ChangeStart::Read, |ChangeInput { record, unsure, .. }| {
                 if unsure && let Some(done) = tried.take().filter(|tried| was_revoked(record, tried, request))
                 {
@@ -89,24 +81,20 @@ impl ObjectStoreInner {
         })
     }
 
-    pub(super) async fn advance(
-        &self,
-        by: &Owner,
-        lift: u64,
-        doubt: &PossibleWrites,
-    ) -> Result<AdvancedStore, StoreError> {
+    pub(super) async fn advance(&self, by: &Owner, lift: u64) -> Result<AdvancedStore, StoreError> {
         if lift == 0 {
             return Err(BadInput::new("increment", "must be more than 0").into());
         }
-        let all = self.look_at(self.names(object_names::LEASES).await?).await?;
-        let before = self.look_at_floor(LIMIT).await?;
+        let all = self.inner.look_at(self.inner.names(object_names::LEASES).await?).await?;
+        let before = self.inner.look_at_floor(LIMIT).await?;
         let floor = before.as_ref().map_or(Token::NONE, |before| before.body.token);
         let mut spaces: BTreeMap<Namespace, u64> = BTreeMap::new();
         let exhausted = |key: &Key| StoreError::refused(key, Refusal::TokensExhausted);
         for seen in &all {
-            let record = self.record_of(&seen.body.key, Some(seen))?;
+            let record = self.inner.record_of(&seen.body.key, Some(seen))?;
             record.counter.lifted(lift).ok_or_else(|| exhausted(&seen.body.key))?;
-            self.note_longest_ttl_ms(seen.body.longest_ttl_ms.max(seen.body.closed_ms.unwrap_or(0)));
+            self.inner
+                .note_longest_ttl_ms(seen.body.longest_ttl_ms.max(seen.body.closed_ms.unwrap_or(0)));
             // 0: an earlier version wrote it, and noted none.
             let noted_ms = Some(seen.body.longest_ttl_ms).filter(|ms| *ms > 0).unwrap_or(u64::MAX);
             let own_ms = spaces.entry(seen.body.namespace.clone()).or_default();
@@ -118,8 +106,8 @@ impl ObjectStoreInner {
         })?;
         // New keys first: one that is made while the others are lifted starts above the floor.
         let apart: BTreeMap<_, _> = spaces.into_iter().take(PAGE_MAX).collect();
-        let wanted = Floor::new(lifted, self.longest_ttl_ms(), apart);
-        let raised = self.raise_floor(before, wanted, doubt).await?;
+        let wanted = Floor::new(lifted, self.inner.longest_ttl_ms(), apart);
+        let raised = self.raise_floor(before, wanted).await?;
         let closed =
             |(namespace, own_ms)| ClosedNamespace { namespace, closed_for_ms: over_after_ms(own_ms) };
         let mut advanced = AdvancedStore {
@@ -131,15 +119,17 @@ impl ObjectStoreInner {
         // Those of one length stay in the order of their names.
         advanced.namespaces.sort_by_key(|closed| Reverse(closed.closed_for_ms));
         for seen in all {
-            let mut context = KeyContext::new(&seen.body.namespace, &seen.body.key, LIMIT, doubt)?;
+            let call = ObjectCall { namespace: &seen.body.namespace, ..*self };
+            let mut context = call.at(&seen.body.key, LIMIT)?;
             context.close_ms = raised.closed_ms_in(&seen.body.namespace);
             let mut held = false;
-            self.change(&context, ChangeStart::Read, |ChangeInput { record, unsure, .. }| {
-                // One attempt may have ended it already.
-                held |= !unsure && record.hold.is_some();
-                NextStep::Ask(LeaseCommand::Advance { lift, by: by.clone() })
-            })
-            .await?;
+            self.inner
+                .change(&context, ChangeStart::Read, |ChangeInput { record, unsure, .. }| {
+                    // One attempt may have ended it already.
+                    held |= !unsure && record.hold.is_some();
+                    NextStep::Ask(LeaseCommand::Advance { lift, by: by.clone() })
+                })
+                .await?;
             advanced.ended_count += u64::from(held);
         }
         Ok(advanced)
@@ -150,27 +140,23 @@ impl ObjectStoreInner {
         &self,
         mut before: Option<ObservedVersion<Floor>>,
         mut wanted: Floor,
-        doubt: &PossibleWrites,
     ) -> Result<Floor, StoreError> {
         let mut last_why = "another advance came first each time".to_owned();
         let mut backoff = BACKOFF;
         for _ in 0..ROUNDS_MAX {
             // Another advance may have come first, and may have closed the store for longer.
             if let Some(before) = &before {
-                self.note_longest_ttl_ms(before.body.closed_ms);
+                self.inner.note_longest_ttl_ms(before.body.closed_ms);
                 wanted = wanted.after(&before.body);
             }
-            let raised = wanted.to_write(self.nonces.next());
+            let raised = wanted.to_write(self.inner.nonces.next());
             let version = before.as_ref().map(|before| &before.version);
-            if self
-                .write_shared(object_names::FLOOR, version, &raised, doubt, &mut last_why)
-                .await?
-            {
-                self.look_at_floor(LIMIT).await?;
+            if self.write_shared(object_names::FLOOR, version, &raised, &mut last_why).await? {
+                self.inner.look_at_floor(LIMIT).await?;
                 return Ok(raised);
             }
             backoff.pause().await;
-            before = self.look_at_floor(LIMIT).await?;
+            before = self.inner.look_at_floor(LIMIT).await?;
             // Also what this advance wrote itself, without learning of it.
             if let Some(seen) = before.as_ref().filter(|seen| seen.body.covers(&raised)) {
                 return Ok(seen.body.clone());

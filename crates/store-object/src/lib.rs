@@ -33,10 +33,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fencehold_core::Namespace;
-
 pub use cas::{Cas, CasError, ObjectVersion, ReadObject, WriteResult};
-use change::PossibleWrites;
+use change::{ObjectCall, PossibleWrites};
 pub use cloud::Cloud;
 pub use observations::over_after_ms;
 pub use probe::{ProbeCheck, ProbeReport, ProbeVerdict, probe};
@@ -135,12 +133,13 @@ impl ObjectStore {
     async fn run<T: Send + 'static>(
         &self,
         call: &CallContext,
-        act: impl AsyncFnOnce(&ObjectStoreInner, &PossibleWrites) -> Result<T, StoreError> + Send + 'static,
+        act: impl AsyncFnOnce(ObjectCall<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let timeout_ms = call.timeout_ms;
+        let (namespace, timeout_ms) = (call.namespace.clone(), call.timeout_ms);
         let work = async move |inner: &Arc<ObjectStoreInner>| {
             let doubt = PossibleWrites::default();
-            inner.in_time(timeout_ms, &doubt, act(inner, &doubt)).await.0
+            let act = act(ObjectCall { inner, namespace: &namespace, doubt: &doubt });
+            inner.in_time(timeout_ms, &doubt, act).await.0
         };
         self.actor.call(work).await
     }
@@ -159,8 +158,10 @@ impl ObjectStore {
         let work = async move |inner: &Arc<ObjectStoreInner>, _: &PendingCall| {
             let doubt = Arc::new(PossibleWrites::default());
             let (acting, sends) = (Arc::clone(inner), Arc::clone(&doubt));
-            let mut act: PendingAcquire =
-                Box::pin(async move { acting.acquire(&namespace, request, wait_ms, &sends).await });
+            let mut act: PendingAcquire = Box::pin(async move {
+                let call = ObjectCall { inner: &acting, namespace: &namespace, doubt: &sends };
+                call.acquire(request, wait_ms).await
+            });
             let (answer, is_over) = inner.in_time(timeout_ms, &doubt, act.as_mut()).await;
             (answer, (!is_over).then_some(act))
         };
@@ -177,7 +178,9 @@ impl ObjectStore {
                 return;
             }
             let unheard = HoldRef { key, hold_id, token: grant.token };
-            if let Err(error) = inner.give_back(&granted_in, &unheard).await {
+            let doubt = PossibleWrites::default();
+            let call = ObjectCall { inner, namespace: &granted_in, doubt: &doubt };
+            if let Err(error) = call.give_back(&unheard).await {
                 let key = unheard.key;
                 tracing::warn!(%key, %error, "a lease whose caller has gone ends only with its ttl");
             }
@@ -193,11 +196,7 @@ impl Route for ObjectStore {
         if let StoreRequest::Acquire(request) = ask {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
-        let namespace = call.namespace.clone();
-        let act = async move |inner: &ObjectStoreInner, doubt: &PossibleWrites| {
-            inner.carry_out(&namespace, ask, doubt).await
-        };
-        let answer = self.run(call, act).await?;
+        let answer = self.run(call, async move |call| call.carry_out(ask).await).await?;
         if let StoreResponse::Revoked { ended, .. } = &answer {
             self.hold_changes.tell(ended.iter().map(|lease| (&call.namespace, &lease.key)));
         }
@@ -213,8 +212,7 @@ impl Route for ObjectStore {
     }
 
     async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
-        let namespace = call.namespace.clone();
-        self.run(call, async move |inner, _| inner.closed_for_ms(&namespace).await)
+        self.run(call, async |call| call.inner.closed_for_ms(call.namespace).await)
             .await
     }
 
@@ -259,36 +257,30 @@ impl ObjectStoreInner {
             }
         }
     }
+}
 
-    async fn carry_out(
-        &self,
-        namespace: &Namespace,
-        ask: StoreRequest,
-        doubt: &PossibleWrites,
-    ) -> Result<StoreResponse, StoreError> {
+impl ObjectCall<'_> {
+    async fn carry_out(&self, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+        let ObjectCall { inner, namespace, .. } = *self;
         Ok(match ask {
-            StoreRequest::Renew(holds) => StoreResponse::Renewed(self.renew(namespace, holds, doubt).await?),
-            StoreRequest::Release(holds) => {
-                StoreResponse::Released(self.release(namespace, holds, doubt).await?)
-            }
+            StoreRequest::Renew(holds) => StoreResponse::Renewed(self.renew(holds).await?),
+            StoreRequest::Release(holds) => StoreResponse::Released(self.release(holds).await?),
             StoreRequest::Revoke { request, .. } => {
-                StoreResponse::Revoked { ended: self.revoke(namespace, &request, doubt).await?, next: None }
+                StoreResponse::Revoked { ended: self.revoke(&request).await?, next: None }
             }
-            StoreRequest::Get(key) => StoreResponse::Lease(self.get(namespace, &key).await?),
-            StoreRequest::List(request) => StoreResponse::Leases(self.list(namespace, &request).await?),
+            StoreRequest::Get(key) => StoreResponse::Lease(inner.get(namespace, &key).await?),
+            StoreRequest::List(request) => StoreResponse::Leases(inner.list(namespace, &request).await?),
             StoreRequest::Advance { by, increment } => {
-                StoreResponse::Advanced(self.advance(&by, increment, doubt).await?)
+                StoreResponse::Advanced(self.advance(&by, increment).await?)
             }
-            StoreRequest::Quota(request) => {
-                StoreResponse::Quota(self.limits(namespace, &request, doubt).await?)
-            }
-            StoreRequest::Status => StoreResponse::Status(self.status(namespace).await?),
+            StoreRequest::Quota(request) => StoreResponse::Quota(self.limits(&request).await?),
+            StoreRequest::Status => StoreResponse::Status(inner.status(namespace).await?),
             StoreRequest::Events(_) => {
                 let message =
                     "list events: a bucket keeps only how the last holds of each key ended".to_owned();
-                return Err(StoreError::Unsupported { store: self.can.store.to_owned(), message });
+                return Err(StoreError::Unsupported { store: inner.can.store.to_owned(), message });
             }
-            ask => return Err(unsupported(self.can.store, &ask)),
+            ask => return Err(unsupported(inner.can.store, &ask)),
         })
     }
 }

@@ -12,7 +12,7 @@ use fencehold_contract::{Quota, QuotaRequest, QuotaUsage, QuotaView, StoreError}
 use fencehold_core::Namespace;
 
 use super::body::StoredLimits;
-use super::change::{BACKOFF, KeyContext, PossibleWrites};
+use super::change::{BACKOFF, KeyContext, ObjectCall};
 use super::force::{ROUNDS_MAX, never_written};
 use super::object_names;
 use super::shared::{LIMIT, ObjectStoreInner};
@@ -20,40 +20,30 @@ use super::shared::{LIMIT, ObjectStoreInner};
 /// How long a handle goes by what it has read.
 const READ_AGAIN_AFTER_MS: u64 = 60_000;
 
-impl ObjectStoreInner {
+impl ObjectCall<'_> {
     /// Sets limits, if that is asked for, and tells those of a namespace with what it has.
-    pub(super) async fn limits(
-        &self,
-        namespace: &Namespace,
-        request: &QuotaRequest,
-        doubt: &PossibleWrites,
-    ) -> Result<QuotaView, StoreError> {
+    pub(super) async fn limits(&self, request: &QuotaRequest) -> Result<QuotaView, StoreError> {
         if let Some(set) = &request.quota {
-            set.check_of_leases(self.can.store, self.options.ttl_ms_min)?;
-            self.set_limits((!request.all_namespaces).then_some(namespace), set, doubt)
+            set.check_of_leases(self.inner.can.store, self.inner.options.ttl_ms_min)?;
+            self.set_limits((!request.all_namespaces).then_some(self.namespace), set)
                 .await?;
         }
-        let keys = self.count_keys(namespace).await?;
-        let limits = self.read_limits(LIMIT).await?.of(namespace).or(Quota::USUAL);
+        let keys = self.inner.count_keys(self.namespace).await?;
+        let limits = self.inner.read_limits(LIMIT).await?.of(self.namespace).or(Quota::USUAL);
         Ok(QuotaView { quota: limits, usage: QuotaUsage { key_count: keys, ..QuotaUsage::default() } })
     }
 
     /// Sets what is set, and leaves the rest. Once more does no harm.
-    async fn set_limits(
-        &self,
-        whose: Option<&Namespace>,
-        set: &Quota,
-        doubt: &PossibleWrites,
-    ) -> Result<(), StoreError> {
+    async fn set_limits(&self, whose: Option<&Namespace>, set: &Quota) -> Result<(), StoreError> {
         let mut last_why = "another caller came first each time".to_owned();
         let mut backoff = BACKOFF;
         for _ in 0..ROUNDS_MAX {
-            let before = self.read::<StoredLimits>(object_names::LIMITS, LIMIT).await?;
+            let before = self.inner.read::<StoredLimits>(object_names::LIMITS, LIMIT).await?;
             let (version, mut kept) =
                 before.map_or_else(Default::default, |(version, kept)| (Some(version), kept));
             kept.set(whose, set);
             if self
-                .write_shared(object_names::LIMITS, version.as_ref(), &kept, doubt, &mut last_why)
+                .write_shared(object_names::LIMITS, version.as_ref(), &kept, &mut last_why)
                 .await?
             {
                 return Ok(());
@@ -62,7 +52,9 @@ impl ObjectStoreInner {
         }
         Err(never_written(object_names::LIMITS, &last_why))
     }
+}
 
+impl ObjectStoreInner {
     /// Reads the limits, and remembers them.
     pub(super) async fn read_limits(&self, limit: Duration) -> Result<StoredLimits, StoreError> {
         let now_ms = self.clock.now().store_ms;
@@ -90,13 +82,13 @@ impl ObjectStoreInner {
         ttl_ms: u64,
         is_new: bool,
     ) -> Result<(), StoreError> {
-        let known = self.known_limits(context.limit).await?.of(context.namespace);
-        if self.fits(&known, context.namespace, ttl_ms, is_new).await.is_ok() {
+        let known = self.known_limits(context.limit).await?.of(context.call.namespace);
+        if self.fits(&known, context.call.namespace, ttl_ms, is_new).await.is_ok() {
             return Ok(());
         }
         // Nothing is refused for what may no longer be so.
-        let read = self.read_limits(context.limit).await?.of(context.namespace);
-        self.fits(&read, context.namespace, ttl_ms, is_new).await
+        let read = self.read_limits(context.limit).await?.of(context.call.namespace);
+        self.fits(&read, context.call.namespace, ttl_ms, is_new).await
     }
 
     async fn fits(

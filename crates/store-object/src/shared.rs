@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::body::{Floor, StoredLimits, decode, encode};
 use super::cas::{Cas, CasError, ObjectVersion, WriteResult};
-use super::change::PossibleWrites;
+use super::change::ObjectCall;
 use super::observations::{Observations, ObservedVersion, closed_in_ms};
 use super::{NonceSeed, object_names};
 
@@ -97,32 +97,6 @@ impl ObjectStoreInner {
         Ok(Some((object.version, body)))
     }
 
-    /// Writes an object that is no lease's, unless another writer came first. False: it did, or the outcome is not known, as
-    /// `last_why` then says.
-    pub(super) async fn write_shared(
-        &self,
-        name: &str,
-        version: Option<&ObjectVersion>,
-        body: &impl Serialize,
-        doubt: &PossibleWrites,
-        last_why: &mut String,
-    ) -> Result<bool, StoreError> {
-        doubt.begin();
-        match self.cas.write(name, version, encode(body), LIMIT).await {
-            Ok(WriteResult::Won(_)) => return Ok(true),
-            Ok(WriteResult::Lost) => doubt.dispel(),
-            Ok(WriteResult::Unknown { why }) => {
-                doubt.note(name, &why);
-                *last_why = why;
-            }
-            Err(error) => {
-                doubt.dispel();
-                return Err(self.refusal(error));
-            }
-        }
-        Ok(false)
-    }
-
     /// What an error of the storage means for a caller.
     pub(super) fn refusal(&self, error: CasError) -> StoreError {
         error.into_store_error(&self.place)
@@ -192,6 +166,34 @@ impl ObjectStoreInner {
 
     pub(super) fn note_longest_ttl_ms(&self, ttl_ms: u64) {
         self.longest_ttl_ms.fetch_max(ttl_ms, Ordering::SeqCst);
+    }
+}
+
+impl ObjectCall<'_> {
+    /// Writes an object that is no lease's, unless another writer came first. False: it did, or the outcome is not known, as
+    /// `last_why` then says.
+    pub(super) async fn write_shared(
+        &self,
+        name: &str,
+        version: Option<&ObjectVersion>,
+        body: &impl Serialize,
+        last_why: &mut String,
+    ) -> Result<bool, StoreError> {
+        let ObjectCall { inner, doubt, .. } = self;
+        doubt.begin();
+        match inner.cas.write(name, version, encode(body), LIMIT).await {
+            Ok(WriteResult::Won(_)) => return Ok(true),
+            Ok(WriteResult::Lost) => doubt.dispel(),
+            Ok(WriteResult::Unknown { why }) => {
+                doubt.note(name, &why);
+                *last_why = why;
+            }
+            Err(error) => {
+                doubt.dispel();
+                return Err(inner.refusal(error));
+            }
+        }
+        Ok(false)
     }
 }
 

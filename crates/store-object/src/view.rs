@@ -1,11 +1,9 @@
 //! Looking around.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 
-use fencehold_contract::{
-    EndingView, HolderView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus,
-};
+use fencehold_contract::lease_records::{holder_view, is_listed};
+use fencehold_contract::{EndingView, LeasePage, LeaseView, ListLeasesRequest, StoreError, StoreStatus};
 use fencehold_core::lease::{HoldState, LeaseRecord};
 use fencehold_core::{Key, Namespace};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -52,7 +50,7 @@ impl ObjectStoreInner {
         for seen in seen {
             let record = self.record_of(&seen.body.key, Some(&seen))?;
             let view = self.view(&seen, &record);
-            if matches(&view, request) {
+            if is_listed(request, record.hold.as_ref().filter(|_| view.holder.is_some())) {
                 leases.push(view);
             }
         }
@@ -95,18 +93,11 @@ impl ObjectStoreInner {
     pub(super) fn view(&self, seen: &ObservedVersion, record: &LeaseRecord) -> LeaseView {
         let now = self.clock.now();
         let holder = match (seen.term(now), &record.hold) {
-            (HoldState::Live { remaining_ms }, Some(hold)) => Some(HolderView {
-                owner: hold.owner.clone(),
-                task: hold.task.clone(),
-                ttl_ms: hold.ttl_ms,
-                max_age_ms: hold.max_age_ms.map(NonZeroU64::get),
-                priority: hold.priority,
-                age_ms: now.store_ms.saturating_sub(hold.since.store_ms),
-                acquired_at_ms: hold.since.wall_ms,
-                renewed_ago_ms: seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms)),
-                remaining_ms,
-                yield_request: None,
-            }),
+            (HoldState::Live { remaining_ms }, Some(hold)) => {
+                let age_ms = now.store_ms.saturating_sub(hold.since.store_ms);
+                let renewed_ago_ms = seen.own.then(|| now.store_ms.saturating_sub(seen.base_ms));
+                Some(holder_view(hold, age_ms, remaining_ms, renewed_ago_ms))
+            }
             _ => None,
         };
         LeaseView {
@@ -117,17 +108,4 @@ impl ObjectStoreInner {
             endings: record.endings().iter().map(EndingView::of).collect(),
         }
     }
-}
-
-fn matches(view: &LeaseView, request: &ListLeasesRequest) -> bool {
-    let holder = view.holder.as_ref();
-    let owner = request
-        .owner
-        .as_ref()
-        .is_none_or(|owner| holder.is_some_and(|holder| holder.owner == *owner));
-    let task = request
-        .task
-        .as_ref()
-        .is_none_or(|task| holder.is_some_and(|holder| holder.task.as_ref() == Some(task)));
-    (holder.is_some() || request.include_free) && owner && task
 }

@@ -116,6 +116,10 @@ pub(super) fn least<T: DeserializeOwned>(picks: &[u32]) -> Result<T, NoValue> {
     T::deserialize(&mut SmallestValue { picks: picks.iter().copied().collect(), variants: None })
 }
 
+/// What is given to a visitor.
+type Given<'de, V> = Result<<V as Visitor<'de>>::Value, NoValue>;
+type Name = &'static str;
+
 /// A source of values that has 1 for every number, `a` for every text, and one element for every list.
 struct SmallestValue {
     picks: VecDeque<u32>,
@@ -125,7 +129,7 @@ struct SmallestValue {
 
 macro_rules! gives {
     ($($method:ident $visit:ident $($value:expr)?;)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Given<'de, V> {
             visitor.$visit($($value)?)
         })*
     };
@@ -161,66 +165,53 @@ impl<'de> Deserializer<'de> for &mut SmallestValue {
         false
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Given<'de, V> {
         Err(NoValue::custom("a type that does not say what it is"))
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+    fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> Given<'de, V> {
         Err(NoValue::custom("a name where there is none"))
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: Name, visitor: V) -> Given<'de, V> {
         visitor.visit_unit()
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: Name, visitor: V) -> Given<'de, V> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Given<'de, V> {
         visitor.visit_seq(Elements { least: self, left: 1 })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, left: usize, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, left: usize, visitor: V) -> Given<'de, V> {
         visitor.visit_seq(Elements { least: self, left })
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        left: usize,
-        visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _: Name, left: usize, visitor: V) -> Given<'de, V> {
         visitor.visit_seq(Elements { least: self, left })
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Given<'de, V> {
         visitor.visit_map(MapDeserializer::new(std::iter::empty::<((), ())>()))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
-        fields: &'static [&'static str],
+        _: Name,
+        fields: &'static [Name],
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    ) -> Given<'de, V> {
         visitor.visit_seq(Elements { least: self, left: fields.len() })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        _: &'static str,
-        variants: &'static [&'static str],
+        _: Name,
+        variants: &'static [Name],
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    ) -> Given<'de, V> {
         self.variants.get_or_insert(variants);
         visitor.visit_enum(self)
     }
@@ -264,15 +255,11 @@ impl<'de> VariantAccess<'de> for &mut SmallestValue {
         seed.deserialize(self)
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, left: usize, visitor: V) -> Result<V::Value, NoValue> {
+    fn tuple_variant<V: Visitor<'de>>(self, left: usize, visitor: V) -> Given<'de, V> {
         visitor.visit_seq(Elements { least: self, left })
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [Name], visitor: V) -> Given<'de, V> {
         visitor.visit_seq(Elements { least: self, left: fields.len() })
     }
 }

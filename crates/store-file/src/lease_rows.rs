@@ -10,7 +10,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 
 use super::codec;
-use super::sqlite::{from_sql, number, run, to_sql};
+use super::sqlite::{from_sql, namespace_at, number, readable_rows, rows, run, to_sql};
 
 /// Writes one change. The buffer is there to be used again.
 pub(super) fn write(connection: &Connection, buffer: &mut Vec<u8>, change: &Change) -> rusqlite::Result<()> {
@@ -79,19 +79,14 @@ pub(super) fn put_namespace(connection: &Connection, kept: &StoredNamespace) -> 
 
 /// What is kept of every namespace. One whose row cannot be read is as good as unknown: it is closed for as long as any.
 pub(super) fn namespaces(connection: &Connection) -> rusqlite::Result<Vec<StoredNamespace>> {
-    let mut statement =
-        connection.prepare("SELECT namespace, longest_ttl_ms, closed_until_ms FROM namespaces")?;
-    let mut rows = statement.query([])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
+    let sql = "SELECT namespace, longest_ttl_ms, closed_until_ms FROM namespaces";
+    let read = |row: &Row<'_>| {
+        let namespace = namespace_at(row, 0)?;
+        let longest_ttl_ms = u64::try_from(row.get::<_, i64>(1).ok()?).ok()?;
         let closed_until_ms = row.get::<_, Option<i64>>(2).ok().flatten().map(from_sql);
-        if let (Ok(name), Ok(ttl_ms)) = (row.get::<_, String>(0), row.get::<_, i64>(1))
-            && let (Ok(namespace), Ok(longest_ttl_ms)) = (Namespace::new(name), u64::try_from(ttl_ms))
-        {
-            all.push(StoredNamespace { namespace, longest_ttl_ms, closed_until_ms });
-        }
-    }
-    Ok(all)
+        Some(StoredNamespace { namespace, longest_ttl_ms, closed_until_ms })
+    };
+    Ok(readable_rows(connection, sql, read)?.0)
 }
 
 /// No namespace has an empty name: that is the row for every one.
@@ -107,18 +102,13 @@ fn put_limits(
 
 /// What namespaces may have. A row that cannot be read is as good as none: then the usual limits count.
 pub(super) fn limits(connection: &Connection) -> rusqlite::Result<Vec<(Option<Namespace>, Quota)>> {
-    let mut statement = connection.prepare("SELECT namespace, limits FROM limits")?;
-    let mut rows = statement.query([])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        if let (Ok(name), Ok(text)) = (row.get::<_, String>(0), row.get::<_, String>(1))
-            && let Ok(limits) = serde_json::from_str::<LimitsV1>(&text)
-            && let Ok(namespace) = if name.is_empty() { Ok(None) } else { Namespace::new(name).map(Some) }
-        {
-            all.push((namespace, limits.into()));
-        }
-    }
-    Ok(all)
+    let read = |row: &Row<'_>| {
+        let (name, text): (String, String) = row.get(0).ok().zip(row.get(1).ok())?;
+        let limits: LimitsV1 = serde_json::from_str(&text).ok()?;
+        let namespace = if name.is_empty() { None } else { Some(Namespace::new(name).ok()?) };
+        Some((namespace, limits.into()))
+    };
+    Ok(readable_rows(connection, "SELECT namespace, limits FROM limits", read)?.0)
 }
 
 pub(super) fn put_longest_ttl(connection: &Connection, ttl_ms: u64) -> rusqlite::Result<()> {
@@ -172,16 +162,15 @@ pub(super) fn closed_until_and_longest_ttl_ms(connection: &Connection) -> rusqli
     connection.query_row(sql, [], |row| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?))))
 }
 
-pub(super) fn each_floor(
-    connection: &Connection,
-    mut each: impl FnMut(String, Token),
-) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare("SELECT namespace, floor FROM floors")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        each(row.get(0)?, Token::new(from_sql(row.get(1)?)));
-    }
-    Ok(())
+/// The floors of namespaces. One whose name cannot be read belongs to none.
+pub(super) fn floors(connection: &Connection) -> rusqlite::Result<Vec<(Namespace, Token)>> {
+    let floors = rows(connection, "SELECT namespace, floor FROM floors", [], |row| {
+        let floor = Token::new(from_sql(row.get(1)?));
+        Ok(Namespace::new(row.get::<_, String>(0)?)
+            .ok()
+            .map(|namespace| (namespace, floor)))
+    })?;
+    Ok(floors.into_iter().flatten().collect())
 }
 
 /// The events of each batch, oldest first, under the number of the last; `None`: they cannot be read.

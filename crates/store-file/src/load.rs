@@ -11,7 +11,7 @@ use fencehold_engine::{StoredLease, StoredState};
 use rusqlite::{Connection, Row};
 
 use super::lease_rows;
-use super::sqlite::from_sql;
+use super::sqlite::{from_sql, namespace_at};
 
 /// Whether the kept moments mean anything on this clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +57,7 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
             same => same,
         };
     }
-    lease_rows::each_floor(connection, |name, floor| {
-        if let Ok(namespace) = Namespace::new(name) {
-            kept.floors.push((namespace, floor));
-        }
-    })?;
+    kept.floors = lease_rows::floors(connection)?;
     load_events(connection, &mut kept)?;
     load_leases(connection, now, trust, &mut kept)?;
     if trust != Trust::Exact {
@@ -118,7 +114,7 @@ fn load_leases(
                     note(kept, now, &stand_in, problem);
                     kept.leases.push(stand_in);
                 }
-                None => drop(nameless.insert(namespace_of(row))),
+                None => drop(nameless.insert(namespace_at(row, 1))),
             }
         }
     })?;
@@ -170,7 +166,7 @@ fn stand_in(
     now: Timestamp,
     trust: Trust,
 ) -> Option<StoredLease> {
-    let namespace = namespace_of(row)?;
+    let namespace = namespace_at(row, 1)?;
     let key = Key::new(row.get::<_, String>(2).ok()?).ok()?;
     let counter = Token::new(u64::try_from(row.get::<_, i64>(3).ok()?).ok()?);
     let latest_ms = now.store_ms.saturating_add(TTL_MS_MAX);
@@ -228,10 +224,6 @@ pub(super) fn lift_floors(named: Option<Namespace>, kept: &mut StoredState) {
             None => kept.floors.push((namespace, lifted)),
         }
     }
-}
-
-fn namespace_of(row: &Row<'_>) -> Option<Namespace> {
-    Namespace::new(row.get::<_, String>(1).ok()?).ok()
 }
 
 fn note(kept: &mut StoredState, now: Timestamp, lease: &StoredLease, problem: String) {

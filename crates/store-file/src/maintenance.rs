@@ -14,7 +14,7 @@ use super::atomic_file::AtomicFile;
 use super::directory::{StoreDirectory, unusable};
 use super::lease_rows;
 use super::schema::{SCHEMA_VERSION, sorry};
-use super::sqlite::number;
+use super::sqlite::{number, rows};
 
 /// Copies a directory's database into one file, as it is at one moment, while others go on using it. The file must
 /// not exist.
@@ -134,14 +134,8 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
     // One read transaction: everything is seen at one moment.
     connection.execute_batch("BEGIN")?;
     let number = |sql: &str| number(connection, sql, []);
-    let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let line: String = row.get(0)?;
-        if line != "ok" {
-            report.problems.push(line);
-        }
-    }
+    let lines: Vec<String> = rows(connection, "PRAGMA integrity_check(20)", [], |row| row.get(0))?;
+    report.problems.extend(lines.into_iter().filter(|line| line != "ok"));
     report.schema = u32::try_from(number("PRAGMA user_version")?).unwrap_or(u32::MAX);
     // An older one is brought up to date when it is opened.
     if report.schema == 0 || report.schema > SCHEMA_VERSION {

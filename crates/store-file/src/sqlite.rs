@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fencehold_contract::StoreError;
 use fencehold_core::limits::EVENTS_KEPT;
-use fencehold_core::{Event, Timestamp};
+use fencehold_core::{Event, Namespace, Timestamp};
 use fencehold_engine::{Archive, Change, Changes, PersistError, Persistence, StoredJobs};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Params};
+use rusqlite::{Connection, Params, Row};
 
 use super::directory::{FileIdentities, MissingFile, StoreDirectory};
 use super::disk_lock::DiskLock;
@@ -445,6 +445,32 @@ impl Persistence for SqlitePersistence {
 /// Runs a statement that is used over and over.
 pub(super) fn run(connection: &Connection, sql: &str, values: impl Params) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// Every row that a statement gives, each as `read` does.
+pub(super) fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare_cached(sql)?.query_map(values, read)?.collect()
+}
+
+/// The rows that can be read, and how many cannot.
+pub(super) fn readable_rows<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> Option<T>,
+) -> rusqlite::Result<(Vec<T>, usize)> {
+    let all = rows(connection, sql, [], |row| Ok(read(row)))?;
+    let unreadable = all.iter().filter(|row| row.is_none()).count();
+    Ok((all.into_iter().flatten().collect(), unreadable))
+}
+
+/// The namespace that a column names, if it can be read.
+pub(super) fn namespace_at(row: &Row<'_>, column: usize) -> Option<Namespace> {
+    Namespace::new(row.get::<_, String>(column).ok()?).ok()
 }
 
 /// The one number that a statement gives.

@@ -9,12 +9,12 @@ use fencehold_core::ledger::Effect;
 use fencehold_engine::{
     Archive, ArchiveRange, ArchiveResult, ArchiveRow, JobBody, JobNote, StoredJob, StoredJobs,
 };
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Params, Row, params};
 
 use super::body_cache::{AHEAD, AHEAD_BYTES};
 use super::codec::{decode_body, decode_effect, decode_finished};
 use super::write::tag_of;
-use crate::sqlite::{SqlitePersistence, from_sql, to_sql};
+use crate::sqlite::{self, SqlitePersistence, from_sql, to_sql};
 
 /// Not a join: SQLite would look at the value of `?1` to plan it, and plan it anew for every other value.
 const FINISHED: &str = "SELECT arrival, queue, record FROM job_finished \
@@ -36,13 +36,12 @@ impl Archive for SqlitePersistence {
     }
 
     fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
-        let mut statement = disk(self.connection.prepare_cached(FINISHED))?;
-        let row = statement
-            .query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1).ok().zip(row.get(2).ok()))));
-        Ok(disk(row.optional())?.and_then(|(arrival, row): (i64, Option<(u32, Vec<u8>)>)| {
-            let read = row.ok_or_else(|| "the row is damaged".to_owned());
-            let (queue, record) = understood(from_sql(arrival), read)?;
-            finished_job(from_sql(arrival), id, queue, &record)
+        let found: Vec<(i64, Option<(u32, Vec<u8>)>)> = self
+            .rows(FINISHED, [id.as_bytes()], |row| Ok((row.get(0)?, row.get(1).ok().zip(row.get(2).ok()))))?;
+        Ok(found.into_iter().next().and_then(|(arrival, row)| {
+            let (arrival, read) = (from_sql(arrival), row.ok_or_else(|| "the row is damaged".to_owned()));
+            let (queue, record) = understood(arrival, read)?;
+            finished_job(arrival, id, queue, &record)
         }))
     }
 
@@ -74,29 +73,19 @@ impl Archive for SqlitePersistence {
 
     fn note(&mut self, arrival: u64, what: JobNote) -> ArchiveResult<Option<Arc<[u8]>>> {
         let sql = "SELECT bytes FROM job_notes WHERE arrival = ?1 AND what = ?2";
-        let mut statement = disk(self.connection.prepare_cached(sql))?;
-        let read = statement.query_row(params![to_sql(arrival), tag_of(what)], |row| {
-            Ok(row
-                .get_ref(0)?
-                .as_blob()
-                .map(<[u8]>::to_vec)
-                .map_err(|_| "a note is damaged".to_owned()))
-        });
-        let read = disk(read.optional())?;
-        Ok(read.and_then(|note| understood(arrival, note)).map(Arc::from))
+        let mut read = self.rows(sql, params![to_sql(arrival), tag_of(what)], |row| {
+            let bytes = row.get_ref(0)?.as_blob().map(Arc::from);
+            Ok(bytes.map_err(|_| "a note is damaged".to_owned()))
+        })?;
+        Ok(read.pop().and_then(|note| understood(arrival, note)))
     }
 
     fn effects(&mut self, arrival: u64) -> ArchiveResult<Vec<Effect>> {
-        let mut statement =
-            disk(self.connection.prepare_cached("SELECT effect FROM effects WHERE arrival = ?1"))?;
-        let rows = disk(statement.query_map([to_sql(arrival)], |row| {
+        let sql = "SELECT effect FROM effects WHERE arrival = ?1";
+        let read = self.rows(sql, [to_sql(arrival)], |row| {
             Ok(decode_effect(row.get_ref(0)?.as_blob().unwrap_or_default()))
-        }))?;
-        let mut effects = Vec::new();
-        for effect in rows {
-            effects.extend(understood(arrival, disk(effect)?));
-        }
-        Ok(effects)
+        })?;
+        Ok(read.into_iter().filter_map(|effect| understood(arrival, effect)).collect())
     }
 
     fn page(&mut self, rows: ArchiveRange, from: u64, rows_max: usize) -> ArchiveResult<Vec<ArchiveRow>> {
@@ -113,9 +102,8 @@ impl Archive for SqlitePersistence {
                  ON f.arrival = j.arrival WHERE j.arrival >= ?1 ORDER BY j.arrival LIMIT ?2"
             }
         };
-        let mut statement = disk(self.connection.prepare_cached(sql))?;
         let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
-        let found = disk(statement.query_map(params![to_sql(from), limit], |row| {
+        self.rows(sql, params![to_sql(from), limit], |row| {
             let (arrival, id) = (from_sql(row.get(0)?), readable_id(row));
             let (queue, record): (Option<u32>, Option<Vec<u8>>) =
                 (row.get(2).unwrap_or_default(), row.get(3).unwrap_or_default());
@@ -123,25 +111,31 @@ impl Archive for SqlitePersistence {
                 .zip(record)
                 .and_then(|(queue, record)| finished_job(arrival, id, queue, &record));
             Ok(ArchiveRow { arrival, id, finished })
-        }))?;
-        found.map(disk).collect()
+        })
     }
 
     fn with_effects(&mut self, from: u64, rows_max: usize) -> ArchiveResult<Vec<(u64, JobId)>> {
         let sql = "SELECT e.arrival, j.id FROM (SELECT DISTINCT arrival FROM effects WHERE arrival >= ?1 \
                    ORDER BY arrival LIMIT ?2) e JOIN jobs j ON j.arrival = e.arrival ORDER BY e.arrival";
-        let mut statement = disk(self.connection.prepare_cached(sql))?;
         let limit = i64::try_from(rows_max).unwrap_or(i64::MAX);
-        let found =
-            disk(statement.query_map(params![to_sql(from), limit], |row| {
-                Ok((from_sql(row.get(0)?), readable_id(row)))
-            }))?;
-        found.map(disk).collect()
+        self.rows(sql, params![to_sql(from), limit], |row| Ok((from_sql(row.get(0)?), readable_id(row))))
+    }
+}
+
+impl SqlitePersistence {
+    /// Reads rows, each as `read` does.
+    fn rows<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> ArchiveResult<Vec<T>> {
+        disk(sqlite::rows(&self.connection, sql, values, read))
     }
 }
 
 /// The id in a row's second column; one that cannot be read is that of no job.
-fn readable_id(row: &rusqlite::Row<'_>) -> JobId {
+fn readable_id(row: &Row<'_>) -> JobId {
     JobId::from_bytes(row.get(1).unwrap_or_default())
 }
 
@@ -152,7 +146,7 @@ fn finished_job(arrival: u64, id: JobId, queue: u32, record: &[u8]) -> Option<St
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::{Connection, StatementStatus};
+    use rusqlite::{Connection, OptionalExtension as _, StatementStatus};
 
     use super::*;
 

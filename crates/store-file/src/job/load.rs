@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::codec::{decode_body, decode_job, decode_schedule};
 use crate::load::{Trust, began_ms};
-use crate::sqlite::{self, from_sql, number};
+use crate::sqlite::{self, from_sql, namespace_at, number};
 
 /// Reads everything, inside the transaction that raised the epoch, or in one of the same owner. How many rows were set aside comes with it.
 pub(crate) fn load(
@@ -246,7 +246,7 @@ pub fn rebase(job: &mut StoredJob, now: Timestamp, trust: Trust) {
 
 fn read_unique(row: &Row<'_>) -> Option<StoredUnique> {
     Some(StoredUnique {
-        namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
+        namespace: namespace_at(row, 0)?,
         key: row.get(1).ok()?,
         job: JobId::from_bytes(row.get(2).ok()?),
         payload: row.get(3).ok()?,
@@ -256,7 +256,7 @@ fn read_unique(row: &Row<'_>) -> Option<StoredUnique> {
 
 fn read_schedule(row: &Row<'_>) -> Option<StoredSchedule> {
     Some(StoredSchedule {
-        namespace: Namespace::new(row.get::<_, String>(0).ok()?).ok()?,
+        namespace: namespace_at(row, 0)?,
         spec: decode_schedule(row.get_ref(1).ok()?.as_blob().ok()?).ok()?,
         next_wall_ms: row.get::<_, Option<i64>>(2).ok()?.map(from_sql),
         last_wall_ms: row.get::<_, Option<i64>>(3).ok()?.map(from_sql),
@@ -270,9 +270,7 @@ fn load_rows<T>(
     sql: &str,
     read: impl Fn(&Row<'_>) -> Option<T>,
 ) -> rusqlite::Result<Vec<T>> {
-    let mut statement = connection.prepare(sql)?;
-    let rows: Vec<Option<T>> = statement.query_map([], |row| Ok(read(row)))?.collect::<Result<_, _>>()?;
-    let broken = rows.iter().filter(|row| row.is_none()).count();
+    let (rows, broken) = sqlite::readable_rows(connection, sql, read)?;
     if broken > 0 {
         tracing::warn!(
             what,
@@ -284,5 +282,5 @@ fn load_rows<T>(
             set_aside(connection, &problem, None)?;
         }
     }
-    Ok(rows.into_iter().flatten().collect())
+    Ok(rows)
 }

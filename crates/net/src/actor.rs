@@ -61,14 +61,15 @@ impl<S: Clone + 'static> Actor<S> {
             .name(name.to_owned())
             .spawn(move || {
                 let closing = Closing(to_close);
-                let made = {
+                let state = {
                     let _within = runtime.enter();
                     make(closing.clone())
                 };
-                let (state, made) =
-                    made.map_or_else(|error| (None, Err(error)), |state| (Some(state), Ok(())));
-                let _ = opened.send(made);
-                let Some(state) = state else { return };
+                let state = match state {
+                    Ok(state) => state,
+                    Err(error) => return drop(opened.send(Err(error))),
+                };
+                let _ = opened.send(Ok(()));
                 let serve = serve(state, inbox, &closing, still_open, close_within);
                 tokio::task::LocalSet::new().block_on(&runtime, serve);
                 // A name that is being looked up must not hold up the closing.

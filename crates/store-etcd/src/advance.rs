@@ -32,7 +32,7 @@ impl EtcdCall<'_> {
         if lift == 0 {
             return Err(BadInput::new("increment", "must be more than 0").into());
         }
-        let read_set = ReadSet::of(&Namespace::default(), Vec::new());
+        let read_set = ReadSet::of(&self.namespace, Vec::new());
         loop {
             let snapshot = self.see(&read_set).await?;
             if self.budget.outcome_unknown {
@@ -187,8 +187,7 @@ impl EtcdCall<'_> {
         let mut highest = None;
         let keys = self.all_in(&self.core.names.all_records()).await?;
         for same in keys.chunk_by(|one, next| one.0 == next.0) {
-            let Some((namespace, _)) = same.first() else { continue };
-            for at in self.sights(namespace, same).await? {
+            for at in self.sights(same).await? {
                 census.keys += 1;
                 census.ended += u64::from(at.live().is_some());
                 let LeaseRecord { counter, .. } = at.record;

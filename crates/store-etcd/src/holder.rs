@@ -221,7 +221,7 @@ impl EtcdCall<'_> {
         let prefix = if let RevokeTarget::Prefix(prefix) = &request.target { prefix.as_str() } else { "" };
         let mut ended = Vec::new();
         let keys = self.all_in(&self.core.names.records(&self.namespace, prefix)).await?;
-        for at in self.sights(&self.namespace.clone(), &keys).await? {
+        for at in self.sights(&keys).await? {
             if !meant(&at) || at.live().is_none() {
                 continue;
             }

@@ -31,7 +31,7 @@ impl EtcdCall<'_> {
             let key_count = read.pop().map_or(0, |range| range.total());
             let set = read.into_iter().map(|range| Ok(limits_of(range.into_first())?.0));
             let limits = set.collect::<Result<Vec<_>, RequestError>>()?;
-            let quota = limits.into_iter().fold(Quota::default(), |quota, set| quota.or(set));
+            let quota = limits.into_iter().fold(Quota::default(), Quota::or);
             let usage = QuotaUsage { key_count, ..QuotaUsage::default() };
             Ok::<_, RequestError>(QuotaView { quota: quota.or(Quota::USUAL), usage })
         };

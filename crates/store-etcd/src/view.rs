@@ -26,7 +26,7 @@ impl EtcdCall<'_> {
         let prefix = request.prefix.as_deref().unwrap_or("");
         let span = self.core.names.records(&self.namespace, prefix);
         let (keys, next) = self.page(span, request.cursor.unwrap_or(0), request.limit).await?;
-        let mut shown = self.sights(&self.namespace.clone(), &keys).await?;
+        let mut shown = self.sights(&keys).await?;
         shown.retain(|at| is_listed(request, at.record.hold.as_ref().filter(|_| at.live().is_some())));
         let views = shown.iter().map(|at| {
             let mut call = self.clone();
@@ -74,15 +74,12 @@ impl EtcdCall<'_> {
         }
     }
 
-    pub(super) async fn sights(
-        &mut self,
-        namespace: &Namespace,
-        keys: &[(Namespace, Key)],
-    ) -> Result<Vec<KeySnapshot>, StoreError> {
+    /// Keys of one namespace, as they stand.
+    pub(super) async fn sights(&mut self, keys: &[(Namespace, Key)]) -> Result<Vec<KeySnapshot>, StoreError> {
         let mut sights = Vec::with_capacity(keys.len());
         for some in keys.chunks(KEYS_PER_LOOK) {
             let keys = some.iter().map(|(_, key)| key.clone()).collect();
-            sights.extend(self.see(&ReadSet::of(namespace, keys)).await?.keys);
+            sights.extend(self.see(&ReadSet::of(&some[0].0, keys)).await?.keys);
         }
         Ok(sights)
     }

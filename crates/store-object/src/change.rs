@@ -143,8 +143,7 @@ impl ObjectStoreInner {
         start: ChangeStart,
         mut next: impl FnMut(ChangeInput<'_>) -> NextStep + Send,
     ) -> Result<ChangeResult, StoreError> {
-        let mut attempts: Vec<WriteAttempt> = Vec::new();
-        let mut last_why = String::new();
+        let (mut attempts, mut last_why) = (Vec::<WriteAttempt>::new(), String::new());
         let (mut losses, mut backoff, mut cached) = (0, BACKOFF, start == ChangeStart::Last);
         for _ in 0..ROUNDS_MAX {
             let known = if std::mem::take(&mut cached) { self.seen.last(&context.name) } else { None };
@@ -174,8 +173,7 @@ impl ObjectStoreInner {
             let now = self.clock.now();
             let record = self.record_of(context.key, seen.as_ref())?;
             let taken_up = seen.as_ref().is_some_and(|seen| seen.body.is_taken_up());
-            let before = ChangeInput { record: &record, taken_up, unsure: !attempts.is_empty() };
-            let command = match next(before) {
+            let command = match next(ChangeInput { record: &record, taken_up, unsure: !attempts.is_empty() }) {
                 NextStep::Ask(command) => command,
                 NextStep::Answer(reply) => return Ok(ChangeResult { reply, at_ms: now.store_ms, seen }),
             };
@@ -234,12 +232,12 @@ impl ObjectStoreInner {
                     attempts.push(WriteAttempt { body, changed });
                     backoff.pause().await;
                 }
-                Err(error) if attempts.is_empty() => {
+                Err(error) => {
                     context.call.doubt.dispel();
-                    return Err(self.refusal(error));
-                }
-                Err(CasError::Unavailable { why } | CasError::Refused { why }) => {
-                    context.call.doubt.dispel();
+                    if attempts.is_empty() {
+                        return Err(self.refusal(error));
+                    }
+                    let (CasError::Unavailable { why } | CasError::Refused { why }) = error;
                     context.call.doubt.note(context.key.as_str(), &why);
                     last_why = why;
                     backoff.pause().await;

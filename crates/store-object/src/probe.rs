@@ -106,7 +106,8 @@ impl ProbeReport {
 
 /// Probes a place, unless this process has done so before.
 pub(super) async fn once(cas: &dyn Cas, place: &ObjectUrl, seed: NonceSeed) -> Result<(), StoreError> {
-    static KNOWN: Mutex<Vec<((Scheme, String, Option<String>), ProbeReport)>> = Mutex::new(Vec::new());
+    type Probed = ((Scheme, String, Option<String>), ProbeReport);
+    static KNOWN: Mutex<Vec<Probed>> = Mutex::new(Vec::new());
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let storage = place.storage();
     let found = known()

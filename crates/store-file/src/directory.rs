@@ -112,7 +112,7 @@ impl StoreDirectory {
             return Err(unusable(&place.path, why));
         }
         rustix::fs::access(&place.path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-            .map_err(|error| unusable(&place.path, &place.why_not_writable(&error)))?;
+            .map_err(|error| unusable(&place.path, place.why_not_writable(&error)))?;
         refuse_foreign(&place.database())?;
         if !create {
             place.refuse_lost()?;
@@ -480,7 +480,7 @@ impl StoreDirectory {
             None => Ok(()),
             Some(name) => Err(unusable(
                 &self.path,
-                &format!(
+                format!(
                     "it is on {name}, and a network file system cannot keep two machines apart; \
                           use a local directory and reach it from elsewhere through a server"
                 ),

@@ -174,28 +174,15 @@ pub(super) fn floors(connection: &Connection) -> rusqlite::Result<Vec<(Namespace
 }
 
 /// The events of each batch, oldest first, under the number of the last; `None`: they cannot be read.
-pub(super) fn each_batch_of_events(
-    connection: &Connection,
-    mut each: impl FnMut(u64, Option<Vec<Event>>),
-) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare("SELECT seq, event FROM events ORDER BY seq")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
+pub(super) fn batches_of_events(connection: &Connection) -> rusqlite::Result<Vec<(u64, Option<Vec<Event>>)>> {
+    rows(connection, "SELECT seq, event FROM events ORDER BY seq", [], |row| {
         let bytes = row.get_ref(1)?.as_blob().ok();
-        each(from_sql(row.get(0)?), bytes.and_then(codec::decode_events));
-    }
-    Ok(())
+        Ok((from_sql(row.get(0)?), bytes.and_then(codec::decode_events)))
+    })
 }
 
-/// Every kept lease with its deadline, or what is wrong with its row.
-pub(super) fn each_lease(
-    connection: &Connection,
-    mut each: impl FnMut(i64, Result<StoredLease, String>),
-) -> rusqlite::Result<()> {
-    each_row(connection, |slot, _, _, lease| each(slot, lease))
-}
-
-/// The same, with the row itself and the deadline that the last renewal gave, for what can be had of a damaged one.
+/// Every kept lease with its deadline, or what is wrong with its row; with the row itself and the deadline that the last renewal
+/// gave, for what can be had of a damaged one.
 pub(super) fn each_row(
     connection: &Connection,
     mut each: impl FnMut(i64, &Row<'_>, Option<u64>, Result<StoredLease, String>),

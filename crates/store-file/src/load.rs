@@ -37,25 +37,17 @@ impl Trust {
 /// Reads everything, inside the transaction that raised the epoch. Jobs only where they have to be written anew.
 pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rusqlite::Result<StoredState> {
     let mut kept = StoredState::default();
-    let (closed_until_ms, longest_ttl_ms) = lease_rows::closed_until_and_longest_ttl_ms(connection)?;
-    kept.longest_ttl_ms = longest_ttl_ms;
-    kept.closed_until_ms = match trust {
-        // How much of that time is left is unknown on a new clock: all of it is waited for once more.
-        trust if trust.is_of_another_boot() && closed_until_ms > 0 => {
-            now.store_ms.saturating_add(longest_ttl_ms)
-        }
-        _ => closed_until_ms,
-    };
+    (kept.closed_until_ms, kept.longest_ttl_ms) = lease_rows::closed_until_and_longest_ttl_ms(connection)?;
     kept.limits = lease_rows::limits(connection)?;
     kept.namespaces = lease_rows::namespaces(connection)?;
-    for known in &mut kept.namespaces {
-        known.closed_until_ms = match known.closed_until_ms {
-            Some(_) if trust.is_of_another_boot() && closed_until_ms > 0 => {
-                Some(now.store_ms.saturating_add(known.longest_ttl_ms))
-            }
-            Some(_) if trust.is_of_another_boot() => None,
-            same => same,
-        };
+    if trust.is_of_another_boot() {
+        // How much of that time is left is unknown on a new clock: all of it is waited for once more.
+        let is_closed = kept.closed_until_ms > 0;
+        let anew = |ttl_ms| is_closed.then(|| now.store_ms.saturating_add(ttl_ms));
+        kept.closed_until_ms = anew(kept.longest_ttl_ms).unwrap_or(0);
+        for known in &mut kept.namespaces {
+            known.closed_until_ms = known.closed_until_ms.and_then(|_| anew(known.longest_ttl_ms));
+        }
     }
     kept.floors = lease_rows::floors(connection)?;
     load_events(connection, &mut kept)?;
@@ -72,7 +64,7 @@ pub(super) fn load(connection: &Connection, now: Timestamp, trust: Trust) -> rus
 
 fn load_events(connection: &Connection, kept: &mut StoredState) -> rusqlite::Result<()> {
     let mut lost_by_all = 0;
-    lease_rows::each_batch_of_events(connection, |seq, events| {
+    for (seq, events) in lease_rows::batches_of_events(connection)? {
         kept.last_seq = seq;
         match events {
             Some(events) if events.last().is_some_and(|event| event.seq == seq) => {
@@ -85,7 +77,7 @@ fn load_events(connection: &Connection, kept: &mut StoredState) -> rusqlite::Res
                 lost_by_all = seq;
             }
         }
-    })?;
+    }
     if let Some(first_seq) = kept.events.recent.first().map(|event| event.seq) {
         super::old_events::load(connection, first_seq, &mut kept.events)?;
     }

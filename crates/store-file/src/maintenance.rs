@@ -147,7 +147,7 @@ fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Resul
     report.epoch = number("SELECT epoch FROM meta")?;
     report.set_aside = lease_rows::count_aside(connection)?;
     let mut seen = HashMap::new();
-    lease_rows::each_lease(connection, |slot, lease| {
+    lease_rows::each_row(connection, |slot, _, _, lease| {
         report.keys += 1;
         let lease = match lease {
             Ok(lease) => lease,

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use fencehold_core::Namespace;
 use fencehold_engine::{OldEvents, StoredEvents};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use super::codec;
-use super::sqlite::{from_sql, run, to_sql};
+use super::sqlite::{from_sql, rows, run, to_sql};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS old_events (seq INTEGER PRIMARY KEY, event BLOB NOT NULL);
@@ -30,26 +30,25 @@ pub(super) fn make(connection: &Connection) -> rusqlite::Result<()> {
 
 /// What was kept longer, for events of which the newest were loaded. `first_seq` is the number of the first of those.
 pub(super) fn load(connection: &Connection, first_seq: u64, kept: &mut StoredEvents) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare("SELECT event FROM old_events WHERE seq < ?1 ORDER BY seq")?;
-    let mut rows = statement.query([to_sql(first_seq)])?;
-    while let Some(row) = rows.next()? {
-        match codec::decode_event(row.get_ref(0)?.as_blob().unwrap_or_default()) {
+    let sql = "SELECT event FROM old_events WHERE seq < ?1 ORDER BY seq";
+    let read = |row: &Row<'_>| Ok(codec::decode_event(row.get_ref(0)?.as_blob().unwrap_or_default()));
+    for event in rows(connection, sql, [to_sql(first_seq)], read)? {
+        match event {
             Some(event) => kept.old.push(event),
             // Which namespace lost it is not known.
             None => kept.lost_by_all = first_seq.saturating_sub(1),
         }
     }
-    let mut statement = connection.prepare("SELECT namespace, until_seq, forgotten_seq FROM events_lost")?;
-    let mut rows = statement.query([])?;
     let mut forgotten_seq = 0;
-    while let Some(row) = rows.next()? {
+    rows(connection, "SELECT namespace, until_seq, forgotten_seq FROM events_lost", [], |row| {
         let until_seq = from_sql(row.get(1)?);
         if let Ok(namespace) = Namespace::new(row.get::<_, String>(0)?) {
             kept.lost.insert(namespace, until_seq);
         } else {
             (kept.lost_by_others, forgotten_seq) = (until_seq, from_sql(row.get(2)?));
         }
-    }
+        Ok(())
+    })?;
     // A program that keeps nothing longer has forgotten further than this one did.
     if first_seq > forgotten_seq.saturating_add(1) {
         kept.lost_by_all = first_seq - 1;

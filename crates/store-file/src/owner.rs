@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::frame::{self, Frames, FromOwner, PROTOCOL, ToOwner};
-use super::owner_connection::{BEAT, SILENCE};
+use super::owner_connection::{BEAT, SILENCE, wait};
 use super::permissions::{SharedGroup, distrusted};
 use super::schema::SCHEMA_VERSION;
 
@@ -86,15 +86,11 @@ impl SocketServer {
             }
             Err(error) => {
                 tracing::warn!(%error, "no further process can connect at the moment");
-                pause().await;
+                // Descriptors ran out, as a rule: only real time can bring some back.
+                wait(BEAT).await;
             }
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "descriptors ran out: only real time can bring some back")]
-async fn pause() {
-    tokio::time::sleep(BEAT).await;
 }
 
 /// One connection, from hello to goodbye.
@@ -246,7 +242,7 @@ impl Connection {
         let answers = self.answers.clone();
         let pong = move || drop(answers.send(FromOwner::Pong));
         match self.offer.handle() {
-            Some(handle) => drop(handle.ping(Box::new(pong))),
+            Some(handle) => handle.ping(Box::new(pong)),
             None => pong(),
         }
     }

@@ -179,7 +179,7 @@ pub(super) fn sorry(place: &StoreDirectory, error: &rusqlite::Error) -> StoreErr
         Some(ErrorCode::NotADatabase) => unusable(&path, "it is not a database; it was left untouched"),
         code if code == Some(ErrorCode::DatabaseCorrupt) || is_amiss(error) => unusable(
             &path,
-            &format!(
+            format!(
                 "it is damaged ({error}); `fencehold store check` says where, and a backup can be restored"
             ),
         ),

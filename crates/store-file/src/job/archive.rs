@@ -36,13 +36,16 @@ impl Archive for SqlitePersistence {
     }
 
     fn finished(&mut self, id: JobId) -> ArchiveResult<Option<StoredJob>> {
-        let found: Vec<(i64, Option<(u32, Vec<u8>)>)> = self
-            .rows(FINISHED, [id.as_bytes()], |row| Ok((row.get(0)?, row.get(1).ok().zip(row.get(2).ok()))))?;
-        Ok(found.into_iter().next().and_then(|(arrival, row)| {
-            let (arrival, read) = (from_sql(arrival), row.ok_or_else(|| "the row is damaged".to_owned()));
-            let (queue, record) = understood(arrival, read)?;
-            finished_job(arrival, id, queue, &record)
-        }))
+        let read = |row: &Row<'_>| Ok((from_sql(row.get(0)?), row.get(1).ok().zip(row.get(2).ok())));
+        let found = self.rows(FINISHED, [id.as_bytes()], read)?;
+        Ok(found
+            .into_iter()
+            .next()
+            .and_then(|(arrival, row): (u64, Option<(u32, Vec<u8>)>)| {
+                let (queue, record) =
+                    understood(arrival, row.ok_or_else(|| "the row is damaged".to_owned()))?;
+                finished_job(arrival, id, queue, &record)
+            }))
     }
 
     fn body(&mut self, arrival: u64) -> ArchiveResult<Option<Arc<JobBody>>> {

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::codec::{decode_body, decode_finished, decode_schedule};
 use crate::maintenance::CheckReport;
-use crate::sqlite::number;
+use crate::sqlite::{namespace_at, number, rows};
 
 pub(crate) fn examine(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
     let number = |sql: &str| number(connection, sql, []);
@@ -20,9 +20,7 @@ pub(crate) fn examine(connection: &Connection, report: &mut CheckReport) -> rusq
         (false, "SELECT j.id, l.record, j.body FROM job_live l JOIN jobs j ON j.arrival = l.arrival"),
         (true, "SELECT j.id, f.record, j.body FROM job_finished f JOIN jobs j ON j.arrival = f.arrival"),
     ] {
-        let mut statement = connection.prepare(sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
+        rows(connection, sql, [], |row| {
             let id = row.get(0).unwrap_or_default();
             if id == [0; 16] {
                 problem(id, "its id cannot be read");
@@ -38,7 +36,8 @@ pub(crate) fn examine(connection: &Connection, report: &mut CheckReport) -> rusq
             if let Err(what) = decode_body(row.get_ref(2)?.as_blob().unwrap_or_default()) {
                 problem(id, &what);
             }
-        }
+            Ok(())
+        })?;
     }
     examine_queues(connection, report)?;
     for (what, sql) in [
@@ -94,9 +93,7 @@ pub(crate) fn examine(connection: &Connection, report: &mut CheckReport) -> rusq
 /// Whether every queue and every schedule can be read.
 fn examine_queues(connection: &Connection, report: &mut CheckReport) -> rusqlite::Result<()> {
     let sql = "SELECT number, namespace, name, mode, completed, failed, cancelled FROM queues";
-    let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
+    rows(connection, sql, [], |row| {
         let number: i64 = row.get(0)?;
         let named = row.get(1).ok().zip(row.get(2).ok());
         let named = named.is_some_and(|(space, name): (String, String)| {
@@ -109,18 +106,18 @@ fn examine_queues(connection: &Connection, report: &mut CheckReport) -> rusqlite
                 report.problems.push(format!("queue {number}: {what} cannot be read"));
             }
         }
-    }
-    let mut statement = connection.prepare("SELECT namespace, name, spec FROM schedules")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let named = row.get::<_, String>(0).is_ok_and(|space| Namespace::new(space).is_ok());
+        Ok(())
+    })?;
+    rows(connection, "SELECT namespace, name, spec FROM schedules", [], |row| {
+        let named = namespace_at(row, 0).is_some();
         let spec = decode_schedule(row.get_ref(2)?.as_blob().unwrap_or_default());
         if !named || spec.is_err() {
             let name = row.get::<_, String>(1).unwrap_or_default();
             report.problems.push(format!("schedule {name:?} cannot be read"));
         }
-    }
-    Ok(())
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// What is wrong with a record, if anything.

@@ -9,6 +9,7 @@ mod fuzz;
 mod generated_clients;
 mod lost_responses;
 mod metrics;
+mod openapi;
 mod plain_client;
 mod races;
 #[cfg(feature = "installed")]

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::workspace;
 
-const DOCUMENT: &str = "crates/cli/tests/golden/openapi.json";
+const DOCUMENT: &str = "crates/server/src/http/openapi.json";
 const CHANGELOG: &str = "CHANGELOG.md";
 /// Commits after this one are checked.
 const SINCE: &str = "f437e3c";

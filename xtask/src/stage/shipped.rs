@@ -1,10 +1,10 @@
 //! What only tests need is not in the program that people get: points at which a process is held,
-//! simulation, models, suites. Features add up over everything that is built together, so one careless line in a manifest
+//! simulation, models, suites, what makes the OpenAPI document. Features add up over everything that is built together, so one careless line in a manifest
 //! would bring them in.
 
 use crate::process;
 
-const NEVER: [&str; 2] = ["gates", "sim"];
+const NEVER: [&str; 3] = ["gates", "schema", "sim"];
 /// Crates that only tests and benchmarks may use.
 pub(super) const NEVER_USED: [&str; 4] =
     ["fencehold-bench", "fencehold-conformance", "fencehold-proof", "fencehold-test-servers"];

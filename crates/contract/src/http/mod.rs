@@ -8,12 +8,6 @@
 
 pub mod access;
 mod body;
-#[cfg(feature = "schema")]
-mod document;
-#[cfg(feature = "schema")]
-pub mod example;
-#[cfg(feature = "schema")]
-mod schema;
 mod scope;
 
 use serde::Serialize;
@@ -45,8 +39,6 @@ pub use body::{
     RevokeLeaseRequest, ScheduleList, ServerCapabilities, SetQuotaRequest, WriteEffectBatchRequest,
     WriteEffectBatchResponse,
 };
-#[cfg(feature = "schema")]
-pub use document::document;
 pub use scope::{Role, Scope};
 
 /// The header that names the namespace; `default` if it is missing.

@@ -3,6 +3,6 @@
 
 mod disconnects;
 mod event_streams;
-mod local_server;
+pub(crate) mod local_server;
 mod requests;
 mod single_item;

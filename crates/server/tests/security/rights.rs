@@ -66,7 +66,7 @@ pub(crate) fn sample(name: &str) -> Value {
             "scopes": ["lease:read"],
         }),
         "revoke_access_token" => json!({ "access_token_id": "aabbccddeeff" }),
-        other => fencehold_contract::http::example::of(other)
+        other => crate::openapi::example::of(other)
             .request
             .unwrap_or_else(|| panic!("no request for {other}")),
     }

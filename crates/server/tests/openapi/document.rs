@@ -1,14 +1,15 @@
 //! The OpenAPI 3.1 document, made from the operations and their types.
 
+use fencehold_contract::http::{
+    HOLD_CHANGES_PATH, HttpOperation, IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, OperationSpec,
+    PROBLEM_TYPE, Scope, TIMEOUT_HEADER, Visitor, every, op,
+};
+use fencehold_contract::problem::{ErrorKind, Problem};
 use schemars::JsonSchema as _;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use super::{
-    HttpOperation, IDEMPOTENCY_HEADER, Method, NAMESPACE_HEADER, OperationSpec, PROBLEM_TYPE, Scope,
-    TIMEOUT_HEADER, Visitor, every, example, op, schema,
-};
-use crate::problem::{ErrorKind, Problem};
+use super::{example, schema};
 
 /// The statuses that every operation can answer with, apart from success.
 const STATUSES: [u16; 8] = [400, 401, 403, 429, 500, 501, 503, 504];
@@ -30,7 +31,7 @@ const TAGS: [(&str, &str); 11] = [
 const STATUSES_OF_BODIES: [u16; 2] = [413, 415];
 
 /// The OpenAPI document of everything under `/v1`, and of the two probes.
-pub fn document() -> Value {
+pub(super) fn document() -> Value {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut pages = Pages { generator: settings.into_generator(), paths: Map::new() };
@@ -229,7 +230,7 @@ impl Pages {
             "parameters": self.headers(),
             "responses": self.responses(success, &STATUSES),
         });
-        self.add(super::HOLD_CHANGES_PATH, Method::Get, page);
+        self.add(HOLD_CHANGES_PATH, Method::Get, page);
     }
 
     fn probes(&mut self) {

@@ -1,14 +1,14 @@
 //! One example of the request and of the response of every operation, for the document and for tests.
 
+use fencehold_contract::http::{HttpOperation, Method, OperationSpec, Visitor, every};
 use serde_json::{Value, json};
 
 /// An example of an operation.
-#[derive(Clone, Debug)]
-pub struct Example {
+pub(crate) struct Example {
     /// The body of its request; of what is asked in the query there is none.
-    pub request: Option<Value>,
+    pub(crate) request: Option<Value>,
     /// The body of its response.
-    pub response: Value,
+    pub(crate) response: Value,
 }
 
 const JOB: &str = "01935f6e-7b00-7000-8000-000000000007";
@@ -18,7 +18,7 @@ const OWNER: &str = "web-1/4711";
 
 /// The example of the operation with this name.
 #[expect(clippy::too_many_lines, reason = "a list")]
-pub fn of(operation: &str) -> Example {
+pub(crate) fn of(operation: &str) -> Example {
     let lease = json!({ "key": "reports/daily", "hold_id": HOLD, "token": 33 });
     let attempt = json!({ "job_id": JOB, "hold_id": HOLD, "token": 34 });
     let with = |mut value: Value, field: &str, what: Value| {
@@ -227,42 +227,36 @@ pub fn of(operation: &str) -> Example {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::{HttpOperation, Method, OperationSpec, Visitor, every};
-    use super::*;
+struct ExampleCheck;
 
-    struct ExampleCheck;
-
-    impl Visitor for ExampleCheck {
-        fn visit<O: HttpOperation>(&mut self) {
-            let OperationSpec { name, method, .. } = O::SPEC;
-            let Example { request, response } = of(name);
-            assert_eq!(request.is_some(), method == Method::Post, "{name}");
-            if let Some(request) = request {
-                let read: O::Request = serde_json::from_value(request.clone())
-                    .unwrap_or_else(|error| panic!("request of {name}: {error}"));
-                let written = serde_json::to_value(read).unwrap();
-                for (field, value) in request.as_object().unwrap() {
-                    assert_eq!(written[field], *value, "{name}: {field}");
-                }
-                let mut strange = request;
-                strange["strange"] = 1.into();
-                let read: Result<O::Request, _> = serde_json::from_value(strange);
-                assert!(read.is_err(), "{name} takes a field that is not known");
+impl Visitor for ExampleCheck {
+    fn visit<O: HttpOperation>(&mut self) {
+        let OperationSpec { name, method, .. } = O::SPEC;
+        let Example { request, response } = of(name);
+        assert_eq!(request.is_some(), method == Method::Post, "{name}");
+        if let Some(request) = request {
+            let read: O::Request = serde_json::from_value(request.clone())
+                .unwrap_or_else(|error| panic!("request of {name}: {error}"));
+            let written = serde_json::to_value(read).unwrap();
+            for (field, value) in request.as_object().unwrap() {
+                assert_eq!(written[field], *value, "{name}: {field}");
             }
-            let read: O::Response = serde_json::from_value(response.clone())
-                .unwrap_or_else(|error| panic!("response of {name}: {error}"));
-            assert_eq!(serde_json::to_value(read).unwrap(), response, "response of {name}");
-            let mut newer = response;
-            newer["newer"] = 1.into();
-            let read: Result<O::Response, _> = serde_json::from_value(newer);
-            assert!(read.is_ok(), "{name} refuses a newer response");
+            let mut strange = request;
+            strange["strange"] = 1.into();
+            let read: Result<O::Request, _> = serde_json::from_value(strange);
+            assert!(read.is_err(), "{name} takes a field that is not known");
         }
+        let read: O::Response = serde_json::from_value(response.clone())
+            .unwrap_or_else(|error| panic!("response of {name}: {error}"));
+        assert_eq!(serde_json::to_value(read).unwrap(), response, "response of {name}");
+        let mut newer = response;
+        newer["newer"] = 1.into();
+        let read: Result<O::Response, _> = serde_json::from_value(newer);
+        assert!(read.is_ok(), "{name} refuses a newer response");
     }
+}
 
-    #[test]
-    fn every_operation_has_an_example_that_reads_as_what_it_is() {
-        every(&mut ExampleCheck);
-    }
+#[test]
+fn every_operation_has_an_example_that_reads_as_what_it_is() {
+    every(&mut ExampleCheck);
 }

@@ -1,10 +1,14 @@
 //! What a store supports.
 
+use serde::{Deserialize, Serialize};
+
 /// What a store can do. A caller that asks for more gets `Unsupported`, naming the store and the part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, answered yes or no")]
 pub struct Capabilities {
-    /// The store's name, as in its URL.
+    /// The store's name, as in its URL. A server has a text for that of its own store.
+    #[serde(skip)]
     pub store: &'static str,
     /// Waiters are served first come, first served.
     pub supports_fair_waiting: bool,

@@ -81,7 +81,7 @@ impl AsEvents {
     }
 }
 
-/// Each kind of event has a schema of its own; the last one is for those that a newer server has.
+/// What an event says: the document adds what every event has beside it.
 #[cfg(feature = "schema")]
 impl schemars::JsonSchema for FlatEvent<Event> {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -89,57 +89,7 @@ impl schemars::JsonSchema for FlatEvent<Event> {
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let common = serde_json::json!({
-            "seq": { "type": "integer", "minimum": 0, "description": "Its number." },
-            "at": generator.subschema_for::<Moment>(),
-            "key": generator.subschema_for::<fencehold_core::Key>(),
-        });
-        let data = <fencehold_core::EventData as schemars::JsonSchema>::json_schema(generator).to_value();
-        let mut kinds = Vec::new();
-        for kind in data["oneOf"].as_array().into_iter().flatten() {
-            for (name, fields) in kind["properties"].as_object().into_iter().flatten() {
-                let mut event = fields.clone();
-                event["description"] = kind["description"].clone();
-                let mut required = vec!["seq".into(), "at".into(), "key".into(), "type".into()];
-                required.extend(fields["required"].as_array().into_iter().flatten().cloned());
-                event["required"] = required.into();
-                event["properties"]["type"] = serde_json::json!({ "type": "string", "const": name });
-                if let Some(due) = event["properties"].as_object_mut().and_then(|fields| fields.remove(DUE.0))
-                {
-                    let described = serde_json::json!({ "description": due["description"] });
-                    event["properties"][DUE.1] = described;
-                    for (field, value) in
-                        generator.subschema_for::<Moment>().to_value().as_object().into_iter().flatten()
-                    {
-                        event["properties"][DUE.1][field] = value.clone();
-                    }
-                    for field in event["required"].as_array_mut().into_iter().flatten() {
-                        if field == DUE.0 {
-                            *field = DUE.1.into();
-                        }
-                    }
-                }
-                for (field, schema) in common.as_object().into_iter().flatten() {
-                    event["properties"][field] = schema.clone();
-                }
-                if let Some(event) = event.as_object_mut() {
-                    event.remove("additionalProperties");
-                }
-                kinds.push(event);
-            }
-        }
-        kinds.push(serde_json::json!({
-            "description": "An event of a kind that is newer than this document.",
-            "type": "object",
-            "properties": {
-                "seq": common["seq"], "at": common["at"], "key": common["key"], "type": { "type": "string" },
-            },
-            "required": ["seq", "at", "key", "type"],
-        }));
-        schemars::json_schema!({
-            "description": "One event: what happened to a key, a job, a queue or a schedule.",
-            "anyOf": kinds,
-        })
+        fencehold_core::EventData::json_schema(generator)
     }
 }
 

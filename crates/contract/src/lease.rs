@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::AsEvents;
 use crate::job::{JobRequest, JobResponse, JobStore};
-use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_false, is_zero, page};
+use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_default, page};
 use crate::metrics::StoreMetrics;
 use crate::operation::{Route, calls, plain, revoke_all};
 use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
@@ -126,27 +126,27 @@ calls! {
     }
     calls {
         /// Takes one of the keys, waiting in line for up to `wait_ms`.
-        acquire: Acquire(request: AcquireLeaseRequest) -> Acquired(AcquiredLease);
+        acquire: Acquire(request: AcquireLeaseRequest) -> Acquired(AcquiredLease) [LeasesAlone];
         /// Renews many holds in one call; one answer for each, in order.
-        renew: Renew(holds: Vec<HoldRef>) -> Renewed(RenewLeaseBatchResponse);
+        renew: Renew(holds: Vec<HoldRef>) -> Renewed(RenewLeaseBatchResponse) [LeasesAlone];
         /// Gives many holds back in one call; one answer for each, in order.
-        release: Release(holds: Vec<HoldRef>) -> Released(Vec<Result<ReleasedLease, Refusal>>);
+        release: Release(holds: Vec<HoldRef>) -> Released(Vec<Result<ReleasedLease, Refusal>>) [LeasesAlone];
         /// How one key stands. `None`: nothing is kept of it.
-        get: Get(key: Key) -> Lease(Option<LeaseView>);
+        get: Get(key: Key) -> Lease(Option<LeaseView>) [Reads, LeasesAlone];
         /// Keys and how they stand, a page at a time, in no particular order.
-        list: List(request: ListLeasesRequest) -> Leases(LeasePage);
+        list: List(request: ListLeasesRequest) -> Leases(LeasePage) [Reads, LeasesAlone];
         /// What happened after a cursor, waiting up to `wait_ms` for something to happen.
-        list_events: Events(request: ListEventsRequest) -> Events(EventPage);
+        list_events: Events(request: ListEventsRequest) -> Events(EventPage) [Reads];
         /// After a restore or a lossy failover: ends every lease of every namespace, raises every counter and floor
         /// by `increment`, and returns for how long nothing may be granted, which is the longest ttl there was.
-        advance: Advance { by: Owner, increment: u64 } -> Advanced(AdvancedStore);
+        advance: Advance { by: Owner, increment: u64 } -> Advanced(AdvancedStore) [Once];
         /// Looks at the limits of the caller's namespace, or sets them.
         quota: Quota(request: QuotaRequest) -> Quota(QuotaView);
         /// Opens a store that an advance has closed, at once. A holder from before the advance may still believe in its lease, so there can
         /// be two until its ttl is over: only what checks tokens keeps the old one out.
-        reopen: Reopen { by: Owner } -> Reopened(());
+        reopen: Reopen { by: Owner } -> Reopened(()) [LeasesAlone];
         /// Who serves, and how much there is.
-        status: Status -> Status(StoreStatus);
+        status: Status -> Status(StoreStatus) [Reads];
     }
 }
 
@@ -194,15 +194,13 @@ wire! {
         /// Who asks.
         pub owner: Owner,
         /// What for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub task: Option<Task>,
+        pub task: Option<Task> = None,
         /// How long a grant or a renewal lasts.
         #[schemars(range(min = fencehold_core::limits::TTL_MS_MIN, max = fencehold_core::limits::TTL_MS_MAX))]
         pub ttl_ms: u64,
         /// How long it may be held in all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = fencehold_core::limits::MAX_AGE_MS_MAX))]
-        pub max_age_ms: Option<u64>,
+        pub max_age_ms: Option<u64> = None,
         /// How long to stand in line; 0: not at all.
         #[serde(default)]
         #[schemars(range(max = fencehold_core::limits::WAIT_MS_MAX))]
@@ -214,11 +212,9 @@ wire! {
         #[serde(default)]
         pub priority: i16,
         /// Ask holders of lower priority to yield within this time.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub preempt_within_ms: Option<u64>,
+        pub preempt_within_ms: Option<u64> = None,
         /// The largest token that the asker has ever seen for the first key.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub seen_token: Option<Token>,
+        pub seen_token: Option<Token> = None,
     }
 }
 
@@ -330,8 +326,7 @@ wire! {
         /// Its newest token.
         pub token: Token,
         /// Who holds it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub holder: Option<HolderView>,
+        pub holder: Option<HolderView> = None,
         /// How many stand in line.
         pub waiter_count: u64,
         /// How the last holds ended, oldest first.
@@ -343,13 +338,11 @@ wire! {
         /// Who.
         pub owner: Owner,
         /// What for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub task: Option<Task>,
+        pub task: Option<Task> = None,
         /// The ttl it chose.
         pub ttl_ms: u64,
         /// How long it may be held in all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub max_age_ms: Option<u64>,
+        pub max_age_ms: Option<u64> = None,
         /// Its rank.
         pub priority: i16,
         /// For how long it has been held.
@@ -360,11 +353,9 @@ wire! {
         /// How long it has left unless it renews.
         pub remaining_ms: u64,
         /// How long ago it was granted or last renewed; missing where the store cannot tell.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub renewed_ago_ms: Option<u64>,
+        pub renewed_ago_ms: Option<u64> = None,
         /// Who asks it to yield.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_request: Option<YieldRequest>,
+        pub yield_request: Option<YieldRequest> = None,
     }
 
     /// How a hold ended, without its secret.
@@ -374,19 +365,16 @@ wire! {
         /// Who had it.
         pub owner: Owner,
         /// What for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub task: Option<Task>,
+        pub task: Option<Task> = None,
         /// How it ended.
         pub outcome: LeaseOutcome,
         /// When.
         #[serde(rename = "ended_at", with = "AsMoment")]
         pub ended_at_ms: u64,
         /// Who ended it, where somebody did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub by: Option<Owner>,
+        pub by: Option<Owner> = None,
         /// Why, if someone did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub reason: Option<Reason>,
+        pub reason: Option<Reason> = None,
     }
 }
 
@@ -411,20 +399,17 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ListLeasesRequest {
         /// Only keys that start with this text.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub prefix: Option<String>,
+        pub prefix: Option<String> = None,
         /// Only holds of this owner.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub owner: Option<Owner>,
+        pub owner: Option<Owner> = None,
         /// Only holds that serve this task.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub task: Option<Task>,
+        pub task: Option<Task> = None,
         /// Free keys too.
         #[serde(default)]
         pub include_free: bool,
         /// Where the page before ended.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
         /// At most this many.
         #[serde(default = "page")]
         #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
@@ -436,8 +421,8 @@ wire! {
         /// The keys.
         pub leases: Vec<LeaseView>,
         /// Where the next page starts; missing: this was the last.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub next_cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub next_cursor: Option<u64> = None,
     }
 
     /// Which events to read.
@@ -445,11 +430,10 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ListEventsRequest {
         /// Those after this one; missing: from the oldest that is kept.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
         /// Only of keys that start with this text; a job's is `job/ID`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub prefix: Option<String>,
+        pub prefix: Option<String> = None,
         /// At most this many.
         #[serde(default = "page")]
         #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
@@ -497,11 +481,9 @@ wire! {
         /// The store behind the server, as in its URL.
         pub store: String,
         /// The process that owns the store, where one does.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub owner_pid: Option<u32>,
+        pub owner_pid: Option<u32> = None,
         /// The owner's epoch, where there is one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub epoch: Option<u64>,
+        pub epoch: Option<u64> = None,
         /// How many keys are kept.
         pub key_count: u64,
         /// How many of them are held.
@@ -518,10 +500,10 @@ wire! {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub maintenance_errors: Vec<String>,
         /// For how long nobody is granted anything, after an advance.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         pub closed_for_ms: u64,
         /// The counts are of all namespaces together, and were left out: this token is not `admin` for all of them.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "is_default")]
         pub counts_hidden: bool,
     }
 }

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fencehold_core::EventData;
 use fencehold_core::job::{AttemptOutcome, JobState};
 use fencehold_core::lease::LeaseOutcome;
-use fencehold_core::{Event, EventData};
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -150,11 +150,6 @@ pub struct EventCounts {
 }
 
 impl EventCounts {
-    /// Counts an event.
-    pub fn note(&self, event: &Event) {
-        self.count(&event.data);
-    }
-
     /// Counts what an event says.
     pub fn count(&self, fact: &EventData) {
         match fact {

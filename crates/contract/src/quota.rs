@@ -17,29 +17,23 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct Quota {
         /// How many queues.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub max_queues: Option<u64>,
+        pub max_queues: Option<u64> = None,
         /// How many lease keys.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub max_keys: Option<u64>,
+        pub max_keys: Option<u64> = None,
         /// How many jobs that have not come to their end.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub max_jobs: Option<u64>,
+        pub max_jobs: Option<u64> = None,
         /// How many bytes the payloads of those jobs have together.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub max_bytes: Option<u64>,
+        pub max_bytes: Option<u64> = None,
         /// How many schedules.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(max = u64::MAX))]
-        pub max_schedules: Option<u64>,
+        pub max_schedules: Option<u64> = None,
         /// The longest ttl of a lease or a claim.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 100, max = 86_400_000))]
-        pub max_ttl_ms: Option<u64>,
+        pub max_ttl_ms: Option<u64> = None,
     }
 }
 
@@ -147,15 +141,20 @@ impl Limited {
     const ALL: [Limited; 5] =
         [Limited::Queues, Limited::Keys, Limited::Jobs, Limited::Bytes, Limited::Schedules];
 
+    /// What it is called, the member of a quota that bounds it, and what helps where it is used up.
+    const fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Limited::Queues => ("queues", "max_queues", "remove queues"),
+            Limited::Keys => ("lease keys", "max_keys", "use fewer, or wait until free ones are collected"),
+            Limited::Jobs => ("jobs that are not done", "max_jobs", "have jobs worked on, or delete some"),
+            Limited::Bytes => ("bytes of payload", "max_bytes", "have jobs worked on, or delete some"),
+            Limited::Schedules => ("schedules", "max_schedules", "remove schedules"),
+        }
+    }
+
     /// The member of a quota that bounds it.
     pub const fn quota(self) -> &'static str {
-        match self {
-            Limited::Queues => "max_queues",
-            Limited::Keys => "max_keys",
-            Limited::Jobs => "max_jobs",
-            Limited::Bytes => "max_bytes",
-            Limited::Schedules => "max_schedules",
-        }
+        self.words().1
     }
 
     /// What a message of [`full`] is about; `None`: of another limit than a namespace's.
@@ -167,17 +166,11 @@ impl Limited {
 
     /// What is said where the limit is reached.
     pub fn of(self, namespace: &Namespace) -> String {
-        let (next, option) = match self {
-            Limited::Queues => ("remove queues", "max-queues"),
-            Limited::Keys => ("use fewer, or wait until free ones are collected", "max-keys"),
-            Limited::Jobs => ("have jobs worked on, or delete some", "max-jobs"),
-            Limited::Bytes => ("have jobs worked on, or delete some", "max-bytes"),
-            Limited::Schedules => ("remove schedules", "max-schedules"),
-        };
-        self.of_with(namespace, next, option)
+        self.of_with(namespace, self.words().2)
     }
 
-    fn of_with(self, namespace: &Namespace, next: &str, option: &str) -> String {
+    fn of_with(self, namespace: &Namespace, next: &str) -> String {
+        let option = self.quota().replace('_', "-");
         format!(
             "{self} of namespace {namespace} ({next}; an operator can set --{option} by `fencehold quota set`)"
         )
@@ -186,13 +179,7 @@ impl Limited {
 
 impl fmt::Display for Limited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Limited::Queues => "queues",
-            Limited::Keys => "lease keys",
-            Limited::Jobs => "jobs that are not done",
-            Limited::Bytes => "bytes of payload",
-            Limited::Schedules => "schedules",
-        })
+        f.write_str(self.words().0)
     }
 }
 
@@ -221,7 +208,7 @@ wire! {
 /// The same for lease keys, in a store that keeps each key for good.
 pub fn full_of_kept_keys(namespace: &Namespace, limit: u64) -> StoreError {
     let next = "use the same keys again: each key that was ever held counts";
-    StoreError::LimitReached { message: Limited::Keys.of_with(namespace, next, "max-keys"), limit }
+    StoreError::LimitReached { message: Limited::Keys.of_with(namespace, next), limit }
 }
 
 /// The error for a namespace at its limit.

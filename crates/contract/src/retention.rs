@@ -6,6 +6,8 @@ use fencehold_core::BadInput;
 use fencehold_core::duration::{parse_ms, show_exact_ms};
 use fencehold_core::limits::{FINISHED_KEPT_MS, FINISHED_KEPT_MS_MAX, FINISHED_KEPT_MS_MIN};
 
+use crate::url::each_option;
+
 /// `keep_finished=30d`: for how long jobs that were completed, failed or cancelled are kept. The default names no time, and
 /// leaves it at what the store says: seven days, unless it was set otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +37,7 @@ impl KeepFinished {
     /// refused, not ignored.
     pub fn of_options(scheme: &str, options: Option<&str>) -> Result<Self, BadInput> {
         let mut kept = KeepFinished::default();
-        for option in options.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        for (name, value) in each_option(options) {
             if name != Self::OPTION {
                 let problem = format!("has an option {name:?}; {scheme}: takes {}", Self::OPTION);
                 return Err(BadInput::new("store URL", problem));

@@ -90,44 +90,27 @@ impl From<ScheduleV1<'_>> for ScheduleSpec {
     }
 }
 
-impl From<CompensatedEffect> for UndoOfV1 {
-    fn from(CompensatedEffect { job_id: job, effect }: CompensatedEffect) -> Self {
-        UndoOfV1 { job, effect }
-    }
-}
-
-impl From<UndoOfV1> for CompensatedEffect {
-    fn from(UndoOfV1 { job, effect }: UndoOfV1) -> Self {
-        CompensatedEffect { job_id: job, effect }
-    }
-}
-
-impl From<Quota> for LimitsV1 {
-    fn from(
-        Quota {
-            max_queues: queues,
-            max_keys: keys,
-            max_jobs: jobs,
-            max_bytes: bytes,
-            max_schedules: schedules,
-            max_ttl_ms: ttl_ms,
-        }: Quota,
-    ) -> Self {
-        LimitsV1 { queues, keys, jobs, bytes, schedules, ttl_ms }
-    }
-}
-
-impl From<LimitsV1> for Quota {
-    fn from(LimitsV1 { queues, keys, jobs, bytes, schedules, ttl_ms }: LimitsV1) -> Self {
-        Quota {
-            max_queues: queues,
-            max_keys: keys,
-            max_jobs: jobs,
-            max_bytes: bytes,
-            max_schedules: schedules,
-            max_ttl_ms: ttl_ms,
+/// Conversions both ways between types whose fields mean the same. Each names all of them, so that a new one does not compile without.
+macro_rules! alike {
+    ($($Type:ident { $($field:ident),* } = $Stored:ident { $($stored:ident),* };)*) => {$(
+        impl From<$Type> for $Stored {
+            fn from($Type { $($field),* }: $Type) -> Self {
+                $Stored { $($stored: $field),* }
+            }
         }
-    }
+
+        impl From<$Stored> for $Type {
+            fn from($Stored { $($stored),* }: $Stored) -> Self {
+                $Type { $($field: $stored),* }
+            }
+        }
+    )*};
+}
+
+alike! {
+    CompensatedEffect { job_id, effect } = UndoOfV1 { job, effect };
+    Quota { max_queues, max_keys, max_jobs, max_bytes, max_schedules, max_ttl_ms }
+        = LimitsV1 { queues, keys, jobs, bytes, schedules, ttl_ms };
 }
 
 #[cfg(test)]

@@ -2,39 +2,64 @@
 
 use fencehold_core::Namespace;
 
-use super::{Scope, http_types};
+use super::{Scope, http_requests, http_types};
 use fencehold_core::wire::Moment;
 
 use crate::json::{AsCursor, AsOptionalCursor};
 
-http_types! {
+http_requests! {
     /// A token that is to be made. Its caller makes the secret and keeps it: only its hash is sent, and the same request
     /// sent again makes no second token.
-    #[serde(deny_unknown_fields)]
     pub struct CreateAccessTokenRequest {
         /// Its public id: 12 hexadecimal digits of random bits, made by the caller.
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
+        #[schemars(regex(pattern = "^[0-9a-f]{12}$"))]
         pub id: String,
         /// The SHA-256 of the 32 random bytes of its secret, as 64 hexadecimal digits.
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{64}$")))]
+        #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
         pub secret_sha256: String,
         /// What people call it.
-        #[cfg_attr(feature = "schema", schemars(length(min = 1, max = TOKEN_NAME_BYTES_MAX)))]
+        #[schemars(length(min = 1, max = TOKEN_NAME_BYTES_MAX))]
         pub name: String,
         /// The namespace that it is for; missing: every one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub namespace: Option<Namespace>,
+        pub namespace: Option<Namespace> = None,
         /// What it allows.
-        #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+        #[schemars(length(min = 1))]
         pub scopes: Vec<Scope>,
         /// When it ends, from now; missing: never.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub expires_in_ms: Option<u64>,
+        pub expires_in_ms: Option<u64> = None,
         /// Who makes it, for the record; the audit also names the token that was shown.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub by: Option<String>,
+        pub by: Option<String> = None,
     }
 
+    /// Which token to revoke, and why.
+    pub struct RevokeAccessTokenRequest {
+        /// Its public id.
+        #[schemars(regex(pattern = "^[0-9a-f]{12}$"))]
+        pub access_token_id: String,
+        /// Who revokes it, for the record.
+        pub by: Option<String> = None,
+        /// Why.
+        pub reason: Option<String> = None,
+    }
+
+    /// Which lines of the audit.
+    pub struct AuditRequest {
+        /// Where the page before ended.
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
+        /// Not older than this.
+        pub since_ms: Option<u64> = None,
+        /// Only those of the request's namespace. A token for one namespace sees no others in any case.
+        #[serde(default)]
+        pub only_namespace: bool,
+        /// The latest so many.
+        #[serde(default = "audit_lines")]
+        #[schemars(range(min = 1, max = AUDIT_LINES_MAX))]
+        pub limit: u64,
+    }
+}
+
+http_types! {
     /// A token: everything but its secret.
     pub struct AccessTokenView {
         /// Its public id.
@@ -42,8 +67,7 @@ http_types! {
         /// What people call it.
         pub name: String,
         /// The namespace that it is for; missing: every one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub namespace: Option<Namespace>,
+        pub namespace: Option<Namespace> = None,
         /// What it allows.
         pub scopes: Vec<Scope>,
         /// When it was made.
@@ -51,14 +75,11 @@ http_types! {
         /// Who made it.
         pub created_by: String,
         /// When it ends.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub expires_at: Option<Moment>,
+        pub expires_at: Option<Moment> = None,
         /// When it was last used, to within some seconds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub last_used_at: Option<Moment>,
+        pub last_used_at: Option<Moment> = None,
         /// When it was revoked.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub revoked_at: Option<Moment>,
+        pub revoked_at: Option<Moment> = None,
     }
 
     /// Tokens, oldest first.
@@ -67,42 +88,10 @@ http_types! {
         pub access_tokens: Vec<AccessTokenView>,
     }
 
-    /// Which token to revoke, and why.
-    #[serde(deny_unknown_fields)]
-    pub struct RevokeAccessTokenRequest {
-        /// Its public id.
-        #[cfg_attr(feature = "schema", schemars(regex(pattern = "^[0-9a-f]{12}$")))]
-        pub access_token_id: String,
-        /// Who revokes it, for the record.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub by: Option<String>,
-        /// Why.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub reason: Option<String>,
-    }
-
     /// What became of a revocation.
     pub struct RevokedAccessToken {
         /// False: it was revoked before.
         pub revoked: bool,
-    }
-
-    /// Which lines of the audit.
-    #[serde(deny_unknown_fields)]
-    pub struct AuditRequest {
-        /// Where the page before ended.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
-        /// Not older than this.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub since_ms: Option<u64>,
-        /// Only those of the request's namespace. A token for one namespace sees no others in any case.
-        #[serde(default)]
-        pub only_namespace: bool,
-        /// The latest so many.
-        #[serde(default = "audit_lines")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = AUDIT_LINES_MAX)))]
-        pub limit: u64,
     }
 
     /// Lines of the audit, oldest first.
@@ -111,7 +100,6 @@ http_types! {
         pub entries: Vec<AuditEntry>,
         /// Where to go on from.
         #[serde(with = "AsCursor")]
-        #[cfg_attr(feature = "schema", schemars(with = "AsCursor"))]
         pub next_cursor: u64,
     }
 
@@ -132,8 +120,7 @@ http_types! {
         /// To what.
         pub target: String,
         /// Why.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub reason: Option<String>,
+        pub reason: Option<String> = None,
         /// What came of it: `pending` (nothing is known yet), `done`, `partial` (some of it was refused),
         /// `failed`, `denied`.
         pub outcome: String,

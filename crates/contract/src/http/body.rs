@@ -5,61 +5,33 @@ use fencehold_core::job::{AttemptRenewal, JobId, JobRefusal, QueueName, Reported
 use fencehold_core::lease::{LeaseRenewal, YieldRequest};
 use fencehold_core::{Key, Owner, Reason, Refusal, Task, Token};
 
-use super::http_types;
+use super::{http_requests, http_types};
 use crate::job::{
     AttemptLedgerEntry, AttemptRef, AttemptReport, EnqueuedJob, JobSelector, LedgerResponse, NewJob,
     QueueView, ScheduleView,
 };
 use crate::json::{AsOptionalCursor, AsResults, advance_by, page};
 use crate::quota::Quota;
-use crate::{HoldRef, ReleasedLease, RevokeTarget, RevokedLease};
+use crate::{Capabilities, HoldRef, ReleasedLease, RevokeTarget, RevokedLease};
 
-http_types! {
+http_requests! {
     /// A request that says nothing but what it is.
-    #[serde(deny_unknown_fields)]
     pub struct NoQuery {}
 
-    /// It was carried out, and there is nothing more to say.
-    pub struct Empty {}
-
     /// Holds to renew or to release.
-    #[serde(deny_unknown_fields)]
     pub struct HoldBatchRequest {
         /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
-        #[cfg_attr(feature = "schema", schemars(length(max = fencehold_core::limits::BATCH_MAX)))]
+        #[schemars(length(max = fencehold_core::limits::BATCH_MAX))]
         pub holds: Vec<HoldRef>,
     }
 
-    /// A renewed lease.
-    pub struct RenewedLease {
-        /// The same token as before.
-        pub token: Token,
-        /// How long it lasts from the deciding moment.
-        pub remaining_ms: u64,
-        /// A contender asks the holder to yield.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_request: Option<YieldRequest>,
-        /// How long the request stood in line before the moment that decided.
-        pub waited_ms: u64,
-    }
-
-    /// What came of many releases, in order.
-    pub struct ReleaseLeaseBatchResponse {
-        /// One for each.
-        #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<ReleasedLease>>"))]
-        pub results: Vec<Result<ReleasedLease, Refusal>>,
-    }
-
     /// A hold to end by force.
-    #[serde(deny_unknown_fields)]
     pub struct RevokeLeaseRequest {
         /// The key.
         pub key: Key,
         /// Only if this is its token.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub only_token: Option<Token>,
+        pub only_token: Option<Token> = None,
         /// Who uses force.
         pub by: Owner,
         /// Why.
@@ -67,7 +39,6 @@ http_types! {
     }
 
     /// Holds to end by force.
-    #[serde(deny_unknown_fields)]
     pub struct RevokeLeaseBatchRequest {
         /// Which ones.
         pub selector: LeaseSelector,
@@ -77,41 +48,29 @@ http_types! {
         pub reason: Reason,
     }
 
-    /// Holds that were ended by force.
-    pub struct RevokeLeaseBatchResponse {
-        /// One for each.
-        #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<RevokedLease>>"))]
-        pub results: Vec<Result<RevokedLease, Refusal>>,
-    }
-
     /// Which key to look at.
-    #[serde(deny_unknown_fields)]
     pub struct GetLeaseRequest {
         /// The key.
         pub key: Key,
     }
 
     /// After a restore or a lossy failover.
-    #[serde(deny_unknown_fields)]
     pub struct AdvanceStoreRequest {
         /// Who does it.
         pub by: Owner,
         /// By how much every counter rises.
         #[serde(default = "advance_by")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = u64::MAX)))]
+        #[schemars(range(min = 1, max = u64::MAX))]
         pub increment: u64,
     }
 
     /// Who opens the store.
-    #[serde(deny_unknown_fields)]
     pub struct ReopenStoreRequest {
         /// Who.
         pub by: Owner,
     }
 
     /// Whose quota to look at.
-    #[serde(deny_unknown_fields)]
     pub struct GetQuotaRequest {
         /// That of every namespace that has none of its own.
         #[serde(default)]
@@ -119,7 +78,6 @@ http_types! {
     }
 
     /// The quota of a namespace.
-    #[serde(deny_unknown_fields)]
     pub struct SetQuotaRequest {
         /// What to set; what is missing stays.
         #[serde(deserialize_with = "crate::json::from_object")]
@@ -132,112 +90,63 @@ http_types! {
     }
 
     /// Jobs to enqueue.
-    #[serde(deny_unknown_fields)]
     pub struct EnqueueJobBatchRequest {
         /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub jobs: Vec<NewJob>,
     }
 
-    /// What came of many jobs, in order.
-    pub struct EnqueueJobBatchResponse {
-        /// One for each.
-        #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<EnqueuedJob>>"))]
-        pub results: Vec<Result<EnqueuedJob, JobRefusal>>,
-    }
-
     /// Attempts to renew.
-    #[serde(deny_unknown_fields)]
     pub struct RenewAttemptBatchRequest {
         /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub attempts: Vec<AttemptRef>,
     }
 
-    /// A renewed attempt.
-    pub struct RenewedAttempt {
-        /// The same token as before.
-        pub token: Token,
-        /// How long the claim lasts from the deciding moment.
-        pub remaining_ms: u64,
-        /// The job was called off: stop.
-        pub cancel_requested: bool,
-        /// A contender asks the holder to yield.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_request: Option<YieldRequest>,
-        /// How long the request stood in line before the moment that decided.
-        pub waited_ms: u64,
-    }
-
     /// What attempts report.
-    #[serde(deny_unknown_fields)]
     pub struct ReportAttemptBatchRequest {
         /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub reports: Vec<AttemptReport>,
     }
 
-    /// What came of many reports, in order.
-    pub struct ReportAttemptBatchResponse {
-        /// One for each.
-        #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<ReportedAttempt>>"))]
-        pub results: Vec<Result<ReportedAttempt, JobRefusal>>,
-    }
-
     /// Entries in the ledgers of jobs.
-    #[serde(deny_unknown_fields)]
     pub struct WriteEffectBatchRequest {
         /// One result for each, in order.
         #[serde(deserialize_with = "crate::json::items")]
         pub entries: Vec<AttemptLedgerEntry>,
     }
 
-    /// What came of many entries, in order.
-    pub struct WriteEffectBatchResponse {
-        /// One for each.
-        #[serde(with = "AsResults")]
-        #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::json::ItemResult<LedgerResponse>>"))]
-        pub results: Vec<Result<LedgerResponse, JobRefusal>>,
-    }
-
     /// Which job to look at.
-    #[serde(deny_unknown_fields)]
     pub struct GetJobRequest {
         /// Its id.
         pub job_id: JobId,
         /// Answer once it has finished, or as it stands after this time.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "schema", schemars(range(max = fencehold_core::limits::WAIT_MS_MAX)))]
-        pub wait_ms: Option<u64>,
+        #[schemars(range(max = fencehold_core::limits::WAIT_MS_MAX))]
+        pub wait_ms: Option<u64> = None,
     }
 
     /// A job to cancel.
-    #[serde(deny_unknown_fields)]
     pub struct CancelJobRequest {
         /// Which job.
         pub job_id: JobId,
         /// Who.
         pub by: Owner,
         /// Why.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub reason: Option<Reason>,
+        pub reason: Option<Reason> = None,
         /// Do not wait for its holder.
         #[serde(default)]
         pub force: bool,
     }
 
     /// Jobs to cancel.
-    #[serde(deny_unknown_fields)]
     pub struct CancelJobBatchRequest {
         /// Which jobs.
         pub selector: JobSelector,
         /// Who.
         pub by: Owner,
         /// Why.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub reason: Option<Reason>,
+        pub reason: Option<Reason> = None,
         /// Do not wait for their holders.
         #[serde(default)]
         pub force: bool,
@@ -245,16 +154,15 @@ http_types! {
         #[serde(default)]
         pub dry_run: bool,
         /// Where the page before ended.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
         /// At most this many in one call, of those that are not named.
         #[serde(default = "page")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
         pub limit: usize,
     }
 
     /// A job to start over.
-    #[serde(deny_unknown_fields)]
     pub struct RetryJobRequest {
         /// Which job.
         pub job_id: JobId,
@@ -263,7 +171,6 @@ http_types! {
     }
 
     /// Jobs to start over.
-    #[serde(deny_unknown_fields)]
     pub struct RetryJobBatchRequest {
         /// Which jobs.
         pub selector: JobSelector,
@@ -273,16 +180,15 @@ http_types! {
         #[serde(default)]
         pub dry_run: bool,
         /// Where the page before ended.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
         /// At most this many in one call, of those that are not named.
         #[serde(default = "page")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
         pub limit: usize,
     }
 
     /// A job to delete.
-    #[serde(deny_unknown_fields)]
     pub struct DeleteJobRequest {
         /// Which job.
         pub job_id: JobId,
@@ -294,7 +200,6 @@ http_types! {
     }
 
     /// Jobs to delete.
-    #[serde(deny_unknown_fields)]
     pub struct DeleteJobBatchRequest {
         /// Which jobs.
         pub selector: JobSelector,
@@ -307,29 +212,21 @@ http_types! {
         #[serde(default)]
         pub dry_run: bool,
         /// Where the page before ended.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
         /// At most this many in one call, of those that are not named.
         #[serde(default = "page")]
-        #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
         pub limit: usize,
     }
 
-    /// Every queue.
-    pub struct QueueList {
-        /// Each of them.
-        pub queues: Vec<QueueView>,
-    }
-
     /// Which queue to look at.
-    #[serde(deny_unknown_fields)]
     pub struct GetQueueRequest {
         /// Its name.
         pub queue: QueueName,
     }
 
     /// Which queue to change.
-    #[serde(deny_unknown_fields)]
     pub struct QueueRequest {
         /// Its name.
         pub queue: QueueName,
@@ -338,19 +235,94 @@ http_types! {
     }
 
     /// Which schedule to look at.
-    #[serde(deny_unknown_fields)]
     pub struct GetScheduleRequest {
         /// Its name.
         pub schedule: ScheduleName,
     }
 
     /// Which schedule to delete.
-    #[serde(deny_unknown_fields)]
     pub struct DeleteScheduleRequest {
         /// Its name.
         pub schedule: ScheduleName,
         /// Who.
         pub by: Owner,
+    }
+}
+
+http_types! {
+    /// It was carried out, and there is nothing more to say.
+    pub struct Empty {}
+
+    /// A renewed lease.
+    pub struct RenewedLease {
+        /// The same token as before.
+        pub token: Token,
+        /// How long it lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// A contender asks the holder to yield.
+        pub yield_request: Option<YieldRequest> = None,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
+
+    /// What came of many releases, in order.
+    pub struct ReleaseLeaseBatchResponse {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::ItemResult<ReleasedLease>>")]
+        pub results: Vec<Result<ReleasedLease, Refusal>>,
+    }
+
+    /// Holds that were ended by force.
+    pub struct RevokeLeaseBatchResponse {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::ItemResult<RevokedLease>>")]
+        pub results: Vec<Result<RevokedLease, Refusal>>,
+    }
+
+    /// What came of many jobs, in order.
+    pub struct EnqueueJobBatchResponse {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::ItemResult<EnqueuedJob>>")]
+        pub results: Vec<Result<EnqueuedJob, JobRefusal>>,
+    }
+
+    /// A renewed attempt.
+    pub struct RenewedAttempt {
+        /// The same token as before.
+        pub token: Token,
+        /// How long the claim lasts from the deciding moment.
+        pub remaining_ms: u64,
+        /// The job was called off: stop.
+        pub cancel_requested: bool,
+        /// A contender asks the holder to yield.
+        pub yield_request: Option<YieldRequest> = None,
+        /// How long the request stood in line before the moment that decided.
+        pub waited_ms: u64,
+    }
+
+    /// What came of many reports, in order.
+    pub struct ReportAttemptBatchResponse {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::ItemResult<ReportedAttempt>>")]
+        pub results: Vec<Result<ReportedAttempt, JobRefusal>>,
+    }
+
+    /// What came of many entries, in order.
+    pub struct WriteEffectBatchResponse {
+        /// One for each.
+        #[serde(with = "AsResults")]
+        #[schemars(with = "Vec<crate::json::ItemResult<LedgerResponse>>")]
+        pub results: Vec<Result<LedgerResponse, JobRefusal>>,
+    }
+
+    /// Every queue.
+    pub struct QueueList {
+        /// Each of them.
+        pub queues: Vec<QueueView>,
     }
 
     /// Every schedule.
@@ -361,29 +333,18 @@ http_types! {
 
     /// What the server's store supports.
     #[cfg_attr(feature = "schema", schemars(rename = "Capabilities"))]
-    #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, answered yes or no")]
     pub struct ServerCapabilities {
         /// The store behind the server, as in its URL.
         pub store: String,
-        /// Waiters are served first come, first served.
-        pub supports_fair_waiting: bool,
-        /// Waiting costs no polling.
-        pub supports_waiting: bool,
-        /// Contenders of higher priority can ask a holder to yield.
-        pub supports_preemption: bool,
-        /// Jobs live here too.
-        pub supports_jobs: bool,
-        /// What is acknowledged survives the process.
-        pub durable: bool,
-        /// The shortest ttl.
-        pub min_ttl_ms: u64,
+        /// The rest: its fields stand beside the name.
+        #[serde(flatten)]
+        pub supported: Capabilities,
     }
 
     /// Another caller acted on a hold: its holder renews to learn what happened.
     pub struct HoldChange {
         /// Which key; a job's is `job/ID`. Missing: changes may have been missed, of any hold.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub key: Option<fencehold_core::Key>,
+        pub key: Option<fencehold_core::Key> = None,
     }
 }
 

@@ -29,16 +29,7 @@ use crate::{
 };
 use fencehold_core::job::ReportedAttempt;
 
-pub use body::{
-    AdvanceStoreRequest, CancelJobBatchRequest, CancelJobRequest, DeleteJobBatchRequest, DeleteJobRequest,
-    DeleteScheduleRequest, Empty, EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest,
-    GetLeaseRequest, GetQueueRequest, GetQuotaRequest, GetScheduleRequest, HoldBatchRequest, HoldChange,
-    LeaseSelector, NoQuery, QueueList, QueueRequest, ReleaseLeaseBatchResponse, RenewAttemptBatchRequest,
-    RenewedAttempt, RenewedLease, ReopenStoreRequest, ReportAttemptBatchRequest, ReportAttemptBatchResponse,
-    RetryJobBatchRequest, RetryJobRequest, RevokeLeaseBatchRequest, RevokeLeaseBatchResponse,
-    RevokeLeaseRequest, ScheduleList, ServerCapabilities, SetQuotaRequest, WriteEffectBatchRequest,
-    WriteEffectBatchResponse,
-};
+pub use body::*;
 pub use scope::{Role, Scope};
 
 /// The header that names the namespace; `default` if it is missing.
@@ -54,15 +45,38 @@ pub const HOLD_CHANGES_PATH: &str = "/v1/holds/stream";
 /// The largest body of a request: what one call may carry, as JSON and with room for its names.
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 
-/// Types that travel over HTTP alone.
+/// Types that travel as JSON alone. Their fields are written as in [`wire!`](fencehold_core::wire!).
 macro_rules! http_types {
-    ($($item:item)*) => {
-        $(#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {$(
+            $(#[doc = $doc:expr])*
+            $(#[serde $serde:tt])*
+            $(#[schemars $schemars:tt])*
+            $field_vis:vis $field:ident: $kind:ty $(= $none:ident)?
+        ),* $(,)?}
+    )*) => {$(
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        $item)*
+        $(#[$meta])*
+        $vis struct $name {$(
+            $(#[doc = $doc])*
+            $(#[serde $serde])*
+            $(#[serde(default, skip_serializing_if = "Option::is_none")] #[cfg_attr(any(), $none)])?
+            $(#[cfg_attr(feature = "schema", schemars $schemars)])*
+            $field_vis $field: $kind,
+        )*}
+    )*};
+}
+pub(crate) use http_types;
+
+/// The same for requests: a field that is not known is refused.
+macro_rules! http_requests {
+    ($($(#[$meta:meta])* $vis:vis struct $name:ident $fields:tt)*) => {
+        $crate::http::http_types! { $($(#[$meta])* #[serde(deny_unknown_fields)] $vis struct $name $fields)* }
     };
 }
-use http_types;
+use http_requests;
 
 /// How it is asked: what only looks is a `GET` with everything in its query, what changes something is a `POST` with
 /// everything in its body.
@@ -334,7 +348,15 @@ pub trait CallVisitor {
 
 /// Each line: an operation, the call that it is, and how both write the request and the answer.
 macro_rules! store_operations {
-    ($($op:ident: ($($ask:tt)*) = ($($request:tt)*), ($($answer:tt)*) = ($($response:tt)*);)*) => {
+    (leases {$($op:ident: ($($ask:tt)*) = ($($request:tt)*), ($($answer:tt)*) = ($($response:tt)*);)*}
+     jobs {$($job_op:ident: ($($job:tt)*) = ($($job_request:tt)*), ($($job_answer:tt)*) = ($($job_response:tt)*);)*}) => {
+        store_operations! { @each
+            $($op: (StoreRequest::$($ask)*) = ($($request)*), (StoreResponse::$($answer)*) = ($($response)*);)*
+            $($job_op: (StoreRequest::Job(JobRequest::$($job)*)) = ($($job_request)*),
+                (StoreResponse::Job(JobResponse::$($job_answer)*)) = ($($job_response)*);)*
+        }
+    };
+    (@each $($op:ident: ($($ask:tt)*) = ($($request:tt)*), ($($answer:tt)*) = ($($response:tt)*);)*) => {
         $(impl StoreOperation for op::$op {
             fn ask($($request)*: Self::Request) -> StoreRequest {
                 $($ask)*
@@ -367,53 +389,48 @@ macro_rules! store_operations {
 }
 
 store_operations! {
-    AcquireLease: (StoreRequest::Acquire(request)) = (request), (StoreResponse::Acquired(acquired)) = (acquired);
-    RenewLeaseBatch: (StoreRequest::Renew(holds)) = (HoldBatchRequest { holds }), (StoreResponse::Renewed(renewed)) = (renewed);
-    ReleaseLeaseBatch: (StoreRequest::Release(holds)) = (HoldBatchRequest { holds }),
-        (StoreResponse::Released(results)) = (ReleaseLeaseBatchResponse { results });
-    ListLeases: (StoreRequest::List(request)) = (request), (StoreResponse::Leases(page)) = (page);
-    ListEvents: (StoreRequest::Events(request)) = (request), (StoreResponse::Events(page)) = (page);
-    GetStoreStatus: (StoreRequest::Status) = (NoQuery {}), (StoreResponse::Status(status)) = (status);
-    AdvanceStore: (StoreRequest::Advance { by, increment }) = (AdvanceStoreRequest { by, increment }),
-        (StoreResponse::Advanced(advanced)) = (advanced);
-    ReopenStore: (StoreRequest::Reopen { by }) = (ReopenStoreRequest { by }), (StoreResponse::Reopened(())) = (Empty {});
-    GetQuota: (StoreRequest::Quota(QuotaRequest { quota: None, all_namespaces, by: None })) = (GetQuotaRequest { all_namespaces }),
-        (StoreResponse::Quota(view)) = (view);
-    SetQuota: (StoreRequest::Quota(QuotaRequest { quota: Some(quota), all_namespaces, by: Some(by) }))
-        = (SetQuotaRequest { quota, all_namespaces, by }), (StoreResponse::Quota(view)) = (view);
-    EnqueueJobBatch: (StoreRequest::Job(JobRequest::Enqueue(jobs))) = (EnqueueJobBatchRequest { jobs }),
-        (StoreResponse::Job(JobResponse::Enqueued(results))) = (EnqueueJobBatchResponse { results });
-    ClaimJobs: (StoreRequest::Job(JobRequest::Claim(request))) = (request), (StoreResponse::Job(JobResponse::Claimed(claimed))) = (claimed);
-    RenewAttemptBatch: (StoreRequest::Job(JobRequest::Renew(attempts))) = (RenewAttemptBatchRequest { attempts }),
-        (StoreResponse::Job(JobResponse::Renewed(renewed))) = (renewed);
-    ReportAttemptBatch: (StoreRequest::Job(JobRequest::Report(reports))) = (ReportAttemptBatchRequest { reports }),
-        (StoreResponse::Job(JobResponse::Reported(results))) = (ReportAttemptBatchResponse { results });
-    WriteEffectBatch: (StoreRequest::Job(JobRequest::WriteEffects(entries))) = (WriteEffectBatchRequest { entries }),
-        (StoreResponse::Job(JobResponse::WrittenEffects(results))) = (WriteEffectBatchResponse { results });
-    CancelJobBatch: (StoreRequest::Job(JobRequest::Change(
-            ChangeJobsRequest { selector, action: JobAction::Cancel { reason, force }, by, dry_run, cursor, limit })))
-        = (CancelJobBatchRequest { selector, by, reason, force, dry_run, cursor, limit }),
-        (StoreResponse::Job(JobResponse::Changed(changed))) = (changed);
-    RetryJobBatch: (StoreRequest::Job(JobRequest::Change(
-            ChangeJobsRequest { selector, action: JobAction::Retry, by, dry_run, cursor, limit })))
-        = (RetryJobBatchRequest { selector, by, dry_run, cursor, limit }),
-        (StoreResponse::Job(JobResponse::Changed(changed))) = (changed);
-    DeleteJobBatch: (StoreRequest::Job(JobRequest::Change(
-            ChangeJobsRequest { selector, action: JobAction::Delete { force }, by, dry_run, cursor, limit })))
-        = (DeleteJobBatchRequest { selector, by, force, dry_run, cursor, limit }),
-        (StoreResponse::Job(JobResponse::Changed(changed))) = (changed);
-    ListJobs: (StoreRequest::Job(JobRequest::List(request))) = (request), (StoreResponse::Job(JobResponse::Jobs(page))) = (page);
-    ListQueues: (StoreRequest::Job(JobRequest::Queues)) = (NoQuery {}), (StoreResponse::Job(JobResponse::Queues(queues))) = (QueueList { queues });
-    PauseQueue: (StoreRequest::Job(JobRequest::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by })))
-        = (QueueRequest { queue, by }), (StoreResponse::Job(JobResponse::Queue(view))) = (view);
-    ResumeQueue: (StoreRequest::Job(JobRequest::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by })))
-        = (QueueRequest { queue, by }), (StoreResponse::Job(JobResponse::Queue(view))) = (view);
-    DrainQueue: (StoreRequest::Job(JobRequest::SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Draining, by })))
-        = (QueueRequest { queue, by }), (StoreResponse::Job(JobResponse::Queue(view))) = (view);
-    ListSchedules: (StoreRequest::Job(JobRequest::Schedules)) = (NoQuery {}),
-        (StoreResponse::Job(JobResponse::Schedules(schedules))) = (ScheduleList { schedules });
-    SetSchedule: (StoreRequest::Job(JobRequest::SetSchedule(spec))) = (spec), (StoreResponse::Job(JobResponse::Schedule(view))) = (view);
-    ListEffects: (StoreRequest::Job(JobRequest::Effects(request))) = (request), (StoreResponse::Job(JobResponse::Effects(page))) = (page);
+    leases {
+        AcquireLease: (Acquire(request)) = (request), (Acquired(acquired)) = (acquired);
+        RenewLeaseBatch: (Renew(holds)) = (HoldBatchRequest { holds }), (Renewed(renewed)) = (renewed);
+        ReleaseLeaseBatch: (Release(holds))
+            = (HoldBatchRequest { holds }), (Released(results)) = (ReleaseLeaseBatchResponse { results });
+        ListLeases: (List(request)) = (request), (Leases(page)) = (page);
+        ListEvents: (Events(request)) = (request), (Events(page)) = (page);
+        GetStoreStatus: (Status) = (NoQuery {}), (Status(status)) = (status);
+        AdvanceStore: (Advance { by, increment }) = (AdvanceStoreRequest { by, increment }), (Advanced(advanced)) = (advanced);
+        ReopenStore: (Reopen { by }) = (ReopenStoreRequest { by }), (Reopened(())) = (Empty {});
+        GetQuota: (Quota(QuotaRequest { quota: None, all_namespaces, by: None }))
+            = (GetQuotaRequest { all_namespaces }), (Quota(view)) = (view);
+        SetQuota: (Quota(QuotaRequest { quota: Some(quota), all_namespaces, by: Some(by) }))
+            = (SetQuotaRequest { quota, all_namespaces, by }), (Quota(view)) = (view);
+    }
+    jobs {
+        EnqueueJobBatch: (Enqueue(jobs))
+            = (EnqueueJobBatchRequest { jobs }), (Enqueued(results)) = (EnqueueJobBatchResponse { results });
+        ClaimJobs: (Claim(request)) = (request), (Claimed(claimed)) = (claimed);
+        RenewAttemptBatch: (Renew(attempts)) = (RenewAttemptBatchRequest { attempts }), (Renewed(renewed)) = (renewed);
+        ReportAttemptBatch: (Report(reports))
+            = (ReportAttemptBatchRequest { reports }), (Reported(results)) = (ReportAttemptBatchResponse { results });
+        WriteEffectBatch: (WriteEffects(entries))
+            = (WriteEffectBatchRequest { entries }), (WrittenEffects(results)) = (WriteEffectBatchResponse { results });
+        CancelJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Cancel { reason, force }, by, dry_run, cursor, limit }))
+            = (CancelJobBatchRequest { selector, by, reason, force, dry_run, cursor, limit }), (Changed(changed)) = (changed);
+        RetryJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Retry, by, dry_run, cursor, limit }))
+            = (RetryJobBatchRequest { selector, by, dry_run, cursor, limit }), (Changed(changed)) = (changed);
+        DeleteJobBatch: (Change(ChangeJobsRequest { selector, action: JobAction::Delete { force }, by, dry_run, cursor, limit }))
+            = (DeleteJobBatchRequest { selector, by, force, dry_run, cursor, limit }), (Changed(changed)) = (changed);
+        ListJobs: (List(request)) = (request), (Jobs(page)) = (page);
+        ListQueues: (Queues) = (NoQuery {}), (Queues(queues)) = (QueueList { queues });
+        PauseQueue: (SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Paused, by }))
+            = (QueueRequest { queue, by }), (Queue(view)) = (view);
+        ResumeQueue: (SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Open, by }))
+            = (QueueRequest { queue, by }), (Queue(view)) = (view);
+        DrainQueue: (SetQueueMode(SetQueueModeRequest { queue, mode: QueueMode::Draining, by }))
+            = (QueueRequest { queue, by }), (Queue(view)) = (view);
+        ListSchedules: (Schedules) = (NoQuery {}), (Schedules(schedules)) = (ScheduleList { schedules });
+        SetSchedule: (SetSchedule(spec)) = (spec), (Schedule(view)) = (view);
+        ListEffects: (Effects(request)) = (request), (Effects(page)) = (page);
+    }
 }
 
 /// An operation that is about one thing, and is carried out as a batch of one.

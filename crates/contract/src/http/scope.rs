@@ -5,120 +5,87 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a token of access allows. Each operation asks for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub enum Scope {
-    /// To see leases and events.
-    #[serde(rename = "lease:read")]
-    LeaseRead,
-    /// To take, renew and give back leases.
-    #[serde(rename = "lease:write")]
-    LeaseWrite,
-    /// To end leases by force.
-    #[serde(rename = "lease:revoke")]
-    LeaseRevoke,
-    /// To enqueue jobs, and to see them.
-    #[serde(rename = "job:enqueue")]
-    JobEnqueue,
-    /// To claim jobs and to report on them.
-    #[serde(rename = "job:work")]
-    JobWork,
-    /// To cancel, retry and delete jobs; queues and schedules.
-    #[serde(rename = "job:admin")]
-    JobAdmin,
-    /// To see jobs, queues, schedules and findings, without what jobs are about.
-    #[serde(rename = "job:read")]
-    JobRead,
-    /// With `job:read`: to see what jobs are about too: payloads, results, checkpoints, effects.
-    #[serde(rename = "job:payload")]
-    JobPayload,
-    /// To read the page of metrics.
-    #[serde(rename = "metrics:read")]
-    MetricsRead,
-    /// Everything, and what concerns the store as a whole.
-    #[serde(rename = "admin")]
-    Admin,
-}
-
-impl Scope {
-    /// Every scope.
-    pub const ALL: [Scope; 10] = [
-        Scope::LeaseRead,
-        Scope::LeaseWrite,
-        Scope::LeaseRevoke,
-        Scope::JobEnqueue,
-        Scope::JobWork,
-        Scope::JobAdmin,
-        Scope::JobRead,
-        Scope::JobPayload,
-        Scope::MetricsRead,
-        Scope::Admin,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Scope::LeaseRead => "lease:read",
-            Scope::LeaseWrite => "lease:write",
-            Scope::LeaseRevoke => "lease:revoke",
-            Scope::JobEnqueue => "job:enqueue",
-            Scope::JobWork => "job:work",
-            Scope::JobAdmin => "job:admin",
-            Scope::JobRead => "job:read",
-            Scope::JobPayload => "job:payload",
-            Scope::MetricsRead => "metrics:read",
-            Scope::Admin => "admin",
+/// Makes a choice of things that have names: the same in JSON, on the command line and in a token's record.
+macro_rules! named {
+    ($(#[$meta:meta])* $Type:ident is $what:literal { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[non_exhaustive]
+        pub enum $Type {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
         }
+
+        impl $Type {
+            /// Every one.
+            pub const ALL: [$Type; [$($name),*].len()] = [$($Type::$variant),*];
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $($Type::$variant => $name,)* }
+            }
+        }
+
+        impl fmt::Display for $Type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $Type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                $Type::ALL.into_iter().find(|one| one.name() == text).ok_or_else(|| {
+                    let names = $Type::ALL.map($Type::name).join(", ");
+                    format!("the {} {text:?} is not one of {names}", $what)
+                })
+            }
+        }
+    };
+}
+
+named! {
+    /// What a token of access allows. Each operation asks for one.
+    Scope is "scope" {
+        /// To see leases and events.
+        LeaseRead = "lease:read",
+        /// To take, renew and give back leases.
+        LeaseWrite = "lease:write",
+        /// To end leases by force.
+        LeaseRevoke = "lease:revoke",
+        /// To enqueue jobs, and to see them.
+        JobEnqueue = "job:enqueue",
+        /// To claim jobs and to report on them.
+        JobWork = "job:work",
+        /// To cancel, retry and delete jobs; queues and schedules.
+        JobAdmin = "job:admin",
+        /// To see jobs, queues, schedules and findings, without what jobs are about.
+        JobRead = "job:read",
+        /// With `job:read`: to see what jobs are about too: payloads, results, checkpoints, effects.
+        JobPayload = "job:payload",
+        /// To read the page of metrics.
+        MetricsRead = "metrics:read",
+        /// Everything, and what concerns the store as a whole.
+        Admin = "admin",
     }
 }
 
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+named! {
+    /// Scopes that go together: what a token is usually made for.
+    Role is "role" {
+        /// Looks at leases, jobs and metrics, and not at what jobs are about.
+        Reader = "reader",
+        /// Takes leases, enqueues jobs and works on them.
+        Worker = "worker",
+        /// Looks at everything, ends leases, acts on jobs, queues and schedules.
+        Operator = "operator",
+        /// Everything, tokens included.
+        Admin = "admin",
     }
-}
-
-impl FromStr for Scope {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Scope::ALL.into_iter().find(|scope| scope.name() == text).ok_or_else(|| {
-            let names = Scope::ALL.map(Scope::name).join(", ");
-            format!("the scope {text:?} is not one of {names}")
-        })
-    }
-}
-
-/// Scopes that go together: what a token is usually made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Role {
-    /// Looks at leases, jobs and metrics, and not at what jobs are about.
-    Reader,
-    /// Takes leases, enqueues jobs and works on them.
-    Worker,
-    /// Looks at everything, ends leases, acts on jobs, queues and schedules.
-    Operator,
-    /// Everything, tokens included.
-    Admin,
 }
 
 impl Role {
-    /// Every role.
-    pub const ALL: [Role; 4] = [Role::Reader, Role::Worker, Role::Operator, Role::Admin];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Role::Reader => "reader",
-            Role::Worker => "worker",
-            Role::Operator => "operator",
-            Role::Admin => "admin",
-        }
-    }
-
     /// What it stands for.
     pub const fn scopes(self) -> &'static [Scope] {
         match self {
@@ -135,16 +102,5 @@ impl Role {
             ],
             Role::Admin => &[Scope::Admin],
         }
-    }
-}
-
-impl FromStr for Role {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Role::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| {
-            let names = Role::ALL.map(Role::name).join(", ");
-            format!("the role {text:?} is not one of {names}")
-        })
     }
 }

@@ -9,6 +9,7 @@ use fencehold_core::{HoldId, Owner, Reason, Token};
 
 use super::{ClaimedJob, JobCounts, JobFilter};
 use crate::StoreError;
+use crate::http::http_types;
 use crate::json::{AsLabels, AsNewId, AsOptionalCursor, ItemResult, Labels, page, utc};
 use crate::problem::Problem;
 use serde::de::Error as _;
@@ -83,8 +84,8 @@ wire! {
         #[serde(with = "AsChangedJobs")]
         pub results: Vec<ChangeJobResult>,
         /// Where the next page begins; missing: that was all.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub next_cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub next_cursor: Option<u64> = None,
     }
 
     /// A job that was changed.
@@ -247,113 +248,68 @@ wire! {
 }
 
 /// A schedule, and when it fires.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(remote = "Self")]
 pub struct ScheduleView {
-    /// What it is.
+    /// What it is: its fields stand beside the others.
+    #[serde(flatten)]
     pub spec: ScheduleSpec,
     /// When it fires next; `None`: never again.
+    #[serde(rename = "next_run_at", with = "AsOptionalMoment", skip_serializing_if = "Option::is_none")]
     pub next_run_at_ms: Option<u64>,
     /// When it fired last.
+    #[serde(rename = "last_run_at", with = "AsOptionalMoment", skip_serializing_if = "Option::is_none")]
     pub last_run_at_ms: Option<u64>,
 }
 
-/// The JSON form of a schedule: all in one object. Reading ignores what a newer server adds.
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename = "ScheduleView")]
-struct JsonScheduleView {
-    /// Its name.
-    name: ScheduleName,
-    /// When it fires: five fields, as cron has them.
-    cron: String,
-    /// In which time zone.
-    time_zone: String,
-    /// Into which queue.
-    queue: QueueName,
-    /// What the jobs are.
-    kind: JobKind,
-    /// What they are about.
-    #[serde(default = "null", with = "AsJson")]
-    payload: Box<str>,
-    /// How they are tried.
-    #[serde(default)]
-    options: JobOptions,
-    /// Their labels.
-    #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
-    labels: Labels,
-    /// Who set it.
-    by: Owner,
-    /// When it fires next; missing: never again.
-    #[serde(
-        rename = "next_run_at",
-        default,
-        with = "AsOptionalMoment",
-        skip_serializing_if = "Option::is_none"
-    )]
-    next_run_at_ms: Option<u64>,
-    /// When it fired last.
-    #[serde(
-        rename = "last_run_at",
-        default,
-        with = "AsOptionalMoment",
-        skip_serializing_if = "Option::is_none"
-    )]
-    last_run_at_ms: Option<u64>,
+// It is only read: JSON of a caller's own making cannot be read out of fields that stand beside others.
+http_types! {
+    /// The JSON form of a schedule: all in one object. Reading ignores what a newer server adds.
+    #[serde(rename = "ScheduleView")]
+    struct JsonScheduleView {
+        /// Its name.
+        name: ScheduleName,
+        /// When it fires: five fields, as cron has them.
+        cron: String,
+        /// In which time zone.
+        time_zone: String,
+        /// Into which queue.
+        queue: QueueName,
+        /// What the jobs are.
+        kind: JobKind,
+        /// What they are about.
+        #[serde(default = "null", with = "AsJson")]
+        payload: Box<str>,
+        /// How they are tried.
+        #[serde(default)]
+        options: JobOptions,
+        /// Their labels.
+        #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
+        labels: Labels,
+        /// Who set it.
+        by: Owner,
+        /// When it fires next; missing: never again.
+        #[serde(rename = "next_run_at", with = "AsOptionalMoment")]
+        next_run_at_ms: Option<u64> = None,
+        /// When it fired last.
+        #[serde(rename = "last_run_at", with = "AsOptionalMoment")]
+        last_run_at_ms: Option<u64> = None,
+    }
 }
 
 impl ScheduleView {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ScheduleSpec { name, cron, time_zone, queue, kind, payload, options, labels, by } =
-            self.spec.clone();
-        let (next_run_at_ms, last_run_at_ms) = (self.next_run_at_ms, self.last_run_at_ms);
-        let view = JsonScheduleView {
-            name,
-            cron,
-            time_zone,
-            queue,
-            kind,
-            payload,
-            options,
-            labels,
-            by,
-            next_run_at_ms,
-            last_run_at_ms,
-        };
-        view.serialize(serializer)
-    }
-
     fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let JsonScheduleView {
-            name,
-            cron,
-            time_zone,
-            queue,
-            kind,
-            payload,
-            options,
-            labels,
-            by,
-            next_run_at_ms,
-            last_run_at_ms,
-        } = JsonScheduleView::deserialize(deserializer)?;
+        let view = JsonScheduleView::deserialize(deserializer)?;
+        let (next_run_at_ms, last_run_at_ms) = (view.next_run_at_ms, view.last_run_at_ms);
+        let JsonScheduleView { name, cron, time_zone, queue, kind, payload, options, labels, by, .. } = view;
         let spec = ScheduleSpec { name, cron, time_zone, queue, kind, payload, options, labels, by };
         Ok(ScheduleView { spec, next_run_at_ms, last_run_at_ms })
     }
 }
 
-const _: () = {
-    type Whole = ScheduleView;
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(remote = "Whole")]
-    struct Frame {
-        spec: ScheduleSpec,
-        next_run_at_ms: Option<u64>,
-        last_run_at_ms: Option<u64>,
-    }
-
-    fencehold_core::wire_forms!(ScheduleView);
-};
+fencehold_core::wire_frame! {
+    ScheduleView { spec: ScheduleSpec, next_run_at_ms: Option<u64>, last_run_at_ms: Option<u64> }
+}
 
 #[cfg(feature = "schema")]
 fencehold_core::schema_as! { ScheduleView = JsonScheduleView }
@@ -420,8 +376,8 @@ wire! {
             /// Its job.
             job_id: JobId,
             /// The stored answer.
-            #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
-            result: Option<Box<str>>,
+            #[serde(with = "AsOptionalJson")]
+            result: Option<Box<str>> = None,
         },
         /// It failed for good, or was called off.
         Failed {
@@ -430,8 +386,7 @@ wire! {
             /// How it ended.
             state: JobState,
             /// What went wrong last.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            error: Option<Box<str>>,
+            error: Option<Box<str>> = None,
         },
         /// Its holder died, and nobody knows how far it came: a person must look.
         InDoubt {
@@ -445,8 +400,8 @@ wire! {
     #[serde(deny_unknown_fields)]
     pub struct ListEffectsRequest {
         /// Where the page before ended.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
         /// At most this many jobs.
         #[serde(default = "page")]
         #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
@@ -458,8 +413,8 @@ wire! {
         /// The findings.
         pub effects: Vec<EffectView>,
         /// Where the next page starts; missing: this was the last.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub next_cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub next_cursor: Option<u64> = None,
     }
 
     /// An effect that people should know of.
@@ -484,8 +439,7 @@ wire! {
         #[serde(rename = "written_at", with = "AsMoment")]
         pub written_at_ms: u64,
         /// The job that undoes it, once it was enqueued.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub compensation_job_id: Option<JobId>,
+        pub compensation_job_id: Option<JobId> = None,
     }
 
     /// What about an effect people should know.

@@ -11,6 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::CompensatedEffect;
+use crate::http::http_types;
 use crate::json::{AsLabels, AsOptionalBase64, AsOptionalCursor, Labels, page};
 
 wire! {
@@ -41,22 +42,18 @@ wire! {
         #[serde(rename = "state_changed_at", with = "AsMoment")]
         pub state_changed_at_ms: u64,
         /// In how many milliseconds it is ready, while it is scheduled.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub due_in_ms: Option<u64>,
+        pub due_in_ms: Option<u64> = None,
         /// Who works on it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub runner: Option<RunnerView>,
+        pub runner: Option<RunnerView> = None,
         /// Its labels.
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
         /// What makes it the same as another.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub unique_key: Option<UniqueKey>,
+        pub unique_key: Option<UniqueKey> = None,
         /// How far its effects have been undone.
         pub compensation_state: CompensationState,
         /// Whose effect it undoes, where it does.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub compensates: Option<CompensatedEffect>,
+        pub compensates: Option<CompensatedEffect> = None,
     }
 
     /// Who works on a job.
@@ -73,11 +70,9 @@ wire! {
         /// For how long it has worked.
         pub age_ms: u64,
         /// Who called the job off.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub cancel_requested_by: Option<Owner>,
+        pub cancel_requested_by: Option<Owner> = None,
         /// Who asks it to yield.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub yield_request: Option<YieldRequest>,
+        pub yield_request: Option<YieldRequest> = None,
     }
 
     /// Everything about a job.
@@ -89,17 +84,16 @@ wire! {
         #[serde(with = "AsJson")]
         pub payload: Box<str>,
         /// What it gave.
-        #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
-        pub result: Option<Box<str>>,
+        #[serde(with = "AsOptionalJson")]
+        pub result: Option<Box<str>> = None,
         /// How far it has come.
-        #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
-        pub progress: Option<Box<str>>,
+        #[serde(with = "AsOptionalJson")]
+        pub progress: Option<Box<str>> = None,
         /// Where it would go on from.
-        #[serde(default, with = "AsOptionalBase64", skip_serializing_if = "Option::is_none")]
-        pub checkpoint: Option<Vec<u8>>,
+        #[serde(with = "AsOptionalBase64")]
+        pub checkpoint: Option<Vec<u8>> = None,
         /// The trace context of the caller that enqueued it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub traceparent: Option<Box<str>>,
+        pub traceparent: Option<Box<str>> = None,
         /// The attempts that ended, oldest first; the oldest may be forgotten.
         pub attempts: Vec<AttemptView>,
         /// Its effects, in the order in which they were first heard of.
@@ -121,8 +115,7 @@ wire! {
         /// How it ended.
         pub outcome: AttemptOutcome,
         /// What went wrong.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub error: Option<Box<str>>,
+        pub error: Option<Box<str>> = None,
     }
 
     /// Which jobs. What is not named does not matter.
@@ -130,11 +123,9 @@ wire! {
     #[serde(deny_unknown_fields, default)]
     pub struct JobFilter {
         /// In this queue.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub queue: Option<QueueName>,
+        pub queue: Option<QueueName> = None,
         /// Of this kind.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub kind: Option<JobKind>,
+        pub kind: Option<JobKind> = None,
         /// In any of these states; none named: in every state.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub states: Vec<JobState>,
@@ -142,11 +133,9 @@ wire! {
         #[serde(with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
         /// That this owner works on.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub owner: Option<Owner>,
+        pub owner: Option<Owner> = None,
         /// With this text in the payload.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub payload_contains: Option<String>,
+        pub payload_contains: Option<String> = None,
     }
 
     /// One page of jobs. It may be short, or even empty, and still not be the last.
@@ -154,8 +143,8 @@ wire! {
         /// The jobs.
         pub jobs: Vec<JobView>,
         /// Where the next page starts; missing: this was the last.
-        #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-        pub next_cursor: Option<u64>,
+        #[serde(with = "AsOptionalCursor")]
+        pub next_cursor: Option<u64> = None,
     }
 }
 
@@ -219,37 +208,33 @@ pub struct ListJobsRequest {
     pub limit: usize,
 }
 
-/// Which jobs to list. What is not named does not matter.
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-struct JobsQuery {
-    /// In this queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    queue: Option<QueueName>,
-    /// Of this kind.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kind: Option<JobKind>,
-    /// In any of these states; none named: in every state.
-    #[serde(default)]
-    state: Vec<JobState>,
-    /// With all of these labels, as NAME=VALUE.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(inner(regex(pattern = "="))))]
-    label: Vec<String>,
-    /// That this owner works on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    owner: Option<Owner>,
-    /// With this text in the payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    payload_contains: Option<String>,
-    /// Where the page before ended.
-    #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-    cursor: Option<u64>,
-    /// At most this many.
-    #[serde(default = "page")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX)))]
-    limit: usize,
+http_types! {
+    /// Which jobs to list. What is not named does not matter.
+    #[serde(deny_unknown_fields)]
+    struct JobsQuery {
+        /// In this queue.
+        queue: Option<QueueName> = None,
+        /// Of this kind.
+        kind: Option<JobKind> = None,
+        /// In any of these states; none named: in every state.
+        #[serde(default)]
+        state: Vec<JobState>,
+        /// With all of these labels, as NAME=VALUE.
+        #[serde(default)]
+        #[schemars(inner(regex(pattern = "=")))]
+        label: Vec<String>,
+        /// That this owner works on.
+        owner: Option<Owner> = None,
+        /// With this text in the payload.
+        payload_contains: Option<String> = None,
+        /// Where the page before ended.
+        #[serde(with = "AsOptionalCursor")]
+        cursor: Option<u64> = None,
+        /// At most this many.
+        #[serde(default = "page")]
+        #[schemars(range(min = 1, max = fencehold_core::limits::PAGE_MAX))]
+        limit: usize,
+    }
 }
 
 impl ListJobsRequest {
@@ -274,19 +259,7 @@ impl ListJobsRequest {
     }
 }
 
-const _: () = {
-    type Whole = ListJobsRequest;
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(remote = "Whole")]
-    struct Frame {
-        filter: JobFilter,
-        cursor: Option<u64>,
-        limit: usize,
-    }
-
-    fencehold_core::wire_forms!(ListJobsRequest);
-};
+fencehold_core::wire_frame! { ListJobsRequest { filter: JobFilter, cursor: Option<u64>, limit: usize } }
 
 #[cfg(feature = "schema")]
 fencehold_core::schema_as! { ListJobsRequest = JobsQuery }

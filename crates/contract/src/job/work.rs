@@ -10,8 +10,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::QueueWeight;
+use crate::http::http_types;
 use crate::json::{
-    AsBase64, AsLabels, AsNewId, AsOptionalBase64, AsResults, AsWeighted, Labels, are_default, one_job,
+    AsBase64, AsLabels, AsNewId, AsOptionalBase64, AsResults, AsWeighted, Labels, is_default, one,
 };
 
 wire! {
@@ -31,7 +32,7 @@ wire! {
         #[serde(default = "null", with = "AsJson")]
         pub payload: Box<str>,
         /// On which terms it is tried.
-        #[serde(default, skip_serializing_if = "are_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         pub options: JobOptions,
         /// When it is ready.
         #[serde(flatten, with = "AsWhen")]
@@ -43,11 +44,9 @@ wire! {
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
         /// The W3C trace context (`traceparent`) of the caller that enqueues it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub traceparent: Option<Box<str>>,
+        pub traceparent: Option<Box<str>> = None,
         /// While it waits, ask a running job of its queue that has lower priority to yield within this time.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub preempt_within_ms: Option<u64>,
+        pub preempt_within_ms: Option<u64> = None,
     }
 }
 
@@ -91,15 +90,13 @@ pub enum When {
 /// The JSON form of when: `run_at`, or `delay_ms`, or neither.
 struct AsWhen;
 
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct JsonWhen {
-    /// Not before this moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    run_at: Option<Moment>,
-    /// Not before so many milliseconds from now. Beside `run_at` it is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
+http_types! {
+    struct JsonWhen {
+        /// Not before this moment.
+        run_at: Option<Moment> = None,
+        /// Not before so many milliseconds from now. Beside `run_at` it is refused.
+        delay_ms: Option<u64> = None,
+    }
 }
 
 impl AsWhen {
@@ -125,16 +122,14 @@ impl AsWhen {
 /// The JSON form of a unique key: two fields of the job.
 struct AsUnique;
 
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct JsonUnique {
-    /// While this key is remembered, there is one job of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    unique_key: Option<UniqueKey>,
-    /// For how long the key is remembered; a day if it is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = fencehold_core::limits::UNIQUE_WINDOW_MS_MAX)))]
-    unique_window_ms: Option<u64>,
+http_types! {
+    struct JsonUnique {
+        /// While this key is remembered, there is one job of it.
+        unique_key: Option<UniqueKey> = None,
+        /// For how long the key is remembered; a day if it is missing.
+        #[schemars(range(min = 1, max = fencehold_core::limits::UNIQUE_WINDOW_MS_MAX))]
+        unique_window_ms: Option<u64> = None,
+    }
 }
 
 impl AsUnique {
@@ -189,7 +184,7 @@ wire! {
         #[schemars(length(min = 1, max = fencehold_core::limits::QUEUES_PER_CLAIM_MAX))]
         pub queues: Vec<QueueWeight>,
         /// At most this many.
-        #[serde(default = "one_job")]
+        #[serde(default = "one::<usize>")]
         #[schemars(range(min = 1, max = fencehold_core::limits::JOBS_PER_CALL_MAX))]
         pub limit: usize,
         /// The hold id of this claim: 128 random bits, made for it alone. A secret. All jobs that it gets are held under it,
@@ -238,7 +233,7 @@ wire! {
         /// How long the claim lasts from the deciding moment.
         pub remaining_ms: u64,
         /// On which terms it is tried; missing: the usual ones.
-        #[serde(default, skip_serializing_if = "are_default")]
+        #[serde(default, skip_serializing_if = "is_default")]
         pub options: JobOptions,
         /// Failures so far.
         pub failure_count: u16,
@@ -248,17 +243,15 @@ wire! {
         #[serde(default, with = "AsLabels", skip_serializing_if = "Vec::is_empty")]
         pub labels: Labels,
         /// The trace context of the caller that enqueued it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub traceparent: Option<Box<str>>,
+        pub traceparent: Option<Box<str>> = None,
         /// Where an earlier attempt left off.
-        #[serde(default, with = "AsOptionalBase64", skip_serializing_if = "Option::is_none")]
-        pub checkpoint: Option<Vec<u8>>,
+        #[serde(with = "AsOptionalBase64")]
+        pub checkpoint: Option<Vec<u8>> = None,
         /// The effects that earlier attempts announced or recorded.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub effects: Vec<Effect>,
         /// Whose effect it undoes, where it does.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub compensates: Option<CompensatedEffect>,
+        pub compensates: Option<CompensatedEffect> = None,
     }
 
     /// Whose effect a job undoes.
@@ -307,16 +300,15 @@ wire! {
         /// The work is done.
         Complete {
             /// What it gave.
-            #[serde(default, with = "AsOptionalJson", skip_serializing_if = "Option::is_none")]
-            result: Option<Box<str>>,
+            #[serde(with = "AsOptionalJson")]
+            result: Option<Box<str>> = None,
         },
         /// The work went wrong.
         Fail {
             /// How.
             error: String,
             /// Try again after this time instead of what the policy says.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            retry_in_ms: Option<u64>,
+            retry_in_ms: Option<u64> = None,
             /// Do not try again.
             #[serde(default)]
             permanent: bool,
@@ -372,8 +364,7 @@ wire! {
             #[serde(with = "AsJson")]
             value: Box<str>,
             /// The job that undoes it.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            compensation: Option<Compensation>,
+            compensation: Option<Compensation> = None,
         },
         /// An effect that this attempt announced did not happen, and that is certain.
         Withdraw {

@@ -8,11 +8,14 @@ use std::marker::PhantomData;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use fencehold_core::Key;
-use fencehold_core::job::{JobId, JobOptions, QueueName};
+use fencehold_core::job::{JobId, QueueName};
 use fencehold_core::limits::{BATCH_MAX, JOBS_PER_CALL_MAX};
+use serde::de::value::StringDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::http::http_types;
 
 #[cfg(feature = "schema")]
 pub use result::ItemOf;
@@ -36,26 +39,6 @@ impl AsBase64 {
         BASE64
             .decode(text)
             .map_err(|error| D::Error::custom(format!("not base64: {error}")))
-    }
-}
-
-/// The same where there may be none.
-pub struct AsOptionalBase64;
-
-impl AsOptionalBase64 {
-    /// Writes base64, if there is something to write.
-    pub fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-        match bytes {
-            Some(bytes) => AsBase64::serialize(bytes, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    /// Reads base64, if there is any.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        let read = |text| AsBase64::deserialize(serde::de::value::StringDeserializer::new(text));
-        text.map(read).transpose()
     }
 }
 
@@ -108,7 +91,7 @@ pub(crate) struct QueueWeight {
     /// Which queue.
     queue: QueueName,
     /// Its share among the others that have jobs.
-    #[serde(default = "one")]
+    #[serde(default = "one::<u32>")]
     weight: u32,
 }
 
@@ -157,16 +140,14 @@ impl AsNewId {
 /// The keys of an acquisition: `key`, or `any_of` several.
 pub struct AsKeys;
 
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct JsonKeys {
-    /// The key to take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<Key>,
-    /// Or several, of which to take the first that is free. Exactly one of `key` and `any_of` is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX)))]
-    any_of: Option<Vec<Key>>,
+http_types! {
+    struct JsonKeys {
+        /// The key to take.
+        key: Option<Key> = None,
+        /// Or several, of which to take the first that is free. Exactly one of `key` and `any_of` is given.
+        #[schemars(length(min = 1, max = fencehold_core::limits::KEYS_PER_ACQUIRE_MAX))]
+        any_of: Option<Vec<Key>> = None,
+    }
 }
 
 impl AsKeys {
@@ -208,24 +189,33 @@ impl AsCursor {
     }
 }
 
-/// The same where there may be none.
-pub struct AsOptionalCursor;
+/// A form that is a text, where there may be none.
+macro_rules! optional {
+    ($($Optional:ident: $value:ty as $Form:ident;)*) => {$(
+        /// The same where there may be none.
+        pub struct $Optional;
 
-impl AsOptionalCursor {
-    /// Writes a text, if there is one.
-    pub fn serialize<S: Serializer>(cursor: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-        match cursor {
-            Some(cursor) => AsCursor::serialize(cursor, serializer),
-            None => serializer.serialize_none(),
+        impl $Optional {
+            /// Writes a text, if there is one.
+            pub fn serialize<S: Serializer>(value: &Option<$value>, serializer: S) -> Result<S::Ok, S::Error> {
+                match value {
+                    Some(value) => $Form::serialize(value, serializer),
+                    None => serializer.serialize_none(),
+                }
+            }
+
+            /// Reads a text, if there is one.
+            pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<$value>, D::Error> {
+                let text = Option::<String>::deserialize(deserializer)?;
+                text.map(|text| $Form::deserialize(StringDeserializer::new(text))).transpose()
+            }
         }
-    }
+    )*};
+}
 
-    /// Reads a text, if there is one.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        let read = |text| AsCursor::deserialize(serde::de::value::StringDeserializer::new(text));
-        text.map(read).transpose()
-    }
+optional! {
+    AsOptionalBase64: Vec<u8> as AsBase64;
+    AsOptionalCursor: u64 as AsCursor;
 }
 
 /// How many rows a page has unless the request says otherwise.
@@ -233,12 +223,8 @@ pub(crate) const fn page() -> usize {
     100
 }
 
-pub(crate) const fn one() -> u32 {
-    1
-}
-
-pub(crate) const fn one_job() -> usize {
-    1
+pub(crate) fn one<T: From<u8>>() -> T {
+    T::from(1)
 }
 
 pub(crate) fn utc() -> String {
@@ -249,19 +235,9 @@ pub(crate) const fn advance_by() -> u64 {
     fencehold_core::limits::ADVANCE_BY
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
-pub(crate) const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
-pub(crate) const fn is_false(truth: &bool) -> bool {
-    !*truth
-}
-
-/// Terms that need not travel: those of a job of which nothing else is said.
-pub(crate) fn are_default(terms: &JobOptions) -> bool {
-    *terms == JobOptions::default()
+/// Whether a value need not travel: it is the one that counts where nothing is said.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The most items of one call, of whatever kind.
@@ -350,20 +326,7 @@ mod schema {
             "propertyNames": { "minLength": 1, "maxLength": LABEL_NAME_BYTES_MAX },
             "additionalProperties": { "type": "string", "maxLength": LABEL_VALUE_BYTES_MAX }
         }
-    }
-
-    impl JsonSchema for AsCursor {
-        fn schema_name() -> Cow<'static, str> {
-            "Cursor".into()
-        }
-
-        fn inline_schema() -> bool {
-            true
-        }
-
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({ "type": "string", "pattern": "^[0-9]{1,20}$" })
-        }
+        AsCursor "Cursor" = { "type": "string", "pattern": "^[0-9]{1,20}$" }
     }
 
     fencehold_core::schema_as! { AsKeys = super::JsonKeys, AsOptionalCursor = Option<AsCursor>, AsNewId = Option<JobId>, AsOptionalBase64 = Option<AsBase64>, AsWeighted = Vec<QueueWeight> }
@@ -371,6 +334,8 @@ mod schema {
 
 #[cfg(test)]
 mod tests {
+    use fencehold_core::job::JobOptions;
+
     use super::*;
 
     /// Terms that are left out mean these, to every program that ever spoke to a server: they can never change.
@@ -383,8 +348,8 @@ mod tests {
         let always =
             serde_json::json!({ "priority": 0, "max_failures": 10, "max_crashes": 5, "retry": retry });
         assert_eq!(usual, always);
-        assert!(are_default(&JobOptions::default()));
-        assert!(!are_default(&JobOptions { priority: 1, ..JobOptions::default() }));
+        assert!(is_default(&JobOptions::default()));
+        assert!(!is_default(&JobOptions { priority: 1, ..JobOptions::default() }));
     }
 
     #[test]

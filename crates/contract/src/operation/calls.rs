@@ -36,6 +36,19 @@ impl<T> Packed<Option<T>> for Option<Box<T>> {
     }
 }
 
+/// What is known of a call beside its types: in its row, after what it is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Carrying it out twice, or not knowing whether it was carried out, makes no difference.
+    Reads,
+    /// It neither needs the jobs, nor counts them, nor tells what becomes of them.
+    LeasesAlone,
+    /// It may leave something behind in its namespace, for which that must exist.
+    Creates,
+    /// It must not be sent again once it may have been carried out.
+    Once,
+}
+
 /// The type that a method has where the call has another.
 macro_rules! plain {
     ($packed:ty) => {
@@ -47,7 +60,8 @@ macro_rules! plain {
 }
 
 /// Each row: a method of the trait, the call that it is, and what that is answered with. `as`: what the method takes or returns,
-/// where the call has it in a box. An answer that several calls have is written with its type once. Before the rows stand the methods that
+/// where the call has it in a box. An answer that several calls have is written with its type once. Last comes what is known of the call
+/// ([`Mark`]). Before the rows stand the methods that
 /// are no call, how every store has them, and the calls and answers that have no method of their own.
 macro_rules! calls {
     (
@@ -58,7 +72,7 @@ macro_rules! calls {
         calls {$(
             $(#[$meta:meta])*
             $method:ident: $call:ident $(($arg:ident: $arg_type:ty $(as $arg_plain:ty)?))? $({ $($field:ident: $field_type:ty),+ })?
-                -> $answer:ident $(($answer_type:ty))? $(as $plain:ty)?;
+                -> $answer:ident $(($answer_type:ty))? $(as $plain:ty)? $([$($mark:ident),+])?;
         )*}
     ) => {
         $(#[$store_meta])*
@@ -114,6 +128,16 @@ macro_rules! calls {
         }
 
         impl $StoreRequest {
+            /// Whether this is known of it.
+            pub(crate) fn is(&self, mark: $crate::operation::Mark) -> bool {
+                let marks: &[$crate::operation::Mark] = match self {
+                    $($StoreRequest::$call { .. } => &[$($($crate::operation::Mark::$mark),+)?],)*
+                    #[allow(unreachable_patterns, reason = "where every call has a method")]
+                    _ => &[],
+                };
+                marks.contains(&mark)
+            }
+
             /// Has a store carry it out. `Err` of the call: it is none that has a method.
             pub(crate) async fn perform(self, store: &dyn $Store, call: &CallContext) -> Result<Result<$StoreResponse, Self>, StoreError> {
                 use $crate::operation::Packed;

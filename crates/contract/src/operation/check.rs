@@ -8,15 +8,15 @@ use fencehold_core::limits::{
 use fencehold_core::{BadInput, ttl};
 
 use super::StoreRequest;
-use crate::{AcquireLeaseRequest, HoldRef, KeepFinished, RevokeTarget};
+use crate::{AcquireLeaseRequest, KeepFinished, RevokeTarget};
 
 impl StoreRequest {
     /// Whether it can be answered at all.
     pub fn check(&self) -> Result<(), BadInput> {
         match self {
             StoreRequest::Acquire(request) => check_acquire(request),
-            StoreRequest::Renew(holds) => check_batch("renewals", holds),
-            StoreRequest::Release(holds) => check_batch("releases", holds),
+            StoreRequest::Renew(holds) => check_count("renewals", holds.len(), BATCH_MAX),
+            StoreRequest::Release(holds) => check_count("releases", holds.len(), BATCH_MAX),
             StoreRequest::Revoke { request, .. } => match &request.target {
                 RevokeTarget::Prefix(prefix) => check_prefix(Some(prefix)),
                 RevokeTarget::Key { .. } | RevokeTarget::Task(_) | RevokeTarget::Owner(_) => Ok(()),
@@ -29,75 +29,62 @@ impl StoreRequest {
                 check_limit(request.limit)?;
                 check_prefix(request.prefix.as_ref())
             }
-            StoreRequest::Advance { increment: 0, .. } => {
-                Err(BadInput::new("increment", "must be more than 0"))
+            StoreRequest::Advance { increment, .. } => {
+                ensure(*increment > 0, "increment", || "must be more than 0".to_owned())
             }
             StoreRequest::Job(ask) => ask.check(),
             StoreRequest::KeepFinished { ms } => KeepFinished::for_ms(*ms).map(drop),
             StoreRequest::Quota(request) => request.quota.map_or(Ok(()), |set| set.check()),
-            StoreRequest::Get(_)
-            | StoreRequest::Advance { .. }
-            | StoreRequest::Reopen { .. }
-            | StoreRequest::Status => Ok(()),
+            StoreRequest::Get(_) | StoreRequest::Reopen { .. } | StoreRequest::Status => Ok(()),
         }
     }
+}
+
+/// Refuses what is not fine, and says why.
+pub(super) fn ensure(
+    fine: bool,
+    field: &'static str,
+    problem: impl FnOnce() -> String,
+) -> Result<(), BadInput> {
+    if fine { Ok(()) } else { Err(BadInput::new(field, problem())) }
 }
 
 /// Whether a request can be granted at all.
 fn check_acquire(request: &AcquireLeaseRequest) -> Result<(), BadInput> {
-    let over = |field, ms: u64, max_ms: u64| {
-        if ms > max_ms {
-            return Err(BadInput::new(field, format!("is {ms} ms; the limit is {max_ms} ms")));
-        }
-        Ok(())
-    };
     ttl::check(request.ttl_ms, TTL_MS_MIN)?;
     if let Some(max_age_ms) = request.max_age_ms {
         ttl::check_max_age(max_age_ms)?;
     }
-    over("wait", request.wait_ms, WAIT_MS_MAX)?;
-    over("age of the hold id", request.hold_id_age_ms, HOLD_AGE_MS_MAX)?;
-    over("yield time", request.preempt_within_ms.unwrap_or(0), YIELD_MS_MAX)?;
+    check_ms("wait", request.wait_ms, WAIT_MS_MAX)?;
+    check_ms("age of the hold id", request.hold_id_age_ms, HOLD_AGE_MS_MAX)?;
+    check_ms("yield time", request.preempt_within_ms.unwrap_or(0), YIELD_MS_MAX)?;
     let keys = request.any_of.len();
-    if keys == 0 || keys > KEYS_PER_ACQUIRE_MAX {
-        return Err(BadInput::new(
-            "keys",
-            format!("are {keys}; one acquire takes 1 to {KEYS_PER_ACQUIRE_MAX}"),
-        ));
-    }
-    if (1..keys).any(|nth| request.any_of[..nth].contains(&request.any_of[nth])) {
-        return Err(BadInput::new("keys", "name the same key twice"));
-    }
-    Ok(())
+    ensure((1..=KEYS_PER_ACQUIRE_MAX).contains(&keys), "keys", || {
+        format!("are {keys}; one acquire takes 1 to {KEYS_PER_ACQUIRE_MAX}")
+    })?;
+    let is_twice = |nth: usize| request.any_of[..nth].contains(&request.any_of[nth]);
+    ensure(!(1..keys).any(is_twice), "keys", || "name the same key twice".to_owned())
 }
 
-/// Whether so many holds fit into one call.
-fn check_batch(what: &'static str, holds: &[HoldRef]) -> Result<(), BadInput> {
-    if holds.len() > BATCH_MAX {
-        return Err(BadInput::new(
-            what,
-            format!("are {}; the limit of one call is {BATCH_MAX}", holds.len()),
-        ));
-    }
-    Ok(())
+/// Whether a stretch of time is no longer than it may be.
+pub(super) fn check_ms(field: &'static str, ms: u64, max_ms: u64) -> Result<(), BadInput> {
+    ensure(ms <= max_ms, field, || format!("is {ms} ms; the limit is {max_ms} ms"))
+}
+
+/// Whether so many items fit into one call.
+pub(super) fn check_count(what: &'static str, count: usize, max: usize) -> Result<(), BadInput> {
+    ensure(count <= max, what, || format!("are {count}; the limit of one call is {max}"))
 }
 
 /// Whether a page can have so many items.
-fn check_limit(limit: usize) -> Result<(), BadInput> {
-    if limit == 0 || limit > PAGE_MAX {
-        return Err(BadInput::new("limit", format!("is {limit}; a page takes 1 to {PAGE_MAX}")));
-    }
-    Ok(())
+pub(super) fn check_limit(limit: usize) -> Result<(), BadInput> {
+    let problem = || format!("is {limit}; a page takes 1 to {PAGE_MAX}");
+    ensure((1..=PAGE_MAX).contains(&limit), "limit", problem)
 }
 
 /// Whether a key can begin like this.
 fn check_prefix(prefix: Option<&String>) -> Result<(), BadInput> {
     let bytes = prefix.map_or(0, String::len);
-    if bytes > KEY_BYTES_MAX {
-        return Err(BadInput::new(
-            "prefix",
-            format!("has {bytes} bytes; the limit of a key is {KEY_BYTES_MAX}"),
-        ));
-    }
-    Ok(())
+    let problem = || format!("has {bytes} bytes; the limit of a key is {KEY_BYTES_MAX}");
+    ensure(bytes <= KEY_BYTES_MAX, "prefix", problem)
 }

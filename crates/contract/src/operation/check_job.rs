@@ -1,17 +1,18 @@
 //! Whether a question about jobs can be answered at all, told from the question alone. A whole call is checked before it
 //! travels, and again where it is decided; its items are checked where they are decided, each for itself.
 
-use fencehold_core::job::{Due, JobId, QueueName};
+use fencehold_core::job::{Due, JobId};
 use fencehold_core::limits::{
     CALL_BYTES_MAX, CHECKPOINT_BYTES_MAX, DELAY_MS_MAX, EFFECT_VALUE_BYTES_MAX, JOBS_PER_CALL_MAX,
-    JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAGE_MAX, PAYLOAD_BYTES_MAX,
-    PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX, TRACE_BYTES_MAX, UNIQUE_WINDOW_MS_MAX,
-    WAIT_MS_MAX, YIELD_MS_MAX,
+    JSON_DEPTH_MAX, LABEL_NAME_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, PAYLOAD_BYTES_MAX,
+    PROGRESS_BYTES_MAX, QUEUES_PER_CLAIM_MAX, RUN_AT_WALL_MS_MAX, TRACE_BYTES_MAX, TTL_MS_MIN,
+    UNIQUE_WINDOW_MS_MAX, WAIT_MS_MAX, YIELD_MS_MAX,
 };
 use fencehold_core::{BadInput, Timestamp, ttl};
 use serde::de::IgnoredAny;
 
 use super::JobRequest;
+use super::check::{check_count, check_limit, check_ms, ensure};
 use crate::job::{
     AttemptLedgerEntry, AttemptReport, BeginOperationRequest, ClaimJobsRequest, EffectResolution, JobFilter,
     JobSelector, LedgerEntry, NewJob, Report, ScheduleSpec, When,
@@ -23,14 +24,14 @@ impl JobRequest {
         match self {
             JobRequest::Enqueue(jobs) => check_call("jobs", jobs, |job| job.payload.len()),
             JobRequest::Claim(request) => check_claim(request),
-            JobRequest::Renew(attempts) => check_count("renewals", attempts.len()),
+            JobRequest::Renew(attempts) => check_count("renewals", attempts.len(), JOBS_PER_CALL_MAX),
             JobRequest::Report(reports) => check_call("reports", reports, report_bytes),
             JobRequest::WriteEffects(entries) => check_call("entries", entries, entry_bytes),
-            JobRequest::WaitFor(request) => check_wait(request.wait_ms),
+            JobRequest::WaitFor(request) => check_ms("wait", request.wait_ms, WAIT_MS_MAX),
             JobRequest::List(request) => check_limit(request.limit),
             JobRequest::Effects(request) => check_limit(request.limit),
             JobRequest::Change(request) => match &request.selector {
-                JobSelector::Ids { job_ids } => check_count("job_ids", job_ids.len()),
+                JobSelector::Ids { job_ids } => check_count("job_ids", job_ids.len(), JOBS_PER_CALL_MAX),
                 JobSelector::Filter { filter } if *filter == JobFilter::default() => Err(BadInput::new(
                     "selector",
                     "is a filter without a field; to mean every job, use the type `all`",
@@ -53,39 +54,19 @@ impl JobRequest {
 
 /// Only a server makes an id for a job that came without one.
 fn check_id(id: JobId) -> Result<(), BadInput> {
-    if id.is_nil() {
-        return Err(BadInput::new("id", "is missing: make one for this job alone"));
-    }
-    Ok(())
+    ensure(!id.is_nil(), "id", || "is missing: make one for this job alone".to_owned())
 }
 
 /// Whether this many items, of this size, fit into one call. One that is too large by itself is refused by itself.
 fn check_call<T>(what: &'static str, items: &[T], bytes: impl Fn(&T) -> usize) -> Result<(), BadInput> {
-    check_count(what, items.len())?;
+    check_count(what, items.len(), JOBS_PER_CALL_MAX)?;
     let bytes: usize = items.iter().map(bytes).sum();
-    if items.len() > 1 && bytes > CALL_BYTES_MAX || bytes > FRAME_ROOM {
-        let problem = format!("have {bytes} bytes; the limit of one call is {CALL_BYTES_MAX}");
-        return Err(BadInput::new(what, problem));
-    }
-    Ok(())
+    let room = if items.len() > 1 { CALL_BYTES_MAX } else { FRAME_ROOM };
+    ensure(bytes <= room, what, || format!("have {bytes} bytes; the limit of one call is {CALL_BYTES_MAX}"))
 }
 
 /// What a call of one item may have, so that it still travels to where it is refused.
 const FRAME_ROOM: usize = 24 << 20;
-
-fn check_limit(limit: usize) -> Result<(), BadInput> {
-    if limit == 0 || limit > PAGE_MAX {
-        return Err(BadInput::new("limit", format!("is {limit}; a page takes 1 to {PAGE_MAX}")));
-    }
-    Ok(())
-}
-
-fn check_wait(wait_ms: u64) -> Result<(), BadInput> {
-    if wait_ms > WAIT_MS_MAX {
-        return Err(BadInput::new("wait", format!("is {wait_ms} ms; the limit is {WAIT_MS_MAX} ms")));
-    }
-    Ok(())
-}
 
 fn check_schedule(spec: &ScheduleSpec) -> Result<(), BadInput> {
     spec.queue.check_open()?;
@@ -115,33 +96,23 @@ fn entry_bytes(entry: &AttemptLedgerEntry) -> usize {
 
 /// Whether a claim can be served at all.
 fn check_claim(request: &ClaimJobsRequest) -> Result<(), BadInput> {
-    ttl::check(request.ttl_ms, fencehold_core::limits::TTL_MS_MIN)?;
-    check_wait(request.wait_ms)?;
-    if request.limit == 0 || request.limit > JOBS_PER_CALL_MAX {
-        let problem = format!("is {}; one claim takes 1 to {JOBS_PER_CALL_MAX}", request.limit);
-        return Err(BadInput::new("limit", problem));
-    }
+    ttl::check(request.ttl_ms, TTL_MS_MIN)?;
+    check_ms("wait", request.wait_ms, WAIT_MS_MAX)?;
+    ensure((1..=JOBS_PER_CALL_MAX).contains(&request.limit), "limit", || {
+        format!("is {}; one claim takes 1 to {JOBS_PER_CALL_MAX}", request.limit)
+    })?;
     let named = request.queues.len();
-    if named == 0 || named > QUEUES_PER_CLAIM_MAX {
-        let problem = format!("are {named}; one claim names 1 to {QUEUES_PER_CLAIM_MAX}");
-        return Err(BadInput::new("queues", problem));
-    }
+    ensure((1..=QUEUES_PER_CLAIM_MAX).contains(&named), "queues", || {
+        format!("are {named}; one claim names 1 to {QUEUES_PER_CLAIM_MAX}")
+    })?;
     for (nth, (queue, weight)) in request.queues.iter().enumerate() {
         queue.check_open()?;
-        check_weight(queue, *weight)?;
-        if request.queues[..nth].iter().any(|(other, _)| other == queue) {
-            return Err(BadInput::new("queues", format!("name {queue} twice")));
-        }
-    }
-    Ok(())
-}
-
-/// A queue that is given no turns is one to leave out: to serve it all the same is not what was asked for.
-fn check_weight(queue: &QueueName, weight: u32) -> Result<(), BadInput> {
-    if weight == 0 {
-        let problem =
-            format!("of queue {queue} is 0; it takes 1 or more: leave out a queue that is not to be served");
-        return Err(BadInput::new("weight", problem));
+        // A queue that is given no turns is one to leave out: to serve it all the same is not what was asked for.
+        ensure(*weight > 0, "weight", || {
+            format!("of queue {queue} is 0; it takes 1 or more: leave out a queue that is not to be served")
+        })?;
+        let is_twice = request.queues[..nth].iter().any(|(other, _)| other == queue);
+        ensure(!is_twice, "queues", || format!("name {queue} twice"))?;
     }
     Ok(())
 }
@@ -153,64 +124,61 @@ pub fn check_job(job: &NewJob, now: Timestamp) -> Result<Due, BadInput> {
     job.options.check()?;
     check_json("payload", &job.payload, PAYLOAD_BYTES_MAX)?;
     check_labels(&job.labels)?;
-    if job.traceparent.as_ref().is_some_and(|trace| trace.len() > TRACE_BYTES_MAX) {
-        return Err(BadInput::new("trace context", format!("has more than {TRACE_BYTES_MAX} bytes")));
+    let is_long = job.traceparent.as_ref().is_some_and(|trace| trace.len() > TRACE_BYTES_MAX);
+    ensure(!is_long, "trace context", || format!("has more than {TRACE_BYTES_MAX} bytes"))?;
+    if let Some(unique) = &job.unique {
+        check_window(unique.window_ms)?;
     }
-    if let Some(unique) = &job.unique
-        && (unique.window_ms == 0 || unique.window_ms > UNIQUE_WINDOW_MS_MAX)
-    {
-        let problem = format!("is {} ms; it takes 1 to {UNIQUE_WINDOW_MS_MAX} ms (a year)", unique.window_ms);
-        return Err(BadInput::new("dedup window", problem));
-    }
-    if job.preempt_within_ms.is_some_and(|ms| ms == 0 || ms > YIELD_MS_MAX) {
-        return Err(BadInput::new("yield time", format!("takes 1 to {YIELD_MS_MAX} ms")));
-    }
+    let yields_in_time = job.preempt_within_ms.is_none_or(|ms| (1..=YIELD_MS_MAX).contains(&ms));
+    ensure(yields_in_time, "yield time", || format!("takes 1 to {YIELD_MS_MAX} ms"))?;
     match job.when {
         When::Now => Ok(Due::Now),
         When::At { wall_ms } => check_run_at(wall_ms).map(|()| Due::Wall(wall_ms)),
-        When::After { delay_ms } if delay_ms > DELAY_MS_MAX => {
-            let problem = format!("is {delay_ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)");
-            Err(BadInput::new("delay", problem))
+        When::After { delay_ms } => {
+            check_delay("delay", delay_ms)?;
+            // A delay is elapsed time, whatever the wall clock is set to.
+            Ok(Due::Store(now.store_ms.saturating_add(delay_ms)))
         }
-        // A delay is elapsed time, whatever the wall clock is set to.
-        When::After { delay_ms } => Ok(Due::Store(now.store_ms.saturating_add(delay_ms))),
     }
+}
+
+fn check_window(ms: u64) -> Result<(), BadInput> {
+    let problem = || format!("is {ms} ms; it takes 1 to {UNIQUE_WINDOW_MS_MAX} ms (a year)");
+    ensure((1..=UNIQUE_WINDOW_MS_MAX).contains(&ms), "dedup window", problem)
+}
+
+fn check_delay(field: &'static str, ms: u64) -> Result<(), BadInput> {
+    ensure(ms <= DELAY_MS_MAX, field, || format!("is {ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)"))
 }
 
 fn check_run_at(wall_ms: u64) -> Result<(), BadInput> {
-    if wall_ms > RUN_AT_WALL_MS_MAX {
-        return Err(BadInput::new("run_at", "is after the year 9999"));
+    ensure(wall_ms <= RUN_AT_WALL_MS_MAX, "run_at", || "is after the year 9999".to_owned())
+}
+
+fn check_labels(labels: &[(Box<str>, Box<str>)]) -> Result<(), BadInput> {
+    let count = labels.len();
+    ensure(count <= LABELS_MAX, "labels", || format!("are {count}; the limit is {LABELS_MAX}"))?;
+    let is_plain = |text: &str, bytes_max| text.len() <= bytes_max && !text.chars().any(char::is_control);
+    for (nth, (name, value)) in labels.iter().enumerate() {
+        ensure(!name.is_empty() && is_plain(name, LABEL_NAME_BYTES_MAX), "label name", || {
+            format!("{name:?} takes 1 to {LABEL_NAME_BYTES_MAX} bytes without control characters")
+        })?;
+        ensure(is_plain(value, LABEL_VALUE_BYTES_MAX), "label", || {
+            format!("of {name:?} takes up to {LABEL_VALUE_BYTES_MAX} bytes without control characters")
+        })?;
+        let is_twice = labels[..nth].iter().any(|(other, _)| other == name);
+        ensure(!is_twice, "label", || format!("{name:?} is there twice"))?;
     }
     Ok(())
 }
 
-fn check_labels(labels: &[(Box<str>, Box<str>)]) -> Result<(), BadInput> {
-    if labels.len() > LABELS_MAX {
-        return Err(BadInput::new("labels", format!("are {}; the limit is {LABELS_MAX}", labels.len())));
-    }
-    for (nth, (name, value)) in labels.iter().enumerate() {
-        if name.is_empty() || name.len() > LABEL_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-            let problem =
-                format!("{name:?} takes 1 to {LABEL_NAME_BYTES_MAX} bytes without control characters");
-            return Err(BadInput::new("label name", problem));
-        }
-        if value.len() > LABEL_VALUE_BYTES_MAX || value.chars().any(char::is_control) {
-            let problem =
-                format!("of {name:?} takes up to {LABEL_VALUE_BYTES_MAX} bytes without control characters");
-            return Err(BadInput::new("label", problem));
-        }
-        if labels[..nth].iter().any(|(other, _)| other == name) {
-            return Err(BadInput::new("label", format!("{name:?} is there twice")));
-        }
-    }
-    Ok(())
+fn check_bytes(field: &'static str, bytes: usize, max: usize) -> Result<(), BadInput> {
+    ensure(bytes <= max, field, || format!("has {bytes} bytes; the limit is {max}"))
 }
 
 /// Whether a text is JSON, and not too much of it.
 pub fn check_json(field: &'static str, text: &str, bytes_max: usize) -> Result<(), BadInput> {
-    if text.len() > bytes_max {
-        return Err(BadInput::new(field, format!("has {} bytes; the limit is {bytes_max}", text.len())));
-    }
+    check_bytes(field, text.len(), bytes_max)?;
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(IgnoredAny) if is_too_deep(text) => {
             Err(BadInput::new(field, format!("is nested more than {JSON_DEPTH_MAX} levels deep")))
@@ -243,34 +211,16 @@ pub fn is_too_deep(json: &str) -> bool {
     false
 }
 
-fn check_count(what: &'static str, count: usize) -> Result<(), BadInput> {
-    if count > JOBS_PER_CALL_MAX {
-        return Err(BadInput::new(
-            what,
-            format!("are {count}; the limit of one call is {JOBS_PER_CALL_MAX}"),
-        ));
-    }
-    Ok(())
-}
-
 /// Whether an attempt can be reported on like this.
 pub fn check_word(word: &Report) -> Result<(), BadInput> {
-    let delay = |field, ms: u64| {
-        if ms > DELAY_MS_MAX {
-            let problem = format!("is {ms} ms; the limit is {DELAY_MS_MAX} ms (365 days)");
-            return Err(BadInput::new(field, problem));
-        }
-        Ok(())
-    };
     match word {
         Report::Complete { result: Some(result) } => check_json("result", result, PAYLOAD_BYTES_MAX),
-        Report::Fail { retry_in_ms, .. } => delay("retry delay", retry_in_ms.unwrap_or(0)),
-        Report::Snooze { delay_ms: for_ms } => delay("snooze", *for_ms),
-        Report::Checkpoint { checkpoint: bytes } if bytes.len() > CHECKPOINT_BYTES_MAX => {
-            let problem = format!("has {} bytes; the limit is {CHECKPOINT_BYTES_MAX}", bytes.len());
-            Err(BadInput::new("checkpoint", problem))
+        Report::Fail { retry_in_ms, .. } => check_delay("retry delay", retry_in_ms.unwrap_or(0)),
+        Report::Snooze { delay_ms: for_ms } => check_delay("snooze", *for_ms),
+        Report::Checkpoint { checkpoint } => {
+            check_bytes("checkpoint", checkpoint.len(), CHECKPOINT_BYTES_MAX)
         }
-        Report::Complete { result: None } | Report::Release {} | Report::Checkpoint { .. } => Ok(()),
+        Report::Complete { result: None } | Report::Release {} => Ok(()),
         Report::Progress { progress: note } => check_json("progress", note, PROGRESS_BYTES_MAX),
     }
 }
@@ -308,13 +258,7 @@ pub mod unfit {
 
 fn check_begin(request: &BeginOperationRequest) -> Result<(), BadInput> {
     check_id(request.job_id)?;
-    ttl::check(request.ttl_ms, fencehold_core::limits::TTL_MS_MIN)?;
-    if request.idempotency_window_ms == 0 || request.idempotency_window_ms > UNIQUE_WINDOW_MS_MAX {
-        let problem = format!(
-            "is {} ms; it takes 1 to {UNIQUE_WINDOW_MS_MAX} ms (a year)",
-            request.idempotency_window_ms
-        );
-        return Err(BadInput::new("dedup window", problem));
-    }
+    ttl::check(request.ttl_ms, TTL_MS_MIN)?;
+    check_window(request.idempotency_window_ms)?;
     check_json("payload", &request.payload, PAYLOAD_BYTES_MAX)
 }

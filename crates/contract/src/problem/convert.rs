@@ -1,7 +1,8 @@
 //! Errors and problems: each kind of refusal is one kind of problem, and reads back as what it was.
 
-use fencehold_core::job::JobId;
-use fencehold_core::{BadInput, Key, Refusal, job};
+use fencehold_core::job::{AttemptOutcome, JobId, JobRefusal};
+use fencehold_core::lease::LeaseOutcome;
+use fencehold_core::{BadInput, Key, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -12,19 +13,137 @@ use crate::{StoreError, closed};
 /// How soon trying again makes sense where a bound of the store is reached, or the store is away.
 const RETRY_AFTER_MS: u64 = 1_000;
 
-/// The word for how something ended, as it stands in every record.
-fn word(how: impl Serialize) -> Option<String> {
-    serde_json::to_value(how).ok()?.as_str().map(str::to_owned)
+/// Between a member of a refusal, which some need not have, and the one of a problem, which any need not have.
+trait Member<P>: Sized {
+    fn put(self) -> Option<P>;
+    fn take(member: Option<P>) -> Option<Self>;
 }
 
-fn of_word<T: DeserializeOwned>(how: Option<String>) -> Option<T> {
-    serde_json::from_value(how?.into()).ok()
+impl<T> Member<T> for T {
+    fn put(self) -> Option<T> {
+        Some(self)
+    }
+
+    fn take(member: Option<T>) -> Option<T> {
+        member
+    }
 }
 
-fn bad_input(bad: BadInput) -> Problem {
-    let mut problem = Problem::new(ErrorKind::BadInput, bad.to_string());
-    (problem.field, problem.message) = (Some(bad.field.into_owned()), Some(bad.message));
-    problem
+impl<T> Member<T> for Option<T> {
+    fn put(self) -> Option<T> {
+        self
+    }
+
+    fn take(member: Option<T>) -> Option<Self> {
+        Some(member)
+    }
+}
+
+/// How something ended: in a problem it is the word for it, as it stands in every record.
+trait Outcome: Serialize + DeserializeOwned {}
+impl Outcome for LeaseOutcome {}
+impl Outcome for AttemptOutcome {}
+
+impl<O: Outcome> Member<String> for O {
+    fn put(self) -> Option<String> {
+        serde_json::to_value(self).ok()?.as_str().map(str::to_owned)
+    }
+
+    fn take(member: Option<String>) -> Option<Self> {
+        serde_json::from_value(member?.into()).ok()
+    }
+}
+
+impl<O: Outcome> Member<String> for Option<O> {
+    fn put(self) -> Option<String> {
+        self?.put()
+    }
+
+    fn take(member: Option<String>) -> Option<Self> {
+        Some(O::take(member))
+    }
+}
+
+macro_rules! member {
+    ($problem:ident, $field:ident) => {
+        $problem.$field
+    };
+    ($problem:ident, $field:ident $member:ident) => {
+        $problem.$member
+    };
+}
+
+/// Each row: a refusal with its fields (`field: member` where the problem calls it otherwise), and the kind of problem that it is. Of several
+/// refusals of one kind, a problem is the first whose members it has.
+macro_rules! refusals {
+    ($to:ident, $from:ident, $Refusal:ident {
+        $($variant:ident $({ $($field:ident $(: $member:ident)?),+ })? = $kind:ident;)*
+    }) => {
+        fn $to(refusal: $Refusal) -> Problem {
+            let said = refusal.to_string();
+            match refusal {
+                $($Refusal::$variant $({ $($field),+ })? => {
+                    #[allow(unused_mut, reason = "some have no fields")]
+                    let mut problem = Problem::new(ErrorKind::$kind, said);
+                    $($(member!(problem, $field $($member)?) = $field.put();)+)?
+                    problem
+                })*
+                _ => Problem::new(ErrorKind::Unusable, said),
+            }
+        }
+
+        fn $from(problem: &Problem) -> Option<$Refusal> {
+            None$(.or_else(|| {
+                if problem.kind != ErrorKind::$kind {
+                    return None;
+                }
+                Some($Refusal::$variant $({
+                    $($field: Member::take(member!(problem, $field $($member)?).clone())?),+
+                })?)
+            }))*
+        }
+    };
+}
+
+refusals! {
+    of_lease, lease_refusal, Refusal {
+        Held { owner, task, remaining_ms, token: current_token } = Held;
+        HoldIdUsed { token, outcome } = HoldIdUsed;
+        Lost { token, outcome, by, reason, current_token } = Lost;
+        WrongHoldId { token } = WrongHoldId;
+        NotHeld = NotHeld;
+        NotExpired { remaining_ms } = NotExpired;
+        PriorityTooLow { priority } = PriorityTooLow;
+        StoreRewound { token, current_token } = StoreRewound;
+        TokensExhausted = TokensExhausted;
+    }
+}
+
+refusals! {
+    of_job, job_refusal, JobRefusal {
+        JobNotFound = JobNotFound;
+        Finished { state } = Lost;
+        Stale { token, outcome, current_token } = Lost;
+        Over { token, outcome } = Lost;
+        WrongJob { token, job_id } = WrongJob;
+        WrongHoldId { token } = WrongHoldId;
+        StoreRewound { token, current_token } = StoreRewound;
+        WrongState { state, message } = WrongState;
+        JobRunning { owner, token: current_token, remaining_ms } = JobRunning;
+        NotExpired { remaining_ms } = NotExpired;
+        PriorityTooLow { priority } = PriorityTooLow;
+        Conflict { field, job_id, differs } = Conflict;
+        QueueDraining { queue } = QueueDraining;
+        LimitReached { message, limit } = LimitReached;
+        TokensExhausted = TokensExhausted;
+    }
+}
+
+impl From<BadInput> for Problem {
+    fn from(bad: BadInput) -> Self {
+        let problem = Problem::new(ErrorKind::BadInput, bad.to_string());
+        Problem { field: Some(bad.field.into_owned()), message: Some(bad.message), ..problem }
+    }
 }
 
 fn as_bad_input(problem: Problem) -> BadInput {
@@ -32,272 +151,111 @@ fn as_bad_input(problem: Problem) -> BadInput {
     BadInput { field, message: problem.message.unwrap_or(problem.detail) }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        let kind = match &refusal {
-            Refusal::Held { .. } => ErrorKind::Held,
-            Refusal::HoldIdUsed { .. } => ErrorKind::HoldIdUsed,
-            Refusal::Lost { .. } => ErrorKind::Lost,
-            Refusal::WrongHoldId { .. } => ErrorKind::WrongHoldId,
-            Refusal::NotHeld => ErrorKind::NotHeld,
-            Refusal::NotExpired { .. } => ErrorKind::NotExpired,
-            Refusal::PriorityTooLow { .. } => ErrorKind::PriorityTooLow,
-            Refusal::StoreRewound { .. } => ErrorKind::StoreRewound,
-            Refusal::TokensExhausted => ErrorKind::TokensExhausted,
-            _ => ErrorKind::Unusable,
-        };
-        let mut problem = Problem::new(kind, refusal.to_string());
-        match refusal {
-            Refusal::Held { owner, task, remaining_ms: expires_in_ms, token } => {
-                (problem.owner, problem.task) = (Some(owner), task);
-                (problem.remaining_ms, problem.current_token) = (Some(expires_in_ms), Some(token));
-            }
-            Refusal::HoldIdUsed { token, outcome: how } => {
-                (problem.token, problem.outcome) = (token, how.and_then(word));
-            }
-            Refusal::Lost { token, outcome: how, by, reason, current_token: current } => {
-                (problem.token, problem.outcome) = (Some(token), how.and_then(word));
-                (problem.by, problem.reason, problem.current_token) = (by, reason, Some(current));
-            }
-            Refusal::WrongHoldId { token } => problem.token = Some(token),
-            Refusal::NotExpired { remaining_ms } => problem.remaining_ms = Some(remaining_ms),
-            Refusal::PriorityTooLow { priority: held } => problem.priority = Some(held),
-            Refusal::StoreRewound { token: shown, current_token: current } => {
-                (problem.token, problem.current_token) = (Some(shown), Some(current));
-            }
-            _ => {}
-        }
-        problem
-    }
+/// Says which quota is used up, and when to try again.
+fn limit_reached(problem: Problem) -> Problem {
+    let limited = problem.message.as_deref().and_then(Limited::named_in);
+    let quota = limited.map(|limited| limited.quota().to_owned());
+    Problem { quota, retry_after_ms: Some(RETRY_AFTER_MS), ..problem }
 }
 
-/// A refusal of the lease rules, if the problem is one.
-fn lease_refusal(problem: &Problem) -> Option<Refusal> {
-    let Problem { token, outcome, current_token, remaining_ms, .. } = problem.clone();
-    Some(match problem.kind {
-        ErrorKind::Held => Refusal::Held {
-            owner: problem.owner.clone()?,
-            task: problem.task.clone(),
-            remaining_ms: remaining_ms?,
-            token: current_token?,
-        },
-        ErrorKind::HoldIdUsed => Refusal::HoldIdUsed { token, outcome: of_word(outcome) },
-        ErrorKind::Lost => Refusal::Lost {
-            token: token?,
-            outcome: of_word(outcome),
-            by: problem.by.clone(),
-            reason: problem.reason.clone(),
-            current_token: current_token?,
-        },
-        ErrorKind::WrongHoldId => Refusal::WrongHoldId { token: token? },
-        ErrorKind::NotHeld => Refusal::NotHeld,
-        ErrorKind::NotExpired => Refusal::NotExpired { remaining_ms: remaining_ms? },
-        ErrorKind::PriorityTooLow => Refusal::PriorityTooLow { priority: problem.priority? },
-        ErrorKind::StoreRewound => Refusal::StoreRewound { token: token?, current_token: current_token? },
-        ErrorKind::TokensExhausted => Refusal::TokensExhausted,
-        _ => return None,
-    })
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        of_lease(refusal)
+    }
 }
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         // Only a peer of another make sends what is no refusal here; the hold must then count as over.
-        let (token, current) = (problem.token.unwrap_or_default(), problem.current_token.unwrap_or_default());
-        lease_refusal(&problem).unwrap_or(Refusal::Lost {
-            token,
-            outcome: None,
-            by: None,
-            reason: None,
-            current_token: current,
-        })
+        let (token, current_token) =
+            (problem.token.unwrap_or_default(), problem.current_token.unwrap_or_default());
+        let over = Refusal::Lost { token, outcome: None, by: None, reason: None, current_token };
+        lease_refusal(&problem).unwrap_or(over)
     }
 }
 
-impl From<job::JobRefusal> for Problem {
-    fn from(refusal: job::JobRefusal) -> Self {
-        use job::JobRefusal as R;
-        let kind = match &refusal {
-            R::BadInput(_) => ErrorKind::BadInput,
-            R::JobNotFound => ErrorKind::JobNotFound,
-            R::Stale { .. } | R::Over { .. } | R::Finished { .. } => ErrorKind::Lost,
-            R::WrongJob { .. } => ErrorKind::WrongJob,
-            R::WrongHoldId { .. } => ErrorKind::WrongHoldId,
-            R::StoreRewound { .. } => ErrorKind::StoreRewound,
-            R::WrongState { .. } => ErrorKind::WrongState,
-            R::JobRunning { .. } => ErrorKind::JobRunning,
-            R::NotExpired { .. } => ErrorKind::NotExpired,
-            R::PriorityTooLow { .. } => ErrorKind::PriorityTooLow,
-            R::Conflict { .. } => ErrorKind::Conflict,
-            R::QueueDraining { .. } => ErrorKind::QueueDraining,
-            R::LimitReached { .. } => ErrorKind::LimitReached,
-            R::TokensExhausted => ErrorKind::TokensExhausted,
-            _ => ErrorKind::Unusable,
-        };
-        let mut problem = Problem::new(kind, refusal.to_string());
+impl From<JobRefusal> for Problem {
+    fn from(refusal: JobRefusal) -> Self {
         match refusal {
-            R::BadInput(bad) => return bad_input(bad),
-            R::Stale { token, outcome: how, current_token: current } => {
-                (problem.token, problem.outcome) = (Some(token), how.and_then(word));
-                problem.current_token = Some(current);
-            }
-            R::Over { token, outcome: how } => (problem.token, problem.outcome) = (Some(token), word(how)),
-            R::WrongJob { token, job_id: job } => (problem.token, problem.job_id) = (Some(token), job),
-            R::WrongHoldId { token } => problem.token = Some(token),
-            R::StoreRewound { token: shown, current_token: current } => {
-                (problem.token, problem.current_token) = (Some(shown), Some(current));
-            }
-            R::Finished { state } => problem.state = Some(state),
-            R::WrongState { state, message } => {
-                (problem.state, problem.message) = (Some(state), Some(message));
-            }
-            R::JobRunning { owner, token, remaining_ms: expires_in_ms } => {
-                (problem.owner, problem.current_token) = (Some(owner), Some(token));
-                problem.remaining_ms = Some(expires_in_ms);
-            }
-            R::NotExpired { remaining_ms } => problem.remaining_ms = Some(remaining_ms),
-            R::PriorityTooLow { priority: held } => problem.priority = Some(held),
-            R::Conflict { field, job_id, differs } => {
-                (problem.field, problem.job_id) = (Some(field), Some(job_id));
-                problem.differs = Some(differs);
-            }
-            R::QueueDraining { queue } => problem.queue = Some(queue),
-            R::LimitReached { message, limit } => limit_reached(&mut problem, message, limit),
+            JobRefusal::BadInput(bad) => bad.into(),
+            refusal @ JobRefusal::LimitReached { .. } => limit_reached(of_job(refusal)),
+            refusal => of_job(refusal),
+        }
+    }
+}
+
+impl From<Problem> for JobRefusal {
+    fn from(mut problem: Problem) -> Self {
+        match problem.kind {
+            ErrorKind::BadInput => return JobRefusal::BadInput(as_bad_input(problem)),
+            ErrorKind::Conflict => drop(problem.differs.get_or_insert_with(|| "payload".to_owned())),
             _ => {}
         }
-        problem
-    }
-}
-
-fn limit_reached(problem: &mut Problem, message: String, limit: u64) {
-    problem.quota = Limited::named_in(&message).map(|limited| limited.quota().to_owned());
-    (problem.message, problem.limit) = (Some(message), Some(limit));
-    problem.retry_after_ms = Some(RETRY_AFTER_MS);
-}
-
-/// A refusal of the job rules, if the problem is one.
-fn job_refusal(problem: &Problem) -> Option<job::JobRefusal> {
-    use job::JobRefusal as R;
-    let Problem { token, outcome, current_token, remaining_ms, state, field, message, .. } = problem.clone();
-    Some(match problem.kind {
-        ErrorKind::BadInput => R::BadInput(as_bad_input(problem.clone())),
-        ErrorKind::JobNotFound => R::JobNotFound,
-        ErrorKind::Lost => match (state, current_token) {
-            (Some(state), _) => R::Finished { state },
-            (None, Some(current_token)) => {
-                R::Stale { token: token?, outcome: of_word(outcome), current_token }
-            }
-            (None, None) => R::Over { token: token?, outcome: of_word(outcome)? },
-        },
-        ErrorKind::WrongJob => R::WrongJob { token: token?, job_id: problem.job_id },
-        ErrorKind::WrongHoldId => R::WrongHoldId { token: token? },
-        ErrorKind::StoreRewound => R::StoreRewound { token: token?, current_token: current_token? },
-        ErrorKind::WrongState => R::WrongState { state: state?, message: message? },
-        ErrorKind::JobRunning => R::JobRunning {
-            owner: problem.owner.clone()?,
-            token: current_token?,
-            remaining_ms: remaining_ms?,
-        },
-        ErrorKind::NotExpired => R::NotExpired { remaining_ms: remaining_ms? },
-        ErrorKind::PriorityTooLow => R::PriorityTooLow { priority: problem.priority? },
-        ErrorKind::Conflict => R::Conflict {
-            field: field?,
-            job_id: problem.job_id?,
-            differs: problem.differs.clone().unwrap_or_else(|| "payload".to_owned()),
-        },
-        ErrorKind::QueueDraining => R::QueueDraining { queue: problem.queue.clone()? },
-        ErrorKind::LimitReached => R::LimitReached { message: message?, limit: problem.limit? },
-        ErrorKind::TokensExhausted => R::TokensExhausted,
-        _ => return None,
-    })
-}
-
-impl From<Problem> for job::JobRefusal {
-    fn from(problem: Problem) -> Self {
         // Only a peer of another make sends what is no refusal here; its words are all there is.
-        job_refusal(&problem)
-            .unwrap_or_else(|| job::JobRefusal::BadInput(BadInput::new("item", problem.detail)))
+        job_refusal(&problem).unwrap_or_else(|| JobRefusal::BadInput(BadInput::new("item", problem.detail)))
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let said = error.to_string();
-        let of = |kind| Problem::new(kind, said.clone());
+        let of = |kind, message| Problem { message: Some(message), ..Problem::new(kind, said.clone()) };
         match error {
-            StoreError::BadInput(bad) => bad_input(bad),
+            StoreError::BadInput(bad) => bad.into(),
             StoreError::Refused { key, refusal } => {
-                let mut problem: Problem = refusal.into();
-                (problem.detail, problem.key) = (said, Some(key));
-                problem
+                Problem { detail: said, key: Some(key), ..refusal.into() }
             }
             StoreError::LimitReached { message, limit } => {
-                let mut problem = of(ErrorKind::LimitReached);
-                limit_reached(&mut problem, message, limit);
-                problem
+                limit_reached(Problem { limit: Some(limit), ..of(ErrorKind::LimitReached, message) })
             }
             StoreError::QueueNotEmpty { queue, message } => {
-                let mut problem = of(ErrorKind::QueueNotEmpty);
-                (problem.queue, problem.message) = (Some(queue), Some(message));
-                problem
+                Problem { queue: Some(queue), ..of(ErrorKind::QueueNotEmpty, message) }
             }
             StoreError::Unsupported { store, message } => {
-                let mut problem = of(ErrorKind::Unsupported);
-                (problem.store, problem.message) = (Some(store), Some(message));
-                problem
+                Problem { store: Some(store), ..of(ErrorKind::Unsupported, message) }
             }
-            StoreError::CursorTooOld { cursor, oldest_cursor } => {
-                let mut problem = of(ErrorKind::CursorTooOld);
-                (problem.cursor, problem.oldest_cursor) = (Some(cursor), Some(oldest_cursor));
-                problem
-            }
+            StoreError::CursorTooOld { cursor, oldest_cursor } => Problem {
+                cursor: Some(cursor),
+                oldest_cursor: Some(oldest_cursor),
+                ..Problem::new(ErrorKind::CursorTooOld, said)
+            },
             StoreError::Unavailable { message } => {
-                let mut problem = of(ErrorKind::Unavailable);
-                let retry_after_ms = closed::left_ms(&message).unwrap_or(RETRY_AFTER_MS);
-                (problem.message, problem.retry_after_ms) = (Some(message), Some(retry_after_ms));
-                problem
+                let retry_after_ms = Some(closed::left_ms(&message).unwrap_or(RETRY_AFTER_MS));
+                Problem { retry_after_ms, ..of(ErrorKind::Unavailable, message) }
             }
-            StoreError::OutcomeUnknown { message } => with_message(of(ErrorKind::OutcomeUnknown), message),
-            StoreError::Unauthorized { message } => with_message(of(ErrorKind::Unauthorized), message),
+            StoreError::OutcomeUnknown { message } => of(ErrorKind::OutcomeUnknown, message),
+            StoreError::Unauthorized { message } => of(ErrorKind::Unauthorized, message),
             StoreError::Forbidden { message } => {
                 let detail = format!("{message}; ask an operator for an access token that allows it");
-                with_message(Problem::new(ErrorKind::Forbidden, detail), message)
+                Problem { detail, ..of(ErrorKind::Forbidden, message) }
             }
             StoreError::Unusable { store, message } => {
-                let problem = with_message(of(ErrorKind::Unusable), message);
-                Problem { store: Some(store), ..problem }
+                Problem { store: Some(store), ..of(ErrorKind::Unusable, message) }
             }
-            StoreError::NoStore { store } => {
-                let problem = with_message(of(ErrorKind::Unusable), "there is no store in it".to_owned());
-                Problem { store: Some(store), ..problem }
-            }
+            StoreError::NoStore { store } => Problem {
+                store: Some(store),
+                ..of(ErrorKind::Unusable, "there is no store in it".to_owned())
+            },
         }
     }
 }
 
-fn with_message(problem: Problem, message: String) -> Problem {
-    Problem { message: Some(message), ..problem }
-}
-
 impl Problem {
     /// Why a job was not cancelled, retried or deleted. That it has finished is the wrong state for that, and no loss.
-    pub(crate) fn of_change(job_id: JobId, refusal: job::JobRefusal) -> Self {
-        let finished = match &refusal {
-            job::JobRefusal::Finished { state } => Some(*state),
-            _ => None,
+    pub(crate) fn of_change(job_id: JobId, refusal: JobRefusal) -> Self {
+        let problem = match refusal {
+            JobRefusal::Finished { state } => {
+                Problem { state: Some(state), ..Problem::new(ErrorKind::WrongState, refusal.to_string()) }
+            }
+            refusal => refusal.into(),
         };
-        let mut problem: Problem = match finished {
-            Some(_) => Problem::new(ErrorKind::WrongState, refusal.to_string()),
-            None => refusal.into(),
-        };
-        problem.state = problem.state.or(finished);
-        problem.job_id = Some(job_id);
-        problem
+        Problem { job_id: Some(job_id), ..problem }
     }
 
     /// The refusal that it was made from.
-    pub(crate) fn into_change_refusal(self) -> job::JobRefusal {
+    pub(crate) fn into_change_refusal(self) -> JobRefusal {
         match (self.kind, self.state, &self.message) {
-            (ErrorKind::WrongState, Some(state), None) => job::JobRefusal::Finished { state },
+            (ErrorKind::WrongState, Some(state), None) => JobRefusal::Finished { state },
             _ => self.into(),
         }
     }
@@ -342,8 +300,7 @@ pub fn store_error(problem: Problem, about: Option<&Key>) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use fencehold_core::job::{AttemptOutcome, JobId, JobState, QueueName};
-    use fencehold_core::lease::LeaseOutcome;
+    use fencehold_core::job::{JobState, QueueName};
     use fencehold_core::{Owner, Reason, Task, Token};
 
     use super::*;
@@ -399,7 +356,7 @@ mod tests {
 
     #[test]
     fn every_refusal_of_a_job_reads_back_as_what_it_was() {
-        use job::JobRefusal as R;
+        use JobRefusal as R;
         let id = JobId::from_random(7, [3; 10]);
         let owner = Owner::new("host/7").unwrap();
         for refusal in [

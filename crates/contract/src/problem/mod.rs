@@ -8,6 +8,7 @@ use fencehold_core::job::{JobId, JobState, QueueName};
 use fencehold_core::{Key, Owner, Reason, Task, Token};
 use serde::{Deserialize, Serialize};
 
+use crate::http::http_types;
 use crate::json::AsOptionalCursor;
 
 pub use convert::store_error;
@@ -16,7 +17,7 @@ pub use convert::store_error;
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal $status:literal $title:literal;)*) => {
         /// What kind of problem it is. Stable: programs go by it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -107,6 +108,7 @@ kinds! {
     /// The caller asks for too much.
     RateLimited = "urn:fencehold:rate-limited" 429 "Too many requests";
     /// What is there cannot be used as a store, or an answer broke.
+    #[default]
     Unusable = "urn:fencehold:unusable" 500 "The store cannot be used";
     /// This store cannot do that.
     Unsupported = "urn:fencehold:unsupported" 501 "The store cannot do this";
@@ -139,86 +141,67 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error, as it travels: whole (`application/problem+json`), or as the answer to one item of many.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct Problem {
-    /// What kind of problem it is. Programs go by this.
-    #[serde(rename = "type")]
-    pub kind: ErrorKind,
-    /// What it is, for people, always in the same words.
-    pub title: String,
-    /// The status of an answer that is nothing but this.
-    pub status: u16,
-    /// What happened this time, and what to do next.
-    pub detail: String,
-    /// Which key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<Key>,
-    /// Who holds it, or works on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Owner>,
-    /// What for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<Task>,
-    /// How long that lasts unless it is renewed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub remaining_ms: Option<u64>,
-    /// The newest token of the key or of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current_token: Option<Token>,
-    /// The token that was shown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Token>,
-    /// How the hold or the attempt ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
-    /// Who ended it, or had it asked to yield, where somebody did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Owner>,
-    /// Why, if someone ended it by force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// Which job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_id: Option<JobId>,
-    /// How the job stands.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<JobState>,
-    /// Which queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueName>,
-    /// The holder's priority.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i16>,
-    /// Which field of the request is wrong, or is taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
-    /// The cause in a few words, without field, key or advice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// What differs from the one that came first: `queue`, `kind`, `payload` or `result`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub differs: Option<String>,
-    /// Which store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<String>,
-    /// Which member of the namespace's quota is used up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quota: Option<String>,
-    /// The limit that was crossed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u64>,
-    /// The cursor that is too old.
-    #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<u64>,
-    /// The oldest event that is still kept.
-    #[serde(default, with = "AsOptionalCursor", skip_serializing_if = "Option::is_none")]
-    pub oldest_cursor: Option<u64>,
-    /// After how long trying again makes sense.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_after_ms: Option<u64>,
+http_types! {
+    /// An error, as it travels: whole (`application/problem+json`), or as the answer to one item of many.
+    #[derive(Default)]
+    #[non_exhaustive]
+    pub struct Problem {
+        /// What kind of problem it is. Programs go by this.
+        #[serde(rename = "type")]
+        pub kind: ErrorKind,
+        /// What it is, for people, always in the same words.
+        pub title: String,
+        /// The status of an answer that is nothing but this.
+        pub status: u16,
+        /// What happened this time, and what to do next.
+        pub detail: String,
+        /// Which key.
+        pub key: Option<Key> = None,
+        /// Who holds it, or works on it.
+        pub owner: Option<Owner> = None,
+        /// What for.
+        pub task: Option<Task> = None,
+        /// How long that lasts unless it is renewed.
+        pub remaining_ms: Option<u64> = None,
+        /// The newest token of the key or of the job.
+        pub current_token: Option<Token> = None,
+        /// The token that was shown.
+        pub token: Option<Token> = None,
+        /// How the hold or the attempt ended.
+        pub outcome: Option<String> = None,
+        /// Who ended it, or had it asked to yield, where somebody did.
+        pub by: Option<Owner> = None,
+        /// Why, if someone ended it by force.
+        pub reason: Option<Reason> = None,
+        /// Which job.
+        pub job_id: Option<JobId> = None,
+        /// How the job stands.
+        pub state: Option<JobState> = None,
+        /// Which queue.
+        pub queue: Option<QueueName> = None,
+        /// The holder's priority.
+        pub priority: Option<i16> = None,
+        /// Which field of the request is wrong, or is taken.
+        pub field: Option<String> = None,
+        /// The cause in a few words, without field, key or advice.
+        pub message: Option<String> = None,
+        /// What differs from the one that came first: `queue`, `kind`, `payload` or `result`.
+        pub differs: Option<String> = None,
+        /// Which store.
+        pub store: Option<String> = None,
+        /// Which member of the namespace's quota is used up.
+        pub quota: Option<String> = None,
+        /// The limit that was crossed.
+        pub limit: Option<u64> = None,
+        /// The cursor that is too old.
+        #[serde(with = "AsOptionalCursor")]
+        pub cursor: Option<u64> = None,
+        /// The oldest event that is still kept.
+        #[serde(with = "AsOptionalCursor")]
+        pub oldest_cursor: Option<u64> = None,
+        /// After how long trying again makes sense.
+        pub retry_after_ms: Option<u64> = None,
+    }
 }
 
 impl Problem {
@@ -229,29 +212,15 @@ impl Problem {
             title: kind.title().to_owned(),
             status: kind.status(),
             detail: detail.into(),
-            key: None,
-            owner: None,
-            task: None,
-            remaining_ms: None,
-            current_token: None,
-            token: None,
-            outcome: None,
-            by: None,
-            reason: None,
-            job_id: None,
-            state: None,
-            queue: None,
-            priority: None,
-            field: None,
-            message: None,
-            differs: None,
-            store: None,
-            quota: None,
-            limit: None,
-            cursor: None,
-            oldest_cursor: None,
-            retry_after_ms: None,
+            ..Problem::default()
         }
+    }
+
+    /// The same with more said of it.
+    #[must_use]
+    pub fn with(mut self, say: impl FnOnce(&mut Self)) -> Self {
+        say(&mut self);
+        self
     }
 }
 

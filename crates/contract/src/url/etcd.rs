@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use fencehold_core::BadInput;
 
+use super::{bad, each_option, host_and_port, unknown, user_and_hosts};
+
 /// etcd's own port for clients.
 const PORT: u16 = 2379;
 /// Where the keys live unless the URL says otherwise.
@@ -41,56 +43,44 @@ pub struct EtcdTls {
 impl EtcdUrl {
     /// Reads what follows `etcd:`. Errors repeat nothing of it that could be a password.
     pub fn parse(place: &str, options: Option<&str>) -> Result<Self, BadInput> {
-        let bad = |problem: String| BadInput::new("store URL", problem);
         let Some(place) = place.strip_prefix("//") else {
-            return Err(bad("names no member; it looks like etcd://HOST:2379,HOST:2379/PREFIX".to_owned()));
+            return Err(bad("names no member; it looks like etcd://HOST:2379,HOST:2379/PREFIX"));
         };
         let (authority, prefix) = place.split_once('/').unwrap_or((place, ""));
-        let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(user), hosts),
-            None => (None, authority),
-        };
-        let members: Vec<String> = hosts.split(',').map(member).collect::<Option<_>>().ok_or_else(|| {
-            bad("names a member that is not HOST or HOST:PORT, separated by commas".to_owned())
-        })?;
+        let (user, hosts) = user_and_hosts(authority);
+        let members: Option<Vec<String>> = hosts.split(',').map(member).collect();
+        let members = members
+            .ok_or_else(|| bad("names a member that is not HOST or HOST:PORT, separated by commas"))?;
         let (user, password) = match user.map(|user| user.split_once(':')) {
             None => (None, None),
             Some(Some((user, password))) if !user.is_empty() => {
-                let unescaped = unescaped(user).zip(unescaped(password));
-                let (user, password) = unescaped
-                    .ok_or_else(|| bad("has a user or a password with a broken %-escape".to_owned()))?;
+                let broken = || bad("has a user or a password with a broken %-escape");
+                let (user, password) = unescaped(user).zip(unescaped(password)).ok_or_else(broken)?;
                 (Some(user), Some(password))
             }
-            Some(_) => {
-                return Err(bad("has a user without a password; it looks like USER:PASSWORD@".to_owned()));
-            }
+            Some(_) => return Err(bad("has a user without a password; it looks like USER:PASSWORD@")),
         };
         // It is shown to people, and would be the rest of a password with a slash in it.
         if prefix.contains('@') {
-            let problem = "has an '@' in its prefix (in a user or a password, '/' is written %2F)";
-            return Err(bad(problem.to_owned()));
+            return Err(bad("has an '@' in its prefix (in a user or a password, '/' is written %2F)"));
         }
         let prefix = prefix.trim_end_matches('/');
         if prefix.chars().any(char::is_control) {
-            return Err(bad("has a control character in its prefix".to_owned()));
+            return Err(bad("has a control character in its prefix"));
         }
         Ok(EtcdUrl {
             members,
             prefix: if prefix.is_empty() { PREFIX.to_owned() } else { prefix.to_owned() },
             user,
             password,
-            tls: tls(options.unwrap_or(""))?,
+            tls: tls(options)?,
         })
     }
 }
 
 /// `HOST:PORT`, with etcd's own port where none is given.
 fn member(text: &str) -> Option<String> {
-    let after_brackets = text.rsplit_once(']').map_or(text, |(_, rest)| rest);
-    let (host, port) = match after_brackets.rsplit_once(':') {
-        Some((_, port)) => (&text[..text.len() - port.len() - 1], port.parse().ok()?),
-        None => (text, PORT),
-    };
+    let (host, port) = host_and_port(text, PORT)?;
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
     (!host.is_empty() && host.chars().all(fine)).then(|| format!("{host}:{port}"))
 }
@@ -127,34 +117,26 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-fn tls(options: &str) -> Result<Option<EtcdTls>, BadInput> {
-    let bad = |problem: String| Err(BadInput::new("store URL", problem));
+fn tls(options: Option<&str>) -> Result<Option<EtcdTls>, BadInput> {
     let (mut on, mut ca, mut cert, mut key) = (false, None, None, None);
-    for option in options.split('&').filter(|option| !option.is_empty()) {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    for (name, value) in each_option(options) {
         match name {
             "tls" if value == "on" => on = true,
-            "tls" => return bad("has an option \"tls\" that is not tls=on".to_owned()),
+            "tls" => return Err(bad("has an option \"tls\" that is not tls=on")),
             "ca" => ca = Some(value),
             "cert" => cert = Some(value),
             "key" => key = Some(value),
             // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
-            // But not repeated where it may be the rest of a password with a '?' in it.
-            _ if !name.chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
-                return bad(
-                    "has an option that is not understood; etcd: takes tls, ca, cert and key".to_owned()
-                );
-            }
-            _ => return bad(format!("has an option {name:?}; etcd: takes tls, ca, cert and key")),
+            _ => return Err(unknown(name, "etcd: takes tls, ca, cert and key")),
         }
     }
     if [ca, cert, key].contains(&Some("")) {
-        return bad("has an option ca, cert or key without a file".to_owned());
+        return Err(bad("has an option ca, cert or key without a file"));
     }
     let identity = match (cert, key) {
         (Some(cert), Some(key)) => Some((cert.into(), key.into())),
         (None, None) => None,
-        _ => return bad("has one of cert and key; it takes both or none".to_owned()),
+        _ => return Err(bad("has one of cert and key; it takes both or none")),
     };
     let on = on || ca.is_some() || identity.is_some();
     Ok(on.then(|| EtcdTls { ca: ca.map(Into::into), identity }))

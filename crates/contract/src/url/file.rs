@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fencehold_core::BadInput;
 
+use super::{bad, each_option};
 use crate::KeepFinished;
 
 const CREATE: &str = "create";
@@ -40,11 +41,9 @@ impl FileUrl {
 
     /// Reads what stands behind the scheme of a URL.
     pub fn parse(place: &str, options: Option<&str>) -> Result<Self, BadInput> {
-        let bad = |problem: String| BadInput::new("store URL", problem);
         let path = place.strip_prefix("//").unwrap_or(place);
         let mut url = FileUrl::new(path);
-        for option in options.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        for (name, value) in each_option(options) {
             match name {
                 KeepFinished::OPTION => url.keep_finished = KeepFinished::parse(value)?,
                 CREATE => {
@@ -57,9 +56,9 @@ impl FileUrl {
                 GROUP => {
                     let known = |c: char| c.is_alphanumeric() || "_-.$@\\ ".contains(c);
                     if value.is_empty() || value.len() > GROUP_BYTES_MAX || !value.chars().all(known) {
-                        return Err(bad(format!(
-                            "has {GROUP}={value:?}; it is the name or the number of a group"
-                        )));
+                        let problem =
+                            format!("has {GROUP}={value:?}; it is the name or the number of a group");
+                        return Err(bad(problem));
                     }
                     url.group = Some(value.to_owned());
                 }
@@ -71,10 +70,10 @@ impl FileUrl {
             }
         }
         if path.is_empty() {
-            return Err(bad("names no directory; it looks like file:DIR".to_owned()));
+            return Err(bad("names no directory; it looks like file:DIR"));
         }
         if path.contains('\0') {
-            return Err(bad("has a NUL character in its directory".to_owned()));
+            return Err(bad("has a NUL character in its directory"));
         }
         Ok(url)
     }

@@ -44,14 +44,12 @@ impl FromStr for StoreUrl {
     type Err = BadInput;
 
     fn from_str(text: &str) -> Result<Self, BadInput> {
-        let bad = |problem: String| BadInput::new("store URL", problem);
         let Some((scheme, rest)) = text.split_once(':') else {
             return Err(bad(format!("{text:?} has no scheme; it looks like file:DIR or memory:")));
         };
-        let (place, options) = match rest.split_once('?') {
-            Some((place, options)) => (place, Some(options)),
-            None => (rest, None),
-        };
+        let (place, options) = rest
+            .split_once('?')
+            .map_or((rest, None), |(place, options)| (place, Some(options)));
         match scheme {
             "memory" if place.is_empty() => KeepFinished::of_options(scheme, options).map(StoreUrl::Memory),
             "memory" => Err(bad(format!("names {place:?}, and memory: takes no place"))),
@@ -61,16 +59,16 @@ impl FromStr for StoreUrl {
             "postgres" | "postgresql" => {
                 PostgresUrl::parse(place, options).map(|url| StoreUrl::Postgres(Box::new(url)))
             }
-            "s3" | "gs" | "az" => {
-                let spoken = match scheme {
-                    "s3" => Scheme::S3,
-                    "gs" => Scheme::Gs,
-                    _ => Scheme::Az,
-                };
-                ObjectUrl::parse(spoken, place, options).map(|place| StoreUrl::Object(Box::new(place)))
-            }
-            // Nothing after the scheme is repeated: it may contain a password.
-            _ => Err(bad(format!("has the unknown scheme {:?}; there are {SCHEMES}", clip(scheme)))),
+            _ => match Scheme::ALL
+                .into_iter()
+                .find(|known| known.name().strip_suffix(':') == Some(scheme))
+            {
+                Some(scheme) => {
+                    ObjectUrl::parse(scheme, place, options).map(|url| StoreUrl::Object(Box::new(url)))
+                }
+                // Nothing after the scheme is repeated: it may contain a password.
+                None => Err(bad(format!("has the unknown scheme {:?}; there are {SCHEMES}", clip(scheme)))),
+            },
         }
     }
 }
@@ -105,6 +103,40 @@ impl StoreUrl {
             other => other,
         }
     }
+}
+
+fn bad(problem: impl Into<String>) -> BadInput {
+    BadInput::new("store URL", problem)
+}
+
+/// The options of a URL, each a name and a value.
+pub(crate) fn each_option(options: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    let options = options.unwrap_or_default().split('&').filter(|option| !option.is_empty());
+    options.map(|option| option.split_once('=').unwrap_or((option, "")))
+}
+
+/// What stands before the last '@', if there is one, and the rest.
+fn user_and_hosts(authority: &str) -> (Option<&str>, &str) {
+    authority
+        .rsplit_once('@')
+        .map_or((None, authority), |(user, hosts)| (Some(user), hosts))
+}
+
+/// The port at the end of `HOST:PORT`, or this one, and the host as it stands. `None`: that is no port.
+fn host_and_port(text: &str, port: u16) -> Option<(&str, u16)> {
+    let after_brackets = text.rsplit_once(']').map_or(text, |(_, rest)| rest);
+    match after_brackets.rsplit_once(':') {
+        Some((_, port)) => Some((&text[..text.len() - port.len() - 1], port.parse().ok()?)),
+        None => Some((text, port)),
+    }
+}
+
+/// An option that is not understood. It is not repeated where it may be the rest of a password with a '?' in it.
+fn unknown(option: &str, known: &str) -> BadInput {
+    if option.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
+        return bad(format!("has an option {option:?}; {known}"));
+    }
+    bad(format!("has an option that is not understood; {known}"))
 }
 
 /// Enough of a text to recognise it in an error.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use fencehold_core::BadInput;
 
+use super::{bad, each_option};
+
 /// Which cloud's language is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
@@ -93,7 +95,6 @@ impl ObjectUrl {
     /// Reads what stands behind the scheme of a URL. No part of it is repeated in an error: someone may have written
     /// a password there.
     pub fn parse(scheme: Scheme, rest: &str, options: Option<&str>) -> Result<Self, BadInput> {
-        let bad = |problem: String| BadInput::new("store URL", problem);
         let name = scheme.name();
         let shape = || bad(format!("names no bucket; it looks like {name}//BUCKET/PREFIX"));
         let rest = rest.strip_prefix("//").ok_or_else(shape)?;
@@ -102,40 +103,34 @@ impl ObjectUrl {
             return Err(shape());
         }
         if bucket.contains('@') {
-            let problem =
-                format!("has credentials in it; give them as {name} tools take them, in the environment");
-            return Err(bad(problem));
+            return Err(bad(format!(
+                "has credentials in it; give them as {name} tools take them, in the environment"
+            )));
         }
         let plain = |text: &str| text.chars().all(|c| !c.is_control() && !c.is_whitespace() && c != '\\');
         if !plain(bucket) || !plain(prefix) || prefix.split('/').any(|part| part == "." || part == "..") {
-            return Err(bad(
-                "has a bucket or a prefix with blanks, dots alone or control characters".to_owned()
-            ));
+            return Err(bad("has a bucket or a prefix with blanks, dots alone or control characters"));
         }
         let mut place = ObjectUrl::new(scheme, bucket, prefix);
-        for option in options.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        for (name, value) in each_option(options) {
             place.set(name, value)?;
         }
         Ok(place)
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), BadInput> {
-        let bad = |problem: String| BadInput::new("store URL", problem);
         match name {
             "endpoint" if value.starts_with("http://") || value.starts_with("https://") => {
                 if value.contains('@') {
-                    return Err(bad(
-                        "has credentials in its endpoint; give them in the environment".to_owned()
-                    ));
+                    return Err(bad("has credentials in its endpoint; give them in the environment"));
                 }
                 let endpoint = value.trim_end_matches('/');
                 if endpoint.ends_with(':') {
-                    return Err(bad("has an endpoint without a host".to_owned()));
+                    return Err(bad("has an endpoint without a host"));
                 }
                 self.endpoint = Some(endpoint.to_owned());
             }
-            "endpoint" => return Err(bad("has an endpoint that is not http://… or https://…".to_owned())),
+            "endpoint" => return Err(bad("has an endpoint that is not http://… or https://…")),
             "region" if self.scheme == Scheme::S3 && !value.is_empty() => {
                 self.region = Some(value.to_owned());
             }
@@ -145,7 +140,7 @@ impl ObjectUrl {
             "min_write_interval_ms" => self.options.min_write_interval_ms = number(name, value)?,
             "probe" if value == "off" => self.options.probe = false,
             "probe" if value == "on" => self.options.probe = true,
-            "probe" => return Err(bad("has an option probe that is neither on nor off".to_owned())),
+            "probe" => return Err(bad("has an option probe that is neither on nor off")),
             _ => {
                 let name: String = name.chars().take(20).collect();
                 let known = "endpoint, region (s3), min_ttl_ms, min_write_interval_ms and probe";
@@ -162,9 +157,8 @@ impl ObjectUrl {
 }
 
 fn number(name: &str, value: &str) -> Result<u64, BadInput> {
-    value.parse().map_err(|_| {
-        BadInput::new("store URL", format!("has an option {name} that is not a number of milliseconds"))
-    })
+    let problem = |_| bad(format!("has an option {name} that is not a number of milliseconds"));
+    value.parse().map_err(problem)
 }
 
 impl fmt::Display for ObjectUrl {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use fencehold_core::BadInput;
 
+use super::{bad, each_option, escaped, host_and_port, unescaped, unknown, user_and_hosts};
 use crate::KeepFinished;
-use crate::url::{escaped, unescaped};
 
 /// PostgreSQL's own port.
 const PORT: u16 = 5432;
@@ -88,15 +88,11 @@ pub enum PostgresTls {
 impl PostgresUrl {
     /// Reads what follows `postgres:`. Errors repeat nothing of it that could be a password.
     pub fn parse(place: &str, options: Option<&str>) -> Result<Self, BadInput> {
-        let bad = |problem: &str| BadInput::new("store URL", problem);
         let Some(place) = place.strip_prefix("//") else {
             return Err(bad("names no server; it looks like postgres://USER@HOST:5432/DATABASE"));
         };
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
-        let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(user), hosts),
-            None => (None, authority),
-        };
+        let (user, hosts) = user_and_hosts(authority);
         let broken = || bad("has a user, a password or a database with a broken %-escape");
         let (user, password) = match user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
             None => (None, None),
@@ -130,7 +126,7 @@ impl PostgresUrl {
             tls: PostgresTls::Prefer,
             ca: None,
         };
-        let directory = url.read_options(options.unwrap_or(""))?;
+        let directory = url.read_options(options)?;
         url.hosts =
             match (directory, hosts) {
                 (Some(directory), "") => vec![(directory, PORT)],
@@ -159,78 +155,60 @@ impl PostgresUrl {
     }
 
     /// Gives the directory of a socket, if one is named.
-    fn read_options(&mut self, options: &str) -> Result<Option<String>, BadInput> {
-        let bad = |problem: String| Err(BadInput::new("store URL", problem));
+    fn read_options(&mut self, options: Option<&str>) -> Result<Option<String>, BadInput> {
         let mut directory = None;
-        for option in options.split('&').filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        for (name, value) in each_option(options) {
             match name {
                 "schema" if PostgresUrl::is_schema(value) => value.clone_into(&mut self.schema),
                 "schema" => {
-                    return bad(format!(
+                    return Err(bad(format!(
                         "has a schema that is not 1 to {SCHEMA_BYTES_MAX} lower-case letters, digits and '_', a letter first"
-                    ));
+                    )));
                 }
                 "schema_owner" => {
-                    match unescaped(value).filter(|name| !name.is_empty() && name.len() <= 63) {
-                        Some(name) => self.owner = Some(name),
-                        None => {
-                            return bad(
-                                "has an option schema_owner that is not the name of a role".to_owned()
-                            );
-                        }
-                    }
+                    let owner = unescaped(value).filter(|name| !name.is_empty() && name.len() <= 63);
+                    let wrong = || bad("has an option schema_owner that is not the name of a role");
+                    self.owner = Some(owner.ok_or_else(wrong)?);
                 }
                 "migrate" => {
                     self.migrate = match value {
                         "manual" => MigrateSchema::Manual,
                         "auto" => MigrateSchema::Auto,
-                        _ => return bad("has an option migrate that is not manual or auto".to_owned()),
+                        _ => return Err(bad("has an option migrate that is not manual or auto")),
                     }
                 }
-                "max_connections" => match value.parse() {
-                    Ok(connections) if (1..=CONNECTIONS_MAX).contains(&connections) => {
-                        self.connections = connections;
-                    }
-                    _ => {
-                        return bad(format!(
-                            "has an option max_connections that is not 1 to {CONNECTIONS_MAX}"
-                        ));
-                    }
-                },
+                "max_connections" => {
+                    let count = value.parse().ok().filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+                    let wrong =
+                        || bad(format!("has an option max_connections that is not 1 to {CONNECTIONS_MAX}"));
+                    self.connections = count.ok_or_else(wrong)?;
+                }
                 "completed_jobs" => {
                     self.completed = match value {
                         "keep" => CompletedJobs::Keep,
                         "drop" => CompletedJobs::Drop,
-                        _ => return bad("has an option completed_jobs that is not keep or drop".to_owned()),
+                        _ => return Err(bad("has an option completed_jobs that is not keep or drop")),
                     }
                 }
                 KeepFinished::OPTION => self.keep_finished = KeepFinished::parse(value)?,
-                "host" => match unescaped(value).filter(|path| path.starts_with('/')) {
-                    Some(path) => directory = Some(path),
-                    None => {
-                        return bad("has an option host that is not the directory of a socket".to_owned());
-                    }
-                },
+                "host" => {
+                    let wrong = || bad("has an option host that is not the directory of a socket");
+                    let path = unescaped(value).filter(|path| path.starts_with('/'));
+                    directory = Some(path.ok_or_else(wrong)?);
+                }
                 "sslmode" => {
                     self.tls = match value {
                         "disable" => PostgresTls::Disable,
                         "prefer" => PostgresTls::Prefer,
                         "require" => PostgresTls::Require,
                         "verify-full" => PostgresTls::VerifyFull,
-                        _ => {
-                            return bad(format!("has an sslmode that is not one of {SSL_MODES}"));
-                        }
+                        _ => return Err(bad(format!("has an sslmode that is not one of {SSL_MODES}"))),
                     }
                 }
                 "sslrootcert" if !value.is_empty() => self.ca = Some(value.into()),
-                "sslrootcert" => return bad("has an option sslrootcert without a file".to_owned()),
+                "sslrootcert" => return Err(bad("has an option sslrootcert without a file")),
                 // An option that is not understood may have been meant as a safeguard: it is refused, not ignored.
-                // But not repeated where it may be the rest of a password with a '?' in it.
-                _ if !name.chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
-                    return bad(format!("has an option that is not understood; postgres: takes {OPTIONS}"));
-                }
-                _ => return bad(format!("has an option {name:?}; postgres: takes {OPTIONS}")),
+                _ => return Err(unknown(name, &format!("postgres: takes {OPTIONS}"))),
             }
         }
         Ok(directory)
@@ -243,11 +221,7 @@ pub fn quoted(name: &str) -> String {
 }
 
 fn server(text: &str) -> Option<(String, u16)> {
-    let after_brackets = text.rsplit_once(']').map_or(text, |(_, rest)| rest);
-    let (host, port) = match after_brackets.rsplit_once(':') {
-        Some((_, port)) => (&text[..text.len() - port.len() - 1], port.parse().ok()?),
-        None => (text, PORT),
-    };
+    let (host, port) = host_and_port(text, PORT)?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
     (!host.is_empty() && host.chars().all(fine)).then(|| (host.to_owned(), port))

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use fencehold_core::BadInput;
 
+use super::{bad, user_and_hosts};
+
 /// `http(s)://[TOKEN@]HOST[:PORT][,HOST[:PORT]…][/PATH][?ca=FILE]`
 ///
 /// Several hosts are servers of one store: a request goes to one of them, and to the next where that one cannot answer.
@@ -26,13 +28,10 @@ pub struct RemoteUrl {
 impl RemoteUrl {
     /// Reads what follows the scheme. Errors repeat nothing of it that could be a token.
     pub fn parse(secure: bool, place: &str, options: Option<&str>) -> Result<Self, BadInput> {
-        let bad = |problem: &str| BadInput::new("store URL", problem);
         let place = place.strip_prefix("//").unwrap_or_default();
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (token, hosts) = match authority.rsplit_once('@') {
-            Some((token, hosts)) => (Some(token.trim_start_matches(':')), hosts),
-            None => (None, authority),
-        };
+        let (token, hosts) = user_and_hosts(authority);
+        let token = token.map(|token| token.trim_start_matches(':'));
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']');
         if !hosts.split(',').all(|host| !host.is_empty() && host.chars().all(plain)) {
             return Err(bad("names no host; it looks like http://HOST:7117, or http://HOST:7117,HOST:7117"));

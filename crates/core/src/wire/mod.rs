@@ -60,8 +60,9 @@ pub use tagged::Tagged;
 pub(crate) use text::read_text;
 
 /// Makes types that travel: with a JSON form after their `serde` and `schemars` attributes, and a frame form of their fields
-/// in order. Of a field, attributes follow its documentation: `serde` first. An enumeration with `#[serde(tag = "type")]` after its
-/// documentation is a union: in JSON an object with its `type`; its variants are written with braces.
+/// in order. Of a field, attributes follow its documentation: `serde` first. A field `= None` may be missing in JSON, and is left out
+/// where there is none. An enumeration with `#[serde(tag = "type")]` after its documentation is a union: in JSON an object with its
+/// `type`; its variants are written with braces.
 ///
 /// Call `serialize` and `deserialize` through their traits (`Deserialize::deserialize(…)`), or through a format. Functions of
 /// the same names on the type itself are `serde`'s, and always take the JSON form: postcard would read wrong bytes with them.
@@ -76,7 +77,7 @@ macro_rules! wire {
                 $(#[doc = $doc:expr])*
                 $(#[serde $serde:tt])*
                 $(#[schemars $schemars:tt])*
-                pub $field:ident: $kind:ty
+                pub $field:ident: $kind:ty $(= $none:ident)?
             ),* $(,)?
         }
         $($rest:tt)*
@@ -89,22 +90,13 @@ macro_rules! wire {
             $(
                 $(#[doc = $doc])*
                 $(#[serde $serde])*
+                $(#[serde(default, skip_serializing_if = "Option::is_none")] #[cfg_attr(any(), $none)])?
                 $(#[cfg_attr(feature = "schema", schemars $schemars)])*
                 pub $field: $kind,
             )*
         }
 
-        const _: () = {
-            type Whole = $name;
-
-            #[derive(serde::Serialize, serde::Deserialize)]
-            #[serde(remote = "Whole")]
-            struct Frame {
-                $($field: $kind,)*
-            }
-
-            $crate::wire_forms!($name);
-        };
+        $crate::wire_frame! { $name { $($field: $kind),* } }
 
         $crate::wire! { $($rest)* }
     };
@@ -120,7 +112,7 @@ macro_rules! wire {
                         $(#[doc = $field_doc:expr])*
                         $(#[serde $serde:tt])*
                         $(#[schemars $schemars:tt])*
-                        $field:ident: $kind:ty
+                        $field:ident: $kind:ty $(= $none:ident)?
                     ),* $(,)?
                 }
             ),* $(,)?
@@ -139,6 +131,7 @@ macro_rules! wire {
                     $(
                         $(#[doc = $field_doc])*
                         $(#[serde $serde])*
+                        $(#[serde(default, skip_serializing_if = "Option::is_none")] #[cfg_attr(any(), $none)])?
                         $(#[cfg_attr(feature = "schema", schemars $schemars)])*
                         $field: $kind,
                     )*
@@ -159,7 +152,7 @@ macro_rules! wire {
             #[serde(remote = "Whole", rename_all = "snake_case")]
             $(#[$meta])*
             enum Read {
-                $($variant { $($(#[serde $serde])* $field: $kind,)* },)*
+                $($variant { $($(#[serde $serde])* $(#[serde(default)] #[cfg_attr(any(), $none)])? $field: $kind,)* },)*
             }
 
             impl $name {
@@ -187,7 +180,7 @@ macro_rules! wire {
                         $(#[doc = $field_doc:expr])*
                         $(#[serde $serde:tt])*
                         $(#[schemars $schemars:tt])*
-                        $field:ident: $kind:ty
+                        $field:ident: $kind:ty $(= $none:ident)?
                     ),* $(,)?
                 })?
             ),* $(,)?
@@ -208,6 +201,7 @@ macro_rules! wire {
                     $(
                         $(#[doc = $field_doc])*
                         $(#[serde $serde])*
+                        $(#[serde(default, skip_serializing_if = "Option::is_none")] #[cfg_attr(any(), $none)])?
                         $(#[cfg_attr(feature = "schema", schemars $schemars)])*
                         $field: $kind,
                     )*
@@ -228,6 +222,25 @@ macro_rules! wire {
         };
 
         $crate::wire! { $($rest)* }
+    };
+}
+
+/// The frame form of a struct: these fields, in order. Its JSON form is what its own `serialize` and `deserialize` make of it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! wire_frame {
+    ($name:ident { $($field:ident: $kind:ty),* }) => {
+        const _: () = {
+            type Whole = $name;
+
+            #[derive(serde::Serialize, serde::Deserialize)]
+            #[serde(remote = "Whole")]
+            struct Frame {
+                $($field: $kind,)*
+            }
+
+            $crate::wire_forms!($name);
+        };
     };
 }
 

@@ -4,7 +4,6 @@
 //! entered is not done.
 
 use fencehold_core::Namespace;
-use serde::Serialize;
 
 /// What a caller is about to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,30 +49,6 @@ impl AuditOutcome {
             AuditOutcome::Denied => "denied",
         }
     }
-}
-
-/// A line of the audit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct AuditRow {
-    /// Its number; it grows.
-    pub seq: u64,
-    /// When, in wall time.
-    pub at_wall_ms: u64,
-    /// Who.
-    pub who: String,
-    /// From where.
-    pub from: String,
-    /// The namespace; `*`: all.
-    pub namespace: String,
-    /// What: the id of the operation.
-    pub act: String,
-    /// To what.
-    pub target: String,
-    /// Why.
-    pub reason: Option<String>,
-    /// What came of it: `pending`, `done`, `partial`, `failed`, `denied`.
-    pub outcome: String,
 }
 
 /// Which lines.

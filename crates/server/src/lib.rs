@@ -26,12 +26,12 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use fencehold_contract::LeaseStore;
 use fencehold_contract::clock::Clock;
+use fencehold_contract::{LeaseStore, StoreError};
 use fencehold_core::Namespace;
 
 use crate::access::Access;
@@ -44,6 +44,20 @@ use crate::watch::{Feeds, HoldChangeFeeds};
 pub use crate::listen::Listeners;
 pub use crate::observe::Receiver;
 
+/// Locks, also after a thread has panicked: what these locks guard is whole between two statements.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Random bits, for ids that no caller made.
+#[expect(clippy::disallowed_methods, reason = "an id of a caller that made none itself is made here")]
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bits = [0; N];
+    let none = |error| StoreError::Unavailable { message: format!("no randomness can be had: {error}") };
+    getrandom::fill(&mut bits).map_err(none)?;
+    Ok(bits)
+}
+
 /// A store with a door.
 #[derive(Clone)]
 pub struct Server(Arc<ServerInner>);
@@ -55,7 +69,7 @@ pub(crate) struct ServerInner {
     pub(crate) access: Access,
     pub(crate) shutdown: Shutdown,
     /// Namespaces that were asked for, for the metrics.
-    pub(crate) seen: RwLock<BTreeSet<Namespace>>,
+    pub(crate) seen: Mutex<BTreeSet<Namespace>>,
     pub(crate) gate: Admission,
     pub(crate) feeds: Feeds,
     pub(crate) hold_changes: HoldChangeFeeds,
@@ -115,7 +129,7 @@ impl Server {
             clock,
             access,
             shutdown: Shutdown::default(),
-            seen: RwLock::default(),
+            seen: Mutex::default(),
             gate: Admission::new(options.limits),
             feeds: Feeds::default(),
             hold_changes: HoldChangeFeeds::default(),

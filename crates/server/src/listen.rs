@@ -17,13 +17,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use crate::Server;
 use crate::config::ListenAddresses;
-use crate::limit::ConnectionPermit;
 use crate::tls::Tls;
 
 /// A caller that has vanished without a word is noticed after about this time, and leaves the line.
@@ -134,17 +133,13 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
                 Some(_) = farewells.join_next() => continue,
             };
-            match self.let_in(accepted).await {
-                AcceptResult::Admitted(stream, peer, admitted) => {
-                    let going = going.subscribe();
-                    let visit = ConnectionTask { peer, admitted, server: self.clone(), going, once: false };
-                    connections.spawn(visit.receive(stream, router.clone()));
-                }
+            match self.let_in(accepted, &going, false).await {
+                Ok((task, stream)) => drop(connections.spawn(task.receive(stream, router.clone()))),
                 // A client that expects encryption would not understand a plain word.
-                AcceptResult::Full(stream) if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX => {
+                Err(Some(stream)) if self.0.tls.is_none() && farewells.len() < FAREWELLS_MAX => {
                     farewells.spawn(tokio::time::timeout(FAREWELL, turn_away(stream)));
                 }
-                AcceptResult::Full(_) | AcceptResult::Failed => {}
+                Err(_) => {}
             }
         }
         self.0.shutdown.stop();
@@ -160,21 +155,27 @@ impl Server {
         Ok(())
     }
 
-    /// Lets a connection in, if there is room.
-    async fn let_in(&self, accepted: io::Result<(TcpStream, SocketAddr)>) -> AcceptResult {
+    /// Lets a connection in. `Err`: there is no room for it, or there is none.
+    async fn let_in(
+        &self,
+        accepted: io::Result<(TcpStream, SocketAddr)>,
+        going: &watch::Sender<bool>,
+        once: bool,
+    ) -> Result<(ConnectionTask, TcpStream), Option<TcpStream>> {
         match accepted {
             Ok((stream, peer)) => {
-                let Some(admitted) = self.0.gate.connections.admit() else {
+                let Some(admitted) = self.0.gate.connect() else {
                     self.0.metrics.connections_turned_away.add_one();
-                    return AcceptResult::Full(stream);
+                    return Err(Some(stream));
                 };
                 prepare(&stream);
-                AcceptResult::Admitted(stream, peer, admitted)
+                let (server, going) = (self.clone(), going.subscribe());
+                Ok((ConnectionTask { peer, admitted, server, going, once }, stream))
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be let in");
                 pause(FULL_PAUSE).await;
-                AcceptResult::Failed
+                Err(None)
             }
         }
     }
@@ -194,10 +195,8 @@ impl Server {
                 accepted = listeners.accept() => accepted,
                 Some(_) = late.join_next() => continue,
             };
-            if let AcceptResult::Admitted(stream, peer, admitted) = self.let_in(accepted).await {
-                let going = going.subscribe();
-                let visit = ConnectionTask { peer, admitted, server: self.clone(), going, once: true };
-                late.spawn(visit.receive(stream, router.clone()));
+            if let Ok((task, stream)) = self.let_in(accepted, &going, true).await {
+                late.spawn(task.receive(stream, router.clone()));
             }
         }
         drop(listeners);
@@ -206,17 +205,10 @@ impl Server {
     }
 }
 
-/// What became of a connection.
-enum AcceptResult {
-    Admitted(TcpStream, SocketAddr, ConnectionPermit),
-    Full(TcpStream),
-    Failed,
-}
-
 /// One connection, from when it was let in.
 struct ConnectionTask {
     peer: SocketAddr,
-    admitted: ConnectionPermit,
+    admitted: OwnedSemaphorePermit,
     server: Server,
     going: watch::Receiver<bool>,
     /// One request, and no more.

@@ -7,20 +7,22 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fencehold_contract::clock::Clock;
+use fencehold_contract::metrics::Counter;
 use thiserror::Error;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::caller::{Caller, CallerIdentity};
 use super::secret::{Bearer, SecretHash, TokenId};
-use super::token_db::{ApiToken, TokenDb, TokenDbError};
+use super::token_db::{ApiToken, TokenDb, TokenDbError, unusable};
 use crate::audit::{AuditOutcome, AuditRecord};
+use crate::locked;
 
 /// How often the book is looked at for changes.
 const LOOK_EVERY_MS: u64 = 250;
@@ -70,7 +72,11 @@ pub enum AccessDenied {
 pub struct AccessCache {
     known: Arc<CachedTokens>,
     clock: Arc<dyn Clock>,
-    sender: Mutex<Option<SyncSender<CacheMessage>>>,
+    /// Room for denials that wait to be written.
+    denials: Arc<Semaphore>,
+    /// Denials that were left out because there were too many.
+    left_out: Counter,
+    sender: Mutex<Option<SyncSender<CacheWork>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -83,10 +89,6 @@ struct CachedTokens {
     trouble: AtomicBool,
     /// Tells those who wait that the book was read again.
     read_again: watch::Sender<()>,
-    /// Denials that wait to be written.
-    denials: AtomicUsize,
-    /// Denials that were left out because there were too many.
-    left_out: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -98,28 +100,20 @@ struct CachedToken {
 impl CachedToken {
     /// Whether it was neither revoked nor has come to its end.
     fn lives(&self, now_wall_ms: u64) -> Result<(), AccessDenied> {
-        let named = || (self.token.id, self.token.name.clone());
-        if self.token.revoked_wall_ms.is_some() {
-            let (id, name) = named();
-            return Err(AccessDenied::Revoked { id, name });
+        let is_revoked = self.token.revoked_wall_ms.is_some();
+        if !is_revoked && self.token.expires_wall_ms.is_none_or(|end| end > now_wall_ms) {
+            return Ok(());
         }
-        if self.token.expires_wall_ms.is_some_and(|end| end <= now_wall_ms) {
-            let (id, name) = named();
-            return Err(AccessDenied::Expired { id, name });
-        }
-        Ok(())
+        let (id, name) = (self.token.id, self.token.name.clone());
+        Err(if is_revoked { AccessDenied::Revoked { id, name } } else { AccessDenied::Expired { id, name } })
     }
 }
 
-enum CacheMessage {
-    Enter { entry: AuditRecord, reply: oneshot::Sender<Result<i64, TokenDbError>> },
-    Settle { seq: i64, outcome: AuditOutcome },
-    Denied { entry: AuditRecord },
-    Act(TokenDbAction),
-}
+/// Something that the thread is to do, at this moment in wall time.
+type CacheWork = Box<dyn FnOnce(&mut CacheThread, u64) + Send>;
 
-/// Something to be done with the book, and what is to be done once its effect is known to everybody.
-type TokenDbAction = Box<dyn FnOnce(&mut TokenDb, u64) -> Box<dyn FnOnce() + Send> + Send>;
+/// Said once the thread has ended.
+const CLOSED: &str = "the access file is closed";
 
 impl AccessCache {
     /// Opens the book and starts the thread.
@@ -139,11 +133,15 @@ impl AccessCache {
         let thread = std::thread::Builder::new()
             .name("fencehold-access".to_owned())
             .spawn(move || work.run(&receiver))
-            .map_err(|error| TokenDbError::Unusable {
-                path: path.display().to_string(),
-                why: error.to_string(),
-            })?;
-        Ok(AccessCache { known, clock, sender: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+            .map_err(|error| unusable(&path, &error))?;
+        Ok(AccessCache {
+            known,
+            clock,
+            denials: Arc::new(Semaphore::new(DENIALS_WAITING_MAX)),
+            left_out: Counter::default(),
+            sender: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// Whether there is a token, or was one since this keeper started.
@@ -157,7 +155,7 @@ impl AccessCache {
 
     /// How many denials are missing from the audit because there were too many at once.
     pub fn denials_left_out(&self) -> u64 {
-        self.known.left_out.load(Ordering::Relaxed)
+        self.left_out.get()
     }
 
     /// The namespaces that tokens were made for.
@@ -214,15 +212,21 @@ impl AccessCache {
         if self.known.trouble.load(Ordering::Acquire) { Err(AccessDenied::Closed) } else { Ok(()) }
     }
 
+    /// Has the thread do something. `Err`: why it does not.
+    fn post(&self, work: impl FnOnce(&mut CacheThread, u64) + Send + 'static) -> Result<(), &'static str> {
+        let sender = locked(&self.sender).clone().ok_or(CLOSED)?;
+        sender
+            .try_send(Box::new(work))
+            .map_err(|_| "too much is being written to the audit")
+    }
+
     /// Enters an act that is about to be done. It must not be done if this fails.
     pub async fn enter(&self, entry: AuditRecord) -> Result<i64, String> {
         let (reply, answer) = oneshot::channel();
-        let gone = || "the access file is closed".to_owned();
-        let sender = self.sender().ok_or_else(gone)?;
-        sender
-            .try_send(CacheMessage::Enter { entry, reply })
-            .map_err(|_| "too much is being written to the audit".to_owned())?;
-        answer.await.map_err(|_| gone())?.map_err(|error| error.to_string())
+        self.post(move |thread, now_wall_ms| {
+            drop(reply.send(thread.token_db.enter(&entry, AuditOutcome::Pending, now_wall_ms)));
+        })?;
+        answer.await.map_err(|_| CLOSED)?.map_err(|error| error.to_string())
     }
 
     /// Does something with the book. What it changes is in force when this returns.
@@ -232,48 +236,45 @@ impl AccessCache {
     ) -> Result<T, TokenDbError> {
         let gone = || TokenDbError::Unusable { path: String::new(), why: "it is closed".to_owned() };
         let (reply, answer) = oneshot::channel();
-        let act: TokenDbAction = Box::new(move |token_db, now_wall_ms| {
-            let done = act(token_db, now_wall_ms);
-            Box::new(move || drop(reply.send(done)))
-        });
-        let sender = self.sender().ok_or_else(gone)?;
-        sender.try_send(CacheMessage::Act(act)).map_err(|_| gone())?;
+        let work = move |thread: &mut CacheThread, now_wall_ms| {
+            let done = act(&mut thread.token_db, now_wall_ms);
+            // The book's own connection does not see its changes as another's.
+            if let Err(error) = thread.known.learn(&thread.token_db) {
+                tracing::error!(%error, "tokens cannot be read");
+                thread.known.trouble.store(true, Ordering::Release);
+            }
+            drop(reply.send(done));
+        };
+        self.post(work).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
     /// Notes what came of it. Where that cannot be written, the act stays pending, which is true.
     pub fn settle(&self, seq: i64, outcome: AuditOutcome) {
-        if let Some(sender) = self.sender() {
-            let _ = sender.try_send(CacheMessage::Settle { seq, outcome });
-        }
+        let _ = self.post(move |thread, _| thread.complain(|token_db| token_db.settle(seq, outcome)));
     }
 
     /// Notes that a caller tried what it may not.
     pub fn denied(&self, entry: AuditRecord) {
-        let one_more = |waiting: usize| (waiting < DENIALS_WAITING_MAX).then_some(waiting + 1);
-        let counted = self.known.denials.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        let sent = counted.is_ok()
-            && self
-                .sender()
-                .is_some_and(|sender| sender.try_send(CacheMessage::Denied { entry }).is_ok());
-        if !sent {
-            self.known.left_out.fetch_add(1, Ordering::Relaxed);
-            if counted.is_ok() {
-                self.known.denials.fetch_sub(1, Ordering::Relaxed);
-            }
+        let room = Arc::clone(&self.denials).try_acquire_owned().ok();
+        let posted = room.map(|room| {
+            self.post(move |thread, now_wall_ms| {
+                thread
+                    .complain(|token_db| token_db.enter(&entry, AuditOutcome::Denied, now_wall_ms).map(drop));
+                drop(room);
+            })
+        });
+        if !matches!(posted, Some(Ok(()))) {
+            self.left_out.add_one();
         }
     }
 
     /// Writes what is left to write, and closes the book.
     pub fn close(&self) {
-        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        drop(locked(&self.sender).take());
+        if let Some(thread) = locked(&self.thread).take() {
             let _ = thread.join();
         }
-    }
-
-    fn sender(&self) -> Option<SyncSender<CacheMessage>> {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -313,13 +314,14 @@ struct CacheThread {
 }
 
 impl CacheThread {
-    fn run(mut self, receiver: &Receiver<CacheMessage>) {
+    fn run(mut self, receiver: &Receiver<CacheWork>) {
         let mut looks = 0;
         let mut looked_ms = 0;
         loop {
             match receiver.recv_timeout(LOOK_EVERY) {
-                Ok(message) => {
-                    self.write(message);
+                Ok(work) => {
+                    let now_wall_ms = self.clock.now().wall_ms;
+                    work(&mut self, now_wall_ms);
                     // Entries that keep coming must not keep a revocation from being seen.
                     if self.clock.now().store_ms.saturating_sub(looked_ms) < LOOK_EVERY_MS {
                         continue;
@@ -347,11 +349,7 @@ impl CacheThread {
 
     /// Reads the tokens again if they were changed, or there is another file in the book's place.
     fn look(&mut self) -> Result<(), TokenDbError> {
-        let gone = |error: std::io::Error| TokenDbError::Unusable {
-            path: self.path.display().to_string(),
-            why: error.to_string(),
-        };
-        if !self.token_db.is_in_place().map_err(gone)? {
+        if !self.token_db.is_in_place().map_err(|error| unusable(&self.path, &error))? {
             self.token_db = TokenDb::open(&self.path)?;
             self.version = 0;
         }
@@ -361,29 +359,6 @@ impl CacheThread {
             self.version = version;
         }
         Ok(())
-    }
-
-    fn write(&mut self, message: CacheMessage) {
-        let now_wall_ms = self.clock.now().wall_ms;
-        match message {
-            CacheMessage::Enter { entry, reply } => {
-                drop(reply.send(self.token_db.enter(&entry, AuditOutcome::Pending, now_wall_ms)));
-            }
-            CacheMessage::Act(act) => {
-                let answer = act(&mut self.token_db, now_wall_ms);
-                // The book's own connection does not see its changes as another's.
-                if let Err(error) = self.known.learn(&self.token_db) {
-                    tracing::error!(%error, "tokens cannot be read");
-                    self.known.trouble.store(true, Ordering::Release);
-                }
-                answer();
-            }
-            CacheMessage::Settle { seq, outcome } => self.complain(|token_db| token_db.settle(seq, outcome)),
-            CacheMessage::Denied { entry } => {
-                self.complain(|token_db| token_db.enter(&entry, AuditOutcome::Denied, now_wall_ms).map(drop));
-                self.known.denials.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
     }
 
     fn note_uses(&mut self) {

@@ -17,18 +17,17 @@ mod secret;
 mod served_marker;
 mod token_db;
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use fencehold_contract::http::{HttpOperation as _, NAMESPACE_HEADER, OperationSpec, op};
 use fencehold_contract::problem::{ErrorKind, Problem};
-use fencehold_core::Namespace;
+use fencehold_core::{BadInput, Namespace};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-use crate::ServerInner;
 use crate::listen::Connection;
+use crate::{ServerInner, locked};
 
 pub use access_cache::{AccessCache, AccessDenied};
 pub(crate) use authorized_store::{AuthorizedStore, CallerHoldChanges};
@@ -142,9 +141,8 @@ impl ServerInner {
             over.add_one();
             let detail =
                 "this token sends more requests a second than the server takes from one; nothing was done";
-            let mut problem = Problem::new(ErrorKind::RateLimited, detail);
-            problem.retry_after_ms = Some(retry_after_ms);
-            return Err(problem);
+            let problem = Problem::new(ErrorKind::RateLimited, detail);
+            return Err(problem.with(|problem| problem.retry_after_ms = Some(retry_after_ms)));
         }
         let namespace = match namespace_of(parts)? {
             Some(namespace) => namespace,
@@ -159,19 +157,16 @@ impl ServerInner {
 
     /// The namespaces that this server knows of: those that tokens are for, and those that were asked for.
     pub(crate) fn namespaces(&self) -> Vec<Namespace> {
-        let mut known = self.seen.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut known = locked(&self.seen).clone();
         known.insert(Namespace::default());
         known.extend(self.access.access_cache().into_iter().flat_map(AccessCache::namespaces));
         known.into_iter().collect()
     }
 
     fn see(&self, namespace: &Namespace) {
-        let is_news = |seen: &BTreeSet<Namespace>| seen.len() < SEEN_MAX && !seen.contains(namespace);
-        if is_news(&self.seen.read().unwrap_or_else(PoisonError::into_inner)) {
-            self.seen
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(namespace.clone());
+        let mut seen = locked(&self.seen);
+        if seen.len() < SEEN_MAX && !seen.contains(namespace) {
+            seen.insert(namespace.clone());
         }
     }
 
@@ -221,11 +216,6 @@ impl ServerInner {
 /// The namespace that a request names.
 fn namespace_of(parts: &Parts) -> Result<Option<Namespace>, Problem> {
     let Some(value) = parts.headers.get(NAMESPACE_HEADER) else { return Ok(None) };
-    let bad = |why: String| {
-        let mut problem = Problem::new(ErrorKind::BadInput, format!("namespace {why}"));
-        (problem.field, problem.message) = (Some("namespace".to_owned()), Some(why));
-        problem
-    };
-    let text = value.to_str().map_err(|_| bad("is not plain text".to_owned()))?;
-    Namespace::new(text).map(Some).map_err(|error| bad(error.message))
+    let text = value.to_str().map_err(|_| BadInput::new("namespace", "is not plain text"))?;
+    Ok(Some(Namespace::new(text)?))
 }

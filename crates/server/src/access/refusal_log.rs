@@ -1,6 +1,8 @@
 //! Lines of the log about those who were not let in: a caller that tries every token must not fill the disk with it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::locked;
 
 /// One line a second.
 const EVERY_MS: u64 = 1_000;
@@ -12,7 +14,7 @@ pub(crate) struct RefusalLog(Mutex<(Option<u64>, u64)>);
 impl RefusalLog {
     /// Counts one. `Some`: it is to be logged, with how many were left out before it.
     pub(crate) fn count(&self, now_ms: u64) -> Option<u64> {
-        let (last_ms, left_out) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last_ms, left_out) = &mut *locked(&self.0);
         if last_ms.is_some_and(|last_ms| now_ms.saturating_sub(last_ms) < EVERY_MS) {
             *left_out += 1;
             return None;

@@ -7,7 +7,6 @@
 use std::fmt;
 
 use fencehold_core::BadInput;
-use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -45,12 +44,6 @@ impl fmt::Debug for TokenId {
     }
 }
 
-impl Serialize for TokenId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// What a caller shows. It prints as nothing; [`Bearer::reveal`] is the only way to its text.
 #[derive(Clone, Copy)]
 pub struct Bearer {
@@ -62,10 +55,10 @@ pub struct Bearer {
 impl Bearer {
     /// A token of these bits, which must be random.
     pub fn from_random(bits: [u8; ID_BYTES + SECRET_BYTES]) -> Self {
-        let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
-        id.copy_from_slice(&bits[..ID_BYTES]);
-        secret.copy_from_slice(&bits[ID_BYTES..]);
-        Bearer { id: TokenId(id), secret }
+        Bearer {
+            id: TokenId(std::array::from_fn(|at| bits[at])),
+            secret: std::array::from_fn(|at| bits[ID_BYTES + at]),
+        }
     }
 
     /// Reads what [`Bearer::reveal`] wrote. `None`: it has not the form of a token.
@@ -81,9 +74,7 @@ impl Bearer {
 
     /// What is kept instead of the secret.
     pub fn hash(&self) -> SecretHash {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(&Sha256::digest(self.secret));
-        SecretHash(hash)
+        SecretHash(Sha256::digest(self.secret).into())
     }
 }
 

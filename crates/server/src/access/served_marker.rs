@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use fencehold_contract::{AcquireLeaseRequest, CallContext, HoldRef, LeaseStore, StoreError};
-use fencehold_core::{BadInput, HoldId, Key, Namespace, Owner};
+use fencehold_core::{HoldId, Key, Namespace, Owner};
 
 use super::AccessCache;
-use crate::Server;
+use crate::{Server, random};
 
 const NAMESPACE: &str = "fencehold.access";
 const KEY: &str = "tokens";
@@ -39,10 +39,9 @@ async fn mark(store: &dyn LeaseStore) -> Result<(), StoreError> {
     }
     let call = CallContext::new(Namespace::new(NAMESPACE)?);
     let key = Key::new(KEY)?;
-    let hold =
-        fresh().map_err(|error| StoreError::Unavailable { message: format!("no randomness: {error}") })?;
+    let hold = HoldId::from_random(random()?);
     let ttl_ms = store.capabilities().min_ttl_ms;
-    let request = AcquireLeaseRequest::new(key.clone(), hold, owner()?, ttl_ms);
+    let request = AcquireLeaseRequest::new(key.clone(), hold, Owner::new("fencehold serve")?, ttl_ms);
     match store.acquire(&call, request).await {
         Ok(acquired) => {
             let token = acquired.grant.token;
@@ -54,17 +53,6 @@ async fn mark(store: &dyn LeaseStore) -> Result<(), StoreError> {
         Err(StoreError::Refused { .. }) => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-fn owner() -> Result<Owner, BadInput> {
-    Owner::new("fencehold serve")
-}
-
-#[expect(clippy::disallowed_methods, reason = "a hold id is random bits")]
-fn fresh() -> Result<HoldId, getrandom::Error> {
-    let mut bits = [0; 16];
-    getrandom::fill(&mut bits)?;
-    Ok(HoldId::from_random(bits))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a store that is away needs real time")]

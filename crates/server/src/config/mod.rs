@@ -4,7 +4,6 @@
 //! environment and `--set limits.connections=…` on the command line. A key that is not known is an error that names it,
 //! wherever it stands: it may have been meant as a safeguard.
 
-mod duration;
 mod listen;
 mod options;
 mod settings;
@@ -16,9 +15,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toml::{Table, Value};
 
-pub use duration::ConfigDuration;
 pub use listen::{ListenAddress, ListenAddresses};
-pub use settings::{KEYS, LimitSettings, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
+pub(crate) use settings::ms;
+pub use settings::{KEYS, LogFormat, LogSettings, Settings, TlsSettings, TraceSettings};
 
 /// How variables of the environment begin that tell a server something.
 pub const VARIABLE_PREFIX: &str = "FENCEHOLD_SERVE_";
@@ -236,8 +235,8 @@ mod tests {
         )
         .unwrap();
         let settings = told.settings().unwrap();
-        assert_eq!((settings.limits.connections, settings.shutdown_grace.ms()), (1, 2_000));
-        assert_eq!((settings.limits.header_timeout.ms(), settings.insecure), (3_000, true));
+        assert_eq!((settings.limits.connections, settings.shutdown_grace_ms), (1, 2_000));
+        assert_eq!((settings.limits.header_ms, settings.insecure), (3_000, true));
         assert_eq!(settings.listen.to_string(), "localhost:7117");
         let origins: Vec<String> = told
             .lines()
@@ -318,12 +317,8 @@ mod tests {
             told.flags([(*key, sample.to_owned())]).unwrap();
         }
         let (told, by_default) = (told.settings().unwrap(), Settings::default());
-        assert_eq!(
-            ServerLimits::from(told.limits),
-            ServerLimits::from(by_default.limits),
-            "shown as by default, but is not"
-        );
-        assert_eq!((told.shutdown_grace, told.listen), (by_default.shutdown_grace, by_default.listen));
+        assert_eq!(told.limits, by_default.limits, "shown as by default, but is not");
+        assert_eq!((told.shutdown_grace_ms, told.listen), (by_default.shutdown_grace_ms, by_default.listen));
         assert_eq!(by_default.limits.connections, ServerLimits::default().connections);
     }
 }

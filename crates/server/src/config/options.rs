@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{ConfigError, Settings};
-use crate::limit::ServerLimits;
 use crate::tls::Tls;
 use crate::{Receiver, ServerOptions};
 
@@ -21,14 +20,14 @@ impl Settings {
             _ => None,
         };
         let traces = self.receiver(seed).map_err(fault)?;
-        let grace = Duration::from_millis(self.shutdown_grace.ms());
+        let grace = Duration::from_millis(self.shutdown_grace_ms);
         let names = self.allowed_hosts.iter().flat_map(|names| names.split(','));
         let allowed_hosts = names
             .map(str::trim)
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
             .collect();
-        Ok(ServerOptions { limits: ServerLimits::from(self.limits), tls, grace, traces, allowed_hosts })
+        Ok(ServerOptions { limits: self.limits.clone(), tls, grace, traces, allowed_hosts })
     }
 
     fn receiver(&self, seed: [u8; 16]) -> Result<Option<Receiver>, String> {

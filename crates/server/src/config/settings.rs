@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use fencehold_core::duration::parse_ms;
+use serde::{Deserialize, Deserializer, de};
 
-use super::{ConfigDuration, ListenAddress};
+use super::ListenAddress;
 use crate::limit::ServerLimits;
 
 /// The settings of a server.
@@ -27,7 +28,8 @@ pub struct Settings {
     /// commas between them.
     pub allowed_hosts: Option<String>,
     /// How long requests under way may take to end when it stops.
-    pub shutdown_grace: ConfigDuration,
+    #[serde(rename = "shutdown_grace", deserialize_with = "ms")]
+    pub shutdown_grace_ms: u64,
     /// Encryption.
     pub tls: TlsSettings,
     /// Logs.
@@ -35,7 +37,7 @@ pub struct Settings {
     /// Traces.
     pub traces: TraceSettings,
     /// How much of everything.
-    pub limits: LimitSettings,
+    pub limits: ServerLimits,
 }
 
 impl Default for Settings {
@@ -47,11 +49,11 @@ impl Default for Settings {
             insecure: false,
             require_access_tokens: None,
             allowed_hosts: None,
-            shutdown_grace: ConfigDuration::from_ms(10_000),
+            shutdown_grace_ms: 10_000,
             tls: TlsSettings::default(),
             log: LogSettings::default(),
             traces: TraceSettings::default(),
-            limits: LimitSettings::default(),
+            limits: ServerLimits::default(),
         }
     }
 }
@@ -103,59 +105,9 @@ pub struct TraceSettings {
     pub service_name: Option<String>,
 }
 
-/// How much of everything. What is 0 has no limit where that is said.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct LimitSettings {
-    /// Connections at once.
-    pub connections: usize,
-    /// How long the head of a request may take, and how long a connection may be idle.
-    pub header_timeout: ConfigDuration,
-    /// How long the body of a request may take.
-    pub body_timeout: ConfigDuration,
-    /// The largest body.
-    pub body_bytes: usize,
-    /// The bodies of all requests at once.
-    pub total_body_bytes: usize,
-    /// Requests of one access token that wait, at once.
-    pub waiting_per_access_token: usize,
-    /// Requests a second of one access token, renewals apart; 0: no limit.
-    pub requests_per_second: u64,
-    /// Renewals a second of one access token; 0: no limit.
-    pub renewals_per_second: u64,
-}
-
-impl Default for LimitSettings {
-    fn default() -> Self {
-        let limits = ServerLimits::default();
-        LimitSettings {
-            connections: limits.connections,
-            header_timeout: ConfigDuration::from_ms(limits.header_ms),
-            body_timeout: ConfigDuration::from_ms(limits.body_ms),
-            body_bytes: limits.body_bytes,
-            total_body_bytes: limits.total_body_bytes,
-            waiting_per_access_token: limits.waiting_per_access_token,
-            requests_per_second: limits.requests_per_second,
-            renewals_per_second: limits.renewals_per_second,
-        }
-    }
-}
-
-impl From<LimitSettings> for ServerLimits {
-    fn from(told: LimitSettings) -> ServerLimits {
-        ServerLimits {
-            connections: told.connections,
-            header_ms: told.header_timeout.ms(),
-            body_ms: told.body_timeout.ms(),
-            body_bytes: told.body_bytes,
-            total_body_bytes: told.total_body_bytes.max(told.body_bytes),
-            waiting_per_access_token: told.waiting_per_access_token,
-            requests_per_second: told.requests_per_second,
-            renewals_per_second: told.renewals_per_second,
-            ..ServerLimits::default()
-        }
-    }
+/// A stretch of time as people write it, in milliseconds: `500ms`, `10s`, `1m30s`.
+pub(crate) fn ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    parse_ms(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 
 /// Every key, with what it is by default, as people would write it.

@@ -54,7 +54,7 @@ impl RequestContext {
         let timeout_ms = match parts.headers.get(TIMEOUT_HEADER) {
             None => TIMEOUT_MS,
             Some(value) => patience_of(value)
-                .ok_or_else(|| bad(BadInput::new(TIMEOUT_HEADER, "must be a number of milliseconds")))?,
+                .ok_or_else(|| BadInput::new(TIMEOUT_HEADER, "must be a number of milliseconds"))?,
         };
         let call = CallContext::new(namespace).with_timeout_ms(timeout_ms).relayed();
         let trace = parts
@@ -86,30 +86,6 @@ fn patience_of(value: &HeaderValue) -> Option<u64> {
 /// What comes of an operation.
 pub(super) type HandlerResult<T> = Result<T, Problem>;
 
-/// What answers an operation.
-pub(super) trait Handler<O: HttpOperation>: Clone + Send + Sync + 'static {
-    fn handle(
-        &self,
-        asked: RequestContext,
-        request: O::Request,
-    ) -> impl Future<Output = HandlerResult<O::Response>> + Send;
-}
-
-impl<O, F, Fut> Handler<O> for F
-where
-    O: HttpOperation,
-    F: Fn(RequestContext, O::Request) -> Fut + Clone + Send + Sync + 'static,
-    Fut: Future<Output = HandlerResult<O::Response>> + Send,
-{
-    fn handle(
-        &self,
-        asked: RequestContext,
-        request: O::Request,
-    ) -> impl Future<Output = HandlerResult<O::Response>> + Send {
-        self(asked, request)
-    }
-}
-
 /// The operations that have a handler.
 #[derive(Default)]
 pub(super) struct Routes {
@@ -121,25 +97,30 @@ pub(super) struct Routes {
 impl CallVisitor for Routes {
     fn visit_call<O: StoreOperation>(&mut self) {
         if !self.names.contains(&O::SPEC.name) {
-            self.add::<O, _>(call::<O>);
+            self.add::<O, _, _>(call::<O>);
         }
     }
 
     fn visit_single<O: SingleOperation>(&mut self) {
         if !self.names.contains(&O::SPEC.name) {
-            self.add_single_with::<O, _>(call::<O::Batch>);
+            self.add_single_with::<O, _, _>(call::<O::Batch>);
         }
     }
 }
 
 impl Routes {
     /// Has an operation answered by this.
-    pub(super) fn add<O: HttpOperation, H: Handler<O>>(&mut self, handler: H) {
+    pub(super) fn add<O, H, Answer>(&mut self, handler: H)
+    where
+        O: HttpOperation,
+        H: Fn(RequestContext, O::Request) -> Answer + Clone + Send + Sync + 'static,
+        Answer: Future<Output = HandlerResult<O::Response>> + Send,
+    {
         let answer =
             move |State(server): State<Arc<ServerInner>>, path: RawPathParams, request: Request<Body>| {
                 let handler = handler.clone();
                 async move {
-                    match answer::<O, H>(server, &path, request, handler).await {
+                    match answer::<O, _>(server, &path, request, handler).await {
                         Ok(answer) => json(StatusCode::OK, "application/json", &answer),
                         Err(problem) => problem_response(&problem),
                     }
@@ -154,16 +135,18 @@ impl Routes {
     }
 
     /// Has an operation about one thing carried out as a batch of one.
-    pub(super) fn add_single_with<O: SingleOperation, H: Handler<O::Batch>>(&mut self, batch: H) {
-        self.add::<O, _>(move |asked: RequestContext, request: O::Request| {
+    pub(super) fn add_single_with<O, H, Answer>(&mut self, batch: H)
+    where
+        O: SingleOperation,
+        H: Fn(RequestContext, <O::Batch as HttpOperation>::Request) -> Answer + Clone + Send + Sync + 'static,
+        Answer: Future<Output = HandlerResult<<O::Batch as HttpOperation>::Response>> + Send,
+    {
+        self.add::<O, _, _>(move |asked, request| {
             let batch = batch.clone();
             async move {
                 let about = O::about(&request);
-                let answer = batch.handle(asked, O::batch(request)).await?;
-                O::only(answer).map_err(|mut problem| {
-                    about(&mut problem);
-                    problem
-                })
+                let answer = batch(asked, O::batch(request)).await?;
+                O::only(answer).map_err(|problem| problem.with(about))
             }
         });
     }
@@ -190,11 +173,11 @@ async fn call<O: StoreOperation>(asked: RequestContext, request: O::Request) -> 
     O::answer(answer).ok_or_else(|| unexpected_response().into())
 }
 
-async fn answer<O: HttpOperation, H: Handler<O>>(
+async fn answer<O: HttpOperation, Answer: Future<Output = HandlerResult<O::Response>>>(
     server: Arc<ServerInner>,
     path: &RawPathParams,
     request: Request<Body>,
-    handler: H,
+    handler: impl Fn(RequestContext, O::Request) -> Answer,
 ) -> HandlerResult<O::Response> {
     let (parts, body) = request.into_parts();
     // First of all: nothing is read for one who may not ask.
@@ -208,7 +191,7 @@ async fn answer<O: HttpOperation, H: Handler<O>>(
     };
     let asked = RequestContext::new(server, caller, (O::SPEC.name, O::SPEC.scopes), &parts, share)?;
     drop(parts);
-    handler.handle(asked, request).await
+    handler(asked, request).await
 }
 
 /// A request that is in the path and the query.
@@ -221,7 +204,7 @@ pub(super) fn from_query<T: DeserializeOwned>(path: &RawPathParams, query: Optio
         }
         fields.push_str(query);
     }
-    serde_html_form::from_str(&fields).map_err(|error| bad(BadInput::new("query", error.to_string())))
+    serde_html_form::from_str(&fields).map_err(|error| BadInput::new("query", error.to_string()).into())
 }
 
 /// A request that is in the body, with its share of the memory for bodies.
@@ -244,28 +227,20 @@ async fn from_body<T: DeserializeOwned>(
             BadBody::TooLarge { limit } => {
                 server.metrics.bodies_too_large.add_one();
                 let detail = format!("the body has more than {limit} bytes; send less at a time");
-                let mut problem = Problem::new(ErrorKind::BodyTooLarge, detail);
-                problem.limit = u64::try_from(limit).ok();
-                problem
+                let problem = Problem::new(ErrorKind::BodyTooLarge, detail);
+                problem.with(|problem| problem.limit = u64::try_from(limit).ok())
             }
             BadBody::TooSlow => {
                 server.metrics.bodies_too_slow.add_one();
                 Problem::new(ErrorKind::Unavailable, "the body did not come in time; nothing was done")
             }
-            BadBody::Broken => bad(BadInput::new("body", "broke off")),
+            BadBody::Broken => BadInput::new("body", "broke off").into(),
         })?;
     // UTF-8 is validated once per body.
+    let unread = |error: &dyn std::error::Error| BadInput::new("body", error.to_string());
     let text = std::str::from_utf8(&taken.bytes).map_err(|error| unread(&error))?;
     let request = serde_json::from_str(text).map_err(|error| unread(&error))?;
     Ok((request, taken.share))
-}
-
-fn unread(error: &dyn std::error::Error) -> Problem {
-    bad(BadInput::new("body", error.to_string()))
-}
-
-fn bad(input: BadInput) -> Problem {
-    StoreError::BadInput(input).into()
 }
 
 fn json(status: StatusCode, kind: &'static str, value: &impl Serialize) -> Response {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use fencehold_contract::http::{HoldChange, HttpOperation, op};
 use fencehold_contract::problem::Problem;
 use futures_util::stream;
-use http::{Request, header};
+use http::Request;
 
 use super::dispatch::{HandlerResult, RequestContext, problem_response};
+use super::stream::event_stream;
 use crate::ServerInner;
 use crate::access::CallerHoldChanges;
 
@@ -25,10 +26,9 @@ pub(super) async fn watch(State(server): State<Arc<ServerInner>>, request: Reque
         Ok(changes) => {
             let messages = stream::unfold((changes, true), async |(mut changes, first)| {
                 let message = if first { Some(COMMENT.to_owned()) } else { next(&mut changes).await };
-                message.map(|message| (Ok::<_, std::convert::Infallible>(message), (changes, false)))
+                message.map(|message| (message, (changes, false)))
             });
-            let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-            (headers, Body::from_stream(messages)).into_response()
+            event_stream(messages)
         }
         Err(problem) => problem_response(&problem),
     }

@@ -1,6 +1,5 @@
 //! Jobs: what is more than one call of the contract.
 
-use fencehold_contract::StoreError;
 use fencehold_contract::http::{
     DeleteScheduleRequest, Empty, EnqueueJobBatchRequest, EnqueueJobBatchResponse, GetJobRequest,
     GetQueueRequest, GetScheduleRequest, QueueRequest,
@@ -16,22 +15,13 @@ use fencehold_core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use fencehold_core::{BadInput, Namespace};
 
 use super::dispatch::{HandlerResult, RequestContext};
+use crate::random;
 
 impl RequestContext {
     /// An id for a job that came without one.
     fn fresh_id(&self) -> HandlerResult<JobId> {
-        let mut bits = [0; 10];
-        random(&mut bits).map_err(|error| {
-            let why = format!("no randomness can be had: {error}");
-            StoreError::Unavailable { message: why }
-        })?;
-        Ok(JobId::from_random(self.server.clock.now().wall_ms, bits))
+        Ok(JobId::from_random(self.server.clock.now().wall_ms, random()?))
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "an id of a caller that made none itself is made here")]
-fn random(bits: &mut [u8]) -> Result<(), getrandom::Error> {
-    getrandom::fill(bits)
 }
 
 pub(super) async fn enqueue(
@@ -87,7 +77,7 @@ fn idempotency_key(asked: &RequestContext) -> HandlerResult<Option<String>> {
         Ok(key) if !key.is_empty() && key.len() <= IDEMPOTENCY_KEY_BYTES_MAX => Ok(Some(key.to_owned())),
         _ => {
             let problem = format!("takes 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes of plain text");
-            Err(StoreError::BadInput(BadInput::new("Idempotency-Key", problem)).into())
+            Err(BadInput::new("Idempotency-Key", problem).into())
         }
     }
 }
@@ -100,7 +90,7 @@ pub(super) async fn begin(
     if request.job_id.is_nil() {
         request.job_id = asked.fresh_id()?;
     } else {
-        callers_own(request.job_id).map_err(StoreError::BadInput)?;
+        callers_own(request.job_id)?;
     }
     Ok(jobs_of(&asked.store)?.begin_operation(&asked.call, request).await??)
 }
@@ -110,15 +100,13 @@ pub(super) async fn get(asked: RequestContext, request: GetJobRequest) -> Handle
     let detail = match request.wait_ms {
         None => jobs.get_job(&asked.call, id).await?,
         Some(wait_ms) => {
-            asked
-                .in_line(jobs.wait_for_job(&asked.call, WaitRequest { id, wait_ms }))
-                .await?
+            let waiting = jobs.wait_for_job(&asked.call, WaitRequest { id, wait_ms });
+            asked.in_line(waiting).await?
         }
     };
     detail.ok_or_else(|| {
-        let mut problem = Problem::new(ErrorKind::JobNotFound, format!("{id}: {}", JobRefusal::JobNotFound));
-        problem.job_id = Some(id);
-        problem
+        let problem = Problem::new(ErrorKind::JobNotFound, format!("{id}: {}", JobRefusal::JobNotFound));
+        problem.with(|problem| problem.job_id = Some(id))
     })
 }
 
@@ -138,9 +126,8 @@ pub(super) async fn delete_queue(asked: RequestContext, request: QueueRequest) -
     if jobs_of(&asked.store)?.delete_queue(&asked.call, queue.clone(), by).await? {
         return Ok(Empty {});
     }
-    let mut problem = Problem::new(ErrorKind::QueueNotFound, format!("there is no queue {queue}"));
-    problem.queue = Some(queue);
-    Err(problem)
+    let problem = Problem::new(ErrorKind::QueueNotFound, format!("there is no queue {queue}"));
+    Err(problem.with(|problem| problem.queue = Some(queue)))
 }
 
 pub(super) async fn get_schedule(
@@ -173,9 +160,6 @@ pub(super) async fn resolve_effect(
 ) -> HandlerResult<Empty> {
     let job_id = request.job_id;
     let resolved = jobs_of(&asked.store)?.resolve_effect(&asked.call, request).await?;
-    resolved.map(|()| Empty {}).map_err(|refusal| {
-        let mut problem = Problem::from(refusal);
-        problem.job_id = Some(job_id);
-        problem
-    })
+    let about = |refusal| Problem::from(refusal).with(|problem| problem.job_id = Some(job_id));
+    resolved.map(|()| Empty {}).map_err(about)
 }

@@ -5,7 +5,7 @@ use fencehold_contract::http::{
     ServerCapabilities,
 };
 use fencehold_contract::{
-    Capabilities, LeaseStore as _, LeaseView, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
+    LeaseStore as _, LeaseView, RevokeLeasesRequest, RevokeTarget, RevokedLease, StoreError,
 };
 use fencehold_core::{Refusal, Token};
 
@@ -44,23 +44,6 @@ pub(super) async fn get(asked: RequestContext, request: GetLeaseRequest) -> Hand
 }
 
 pub(super) async fn capabilities(asked: RequestContext, _: NoQuery) -> HandlerResult<ServerCapabilities> {
-    let Capabilities {
-        store,
-        supports_fair_waiting,
-        supports_waiting,
-        supports_preemption,
-        supports_jobs,
-        durable,
-        min_ttl_ms,
-    } = asked.store.capabilities();
-    let store = store.to_owned();
-    Ok(ServerCapabilities {
-        store,
-        supports_fair_waiting,
-        supports_waiting,
-        supports_preemption,
-        supports_jobs,
-        durable,
-        min_ttl_ms,
-    })
+    let supported = asked.store.capabilities();
+    Ok(ServerCapabilities { store: supported.store.to_owned(), supported })
 }

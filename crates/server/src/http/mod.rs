@@ -1,7 +1,6 @@
 //! Routes. An operation that is more than one call of the contract has a handler here; the others follow from the list of operations,
 //! `fencehold_contract::http`.
 
-mod access;
 mod dispatch;
 mod hold_changes;
 mod job;
@@ -22,23 +21,29 @@ use dispatch::Routes;
 
 pub(crate) fn router(server: &Arc<ServerInner>) -> Router {
     let mut routes = Routes::default();
-    routes.add_single_with::<op::EnqueueJob, _>(job::enqueue);
-    routes.add::<op::RevokeLease, _>(lease::revoke);
-    routes.add::<op::RevokeLeaseBatch, _>(lease::revoke_batch);
-    routes.add::<op::GetLease, _>(lease::get);
-    routes.add::<op::GetStoreCapabilities, _>(lease::capabilities);
-    routes.add::<op::EnqueueJobBatch, _>(job::enqueue);
-    routes.add::<op::GetJob, _>(job::get);
-    routes.add::<op::BeginOperation, _>(job::begin);
-    routes.add::<op::GetQueue, _>(job::get_queue);
-    routes.add::<op::DeleteQueue, _>(job::delete_queue);
-    routes.add::<op::GetSchedule, _>(job::get_schedule);
-    routes.add::<op::DeleteSchedule, _>(job::delete_schedule);
-    routes.add::<op::ResolveEffect, _>(job::resolve_effect);
-    routes.add::<op::CreateAccessToken, _>(access::create);
-    routes.add::<op::ListAccessTokens, _>(access::list);
-    routes.add::<op::RevokeAccessToken, _>(access::revoke);
-    routes.add::<op::ListAuditEntries, _>(access::audit);
+    routes.add_single_with::<op::EnqueueJob, _, _>(job::enqueue);
+    routes.add::<op::RevokeLease, _, _>(lease::revoke);
+    routes.add::<op::RevokeLeaseBatch, _, _>(lease::revoke_batch);
+    routes.add::<op::GetLease, _, _>(lease::get);
+    routes.add::<op::GetStoreCapabilities, _, _>(lease::capabilities);
+    routes.add::<op::EnqueueJobBatch, _, _>(job::enqueue);
+    routes.add::<op::GetJob, _, _>(job::get);
+    routes.add::<op::BeginOperation, _, _>(job::begin);
+    routes.add::<op::GetQueue, _, _>(job::get_queue);
+    routes.add::<op::DeleteQueue, _, _>(job::delete_queue);
+    routes.add::<op::GetSchedule, _, _>(job::get_schedule);
+    routes.add::<op::DeleteSchedule, _, _>(job::delete_schedule);
+    routes.add::<op::ResolveEffect, _, _>(job::resolve_effect);
+    routes.add::<op::CreateAccessToken, _, _>(async |asked, request| {
+        asked.store.create_token(&asked.call, request).await
+    });
+    routes.add::<op::ListAccessTokens, _, _>(async |asked, _| asked.store.tokens(&asked.call).await);
+    routes.add::<op::RevokeAccessToken, _, _>(async |asked, request| {
+        asked.store.revoke_token(&asked.call, request).await
+    });
+    routes.add::<op::ListAuditEntries, _, _>(async |asked, request| {
+        asked.store.audit(&asked.call, request).await
+    });
     // Every other operation is a call of the contract as it stands, or a batch of one.
     every_call(&mut routes);
     every_single(&mut routes);

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use fencehold_contract::problem::{ErrorKind, Problem};
-use fencehold_contract::{CallContext, LeaseStore, StoreError};
+use fencehold_contract::{CallContext, LeaseStore};
 use fencehold_core::Namespace;
 use http::{Method, Request, Uri, header};
 
@@ -34,9 +34,8 @@ pub(super) async fn ready(State(server): State<Arc<ServerInner>>) -> Response {
     match server.readiness.look(&*server.store).await {
         Ok(()) => "ready\n".into_response(),
         Err(retry_after_ms) => {
-            let mut problem = Problem::new(ErrorKind::Unavailable, NOT_READY);
-            problem.retry_after_ms = retry_after_ms;
-            problem_response(&problem)
+            let problem = Problem::new(ErrorKind::Unavailable, NOT_READY);
+            problem_response(&problem.with(|problem| problem.retry_after_ms = retry_after_ms))
         }
     }
 }
@@ -64,26 +63,18 @@ impl Readiness {
         {
             return found;
         }
-        let found = closed_for_ms(store).await;
-        let found = found.map_err(|error| {
-            tracing::warn!(%error, "not ready: the store does not answer");
-            Problem::from(error).retry_after_ms
-        });
-        let found = match found {
+        let call = CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS);
+        let found = match store.closed_for_ms(&call).await {
             Ok(0) => Ok(()),
             Ok(closed_for_ms) => Err(Some(closed_for_ms)),
-            Err(retry_after_ms) => Err(retry_after_ms),
+            Err(error) => {
+                tracing::warn!(%error, "not ready: the store does not answer");
+                Err(Problem::from(error).retry_after_ms)
+            }
         };
         *last = Some((Instant::now(), found));
         found
     }
-}
-
-/// For how long the store grants nothing, if it answers.
-async fn closed_for_ms(store: &dyn LeaseStore) -> Result<u64, StoreError> {
-    store
-        .closed_for_ms(&CallContext::new(Namespace::default()).with_timeout_ms(TIMEOUT_MS))
-        .await
 }
 
 /// What the server counts, for callers that may see all of it: queues have names, and belong to tenants.

@@ -13,10 +13,10 @@ use axum::extract::{RawPathParams, State};
 use axum::response::{IntoResponse, Response};
 use fencehold_contract::http::{HttpOperation, op};
 use fencehold_contract::problem::Problem;
-use fencehold_contract::{EventPage, FlatEvent, LeaseStore as _, ListEventsRequest, StoreError};
+use fencehold_contract::{EventPage, FlatEvent, LeaseStore as _, ListEventsRequest};
 use fencehold_core::BadInput;
 use fencehold_core::limits::PAGE_MAX;
-use futures_util::stream;
+use futures_util::{Stream, StreamExt as _, stream};
 use http::{Request, header};
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -77,15 +77,18 @@ pub(super) async fn watch(
         Ok((stream, first)) => {
             let connection = connection.map(|Extension(connection)| connection);
             tokio::spawn(stream.run(first, connection));
-            let taken = stream::unfold(taken, async |mut taken| {
-                let batch: String = taken.recv().await?;
-                Some((Ok::<_, std::convert::Infallible>(batch), taken))
-            });
-            let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
-            (headers, Body::from_stream(taken)).into_response()
+            let taken = stream::unfold(taken, async |mut taken| Some((taken.recv().await?, taken)));
+            event_stream(taken)
         }
         Err(problem) => problem_response(&problem),
     }
+}
+
+/// Server-sent events, each a text, until there are no more.
+pub(super) fn event_stream(messages: impl Stream<Item = String> + Send + 'static) -> Response {
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    let messages = messages.map(Ok::<_, std::convert::Infallible>);
+    (headers, Body::from_stream(messages)).into_response()
 }
 
 /// Reads the first page at once: whatever is wrong with the cursor is the answer, with its status.
@@ -102,8 +105,7 @@ async fn begin(
         None => after,
         Some(cursor) => {
             let cursor = cursor.to_str().ok().and_then(|cursor| cursor.parse().ok());
-            let bad = || StoreError::BadInput(BadInput::new("Last-Event-ID", "is not a cursor: a number"));
-            Some(cursor.ok_or_else(|| -> Problem { bad().into() })?)
+            Some(cursor.ok_or_else(|| BadInput::new("Last-Event-ID", "is not a cursor: a number"))?)
         }
     };
     let Caller { who, .. } = caller.clone();

@@ -1,13 +1,14 @@
 //! The gate: every limit that a request passes on its way to the store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fencehold_contract::StoreError;
 use fencehold_core::Namespace;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    BodyMemory, ConnectionLimit, FairQueue, FairQueuePermit, NoWaitSlot, RateLimiter, ServerLimits, WaitSlot,
-    WaitSlots,
+    BodyMemory, FairQueue, FairQueuePermit, NoWaitSlot, RateLimiter, ServerLimits, WaitSlot, WaitSlots,
 };
 use crate::access::CallerIdentity;
 
@@ -20,7 +21,7 @@ const RENEWAL_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) limits: ServerLimits,
-    pub(crate) connections: ConnectionLimit,
+    connections: Arc<Semaphore>,
     pub(crate) bodies: BodyMemory,
     pub(crate) ordinary: FairQueue,
     pub(crate) renewals: FairQueue,
@@ -54,7 +55,7 @@ impl Admission {
     pub(crate) fn new(limits: ServerLimits) -> Self {
         let body_time = Duration::from_millis(limits.body_ms);
         Admission {
-            connections: ConnectionLimit::new(limits.connections),
+            connections: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
             bodies: BodyMemory::new(limits.body_bytes, body_time, limits.total_body_bytes),
             ordinary: FairQueue::new(limits.fair_queue_permits, limits.fair_queue_waiters),
             renewals: FairQueue::new(limits.fair_queue_permits, limits.renewal_line),
@@ -66,6 +67,17 @@ impl Admission {
         }
     }
 
+    /// Lets one more connection in, until this is dropped. `None`: there are as many as there may be.
+    pub(crate) fn connect(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.connections).try_acquire_owned().ok()
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connection_count(&self) -> usize {
+        let max = self.limits.connections.min(Semaphore::MAX_PERMITS);
+        max.saturating_sub(self.connections.available_permits())
+    }
+
     /// Whether a caller keeps to its pace. `Err`: in how many milliseconds it does. An open server knows no caller, so it limits
     /// no pace.
     pub(crate) fn pace(&self, who: &CallerIdentity, is_renewal: bool, now_ms: u64) -> Result<(), u64> {
@@ -75,13 +87,12 @@ impl Admission {
 
     /// A seat for a request that waits, or watches.
     pub(crate) fn seat(&self, who: &CallerIdentity) -> Result<WaitSlot<CallerIdentity>, StoreError> {
-        self.seats.take(who).map_err(|no_seat| {
-            let (what, limit) = match no_seat {
-                NoWaitSlot::OfCaller { limit } => ("waiting requests of this token", limit),
-                NoWaitSlot::OfAll { limit } => ("waiting requests of all tokens", limit),
-            };
-            StoreError::LimitReached { message: what.to_owned(), limit: limit as u64 }
-        })
+        self.seats
+            .take(who)
+            .map_err(|NoWaitSlot { of, limit }| StoreError::LimitReached {
+                message: format!("waiting requests of {of}"),
+                limit: limit as u64,
+            })
     }
 
     /// A seat for one that hears of what others do to its holds.
@@ -89,12 +100,9 @@ impl Admission {
         &self,
         who: &CallerIdentity,
     ) -> Result<WaitSlot<CallerIdentity>, StoreError> {
-        self.listening.take(who).map_err(|no_seat| {
-            let (NoWaitSlot::OfCaller { limit } | NoWaitSlot::OfAll { limit }) = no_seat;
-            StoreError::LimitReached {
-                message: "connections on which holders listen".to_owned(),
-                limit: limit as u64,
-            }
+        self.listening.take(who).map_err(|NoWaitSlot { limit, .. }| {
+            let message = "connections on which holders listen".to_owned();
+            StoreError::LimitReached { message, limit: limit as u64 }
         })
     }
 
@@ -117,5 +125,21 @@ impl Admission {
                 message: "the server has more to do than it can; nothing was done".to_owned(),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_ends_makes_room_for_another() {
+        let gate = Admission::new(ServerLimits { connections: 2, ..ServerLimits::default() });
+        let (one, _two) = (gate.connect().unwrap(), gate.connect().unwrap());
+        assert!(gate.connect().is_none());
+        assert_eq!(gate.connection_count(), 2, "who was not let in is not counted");
+        drop(one);
+        assert_eq!(gate.connection_count(), 1);
+        assert!(gate.connect().is_some());
     }
 }

@@ -4,13 +4,15 @@
 //! Small ones have a part of the memory to themselves: a client that sends large ones slowly keeps no renewals waiting.
 //! So have those of requests that wait, which live for long: thousands in line take nothing from those who pass by.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::locked;
 
 /// Memory is counted in pieces of this size.
 const PIECE: usize = 1 << 10;
@@ -77,8 +79,7 @@ impl MemoryShare {
     /// Moves to the memory of requests that wait, and makes room for those that do not.
     pub(crate) fn wait(&self) -> Result<(), NoMemory> {
         let permit = Arc::clone(&self.waiting).try_acquire_many_owned(self.pieces);
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) =
-            permit.map_err(|_| NoMemory { limit: self.waiting_max * PIECE })?;
+        *locked(&self.now) = permit.map_err(|_| NoMemory { limit: self.waiting_max * PIECE })?;
         Ok(())
     }
 }

@@ -7,10 +7,12 @@
 //! Deliberately absent: time. A waiter brings its own timeout, and leaves the line by being dropped.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fencehold_core::Namespace;
 use tokio::sync::oneshot;
+
+use crate::locked;
 
 /// How many tenants are remembered while none of theirs waits.
 const TENANTS_MAX: usize = 4_096;
@@ -67,15 +69,15 @@ impl FairQueue {
 
     /// Waits for room. Cancel safe: a waiter that is dropped leaves the line, and leaves no room taken.
     pub(crate) async fn enter(&self, tenant: &Namespace, cost: u64) -> Result<FairQueuePermit, QueueFull> {
-        let receiver = match self.ask(tenant, cost)? {
-            EntryState::In(place) => return Ok(place),
-            EntryState::Waits(receiver) => receiver,
-        };
-        // A place is sent to everybody in line sooner or later: the lane lives as long as this borrow of it.
-        receiver.await.map_err(|_| QueueFull { waiting: 0 })
+        match self.ask(tenant, cost)? {
+            Ok(place) => Ok(place),
+            // A place is sent to everybody in line sooner or later: the lane lives as long as this borrow of it.
+            Err(line) => line.await.map_err(|_| QueueFull { waiting: 0 }),
+        }
     }
 
-    fn ask(&self, tenant: &Namespace, cost: u64) -> Result<EntryState, QueueFull> {
+    /// Takes room, or a place in line where there is none.
+    fn ask(&self, tenant: &Namespace, cost: u64) -> Result<Result<FairQueuePermit, InLine>, QueueFull> {
         // More than all the room would never fit.
         let cost = cost.clamp(1, self.0.room);
         let mut state = self.state();
@@ -83,7 +85,7 @@ impl FairQueue {
             let present = state.present;
             let at = state.tenants.get(tenant).map_or(present, |tenant| tenant.at.max(present));
             state.charge(tenant, at, cost);
-            return Ok(EntryState::In(FairQueuePermit { lane: self.clone(), cost }));
+            return Ok(Ok(FairQueuePermit { lane: self.clone(), cost }));
         }
         let present = state.present;
         let known = state.tenants.entry(tenant.clone()).or_default();
@@ -98,7 +100,7 @@ impl FairQueue {
             state.order.insert((at, tenant.clone()));
         }
         state.waiting += 1;
-        Ok(EntryState::Waits(receiver))
+        Ok(Err(receiver))
     }
 
     /// How much is at work.
@@ -128,14 +130,12 @@ impl FairQueue {
     }
 
     fn state(&self) -> MutexGuard<'_, FairQueueState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0.state)
     }
 }
 
-enum EntryState {
-    In(FairQueuePermit),
-    Waits(oneshot::Receiver<FairQueuePermit>),
-}
+/// A place in line, until there is room.
+type InLine = oneshot::Receiver<FairQueuePermit>;
 
 impl FairQueueState {
     /// Who comes next, if there is room for it.
@@ -221,15 +221,15 @@ mod tests {
     /// In line, by name; polled by hand, so that who is let in when is known exactly.
     fn wait(lane: &FairQueue, name: &str, cost: u64) -> oneshot::Receiver<FairQueuePermit> {
         match lane.ask(&tenant(name), cost).unwrap() {
-            EntryState::Waits(receiver) => receiver,
-            EntryState::In(_) => panic!("there was room"),
+            Err(line) => line,
+            Ok(_) => panic!("there was room"),
         }
     }
 
     fn enter(lane: &FairQueue, name: &str, cost: u64) -> FairQueuePermit {
         match lane.ask(&tenant(name), cost).unwrap() {
-            EntryState::In(place) => place,
-            EntryState::Waits(_) => panic!("there was no room"),
+            Ok(place) => place,
+            Err(_) => panic!("there was no room"),
         }
     }
 

@@ -5,32 +5,36 @@
 
 mod admission;
 mod body;
-mod connections;
 mod fair_queue;
 mod rate;
 mod wait_slots;
 
 use fencehold_contract::http::BODY_BYTES_MAX;
+use serde::Deserialize;
 
 pub(crate) use admission::{Admission, AdmissionClass, AdmissionPermit};
 pub(crate) use body::{BadBody, BodyMemory, MemoryShare, NoMemory};
-pub(crate) use connections::{ConnectionLimit, ConnectionPermit};
 pub(crate) use fair_queue::{FairQueue, FairQueuePermit};
 pub(crate) use rate::RateLimiter;
 pub(crate) use wait_slots::{NoWaitSlot, WaitSlot, WaitSlots};
 
+use crate::config::ms;
+
 /// One connection of so many is for those who do not wait.
 const CONNECTIONS_PER_SPARE: usize = 10;
 
-/// Every limit of a server. Which of them is how much used stands in its metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Every limit of a server, as its settings name it. Which of them is how much used stands in its metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct ServerLimits {
     /// Connections at once. One more is answered 503 and closed.
     pub connections: usize,
     /// How long the head of a request may take, and how long a connection may be idle.
+    #[serde(rename = "header_timeout", deserialize_with = "ms")]
     pub header_ms: u64,
     /// How long the body of a request may take.
+    #[serde(rename = "body_timeout", deserialize_with = "ms")]
     pub body_ms: u64,
     /// The largest body.
     pub body_bytes: usize,
@@ -42,11 +46,14 @@ pub struct ServerLimits {
     pub requests_per_second: u64,
     /// Renewals a second of one token; 0: no limit.
     pub renewals_per_second: u64,
-    /// Items at work in the store at once, in each of the two lanes.
+    /// Items at work in the store at once, in each of the two lanes. No setting, as those below.
+    #[serde(skip)]
     pub fair_queue_permits: u64,
     /// Requests of one namespace that may wait for room, renewals apart.
+    #[serde(skip)]
     pub fair_queue_waiters: usize,
     /// Renewals of one namespace that may wait for room.
+    #[serde(skip)]
     pub renewal_line: usize,
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::locked;
 
 /// How many seconds of silence may be made up for at once.
 const BURST_SECONDS: u64 = 2;
@@ -37,7 +39,7 @@ impl<Who: Clone + Eq + Hash> RateLimiter<Who> {
             return Ok(());
         }
         let full = self.per_second.saturating_mul(BURST_SECONDS * ONE);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = locked(&self.buckets);
         if buckets.len() >= BUCKETS_KEPT && !buckets.contains_key(who) {
             buckets.retain(|_, bucket| bucket.at(now_ms, self.per_second, full).thousandths < full);
         }
@@ -60,7 +62,7 @@ impl<Who: Eq + Hash> RateLimiter<Who> {
     /// no limit.
     pub(crate) fn busiest(&self, now_ms: u64) -> Option<(u64, u64)> {
         let full = self.per_second.checked_mul(BURST_SECONDS * ONE).filter(|full| *full > 0)?;
-        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = locked(&self.buckets);
         let left = buckets
             .values()
             .map(|bucket| bucket.at(now_ms, self.per_second, full).thousandths)

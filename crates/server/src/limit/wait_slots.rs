@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::locked;
 
 /// The seats of every caller.
 #[derive(Debug)]
@@ -26,11 +28,10 @@ struct UsedSlots<Who> {
 
 /// Why there is no seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoWaitSlot {
-    /// This caller has all of its own.
-    OfCaller { limit: usize },
-    /// All are taken.
-    OfAll { limit: usize },
+pub(crate) struct NoWaitSlot {
+    /// Whose seats are all taken: this caller's own, or those of all.
+    pub(crate) of: &'static str,
+    pub(crate) limit: usize,
 }
 
 /// A seat, until it is dropped.
@@ -49,13 +50,13 @@ impl<Who: Clone + Eq + Hash> WaitSlots<Who> {
 
     /// Takes a seat.
     pub(crate) fn take(&self, who: &Who) -> Result<WaitSlot<Who>, NoWaitSlot> {
-        let mut taken = self.0.taken();
+        let mut taken = locked(&self.0.taken);
         let of_caller = taken.by.get(who).copied().unwrap_or(0);
         if of_caller >= self.0.each_max {
-            return Err(NoWaitSlot::OfCaller { limit: self.0.each_max });
+            return Err(NoWaitSlot { of: "this token", limit: self.0.each_max });
         }
         if taken.all >= self.0.all_max {
-            return Err(NoWaitSlot::OfAll { limit: self.0.all_max });
+            return Err(NoWaitSlot { of: "all tokens", limit: self.0.all_max });
         }
         taken.by.insert(who.clone(), of_caller + 1);
         taken.all += 1;
@@ -64,7 +65,7 @@ impl<Who: Clone + Eq + Hash> WaitSlots<Who> {
 
     /// How many are taken, by all together, and by the one that has most.
     pub(crate) fn taken(&self) -> (usize, usize) {
-        let taken = self.0.taken();
+        let taken = locked(&self.0.taken);
         (taken.all, taken.by.values().copied().max().unwrap_or(0))
     }
 
@@ -79,15 +80,9 @@ impl<Who: Clone + Eq + Hash> WaitSlots<Who> {
     }
 }
 
-impl<Who: Eq + Hash> WaitSlotsInner<Who> {
-    fn taken(&self) -> MutexGuard<'_, UsedSlots<Who>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<Who: Eq + Hash> Drop for WaitSlot<Who> {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken();
+        let mut taken = locked(&self.seats.taken);
         taken.all = taken.all.saturating_sub(1);
         if let Some(count) = taken.by.get_mut(&self.who) {
             *count -= 1;
@@ -106,7 +101,7 @@ mod tests {
     fn each_caller_has_so_many_seats_and_gets_them_back() {
         let seats = WaitSlots::new(2, 10);
         let (one, _two) = (seats.take(&"a").unwrap(), seats.take(&"a").unwrap());
-        assert_eq!(seats.take(&"a").err(), Some(NoWaitSlot::OfCaller { limit: 2 }));
+        assert_eq!(seats.take(&"a").err(), Some(NoWaitSlot { of: "this token", limit: 2 }));
         let _other = seats.take(&"b").unwrap();
         assert_eq!(seats.taken(), (3, 2));
         drop(one);
@@ -118,8 +113,8 @@ mod tests {
     fn all_together_have_so_many_and_who_is_refused_takes_none() {
         let seats = WaitSlots::new(2, 3);
         let taken = ["a", "a", "b"].map(|who| seats.take(&who).unwrap());
-        assert_eq!(seats.take(&"b").err(), Some(NoWaitSlot::OfAll { limit: 3 }));
-        assert_eq!(seats.take(&"c").err(), Some(NoWaitSlot::OfAll { limit: 3 }));
+        assert_eq!(seats.take(&"b").err(), Some(NoWaitSlot { of: "all tokens", limit: 3 }));
+        assert_eq!(seats.take(&"c").err(), Some(NoWaitSlot { of: "all tokens", limit: 3 }));
         assert_eq!(seats.taken(), (3, 2));
         drop(taken);
         assert_eq!(seats.taken(), (0, 0));

@@ -1,10 +1,12 @@
 //! Since when cancelled jobs have been seen to run on.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use fencehold_core::Token;
 use fencehold_core::job::JobId;
+
+use crate::locked;
 
 /// Attempts that were cancelled and go on, each with the moment at which it was first seen.
 #[derive(Debug, Default)]
@@ -24,7 +26,7 @@ impl Cancelled {
         now_ms: u64,
         found: Vec<(AttemptKey, QueueKey)>,
     ) -> BTreeMap<QueueKey, (u64, u64)> {
-        let mut since_ms = self.since_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since_ms = locked(&self.since_ms);
         let before = std::mem::take(&mut *since_ms);
         let mut of_queues = BTreeMap::new();
         for (attempt, place) in found {

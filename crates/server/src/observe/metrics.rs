@@ -19,14 +19,8 @@ pub(crate) enum RequestEnd {
 }
 
 impl RequestEnd {
-    pub(crate) const ALL: [(RequestEnd, &'static str); 6] = [
-        (RequestEnd::Done, "ok"),
-        (RequestEnd::Refused, "refused"),
-        (RequestEnd::Denied, "denied"),
-        (RequestEnd::Limited, "limited"),
-        (RequestEnd::Unavailable, "unavailable"),
-        (RequestEnd::Failed, "failed"),
-    ];
+    /// What they are called, in their order.
+    pub(crate) const NAMES: [&str; 6] = ["ok", "refused", "denied", "limited", "unavailable", "failed"];
 
     pub(crate) fn of<T>(outcome: &Result<T, StoreError>) -> RequestEnd {
         match outcome {
@@ -56,25 +50,18 @@ pub(crate) enum OperationKind {
 }
 
 impl OperationKind {
-    pub(crate) const ALL: [(OperationKind, &'static str); 8] = [
-        (OperationKind::Acquire, "acquire"),
-        (OperationKind::Renew, "renew"),
-        (OperationKind::Release, "release"),
-        (OperationKind::Force, "admin"),
-        (OperationKind::Look, "read"),
-        (OperationKind::Enqueue, "enqueue"),
-        (OperationKind::Claim, "claim"),
-        (OperationKind::Report, "report"),
-    ];
+    /// What they are called, in their order.
+    pub(crate) const NAMES: [&str; 8] =
+        ["acquire", "renew", "release", "admin", "read", "enqueue", "claim", "report"];
 }
 
 /// The counts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     /// By kind, then by ending.
-    pub(crate) requests: [[Counter; RequestEnd::ALL.len()]; OperationKind::ALL.len()],
+    pub(crate) requests: [[Counter; RequestEnd::NAMES.len()]; OperationKind::NAMES.len()],
     /// By kind: how long the store took, waits in line apart.
-    pub(crate) took_us: [Histogram; OperationKind::ALL.len()],
+    pub(crate) took_us: [Histogram; OperationKind::NAMES.len()],
     /// Acquisitions that found the key held.
     pub(crate) contended: Counter,
     /// How long those that were granted stood in line.

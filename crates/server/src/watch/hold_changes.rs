@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use fencehold_contract::{HoldChange, LeaseStore, Subscription};
 use fencehold_core::{Key, Namespace};
 use tokio::sync::broadcast;
+
+use crate::locked;
 
 /// How many changes may wait for one that takes none.
 const WAITING_MAX: usize = 64;
@@ -22,10 +24,6 @@ pub(crate) struct HoldChangeFeeds {
     senders: Arc<Mutex<Senders>>,
     /// Made with the first who listens. `None` inside: the store has no way to say so.
     subscription: OnceLock<Option<Subscription>>,
-}
-
-fn locked(senders: &Mutex<Senders>) -> MutexGuard<'_, Senders> {
-    senders.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HoldChangeFeeds {

@@ -1,10 +1,12 @@
 //! A watcher's mailbox: what it was not told yet, and no more of that than is fair.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fencehold_contract::problem::Problem;
 use tokio::sync::Notify;
+
+use crate::locked;
 
 /// How much may wait for one watcher.
 const BYTES_MAX: usize = 8 << 20;
@@ -67,12 +69,8 @@ struct MailboxState {
 }
 
 impl Mailbox {
-    fn inside(&self) -> MutexGuard<'_, MailboxState> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn put(&self, batch: &Arc<EventBatch>) {
-        let mut inside = self.inside();
+        let mut inside = locked(&self.inside);
         if inside.full {
             return;
         }
@@ -87,12 +85,12 @@ impl Mailbox {
     }
 
     pub(super) fn end(&self, problem: &Arc<Problem>) {
-        self.inside().end = Some(Arc::clone(problem));
+        locked(&self.inside).end = Some(Arc::clone(problem));
         self.rung.notify_one();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        let inside = self.inside();
+        let inside = locked(&self.inside);
         inside.batches.is_empty() && !inside.full && inside.end.is_none()
     }
 
@@ -107,7 +105,7 @@ impl Mailbox {
     }
 
     fn find(&self) -> Option<Result<Delivery, TooSlow>> {
-        let mut inside = self.inside();
+        let mut inside = locked(&self.inside);
         if inside.full {
             return Some(Err(TooSlow));
         }

@@ -12,11 +12,11 @@ mod mailbox;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fencehold_core::Namespace;
 
-use crate::ServerInner;
+use crate::{ServerInner, locked};
 use feed::Feed;
 pub(crate) use hold_changes::{HoldChangeFeeds, HoldWatcher};
 use mailbox::Mailbox;
@@ -41,7 +41,7 @@ pub(crate) struct Watcher {
 
 impl Feeds {
     fn all(&self) -> MutexGuard<'_, HashMap<Namespace, Feed>> {
-        self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.by_namespace)
     }
 
     fn fresh(&self) -> u64 {

@@ -40,7 +40,11 @@ pub(super) fn document() -> Value {
     pages.probes();
     let Pages { mut generator, paths } = pages;
     generator.subschema_for::<Problem>();
+    let moment = generator.subschema_for::<fencehold_core::wire::Moment>().to_value();
+    let key = generator.subschema_for::<fencehold_core::Key>().to_value();
     let mut schemas = generator.take_definitions(true);
+    let events = schema::flat_events(&schemas["Event"], &moment, &key);
+    schemas.insert("Event".to_owned(), events);
     schema::tidy_all(&mut schemas);
     let mut paths = Value::Object(paths);
     schema::tidy(&mut paths);

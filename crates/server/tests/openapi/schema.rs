@@ -10,6 +10,60 @@ const PREFIXES: [(&str, &str); 4] = [
     ("EffectResolution", "Effect"),
 ];
 
+/// The one field of an event that is a moment: as the rules have it, and in JSON.
+const DUE: (&str, &str) = ("due_at_ms", "due_at");
+
+/// Events as they are sent, from what they say: each kind is an object with its `type` and what every event has; the last one is for those
+/// that a newer server has.
+pub(super) fn flat_events(data: &Value, moment: &Value, key: &Value) -> Value {
+    let common = json!({
+        "seq": { "type": "integer", "minimum": 0, "description": "Its number." },
+        "at": moment,
+        "key": key,
+    });
+    let mut kinds = Vec::new();
+    for kind in data["oneOf"].as_array().into_iter().flatten() {
+        for (name, fields) in kind["properties"].as_object().into_iter().flatten() {
+            let mut event = fields.clone();
+            event["description"] = kind["description"].clone();
+            let mut required = vec!["seq".into(), "at".into(), "key".into(), "type".into()];
+            required.extend(fields["required"].as_array().into_iter().flatten().cloned());
+            event["required"] = required.into();
+            event["properties"]["type"] = json!({ "type": "string", "const": name });
+            if let Some(due) = event["properties"].as_object_mut().and_then(|fields| fields.remove(DUE.0)) {
+                event["properties"][DUE.1] = json!({ "description": due["description"] });
+                for (field, value) in moment.as_object().into_iter().flatten() {
+                    event["properties"][DUE.1][field] = value.clone();
+                }
+                for field in event["required"].as_array_mut().into_iter().flatten() {
+                    if field == DUE.0 {
+                        *field = DUE.1.into();
+                    }
+                }
+            }
+            for (field, schema) in common.as_object().into_iter().flatten() {
+                event["properties"][field] = schema.clone();
+            }
+            if let Some(event) = event.as_object_mut() {
+                event.remove("additionalProperties");
+            }
+            kinds.push(event);
+        }
+    }
+    kinds.push(json!({
+        "description": "An event of a kind that is newer than this document.",
+        "type": "object",
+        "properties": {
+            "seq": common["seq"], "at": common["at"], "key": common["key"], "type": { "type": "string" },
+        },
+        "required": ["seq", "at", "key", "type"],
+    }));
+    json!({
+        "description": "One event: what happened to a key, a job, a queue or a schedule.",
+        "anyOf": kinds,
+    })
+}
+
 /// Puts all schemas of a document into the form.
 pub(super) fn tidy_all(schemas: &mut Map<String, Value>) {
     let mut named = Map::new();

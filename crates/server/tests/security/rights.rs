@@ -325,18 +325,18 @@ fn force_is_in_the_audit_with_who_from_where_what_and_why_and_so_is_who_was_deni
     assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke.clone()).status, 200);
     assert_eq!(fixture.post(&token, "/v1/leases/revoke", revoke).status, 409, "it is not held any more");
     assert_eq!(fixture.post(&token, "/v1/queues/pause", sample("pause_queue")).status, 403);
-    let rows = || fixture.token_db().audit(&AuditFilter::default()).unwrap();
+    let rows = || fixture.token_db().audit(&AuditFilter::default()).unwrap().entries;
     eventually("all stands in the audit", || {
         rows().len() >= 4 && rows().iter().all(|row| row.outcome != "pending")
     });
     let told: Vec<String> = rows()
         .iter()
-        .map(|row| format!("{} {} {} {:?} {}", row.act, row.target, row.from, row.reason, row.outcome))
+        .map(|row| format!("{} {} {} {:?} {}", row.action, row.target, row.address, row.reason, row.outcome))
         .collect();
     assert_eq!(told[1], "revoke_lease key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") done");
     assert_eq!(told[2], "revoke_lease key deploy 127.0.0.1 Some(\"wrong branch (by alice)\") failed");
     assert!(told[3].starts_with("pause_queue ") && told[3].ends_with(" denied"), "{told:?}");
-    assert!(rows()[1].who.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
+    assert!(rows()[1].actor.contains(&token.bearer.id.to_string()) && rows()[1].namespace == "team");
 }
 
 /// Acts of force, each done by a caller that may; and the same by one that may not. The audit has each under the name of
@@ -369,8 +369,8 @@ fn every_act_of_force_is_in_the_audit_whether_it_was_done_or_denied() {
     let operator = fixture.token(None, &[Scope::Admin]);
     let reader = fixture.token(Some("team"), &[Scope::LeaseRead]);
     let seen = |token: &str, act: &str| {
-        let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap();
-        let row = rows.into_iter().find(|row| row.who.contains(token) && row.act == act);
+        let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap().entries;
+        let row = rows.into_iter().find(|row| row.actor.contains(token) && row.action == act);
         row.map(|row| row.outcome)
     };
     for act in acts {
@@ -500,8 +500,8 @@ fn what_the_rules_refuse_stands_in_the_audit_as_failed() {
         let path = ALL.iter().find(|spec| spec.name == act).unwrap().path;
         assert_eq!(fixture.post(&operator, path, sample(act)).status, status, "{act}");
         let row = || {
-            let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap();
-            rows.into_iter().find(|row| row.act == act && row.outcome != "pending")
+            let rows = fixture.token_db().audit(&AuditFilter::default()).unwrap().entries;
+            rows.into_iter().find(|row| row.action == act && row.outcome != "pending")
         };
         eventually(act, || row().is_some());
         assert_eq!(row().unwrap().outcome, "failed", "there was nothing to do it to: {act}");

@@ -13,7 +13,7 @@ use fencehold_contract::{
 use fencehold_core::job::JobRefusal;
 use fencehold_core::{Owner, Refusal};
 
-use super::{AuthorizedStore, Force, Forced, RequestedAct};
+use super::{AuthorizedStore, Force, RequestedAct};
 use crate::audit::AuditOutcome;
 use crate::observe::{OperationKind, is_wrong_hold};
 
@@ -21,10 +21,10 @@ impl Route for AuthorizedStore {
     async fn route(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let act = self.act(&ask);
         self.allow_contents(act, call, &ask)?;
-        let forced = force(act, call, &ask).map(|force| Forced { force, judge: outcome });
+        let force = force(act, call, &ask);
         let traced = self.before(call, &mut ask);
         let work = Box::pin(perform(&*self.server.store, call, ask));
-        let (mut outcome, took) = self.through(act, call, forced, work).await;
+        let (mut outcome, took) = self.through(act, call, force, outcome, work).await;
         self.count(act, &outcome);
         self.after(act, call, took, traced, &mut outcome);
         outcome.map(|answer| self.as_seen(answer))
@@ -57,27 +57,21 @@ impl AuthorizedStore {
             StoreRequest::Quota(_) | StoreRequest::Advance { .. } | StoreRequest::Reopen { .. } => {
                 act(OperationKind::Force).everywhere()
             }
-            StoreRequest::Job(JobRequest::Enqueue(jobs)) => act(OperationKind::Enqueue).of(jobs.len()),
-            StoreRequest::Job(JobRequest::Claim(request)) => {
-                act(OperationKind::Claim).waiting(request.wait_ms)
-            }
-            StoreRequest::Job(JobRequest::BeginOperation(_)) => act(OperationKind::Claim).waiting(0),
-            StoreRequest::Job(JobRequest::Renew(attempts)) => {
-                act(OperationKind::Renew).of(attempts.len()).renewing()
-            }
-            StoreRequest::Job(JobRequest::Report(reports)) => act(OperationKind::Report).of(reports.len()),
-            StoreRequest::Job(JobRequest::WriteEffects(entries)) => {
-                act(OperationKind::Report).of(entries.len())
-            }
-            StoreRequest::Job(JobRequest::WaitFor(request)) => {
-                act(OperationKind::Look).waiting(request.wait_ms)
-            }
-            StoreRequest::Job(JobRequest::Change(request)) => {
-                act(OperationKind::Force).of(match &request.selector {
+            StoreRequest::Job(job) => match job {
+                JobRequest::Enqueue(jobs) => act(OperationKind::Enqueue).of(jobs.len()),
+                JobRequest::Claim(request) => act(OperationKind::Claim).waiting(request.wait_ms),
+                JobRequest::BeginOperation(_) => act(OperationKind::Claim).waiting(0),
+                JobRequest::Renew(attempts) => act(OperationKind::Renew).of(attempts.len()).renewing(),
+                JobRequest::Report(reports) => act(OperationKind::Report).of(reports.len()),
+                JobRequest::WriteEffects(entries) => act(OperationKind::Report).of(entries.len()),
+                JobRequest::WaitFor(request) => act(OperationKind::Look).waiting(request.wait_ms),
+                JobRequest::Change(request) => act(OperationKind::Force).of(match &request.selector {
                     JobSelector::Ids { job_ids } => job_ids.len(),
                     JobSelector::Filter { .. } | JobSelector::All {} => request.limit,
-                })
-            }
+                }),
+                _ if ask.only_reads() => act(OperationKind::Look),
+                _ => act(OperationKind::Force),
+            },
             ask if ask.only_reads() => act(OperationKind::Look),
             _ => act(OperationKind::Force),
         }
@@ -172,13 +166,8 @@ impl AuthorizedStore {
 
 /// Counts are of all namespaces together, and how much others do is not this caller's business.
 fn hide_counts(status: &mut StoreStatus) {
-    (
-        status.key_count,
-        status.held_count,
-        status.waiter_count,
-        status.job_count,
-        status.unreadable_row_count,
-    ) = (0, 0, 0, 0, 0);
+    (status.key_count, status.held_count, status.waiter_count) = (0, 0, 0);
+    (status.job_count, status.unreadable_row_count) = (0, 0);
     status.maintenance_errors.clear();
     status.counts_hidden = true;
 }
@@ -227,24 +216,25 @@ fn force(act: RequestedAct, call: &CallContext, ask: &StoreRequest) -> Option<Fo
             Some(Force { target: format!("{whose}: {set:?}"), reason: Some(format!("by {by}")) })
         }
         StoreRequest::Reopen { by: who } => by("every namespace, before its time".to_owned(), who),
-        StoreRequest::Job(JobRequest::Change(request)) => (!request.dry_run).then(|| changing(request)),
-        StoreRequest::Job(JobRequest::SetQueueMode(order)) => by(format!("queue {}", order.queue), &order.by),
-        StoreRequest::Job(JobRequest::DeleteQueue { queue, by: who }) => by(format!("queue {queue}"), who),
-        StoreRequest::Job(JobRequest::SetSchedule(spec)) => by(
-            format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.time_zone, spec.queue),
-            &spec.by,
-        ),
-        StoreRequest::Job(JobRequest::DeleteSchedule { name, by: who }) => {
-            by(format!("schedule {name}"), who)
-        }
-        StoreRequest::Job(JobRequest::ResolveEffect(request)) => {
-            let happened = match &request.resolution {
-                EffectResolution::Happened { .. } => "it happened",
-                EffectResolution::DidNotHappen {} => "it did not happen",
-            };
-            by(format!("job {}, effect {}: {happened}", request.job_id, request.effect), &request.by)
-        }
-        _ => Some(Force { target: String::new(), reason: None }),
+        StoreRequest::Job(job) => match job {
+            JobRequest::Change(request) => (!request.dry_run).then(|| changing(request)),
+            JobRequest::SetQueueMode(order) => by(format!("queue {}", order.queue), &order.by),
+            JobRequest::DeleteQueue { queue, by: who } => by(format!("queue {queue}"), who),
+            JobRequest::SetSchedule(spec) => by(
+                format!("schedule {}: {} {} into {}", spec.name, spec.cron, spec.time_zone, spec.queue),
+                &spec.by,
+            ),
+            JobRequest::DeleteSchedule { name, by: who } => by(format!("schedule {name}"), who),
+            JobRequest::ResolveEffect(request) => {
+                let happened = match &request.resolution {
+                    EffectResolution::Happened { .. } => "it happened",
+                    EffectResolution::DidNotHappen {} => "it did not happen",
+                };
+                by(format!("job {}, effect {}: {happened}", request.job_id, request.effect), &request.by)
+            }
+            _ => Some(Force::default()),
+        },
+        _ => Some(Force::default()),
     }
 }
 

@@ -54,14 +54,8 @@ struct RequestedAct {
 
 impl RequestedAct {
     const fn new(kind: OperationKind, needs: &'static [Scope]) -> Self {
-        RequestedAct {
-            kind,
-            needs,
-            way: AdmissionClass::Ordinary,
-            cost: 1,
-            everywhere: false,
-            to_the_end: true,
-        }
+        let way = AdmissionClass::Ordinary;
+        RequestedAct { kind, needs, way, cost: 1, everywhere: false, to_the_end: true }
     }
 
     const fn of(self, items: usize) -> Self {
@@ -84,16 +78,10 @@ impl RequestedAct {
 }
 
 /// What an act of force is done to, and why.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Force {
     target: String,
     reason: Option<String>,
-}
-
-/// An act of force, and what its answer says came of it: an answer can be that nothing was done.
-struct Forced<T> {
-    force: Force,
-    judge: fn(&T) -> AuditOutcome,
 }
 
 /// When something was done, for traces.
@@ -130,22 +118,23 @@ impl AuthorizedStore {
         call: &CallContext,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let (outcome, took) = self.through(act, call, None, work).await;
+        let (outcome, took) = self.through(act, call, None, |_| AuditOutcome::Done, work).await;
         self.tell(act, call, took, &outcome, || self.plain());
         outcome
     }
 
-    /// Past every point to the store, counted and timed.
+    /// Past every point to the store, counted and timed. `judge`: what an answer says came of an act of force.
     async fn through<T>(
         &self,
         act: RequestedAct,
         call: &CallContext,
-        force: Option<Forced<T>>,
+        force: Option<Force>,
+        judge: fn(&T) -> AuditOutcome,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> (Result<T, StoreError>, ActTimes) {
         let start_wall_us = self.server.clock.now().wall_ms.saturating_mul(1_000);
         let watch = Stopwatch::start();
-        let outcome = self.checked(act, call, force, work).await;
+        let outcome = self.checked(act, call, force, judge, work).await;
         let us = watch.us();
         self.server.metrics.ended(act.kind, &outcome);
         if act.way != AdmissionClass::Waiting {
@@ -158,10 +147,11 @@ impl AuthorizedStore {
         &self,
         act: RequestedAct,
         call: &CallContext,
-        forced: Option<Forced<T>>,
+        force: Option<Force>,
+        judge: fn(&T) -> AuditOutcome,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.allow(act, &call.namespace, forced.as_ref().map(|forced| &forced.force))?;
+        self.allow(act, &call.namespace, force.as_ref())?;
         if !act.to_the_end && self.server.shutdown.is_stopping() {
             return Err(StoreError::Unavailable { message: "the server is stopping".to_owned() });
         }
@@ -170,11 +160,8 @@ impl AuthorizedStore {
             AdmissionClass::Ordinary => self.server.metrics.shed.add_one(),
             AdmissionClass::Waiting => self.server.metrics.waiting_refused.add_one(),
         })?;
-        let noted = match forced {
-            Some(Forced { force, judge }) => self
-                .note(self.entry(act, &call.namespace, force))
-                .await?
-                .map(|seq| (seq, judge)),
+        let noted = match force {
+            Some(force) => self.note(self.entry(act, &call.namespace, force)).await?,
             None => None,
         };
         let outcome = if act.way == AdmissionClass::Waiting {
@@ -189,7 +176,7 @@ impl AuthorizedStore {
         } else {
             work.await
         };
-        if let (Some(access_cache), Some((seq, judge))) = (self.server.access.access_cache(), noted) {
+        if let (Some(access_cache), Some(seq)) = (self.server.access.access_cache(), noted) {
             access_cache.settle(seq, outcome.as_ref().map_or(AuditOutcome::Failed, judge));
         }
         outcome
@@ -226,8 +213,7 @@ impl AuthorizedStore {
             return Ok(());
         };
         if let Some(access_cache) = self.server.access.access_cache() {
-            let force = force.cloned().unwrap_or(Force { target: String::new(), reason: None });
-            access_cache.denied(self.entry(act, namespace, force));
+            access_cache.denied(self.entry(act, namespace, force.cloned().unwrap_or_default()));
         }
         tracing::debug!(who = %self.caller.who, from = %self.caller.origin(), operation = self.operation, %namespace, "denied: {why}");
         Err(StoreError::Forbidden { message: why })
@@ -282,13 +268,8 @@ impl AuthorizedStore {
 
     /// A request of which nothing more is to be reported.
     fn plain(&self) -> SpanDetails {
-        let at = self.server.tracer.fresh(self.trace);
-        SpanDetails {
-            at,
-            parent: self.trace.map(|trace| trace.span),
-            links: Vec::new(),
-            attributes: Vec::new(),
-        }
+        let (at, parent) = (self.server.tracer.fresh(self.trace), self.trace.map(|trace| trace.span));
+        SpanDetails { at, parent, links: Vec::new(), attributes: Vec::new() }
     }
 }
 

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use fencehold_contract::http::access::{
-    AUDIT_LINES_MAX, AccessTokenList, AccessTokenView, AuditEntry, AuditPage, AuditRequest,
-    CreateAccessTokenRequest, RevokeAccessTokenRequest, RevokedAccessToken, TOKEN_NAME_BYTES_MAX,
+    AUDIT_LINES_MAX, AccessTokenList, AccessTokenView, AuditPage, AuditRequest, CreateAccessTokenRequest,
+    RevokeAccessTokenRequest, RevokedAccessToken, TOKEN_NAME_BYTES_MAX,
 };
 use fencehold_contract::http::{HttpOperation as _, op};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::BadInput;
-use fencehold_core::wire::Moment;
 
 use super::{AuthorizedStore, RequestedAct};
-use crate::access::{AccessCache, ApiToken, NewToken, SecretHash, TokenDb, TokenDbError, TokenId};
-use crate::audit::{AuditFilter, AuditRow};
+use crate::access::{NewToken, SecretHash, TokenDb, TokenDbError, TokenId};
+use crate::audit::AuditFilter;
 use crate::observe::OperationKind;
 
 const CREATE: RequestedAct = RequestedAct::new(OperationKind::Force, op::CreateAccessToken::SPEC.scopes);
@@ -31,16 +30,12 @@ impl AuthorizedStore {
         call: &CallContext,
         request: CreateAccessTokenRequest,
     ) -> Result<AccessTokenView, Problem> {
-        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).into() };
-        let (id, hash) = (
-            TokenId::parse(&request.id).map_err(bad)?,
-            SecretHash::parse(&request.secret_sha256).map_err(bad)?,
-        );
-        check_text("name", &request.name, TOKEN_NAME_BYTES_MAX).map_err(bad)?;
+        let (id, hash) = (TokenId::parse(&request.id)?, SecretHash::parse(&request.secret_sha256)?);
+        check_text("name", &request.name, TOKEN_NAME_BYTES_MAX)?;
         if request.name.is_empty() || request.scopes.is_empty() {
-            return Err(bad(BadInput::new("token", "needs a name and at least one scope")));
+            return Err(BadInput::new("token", "needs a name and at least one scope").into());
         }
-        let by = self.by(request.by.as_deref()).map_err(bad)?;
+        let by = self.by(request.by.as_deref())?;
         let act = if request.namespace.is_none() { CREATE.everywhere() } else { CREATE };
         let call = match &request.namespace {
             Some(namespace) => CallContext::new(namespace.clone()),
@@ -78,10 +73,9 @@ impl AuthorizedStore {
         call: &CallContext,
         request: RevokeAccessTokenRequest,
     ) -> Result<RevokedAccessToken, Problem> {
-        let bad = |bad: BadInput| -> Problem { StoreError::BadInput(bad).into() };
-        let id = TokenId::parse(&request.access_token_id).map_err(bad)?;
-        let by = self.by(request.by.as_deref()).map_err(bad)?;
-        check_text("reason", request.reason.as_deref().unwrap_or_default(), TEXT_BYTES_MAX).map_err(bad)?;
+        let id = TokenId::parse(&request.access_token_id)?;
+        let by = self.by(request.by.as_deref())?;
+        check_text("reason", request.reason.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
         let only = (!self.caller.is_operator()).then(|| call.namespace.clone());
         let from = self.caller.origin();
         self.with_token_db(REVOKE, call, move |token_db, now_wall_ms| {
@@ -111,9 +105,7 @@ impl AuthorizedStore {
                 namespace,
                 limit: Some(request.limit.min(AUDIT_LINES_MAX)),
             };
-            let entries: Vec<AuditEntry> = token_db.audit(&filter)?.into_iter().map(Into::into).collect();
-            let next_cursor = entries.last().map_or(request.cursor.unwrap_or(0), |entry| entry.seq);
-            Ok(AuditPage { entries, next_cursor })
+            token_db.audit(&filter)
         })
         .await
     }
@@ -138,7 +130,7 @@ impl AuthorizedStore {
                 store: "behind this server".to_owned(),
                 message: "keep tokens: the server has no access file".to_owned(),
             };
-            let access_cache: &AccessCache = server.access.access_cache().ok_or_else(missing)?;
+            let access_cache = server.access.access_cache().ok_or_else(missing)?;
             match access_cache.with_token_db(work).await {
                 Err(TokenDbError::Unusable { path, why }) => {
                     tracing::error!(path, why, "the access file cannot be used");
@@ -151,7 +143,7 @@ impl AuthorizedStore {
         let done = self.pass(act, call, asked).await.map_err(Problem::from)?;
         done.map_err(|error| match error {
             TokenDbError::NoSuchToken(_) => Problem::new(ErrorKind::AccessTokenNotFound, error.to_string()),
-            error => StoreError::BadInput(BadInput::new("id", error.to_string())).into(),
+            error => BadInput::new("id", error.to_string()).into(),
         })
     }
 }
@@ -162,37 +154,4 @@ fn check_text(what: &'static str, text: &str, bytes_max: usize) -> Result<(), Ba
         return Err(BadInput::new(what, problem));
     }
     Ok(())
-}
-
-impl From<ApiToken> for AccessTokenView {
-    fn from(token: ApiToken) -> Self {
-        let moment = |wall_ms: u64| Moment { wall_ms };
-        AccessTokenView {
-            id: token.id.to_string(),
-            name: token.name,
-            namespace: token.namespace,
-            scopes: token.scopes.iter().collect(),
-            created_at: moment(token.created_wall_ms),
-            created_by: token.created_by,
-            expires_at: token.expires_wall_ms.map(moment),
-            last_used_at: token.last_used_wall_ms.map(moment),
-            revoked_at: token.revoked_wall_ms.map(moment),
-        }
-    }
-}
-
-impl From<AuditRow> for AuditEntry {
-    fn from(row: AuditRow) -> Self {
-        AuditEntry {
-            seq: row.seq,
-            at: Moment { wall_ms: row.at_wall_ms },
-            actor: row.who,
-            address: row.from,
-            namespace: row.namespace,
-            action: row.act,
-            target: row.target,
-            reason: row.reason,
-            outcome: row.outcome,
-        }
-    }
 }

@@ -1,10 +1,12 @@
 //! The audit in the book: what was asked for, what came of it, and what was denied.
 
+use fencehold_contract::http::access::{AuditEntry, AuditPage};
 use fencehold_core::Namespace;
+use fencehold_core::wire::Moment;
 use rusqlite::{Connection, params};
 
 use super::{TokenDb, TokenDbError, from_sql, to_sql};
-use crate::audit::{AuditFilter, AuditOutcome, AuditRecord, AuditRow};
+use crate::audit::{AuditFilter, AuditOutcome, AuditRecord};
 
 /// Refused attempts are many when someone tries tokens; only the latest are kept. What was done is kept for ever.
 const DENIED_KEPT: i64 = if cfg!(test) { 50 } else { 10_000 };
@@ -42,8 +44,8 @@ impl TokenDb {
         })
     }
 
-    /// The audit, oldest first.
-    pub fn audit(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, TokenDbError> {
+    /// A page of the audit, oldest first.
+    pub fn audit(&self, filter: &AuditFilter) -> Result<AuditPage, TokenDbError> {
         let read = || {
             let mut statement = self.connection.prepare_cached(
                 "SELECT * FROM (SELECT seq, at_wall_ms, who, came_from, namespace, act, target, reason, outcome FROM audit
@@ -57,24 +59,26 @@ impl TokenDb {
                     to_sql(filter.limit.unwrap_or(u64::MAX)),
                 ],
                 |row| {
-                    let (act, target): (String, String) = (row.get(5)?, row.get(6)?);
-                    let outcome: String = row.get(8)?;
-                    Ok(AuditRow {
+                    let target: String = row.get(6)?;
+                    Ok(AuditEntry {
                         seq: from_sql(row.get(0)?),
-                        at_wall_ms: from_sql(row.get(1)?),
-                        who: row.get(2)?,
-                        from: row.get(3)?,
+                        at: Moment { wall_ms: from_sql(row.get(1)?) },
+                        actor: row.get(2)?,
+                        address: row.get(3)?,
                         namespace: row.get(4)?,
-                        act: operation_of(act, &target),
+                        action: operation_of(row.get(5)?, &target),
                         target,
                         reason: row.get(7)?,
-                        outcome: outcome_of(outcome),
+                        outcome: outcome_of(row.get(8)?),
                     })
                 },
             )?;
-            rows.collect::<rusqlite::Result<_>>()
+            rows.collect::<rusqlite::Result<Vec<AuditEntry>>>()
         };
-        read().map_err(|error: rusqlite::Error| self.sorry(&error))
+        let entries = read().map_err(|error: rusqlite::Error| self.sorry(&error))?;
+        // A page without entries is gone on from where it began.
+        let next_cursor = entries.last().map_or(filter.after.unwrap_or(0), |entry| entry.seq);
+        Ok(AuditPage { entries, next_cursor })
     }
 }
 
@@ -192,8 +196,9 @@ mod tests {
         let read: Vec<String> = token_db
             .audit(&AuditFilter::default())
             .unwrap()
+            .entries
             .iter()
-            .map(|row| format!("{} {}", row.act, row.outcome))
+            .map(|entry| format!("{} {}", entry.action, entry.outcome))
             .collect();
         let now: Vec<&str> = rows.iter().map(|row| row.3).chain(["cancel_job pending"]).collect();
         assert_eq!(read, now);
@@ -223,9 +228,9 @@ mod tests {
         for _ in 0..DENIED_KEPT + 50 {
             token_db.enter(&entry("denied"), AuditOutcome::Denied, 4).unwrap();
         }
-        let all = token_db.audit(&AuditFilter::default()).unwrap();
+        let all = token_db.audit(&AuditFilter::default()).unwrap().entries;
         let denied = i64::try_from(all.iter().filter(|row| row.outcome == "denied").count()).unwrap();
         assert!((DENIED_KEPT..DENIED_KEPT + TRIM_EVERY).contains(&denied), "{denied}");
-        assert_eq!(all[0].act, op::CreateAccessToken::SPEC.name, "what was done is kept for ever");
+        assert_eq!(all[0].action, op::CreateAccessToken::SPEC.name, "what was done is kept for ever");
     }
 }

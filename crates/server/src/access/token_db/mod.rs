@@ -137,38 +137,31 @@ impl TokenDb {
     }
 }
 
-fn prepare(connection: &Connection) -> Result<(), String> {
-    let text = |error: rusqlite::Error| error.to_string();
-    connection.busy_timeout(BUSY_WAIT).map_err(text)?;
-    let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u32>(0));
-    let (application, version) =
-        (number("application_id").map_err(text)?, number("user_version").map_err(text)?);
+fn prepare(connection: &Connection) -> Result<(), Box<dyn std::error::Error>> {
+    connection.busy_timeout(BUSY_WAIT)?;
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, u32>(0));
+    let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     if version > SCHEMA_VERSION && application == APPLICATION_ID {
-        return Err(format!(
+        let why = format!(
             "it was made by a newer Fencehold (its version is {version}, this one knows {SCHEMA_VERSION})"
-        ));
+        );
+        return Err(why.into());
     }
-    let tables: u32 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(text)?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
     if application != APPLICATION_ID && (application != 0 || tables > 0) {
-        return Err("it is another program's database; it was left untouched".to_owned());
+        return Err("it is another program's database; it was left untouched".into());
     }
-    connection
-        .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE")
-        .map_err(text)?;
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
     // Another process may have made it meanwhile.
-    let made = match number("user_version") {
-        Ok(0) => connection.execute_batch(&format!(
-            "{VERSION_1} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT"
-        )),
-        Ok(_) => connection.execute_batch("COMMIT"),
-        Err(error) => Err(error),
-    };
-    made.map_err(text)
+    if number("PRAGMA user_version")? == 0 {
+        connection.execute_batch(&format!(
+            "{VERSION_1} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}"
+        ))?;
+    }
+    Ok(connection.execute_batch("COMMIT")?)
 }
 
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> TokenDbError {
+pub(super) fn unusable(path: &Path, why: &dyn std::fmt::Display) -> TokenDbError {
     TokenDbError::Unusable { path: path.display().to_string(), why: why.to_string() }
 }
 

@@ -1,9 +1,10 @@
 //! Tokens in the book: made, revoked, and when they were last used.
 
+use fencehold_contract::http::access::AccessTokenView;
 use fencehold_contract::http::{HttpOperation as _, op};
 use fencehold_core::Namespace;
+use fencehold_core::wire::Moment;
 use rusqlite::{OptionalExtension, Row, params};
-use serde::Serialize;
 
 use super::audit::append;
 use super::{TokenDb, TokenDbError, from_sql, to_sql};
@@ -12,7 +13,7 @@ use crate::access::secret::{Bearer, SecretHash, TokenId};
 use crate::audit::{AuditOutcome, AuditRecord};
 
 /// A token as it is kept: everything but its secret.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ApiToken {
     /// Its public name.
@@ -22,7 +23,6 @@ pub struct ApiToken {
     /// The namespace it opens; `None`: every one.
     pub namespace: Option<Namespace>,
     /// What it may be used for.
-    #[serde(serialize_with = "as_text")]
     pub scopes: Scopes,
     /// When it was made, in wall time.
     pub created_wall_ms: u64,
@@ -34,13 +34,25 @@ pub struct ApiToken {
     pub last_used_wall_ms: Option<u64>,
     /// When it was revoked, in wall time.
     pub revoked_wall_ms: Option<u64>,
-    #[serde(skip)]
     pub(crate) hash: SecretHash,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "that is how serde calls it")]
-fn as_text<S: serde::Serializer>(scopes: &Scopes, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(scopes)
+/// As people may see it.
+impl From<ApiToken> for AccessTokenView {
+    fn from(token: ApiToken) -> Self {
+        let moment = |wall_ms: u64| Moment { wall_ms };
+        AccessTokenView {
+            id: token.id.to_string(),
+            name: token.name,
+            namespace: token.namespace,
+            scopes: token.scopes.iter().collect(),
+            created_at: moment(token.created_wall_ms),
+            created_by: token.created_by,
+            expires_at: token.expires_wall_ms.map(moment),
+            last_used_at: token.last_used_wall_ms.map(moment),
+            revoked_at: token.revoked_wall_ms.map(moment),
+        }
+    }
 }
 
 /// What a new token is to be.

@@ -159,16 +159,14 @@ impl Receiver {
         }
         let count = spans.len() as u64;
         let body = self.request(spans.into_iter()).encode_to_vec();
-        let mut sent = Err(String::new());
-        for _ in 0..TRIES {
-            sent = self.send(client, body.clone()).await;
-            if sent.is_ok() {
+        let mut tries = 0;
+        while let Err(why) = self.send(client, body.clone()).await {
+            tries += 1;
+            if tries == TRIES {
+                dropped.add(count);
+                tracing::warn!(spans = count, "spans could not be sent to {}: {why}", self.place);
                 return;
             }
-        }
-        if let Err(why) = sent {
-            dropped.add(count);
-            tracing::warn!(spans = count, "spans could not be sent to {}: {why}", self.place);
         }
     }
 

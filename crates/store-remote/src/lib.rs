@@ -71,15 +71,8 @@ impl RemoteStore {
                 }
             }
         })?;
-        let capabilities = Capabilities {
-            store: if url.base.starts_with("https:") { "https:" } else { "http:" },
-            supports_fair_waiting: can.supports_fair_waiting,
-            supports_waiting: can.supports_waiting,
-            supports_preemption: can.supports_preemption,
-            supports_jobs: can.supports_jobs,
-            durable: can.durable,
-            min_ttl_ms: can.min_ttl_ms,
-        };
+        let store = if url.base.starts_with("https:") { "https:" } else { "http:" };
+        let capabilities = Capabilities { store, ..can.supported };
         Ok(RemoteStore { actor, inner, capabilities })
     }
 

@@ -1,16 +1,15 @@
 //! Every call as the operation that it is, and its answer.
 
 use fencehold_contract::http::{
-    self, DeleteScheduleRequest, EnqueueJobBatchRequest, GetJobRequest, GetLeaseRequest, HttpOperation,
-    LeaseSelector, QueueRequest, ReportAttemptBatchRequest, RevokeLeaseBatchRequest, RevokeLeaseRequest,
-    Transport, WriteEffectBatchRequest, op,
+    self, DeleteScheduleRequest, GetJobRequest, GetLeaseRequest, HttpOperation, LeaseSelector, QueueRequest,
+    RevokeLeaseBatchRequest, RevokeLeaseRequest, Transport, op,
 };
 use fencehold_contract::job::ListJobsRequest;
 use fencehold_contract::operation::{
     JobRequest, JobResponse, StoreRequest, StoreResponse, keeps_finished_elsewhere, unfit,
 };
 use fencehold_contract::problem::ErrorKind;
-use fencehold_contract::{CallContext, EventPage, RevokeLeasesRequest, RevokeTarget, StoreError};
+use fencehold_contract::{CallContext, RevokeLeasesRequest, RevokeTarget, StoreError};
 use fencehold_core::job::JobRefusal;
 use fencehold_core::{BadInput, Token};
 
@@ -61,12 +60,11 @@ pub(super) async fn ask(
             ))
         }
         StoreRequest::Events(request) => {
-            let EventPage { mut events, next_cursor: next } =
-                wire.send::<op::ListEvents>(call, &request).await?;
-            for event in &mut events {
+            let mut page = wire.send::<op::ListEvents>(call, &request).await?;
+            for event in &mut page.events {
                 event.namespace = call.namespace.clone();
             }
-            Ok(StoreResponse::Events(EventPage { events, next_cursor: next }))
+            Ok(StoreResponse::Events(page))
         }
         StoreRequest::Job(ask) => job(wire, call, ask).await,
         ask => carry(wire, call, ask).await,
@@ -83,35 +81,18 @@ async fn carry(
         .map_err(|_| RequestError::Problem(Box::new(keeps_finished_elsewhere().into())))
 }
 
-async fn job(wire: &HttpClient, call: &CallContext, ask: JobRequest) -> Result<StoreResponse, RequestError> {
+async fn job(
+    wire: &HttpClient,
+    call: &CallContext,
+    mut ask: JobRequest,
+) -> Result<StoreResponse, RequestError> {
+    let unfit = match &mut ask {
+        JobRequest::Enqueue(jobs) => sift(jobs, unfit::job),
+        JobRequest::Report(reports) => sift(reports, unfit::report),
+        JobRequest::WriteEffects(entries) => sift(entries, unfit::entry),
+        _ => Vec::new(),
+    };
     let answer = match ask {
-        JobRequest::Enqueue(jobs) => JobResponse::Enqueued(
-            each(jobs, unfit::job, async |jobs| {
-                Ok(wire
-                    .send::<op::EnqueueJobBatch>(call, &EnqueueJobBatchRequest { jobs })
-                    .await?
-                    .results)
-            })
-            .await?,
-        ),
-        JobRequest::Report(reports) => JobResponse::Reported(
-            each(reports, unfit::report, async |reports| {
-                Ok(wire
-                    .send::<op::ReportAttemptBatch>(call, &ReportAttemptBatchRequest { reports })
-                    .await?
-                    .results)
-            })
-            .await?,
-        ),
-        JobRequest::WriteEffects(entries) => JobResponse::WrittenEffects(
-            each(entries, unfit::entry, async |entries| {
-                Ok(wire
-                    .send::<op::WriteEffectBatch>(call, &WriteEffectBatchRequest { entries })
-                    .await?
-                    .results)
-            })
-            .await?,
-        ),
         JobRequest::Get(job) => detail(wire, call, GetJobRequest { job_id: job, wait_ms: None }).await?,
         JobRequest::WaitFor(request) => {
             detail(wire, call, GetJobRequest { job_id: request.id, wait_ms: Some(request.wait_ms) }).await?
@@ -139,32 +120,42 @@ async fn job(wire: &HttpClient, call: &CallContext, ask: JobRequest) -> Result<S
             check_labels(&request)?;
             return carry(wire, call, StoreRequest::Job(JobRequest::List(request))).await;
         }
-        ask => return carry(wire, call, StoreRequest::Job(ask)).await,
+        ask => {
+            let mut answer = carry(wire, call, StoreRequest::Job(ask)).await?;
+            match &mut answer {
+                StoreResponse::Job(JobResponse::Enqueued(results)) => answer_unfit(results, unfit)?,
+                StoreResponse::Job(JobResponse::Reported(results)) => answer_unfit(results, unfit)?,
+                StoreResponse::Job(JobResponse::WrittenEffects(results)) => answer_unfit(results, unfit)?,
+                _ => {}
+            }
+            return Ok(answer);
+        }
     };
     Ok(StoreResponse::Job(answer))
 }
 
-/// Sends the items that can travel. The others are answered here, in their places: a bad item costs the good ones
-/// nothing.
-async fn each<T, A>(
-    items: Vec<T>,
-    unfit: impl Fn(&T) -> Result<(), BadInput>,
-    send: impl AsyncFnOnce(Vec<T>) -> Result<Vec<Result<A, JobRefusal>>, RequestError>,
-) -> Result<Vec<Result<A, JobRefusal>>, RequestError> {
-    let bad: Vec<Option<BadInput>> = items.iter().map(|item| unfit(item).err()).collect();
-    let fit = items
-        .into_iter()
-        .zip(&bad)
-        .filter(|(_, bad)| bad.is_none())
-        .map(|(item, _)| item)
-        .collect();
-    let mut answers = send(fit).await?.into_iter();
+/// Leaves the items that can travel, and says for each what is wrong with it: a bad item costs the good ones nothing.
+fn sift<T>(items: &mut Vec<T>, check: impl Fn(&T) -> Result<(), BadInput>) -> Vec<Option<BadInput>> {
+    let unfit: Vec<Option<BadInput>> = items.iter().map(|item| check(item).err()).collect();
+    let mut all = unfit.iter();
+    items.retain(|_| all.next().is_some_and(Option::is_none));
+    unfit
+}
+
+/// Items that did not travel are answered here, in their places.
+fn answer_unfit<A>(
+    results: &mut Vec<Result<A, JobRefusal>>,
+    unfit: Vec<Option<BadInput>>,
+) -> Result<(), RequestError> {
+    let mut answers = std::mem::take(results).into_iter();
     let answer = |bad: Option<BadInput>| match bad {
         Some(bad) => Some(Err(JobRefusal::BadInput(bad))),
         None => answers.next(),
     };
-    let answers: Option<Vec<_>> = bad.into_iter().map(answer).collect();
-    answers.ok_or_else(|| RequestError::Unread("it answers fewer items than it was asked".to_owned()))
+    let all: Option<Vec<_>> = unfit.into_iter().map(answer).collect();
+    let fewer = || RequestError::Unread("it answers fewer items than it was asked".to_owned());
+    *results = all.ok_or_else(fewer)?;
+    Ok(())
 }
 
 /// A missing thing is an answer, not a fault.

@@ -14,7 +14,7 @@ use crate::event::AsEvents;
 use crate::job::{JobRequest, JobResponse, JobStore};
 use crate::json::{AsCursor, AsKeys, AsOptionalCursor, AsResults, is_default, page};
 use crate::metrics::StoreMetrics;
-use crate::operation::{Route, calls, plain, revoke_all};
+use crate::operation::{StoreBackend, calls, plain, revoke_all};
 use crate::{Capabilities, HoldListener, QuotaRequest, QuotaView, StoreError, Subscription};
 
 calls! {
@@ -57,16 +57,16 @@ calls! {
     }
     impl {
         fn capabilities(&self) -> Capabilities {
-            self.can()
+            StoreBackend::capabilities(self)
         }
 
         fn jobs(&self) -> Option<&dyn JobStore> {
             let jobs: &dyn JobStore = self;
-            self.can().supports_jobs.then_some(jobs)
+            StoreBackend::capabilities(self).supports_jobs.then_some(jobs)
         }
 
         fn requests_sent(&self) -> Option<u64> {
-            Route::requests_sent(self)
+            StoreBackend::requests_sent(self)
         }
 
         async fn revoke(
@@ -78,11 +78,11 @@ calls! {
         }
 
         async fn closed_for_ms(&self, call: &CallContext) -> Result<u64, StoreError> {
-            Route::closed_for_ms(self, call).await
+            StoreBackend::closed_for_ms(self, call).await
         }
 
         async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
-            self.proven(call).await
+            StoreBackend::ping(self, call).await
         }
 
         fn on_hold_change(&self, listener: HoldListener) -> Option<Subscription> {
@@ -90,11 +90,11 @@ calls! {
         }
 
         async fn close(&self) {
-            self.shut().await;
+            StoreBackend::close(self).await;
         }
 
         fn metrics(&self) -> Option<&StoreMetrics> {
-            self.measured()
+            StoreBackend::metrics(self)
         }
     }
     /// A call of the contract: what is asked for.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
-use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{CallHold, StoreBackend, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, KeepFinished, StoreError};
 use fencehold_core::limits::TTL_MS_MIN;
 
@@ -48,14 +48,14 @@ impl MemoryStore {
     }
 }
 
-impl Route for MemoryStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for MemoryStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let claim = CallHold::of(call, &ask).map(|claim| claim.after_sending(false));
         let answer = self.handle.ask(call.namespace.clone(), ask, claim, u64::MAX).await;
         answer.unwrap_or_else(|| Err(StoreError::Unavailable { message: "this store was closed".to_owned() }))
     }
 
-    fn measured(&self) -> Option<&StoreMetrics> {
+    fn metrics(&self) -> Option<&StoreMetrics> {
         Some(&self.measures)
     }
 
@@ -63,7 +63,7 @@ impl Route for MemoryStore {
         Some(&self.hold_changes)
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: "memory:",
             supports_fair_waiting: true,
@@ -75,7 +75,7 @@ impl Route for MemoryStore {
         }
     }
 
-    async fn shut(&self) {
+    async fn close(&self) {
         let writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         drop(writer);
     }

@@ -50,7 +50,7 @@ use self::snapshot::Snapshot;
 use self::undelivered::AcquireResult;
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, unsupported};
+use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, unsupported};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, EtcdUrl, StoreError,
 };
@@ -142,8 +142,8 @@ impl std::fmt::Debug for EtcdStore {
     }
 }
 
-impl Route for EtcdStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for EtcdStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         if let StoreRequest::Acquire(request) = ask {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
@@ -154,7 +154,7 @@ impl Route for EtcdStore {
         Ok(answer)
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: STORE,
             supports_fair_waiting: true,
@@ -174,15 +174,15 @@ impl Route for EtcdStore {
         self.ask(call, async |call| call.closed_for_ms().await).await
     }
 
-    async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
-        self.route(call, StoreRequest::Status).await.map(drop)
+    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
+        self.execute(call, StoreRequest::Status).await.map(drop)
     }
 
     fn hold_changes(&self) -> Option<&Arc<HoldChanges>> {
         Some(&self.hold_changes)
     }
 
-    async fn shut(&self) {
+    async fn close(&self) {
         self.actor.close().await;
     }
 }

@@ -50,7 +50,7 @@ use std::time::Duration;
 use fencehold_contract::clock::{Clock, SystemClock};
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::metrics::StoreMetrics;
-use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{CallHold, StoreBackend, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, FileUrl, KeepFinished, StoreError};
 use fencehold_core::Key;
 use fencehold_core::limits::TTL_MS_MIN;
@@ -247,8 +247,8 @@ impl Drop for FileStore {
     }
 }
 
-impl Route for FileStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for FileStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let asked_at_ms = SystemClock.now().store_ms;
         let give_up_ms = asked_at_ms.saturating_add(ask.wait_ms()).saturating_add(call.timeout_ms);
         let claim = CallHold::of(call, &ask);
@@ -294,13 +294,13 @@ impl Route for FileStore {
     }
 
     /// Opening only looks at the directory. The first answer shows that the store is there, and was created if it had to be.
-    async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
+    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
         // A question about leases: it makes no owner read the jobs.
         let any = Key::new("fencehold").map_err(StoreError::from)?;
-        self.route(call, StoreRequest::Get(any)).await.map(drop)
+        self.execute(call, StoreRequest::Get(any)).await.map(drop)
     }
 
-    fn measured(&self) -> Option<&StoreMetrics> {
+    fn metrics(&self) -> Option<&StoreMetrics> {
         Some(&self.shared.measures)
     }
 
@@ -308,7 +308,7 @@ impl Route for FileStore {
         Some(&self.shared.hold_changes)
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: "file:",
             supports_fair_waiting: true,
@@ -320,7 +320,7 @@ impl Route for FileStore {
         }
     }
 
-    async fn shut(&self) {
+    async fn close(&self) {
         self.stop();
     }
 }

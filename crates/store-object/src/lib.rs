@@ -45,7 +45,7 @@ pub use storage::{Storage, probe_place};
 
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, unsupported};
+use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, unsupported};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, HoldRef, ObjectUrl, StoreError,
 };
@@ -191,8 +191,8 @@ impl ObjectStore {
 
 type PendingAcquire = Pin<Box<dyn Future<Output = Result<AcquiredLease, StoreError>> + Send>>;
 
-impl Route for ObjectStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for ObjectStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         if let StoreRequest::Acquire(request) = ask {
             return self.acquire_lease(call, request).await.map(StoreResponse::Acquired);
         }
@@ -203,7 +203,7 @@ impl Route for ObjectStore {
         Ok(answer)
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         self.inner.can
     }
 
@@ -221,7 +221,7 @@ impl Route for ObjectStore {
         Some(&self.hold_changes)
     }
 
-    async fn shut(&self) {
+    async fn close(&self) {
         self.actor.close().await;
     }
 }

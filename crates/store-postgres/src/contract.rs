@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fencehold_contract::hold_changes::HoldChanges;
-use fencehold_contract::operation::{Route, StoreRequest, StoreResponse, keeps_finished_elsewhere};
+use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse, keeps_finished_elsewhere};
 use fencehold_contract::{
     AcquireLeaseRequest, AcquiredLease, CallContext, Capabilities, RenewLeaseBatchResponse, StoreError,
 };
@@ -13,8 +13,8 @@ use fencehold_net::PendingCall;
 
 use super::{Call, PostgresInner, PostgresStore, STORE};
 
-impl Route for PostgresStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for PostgresStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         match ask {
             StoreRequest::Acquire(request) => {
                 self.acquire_lease(call, request).await.map(StoreResponse::Acquired)
@@ -31,7 +31,7 @@ impl Route for PostgresStore {
         }
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         Capabilities {
             store: STORE,
             supports_fair_waiting: true,
@@ -48,7 +48,7 @@ impl Route for PostgresStore {
     }
 
     /// The database answers, and the schema is made where it is not there.
-    async fn proven(&self, call: &CallContext) -> Result<(), StoreError> {
+    async fn ping(&self, call: &CallContext) -> Result<(), StoreError> {
         self.ask(call, async |_, call| call.execute("SELECT 1", &[]).await).await
     }
 
@@ -56,7 +56,7 @@ impl Route for PostgresStore {
         Some(&self.hold_changes)
     }
 
-    async fn shut(&self) {
+    async fn close(&self) {
         self.actor.close().await;
     }
 }

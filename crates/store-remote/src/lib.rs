@@ -19,7 +19,7 @@ use budget::{RequestError, ServerBudget};
 use fencehold_contract::clock::Clock;
 use fencehold_contract::hold_changes::HoldChanges;
 use fencehold_contract::http::{HttpOperation, NoQuery, op};
-use fencehold_contract::operation::{CallHold, Route, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{CallHold, StoreBackend, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, RemoteUrl, StoreError};
 use fencehold_core::Namespace;
 use fencehold_net::{Actor, HoldFeeds, PendingCall, ResendPolicy};
@@ -177,8 +177,8 @@ struct CallResult {
     sent_before: bool,
 }
 
-impl Route for RemoteStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for RemoteStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let claim = CallHold::of(call, &ask);
         let (sent, undone) = (call.clone(), call.clone());
         let work = async move |inner: &Arc<RemoteInner>, caller: &PendingCall| {
@@ -205,7 +205,7 @@ impl Route for RemoteStore {
         carried.map_or_else(gone, |carried| carried.answer)
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
@@ -213,7 +213,7 @@ impl Route for RemoteStore {
         Some(&self.inner.feeds.changes)
     }
 
-    async fn shut(&self) {
+    async fn close(&self) {
         self.actor.close().await;
     }
 }

@@ -14,7 +14,7 @@ use fencehold::store::{
     RenewLeaseBatchResponse, RevokeLeasesRequest, RevokeTarget, StoreError,
 };
 use fencehold::{Fencehold, FenceholdBuilder, Key, Lease, LeaseSnapshot, LeaseWatch, Owner, Reason};
-use fencehold_contract::operation::{Route, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse};
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::time::Time;
@@ -201,8 +201,8 @@ impl GatedStore {
     }
 }
 
-impl Route for GatedStore {
-    async fn route(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for GatedStore {
+    async fn execute(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let verb = match &mut ask {
             StoreRequest::Acquire(request) => {
                 locked(&self.acquires).push(request.clone());
@@ -220,17 +220,17 @@ impl Route for GatedStore {
             _ => None,
         };
         match verb {
-            Some(verb) => self.pass(verb, call, || self.inner.route(call, ask.clone())).await,
-            None => self.inner.route(call, ask).await,
+            Some(verb) => self.pass(verb, call, || self.inner.execute(call, ask.clone())).await,
+            None => self.inner.execute(call, ask).await,
         }
     }
 
-    fn can(&self) -> Capabilities {
-        self.inner.can()
+    fn capabilities(&self) -> Capabilities {
+        StoreBackend::capabilities(&self.inner)
     }
 
-    async fn shut(&self) {
-        self.inner.shut().await;
+    async fn close(&self) {
+        StoreBackend::close(&self.inner).await;
     }
 }
 

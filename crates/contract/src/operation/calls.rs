@@ -108,7 +108,7 @@ macro_rules! calls {
         }
 
         #[async_trait::async_trait]
-        impl<R: $crate::operation::Route + std::fmt::Debug> $Store for R {
+        impl<R: $crate::operation::StoreBackend + std::fmt::Debug> $Store for R {
             $(
                 async fn $method(
                     &self,

@@ -4,16 +4,18 @@
 //! A call is one row of `calls!`: from it follow the variant that asks, the variant that answers, the method of the trait that
 //! callers use, the match that has a store carry it out, and what is known of the call ([`Mark`]).
 
+mod backend;
 mod calls;
 mod check;
 mod check_job;
-mod route;
 mod undelivered;
 
+pub use backend::{
+    StoreBackend, jobs_of, keeps_finished_elsewhere, perform, unexpected_response, unsupported,
+};
+pub(crate) use backend::{checked, revoke_all};
 pub(crate) use calls::{Mark, Packed, calls, plain};
 pub use check_job::{check_job, check_json, check_word, is_too_deep, unfit};
-pub use route::{Route, jobs_of, keeps_finished_elsewhere, perform, unexpected_response, unsupported};
-pub(crate) use route::{checked, revoke_all};
 pub use undelivered::{CallHold, UndeliveredGrant};
 
 pub use crate::job::{JobRequest, JobResponse};

@@ -11,7 +11,7 @@ use fencehold_contract::http::{
     CallVisitor, HttpOperation, IDEMPOTENCY_HEADER, Method, PROBLEM_TYPE, Scope, SingleOperation,
     StoreOperation, TIMEOUT_HEADER,
 };
-use fencehold_contract::operation::{JobRequest, Route as _, StoreRequest, unexpected_response};
+use fencehold_contract::operation::{JobRequest, StoreBackend as _, StoreRequest, unexpected_response};
 use fencehold_contract::problem::{ErrorKind, Problem};
 use fencehold_contract::{CallContext, StoreError};
 use fencehold_core::{BadInput, Namespace};
@@ -168,7 +168,7 @@ async fn call<O: StoreOperation>(asked: RequestContext, request: O::Request) -> 
         ask,
         StoreRequest::Acquire(_) | StoreRequest::Events(_) | StoreRequest::Job(JobRequest::Claim(_))
     );
-    let performing = asked.store.route(&asked.call, ask);
+    let performing = asked.store.execute(&asked.call, ask);
     let answer = if waits { asked.in_line(performing).await? } else { performing.await? };
     O::answer(answer).ok_or_else(|| unexpected_response().into())
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fencehold_contract::clock::ManualClock;
-use fencehold_contract::operation::{Route, StoreRequest, StoreResponse};
+use fencehold_contract::operation::{StoreBackend, StoreRequest, StoreResponse};
 use fencehold_contract::{CallContext, Capabilities, StoreError};
 use fencehold_core::Namespace;
 use fencehold_engine::MemoryStore;
@@ -34,8 +34,8 @@ impl GatedStore {
     }
 }
 
-impl Route for GatedStore {
-    async fn route(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for GatedStore {
+    async fn execute(&self, call: &CallContext, ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let held = match &ask {
             StoreRequest::Renew(_) => self.held == HeldCall::Renewals,
             StoreRequest::Acquire(_) => self.held == HeldCall::Acquisitions,
@@ -44,14 +44,14 @@ impl Route for GatedStore {
         if held && call.namespace == self.tenant {
             self.let_in.acquire().await.unwrap().forget();
         }
-        self.store.route(call, ask).await
+        self.store.execute(call, ask).await
     }
 
-    fn can(&self) -> Capabilities {
-        self.store.can()
+    fn capabilities(&self) -> Capabilities {
+        StoreBackend::capabilities(&self.store)
     }
 
-    async fn shut(&self) {
-        self.store.shut().await;
+    async fn close(&self) {
+        StoreBackend::close(&self.store).await;
     }
 }

@@ -6,7 +6,9 @@ use fencehold_contract::job::{
     JobSelector, LedgerEntry,
 };
 use fencehold_contract::metrics::StoreMetrics;
-use fencehold_contract::operation::{JobRequest, JobResponse, Route, StoreRequest, StoreResponse, perform};
+use fencehold_contract::operation::{
+    JobRequest, JobResponse, StoreBackend, StoreRequest, StoreResponse, perform,
+};
 use fencehold_contract::{
     CallContext, Capabilities, RevokeLeasesRequest, RevokeTarget, StoreError, StoreStatus,
 };
@@ -17,8 +19,8 @@ use super::{AuthorizedStore, Force, RequestedAct};
 use crate::audit::AuditOutcome;
 use crate::observe::{OperationKind, is_wrong_hold};
 
-impl Route for AuthorizedStore {
-    async fn route(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
+impl StoreBackend for AuthorizedStore {
+    async fn execute(&self, call: &CallContext, mut ask: StoreRequest) -> Result<StoreResponse, StoreError> {
         let act = self.act(&ask);
         self.allow_contents(act, call, &ask)?;
         let force = force(act, call, &ask);
@@ -30,16 +32,16 @@ impl Route for AuthorizedStore {
         outcome.map(|answer| self.as_seen(answer))
     }
 
-    fn can(&self) -> Capabilities {
+    fn capabilities(&self) -> Capabilities {
         self.server.store.capabilities()
     }
 
-    fn measured(&self) -> Option<&StoreMetrics> {
+    fn metrics(&self) -> Option<&StoreMetrics> {
         self.server.store.metrics()
     }
 
     /// The store is the server's, and goes on.
-    async fn shut(&self) {}
+    async fn close(&self) {}
 }
 
 impl AuthorizedStore {

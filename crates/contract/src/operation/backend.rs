@@ -13,27 +13,27 @@ use crate::{
 };
 
 /// A store, as it is implemented. Whatever implements this is a [`LeaseStore`], and a [`JobStore`] if it says that it has jobs.
-pub trait Route: Send + Sync {
+pub trait StoreBackend: Send + Sync {
     /// Carries out a call. Its input was checked.
-    fn route(
+    fn execute(
         &self,
         call: &CallContext,
         ask: StoreRequest,
     ) -> impl Future<Output = Result<StoreResponse, StoreError>> + Send;
     /// What the store can do.
-    fn can(&self) -> Capabilities;
+    fn capabilities(&self) -> Capabilities;
     /// What the engine has measured, where it runs in this process.
-    fn measured(&self) -> Option<&StoreMetrics> {
+    fn metrics(&self) -> Option<&StoreMetrics> {
         None
     }
     /// Checks that the store is reachable and can be used. The default succeeds at once, for stores where opening proves that.
-    fn proven(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn ping(&self, _call: &CallContext) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
     /// For how long nothing is granted after an advance. A store that can tell without counting anything does so.
     fn closed_for_ms(&self, call: &CallContext) -> impl Future<Output = Result<u64, StoreError>> + Send {
         async {
-            match self.route(call, StoreRequest::Status).await? {
+            match self.execute(call, StoreRequest::Status).await? {
                 StoreResponse::Status(StoreStatus { closed_for_ms, .. }) => Ok(closed_for_ms),
                 _ => Err(unexpected_response()),
             }
@@ -48,23 +48,23 @@ pub trait Route: Send + Sync {
         None
     }
     /// Ends this side's part.
-    fn shut(&self) -> impl Future<Output = ()> + Send;
+    fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Carries out a call whose input is right. It is checked here, for every store alike.
-pub(crate) async fn checked<R: Route + ?Sized>(
-    route: &R,
+pub(crate) async fn checked<B: StoreBackend + ?Sized>(
+    backend: &B,
     call: &CallContext,
     ask: StoreRequest,
 ) -> Result<StoreResponse, StoreError> {
     if let StoreRequest::Acquire(request) = &ask {
-        ttl::check(request.ttl_ms, route.can().min_ttl_ms)?;
+        ttl::check(request.ttl_ms, backend.capabilities().min_ttl_ms)?;
     }
     ask.check()?;
-    let answer = route.route(call, ask).await?;
+    let answer = backend.execute(call, ask).await?;
     Ok(match answer {
         StoreResponse::Status(status) => {
-            StoreResponse::Status(StoreStatus { store: route.can().store.to_owned(), ..status })
+            StoreResponse::Status(StoreStatus { store: backend.capabilities().store.to_owned(), ..status })
         }
         answer => answer,
     })
@@ -77,14 +77,14 @@ pub fn unexpected_response() -> StoreError {
 
 /// Ends holds page by page, so that no page holds up another caller, and every answer fits into one frame.
 pub(crate) async fn revoke_all(
-    route: &impl Route,
+    backend: &impl StoreBackend,
     call: &CallContext,
     request: RevokeLeasesRequest,
 ) -> Result<Vec<RevokedLease>, StoreError> {
     let mut all = Vec::new();
     let mut from = 0;
     loop {
-        match checked(route, call, StoreRequest::Revoke { request: request.clone(), from }).await {
+        match checked(backend, call, StoreRequest::Revoke { request: request.clone(), from }).await {
             Ok(StoreResponse::Revoked { ended, next }) => {
                 all.extend(ended);
                 match next {
